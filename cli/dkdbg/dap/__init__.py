@@ -1,0 +1,1 @@
+"""A small headless client of the Debug Adapter Protocol."""

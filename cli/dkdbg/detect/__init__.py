@@ -1,0 +1,1 @@
+"""Reads a repository, decides nothing about it."""

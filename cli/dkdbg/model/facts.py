@@ -1,0 +1,193 @@
+"""What was observed in a repository. Nothing here decides anything; every value says where it was seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Gpu = Literal["required", "optional", "none"]
+#: `docker`: the image alone installs things; `setuptools`: setup.py or a pyproject without another manager's table.
+PackageManager = Literal["pip", "uv", "poetry", "conda", "setuptools", "docker", "none"]
+#: The word a person would name the way of starting by.
+Launcher = str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PythonFact:
+    """The Python minor version that the repository runs on, such as `3.11`, and where that was read."""
+
+    version: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TorchFact:
+    """The torch that the repository asks for.
+
+    Attributes:
+        version: such as `2.9.1`, None when torch is used without a version.
+        cuda: CUDA minor version of the wheel or base image, such as `12.8`; None when there is nothing to say.
+        source: file (and line or key) that says so.
+    """
+
+    version: str | None
+    cuda: str | None
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntryPoint:
+    """One way to start the program.
+
+    Attributes:
+        command: as a person would type it in `cwd`, shell syntax.
+        file: the source file it starts, relative to the repository root, POSIX separators; None when the file
+            lives only in an image.
+        launcher: `python`, `torchrun`, `accelerate`, `mpiexec`, `uvicorn`, `gunicorn`, `console-script`,
+            `notebook`, `celery`, ...
+        cwd: directory to start it in, relative to the repository root, `.` for the root itself.
+        needs_args: whether it stops with a usage message when started as it stands here.
+        source: where it was seen, in words.
+    """
+
+    command: str
+    file: str | None
+    launcher: Launcher
+    cwd: str = "."
+    needs_args: bool = False
+    source: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DockerfileFact:
+    """What one Dockerfile says that matters to a debugger.
+
+    Attributes:
+        path: relative to the repository root.
+        base: image of the last stage's FROM (ARG defaults substituted), after following local stage names.
+        workdir: last WORKDIR of the final stage, absolute, `/` when none.
+        user: last USER of the final stage, None for root.
+        copies: (local, remote) pairs of COPY/ADD lines of the final stage that bring sources from the build
+            context: local relative to `context`, remote absolute.
+        entrypoint: ENTRYPOINT of the final stage as argv (shell form: `("/bin/sh", "-c", text)`), or None.
+        cmd: CMD likewise.
+        python: Python minor version evident from base image or ENV/ARG, or None.
+        venvs: absolute paths of virtual environments that the build makes below `workdir` or a copied root.
+        exposed: ports of EXPOSE.
+    """
+
+    path: str
+    base: str
+    workdir: str = "/"
+    user: str | None = None
+    copies: tuple[tuple[str, str], ...] = ()
+    entrypoint: tuple[str, ...] | None = None
+    cmd: tuple[str, ...] | None = None
+    python: str | None = None
+    venvs: tuple[str, ...] = ()
+    exposed: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceFact:
+    """One service of one of the user's compose files.
+
+    Attributes:
+        name: key under `services`.
+        file: compose file, relative to the repository root.
+        dockerfile: Dockerfile that builds it relative to the repository root, None for a plain image or when
+            the file is missing.
+        context: build context relative to the repository root, None without a build section.
+        image: `image:` as written, None when absent.
+        profiles: as written.
+        command: `command:` as argv, None when absent.
+        entrypoint: `entrypoint:` as argv, None when absent.
+        working_dir: as written, None when absent.
+        user: as written, None when absent.
+        binds: (local relative to the repository root, remote absolute) of bind mounts of directories inside
+            the repository.
+        ports: container ports it publishes.
+        gpu: whether it asks for a GPU in any of compose's ways.
+        depends_on: names.
+        host_network: `network_mode: host`.
+        is_python: whether its image evidently runs a Python program of this repository or of its own.
+    """
+
+    name: str
+    file: str
+    dockerfile: str | None = None
+    context: str | None = None
+    image: str | None = None
+    profiles: tuple[str, ...] = ()
+    command: tuple[str, ...] | None = None
+    entrypoint: tuple[str, ...] | None = None
+    working_dir: str | None = None
+    user: str | None = None
+    binds: tuple[tuple[str, str], ...] = ()
+    ports: tuple[int, ...] = ()
+    gpu: bool = False
+    depends_on: tuple[str, ...] = ()
+    host_network: bool = False
+    is_python: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepoFacts:
+    """Everything `init` knows about a repository.
+
+    Attributes:
+        root: absolute, local side.
+        name: directory name.
+        python, torch, gpu, package_manager: see their types.
+        dependency_files: the files to install from, in order, relative to the root.
+        requirements: distribution names that the repository needs when no dependency file says so (README
+            install line, imports), lower case, as far as they can be known.
+        frameworks: such as `torch`, `jax`, `tensorflow`, `ray`, `fastapi`.
+        entrypoint: the best candidate, None when nothing can be started.
+        candidates: every candidate seen, best first, `entrypoint` included.
+        dockerfiles, services: parsed.
+        compose_files: compose files in the root that plain `docker compose` would read or a person would name
+            with -f, relative, in compose's order of preference; files in subfolders follow.
+        compose_env: value of COMPOSE_FILE in the root's `.env`, None when not set.
+        service: the service to debug, None without a fitting one.
+        mappings: (local relative to the root, remote absolute) as the existing image or service has them.
+        ports: container ports of the program itself.
+        gpu_source: why `gpu` is what it is.
+        devcontainers: paths of existing devcontainer.json files.
+        vscode: paths of existing .vscode/*.json files.
+        dockerignore: path of the root's .dockerignore, or None.
+        apt: Debian packages that wheels of this repository need at run time.
+        build_apt: Debian packages needed to build its dependencies (compilers, git).
+        notebooks: number of notebooks.
+        git: whether the root is in a git work tree.
+    """
+
+    root: Path
+    name: str
+    python: PythonFact
+    package_manager: PackageManager
+    dependency_files: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
+    frameworks: tuple[str, ...] = ()
+    torch: TorchFact | None = None
+    entrypoint: EntryPoint | None = None
+    candidates: tuple[EntryPoint, ...] = ()
+    dockerfiles: tuple[DockerfileFact, ...] = ()
+    services: tuple[ServiceFact, ...] = ()
+    compose_files: tuple[str, ...] = ()
+    compose_env: str | None = None
+    service: ServiceFact | None = None
+    mappings: tuple[tuple[str, str], ...] = ()
+    ports: tuple[int, ...] = ()
+    gpu: Gpu = "none"
+    gpu_source: str = ""
+    devcontainers: tuple[str, ...] = ()
+    vscode: tuple[str, ...] = ()
+    dockerignore: str | None = None
+    apt: tuple[str, ...] = ()
+    build_apt: tuple[str, ...] = ()
+    notebooks: int = 0
+    git: bool = False

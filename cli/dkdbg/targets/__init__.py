@@ -1,0 +1,1 @@
+"""Places where a process can run, as wrappers of command lines."""
