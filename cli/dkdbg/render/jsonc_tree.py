@@ -1,0 +1,263 @@
+"""Parses JSON with comments (VS Code's dialect) into nodes that know their place in the text."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NoReturn
+
+from dkdbg.errors import DkdbgError
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    #: Plain Python values, as `json.loads` gives them.
+    JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+
+BOM = "\ufeff"
+#: Deeper files are no editor's settings; the parser recurses, and Python's own limit is about 1000 frames.
+MAX_DEPTH = 200
+
+_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![0-9A-Za-z_.])")
+_WORD = re.compile(r"(?:true|false|null)(?![0-9A-Za-z_])")
+_SPACE = re.compile(r"[ \t\r\n]+")
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One `"key": value` of an object; `start` is the offset of the key's quote."""
+
+    key: str
+    start: int
+    node: Node
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A value and its place.
+
+    Attributes:
+        start, end: offsets in the text, `text[start:end]` is the value without the space around it.
+        value: the plain value; of duplicate keys the last one counts, as in VS Code.
+        members: of an object, in file order, duplicates included; empty for everything else.
+        items: of an array, in file order; empty for everything else.
+        last_end: offset after the last child (its comma not included); None without children.
+        comma_end: offset after the comma that trails the last child; None without such a comma.
+        content_end: of a container: offset after the last child, comma or comment before the closing bracket
+            (after the opening bracket when there is nothing at all); `end` for scalars.
+    """
+
+    start: int
+    end: int
+    value: JsonValue
+    members: tuple[Member, ...] = ()
+    items: tuple[Node, ...] = ()
+    last_end: int | None = None
+    comma_end: int | None = None
+    content_end: int = 0
+
+    def child(self, key: str) -> Node | None:
+        """Return the object's member that counts for `key`: the last one, as in VS Code."""
+        return next((member.node for member in reversed(self.members) if member.key == key), None)
+
+
+def parse(text: str, *, file: str) -> Node | None:
+    """Return the root value; None for a blank file or one with nothing but comments.
+
+    `file` is how messages name the text. Line ends must be as in the file (no newline translation).
+
+    Raises:
+        DkdbgError: the text is not JSON with comments; says file, line and column (from 1) and what was expected.
+    """
+    return _Parser(text=text, file=file).root()
+
+
+def position(text: str, offset: int) -> tuple[int, int]:
+    """Return line and column of `offset`, both from 1, columns in characters (a byte order mark is none)."""
+    line, line_start = 1, int(text.startswith(BOM))
+    for line_end in _LINE_END.finditer(text, 0, offset):
+        line, line_start = line + 1, line_end.end()
+    return line, max(offset - line_start, 0) + 1
+
+
+def begins_line(text: str, offset: int) -> bool:
+    """Return whether nothing but space stands before `offset` on its line."""
+    return text[_line_start(text, offset) : offset].strip(" \t" + BOM) == ""
+
+
+def line_indent(text: str, offset: int) -> str:
+    """Return the space at the start of the line of `offset`."""
+    line = text[_line_start(text, offset) : offset].lstrip(BOM)
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def indent_unit(text: str, node: Node) -> str | None:
+    """Return what the first nested line below `node` has more than the line where its container opens."""
+    outer = line_indent(text, node.start)
+    children = [(member.start, member.node) for member in node.members] + [
+        (item.start, item) for item in node.items
+    ]
+    for start, child in children:
+        own = line_indent(text, start)
+        if begins_line(text, start) and own.startswith(outer) and len(own) > len(outer):
+            return own[len(outer) :]
+        if deeper := indent_unit(text, child):
+            return deeper
+    return None
+
+
+def _line_start(text: str, offset: int) -> int:
+    return max(text.rfind("\n", 0, offset), text.rfind("\r", 0, offset)) + 1
+
+
+@dataclass(kw_only=True)
+class _Parser:
+    text: str
+    file: str
+    at: int = 0
+    #: Where the last token (value, comma, bracket, comment) ended, so that edits can leave comments in peace.
+    token_end: int = field(default=0, init=False)
+
+    def root(self) -> Node | None:
+        if self.text.startswith(BOM):
+            self.at = 1
+        self._skip()
+        if self.at == len(self.text):
+            return None
+        node = self._value(depth=0)
+        self._skip()
+        if self.at < len(self.text):
+            self._fail("the end of the file")
+        return node
+
+    def _fail(self, expected: str, *, at: int | None = None) -> NoReturn:
+        at = self.at if at is None else at
+        line, column = position(self.text, at)
+        found = repr(self.text[at]) if at < len(self.text) else "the end of the file"
+        raise DkdbgError(
+            f"{self.file}:{line}:{column}: expected {expected}, found {found}",
+            hint=f"Correct {self.file} there (JSON, where comments and trailing commas are fine), then try again.",
+        )
+
+    def _skip(self) -> None:
+        """Go past space and comments."""
+        while True:
+            if space := _SPACE.match(self.text, self.at):
+                self.at = space.end()
+            elif self.text.startswith("//", self.at):
+                line_end = _LINE_END.search(self.text, self.at)
+                self.at = self.token_end = line_end.start() if line_end else len(self.text)
+            elif self.text.startswith("/*", self.at):
+                close = self.text.find("*/", self.at + 2)
+                if close < 0:
+                    self._fail("'*/' for the comment that starts here")
+                self.at = self.token_end = close + 2
+            else:
+                return
+
+    def _peek(self) -> str:
+        return self.text[self.at : self.at + 1]
+
+    def _take(self) -> None:
+        self.at += 1
+        self.token_end = self.at
+
+    def _value(self, *, depth: int) -> Node:
+        if depth > MAX_DEPTH:
+            self._fail(f"at most {MAX_DEPTH} levels of nesting")
+        match self._peek():
+            case "{":
+                return self._object(depth)
+            case "[":
+                return self._array(depth)
+            case '"':
+                start = self.at
+                value: JsonValue = self._string()
+            case _:
+                start = self.at
+                word = _WORD.match(self.text, start) or _NUMBER.match(self.text, start)
+                if not word:
+                    self._fail("a value")
+                try:
+                    value = json.loads(word.group())
+                except ValueError:  # Python reads no whole number beyond 4300 digits
+                    self._fail("a number of at most 4300 digits")
+                self.at = self.token_end = word.end()
+        return Node(start=start, end=self.at, value=value, content_end=self.at)
+
+    def _string(self) -> str:
+        found = _STRING.match(self.text, self.at)
+        if not found:
+            self._fail("a closed string with valid escapes, starting here")
+        self.at = self.token_end = found.end()
+        return str(json.loads(found.group()))
+
+    def _object(self, depth: int) -> Node:
+        start = self.at
+        self._take()
+        members: list[Member] = []
+        comma_end: int | None = None
+        while True:
+            self._skip()
+            if self._peek() == "}":
+                break
+            if members and comma_end is None:
+                self._fail("',' or '}'")
+            if self._peek() != '"':
+                self._fail("a key in double quotes or '}'")
+            key_start = self.at
+            key = self._string()
+            self._skip()
+            if self._peek() != ":":
+                self._fail(f"':' after the key {key!r}")
+            self._take()
+            self._skip()
+            members.append(Member(key=key, start=key_start, node=self._value(depth=depth + 1)))
+            comma_end = self._comma()
+        content_end = self.token_end
+        self._take()
+        return Node(
+            start=start,
+            end=self.at,
+            value={member.key: member.node.value for member in members},
+            members=tuple(members),
+            last_end=members[-1].node.end if members else None,
+            comma_end=comma_end,
+            content_end=content_end,
+        )
+
+    def _array(self, depth: int) -> Node:
+        start = self.at
+        self._take()
+        items: list[Node] = []
+        comma_end: int | None = None
+        while True:
+            self._skip()
+            if self._peek() == "]":
+                break
+            if items and comma_end is None:
+                self._fail("',' or ']'")
+            items.append(self._value(depth=depth + 1))
+            comma_end = self._comma()
+        content_end = self.token_end
+        self._take()
+        return Node(
+            start=start,
+            end=self.at,
+            value=[item.value for item in items],
+            items=tuple(items),
+            last_end=items[-1].end if items else None,
+            comma_end=comma_end,
+            content_end=content_end,
+        )
+
+    def _comma(self) -> int | None:
+        """Take the comma that may follow a child; return the offset after it, None when there is none."""
+        self._skip()
+        if self._peek() != ",":
+            return None
+        self._take()
+        return self.at
