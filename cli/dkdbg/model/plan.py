@@ -1,0 +1,136 @@
+"""What was decided, each choice with its reason. A plan is a value: it can be printed, compared and rendered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from pathlib import PurePosixPath
+
+    from dkdbg.model.facts import RepoFacts, ServiceFact
+
+#: Where a debug twin gets a GPU from; the names are those of the files in `.dkdbg/gpu/`.
+GpuKind = Literal["none", "nvidia", "cdi", "amd"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """One line of the plan: what was decided and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mapping:
+    """One pair of debugpy's pathMappings.
+
+    Attributes:
+        local: on the developer's side, relative to the repository root, POSIX separators, `.` for the root.
+        remote: in the container, absolute.
+    """
+
+    local: str
+    remote: PurePosixPath
+
+
+@dataclass(frozen=True, kw_only=True)
+class Install:
+    """One RUN line of our Dockerfile: `copy` are the files of the repository that it needs beforehand."""
+
+    run: str
+    copy: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagePlan:
+    """The image of the debug service.
+
+    Attributes:
+        dockerfile: path relative to the root; None when the service runs a plain image or extends one.
+        ours: whether dkdbg writes that Dockerfile.
+        base: image that our Dockerfile starts from.
+        apt: Debian packages to install.
+        installs: RUN lines in order.
+        index: extra package index for torch's wheels, empty for the default one.
+    """
+
+    dockerfile: str | None = None
+    ours: bool = False
+    base: str = ""
+    apt: tuple[str, ...] = ()
+    installs: tuple[Install, ...] = ()
+    index: str = ""
+    comment: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServicePlan:
+    """The debug service ("twin" when it extends a service of the user's).
+
+    Attributes:
+        name: the compose service that runs under debugpy.
+        extends: the user's service that it extends, None when it stands alone.
+        compose_file: file that dkdbg writes it into, relative to the root.
+        merge: how plain `docker compose` comes to read that file.
+        includes: compose files in subfolders that have to be included for the service's dependencies.
+        command: argv under the agent, unchanged from what the user runs.
+        working_dir: in the container; None leaves the image's own.
+        mounts: (local, remote) bind mounts that we add; local relative to the root.
+        masks: remote paths that must keep the image's content although a mount covers their parent.
+        port: port of the front, container side and default on 127.0.0.1.
+        app_ports: the program's own container ports.
+        wait: seconds that the program waits for an editor; 0 starts at once.
+        gpu: whether GPU variants are written.
+        host_network: the service shares the host's network, so nothing is published.
+    """
+
+    name: str
+    compose_file: str
+    merge: Literal["compose.yaml", "override", "COMPOSE_FILE"]
+    command: tuple[str, ...]
+    extends: ServiceFact | None = None
+    includes: tuple[str, ...] = ()
+    working_dir: str | None = None
+    mounts: tuple[tuple[str, str], ...] = ()
+    masks: tuple[str, ...] = ()
+    port: int = 5678
+    app_ports: tuple[int, ...] = ()
+    wait: int = 600
+    gpu: bool = False
+    host_network: bool = False
+    idle: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectPlan:
+    """Everything that `init` is going to write, before it is rendered.
+
+    Attributes:
+        compose_file_value: value of COMPOSE_FILE that the root's `.env` must carry, None when not needed.
+        devcontainer: path of the devcontainer.json that we write.
+        compose_chain: compose files in order, relative to the root, that make up the project.
+        workspace: folder that "Reopen in Container" opens, container side.
+        remote_user: user of the dev container, None for the image's own.
+        notes: what a person should know although it changes nothing, such as a guess.
+    """
+
+    facts: RepoFacts
+    image: ImagePlan
+    service: ServicePlan
+    mappings: tuple[Mapping, ...]
+    compose_chain: tuple[str, ...]
+    devcontainer: str
+    workspace: str
+    remote_user: str | None = None
+    compose_file_value: str | None = None
+    extensions: tuple[str, ...] = ("ms-python.python", "ms-python.debugpy")
+    decisions: tuple[Decision, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    def describe(self) -> str:
+        """The plan as text, one line a decision with its reason, notes last."""
+        width = max((len(decision.what) for decision in self.decisions), default=0)
+        lines = [f"{decision.what:<{width}}  because {decision.why}" for decision in self.decisions]
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])

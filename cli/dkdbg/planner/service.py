@@ -1,0 +1,213 @@
+"""The debug service: which command, which mounts, which port, and in which file compose finds it."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Literal
+
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.model.config import Config, shell_argv
+from dkdbg.model.plan import Decision, Mapping, ServicePlan
+
+if TYPE_CHECKING:
+    from dkdbg.model.facts import DockerfileFact, RepoFacts, ServiceFact
+    from dkdbg.model.plan import ImagePlan
+
+#: Where a repository without an image of its own is mounted.
+WORKSPACE = "/workspace"
+#: Launchers of programs that serve until they are stopped: an editor comes later, so they do not wait for one.
+SERVERS = frozenset({"uvicorn", "gunicorn", "hypercorn", "flask", "django", "streamlit", "gradio", "celery", "ray-serve"})
+#: Seconds that a script waits for an editor before it gives its GPU back.
+SCRIPT_WAIT = 600
+IDLE = ("sleep", "infinity")
+OVERRIDES = ("compose.override.yml", "compose.override.yaml", "docker-compose.override.yml", "docker-compose.override.yaml")
+MAINS = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
+OWN_FILES = ("compose.yaml", "compose.override.yaml", "compose.dkdbg.yaml")
+
+
+def plan_service(
+    facts: RepoFacts, image: ImagePlan, config: Config
+) -> tuple[ServicePlan, tuple[Mapping, ...], tuple[Decision, ...], tuple[str, ...]]:
+    """The debug service, the path mappings, decisions and notes.
+
+    Raises:
+        DkdbgError: `config.service` names a service that no compose file has.
+    """
+    base = choose_service(facts, config)
+    dockerfile = _dockerfile_of(facts, base, image)
+    command, decisions, notes = choose_command(facts, config, base, dockerfile)
+    mappings, mounts, masks = plan_mounts(facts, base, dockerfile, ours=image.ours and base is None)
+    compose_file, merge = choose_file(facts)
+    name = f"{base.name}-debug" if base else "app-debug"
+    idle = command == IDLE
+    wait = config.wait if config.wait is not None else _wait(facts, command, idle=idle)
+    plan = ServicePlan(
+        name=name,
+        extends=base,
+        compose_file=compose_file,
+        merge=merge,
+        includes=(base.file,) if base and base.depends_on and "/" in base.file else (),
+        command=command,
+        working_dir=WORKSPACE if image.ours and base is None else None,
+        mounts=mounts,
+        masks=masks,
+        port=config.port,
+        app_ports=tuple(port for port in (base.ports if base else facts.ports) if port != config.port),
+        wait=wait,
+        gpu=facts.gpu != "none" or bool(base and base.gpu),
+        host_network=bool(base and base.host_network),
+        idle=idle,
+    )
+    where = f"{base.name} of {base.file}" if base else "the image above"
+    waits = f"waits {wait} s for an editor" if wait else "does not wait for an editor"
+    return (
+        plan,
+        mappings,
+        (
+            Decision(what=f"service {name} in {compose_file}", why=f"it runs {where} under debugpy; {_why_file(merge)}"),
+            *decisions,
+            Decision(what=f"it {waits}", why="dkdbg.toml or --wait says so" if config.wait is not None else _why_wait(wait, idle=idle)),
+            *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base)) for m in mappings),
+        ),
+        notes,
+    )  # fmt: skip
+
+
+def choose_service(facts: RepoFacts, config: Config) -> ServiceFact | None:
+    """The user's service to extend: the configured one, else the one that the facts found."""
+    if config.service is None or config.service == "app-debug":
+        return facts.service if facts.service and facts.service.file not in OWN_FILES else facts.service
+    wanted = [service for service in facts.services if service.name == config.service]
+    if wanted:
+        return wanted[0]
+    names = ", ".join(sorted({service.name for service in facts.services})) or "none"
+    raise DkdbgError(
+        f"no compose service is named {config.service!r}; services seen: {names}",
+        hint="give one of them with --service, or none to debug a service of its own",
+        exit_code=EXIT_USAGE,
+    )
+
+
+def _dockerfile_of(facts: RepoFacts, base: ServiceFact | None, image: ImagePlan) -> DockerfileFact | None:
+    path = base.dockerfile if base else (None if image.ours else image.dockerfile)
+    return next((d for d in facts.dockerfiles if d.path == path), None)
+
+
+def choose_command(
+    facts: RepoFacts, config: Config, base: ServiceFact | None, dockerfile: DockerfileFact | None
+) -> tuple[tuple[str, ...], tuple[Decision, ...], tuple[str, ...]]:
+    """argv that runs under the agent, why, and what a person should know about the choice."""
+    if config.command:
+        return shell_argv(config.command), (Decision(what=f"command {config.command}", why="you said so"),), ()
+    existing = image_command(base, dockerfile)
+    if existing:
+        source = base.file if base and (base.command or base.entrypoint) else (dockerfile.path if dockerfile else "")
+        return existing, (Decision(what=f"command {' '.join(existing)}", why=f"{source} runs it"),), ()
+    entry = facts.entrypoint
+    if entry is None or entry.launcher == "notebook":
+        what = f"{facts.notebooks} notebooks and no script" if facts.notebooks else "nothing that can be started"
+        note = f"{what} was found, so the container idles: open it with Reopen in Container, or name a command with --command"
+        return IDLE, (Decision(what="no command", why=what),), (note,)
+    text = entry.command if entry.cwd in {".", ""} or "/" not in entry.cwd.strip("/") + "/" else entry.command
+    notes = _entry_notes(facts)
+    argv = shell_argv(text)
+    if entry.cwd not in {".", ""} and base is None and not entry.cwd.startswith("/"):
+        argv = ("sh", "-c", f"cd {entry.cwd} && {text}")
+    return argv, (Decision(what=f"command {entry.command}", why=entry.source or "it is the best candidate"),), notes
+
+
+def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -> tuple[str, ...]:
+    """ENTRYPOINT and CMD as compose would combine them: an `entrypoint:` drops the image's CMD.
+
+    Source: compose specification, service `entrypoint`.
+    """
+    entrypoint = (base.entrypoint if base else None) or None
+    command = (base.command if base else None) or None
+    if entrypoint is None and dockerfile:
+        entrypoint = dockerfile.entrypoint
+        command = command or dockerfile.cmd
+    return (*(entrypoint or ()), *(command or ()))
+
+
+def _entry_notes(facts: RepoFacts) -> tuple[str, ...]:
+    notes = []
+    others = [entry.command for entry in facts.candidates if entry != facts.entrypoint][:4]
+    if others:
+        notes.append("other candidates for the command: " + "; ".join(others) + " (choose with --command)")
+    if facts.entrypoint and facts.entrypoint.needs_args:
+        notes.append(f"{facts.entrypoint.command!r} needs arguments of yours: give the whole line with --command")
+    return tuple(notes)
+
+
+def plan_mounts(
+    facts: RepoFacts, base: ServiceFact | None, dockerfile: DockerfileFact | None, *, ours: bool
+) -> tuple[tuple[Mapping, ...], tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """Mappings, bind mounts to add, and image paths below them that must stay visible."""
+    if ours:
+        return (Mapping(local=".", remote=PurePosixPath(WORKSPACE)),), ((".", WORKSPACE),), ()
+    present = tuple(base.binds) if base else ()
+    pairs = facts.mappings or (dockerfile.copies if dockerfile else ())
+    if not pairs and dockerfile is None and base is None:
+        pairs = ((".", WORKSPACE),)
+    added = tuple(pair for pair in pairs if not _covered(pair, present))
+    masks = tuple(
+        venv for venv in (dockerfile.venvs if dockerfile else ())
+        if any(_below(venv, remote) for _, remote in added)
+    )  # fmt: skip
+    mappings = tuple(Mapping(local=local, remote=PurePosixPath(remote)) for local, remote in _longest_first((*pairs,)))
+    return mappings, added, masks
+
+
+def _covered(pair: tuple[str, str], binds: tuple[tuple[str, str], ...]) -> bool:
+    return any(pair == bind or (_below(pair[1], bind[1]) and _below(pair[0], bind[0])) for bind in binds)
+
+
+def _below(path: str, parent: str) -> bool:
+    return parent == "." or PurePosixPath(path).is_relative_to(parent)
+
+
+def _longest_first(pairs: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
+    """pydevd takes the first mapping that matches: the narrower one has to come first (debugpy #1911)."""
+    return sorted(pairs, key=lambda pair: (-len(PurePosixPath(pair[0]).parts), pair))
+
+
+def choose_file(facts: RepoFacts) -> tuple[str, Literal["compose.yaml", "override", "COMPOSE_FILE"]]:
+    """The file that plain `docker compose` reads without further flags (decision 4 of the design)."""
+    names = {name for name in facts.compose_files if "/" not in name}
+    if facts.compose_env is not None and facts.compose_env.split(":")[-1] != "compose.dkdbg.yaml":
+        return "compose.dkdbg.yaml", "COMPOSE_FILE"
+    if facts.compose_env is not None:
+        return "compose.dkdbg.yaml", "COMPOSE_FILE"
+    if not names & set(MAINS):
+        return "compose.yaml", "compose.yaml"
+    if not names & set(OVERRIDES):
+        return "compose.override.yaml", "override"
+    return "compose.dkdbg.yaml", "COMPOSE_FILE"
+
+
+def _wait(facts: RepoFacts, command: tuple[str, ...], *, idle: bool) -> int:
+    launcher = facts.entrypoint.launcher if facts.entrypoint else ""
+    serves = launcher in SERVERS or any(PurePosixPath(word).name in SERVERS for word in command[:3])
+    return 0 if idle or serves else SCRIPT_WAIT
+
+
+def _why_wait(wait: int, *, idle: bool) -> str:
+    if wait:
+        return "a breakpoint on the first line should hit, and a GPU should not be held for ever (exit 124)"
+    return "nothing runs in it yet" if idle else "a server comes up by itself; an editor may attach at any time"
+
+
+def _why_file(merge: str) -> str:
+    return {
+        "compose.yaml": "there is no compose file yet",
+        "override": "compose merges this file by itself and yours stays as it is",
+        "COMPOSE_FILE": "an override file exists already, so COMPOSE_FILE in .env names one more",
+    }[merge]
+
+
+def _why_mapping(mapping: Mapping, base: ServiceFact | None) -> str:
+    if base and (mapping.local, str(mapping.remote)) in base.binds:
+        return f"{base.file} mounts it there"
+    if str(mapping.remote) == WORKSPACE:
+        return "the repository is mounted there"
+    return "the image has its code there, and the local files are mounted over it"

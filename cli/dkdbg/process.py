@@ -1,0 +1,104 @@
+"""The only module that starts processes."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """How a process ended. `code` is negative for a signal, as subprocess has it."""
+
+    argv: tuple[str, ...]
+    code: int
+    stdout: str
+    stderr: str
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float | None = 60.0,
+) -> Result:
+    """Run `argv` to its end without a standard input and return both outputs.
+
+    Args:
+        argv: command line, never through a shell.
+        cwd: local directory.
+        env: the whole environment, None for ours.
+        timeout: seconds.
+
+    Raises:
+        DkdbgError: the program does not exist or outran `timeout`.
+    """
+    try:
+        done = subprocess.run(
+            list(argv), cwd=cwd, env=env, timeout=timeout, capture_output=True, text=True, errors="replace",
+            check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except FileNotFoundError as error:
+        raise DkdbgError(f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127) from error
+    except subprocess.TimeoutExpired as error:
+        raise DkdbgError(f"{' '.join(argv)} did not end within {timeout:g} s", exit_code=EXIT_TIMEOUT) from error
+    return Result(argv=tuple(argv), code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+
+def stream(
+    argv: Sequence[str],
+    *,
+    report: Callable[[str], None],
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Result:
+    """Run `argv`, hand each line of its merged output to `report` as it comes, and return all of it as `stdout`.
+
+    Ctrl-C reaches the child through the terminal; we wait for it to end before passing it on.
+
+    Raises:
+        DkdbgError: the program does not exist.
+    """
+    child = start(argv, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    lines: list[str] = []
+    assert child.stdout is not None  # noqa: S101 - asked for two lines above
+    try:
+        for line in child.stdout:
+            lines.append(line)
+            report(line.rstrip("\n"))
+        code = child.wait()
+    except KeyboardInterrupt:
+        child.wait()
+        raise
+    return Result(argv=tuple(argv), code=code, stdout="".join(lines), stderr="")
+
+
+def start(
+    argv: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdout: int | IO[str] | None = None,
+    stderr: int | IO[str] | None = None,
+    new_session: bool = False,
+) -> subprocess.Popen[str]:
+    """Start `argv` and return at once; the caller ends it.
+
+    Raises:
+        DkdbgError: the program does not exist.
+    """
+    try:
+        return subprocess.Popen(
+            list(argv), cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, text=True,
+            errors="replace", start_new_session=new_session,
+        )  # fmt: skip
+    except FileNotFoundError as error:
+        raise DkdbgError(f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127) from error

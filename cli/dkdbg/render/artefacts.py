@@ -1,0 +1,65 @@
+"""Find the artefact folders and render their templates."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+
+from dkdbg.errors import DkdbgError
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+FOLDERS = ("templates", "compose", "devcontainer")
+
+
+def artefact(folder: str, name: str) -> Traversable:
+    """One shipped file: of the wheel, or of the checkout in an editable install.
+
+    The package is looked at first: an editable install leaves a stale copy beside it that nobody may read
+    (pypa/hatch PR 296).
+
+    Raises:
+        DkdbgError: the installation is incomplete.
+    """
+    package = resources.files("dkdbg")
+    for place in (package.joinpath("_artefacts"), Path(__file__).resolve().parents[3]):
+        found = place.joinpath(folder).joinpath(*name.split("/"))
+        if found.is_file() or found.is_dir():
+            return found
+    raise DkdbgError(f"this installation lacks {folder}/{name}", hint="install dkdbg again: pip install --force-reinstall dkdbg")
+
+
+def _load(name: str) -> str | None:
+    folder, _, rest = name.partition("/")
+    return artefact(folder, rest).read_text("utf-8") if folder in FOLDERS else None
+
+
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.FunctionLoader(_load),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+    autoescape=False,  # noqa: S701 - YAML, JSON and Dockerfiles, never HTML; values are quoted by tojson
+)
+_ENVIRONMENT.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
+
+
+def _plain_json(value: object) -> str:
+    """JSON without Jinja's HTML escapes (`&` must stay `&` in a command line)."""
+    import json  # noqa: PLC0415
+
+    return json.dumps(value, ensure_ascii=False)
+
+
+_ENVIRONMENT.filters["tojson"] = _plain_json
+_ENVIRONMENT.filters["bracketed"] = lambda text: f"[{text}, {_plain_json('./')}]"
+
+
+def render(name: str, **values: Any) -> str:  # noqa: ANN401 - a template takes what it names; StrictUndefined checks
+    """The text of the template `name` (`folder/file.j2`); a name it uses that was not given is an error."""
+    return _ENVIRONMENT.get_template(name).render(**values)
