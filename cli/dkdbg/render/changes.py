@@ -1,0 +1,181 @@
+"""Compares what is wanted with the disk, and writes the difference: the only door into the user's repository."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from dkdbg.render import manifest
+from dkdbg.render.diff import diff
+from dkdbg.render.journal import Journal
+from dkdbg.render.manifest import GITIGNORE, GITIGNORE_TEXT, MANIFEST
+from dkdbg.render.transaction import Change, Transaction, place, read
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["Change", "FileWanted", "Journal", "Kept", "apply", "between", "diff", "is_ours", "kept"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileWanted:
+    """What one file of the repository should be.
+
+    Attributes:
+        content: all of its bytes.
+        reason: why, in words.
+        owned: True: generated as a whole, so a version that the user wrote or edited is never overwritten. False:
+            an edit of the user's own file, `content` made from the bytes that are on the disk now.
+        executable: give it the x bits; False leaves the mode alone.
+    """
+
+    content: bytes
+    reason: str
+    owned: bool = True
+    executable: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """A file that stays although something else is wanted there; `reason` such as `you changed it`."""
+
+    path: PurePosixPath
+    reason: str
+
+
+def is_ours(path: PurePosixPath | str, root: Path) -> bool:
+    """Return whether a file (relative to `root`) is exactly as dkdbg generated it, here or in a colleague's clone.
+
+    Raises:
+        DkdbgError: the file, the manifest or the journal cannot be read.
+    """
+    return _Disk(root).is_ours(PurePosixPath(path))
+
+
+def between(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Change, ...]:
+    """Return what has to change, in the order of `wanted`, then dkdbg's own records; empty when all is in place.
+
+    Keys are paths relative to `root` with POSIX separators; None wants a generated file gone. Files in `kept` are
+    left out.
+
+    Raises:
+        DkdbgError: a path leads out of the repository or cannot be read.
+    """
+    disk = _Disk(root)
+    changes = [
+        change
+        for path, file in wanted.items()
+        if not disk.reason_to_keep(PurePosixPath(path), file)
+        and (change := disk.change(PurePosixPath(path), file))
+    ]
+    records = dict(disk.manifest)
+    for key, file in wanted.items():
+        path = PurePosixPath(key)
+        if file is None:
+            records.pop(path, None)
+        elif file.owned and not disk.reason_to_keep(path, file):
+            records[path] = manifest.digest(file.content)
+    if records != disk.manifest:
+        after = manifest.dump(records) if records else None
+        reason = "tells generated files from edited ones"
+        changes.append(Change(path=MANIFEST, before=read(root, MANIFEST), after=after, reason=reason))
+    if changes and read(root, GITIGNORE) is None:
+        reason = "keeps the undo journal out of git"
+        changes.append(Change(path=GITIGNORE, before=None, after=GITIGNORE_TEXT, reason=reason))
+    return tuple(changes)
+
+
+def kept(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Kept, ...]:
+    """Return the files that `between` leaves alone because the user wrote or edited them, each with the reason.
+
+    Raises:
+        DkdbgError: as `between`.
+    """
+    disk = _Disk(root)
+    reasons = {
+        PurePosixPath(path): disk.reason_to_keep(PurePosixPath(path), file) for path, file in wanted.items()
+    }
+    return tuple(Kept(path=path, reason=reason) for path, reason in reasons.items() if reason)
+
+
+def apply(root: Path, changes: Sequence[Change], journal: Journal) -> None:
+    """Write all changes, or none; the journal is on the disk before the first file is touched.
+
+    Raises:
+        DkdbgError: a file changed since it was compared, or leads out of the repository (exit code EXIT_CONFLICT);
+            or it cannot be written. The repository is as before then.
+    """
+    if not changes:
+        return
+    transaction = Transaction(root=root, changes=tuple(changes))
+    journal.record(transaction.changes, transaction.new_directories)
+    try:
+        transaction.commit()
+    except BaseException:
+        if transaction.is_whole:
+            # A journal of files that are as before does no harm: undo finds nothing to restore in them.
+            with contextlib.suppress(OSError):
+                journal.revert()
+        raise
+
+
+class _Disk:
+    """The repository as it is now, with what dkdbg remembers of it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.manifest = manifest.load(root)
+        self._journal = Journal(root=root).load()[0]
+
+    def is_ours(self, path: PurePosixPath) -> bool:
+        present = read(self.root, path)
+        if present is None:
+            return False
+        if self.manifest.get(path) == manifest.digest(present):
+            return True
+        # After a crash the file may be newer than the manifest; the journal was written before both.
+        entry = self._journal.get(path)
+        return entry is not None and not entry.edited and entry.has_written(present)
+
+    def reason_to_keep(self, path: PurePosixPath, file: FileWanted | None) -> str | None:
+        present = read(self.root, path)
+        if present is None or (file is not None and (not file.owned or self._is_same(present, file))):
+            return None
+        if self.is_ours(path):
+            return None
+        return (
+            "you changed it"
+            if path in self.manifest or path in self._journal
+            else "it was there before dkdbg"
+        )
+
+    def change(self, path: PurePosixPath, file: FileWanted | None) -> Change | None:
+        before = read(self.root, path)
+        if file is None:
+            reason = "no longer needed"
+            return None if before is None else Change(path=path, before=before, after=None, reason=reason)
+        mode = self._mode(path) if file.executable else None
+        if mode is None and before is not None and self._is_same(before, file):
+            return None
+        return Change(path=path, before=before, after=file.content, mode=mode, reason=file.reason)
+
+    def _is_same(self, present: bytes, file: FileWanted) -> bool:
+        if file.owned:  # whether git has turned the line ends of a generated file is the user's affair
+            return manifest.digest(present) == manifest.digest(file.content)
+        return present == file.content
+
+    def _mode(self, path: PurePosixPath) -> int | None:
+        """Return the mode that makes a file executable for everyone who may read it; None when it is."""
+        try:
+            mode = stat.S_IMODE(place(self.root, path).stat().st_mode)
+        except FileNotFoundError:
+            mask = os.umask(0)
+            os.umask(mask)
+            return 0o777 & ~mask
+        executable = mode | (mode & 0o444) >> 2
+        return None if executable == mode else executable

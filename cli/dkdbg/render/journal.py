@@ -1,0 +1,258 @@
+"""Remembers what the repository was before the first `dkdbg init`, and brings exactly that back."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import stat
+from dataclasses import asdict, dataclass, replace
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from dkdbg.errors import EXIT_CONFLICT, DkdbgError
+from dkdbg.render.manifest import FOLDER, MANIFEST
+from dkdbg.render.transaction import (
+    Change,
+    Transaction,
+    place,
+    read,
+    refused,
+    staging_names,
+    sync_directory,
+    write_new,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+JOURNAL = FOLDER / "undo.json"
+_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What undo needs of one file.
+
+    Attributes:
+        before: its bytes before the first init, None when there was no file.
+        mode, mtime_ns: its permission bits and time of change then, None when there was no file.
+        written: sha256 of everything that dkdbg put there since, oldest first; None stands for a removal.
+        edited: the user changed the file between two inits, so that going back would lose that.
+    """
+
+    before: bytes | None
+    mode: int | None = None
+    mtime_ns: int | None = None
+    written: tuple[str | None, ...] = ()
+    edited: bool = False
+
+    def has_written(self, data: bytes) -> bool:
+        """Return whether dkdbg wrote exactly this."""
+        return _sha(data) in self.written
+
+
+@dataclass(frozen=True, kw_only=True)
+class Undone:
+    """What an undo did, every path relative to the repository root.
+
+    Attributes:
+        restored: files that have their old bytes, mode and time again.
+        removed: files that dkdbg had made.
+        saved: (edited file, where the edited version lies now).
+    """
+
+    restored: tuple[PurePosixPath, ...]
+    removed: tuple[PurePosixPath, ...]
+    saved: tuple[tuple[PurePosixPath, PurePosixPath], ...]
+
+
+@dataclass(kw_only=True)
+class Journal:
+    """The undo journal of one checkout, `.dkdbg/undo.json`, which git ignores."""
+
+    root: Path
+    _replaced: bytes | None = None
+    _made_folder: bool = False
+
+    def load(self) -> tuple[dict[PurePosixPath, Entry], tuple[PurePosixPath, ...]]:
+        """Return the entries and the directories that dkdbg made, outermost first; empty when nothing was written.
+
+        Raises:
+            DkdbgError: the journal cannot be read.
+        """
+        data = read(self.root, JOURNAL)
+        if data is None:
+            return {}, ()
+        try:
+            content = json.loads(data)
+            entries = {PurePosixPath(path): _entry(fields) for path, fields in content["files"].items()}
+            return entries, tuple(PurePosixPath(path) for path in content["directories"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DkdbgError(
+                f"{JOURNAL} cannot be read: {error!r}",
+                hint=f"Undo by git instead (git status shows the files), then remove {JOURNAL}.",
+                exit_code=EXIT_CONFLICT,
+            ) from error
+
+    def record(self, changes: Iterable[Change], new_directories: Iterable[PurePosixPath]) -> None:
+        """Write down the present state of what `changes` are about to touch; on the disk when this returns.
+
+        Raises:
+            DkdbgError: the journal cannot be read or written; nothing has changed then.
+        """
+        entries, directories = self.load()
+        for change in changes:
+            entry = entries.get(change.path) or self._first_seen(change)
+            was_edited = (
+                change.before not in (None, entry.before) and _sha(change.before) not in entry.written
+            )
+            entries[change.path] = replace(
+                entry,
+                written=tuple(dict.fromkeys((*entry.written, _sha(change.after)))),
+                edited=entry.edited or was_edited,
+            )
+        self._replaced = read(self.root, JOURNAL)
+        folder = place(self.root, JOURNAL).parent
+        try:
+            self._made_folder = not folder.exists()
+            folder.mkdir(exist_ok=True)
+            made = [FOLDER] if self._made_folder else []
+            self._write(_dump(entries, dict.fromkeys((*directories, *made, *new_directories))))
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self.revert()
+            raise refused("write", JOURNAL, error) from error
+
+    def revert(self) -> None:
+        """Take back the last `record`, after its changes were rolled back.
+
+        Raises:
+            OSError: the journal cannot be written.
+        """
+        if self._replaced is not None:
+            self._write(self._replaced)
+            return
+        path = place(self.root, JOURNAL)
+        path.unlink(missing_ok=True)
+        if self._made_folder:
+            path.parent.rmdir()
+
+    def undo(self, *, force: bool = False) -> Undone:
+        """Bring back every file as it was before the first init, then forget.
+
+        With `force` the user's edits of generated files are kept beside them as `<file>.dkdbg-saved`.
+
+        Raises:
+            DkdbgError: there is nothing to undo; or a file was edited since (without `force`: nothing is touched,
+                exit code EXIT_CONFLICT); or writing failed, and everything is as it was.
+        """
+        entries, directories = self.load()
+        if not entries:
+            raise DkdbgError("nothing to undo: dkdbg init has written nothing in this checkout")
+        current = {path: read(self.root, path) for path in entries}
+        edited = [path for path, entry in entries.items() if _is_edited(path, entry, current[path])]
+        if edited and not force:
+            raise DkdbgError(
+                "you changed these files since dkdbg wrote them, so nothing was undone:\n"
+                + "\n".join(f"  {path}" for path in edited),
+                hint="To undo anyway and keep your versions as <file>.dkdbg-saved: dkdbg init --undo --force",
+                exit_code=EXIT_CONFLICT,
+            )
+        saved = tuple((path, self._free_name(path)) for path in edited)
+        keep = tuple(Change(path=copy, before=None, after=current[path]) for path, copy in saved)
+        back = tuple(
+            Change(path=path, before=current[path], after=entry.before, mode=entry.mode)
+            for path, entry in entries.items()
+            if current[path] != entry.before
+        )
+        Transaction(root=self.root, changes=keep + back).commit()
+        try:
+            self._forget(entries, directories)
+        except OSError as error:
+            raise refused("remove", JOURNAL, error) from error
+        return Undone(
+            restored=tuple(change.path for change in back if change.after is not None),
+            removed=tuple(change.path for change in back if change.after is None),
+            saved=saved,
+        )
+
+    def _first_seen(self, change: Change) -> Entry:
+        if change.before is None:
+            return Entry(before=None)
+        status = place(self.root, change.path).stat()
+        mode = stat.S_IMODE(status.st_mode)
+        return Entry(before=change.before, mode=mode, mtime_ns=status.st_mtime_ns)
+
+    def _free_name(self, path: PurePosixPath) -> PurePosixPath:
+        names = [f"{path.name}.dkdbg-saved", *(f"{path.name}.dkdbg-saved-{n}" for n in range(2, 1000))]
+        return next(path.with_name(name) for name in names if read(self.root, path.with_name(name)) is None)
+
+    def _write(self, data: bytes) -> None:
+        path = place(self.root, JOURNAL)
+        new = staging_names(path)[0]
+        new.unlink(missing_ok=True)
+        write_new(new, data, 0o600)  # it holds the user's files
+        new.replace(path)
+        sync_directory(path.parent)
+
+    def _forget(self, entries: dict[PurePosixPath, Entry], directories: tuple[PurePosixPath, ...]) -> None:
+        """Restore times and modes, remove what a crash or we left behind, and last the journal itself."""
+        for path, entry in entries.items():
+            real = place(self.root, path)
+            for leftover in staging_names(real):
+                leftover.unlink(missing_ok=True)
+            if entry.mode is not None and entry.mtime_ns is not None:
+                with contextlib.suppress(PermissionError):  # not our file: then we did not replace it either
+                    real.chmod(entry.mode)
+                    os.utime(real, ns=(entry.mtime_ns, entry.mtime_ns))
+        journal = place(self.root, JOURNAL)
+        for leftover in (*staging_names(journal), journal):
+            leftover.unlink(missing_ok=True)
+        for directory in sorted(directories, key=lambda path: len(path.parts), reverse=True):
+            # Not empty: the user put something there, which stays, and so does the directory.
+            with contextlib.suppress(OSError):
+                (self.root / directory).rmdir()
+
+
+def _is_edited(path: PurePosixPath, entry: Entry, current: bytes | None) -> bool:
+    """Return whether going back would lose something that only the user can have written."""
+    if current is None or current == entry.before or path == MANIFEST:
+        return False  # a colleague's merge may change the manifest; it holds nothing but our digests
+    return entry.edited or _sha(current) not in entry.written
+
+
+def _sha(data: bytes | None) -> str | None:
+    return None if data is None else hashlib.sha256(data).hexdigest()
+
+
+def _entry(fields: dict[str, object]) -> Entry:
+    match fields:
+        case {
+            "before": str() | None as before,
+            "mode": int() | None as mode,
+            "mtime_ns": int() | None as mtime_ns,
+            "written": list() as written,
+            "edited": bool() as edited,
+        }:
+            return Entry(
+                before=None if before is None else base64.b64decode(before, validate=True),
+                mode=mode,
+                mtime_ns=mtime_ns,
+                written=tuple(written),
+                edited=edited,
+            )
+        case _:
+            raise ValueError("an entry is incomplete")
+
+
+def _dump(entries: dict[PurePosixPath, Entry], directories: Iterable[PurePosixPath]) -> bytes:
+    files: dict[str, object] = {}
+    for path, entry in entries.items():
+        before = None if entry.before is None else base64.b64encode(entry.before).decode()
+        files[str(path)] = {**asdict(entry), "before": before}
+    content = {"version": _VERSION, "files": files, "directories": [str(path) for path in directories]}
+    return json.dumps(content, indent=1).encode() + b"\n"
