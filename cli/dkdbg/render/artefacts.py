@@ -30,7 +30,10 @@ def artefact(folder: str, name: str) -> Traversable:
         found = place.joinpath(folder).joinpath(*name.split("/"))
         if found.is_file() or found.is_dir():
             return found
-    raise DkdbgError(f"this installation lacks {folder}/{name}", hint="install dkdbg again: pip install --force-reinstall dkdbg")
+    raise DkdbgError(
+        f"this installation lacks {folder}/{name}",
+        hint="install dkdbg again: pip install --force-reinstall dkdbg",
+    )
 
 
 def _load(name: str) -> str | None:

@@ -1,0 +1,168 @@
+"""`dkdbg init`: facts, plan, diff, and after a yes the files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from dkdbg import console
+from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
+from dkdbg.model import config as configuration
+from dkdbg.render import changes, dotenv
+from dkdbg.render.manifest import FOLDER, load
+from dkdbg.render.transaction import read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dkdbg.model.config import Config
+    from dkdbg.model.plan import ProjectPlan
+    from dkdbg.render.changes import FileWanted
+
+
+def init(
+    root: Path, *, command: str | None, service: str | None, yes: bool, diff: bool, check: bool, as_json: bool
+) -> int:
+    """Plan, show and write; the exit code.
+
+    Raises:
+        DkdbgError: not a repository, unreadable files, a folder that cannot be written.
+    """
+    check_root(root)
+    plan, config = make_plan(root, command=command, service=service)
+    wanted = files_for(root, plan, config)
+    todo = changes.between(root, wanted)
+    kept = changes.kept(root, wanted)
+    if as_json:
+        console.emit(_as_json(plan, todo, kept))
+    else:
+        _show(plan, todo, kept, diff=diff or (not yes and not check))
+    if check:
+        return EXIT_ERROR if todo else 0
+    if diff or not todo:
+        return 0
+    if not yes:
+        if not console.interactive():
+            raise DkdbgError(
+                "nothing was written: there is no terminal to ask on",
+                hint="dkdbg init --yes writes, dkdbg init --diff only shows",
+                exit_code=EXIT_USAGE,
+            )
+        if not console.ask(f"Write these {len(todo)} files?"):
+            console.say("nothing was written")
+            return EXIT_ERROR
+    changes.apply(root, todo, changes.Journal(root=root))
+    if not as_json:
+        _next_steps(plan, len(todo))
+    return 0
+
+
+def undo(root: Path, *, force: bool) -> int:
+    """Take back what every `init` here wrote, to the byte."""
+    check_root(root)
+    undone = changes.Journal(root=root).undo(force=force)
+    for path in undone.removed:
+        console.say(f"removed   {path}")
+    for path in undone.restored:
+        console.say(f"restored  {path}")
+    for path, saved in getattr(undone, "saved", ()):
+        console.say(f"saved     {path} as {saved}")
+    return 0
+
+
+def check_root(root: Path) -> None:
+    """Raise DkdbgError unless `root` is a directory that looks like a repository and can be read."""
+    try:
+        names = {entry.name for entry in root.iterdir()}
+    except OSError as error:
+        raise DkdbgError(f"cannot read {root}: {error.strerror}", hint="go to a folder that you may read") from error
+    if ".git" in names or any(parent.joinpath(".git").exists() for parent in root.parents):
+        return
+    evidence = {"pyproject.toml", "setup.py", "requirements.txt", "environment.yml", "environment.yaml", "Dockerfile"}
+    if names & evidence or any(name.endswith((".py", ".ipynb")) for name in names):
+        return
+    raise DkdbgError(
+        f"{root} is not a repository: there is no .git and no Python project in it",
+        hint="go to the repository's folder, or name it: dkdbg -C PATH init",
+        exit_code=EXIT_USAGE,
+    )
+
+
+def make_plan(root: Path, *, command: str | None = None, service: str | None = None) -> tuple[ProjectPlan, Config]:
+    """The plan as `init` makes it; what dkdbg generated itself is no evidence.
+
+    Raises:
+        DkdbgError: dkdbg.toml, the flags or a compose file cannot be used.
+    """
+    from dkdbg.detect.repo import inspect
+    from dkdbg.planner.project import plan_project
+
+    text = read(root, PurePosixPath(configuration.FILE_NAME))
+    config = configuration.parse(text.decode("utf-8-sig")) if text is not None else configuration.Config()
+    config = replace(config, command=command or config.command, service=service or config.service)
+    generated = frozenset(str(path) for path in load(root))
+    facts = inspect(root, ignore=generated | {str(FOLDER), configuration.FILE_NAME})
+    return plan_project(facts, config), config
+
+
+def files_for(root: Path, plan: ProjectPlan, config: Config) -> dict[str, FileWanted | None]:
+    """The wanted files; the launch entry keeps the local port that an earlier `up` had to choose."""
+    from dkdbg.render.project import wanted_files
+
+    wanted = wanted_files(root, plan, config, local_port=local_port(root, plan))
+    stale = {str(path): None for path in load(root) if str(path) not in wanted}
+    return {**wanted, **stale}
+
+
+def local_port(root: Path, plan: ProjectPlan) -> int:
+    """The port on 127.0.0.1: DKDBG_PORT of .env when an earlier `up` chose one, else the plan's."""
+    env = read(root, PurePosixPath(".env"))
+    chosen = dotenv.value_of(env.decode("utf-8", errors="replace"), "DKDBG_PORT") if env else None
+    return int(chosen) if chosen and chosen.isdigit() and 0 < int(chosen) < 65536 else plan.service.port
+
+
+def _show(plan: ProjectPlan, todo: tuple[changes.Change, ...], kept: tuple[changes.Kept, ...], *, diff: bool) -> None:
+    console.say(plan.describe())
+    console.say()
+    if diff and todo:
+        console.say(console.coloured(changes.diff(todo)))
+    for change in todo:
+        verb = "remove" if change.after is None else "change" if change.before is not None else "create"
+        console.say(f"{verb}  {change.path}  ({change.reason})")
+    for file in kept:
+        console.say(f"keep    {file.path}  ({file.reason})")
+    if not todo:
+        console.say("nothing to change")
+
+
+def _next_steps(plan: ProjectPlan, count: int) -> None:
+    console.say(f"\nwrote {count} files; dkdbg init --undo takes them back")
+    console.say("next: set a breakpoint and press F5, or")
+    console.say(f"  dkdbg up      or plain Docker: docker compose --profile debug up --build --wait {plan.service.name}")
+
+
+def _as_json(
+    plan: ProjectPlan, todo: tuple[changes.Change, ...], kept: tuple[changes.Kept, ...]
+) -> dict[str, object]:
+    from dkdbg.detect.report import facts_json
+
+    return {
+        "facts": facts_json(plan.facts),
+        "plan": [{"what": decision.what, "why": decision.why} for decision in plan.decisions],
+        "notes": list(plan.notes),
+        "service": plan.service.name,
+        "command": list(plan.service.command),
+        "compose_file": plan.service.compose_file,
+        "candidates": [entry.command for entry in plan.facts.candidates],
+        "changes": [
+            {
+                "path": str(change.path),
+                "change": "remove" if change.after is None else "change" if change.before is not None else "create",
+                "reason": change.reason,
+            }
+            for change in todo
+        ],
+        "kept": [{"path": str(file.path), "reason": file.reason} for file in kept],
+        "diff": changes.diff(todo),
+    }

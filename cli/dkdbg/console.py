@@ -1,0 +1,74 @@
+"""The only module that prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dkdbg.errors import DkdbgError
+
+
+def say(text: str = "") -> None:
+    """One message for a person, on standard output."""
+    print(text, flush=True)
+
+
+def warn(text: str) -> None:
+    """One message that must not be mistaken for a result, on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def emit(value: object) -> None:
+    """One JSON object for a program, on standard output."""
+    print(json.dumps(value, indent=2, ensure_ascii=False), flush=True)
+
+
+def failure(error: DkdbgError) -> None:
+    """An error: what went wrong, then what to type next."""
+    warn(f"dkdbg: {error.message}")
+    if error.hint:
+        warn(f"  hint: {error.hint}")
+
+
+def ask(question: str) -> bool:
+    """Whether a person answers yes; no without a terminal or at the end of input."""
+    if not sys.stdin.isatty():
+        return False
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
+    except EOFError:
+        return False
+
+
+def interactive() -> bool:
+    """Whether a person can answer questions here."""
+    return sys.stdin.isatty()
+
+
+def coloured(diff: str) -> str:
+    """A unified diff with colours when standard output is a terminal that wants them."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return diff
+    colours = {"+": "\033[32m", "-": "\033[31m", "@": "\033[36m"}
+    return "\n".join(f"{colours[line[0]]}{line}\033[0m" if line[:1] in colours else line for line in diff.split("\n"))
+
+
+@contextmanager
+def step(text: str, *, show: bool = True) -> Iterator[None]:
+    """One step of a longer run with the seconds it took; a failing step is marked before its error travels on."""
+    began = time.monotonic()
+    try:
+        yield
+    except BaseException:
+        if show:
+            say(f"  FAILED {time.monotonic() - began:6.1f} s  {text}")
+        raise
+    if show:
+        say(f"  ok     {time.monotonic() - began:6.1f} s  {text}")

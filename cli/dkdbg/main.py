@@ -1,0 +1,107 @@
+"""Parse the command line, run one verb, turn errors into exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from dkdbg import __version__, console
+from dkdbg.errors import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run `dkdbg` with `argv` (default: the process's) and return the exit code."""
+    try:
+        return _run(_parser().parse_args(argv))
+    except DkdbgError as error:
+        console.failure(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        console.warn("dkdbg: interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # `dkdbg init --diff | head`: nobody reads any more, which is no failure of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:  # noqa: BLE001 - the last line of defence writes a report instead of a traceback
+        return _unexpected(error)
+
+
+def _run(options: argparse.Namespace) -> int:
+    root = Path(options.directory).resolve()
+    if options.verb == "init":
+        from dkdbg.commands import init
+
+        if options.undo:
+            return init.undo(root, force=options.force)
+        return init.init(
+            root, command=options.command, service=options.service, yes=options.yes, diff=options.diff,
+            check=options.check, as_json=options.json,
+        )  # fmt: skip
+    if options.verb == "up":
+        from dkdbg.commands import up
+
+        return up.up(root, as_json=options.json, wait_timeout=options.wait_timeout)
+    if options.verb == "down":
+        from dkdbg.commands import down
+
+        return down.down(root, everything=options.all)
+    from dkdbg.commands import demo
+
+    return demo.demo(target=options.on, as_json=options.json)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dkdbg",
+        description="Set a breakpoint, press F5 and stand inside the training job.",
+        epilog="Start with `dkdbg demo`, then `dkdbg init` in your repository.",
+    )
+    parser.add_argument("--version", action="version", version=f"dkdbg {__version__}")
+    parser.add_argument("-C", dest="directory", metavar="PATH", default=".", help="run as if started in PATH")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+
+    init = verbs.add_parser("init", help="make this repository debuggable: plan, diff, and after a yes the files")
+    how = init.add_mutually_exclusive_group()
+    how.add_argument("--yes", action="store_true", help="write without asking")
+    how.add_argument("--diff", action="store_true", help="show the diff and write nothing")
+    how.add_argument("--check", action="store_true", help="exit 1 if something would change; write nothing")
+    how.add_argument("--undo", action="store_true", help="take back, to the byte, what init wrote here")
+    init.add_argument("--force", action="store_true", help="with --undo: also files edited since, whose edits are saved beside them")
+    init.add_argument("--command", metavar="TEXT", help="the program to debug, such as 'python train.py --epochs 1'")
+    init.add_argument("--service", metavar="NAME", help="the compose service to debug")
+    init.add_argument("--json", action="store_true", help="one JSON object instead of text")
+
+    up = verbs.add_parser("up", help="start the debug service; return when an attach will work")
+    up.add_argument("--wait-timeout", type=int, default=300, metavar="SECONDS", help="how long to wait for it (300)")
+    up.add_argument("--json", action="store_true", help="one JSON object instead of text")
+
+    down = verbs.add_parser("down", help="stop and remove the debug service")
+    down.add_argument("--all", action="store_true", help="the whole compose project, profiled services included")
+
+    demo = verbs.add_parser("demo", help="the whole path on a bundled example, in a temporary copy")
+    demo.add_argument("--on", choices=("auto", "compose", "local"), default="auto", help="where to run it (auto: compose if an engine answers)")
+    demo.add_argument("--json", action="store_true", help="one JSON object at the end")
+    parser.set_defaults(force=False)
+    return parser
+
+
+def _unexpected(error: Exception) -> int:
+    """Write a report that can be attached to an issue, and say where it is."""
+    import platform
+    import tempfile
+    import traceback
+
+    report = "".join(traceback.format_exception(error))
+    versions = f"dkdbg {__version__}, Python {platform.python_version()}, {platform.platform()}\nargv: {sys.argv}\n\n"
+    with tempfile.NamedTemporaryFile("w", prefix="dkdbg-report-", suffix=".txt", delete=False, encoding="utf-8") as file:
+        file.write(versions + report)
+    console.failure(
+        DkdbgError(f"unexpected {type(error).__name__}: {error}", hint=f"this is a bug of dkdbg; the report is {file.name}")
+    )
+    return EXIT_ERROR
+
+
+__all__ = ["EXIT_USAGE", "main"]

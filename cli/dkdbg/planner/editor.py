@@ -1,0 +1,76 @@
+"""What the editor gets: the attach entry of launch.json and the task that makes the attach work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dkdbg.model.plan import Mapping, ProjectPlan
+
+ATTACH_NAME = "dkdbg: attach"
+UP_LABEL = "dkdbg: up"
+DOWN_LABEL = "dkdbg: down"
+HOST = "127.0.0.1"
+
+
+def launch_entry(plan: ProjectPlan, port: int) -> dict[str, object]:
+    """The attach configuration of launch.json.
+
+    `connect` is in it because debugpy copies the attach arguments into the announcement of each child process,
+    so children come back through the same port; `redirectOutput` is stated because the extension turns it on by
+    default, and a training job's output would travel twice.
+
+    Args:
+        plan: whose mappings are written out.
+        port: on the local side.
+    """
+    return {
+        "name": ATTACH_NAME,
+        "type": "debugpy",
+        "request": "attach",
+        "connect": {"host": HOST, "port": port},
+        "pathMappings": path_mappings(plan.mappings),
+        "justMyCode": True,
+        "subProcess": True,
+        "redirectOutput": False,
+        "preLaunchTask": UP_LABEL,
+    }
+
+
+def path_mappings(mappings: tuple[Mapping, ...], root: str = "${workspaceFolder}") -> list[dict[str, str]]:
+    """debugpy's pathMappings; `root` is the local root as the editor writes it."""
+    return [
+        {"localRoot": root if m.local == "." else f"{root}/{m.local}", "remoteRoot": str(m.remote)} for m in mappings
+    ]
+
+
+def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
+    """The tasks: `up` ends exactly when an attach will work, and fails with the reason when it never will.
+
+    A process task without a background matcher: VS Code starts the debugger when it has ended with 0, and shows
+    its terminal when it has not.
+    """
+    quiet = {"reveal": "silent", "panel": "dedicated", "showReuseMessage": False, "clear": True}
+    compose = ["compose", "--progress", "plain", "--profile", "debug"]
+    up = [*compose, "up", "--build", "--detach", "--wait", "--wait-timeout", "300", plan.service.name]
+    return (
+        {
+            "label": UP_LABEL,
+            "type": "process",
+            "command": "sh",
+            "args": [".dkdbg/up.sh"],
+            "windows": {"command": "docker", "args": up},
+            "options": {"cwd": "${workspaceFolder}"},
+            "presentation": quiet,
+            "problemMatcher": [],
+        },
+        {
+            "label": DOWN_LABEL,
+            "type": "process",
+            "command": "docker",
+            "args": [*compose, "rm", "--stop", "--force", plan.service.name],
+            "options": {"cwd": "${workspaceFolder}"},
+            "presentation": quiet,
+            "problemMatcher": [],
+        },
+    )

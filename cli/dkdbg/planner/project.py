@@ -1,0 +1,126 @@
+"""Facts and configuration become a plan, each choice with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from dkdbg.model.plan import Decision, ImagePlan, Mapping, ProjectPlan
+from dkdbg.planner.image import plan_image
+from dkdbg.planner.service import MAINS, OVERRIDES, WORKSPACE, choose_service, plan_service
+
+if TYPE_CHECKING:
+    from dkdbg.model.config import Config
+    from dkdbg.model.facts import RepoFacts
+    from dkdbg.model.plan import ServicePlan
+
+DEVCONTAINER = ".devcontainer/devcontainer.json"
+#: Beside a dev container of the user's, ours is one more that the editor offers.
+SECOND_DEVCONTAINER = ".devcontainer/dkdbg/devcontainer.json"
+
+
+def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
+    """The plan for a repository.
+
+    Raises:
+        DkdbgError: the configuration names a service or a command that cannot be.
+    """
+    if choose_service(facts, config):
+        image, image_why = ImagePlan(), ()
+    else:
+        image, image_why = plan_image(facts)
+    service, mappings, service_why, notes = plan_service(facts, image, config)
+    if not mappings:
+        notes = (*notes, "the image brings its own code: breakpoints bind in files that are mapped, and none could be mapped")
+    service, mappings, workspace = _with_workspace(service, mappings)
+    chain, value = compose_chain(facts, service)
+    devcontainer, why = _devcontainer(facts)
+    return ProjectPlan(
+        facts=facts,
+        image=image,
+        service=service,
+        mappings=mappings,
+        compose_chain=chain,
+        compose_file_value=value,
+        devcontainer=devcontainer,
+        workspace=workspace,
+        remote_user=_remote_user(facts, image, service),
+        extensions=_extensions(facts),
+        decisions=(
+            *image_why,
+            *service_why,
+            Decision(what=f"port {service.port} on 127.0.0.1", why="a debug port is remote code execution for whoever reaches it"),
+            *_gpu(facts, service),
+            Decision(what=devcontainer, why=why),
+        ),
+        notes=(*notes, *(_env_note(value) if value else ())),
+    )  # fmt: skip
+
+
+def _with_workspace(
+    service: ServicePlan, mappings: tuple[Mapping, ...]
+) -> tuple[ServicePlan, tuple[Mapping, ...], str]:
+    """A folder for "Reopen in Container" that holds the whole repository.
+
+    When the image has only a part of the repository, the whole of it is mounted beside that part, so that the
+    launch entry's `${workspaceFolder}/part` means the same files inside and outside.
+    """
+    whole = next((m for m in mappings if m.local == "."), None)
+    if whole:
+        return service, mappings, str(whole.remote)
+    added = replace(service, mounts=(*service.mounts, (".", WORKSPACE)))
+    return added, (*mappings, Mapping(local=".", remote=PurePosixPath(WORKSPACE))), WORKSPACE
+
+
+def compose_chain(facts: RepoFacts, service: ServicePlan) -> tuple[tuple[str, ...], str | None]:
+    """Compose files in the order in which compose merges them, and what COMPOSE_FILE has to be, if anything."""
+    if service.merge == "COMPOSE_FILE":
+        if facts.compose_env:
+            chain = tuple(part for part in facts.compose_env.split(":") if part != service.compose_file)
+        else:
+            names = [name for name in facts.compose_files if "/" not in name]
+            main = next(name for name in MAINS if name in names)
+            override = [name for name in OVERRIDES if name in names][:1]
+            chain = (main, *override)
+        chain = (*chain, service.compose_file)
+        return chain, ":".join(chain)
+    if service.merge == "override":
+        main = next(name for name in MAINS if name in facts.compose_files)
+        return (main, service.compose_file), None
+    return (service.compose_file,), None
+
+
+def _devcontainer(facts: RepoFacts) -> tuple[str, str]:
+    if {DEVCONTAINER, ".devcontainer.json"} & set(facts.devcontainers):
+        return SECOND_DEVCONTAINER, "the repository has a dev container already, and it stays as it is"
+    return DEVCONTAINER, "Reopen in Container opens the debug service"
+
+
+def _remote_user(facts: RepoFacts, image: ImagePlan, service: ServicePlan) -> str | None:
+    if service.extends:
+        dockerfile = next((d for d in facts.dockerfiles if d.path == service.extends.dockerfile), None)
+        user = service.extends.user or (dockerfile.user if dockerfile else None)
+    elif image.ours:
+        user = "dev"
+    else:
+        user = next((d.user for d in facts.dockerfiles if d.path == image.dockerfile), None)
+    # The service starts as root and the agent steps down; an editor that reopens in it has to be told a user.
+    name = (user or "root").split(":")[0]
+    return name if name and "$" not in name else "root"
+
+
+def _extensions(facts: RepoFacts) -> tuple[str, ...]:
+    base = ("ms-python.python", "ms-python.debugpy")
+    return (*base, "ms-toolsai.jupyter") if facts.notebooks else base
+
+
+def _gpu(facts: RepoFacts, service: ServicePlan) -> tuple[Decision, ...]:
+    if not service.gpu:
+        return (Decision(what="no GPU", why=facts.gpu_source or "nothing in the repository asks for one"),)
+    why = facts.gpu_source or "the service asks for one"
+    return (Decision(what="GPU where the machine has one", why=f"{why}; which one is decided at each start"),)
+
+
+def _env_note(value: str) -> tuple[str, ...]:
+    return (f"plain `docker compose` reads our file through this line of .env: COMPOSE_FILE={value}",)

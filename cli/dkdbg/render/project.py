@@ -1,0 +1,202 @@
+"""A project plan becomes the files of the user's repository."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import shlex
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from dkdbg.model import config as configuration
+from dkdbg.planner import editor
+from dkdbg.render import dotenv, jsonc, payload
+from dkdbg.render.artefacts import render
+from dkdbg.render.changes import FileWanted
+from dkdbg.render.transaction import read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dkdbg.model.config import Config
+    from dkdbg.model.plan import GpuKind, ProjectPlan
+
+GPU_KINDS: tuple[GpuKind, ...] = ("none", "nvidia", "cdi", "amd")
+LAUNCH = ".vscode/launch.json"
+TASKS = ".vscode/tasks.json"
+#: The owner variable that the agent steps down to: see dkdbg/agent/owner.py.
+APP_PORT_SHIFT = 10000
+
+
+def wanted_files(root: Path, plan: ProjectPlan, config: Config, *, local_port: int) -> dict[str, FileWanted | None]:
+    """Every file that `init` wants, relative to `root`, in the order in which a reader meets them.
+
+    Args:
+        root: local repository.
+        plan: what was decided.
+        config: what flags and dkdbg.toml say; written to dkdbg.toml where it has none.
+        local_port: port on 127.0.0.1 for the launch entry.
+
+    Raises:
+        DkdbgError: a JSON file of the user's cannot be read as JSON with comments.
+    """
+    files: dict[str, FileWanted | None] = {}
+    files[configuration.FILE_NAME] = FileWanted(content=_config(root, config), reason="your choices", owned=False)
+    if plan.image.ours:
+        files.update(_image(plan))
+    files[plan.service.compose_file] = _text(_service(plan), "the debug service")
+    if plan.service.gpu:
+        for kind in GPU_KINDS:
+            text = render("compose/gpu.yaml.j2", kind=kind, extends=plan.service.extends)
+            files[f".dkdbg/gpu/{kind}.yaml"] = _text(text, f"GPU: {kind}")
+    if plan.compose_file_value:
+        env = dotenv.with_value(_read(root, ".env"), "COMPOSE_FILE", plan.compose_file_value)
+        files[".env"] = FileWanted(content=env.encode(), reason="compose reads one file more", owned=False)
+    files.update(_editor(root, plan, local_port))
+    files[plan.devcontainer] = _text(_devcontainer(plan), "Reopen in Container")
+    files.update(_payload(plan))
+    return files
+
+
+def _text(text: str, reason: str, *, executable: bool = False) -> FileWanted:
+    return FileWanted(content=text.encode(), reason=reason, executable=executable)
+
+
+def _read(root: Path, name: str) -> str:
+    data = read(root, PurePosixPath(name))
+    return "" if data is None else data.decode("utf-8")
+
+
+def _config(root: Path, config: Config) -> bytes:
+    data = read(root, PurePosixPath(configuration.FILE_NAME))
+    before = render("templates/dkdbg.toml.j2") if data is None else data.decode("utf-8")
+    values = {"command": config.command, "service": config.service, "wait": config.wait}
+    return configuration.with_values(before, **values).encode()
+
+
+def _image(plan: ProjectPlan) -> dict[str, FileWanted]:
+    image = plan.image
+    copied = tuple(dict.fromkeys(name for install in image.installs for name in install.copy))
+    text = render(
+        "templates/Dockerfile.j2",
+        base=image.base,
+        comment=image.comment,
+        conda=plan.facts.package_manager == "conda",
+        apt=image.apt,
+        system_site=image.base.startswith("pytorch/"),
+        installs=image.installs,
+        pth=_source_roots(plan),
+        command=json.dumps(plan.service.command),
+    )
+    ignore = render("templates/dockerignore.j2", dockerfile=image.dockerfile, files=copied)
+    return {
+        str(image.dockerfile): _text(text, "the environment"),
+        f"{image.dockerfile}.dockerignore": _text(ignore, "keeps the build context small"),
+    }
+
+
+def _source_roots(plan: ProjectPlan) -> tuple[str, ...]:
+    """Directories that an editable install would put on sys.path, container side."""
+    packaged = {"pyproject.toml", "setup.py", "setup.cfg"} & set(plan.facts.dependency_files)
+    if not packaged and plan.facts.package_manager not in {"setuptools", "poetry", "uv"}:
+        return ()
+    roots = [plan.workspace]
+    if (plan.facts.root / "src").is_dir():
+        roots.append(f"{plan.workspace}/src")
+    return tuple(shlex.quote(root) for root in roots)
+
+
+def _service(plan: ProjectPlan) -> str:
+    service, image = plan.service, plan.image
+    command = json.dumps([word.replace("$", "$$") for word in service.command], ensure_ascii=False)
+    owner = next((remote for local, remote in service.mounts if local == "."), None) or plan.workspace
+    return render(
+        "compose/service.yaml.j2",
+        name=service.name,
+        extends=service.extends,
+        includes=service.includes,
+        gpu=service.gpu,
+        build=service.extends is None,
+        dockerfile=image.dockerfile,
+        ours=image.ours,
+        base=image.base,
+        shm=True,
+        working_dir=service.working_dir,
+        idle=service.idle,
+        command=command,
+        host_network=service.host_network,
+        port=service.port,
+        app_ports=tuple((port, _shifted(port, taken=service.extends is not None)) for port in service.app_ports),
+        wait=service.wait,
+        owner=owner,
+        mappings=json.dumps(editor.path_mappings(plan.mappings)).replace("$", "$$"),
+        mounts=service.mounts,
+        masks=service.masks,
+        bind=lambda local: "." if local == "." else f"./{local}",
+    )
+
+
+def _shifted(port: int, *, taken: bool) -> int:
+    """The host's port for one of the program's ports: the user's own service may hold the plain one."""
+    if not taken:
+        return port
+    return port + APP_PORT_SHIFT if port + APP_PORT_SHIFT < 65536 else port - APP_PORT_SHIFT
+
+
+def _editor(root: Path, plan: ProjectPlan, local_port: int) -> dict[str, FileWanted]:
+    launch = _read_json(root, LAUNCH) or '{\n  "version": "0.2.0",\n  "configurations": []\n}\n'
+    launch = jsonc.upsert(launch, ["configurations"], "name", editor.launch_entry(plan, local_port), file=LAUNCH)
+    tasks = _read_json(root, TASKS) or '{\n  "version": "2.0.0",\n  "tasks": []\n}\n'
+    for task in editor.tasks(plan):
+        tasks = jsonc.upsert(tasks, ["tasks"], "label", task, file=TASKS)
+    return {
+        LAUNCH: FileWanted(content=_encode(root, LAUNCH, launch), reason="F5", owned=False),
+        TASKS: FileWanted(content=_encode(root, TASKS, tasks), reason="what F5 runs first", owned=False),
+    }
+
+
+def with_port(root: Path, plan: ProjectPlan, local_port: int) -> FileWanted:
+    """launch.json with our entry on another local port; nothing else of it changes."""
+    return _editor(root, plan, local_port)[LAUNCH]
+
+
+def _read_json(root: Path, name: str) -> str:
+    data = read(root, PurePosixPath(name))
+    return "" if data is None else jsonc.decode(data, file=name)
+
+
+def _encode(root: Path, name: str, text: str) -> bytes:
+    del root, name
+    return text.encode("utf-8")
+
+
+def _devcontainer(plan: ProjectPlan) -> str:
+    folder = posixpath.dirname(plan.devcontainer)
+    return render(
+        "devcontainer/devcontainer.json.j2",
+        title=f"{plan.facts.name} (dkdbg)",
+        files=[posixpath.relpath(name, folder) for name in plan.compose_chain],
+        name=plan.service.name,
+        workspace=plan.workspace,
+        remote_user=plan.remote_user,
+        gpu=plan.service.gpu,
+        port=plan.service.port,
+        extensions=plan.extensions,
+    )
+
+
+def _payload(plan: ProjectPlan) -> dict[str, FileWanted]:
+    up = render(
+        "templates/up.sh.j2",
+        name=plan.service.name,
+        gpu=plan.service.gpu,
+        command_sh=shlex.join(plan.service.command),
+    )
+    files = {".dkdbg/up.sh": _text(up, "what F5 runs first", executable=True)}
+    if plan.image.ours:
+        files[".dkdbg/no-ca.pem"] = _text("", "stands for: no private CA")
+    shipped = {**payload.agent_files(), **payload.debugpy_files(plan.facts.python.version)}
+    for name, data in sorted(shipped.items()):
+        reason = "debugpy, mounted read-only" if name.endswith(".zip") else "the agent, mounted read-only"
+        files[f".dkdbg/{name}"] = FileWanted(content=data, reason=reason, executable=name == "agent.sh")
+    return files
