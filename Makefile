@@ -1,0 +1,42 @@
+# Two commands: `make demo` sets everything up and runs the whole path once; `make test` sets up and passes the tests.
+# Everything lies in .venv/ and in a cache folder; nothing global is touched, but `make test` as root on a Debian
+# machine without a Docker engine installs one (see .ci/engine).
+
+PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3.10 python3.14 python3; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint clean
+
+demo: $(VENV)/.installed
+	$(BIN)/dkdbg demo
+
+test: $(VENV)/.installed-test
+	@.ci/engine || [ -z "$$CI" ]
+	@.ci/base-image
+	$(BIN)/ruff check cli tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff format cli tests
+	$(BIN)/ruff check --fix cli tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+$(VENV)/bin/python:
+	@[ -n "$(PYTHON)" ] || { echo "dkdbg needs Python 3.10 or newer with venv (Debian, Ubuntu: apt install python3-venv; macOS: brew install python)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,lint]'
+	@touch $@ $(VENV)/.installed
+
+clean:
+	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,49 @@
+"""Fixtures of all tests; an engine test without an engine skips on a laptop and fails in CI."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+BASE_IMAGE = os.environ.get("DKDBG_TEST_BASE", "dkdbg-test/python:3.11")
+
+
+def _engine_lacks() -> str:
+    if shutil.which("docker") is None:
+        return "no docker command"
+    for probe in (["docker", "info"], ["docker", "compose", "version"], ["docker", "image", "inspect", BASE_IMAGE]):
+        done = subprocess.run(probe, capture_output=True, text=True, check=False)
+        if done.returncode:
+            return f"{' '.join(probe)}: {(done.stderr or done.stdout).strip()[-200:]}"
+    return ""
+
+
+@pytest.fixture(scope="session")
+def engine_lacks() -> str:
+    return _engine_lacks()
+
+
+@pytest.fixture(autouse=True)
+def _needs_engine(request, engine_lacks):
+    if request.node.get_closest_marker("engine") is None or not engine_lacks:
+        return
+    if os.environ.get("CI"):
+        pytest.fail(f"an engine test needs a Docker engine: {engine_lacks}", pytrace=False)
+    pytest.skip(engine_lacks)
+
+
+@pytest.fixture(autouse=True)
+def _no_outside_settings(monkeypatch):
+    """What a developer's shell sets must not change what is tested."""
+    for name in list(os.environ):
+        if name.startswith(("DKDBG_", "COMPOSE_")) and not name.startswith("DKDBG_TEST_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def base_image() -> str:
+    """Image with python3, pip and venv: a stand-in for python:3.11-slim, built from Debian packages by .ci/base-image."""
+    return BASE_IMAGE
