@@ -1,0 +1,136 @@
+"""The debug service: values in, values out."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from dkdbg.errors import DkdbgError
+from dkdbg.model.config import Config
+from dkdbg.model.facts import DockerfileFact, EntryPoint, PythonFact, RepoFacts, ServiceFact
+from dkdbg.model.plan import Mapping
+from dkdbg.planner.project import plan_project
+
+TRAIN = EntryPoint(command="python train.py", file="train.py", launcher="python", source="README.md")
+
+
+def facts(**values) -> RepoFacts:
+    given = {"root": Path("/r"), "name": "r", "python": PythonFact(version="3.11", source="test"), "package_manager": "none"}
+    return RepoFacts(**{**given, **values})
+
+
+def plan(config: Config | None = None, **values):
+    return plan_project(facts(**values), config or Config())
+
+
+def test_a_bare_repository_gets_a_compose_file_and_a_workspace():
+    made = plan(entrypoint=TRAIN, candidates=(TRAIN,))
+    assert made.service.compose_file == "compose.yaml"
+    assert made.service.command == ("python", "train.py")
+    assert made.mappings == (Mapping(local=".", remote=PurePosixPath("/workspace")),)
+    assert made.image.ours
+
+
+def test_a_compose_file_without_an_override_gets_one():
+    service = ServiceFact(name="web", file="docker-compose.yml", context=".", command=("python", "app.py"), binds=((".", "/app"),))
+    made = plan(compose_files=("docker-compose.yml",), services=(service,), service=service, mappings=((".", "/app"),))
+    assert made.service.compose_file == "compose.override.yaml"
+    assert made.compose_chain == ("docker-compose.yml", "compose.override.yaml")
+    assert made.compose_file_value is None
+    assert made.service.name == "web-debug"
+    assert made.service.mounts == ()
+
+
+def test_an_override_of_the_users_leads_to_compose_file_in_dotenv():
+    service = ServiceFact(name="web", file="docker-compose.yml", context=".", command=("python", "app.py"))
+    files = ("docker-compose.yml", "docker-compose.override.yml")
+    made = plan(compose_files=files, services=(service,), service=service)
+    assert made.compose_file_value == "docker-compose.yml:docker-compose.override.yml:compose.dkdbg.yaml"
+
+
+def test_compose_file_that_names_our_file_already_stays_as_it_is():
+    service = ServiceFact(name="web", file="a.yml", context=".", command=("python", "app.py"))
+    made = plan(compose_files=("a.yml",), services=(service,), service=service, compose_env="a.yml:compose.dkdbg.yaml")
+    assert made.compose_file_value == "a.yml:compose.dkdbg.yaml"
+
+
+def test_the_command_of_the_image_is_entrypoint_and_cmd():
+    dockerfile = DockerfileFact(
+        path="Dockerfile", base="python:3.11", workdir="/app", copies=((".", "/app"),), entrypoint=("python",), cmd=("app.py",)
+    )
+    made = plan(dockerfiles=(dockerfile,), mappings=((".", "/app"),))
+    assert made.service.command == ("python", "app.py")
+    assert made.service.mounts == ((".", "/app"),)
+    assert not made.image.ours
+
+
+def test_an_entrypoint_of_compose_drops_the_images_cmd():
+    dockerfile = DockerfileFact(path="Dockerfile", base="x", cmd=("unused.py",))
+    service = ServiceFact(name="a", file="compose.yaml", context=".", dockerfile="Dockerfile", entrypoint=("python", "b.py"))
+    made = plan(dockerfiles=(dockerfile,), services=(service,), service=service, compose_files=("compose.yaml",))
+    assert made.service.command == ("python", "b.py")
+
+
+def test_a_virtual_environment_below_the_mounted_code_stays_visible():
+    dockerfile = DockerfileFact(
+        path="Dockerfile", base="x", workdir="/app", copies=((".", "/app"),), cmd=("/app/.venv/bin/python", "a.py"),
+        venvs=("/app/.venv",),
+    )  # fmt: skip
+    made = plan(dockerfiles=(dockerfile,), mappings=((".", "/app"),))
+    assert made.service.masks == ("/app/.venv",)
+
+
+def test_a_part_of_the_repository_in_the_image_gets_the_whole_beside_it():
+    dockerfile = DockerfileFact(path="Dockerfile", base="x", copies=(("app", "/app/app"),), cmd=("python", "a.py"))
+    made = plan(dockerfiles=(dockerfile,), mappings=(("app", "/app/app"),))
+    assert [str(m.remote) for m in made.mappings] == ["/app/app", "/workspace"]
+    assert made.workspace == "/workspace"
+
+
+def test_a_narrow_mapping_comes_before_a_broad_one():
+    dockerfile = DockerfileFact(path="Dockerfile", base="x", copies=((".", "/app"), ("lib", "/opt/lib")), cmd=("x",))
+    made = plan(dockerfiles=(dockerfile,), mappings=((".", "/app"), ("lib", "/opt/lib")))
+    assert [m.local for m in made.mappings] == ["lib", "."]
+
+
+def test_a_server_does_not_wait_for_an_editor_and_a_script_does():
+    server = EntryPoint(command="uvicorn main:app", file="main.py", launcher="uvicorn")
+    assert plan(entrypoint=server, candidates=(server,)).service.wait == 0
+    assert plan(entrypoint=TRAIN, candidates=(TRAIN,)).service.wait == 600
+
+
+def test_the_command_of_the_flag_beats_what_was_seen():
+    assert plan(Config(command="python other.py"), entrypoint=TRAIN).service.command == ("python", "other.py")
+
+
+def test_a_command_that_needs_a_shell_gets_one():
+    assert plan(Config(command="A=1 python x.py | tee log")).service.command[:2] == ("sh", "-c")
+
+
+def test_an_unknown_service_names_the_ones_there_are():
+    service = ServiceFact(name="web", file="compose.yaml")
+    with pytest.raises(DkdbgError, match="web"):
+        plan(Config(service="nope"), services=(service,), service=service, compose_files=("compose.yaml",))
+
+
+def test_notebooks_alone_get_an_idle_container_and_a_note():
+    made = plan(notebooks=3)
+    assert made.service.idle
+    assert any("notebooks" in note for note in made.notes)
+
+
+def test_other_candidates_are_named():
+    other = EntryPoint(command="python sample.py", file="sample.py", launcher="python")
+    made = plan(entrypoint=TRAIN, candidates=(TRAIN, other))
+    assert any("python sample.py" in note for note in made.notes)
+
+
+def test_an_existing_devcontainer_stays_and_ours_is_a_second_one():
+    made = plan(devcontainers=(".devcontainer/devcontainer.json",))
+    assert made.devcontainer == ".devcontainer/dkdbg/devcontainer.json"
+
+
+def test_the_plan_as_text_gives_a_reason_on_each_line():
+    text = plan(entrypoint=TRAIN, candidates=(TRAIN,)).describe()
+    assert all("because" in line or line.startswith("note:") for line in text.splitlines())

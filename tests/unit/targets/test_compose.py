@@ -1,0 +1,52 @@
+"""What the engine's messages mean; each text was printed by a real engine (26.1) or compose (2.26)."""
+
+from __future__ import annotations
+
+import pytest
+
+from dkdbg.targets.compose import ComposeService, explain
+
+MESSAGES = {
+    "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock": "may not use its socket",
+    "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?": "no Docker engine",
+    "Error starting userland proxy: listen tcp4 127.0.0.1:45678: bind: address already in use": "port",
+    "Bind for 127.0.0.1:45678 failed: port is already allocated": "port",
+    'Error response from daemon: could not select device driver "nvidia" with capabilities: [[gpu]]': "asks for a GPU",
+    'could not select device driver "" with capabilities: [[gpu]]': "asks for a GPU",
+    "unknown or invalid runtime name: nvidia": "nvidia runtime",
+    "CDI device injection failed: unresolvable CDI devices vendor.com/gpu=9": "CDI device",
+    'error gathering device information while adding custom device "/dev/kfd": no such file or directory': "does not exist",
+    "error setting rlimit type 8: operation not permitted": "ulimits",
+    "open /repo/.dkdbg/gpu/foo.yaml: no such file or directory": "DKDBG_GPU",
+    "failed to solve: python:3.11-slim: failed to resolve source metadata for docker.io/library/python:3.11-slim": "base image",
+    "application not healthy after 3s": "in time",
+    "container x-app-debug-1 exited (3)": "ended before",
+    "container x-app-debug-1 is unhealthy": "does not listen",
+    "ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed": "certificate",
+}
+
+
+@pytest.mark.parametrize("text", MESSAGES)
+def test_a_message_of_the_engine_becomes_a_cause_and_a_next_step(text):
+    error = explain(1, f"some line before\n{text}\nsome line after")
+    assert MESSAGES[text] in error.message
+    assert text in error.message
+    assert error.hint
+    assert error.exit_code != 0
+
+
+def test_an_unknown_message_is_shown_as_it_is():
+    error = explain(17, "line one\nsomething nobody has seen")
+    assert "something nobody has seen" in error.message
+    assert "17" in error.message
+
+
+def test_up_builds_waits_and_names_the_service_alone():
+    argv = ComposeService(service="web-debug").up(build=True, wait_timeout=30)
+    assert " ".join(argv) == (
+        "docker compose --progress plain --profile debug up --build --detach --wait --wait-timeout 30 web-debug"
+    )
+
+
+def test_down_of_the_project_names_the_profile_or_profiled_services_would_stay():
+    assert "--profile debug" in " ".join(ComposeService(service="x").down_project())
