@@ -1,0 +1,141 @@
+"""debugpy's adapter, hardened: the process that the front talks to on loopback. Run as a file by `backend.py`.
+
+It reads one line of JSON from stdin (debugpy's folder, the server token, the port to announce), writes one line of
+JSON with its endpoints to stdout, and ends when stdin ends: an agent that was killed leaves no adapter behind.
+
+What it does differently from `debugpy/adapter/__main__.py`:
+
+1. The accept loop survives a client that is gone before it is set up. In debugpy up to 1.8.22 one bare TCP probe
+   can make the port deaf for ever (debugpy #974, #1308).
+2. Everything read is acknowledged at once. pydevd sends header and body in two writes; Nagle's algorithm and delayed
+   acknowledgements make each answer 40 ms late.
+3. It stays a child of the agent instead of becoming a daemon, and its token is not on its command line.
+4. A client that named no address is sent back to the front's port for child sessions, not to this process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Tuple
+
+
+class QuickAckIO(socket.SocketIO):
+    """A raw socket stream that acknowledges what it reads at once. TCP_QUICKACK does not last: set it each time."""
+
+    def readinto(self, buffer: Any) -> Any:
+        """Read as SocketIO does, then ask for the acknowledgement."""
+        count = super().readinto(buffer)
+        try:
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)  # type: ignore[attr-defined]
+        except OSError:
+            pass
+        return count
+
+
+class AnnouncedListener:
+    """A listening socket that names the front's port when it is asked for its own.
+
+    The adapter puts this address into the attach request of a child session when the client gave none.
+    """
+
+    def __init__(self, listener: socket.socket, port: int) -> None:
+        self._listener = listener
+        self._port = port
+
+    def getsockname(self) -> Tuple[str, int]:
+        """Return the loopback address and the front's port."""
+        return ("127.0.0.1", self._port)
+
+    def close(self) -> None:
+        """Close the real listener."""
+        self._listener.close()
+
+
+def harden(sockets: Any, sessions: Any, log: Any) -> None:
+    """Replace the two functions of debugpy that let one bad client end the accept loop."""
+    serve: Callable[..., Any] = sockets.serve
+    report: Callable[[], None] = sessions.report_sockets
+
+    def surviving_serve(name: str, handler: Callable[[socket.socket], Any], *args: Any, **kwargs: Any) -> Any:
+        def surviving_handler(sock: socket.socket) -> None:
+            try:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                handler(sock)
+            except Exception:
+                log.swallow_exception("{0} connection failed during set-up", name)
+                sock.close()
+
+        return serve(name, surviving_handler, *args, **kwargs)
+
+    def surviving_report() -> None:
+        try:
+            report()
+        except Exception:
+            log.swallow_exception("report_sockets", level="warning")
+
+    sockets.serve = surviving_serve
+    sessions.report_sockets = surviving_report
+
+
+def acknowledge_at_once() -> None:
+    """Make every unbuffered two-way socket stream, the kind that debugpy uses, a QuickAckIO. Linux only."""
+    if not hasattr(socket, "TCP_QUICKACK"):
+        return
+    makefile = socket.socket.makefile
+
+    def quick_makefile(self: Any, mode: str = "r", buffering: Any = None, **kwargs: Any) -> Any:
+        if mode == "rwb" and buffering == 0:
+            self._io_refs += 1
+            return QuickAckIO(self, "rw")
+        return makefile(self, mode, buffering, **kwargs)  # type: ignore[call-overload]
+
+    socket.socket.makefile = quick_makefile  # type: ignore[method-assign]
+
+
+def end_with_stdin() -> None:
+    """Block until stdin ends, then end this process: the agent is gone or wants it so."""
+    while os.read(0, 4096):
+        pass
+    os._exit(0)
+
+
+def main() -> None:
+    """Serve until the phantom root and every other process have disconnected."""
+    # The agent blocks signals for itself; threads of debugpy must not inherit that.
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    options = json.loads(sys.stdin.readline())
+    sys.path.insert(0, options["debugpy"])
+    import debugpy  # noqa: F401
+    from debugpy import adapter
+    from debugpy.common import log, messaging, sockets  # noqa: F401  (this order: they import each other)
+
+    # isort: split
+    from debugpy.adapter import clients, servers, sessions
+
+    harden(sockets, sessions, log)
+    acknowledge_at_once()
+    log.to_file(prefix="debugpy.adapter")  # only when DEBUGPY_LOG_DIR is set
+    servers.access_token = options["token"]
+    adapter.access_token = None
+    client_endpoint = clients.serve("127.0.0.1", 0)
+    clients.listener = AnnouncedListener(clients.listener, options["announce"])
+    server_endpoint = servers.serve("127.0.0.1", 0)
+    sys.stdout.write(json.dumps({"client": client_endpoint[1], "server": server_endpoint[1]}) + "\n")
+    sys.stdout.flush()
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    threading.Thread(target=end_with_stdin, name="dkdbg stdin", daemon=True).start()
+    servers.wait_until_disconnected()
+    sessions.wait_until_ended()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+#!/bin/sh
+# Find a Python in this image, 3.8 or newer, and run the dkdbg agent with it:  agent.sh launch -- python train.py
+#
+# DKDBG_PYTHON names one when none is found here. The agent runs isolated (-I -S) and writes no .pyc (-B): nothing of
+# the image's site-packages, the working directory or PYTHONPATH reaches it, and nothing of it reaches the program.
+here=${0%/*}
+[ "$here" = "$0" ] && here=.
+main=$here/dkdbg/agent/__main__.py
+[ -f "$main" ] || main=$here/__main__.py
+
+tried=
+for python in "$DKDBG_PYTHON" python3 python "$VIRTUAL_ENV/bin/python" ./.venv/bin/python ./venv/bin/python \
+  /opt/venv/bin/python /venv/bin/python /app/.venv/bin/python /app/venv/bin/python /workspace/.venv/bin/python \
+  /opt/conda/bin/python /opt/miniconda3/bin/python /usr/local/bin/python3 /usr/bin/python3 /opt/bitnami/python/bin/python \
+  python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 /usr/libexec/platform-python; do
+  case $python in '' | /bin/python) continue ;; esac
+  command -v "$python" >/dev/null 2>&1 || continue
+  if "$python" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 8))' >/dev/null 2>&1; then
+    exec "$python" -I -S -B "$main" "$@"
+  fi
+  tried="$tried $python"
+done
+if [ -n "$tried" ]; then
+  echo "dkdbg: no Python 3.8 or newer in this image (tried:$tried); set DKDBG_PYTHON" >&2
+else
+  echo "dkdbg: no Python found in this image; set DKDBG_PYTHON to its path" >&2
+fi
+exit 127

@@ -1,0 +1,201 @@
+"""debugpy as one file: pack the pure-Python part of an installed debugpy, and unpack the right one for a Python.
+
+The in-process join loads this file by its path, so it imports nothing of dkdbg.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterable, List, Optional, Tuple
+
+    Version = Tuple[int, ...]
+
+#: Python version from which on, up to and including: debugpy versions that run on it (PyPI, Requires-Python, and
+#: tried: 1.8.22 needs 3.10, 1.8.21 runs on 3.8 to 3.13, 1.7.0 is the last for 3.7).
+#: Columns: lowest Python, highest Python, lowest debugpy, highest debugpy; None is open.
+SUPPORT = (
+    ((3, 10), None, (1, 8, 15), None),
+    ((3, 8), (3, 9), (1, 8, 15), (1, 8, 21)),
+    ((3, 7), (3, 7), (1, 7, 0), (1, 7, 0)),
+)
+_ZIP = re.compile(r"^debugpy-(\d+(?:\.\d+)*)\.zip$")
+#: The earliest date that a zip can hold: the bytes depend on nothing but the content.
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_LICENSES = ("LICENSE", "LICENSE.txt", "ThirdPartyNotices.txt")
+
+
+class NoDebugpy(Exception):  # noqa: N818 -- read as a sentence: `except NoDebugpy`
+    """No debugpy for this interpreter; the message says which Python, which zips and what to type."""
+
+
+def write_bundle(debugpy_dir: str, out_zip: str) -> None:
+    """Pack the `.py` files and licences of an installed debugpy; the same files give the same bytes.
+
+    Compiled parts are left out: without them one zip serves every libc and processor, and the pure code was
+    measured to be as fast.
+
+    Args:
+        debugpy_dir: the package folder, the one with `__init__.py`, on this machine.
+        out_zip: path to write; replaced in one step.
+
+    Raises:
+        OSError: a file cannot be read or written.
+    """
+    import zipfile
+
+    temporary = "%s.%d.tmp" % (out_zip, os.getpid())
+    with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for path, name in sorted(_bundled_files(debugpy_dir), key=lambda pair: pair[1]):
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o100644 << 16
+            entry.create_system = 3
+            with open(path, "rb") as source:
+                archive.writestr(entry, source.read())
+    os.replace(temporary, out_zip)
+
+
+def installed_debugpy() -> Optional[Tuple[str, str]]:
+    """Return the package folder and the version of the debugpy that this interpreter would import, or None.
+
+    debugpy itself is not imported: that would cost 24 ms and change `sys.breakpointhook`.
+    """
+    import importlib.util
+
+    try:
+        spec = importlib.util.find_spec("debugpy")
+    except (ImportError, ValueError):
+        return None
+    if spec is None or not spec.origin:
+        return None
+    directory = os.path.dirname(spec.origin)
+    version = _version_of(directory)
+    return (directory, version) if version else None
+
+
+def ensure_debugpy(
+    search_dirs: Iterable[str], runtime_dir: str, python: Optional[Tuple[int, int]] = None
+) -> str:
+    """Return a folder that holds the fitting debugpy and nothing else, to be put on `sys.path`.
+
+    The newest zip that fits is unpacked once into the runtime folder; two processes may race for it. Without
+    any zip (on a developer's machine) the debugpy beside dkdbg is packed first.
+
+    Args:
+        search_dirs: folders that may hold `debugpy-VERSION.zip`.
+        runtime_dir: the agent's private folder.
+        python: for which Python; the running one by default.
+
+    Raises:
+        NoDebugpy: none fits.
+        OSError: the runtime folder cannot be written.
+    """
+    wanted = python or sys.version_info[:2]
+    zips = _find_zips(search_dirs)
+    fitting = [item for item in zips if supports(item[0], wanted)]
+    if fitting:
+        version, path = max(fitting)
+        return _unpack(path, os.path.join(runtime_dir, "debugpy-" + _dotted(version)))
+    installed = installed_debugpy()
+    if installed is not None and supports(parse_version(installed[1]), wanted):
+        directory, text = installed
+        path = os.path.join(runtime_dir, "debugpy-%s.zip" % text)
+        if not os.path.exists(path):
+            write_bundle(directory, path)
+        return _unpack(path, os.path.join(runtime_dir, "debugpy-" + text))
+    raise NoDebugpy(_none_fits(wanted, zips))
+
+
+def supports(version: Version, python: Tuple[int, int]) -> bool:
+    """Tell whether this debugpy runs on this Python."""
+    for lowest, highest, oldest, newest in SUPPORT:
+        if python >= lowest and (highest is None or python <= highest):
+            return version >= oldest and (newest is None or version <= newest)
+    return False
+
+
+def parse_version(text: str) -> Version:
+    """Return the numbers of a version such as `1.8.22`; empty when it has none."""
+    match = re.match(r"\d+(?:\.\d+)*", text)
+    return tuple(int(part) for part in match.group().split(".")) if match else ()
+
+
+def _find_zips(search_dirs: Iterable[str]) -> List[Tuple[Version, str]]:
+    found = []
+    for directory in search_dirs:
+        try:
+            names = os.listdir(directory)
+        except OSError:
+            continue
+        for name in names:
+            match = _ZIP.match(name)
+            if match:
+                found.append((parse_version(match.group(1)), os.path.join(directory, name)))
+    return found
+
+
+def _unpack(path: str, target: str) -> str:
+    """Unpack into a folder beside the target and rename it: the target is whole or absent."""
+    if os.path.isdir(target):
+        return target
+    import shutil
+    import tempfile
+    import zipfile
+
+    scratch = tempfile.mkdtemp(prefix=".unpack-", dir=os.path.dirname(target))
+    try:
+        with zipfile.ZipFile(path) as archive:
+            archive.extractall(scratch)  # noqa: S202 -- our own zip; extractall keeps names inside the folder
+        try:
+            os.rename(scratch, target)
+        except OSError:
+            if not os.path.isdir(target):  # not another process that was faster
+                raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return target
+
+
+def _bundled_files(debugpy_dir: str) -> Iterable[Tuple[str, str]]:
+    root = os.path.abspath(debugpy_dir)
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        for name in names:
+            path = os.path.join(folder, name)
+            if name.endswith(".py") or (folder == root and name in _LICENSES):
+                yield path, "debugpy/" + os.path.relpath(path, root).replace(os.sep, "/")
+    version = _version_of(root)
+    metadata = os.path.join(os.path.dirname(root), "debugpy-%s.dist-info" % version)
+    for folder, _, names in os.walk(metadata):
+        for name in names:
+            if name in _LICENSES:
+                yield os.path.join(folder, name), "debugpy/" + name
+
+
+def _version_of(directory: str) -> str:
+    """Read the version from `_version.py` (versioneer's JSON), without importing anything."""
+    try:
+        with open(os.path.join(directory, "_version.py"), encoding="utf-8") as source:
+            match = re.search(r'"version":\s*"(\d+(?:\.\d+)*)', source.read())
+    except OSError:
+        return ""
+    return match.group(1) if match else ""
+
+
+def _dotted(version: Version) -> str:
+    return ".".join(str(part) for part in version)
+
+
+def _none_fits(python: Tuple[int, int], zips: List[Tuple[Version, str]]) -> str:
+    name = "Python %d.%d" % python[:2]
+    have = ", ".join(sorted({os.path.basename(path) for _, path in zips})) or "none"
+    if python < (3, 7):
+        advice = "this Python is too old to be debugged here"
+    else:
+        advice = "run `dkdbg init` again with this Python in the image: it adds the debugpy that fits"
+    return "no debugpy for %s (%s); zips found: %s; %s" % (name, sys.executable, have, advice)

@@ -1,0 +1,178 @@
+"""The user's command as a child: started unchanged, signals passed through once, its end reported truthfully.
+
+The agent may be pid 1 of a container, a foreground program of a terminal, or a step of a batch job. Signals are
+blocked and fetched one by one instead of handled: what was sent with kill(2) is passed on, what the terminal sent
+(Ctrl-C, Ctrl-\\, a resize) the child has received already, being in the same process group.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, NamedTuple, Optional, Sequence, Set
+
+    class Arrival(NamedTuple):
+        """A signal, and whether the kernel sent it because of the terminal."""
+
+        number: int
+        from_terminal: bool
+
+else:
+    from collections import namedtuple
+
+    Arrival = namedtuple("Arrival", "number from_terminal")
+
+_NAMED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT", "SIGPWR")
+#: Before the program has started these end the agent; the others mean nothing yet.
+ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+_SI_KERNEL = 0x80
+#: Python ignores these for itself; a program expects the default.
+_RESET = [getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ") if hasattr(signal, name)]
+
+
+class StartError(Exception):
+    """The command could not be started.
+
+    Attributes:
+        exit_code: 127 when there is no such command, 126 when it cannot be executed, as a shell says it.
+    """
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class SignalInbox:
+    """Holds back the signals that are meant for the program. Make it before any thread is started."""
+
+    def __init__(self) -> None:
+        forwarded = {getattr(signal, name) for name in _NAMED if hasattr(signal, name)}
+        if hasattr(signal, "SIGRTMIN"):
+            forwarded |= set(range(signal.SIGRTMIN, signal.SIGRTMAX + 1))
+        self._set: Set[int] = {int(number) for number in forwarded} | {int(signal.SIGCHLD)}
+        self.former_mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._set)
+        self._timed = hasattr(signal, "sigtimedwait")  # Linux; macOS has only sigwait
+
+    def wake(self) -> None:
+        """Make a waiting `next` return; from any thread."""
+        os.kill(os.getpid(), signal.SIGCHLD)
+
+    def next(self, timeout: float) -> Optional[Arrival]:
+        """Return the next signal for the program; None after the time-out, a wake-up or a child's change."""
+        if self._timed:
+            info = signal.sigtimedwait(self._set, timeout)
+            if info is None or info.si_signo == signal.SIGCHLD:
+                return None
+            return Arrival(info.si_signo, info.si_code == _SI_KERNEL)
+        alarm = threading.Timer(timeout, self.wake)
+        alarm.daemon = True
+        alarm.start()
+        number = signal.sigwait(self._set)
+        alarm.cancel()
+        if number == signal.SIGCHLD:
+            return None
+        return Arrival(int(number), number in (signal.SIGINT, signal.SIGQUIT) and _in_foreground())
+
+
+class Child:
+    """The running command.
+
+    Args:
+        argv: passed on word by word.
+        environment: its whole environment.
+        mask: the signal mask that the agent itself was started with.
+
+    Raises:
+        StartError: there is no such command, or it cannot be executed.
+    """
+
+    def __init__(self, argv: Sequence[str], environment: dict[str, str], mask: Set[signal.Signals]) -> None:
+        self.exit_code: Optional[int] = None
+        self.signal: Optional[int] = None
+        try:
+            # Not subprocess: descriptors that we were given on purpose stay open, and no code runs between
+            # fork and exec of a process with threads.
+            self.pid = os.posix_spawnp(argv[0], list(argv), environment, setsigmask=mask, setsigdef=_RESET)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise StartError(_not_found(argv[0]), 127) from error
+        except OSError as error:
+            raise StartError("cannot execute %s: %s" % (argv[0], error.strerror), 126) from error
+
+    def pass_on(self, arrival: Arrival) -> None:
+        """Send the child a signal, unless the terminal has done so."""
+        if self.exit_code is None and not arrival.from_terminal:
+            self.send(arrival.number)
+
+    def send(self, number: int) -> None:
+        """Send the child a signal."""
+        try:
+            os.kill(self.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def poll(self) -> Optional[int]:
+        """Return the exit code as a shell sees it (128+n for signal n), None while it runs.
+
+        As pid 1 it also buries the orphans of the container.
+        """
+        target = -1 if os.getpid() == 1 else self.pid
+        while self.exit_code is None:
+            try:
+                pid, status = os.waitpid(target, os.WNOHANG)
+            except ChildProcessError:
+                self.exit_code = 255  # somebody else has waited for it: its code is lost
+                break
+            if pid == 0:
+                break
+            if pid == self.pid:
+                self._ended(status)
+        return self.exit_code
+
+    def _ended(self, status: int) -> None:
+        if os.WIFSIGNALED(status):
+            self.signal = os.WTERMSIG(status)
+            self.exit_code = 128 + self.signal
+        else:
+            self.exit_code = os.WEXITSTATUS(status)
+
+
+def describe_end(exit_code: int, number: Optional[int]) -> str:
+    """Return the end of a program in plain words."""
+    if number is None:
+        return "exited with code %d" % exit_code
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = "signal %d" % number
+    return "was ended by %s (code %d)" % (name, exit_code)
+
+
+def _not_found(command: str) -> str:
+    if "/" in command:
+        if os.path.exists(command):
+            return "cannot start %s: the interpreter in its first line does not exist" % command
+        return "no such file: %s (in %s)" % (command, os.getcwd())
+    return "command not found: %s (PATH=%s)" % (command, os.environ.get("PATH", ""))
+
+
+def _in_foreground() -> bool:
+    """Whether we are in the foreground process group of our terminal."""
+    for descriptor in (0, 1, 2):
+        try:
+            return os.tcgetpgrp(descriptor) == os.getpgrp()
+        except OSError:
+            continue
+    return False
+
+
+def words_of(argv: Sequence[str], limit: int = 200) -> str:
+    """Return a command line for a message, shortened."""
+    import shlex
+
+    quoted: List[str] = [shlex.quote(word) for word in argv]
+    line = " ".join(quoted)
+    return line if len(line) <= limit else line[: limit - 3] + "..."

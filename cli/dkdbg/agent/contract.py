@@ -1,0 +1,155 @@
+"""What the agent and the host agree on: environment names, file names, the session record, exit codes.
+
+Everything here is a constant or a type, so that `health` starts in a few milliseconds.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads it
+    from typing import Dict, List, Literal, Optional, TypedDict
+
+    State = Literal["starting", "waiting", "attached", "running", "exited"]
+
+    class Mapping(TypedDict):
+        """One pair of roots as an editor wants it, plus what was found on the remote side.
+
+        Attributes:
+            localRoot: folder on the machine of the editor; may hold `${workspaceFolder}`.
+            remoteRoot: the same folder where the program runs.
+            exists: whether remoteRoot is a directory there.
+            kind: `mount` when a mount other than `/` covers it, `image` when not, `unknown` without /proc.
+        """
+
+        localRoot: str
+        remoteRoot: str
+        exists: bool
+        kind: Literal["mount", "image", "unknown"]
+
+    class Process(TypedDict):
+        """One Python process below the agent.
+
+        Attributes:
+            argv: its command line, at most 16 words.
+            started: epoch seconds.
+            rank: global rank as its launcher (torchrun, Slurm, Open MPI) says, or null.
+            joined: whether it is connected to the adapter.
+        """
+
+        pid: int
+        ppid: int
+        argv: List[str]
+        started: float
+        rank: Optional[int]
+        local_rank: Optional[int]
+        world_size: Optional[int]
+        joined: bool
+
+    class Record(TypedDict):
+        """The session record, `session.json`.
+
+        Attributes:
+            version: RECORD_VERSION of the writer.
+            id: name of the session's folder in the runtime folder.
+            pid: the agent's pid in its own PID namespace, `pid_namespace`.
+            pid_start: the agent's start in clock ticks since boot (/proc/PID/stat), null without /proc.
+            host: the address that the front listens on; port: its TCP port.
+            adapter_port: the loopback port of debugpy's adapter; 0 while there is none.
+            client: whether an editor is attached (it has sent configurationDone).
+            child: pid of the user's command, null before its start.
+            started, updated: epoch seconds. expires: epoch seconds of the wait's end, null without one.
+            exit_code: 0 to 255 as a shell sees it (128+n for signal n); null while it runs.
+            detail: one line about the state in plain words; may be empty.
+        """
+
+        version: int
+        id: str
+        name: str
+        pid: int
+        pid_start: Optional[int]
+        pid_namespace: str
+        host: str
+        port: int
+        adapter_port: int
+        state: State
+        client: bool
+        child: Optional[int]
+        python: str
+        debugpy: str
+        argv: List[str]
+        cwd: str
+        started: float
+        updated: float
+        expires: Optional[float]
+        exit_code: Optional[int]
+        detail: str
+        mappings: List[Mapping]
+        processes: List[Process]
+
+    class JoinInfo(TypedDict):
+        """`join.json`: what a Python process needs to join the adapter; it exists only while an editor is attached.
+
+        Attributes:
+            host, port: the adapter's *server* endpoint, loopback.
+            token: what the adapter shows to a process that joins. A wrong one would make it hang.
+            ppid: the agent's pid: the adapter announces a joining process to the session of this pid.
+            search: folders that may hold debugpy zips. runtime: where an unpacked one is kept.
+            deadline: seconds that a starting program waits for the editor's breakpoints.
+        """
+
+        host: str
+        port: int
+        token: str
+        ppid: int
+        search: List[str]
+        runtime: str
+        deadline: float
+
+    StringMap = Dict[str, str]
+else:
+    Mapping = Process = Record = JoinInfo = StringMap = dict
+    State = str
+
+RECORD_VERSION = 1
+RECORD_NAME = "session.json"
+JOIN_NAME = "join.json"
+PROCESSES_NAME = "p"
+
+#: States in which a debugger can be attached now.
+ATTACHABLE = ("waiting", "attached", "running")
+
+#: Address and port that the front listens on.
+ENV_HOST = "DKDBG_HOST"
+ENV_PORT = "DKDBG_PORT"
+#: Seconds to wait for an editor before the program starts; 0 starts at once; `forever` is understood.
+ENV_WAIT = "DKDBG_WAIT"
+#: The same, as OpenPAI's paipdb calls it; DKDBG_WAIT wins.
+ENV_WAIT_OPENPAI = "DEBUG_TIMEOUT"
+#: What happens when nobody came: `exit` (with EXIT_NOBODY_CAME) or `run`.
+ENV_THEN = "DKDBG_THEN"
+ENV_NAME = "DKDBG_NAME"
+ENV_RUNTIME_DIR = "DKDBG_RUNTIME_DIR"
+#: Who may connect besides loopback and the gateway: `any`, or CIDRs with commas.
+ENV_ALLOW = "DKDBG_ALLOW"
+#: JSON list of {"localRoot", "remoteRoot"}.
+ENV_MAPPINGS = "DKDBG_MAPPINGS"
+#: Seconds that a starting Python process waits for an attached editor's breakpoints.
+ENV_JOIN_DEADLINE = "DKDBG_JOIN_DEADLINE"
+#: More words that mark a housekeeping process, with commas; such a process is never debugged.
+ENV_SKIP = "DKDBG_SKIP"
+#: Set to 1: the hook says on stderr why it did nothing.
+ENV_DEBUG = "DKDBG_DEBUG"
+#: Python for agent.sh.
+ENV_PYTHON = "DKDBG_PYTHON"
+#: Set by the agent for the program: the session's folder. The hook does nothing without it.
+ENV_SESSION_DIR = "DKDBG_SESSION_DIR"
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 5678
+DEFAULT_JOIN_DEADLINE = 10.0
+
+EXIT_NOBODY_CAME = 124
+#: The agent itself could not do its work; the program was not started.
+EXIT_AGENT = 125
+EXIT_NOT_EXECUTABLE = 126
+EXIT_NOT_FOUND = 127

@@ -1,0 +1,128 @@
+"""Frames of the Debug Adapter Protocol: bytes in, whole messages out. No I/O.
+
+A frame is `Content-Length: N CR LF CR LF` and N bytes of JSON (microsoft.github.io/debug-adapter-protocol,
+"Base Protocol"). Other header lines are allowed and ignored.
+"""
+
+from __future__ import annotations
+
+import json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Optional
+
+MAX_HEADER = 1024
+MAX_BODY = 64 << 20
+_END = b"\r\n\r\n"
+_NAME = b"content-length"
+
+
+class FrameError(ValueError):
+    """The bytes are not a frame, or it is larger than allowed."""
+
+
+class FrameParser:
+    """Splits a byte stream into frames; a frame may arrive in any number of pieces.
+
+    `feed` takes bytes, `take` gives the body of the next whole frame or None, `rest` gives what is left over.
+    After a FrameError the stream is lost: the protocol has no way to find the next frame.
+    """
+
+    def __init__(self, max_body: int = MAX_BODY, max_header: int = MAX_HEADER) -> None:
+        self._buffer = bytearray()
+        self._length: Optional[int] = None
+        self._max_body = max_body
+        self._max_header = max_header
+
+    def feed(self, data: bytes) -> None:
+        """Append bytes as they arrived."""
+        self._buffer += data
+
+    def take(self) -> Optional[bytes]:
+        """Return the body of the next frame, None when more bytes are needed.
+
+        Raises:
+            FrameError: no frame can begin with what has arrived. Said as early as the bytes allow it.
+        """
+        if self._length is None and not self._take_header():
+            return None
+        length = self._length
+        if length is None or len(self._buffer) < length:
+            return None
+        body = bytes(self._buffer[:length])
+        del self._buffer[:length]
+        self._length = None
+        return body
+
+    def rest(self) -> bytes:
+        """Hand over the bytes that belong to no taken frame, and forget them. Only between two frames."""
+        data = bytes(self._buffer)
+        self._buffer.clear()
+        return data
+
+    def _take_header(self) -> bool:
+        end = self._buffer.find(_END, 0, self._max_header + len(_END))
+        if end < 0:
+            if len(self._buffer) > self._max_header:
+                raise FrameError("no end of the header within %d bytes" % self._max_header)
+            _reject_garbage(bytes(self._buffer))
+            return False
+        self._length = _content_length(bytes(self._buffer[:end]), self._max_body)
+        del self._buffer[: end + len(_END)]
+        return True
+
+
+def encode(message: Dict[str, Any]) -> bytes:
+    """Return the frame of a message."""
+    return wrap(json.dumps(message, separators=(",", ":")).encode())
+
+
+def wrap(body: bytes) -> bytes:
+    """Return a frame with this body."""
+    return b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+def decode(body: bytes) -> Dict[str, Any]:
+    """Return the message in a frame's body.
+
+    Raises:
+        FrameError: the body is no JSON object.
+    """
+    try:
+        message = json.loads(body.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FrameError("the body is not JSON: %s" % error) from error
+    if not isinstance(message, dict):
+        raise FrameError("the body is not a JSON object")
+    return message
+
+
+def _reject_garbage(start: bytes) -> None:
+    """Raise as soon as a line cannot become a header: other protocols are turned away at their first bytes."""
+    for line in start.split(b"\r\n"):
+        name, colon, _ = line.partition(b":")
+        if not all(c == 0x2D or 0x41 <= c <= 0x5A or 0x61 <= c <= 0x7A for c in name):
+            raise FrameError("not a header line: %r" % line[:40])
+        if not colon and len(name) > 64:
+            raise FrameError("not a header line: %r" % line[:40])
+
+
+def _content_length(header: bytes, max_body: int) -> int:
+    _reject_garbage(header)
+    length: Optional[int] = None
+    for line in header.split(b"\r\n"):
+        name, colon, value = line.partition(b":")
+        if not colon:
+            raise FrameError("not a header line: %r" % line[:40])
+        if name.lower() != _NAME:
+            continue
+        digits = value.strip()
+        if length is not None or not digits.isdigit() or len(digits) > 12:
+            raise FrameError("bad Content-Length: %r" % value[:40])
+        length = int(digits)
+    if length is None:
+        raise FrameError("a header without Content-Length")
+    if length > max_body:
+        raise FrameError("a body of %d bytes; %d are allowed" % (length, max_body))
+    return length

@@ -1,0 +1,158 @@
+"""Joining: what a Python process does when an editor is attached. Loaded by the hook, by path, and only then.
+
+It imports debugpy into the user's process and connects it to the adapter as a child of the phantom root. It never
+hangs: an editor that ignores child sessions costs a starting program JoinInfo.deadline seconds at most.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any, Dict, Optional
+
+_lock = threading.Lock()
+
+
+def join(session_dir: str, at_start: bool) -> str:
+    """Connect this process to the adapter, unless it is connected.
+
+    Args:
+        session_dir: the session's folder.
+        at_start: wait until the editor has set its breakpoints, so that the program's first line can stop. Without
+            it the call comes from the hook's thread in a running program, and the breakpoints follow.
+
+    Returns:
+        One line: `joined`, `already joined`, or why not.
+    """
+    with _lock:
+        try:
+            return _join(session_dir, at_start)
+        except Exception as error:  # whatever debugpy raises, the user's program goes on
+            return "not joined: %s: %s" % (type(error).__name__, error)
+
+
+def forget() -> None:
+    """In a forked child: drop the debugger that was copied along. Its threads and its connection stayed behind."""
+    global _lock  # noqa: PLW0603 -- a lock that another thread held at the fork is held for ever
+    _lock = threading.Lock()
+    pydevd = sys.modules.get("pydevd")
+    if pydevd is None or pydevd.get_global_debugger() is None:
+        return
+    from _pydev_bundle import pydev_monkey
+    from _pydevd_bundle import pydevd_constants
+
+    # What pydevd's own patched fork does in a child that it will not trace.
+    pydev_monkey._on_forked_process(setup_tracing=False)
+    pydevd.SetupHolder.setup = None
+    sys.settrace(None)
+    if getattr(pydevd_constants, "PYDEVD_USE_SYS_MONITORING", False):
+        from _pydevd_sys_monitoring import pydevd_sys_monitoring
+
+        pydevd_sys_monitoring.stop_monitoring(all_threads=True)
+
+
+def _join(session_dir: str, at_start: bool) -> str:
+    try:
+        with open(os.path.join(session_dir, "join.json")) as source:
+            info: Dict[str, Any] = json.load(source)
+    except OSError:
+        return "no editor is attached"
+    os.kill(info["ppid"], 0)  # an agent that was killed leaves its file behind
+    if not at_start:
+        _hide_this_thread()
+    pydevd = _import_debugpy(info)
+    if pydevd.get_global_debugger() is not None:
+        return "already joined"
+    configured = _watch_configuration()
+    pydevd.settrace(
+        host=info["host"],
+        port=info["port"],
+        access_token=info["token"],
+        ppid=info["ppid"],
+        suspend=False,
+        trace_only_current_thread=False,
+        # Children come by the hook: their command lines stay theirs, the token stays out of `ps`, and the skip
+        # list and the deadline hold for them too.
+        patch_multiprocessing=False,
+        notify_stdin=False,
+        wait_for_ready_to_run=False,
+        dont_trace_start_patterns=(os.path.dirname(os.path.abspath(sys.modules["debugpy"].__file__ or "")),),
+    )
+    if at_start:
+        return _wait_for_breakpoints(configured, pydevd, info["deadline"])
+    return "joined"
+
+
+def _import_debugpy(info: Dict[str, Any]) -> Any:
+    """Import the debugpy that fits this interpreter and return pydevd; `sys.path` is left as it was."""
+    if "debugpy" not in sys.modules:
+        folder = _load_bundle().ensure_debugpy(info["search"], info["runtime"])
+        sys.path.insert(0, folder)
+        try:
+            import debugpy  # noqa: F401
+            from debugpy.server import api
+        finally:
+            sys.path.remove(folder)
+    else:
+        from debugpy.server import api
+    api.ensure_logging()
+    import pydevd
+
+    return pydevd
+
+
+def _load_bundle() -> ModuleType:
+    """Load bundle.py beside this file, without making `dkdbg` importable in the user's process."""
+    import importlib.util
+
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bundle.py")
+    spec = importlib.util.spec_from_file_location("_dkdbg_bundle", path)
+    if spec is None or spec.loader is None:
+        raise ImportError("no %s" % path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _watch_configuration() -> threading.Event:
+    """Return an event that is set when the editor's configurationDone has arrived.
+
+    `ready_to_run` cannot tell it: pydevd sets it at once when it is asked not to wait, and asked to wait it waits
+    for ever (debugpy #549).
+    """
+    from _pydevd_bundle.pydevd_api import PyDevdAPI
+
+    configured = threading.Event()
+    run = PyDevdAPI.run
+
+    def watched_run(self: Any, py_db: Any) -> Any:
+        configured.set()
+        return run(self, py_db)
+
+    PyDevdAPI.run = watched_run
+    return configured
+
+
+def _wait_for_breakpoints(configured: threading.Event, pydevd: Any, deadline: float) -> str:
+    end = time.monotonic() + deadline
+    while not configured.wait(0.02):
+        debugger: Optional[Any] = pydevd.get_global_debugger()
+        if debugger is None or getattr(debugger, "pydb_disposed", False):
+            return "not joined: the adapter closed the connection"
+        if time.monotonic() > end:
+            return "joined; the editor opened no session for this process within %g s" % deadline
+    return "joined"
+
+
+def _hide_this_thread() -> None:
+    """Keep the hook's thread out of the editor's list of threads and out of tracing."""
+    thread: Any = threading.current_thread()
+    thread.pydev_do_not_trace = True
+    thread.is_pydev_daemon_thread = True

@@ -1,0 +1,82 @@
+"""The path mapping as it really is where the program runs: which roots exist, what covers them, where links lead."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from dkdbg.agent import contract
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterable, List, Literal, Optional, Tuple
+
+
+def configured(text: str) -> List[Tuple[str, str]]:
+    """Return the pairs (local root, remote root) of DKDBG_MAPPINGS, in order; unreadable ones are left out."""
+    try:
+        entries = json.loads(text or "[]")
+    except ValueError:
+        return []
+    pairs = []
+    for entry in entries if isinstance(entries, list) else []:
+        if isinstance(entry, dict) and entry.get("localRoot") and entry.get("remoteRoot"):
+            pairs.append((str(entry["localRoot"]), str(entry["remoteRoot"])))
+    return pairs
+
+
+def checked(pairs: Iterable[Tuple[str, str]], mount_points: Optional[List[str]]) -> List[contract.Mapping]:
+    """Return each pair with what was found, followed by the real path of a remote root that is a link.
+
+    Python names a file by the path it was started with or by the real one, and debugpy translates neither into the
+    other (debugpy #1495): an editor needs both.
+
+    Args:
+        pairs: local root, remote root.
+        mount_points: of this mount namespace, None when unknown.
+    """
+    found: List[contract.Mapping] = []
+    for local, remote in pairs:
+        roots = [remote]
+        real = os.path.realpath(remote)
+        if real != os.path.normpath(remote) and os.path.isdir(real):
+            roots.append(real)
+        for root in roots:
+            if any(entry["localRoot"] == local and entry["remoteRoot"] == root for entry in found):
+                continue
+            kind = _kind(os.path.realpath(root), mount_points)
+            found.append({"localRoot": local, "remoteRoot": root, "exists": os.path.isdir(root), "kind": kind})
+    return found
+
+
+def read_mount_points(path: str = "/proc/self/mountinfo") -> Optional[List[str]]:
+    """Return the mount points of this namespace; None without /proc.
+
+    The file quotes blanks, tabs, newlines and backslashes in octal (proc_pid_mountinfo(5)).
+    """
+    try:
+        with open(path, errors="surrogateescape") as table:
+            lines = table.readlines()
+    except OSError:
+        return None
+    points = []
+    for line in lines:
+        columns = line.split(" ")
+        if len(columns) > 4:
+            point = columns[4]
+            for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+                point = point.replace(code, char)
+            points.append(point)
+    return points
+
+
+def here() -> List[contract.Mapping]:
+    """Return the checked mapping of this process's environment."""
+    return checked(configured(os.environ.get(contract.ENV_MAPPINGS, "")), read_mount_points())
+
+
+def _kind(real: str, mount_points: Optional[List[str]]) -> Literal["mount", "image", "unknown"]:
+    if mount_points is None:
+        return "unknown"
+    covering = [p for p in mount_points if real == p or real.startswith(p.rstrip("/") + "/")]
+    return "mount" if max(covering, key=len, default="/") != "/" else "image"

@@ -1,0 +1,186 @@
+"""The Python processes below the agent: who is there, and asking them to join the adapter.
+
+Each process announces itself through the hook with `PID.json` and a socket `PID.sock` in one private folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+
+from dkdbg.agent import procfs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional, Set
+
+    from dkdbg.agent import contract
+
+#: Seconds for an answer: a first import of debugpy from a slow disk takes 3, a process that waits for its
+#: breakpoints at start answers after that.
+ANSWER_LIMIT = 30.0
+#: Seconds between two looks at the folder.
+INTERVAL = 0.5
+#: Processes that are asked at the same time: each one imports debugpy, about 0.2 s of CPU.
+PARALLEL = 8
+_RANKS = {
+    "rank": ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"),
+    "local_rank": ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"),
+    "world_size": ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"),
+}
+
+
+class ProcessTable:
+    """Knows the processes in the folder; a thread of its own keeps it current.
+
+    Args:
+        directory: where processes announce themselves.
+        attached: tells whether an editor is attached now.
+        on_change: called with the processes, by pid, whenever something about them changed.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        attached: Callable[[], bool],
+        on_change: Callable[[List[contract.Process]], None],
+    ) -> None:
+        self._directory = directory
+        self._attached = attached
+        self._on_change = on_change
+        self._known: Dict[int, contract.Process] = {}
+        self._asked: Set[int] = set()
+        self._lock = threading.Lock()
+        self._slots = threading.BoundedSemaphore(PARALLEL)
+        self._wake = threading.Event()
+        self._stopped = False
+
+    def start(self) -> None:
+        """Look at the folder from now on."""
+        threading.Thread(target=self._watch, name="dkdbg processes", daemon=True).start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._stopped = True
+        self._wake.set()
+
+    def look_now(self) -> None:
+        """Look at once instead of at the next interval."""
+        self._wake.set()
+
+    def ask_again(self) -> None:
+        """Forget who was asked: after an editor has left, or a new adapter has taken over."""
+        with self._lock:
+            self._asked.clear()
+            for process in self._known.values():
+                process["joined"] = False
+        self._wake.set()
+
+    def _watch(self) -> None:
+        while not self._stopped:
+            try:
+                self._look()
+            except Exception:  # the folder was removed under us: no reason to end the user's program
+                pass
+            self._wake.wait(INTERVAL)
+            self._wake.clear()
+
+    def _look(self) -> None:
+        found = {int(name[:-5]) for name in os.listdir(self._directory) if name.endswith(".json")}
+        changed = False
+        for pid in sorted(found):
+            if not procfs.alive(pid):
+                self._forget(pid)
+                changed = True
+                continue
+            process = _read(os.path.join(self._directory, "%d.json" % pid))
+            if process is None:
+                continue
+            with self._lock:
+                known = self._known.get(pid)
+                if known is None or known["started"] != process["started"]:  # new, or the pid was used again
+                    self._known[pid] = process
+                    self._asked.discard(pid)
+                    changed = True
+        if self._attached():
+            self._ask_newcomers()
+        if changed:
+            self._report()
+
+    def _ask_newcomers(self) -> None:
+        with self._lock:
+            new = [pid for pid in self._known if pid not in self._asked]
+            self._asked.update(new)
+        for pid in new:
+            threading.Thread(target=self._ask, args=(pid,), name="dkdbg ask", daemon=True).start()
+
+    def _ask(self, pid: int) -> None:
+        with self._slots:
+            answer = ask(os.path.join(self._directory, "%d.sock" % pid), "join")
+        with self._lock:
+            process = self._known.get(pid)
+            if process is not None:
+                process["joined"] = answer in ("joined", "already joined")
+        self._report()
+
+    def _forget(self, pid: int) -> None:
+        for suffix in (".json", ".sock"):
+            try:
+                os.unlink(os.path.join(self._directory, "%d%s" % (pid, suffix)))
+            except OSError:
+                pass
+        with self._lock:
+            self._known.pop(pid, None)
+            self._asked.discard(pid)
+
+    def _report(self) -> None:
+        with self._lock:
+            processes = [self._known[pid].copy() for pid in sorted(self._known)]
+        self._on_change(processes)
+
+
+def ask(path: str, command: str) -> str:
+    """Send one word to a process and return its one-line answer, empty when it gives none.
+
+    Args:
+        path: its socket.
+        command: `join`.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(ANSWER_LIMIT)
+        try:
+            sock.connect(path)
+            sock.sendall(command.encode() + b"\n")
+            return sock.makefile("r").readline().strip()
+        except OSError:
+            return ""
+
+
+def _read(path: str) -> Optional[contract.Process]:
+    try:
+        with open(path) as source:
+            raw: Dict[str, Any] = json.load(source)
+        ranks = {name: _number(raw["env"], names) for name, names in _RANKS.items()}
+        return {
+            "pid": int(raw["pid"]),
+            "ppid": int(raw["ppid"]),
+            "argv": [str(word) for word in raw["argv"]][:16],
+            "started": float(raw["started"]),
+            "rank": ranks["rank"],
+            "local_rank": ranks["local_rank"],
+            "world_size": ranks["world_size"],
+            "joined": False,
+        }
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _number(environment: Dict[str, str], names: tuple[str, ...]) -> Optional[int]:
+    for name in names:
+        value = environment.get(name, "")
+        if value.isdigit():
+            return int(value)
+    return None

@@ -1,0 +1,73 @@
+"""What Linux says about processes and listening ports in /proc; everything degrades without it (macOS)."""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional, Set
+
+_LISTEN = "0A"
+
+
+def alive(pid: int) -> bool:
+    """Tell whether a process with this pid exists and is not a zombie."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    except OverflowError:
+        return False
+    fields = _stat_fields(pid)
+    return fields is None or fields[0] not in ("Z", "X")
+
+
+def start_ticks(pid: int) -> Optional[int]:
+    """Return when the process started, in clock ticks since boot; None when it is gone or /proc is missing.
+
+    Together with the pid it names one process for good: a pid alone is used again, in a container often
+    by the very next start.
+    """
+    fields = _stat_fields(pid)
+    return int(fields[19]) if fields is not None and len(fields) > 19 else None
+
+
+def pid_namespace() -> str:
+    """Return the identity of this process's PID namespace, empty where there is none."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+def listening_ports() -> Optional[Set[int]]:
+    """Return the TCP ports that are in LISTEN state in this network namespace; None without /proc.
+
+    Nothing is connected to: one connect and close makes a debugpy port deaf for ever (debugpy #974, #1308).
+    """
+    ports = set()
+    found = False
+    for name in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(name) as table:
+                lines = table.readlines()[1:]
+        except OSError:
+            continue
+        found = True
+        for line in lines:
+            columns = line.split(None, 4)
+            if len(columns) > 3 and columns[3] == _LISTEN:
+                ports.add(int(columns[1].rpartition(":")[2], 16))
+    return ports if found else None
+
+
+def _stat_fields(pid: int) -> Optional[list[str]]:
+    """Fields of /proc/PID/stat from the third (state) on: the second, the name, may hold blanks and brackets."""
+    try:
+        with open("/proc/%d/stat" % pid) as stat:
+            return stat.read().rpartition(")")[2].split()
+    except OSError:
+        return None

@@ -1,0 +1,102 @@
+"""What the tests of the agent share: a laid-out agent as a container sees it, and launching it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dkdbg.agent import bundle
+
+PACKAGE = Path(bundle.__file__).parent
+
+
+@pytest.fixture(scope="session")
+def layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that `dkdbg init` checks in and the debug service mounts at /opt/dkdbg."""
+    root = tmp_path_factory.mktemp("opt") / "dkdbg"
+    package = root / "dkdbg"
+    shutil.copytree(PACKAGE, package / "agent", ignore=shutil.ignore_patterns("__pycache__", "agent.sh"))
+    (package / "__init__.py").write_text("")
+    shutil.copy(PACKAGE / "agent.sh", root / "agent.sh")
+    installed = bundle.installed_debugpy()
+    assert installed is not None
+    bundle.write_bundle(installed[0], str(root / f"debugpy-{installed[1]}.zip"))
+    return root
+
+
+@pytest.fixture(scope="session")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One runtime folder for all launches: debugpy is unpacked and compiled once."""
+    return tmp_path_factory.mktemp("run")
+
+
+class Launch:
+    """One running agent."""
+
+    def __init__(self, process: subprocess.Popen[bytes], runtime: Path, name: str) -> None:
+        self.process, self.runtime, self.name = process, runtime, name
+
+    def record(self) -> dict[str, Any]:
+        for path in self.runtime.glob(f"{self.name}-*/session.json"):
+            return dict(json.loads(path.read_text()))
+        return {}
+
+    def wait_state(self, *states: str, timeout: float = 15) -> dict[str, Any]:
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            record = self.record()
+            if record.get("state") in states:
+                return record
+            if self.process.poll() is not None and self.record().get("state") not in states:
+                break
+            time.sleep(0.01)
+        pytest.fail(f"state {self.record().get('state')}, code {self.process.poll()}, not {states}")
+
+    def finish(self, timeout: float = 20) -> tuple[int, str, str]:
+        out, err = self.process.communicate(timeout=timeout)
+        return self.process.returncode, out.decode(), err.decode()
+
+
+@pytest.fixture
+def launch(layout: Path, runtime: Path, tmp_path: Path) -> Iterator[Any]:
+    """Start the agent as a container would; its processes end with the test."""
+    started: list[Launch] = []
+
+    def start(
+        *command: str,
+        wait: str = "0",
+        python: str = sys.executable,
+        env: dict[str, str] | None = None,
+        options: tuple[str, ...] = (),
+        cwd: Path | None = None,
+    ) -> Launch:
+        name = f"t{os.getpid()}x{time.monotonic_ns() % 10**9}"
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("DKDBG_", "PYTHON", "DEBUG"))}
+        environment |= {"DKDBG_RUNTIME_DIR": str(runtime), "DKDBG_NAME": name, "DKDBG_WAIT": wait}
+        environment |= {"DKDBG_PYTHON": python, "DKDBG_PORT": "0"} | (env or {})
+        process = subprocess.Popen(
+            [str(layout / "agent.sh"), "launch", *options, "--", *command],
+            env=environment,
+            cwd=cwd or tmp_path,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        started.append(Launch(process, runtime, name))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            os.killpg(one.process.pid, signal.SIGKILL)
+            one.process.communicate()

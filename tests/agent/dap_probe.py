@@ -1,0 +1,158 @@
+"""A small editor: attaches, follows `debugpyAttach` into every child session, collects stops and output."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import threading
+import time
+from typing import Any
+
+from dkdbg.agent import dap_frames
+
+
+class Session:
+    """One DAP connection."""
+
+    def __init__(self, port: int, on_event: Any, host: str = "127.0.0.1") -> None:
+        self.sock = socket.create_connection((host, port), timeout=10)
+        self.sock.settimeout(None)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sequence = itertools.count(1)
+        self.answers: dict[int, dict[str, Any]] = {}
+        self.seen: list[str] = []
+        self.changed = threading.Condition()
+        self.closed = False
+        self.on_event = on_event
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        parser = dap_frames.FrameParser()
+        with contextlib.suppress(OSError, dap_frames.FrameError):
+            while data := self.sock.recv(65536):
+                parser.feed(data)
+                while (body := parser.take()) is not None:
+                    message = dap_frames.decode(body)
+                    with self.changed:
+                        if message["type"] == "response":
+                            self.answers[message["request_seq"]] = message
+                        elif message["type"] == "event":
+                            self.seen.append(message["event"])
+                        self.changed.notify_all()
+                    if message["type"] == "event":
+                        self.on_event(self, message["event"], message.get("body") or {})
+        with self.changed:
+            self.closed = True
+            self.changed.notify_all()
+
+    def send(self, command: str, **arguments: Any) -> int:
+        number = next(self.sequence)
+        message = {"seq": number, "type": "request", "command": command, "arguments": arguments}
+        self.sock.sendall(dap_frames.encode(message))
+        return number
+
+    def wait(self, number: int, timeout: float = 20) -> dict[str, Any]:
+        with self.changed:
+            self.changed.wait_for(lambda: number in self.answers or self.closed, timeout)
+            answer = self.answers.get(number)
+        assert answer is not None, "closed" if self.closed else "no answer"
+        assert answer["success"], answer.get("message")
+        return answer.get("body") or {}
+
+    def request(self, command: str, **arguments: Any) -> dict[str, Any]:
+        return self.wait(self.send(command, **arguments))
+
+    def start(self, breakpoints: dict[str, list[int]], arguments: dict[str, Any]) -> None:
+        self.request("initialize", clientID="probe", adapterID="debugpy", pathFormat="path")
+        attach = self.send("attach", **arguments)
+        with self.changed:
+            self.changed.wait_for(
+                lambda: attach in self.answers or "initialized" in self.seen or self.closed, 20
+            )
+        if attach in self.answers or self.closed:
+            self.wait(attach)
+            return
+        for path, lines in breakpoints.items():
+            self.request(
+                "setBreakpoints", source={"path": path}, breakpoints=[{"line": line} for line in lines]
+            )
+        self.request("setExceptionBreakpoints", filters=[])
+        self.request("configurationDone")
+        self.wait(attach)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+        self.sock.close()
+
+
+class Editor:
+    """What VS Code does with one attach configuration. Stops are continued unless `hold` is set."""
+
+    def __init__(
+        self, port: int, breakpoints: dict[str, list[int]], *, hold: bool = False, follow: bool = True
+    ) -> None:
+        self.port, self.breakpoints, self.hold, self.follow = port, breakpoints, hold, follow
+        self.sessions: dict[int, Session] = {}
+        self.stops: list[dict[str, Any]] = []
+        self.output: list[str] = []
+        self.exit_codes: list[int] = []
+        self.errors: list[str] = []
+        self.changed = threading.Condition()
+        self.attached_at = 0.0
+
+    def __enter__(self) -> Editor:
+        return self.attach()
+
+    def __exit__(self, *_: object) -> None:
+        for session in list(self.sessions.values()):
+            session.close()
+
+    def attach(self, pid: int = 0, arguments: dict[str, Any] | None = None) -> Editor:
+        if not pid:
+            self.attached_at = time.monotonic()
+        base = {"justMyCode": True, "connect": {"host": "127.0.0.1", "port": self.port}}
+        session = Session(self.port, self._event)
+        with self.changed:
+            self.sessions[pid] = session
+        session.start(self.breakpoints, arguments or base)
+        return self
+
+    def _event(self, session: Session, name: str, body: dict[str, Any]) -> None:
+        if name == "debugpyAttach" and self.follow:
+            threading.Thread(target=self._attach_child, args=(body,), daemon=True).start()
+        elif name == "stopped":
+            threading.Thread(target=self._stopped, args=(session, body), daemon=True).start()
+        elif name == "output":
+            self.output.append(str(body.get("output")))
+        elif name == "exited":
+            self.exit_codes.append(body["exitCode"])
+        elif name == "terminated":
+            threading.Thread(target=self._leave, args=(session,), daemon=True).start()
+
+    def _attach_child(self, body: dict[str, Any]) -> None:
+        try:
+            self.attach(body["subProcessId"], {k: v for k, v in body.items() if k != "request"})
+        except (AssertionError, OSError) as error:
+            self.errors.append(f"{body['subProcessId']}: {error}")
+
+    def _stopped(self, session: Session, body: dict[str, Any]) -> None:
+        at = time.monotonic()
+        frame = session.request("stackTrace", threadId=body["threadId"])["stackFrames"][0]
+        stop = {"line": frame["line"], "path": frame["source"]["path"], "frame": frame["id"], "at": at}
+        with self.changed:
+            self.stops.append({**stop, "session": session, "thread": body["threadId"]})
+            self.changed.notify_all()
+        if not self.hold:
+            session.request("continue", threadId=body["threadId"])
+
+    def _leave(self, session: Session) -> None:
+        with contextlib.suppress(OSError, AssertionError):
+            session.request("disconnect", terminateDebuggee=False)
+        session.close()
+
+    def wait_stops(self, count: int, timeout: float = 15) -> list[dict[str, Any]]:
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.stops) >= count, timeout), (self.stops, self.errors)
+            return list(self.stops)
