@@ -1,0 +1,320 @@
+"""A debugger without an editor: attaches as VS Code does, and follows every process that joins."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING
+
+from dkdbg.dap.client import TIMEOUT, Session, dial
+from dkdbg.dap.inspection import Inspection
+from dkdbg.dap.values import AttachOptions, Breakpoint, BreakpointSet, Output, Stop
+from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from dkdbg.dap.framing import Body
+
+#: What VS Code says about itself, as far as it changes what debugpy does.
+_CLIENT: Body = {
+    "clientID": "dkdbg",
+    "clientName": "dkdbg",
+    "adapterID": "debugpy",
+    "locale": "en",
+    "linesStartAt1": True,
+    "columnsStartAt1": True,
+    "pathFormat": "path",
+    "supportsVariableType": True,
+    "supportsRunInTerminalRequest": False,
+}
+
+
+class Debugger(Inspection):
+    """A root session and the sessions of the processes that join it, each on its own connection to the same port.
+
+    Use it as a context manager: leaving detaches, and the programs run on. Waits end as soon as what they await is
+    there; all time limits are seconds. What is asked of a stop is in `Inspection`. Everything public may be called from one thread at a time.
+    """
+
+    def __init__(self, options: AttachOptions) -> None:
+        self.options = options
+        self.changed = threading.Condition()
+        self._sessions: list[Session] = []
+        self._stops: list[Stop] = []
+        self._output: list[Output] = []
+        self._failures: list[DkdbgError] = []
+        self._breakpoints: dict[str, tuple[Breakpoint, ...]] = {}
+        self._exceptions: tuple[str, ...] = ()
+        #: Sessions that take breakpoints already; each has a lock so that an older set never follows a newer one.
+        self._ready: dict[Session, threading.Lock] = {}
+        self._openers: list[threading.Thread] = []
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.disconnect()
+
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        """All sessions so far, the root first, ended ones included."""
+        with self.changed:
+            return tuple(self._sessions)
+
+    @property
+    def output(self) -> tuple[Output, ...]:
+        """What the processes printed so far."""
+        with self.changed:
+            return tuple(self._output)
+
+    def attach(self, *, timeout: float = TIMEOUT) -> Session:
+        """Connect, attach and set the breakpoints known so far; return the root session when the program may run.
+
+        Raises:
+            DkdbgError: nothing listens there, the adapter refused, or it was too slow (EXIT_TIMEOUT).
+        """
+        return self._open("debugger", self.options.arguments(), timeout)
+
+    def set_breakpoints(
+        self, path: str, breakpoints: Sequence[int | Breakpoint], *, timeout: float = TIMEOUT
+    ) -> tuple[BreakpointSet, ...]:
+        """Replace the breakpoints of a file in all sessions, present and future.
+
+        Args:
+            path: absolute, local side.
+            breakpoints: lines, or lines with conditions; none removes them all.
+            timeout: for each session.
+
+        Returns:
+            What each live session made of each, sessions in their order; empty before `attach`.
+
+        Raises:
+            DkdbgError: a session refused or did not answer.
+        """
+        wanted = tuple(Breakpoint(line=each) if isinstance(each, int) else each for each in breakpoints)
+        with self.changed:
+            self._breakpoints[path] = wanted
+            ready = list(self._ready.items())
+        results: list[BreakpointSet] = []
+        for session, lock in ready:
+            with lock:
+                if not session.is_ended:
+                    results += self._send_breakpoints(session, path, timeout)
+        return tuple(results)
+
+    def set_exception_filters(self, filters: Sequence[str], *, timeout: float = TIMEOUT) -> None:
+        """Stop at exceptions, such as `uncaught` or `raised`, in all sessions, present and future.
+
+        Raises:
+            DkdbgError: a session refused or did not answer.
+        """
+        with self.changed:
+            self._exceptions = tuple(filters)
+            ready = list(self._ready.items())
+        for session, lock in ready:
+            with lock:
+                if not session.is_ended:
+                    session.request("setExceptionBreakpoints", {"filters": list(filters)}, timeout=timeout)
+
+    def wait_stopped(self, timeout: float = TIMEOUT, *, session: Session | None = None) -> Stop:
+        """Return the oldest stop that nobody has taken yet, of any session or of the one named.
+
+        Raises:
+            DkdbgError: nothing stopped in time (EXIT_TIMEOUT), or all programs ended first.
+        """
+
+        def oldest() -> Stop | None:
+            return next((stop for stop in self._stops if session in (None, stop.session)), None)
+
+        with self.changed:
+            self.wait(lambda: oldest() is not None, "a stop", timeout=timeout)
+            stop = oldest()
+            if stop is None:  # pragma: no cover  wait() would have raised
+                raise DkdbgError("no stop")
+            self._stops.remove(stop)
+            return stop
+
+    def wait_session(
+        self, is_wanted: Callable[[Session], bool], awaited: str, *, timeout: float = TIMEOUT
+    ) -> Session:
+        """Return the first configured session, present or future, for which `is_wanted`; `awaited` is for messages.
+
+        Raises:
+            DkdbgError: as `wait_stopped`.
+        """
+
+        def found() -> list[Session]:
+            return [session for session in self._ready if is_wanted(session)]
+
+        with self.changed:
+            self.wait(lambda: bool(found()), awaited, timeout=timeout)
+            return found()[0]
+
+    def wait_output(self, text: str, *, timeout: float = TIMEOUT) -> None:
+        """Return when `text` is in the output of one session, put together.
+
+        Raises:
+            DkdbgError: as `wait_stopped`.
+        """
+
+        def printed() -> bool:
+            joined: dict[Session, str] = {}
+            for each in self._output:
+                joined[each.session] = joined.get(each.session, "") + each.text
+            return any(text in each for each in joined.values())
+
+        self.wait(printed, f"{text!r} in the output", timeout=timeout)
+
+    def wait_ended(self, timeout: float = TIMEOUT, *, session: Session | None = None) -> None:
+        """Return when the session named, or every session, has ended.
+
+        Raises:
+            DkdbgError: not in time (EXIT_TIMEOUT).
+        """
+        awaited = f"the end of {session.name if session else 'all programs'}"
+        self.wait(lambda: session.is_ended if session else self._all_ended(), awaited, timeout=timeout)
+
+    def wait(self, is_done: Callable[[], bool], awaited: str, *, timeout: float = TIMEOUT) -> None:
+        """Return when `is_done()`, which is asked, with `changed` held, after everything that arrives.
+
+        Raises:
+            DkdbgError: not in time (EXIT_TIMEOUT), or it can no longer happen; says what was awaited.
+        """
+        with self.changed:
+            self.changed.wait_for(lambda: is_done() or self._all_ended(), timeout)
+            if is_done():
+                return
+            live = [session.name for session in self._sessions if not session.is_ended]
+            gone = [f"{session.name}: {session.why_ended}" for session in self._sessions if session.is_ended]
+            notes = "; ".join(gone + [str(failure) for failure in self._failures]) or "nothing was attached"
+        if not live:
+            raise DkdbgError(f"no program is left while waiting for {awaited} ({notes})")
+        message = f"waited {timeout:g} s for {awaited}; attached: {', '.join(live)}"
+        raise DkdbgError(
+            f"{message} ({notes})" if gone or self._failures else message, exit_code=EXIT_TIMEOUT
+        )
+
+    def disconnect(self, *, terminate: bool = False, timeout: float = 5.0) -> None:
+        """Detach from everything and close; may be called twice.
+
+        Args:
+            terminate: end the programs instead of letting them run on.
+            timeout: for each session; one that does not answer is left.
+        """
+        with self.changed:
+            self._is_closed = True
+            sessions, openers = list(self._sessions), list(self._openers)
+        for session in reversed(sessions):  # children first: a root that ends takes the adapter with it
+            with contextlib.suppress(DkdbgError):
+                if not session.is_ended:
+                    session.request("disconnect", {"terminateDebuggee": terminate}, timeout=timeout)
+        for session in sessions:
+            session.close()
+        for opener in openers:
+            opener.join(timeout)
+
+    def _all_ended(self) -> bool:
+        return all(session.is_ended for session in self._sessions) and not any(
+            opener.is_alive() for opener in self._openers
+        )
+
+    def _open(self, name: str, arguments: Body, timeout: float) -> Session:
+        """Open one session; see debugpy's order: `initialized` follows `attach`, whose answer comes last."""
+        sock = dial(self.options.host, self.options.port, timeout=timeout)
+        session = Session(
+            sock, name=name, changed=self.changed, on_event=self._on_event, on_request=self._on_request
+        )
+        with self.changed:
+            self._sessions.append(session)
+        try:
+            client = {**_CLIENT, "supportsStartDebuggingRequest": self.options.start_debugging}
+            session.request("initialize", client, timeout=timeout)
+            attached = session.send("attach", arguments)
+            session.wait(
+                lambda: session.has_seen("initialized") or session.has_answered(attached),
+                "the adapter to take the attach request",
+                timeout=timeout,
+            )
+            if session.has_seen("initialized"):
+                self._configure(session, timeout)
+            session.response(attached, timeout=timeout)
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    def _configure(self, session: Session, timeout: float) -> None:
+        lock = threading.Lock()
+        with lock:
+            with self.changed:
+                self._ready[session] = lock
+                paths, filters = list(self._breakpoints), self._exceptions
+            for path in paths:
+                self._send_breakpoints(session, path, timeout)
+            session.request("setExceptionBreakpoints", {"filters": list(filters)}, timeout=timeout)
+            session.request("configurationDone", timeout=timeout)
+
+    def _send_breakpoints(self, session: Session, path: str, timeout: float) -> list[BreakpointSet]:
+        with self.changed:
+            wanted = self._breakpoints[path]
+        lines = [
+            {"line": each.line, **({"condition": each.condition} if each.condition else {})}
+            for each in wanted
+        ]
+        arguments = {"source": {"path": path}, "breakpoints": lines}
+        body = session.request("setBreakpoints", arguments, timeout=timeout)
+        return [
+            BreakpointSet(
+                session=session,
+                line=found.get("line") or each.line,
+                is_verified=bool(found.get("verified")),
+                message=found.get("message") or "",
+            )
+            for each, found in zip(wanted, body["breakpoints"], strict=True)
+        ]
+
+    def _on_event(self, session: Session, event: str, body: Body) -> None:
+        match event:
+            case "stopped":
+                text = body.get("text") or body.get("description") or ""
+                stop = Stop(session=session, thread_id=body["threadId"], reason=body["reason"], text=text)
+                self._stops.append(stop)
+            case "continued" | "terminated":
+                self._stops = [stop for stop in self._stops if stop.session is not session]
+            case "output":
+                category = body.get("category") or "console"
+                self._output.append(Output(session=session, category=category, text=body["output"]))
+            case "debugpyAttach":
+                self._follow(body)
+            case _:
+                pass
+
+    def _on_request(self, _: Session, command: str, arguments: Body) -> None:
+        if command == "startDebugging":
+            self._follow(arguments.get("configuration") or {})
+
+    def _follow(self, configuration: Body) -> None:
+        """Attach to a process that has joined, on a thread of its own: this one has to go on reading."""
+        if self._is_closed:
+            return
+        name = str(configuration.get("name") or "a child process")
+
+        def open_child() -> None:
+            try:
+                self._open(name, configuration, TIMEOUT)
+            except DkdbgError as error:
+                with self.changed:
+                    # A process may be gone before it is attached: no failure of the debugger, but worth a note.
+                    self._failures.append(error)
+                    self.changed.notify_all()
+
+        opener = threading.Thread(target=open_child, name=f"dap open {name}", daemon=True)
+        self._openers.append(opener)
+        opener.start()

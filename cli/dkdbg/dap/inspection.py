@@ -1,0 +1,114 @@
+"""What can be asked of a stopped thread, and how it goes on."""
+
+from __future__ import annotations
+
+from dkdbg.dap.client import TIMEOUT
+from dkdbg.dap.values import Frame, Scope, Stop, Variable
+
+
+class Inspection:
+    """The part of a debugger that works on one stop; the values know their session, so it keeps nothing."""
+
+    def stack(self, stop: Stop, *, levels: int = 0, timeout: float = TIMEOUT) -> tuple[Frame, ...]:
+        """Return the frames of a stopped thread, innermost first; `levels` 0 means all.
+
+        Raises:
+            DkdbgError: the thread runs again, or the session is gone.
+        """
+        arguments = {"threadId": stop.thread_id, "startFrame": 0, "levels": levels}
+        body = stop.session.request("stackTrace", arguments, timeout=timeout)
+        return tuple(
+            Frame(
+                session=stop.session,
+                id=frame["id"],
+                name=frame["name"],
+                path=(frame.get("source") or {}).get("path"),
+                line=frame["line"],
+            )
+            for frame in body["stackFrames"]
+        )
+
+    def scopes(self, frame: Frame, *, timeout: float = TIMEOUT) -> tuple[Scope, ...]:
+        """Return the groups of variables of a frame, `Locals` first.
+
+        Raises:
+            DkdbgError: the thread runs again, or the session is gone.
+        """
+        body = frame.session.request("scopes", {"frameId": frame.id}, timeout=timeout)
+        return tuple(
+            Scope(session=frame.session, name=scope["name"], reference=scope["variablesReference"])
+            for scope in body["scopes"]
+        )
+
+    def variables(self, parent: Scope | Variable, *, timeout: float = TIMEOUT) -> tuple[Variable, ...]:
+        """Return the variables of a scope, or the children of a variable.
+
+        Raises:
+            DkdbgError: the thread runs again, or the session is gone.
+        """
+        body = parent.session.request("variables", {"variablesReference": parent.reference}, timeout=timeout)
+        return tuple(
+            Variable(
+                session=parent.session,
+                name=each["name"],
+                value=each["value"],
+                type=each.get("type") or "",
+                reference=each.get("variablesReference") or 0,
+            )
+            for each in body["variables"]
+        )
+
+    def local_values(self, frame: Frame, *, timeout: float = TIMEOUT) -> dict[str, str]:
+        """Return the local variables of a frame as text, by name.
+
+        Raises:
+            DkdbgError: the thread runs again, or the session is gone.
+        """
+        scope = self.scopes(frame, timeout=timeout)[0]
+        return {variable.name: variable.value for variable in self.variables(scope, timeout=timeout)}
+
+    def evaluate(
+        self, expression: str, frame: Frame, *, context: str = "repl", timeout: float = TIMEOUT
+    ) -> str:
+        """Return the repr of an expression (in the context `repl` also a statement) in a frame.
+
+        Raises:
+            DkdbgError: the expression raised, or the thread runs again, or the session is gone.
+        """
+        arguments = {"expression": expression, "frameId": frame.id, "context": context}
+        return str(frame.session.request("evaluate", arguments, timeout=timeout)["result"])
+
+    def continue_(self, stop: Stop, *, timeout: float = TIMEOUT) -> None:
+        """Let all threads of the process run.
+
+        Raises:
+            DkdbgError: the session is gone.
+        """
+        self._resume("continue", stop, timeout)
+
+    def next(self, stop: Stop, *, timeout: float = TIMEOUT) -> None:
+        """Go to the next line of the frame; `wait_stopped` tells when it is there.
+
+        Raises:
+            DkdbgError: the session is gone.
+        """
+        self._resume("next", stop, timeout)
+
+    def step_in(self, stop: Stop, *, timeout: float = TIMEOUT) -> None:
+        """Go into the call of the line; `wait_stopped` tells when it is there.
+
+        Raises:
+            DkdbgError: the session is gone.
+        """
+        self._resume("stepIn", stop, timeout)
+
+    def step_out(self, stop: Stop, *, timeout: float = TIMEOUT) -> None:
+        """Go back to the caller; `wait_stopped` tells when it is there.
+
+        Raises:
+            DkdbgError: the session is gone.
+        """
+        self._resume("stepOut", stop, timeout)
+
+    def _resume(self, command: str, stop: Stop, timeout: float) -> None:
+        stop.session.request(command, {"threadId": stop.thread_id}, timeout=timeout)

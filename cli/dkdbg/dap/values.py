@@ -1,0 +1,127 @@
+"""What a debugger is told and what it says; every path is as the editor would see it, local side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dkdbg.dap.client import Session
+    from dkdbg.dap.framing import Body
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttachOptions:
+    """What a launch.json entry would say.
+
+    Attributes:
+        host, port: where the adapter listens, as seen from here.
+        path_mappings: (local root, remote root), absolute, the first that fits wins.
+        just_my_code: skip library code in stepping and exceptions.
+        sub_process: debug the Python children too.
+        start_debugging: ask for the protocol's `startDebugging` instead of debugpy's own `debugpyAttach`.
+        redirect_output: let the adapter send what the program prints.
+        extra: further attach arguments, such as a token or `subProcessId`.
+    """
+
+    host: str = "127.0.0.1"
+    port: int
+    path_mappings: tuple[tuple[str, str], ...] = ()
+    just_my_code: bool = True
+    sub_process: bool = True
+    start_debugging: bool = True
+    redirect_output: bool = False
+    extra: Mapping[str, object] = field(default_factory=dict)
+
+    def arguments(self) -> Body:
+        """Return the body of the attach request; `connect` is in it so that children come by the same port."""
+        return {
+            "name": "dkdbg",
+            "type": "debugpy",
+            "request": "attach",
+            "connect": {"host": self.host, "port": self.port},
+            "pathMappings": [
+                {"localRoot": local, "remoteRoot": remote} for local, remote in self.path_mappings
+            ],
+            "justMyCode": self.just_my_code,
+            "subProcess": self.sub_process,
+            "redirectOutput": self.redirect_output,
+            **self.extra,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Breakpoint:
+    """A wanted breakpoint: line from 1; `condition` is a Python expression, empty for none."""
+
+    line: int
+    condition: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BreakpointSet:
+    """What one process made of a breakpoint: the line where it really is, and why not when it is not verified."""
+
+    session: Session
+    line: int
+    is_verified: bool
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stop:
+    """A thread that stopped.
+
+    Attributes:
+        session: the process.
+        thread_id: the adapter's number of the thread.
+        reason: `breakpoint`, `step`, `exception`, `pause`, `entry`, ... as in the protocol.
+        text: more about it, such as the type of the exception; may be empty.
+    """
+
+    session: Session
+    thread_id: int
+    reason: str
+    text: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """One frame of a stopped thread; `path` is None where the adapter knows no file, `line` counts from 1."""
+
+    session: Session
+    id: int
+    name: str
+    path: str | None
+    line: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """A group of variables of a frame, such as `Locals`; `reference` is for `variables`."""
+
+    session: Session
+    name: str
+    reference: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variable:
+    """A variable as text; `reference` is not 0 when there are children to ask for."""
+
+    session: Session
+    name: str
+    value: str
+    type: str
+    reference: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """A piece of text that a process or the adapter printed; `category` is `stdout`, `stderr`, `console`, ..."""
+
+    session: Session
+    category: str
+    text: str

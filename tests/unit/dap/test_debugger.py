@@ -1,0 +1,177 @@
+"""The debugger against the real debugpy."""
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions, Breakpoint
+from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
+
+LOOP = """\
+def work(step, scale):
+    value = step * scale
+    return value
+
+total = 0
+for step in range(4):
+    total += work(step, 10)
+print("total", total, flush=True)
+"""
+
+PARENT = """\
+import subprocess, sys
+code = subprocess.call([sys.executable, {child!r}, "7"])
+print("child said", code, flush=True)
+"""
+
+CHILD = """\
+import sys
+number = int(sys.argv[1])
+sys.exit(number)
+"""
+
+
+def test_it_stops_shows_variables_evaluates_and_steps(programs):
+    script = programs.write("loop.py", LOOP)
+    with Debugger(AttachOptions(port=programs.listen(script))) as debugger:
+        debugger.set_breakpoints(str(script), [Breakpoint(line=2, condition="step == 2")])
+        root = debugger.attach()
+        stop = debugger.wait_stopped()
+        assert (stop.session, stop.reason) == (root, "breakpoint")
+        frames = debugger.stack(stop)
+        assert [(frame.name, frame.line, frame.path) for frame in frames[:2]] == [
+            ("work", 2, str(script)),
+            ("<module>", 7, str(script)),
+        ]
+        assert debugger.local_values(frames[0]) == {"step": "2", "scale": "10"}
+        assert debugger.evaluate("step + scale", frames[0]) == "12"
+        with pytest.raises(DkdbgError, match="NameError"):
+            debugger.evaluate("nothing", frames[0])
+        debugger.next(stop)
+        stop = debugger.wait_stopped()
+        assert (stop.reason, debugger.stack(stop)[0].line) == ("step", 3)
+        debugger.step_out(stop)
+        stop = debugger.wait_stopped()
+        assert debugger.stack(stop)[0].name == "<module>"
+        debugger.continue_(stop)
+        debugger.wait_ended()
+        assert root.exit_code in (0, None)
+
+
+def test_step_in_goes_into_the_call(programs):
+    script = programs.write("loop.py", LOOP)
+    with Debugger(AttachOptions(port=programs.listen(script))) as debugger:
+        debugger.set_breakpoints(str(script), [7])
+        debugger.attach()
+        stop = debugger.wait_stopped()
+        debugger.step_in(stop)
+        assert debugger.stack(debugger.wait_stopped())[0].name == "work"
+
+
+@pytest.mark.parametrize("start_debugging", [True, False])
+def test_a_child_process_joins_and_stops_at_its_breakpoint(programs, start_debugging):
+    child = programs.write("child.py", CHILD)
+    script = programs.write("parent.py", PARENT.format(child=str(child)))
+    options = AttachOptions(port=programs.listen(script), start_debugging=start_debugging)
+    with Debugger(options) as debugger:
+        debugger.set_breakpoints(str(child), [3])
+        root = debugger.attach()
+        stop = debugger.wait_stopped()
+        assert stop.session is not root
+        assert debugger.local_values(debugger.stack(stop)[0])["number"] == "7"
+        assert stop.session is debugger.wait_session(
+            lambda session: session.pid not in (None, root.pid), "the child"
+        )
+        debugger.continue_(stop)
+        debugger.wait_ended(session=stop.session)
+        debugger.wait_ended()
+
+
+def test_breakpoints_set_later_reach_every_session_and_say_where_they_are(programs):
+    script = programs.write("loop.py", LOOP)
+    with Debugger(AttachOptions(port=programs.listen(script))) as debugger:
+        debugger.set_breakpoints(str(script), [2])
+        debugger.attach()
+        stop = debugger.wait_stopped()
+        results = debugger.set_breakpoints(str(script), [8])
+        assert [(each.line, each.is_verified) for each in results] == [(8, True)]
+        debugger.continue_(stop)
+        stop = debugger.wait_stopped()
+        assert debugger.stack(stop)[0].line == 8
+        assert debugger.evaluate("total", debugger.stack(stop)[0]) == "60"
+
+
+def test_local_paths_are_mapped_to_the_programs_own(programs, tmp_path):
+    script = programs.write("loop.py", LOOP)
+    options = AttachOptions(port=programs.listen(script), path_mappings=(("/my/checkout", str(tmp_path)),))
+    with Debugger(options) as debugger:
+        debugger.set_breakpoints("/my/checkout/loop.py", [2])
+        debugger.attach()
+        assert debugger.stack(debugger.wait_stopped())[0].path == "/my/checkout/loop.py"
+
+
+def test_output_is_collected(programs):
+    script = programs.write("loop.py", LOOP)
+    with Debugger(AttachOptions(port=programs.listen(script), redirect_output=True)) as debugger:
+        debugger.attach()
+        debugger.wait_output("total 60\n")
+        assert any(each.category == "stdout" for each in debugger.output)
+
+
+def test_an_uncaught_exception_stops(programs):
+    script = programs.write("fail.py", "def f():\n    return 1 / 0\nf()\n")
+    with Debugger(AttachOptions(port=programs.listen(script))) as debugger:
+        debugger.set_exception_filters(["uncaught"])
+        debugger.attach()
+        stop = debugger.wait_stopped()
+        assert (stop.reason, debugger.stack(stop)[0].line) == ("exception", 2)
+        assert "ZeroDivisionError" in stop.text
+
+
+def test_a_stop_that_does_not_come_is_a_time_out_that_names_who_is_attached(programs):
+    script = programs.write("wait.py", "import threading; threading.Event().wait()")
+    with Debugger(AttachOptions(port=programs.listen(script))) as debugger:
+        debugger.attach()
+        with pytest.raises(DkdbgError, match=r"waited 0\.05 s for a stop; attached: debugger") as caught:
+            debugger.wait_stopped(0.05)
+        assert caught.value.exit_code == EXIT_TIMEOUT
+
+
+def test_the_end_of_the_program_ends_the_wait_for_a_stop(programs):
+    script = programs.write("pass.py", "pass")
+    with Debugger(AttachOptions(port=programs.listen(script))) as debugger:
+        debugger.attach()
+        with pytest.raises(DkdbgError, match="no program is left while waiting for a stop"):
+            debugger.wait_stopped()
+
+
+def test_disconnect_lets_the_program_run_on(programs):
+    script = programs.write("loop.py", LOOP)
+    debugger = Debugger(AttachOptions(port=programs.listen(script)))
+    debugger.set_breakpoints(str(script), [2])
+    debugger.attach()
+    debugger.wait_stopped()
+    debugger.disconnect()
+    out, _ = programs.started[0].communicate(timeout=20)
+    assert b"total 60" in out
+
+
+def test_terminate_ends_the_program(programs):
+    script = programs.write("loop.py", LOOP)
+    debugger = Debugger(AttachOptions(port=programs.listen(script)))
+    debugger.set_breakpoints(str(script), [2])
+    debugger.attach()
+    debugger.wait_stopped()
+    debugger.disconnect(terminate=True)
+    out, _ = programs.started[0].communicate(timeout=20)
+    assert b"total" not in out
+
+
+def test_a_second_debugger_is_refused_and_told_why(programs):
+    script = programs.write("loop.py", LOOP)
+    options = AttachOptions(port=programs.listen(script))
+    with Debugger(options) as first, Debugger(options) as second:
+        first.set_breakpoints(str(script), [2])
+        first.attach()
+        first.wait_stopped()
+        with pytest.raises(DkdbgError, match="refused attach"):
+            second.attach(timeout=5)
