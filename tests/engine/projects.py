@@ -1,0 +1,119 @@
+"""Small repositories for the engine tests, and one way to run them: init, up, attach, stop, down."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dkdbg.dap.debugger import AttachOptions, Debugger
+from dkdbg.planner.editor import ATTACH_NAME
+from dkdbg.render import jsonc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+MARK = "# breakpoint"
+LOOP = """\
+    import time
+
+
+    def step(n):
+        loss = 1.0 / (n + 1)
+        return loss  # breakpoint
+
+
+    if __name__ == "__main__":
+        for n in range(100000):
+            step(n)
+            time.sleep(0.01)
+    """
+
+
+def write(root: Path, **files: str) -> Path:
+    """Write files below `root`; `__` in a name stands for a slash, a trailing `_` keeps keywords apart."""
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+    return root
+
+
+def repo(root: Path, files: dict[str, str]) -> Path:
+    """A repository with `files` at `root`."""
+    root.mkdir(parents=True, exist_ok=True)
+    write(root, **files)
+    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+    return root
+
+
+def dkdbg(root: Path, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """`dkdbg ...` as a user runs it, in `root`."""
+    return subprocess.run(
+        [sys.executable, "-m", "dkdbg", *words], cwd=root, env={**os.environ, **(env or {})}, capture_output=True,
+        text=True, check=False, stdin=subprocess.DEVNULL, timeout=300,
+    )  # fmt: skip
+
+
+def must(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+    """`done`, which has to have succeeded."""
+    assert done.returncode == 0, f"{done.args}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """Where a debugger stopped, local side."""
+
+    path: str
+    line: int
+    function: str
+    values: dict[str, str]
+
+
+def marked_line(file: Path) -> int:
+    """Number of the line that carries the mark."""
+    return next(number for number, line in enumerate(file.read_text().splitlines(), 1) if MARK in line)
+
+
+def launch_options(root: Path) -> AttachOptions:
+    """The attach entry of launch.json, as an editor reads it."""
+    entries = jsonc.loads((root / ".vscode/launch.json").read_text())["configurations"]
+    entry = next(each for each in entries if each["name"] == ATTACH_NAME)
+    mappings = tuple(
+        (pair["localRoot"].replace("${workspaceFolder}", str(root)), pair["remoteRoot"]) for pair in entry["pathMappings"]
+    )
+    return AttachOptions(
+        host=entry["connect"]["host"], port=entry["connect"]["port"], path_mappings=mappings,
+        just_my_code=entry["justMyCode"], sub_process=entry["subProcess"],
+    )  # fmt: skip
+
+
+def stop_in(root: Path, file: str) -> Stopped:
+    """Attach by launch.json, stop at the marked line of the local `file`, and let the program go on."""
+    local = root / file
+    with Debugger(launch_options(root)) as debugger:
+        debugger.set_breakpoints(str(local), [marked_line(local)])
+        debugger.attach()
+        stop = debugger.wait_stopped(30)
+        top = debugger.stack(stop)[0]
+        return Stopped(path=top.path or "", line=top.line, function=top.name, values=debugger.local_values(top))
+
+
+@contextmanager
+def running(root: Path, base: str, *, env: dict[str, str] | None = None) -> Iterator[None]:
+    """`dkdbg up` in `root`, and everything taken away afterwards."""
+    settings = {"DKDBG_BASE": base, **(env or {})}
+    try:
+        must(dkdbg(root, "up", env=settings))
+        yield
+    finally:
+        subprocess.run(
+            ["docker", "compose", "--profile", "debug", "down", "--rmi", "local", "--volumes", "-t", "2"],
+            cwd=root, env={**os.environ, **settings}, capture_output=True, check=False,
+        )  # fmt: skip

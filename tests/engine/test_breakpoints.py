@@ -1,0 +1,112 @@
+"""A breakpoint set in the local file must be hit in the container, with the local path in the stack."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.engine.projects import LOOP, dkdbg, marked_line, must, repo, running, stop_in
+
+pytestmark = pytest.mark.engine
+
+
+def check(root, base, file, *, init=()):
+    must(dkdbg(root, "init", "--yes", *init))
+    with running(root, base):
+        stopped = stop_in(root, file)
+    assert stopped.path == str(root / file)
+    assert stopped.line == marked_line(root / file)
+    assert stopped.function == "step"
+    return stopped
+
+
+def test_without_a_dockerfile(tmp_path, base_image):
+    root = repo(tmp_path / "bare", {"train.py": LOOP, "requirements.txt": "# nothing\n"})
+    assert check(root, base_image, "train.py").values["loss"] == "1.0"
+
+
+def test_with_an_own_dockerfile_that_copies_everything(tmp_path, base_image):
+    dockerfile = f"""\
+        FROM {base_image}
+        WORKDIR /app
+        COPY . /app
+        CMD ["python3", "train.py"]
+        """
+    check(repo(tmp_path / "own", {"train.py": LOOP, "Dockerfile": dockerfile}), base_image, "train.py")
+
+
+def test_with_an_own_compose_of_two_services(tmp_path, base_image):
+    compose = """\
+        services:
+          trainer:
+            build: .
+            container_name: fixed-name
+            command: python3 -u train.py
+            depends_on: [store]
+            restart: always
+          store:
+            image: BASE
+            command: sleep 600
+            init: true
+        """.replace("BASE", base_image)
+    dockerfile = f"FROM {base_image}\nWORKDIR /srv/code\nCOPY . .\n"
+    root = repo(tmp_path / "two", {"train.py": LOOP, "Dockerfile": dockerfile, "docker-compose.yml": compose})
+    before = (root / "docker-compose.yml").read_bytes()
+    check(root, base_image, "train.py")
+    assert (root / "docker-compose.yml").read_bytes() == before
+
+
+def test_with_a_module_of_a_package(tmp_path, base_image):
+    files = {"pkg/__init__.py": "", "pkg/__main__.py": LOOP, "requirements.txt": "# nothing\n"}
+    check(repo(tmp_path / "module", files), base_image, "pkg/__main__.py", init=("--command", "python -m pkg"))
+
+
+def test_with_a_shell_entrypoint(tmp_path, base_image):
+    dockerfile = f"""\
+        FROM {base_image}
+        WORKDIR /app
+        COPY . .
+        ENTRYPOINT ["sh", "-c", "export MODE=fast; echo begin; python3 train.py \\"$@\\"", "--"]
+        CMD ["--epochs", "3"]
+        """
+    check(repo(tmp_path / "shell", {"train.py": LOOP, "Dockerfile": dockerfile}), base_image, "train.py")
+
+
+@pytest.fixture(scope="module")
+def image_without_pip(base_image, tmp_path_factory):
+    """The base without pip, venv and ensurepip."""
+    name = "dkdbg-test/no-pip"
+    folder = tmp_path_factory.mktemp("no-pip")
+    (folder / "Dockerfile").write_text(
+        f"FROM {base_image}\nRUN rm -rf /usr/lib/python3/dist-packages/pip* /usr/bin/pip* /usr/lib/python3*/ensurepip /usr/lib/python3*/venv\n"
+    )
+    subprocess.run(["docker", "build", "-q", "-t", name, str(folder)], check=True, capture_output=True)
+    yield name
+    subprocess.run(["docker", "rmi", "-f", name], check=False, capture_output=True)
+
+
+def test_in_an_image_without_pip_and_without_network(tmp_path, image_without_pip):
+    """Nothing can be looked up outside: the name server is the container's own loopback, where none listens."""
+    compose = """\
+        services:
+          job:
+            image: IMAGE
+            working_dir: /code
+            command: ["python3", "train.py"]
+            volumes: [".:/code"]
+            dns: [127.0.0.1]
+        """.replace("IMAGE", image_without_pip)
+    root = repo(tmp_path / "offline", {"train.py": LOOP, "compose.yaml": compose})
+    must(dkdbg(root, "init", "--yes"))
+    with running(root, image_without_pip):
+        assert inside(root, "job-debug", "import pip") == 1
+        assert inside(root, "job-debug", "import socket; socket.getaddrinfo('example.com', 80)") == 1
+        stopped = stop_in(root, "train.py")
+    assert stopped.path == str(root / "train.py")
+
+
+def inside(root, service, code):
+    """Exit code of a Python line in the running service."""
+    argv = ["docker", "compose", "--profile", "debug", "exec", "-T", service, "python3", "-c", code]
+    return subprocess.run(argv, cwd=root, capture_output=True, check=False).returncode
