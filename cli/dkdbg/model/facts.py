@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
 Gpu = Literal["required", "optional", "none"]
 #: `docker`: the image alone installs things; `setuptools`: setup.py or a pyproject without another manager's table.
-PackageManager = Literal["pip", "uv", "poetry", "conda", "setuptools", "docker", "none"]
+PackageManager = Literal[
+    "pip", "uv", "poetry", "conda", "setuptools", "pdm", "pipenv", "pixi", "docker", "none"
+]
 #: The word a person would name the way of starting by.
 Launcher = str
 
@@ -135,6 +137,31 @@ class ServiceFact:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DevcontainerFact:
+    """What one existing devcontainer.json says.
+
+    Attributes:
+        path: of the devcontainer.json, relative to the repository root.
+        dockerfile: Dockerfile that builds it, relative to the root, None without one or when it is missing.
+        context: its build context relative to the root, None without a Dockerfile or when it lies outside.
+        image: `image` as written, None when absent.
+        compose_files: `dockerComposeFile`, relative to the root.
+        service: `service` as written, None when absent.
+        workspace_folder: `workspaceFolder` as written, variables included, None when absent.
+        gpu: whether it asks for a GPU (`runArgs`, or `hostRequirements.gpu` that is not merely "optional").
+    """
+
+    path: str
+    dockerfile: str | None = None
+    context: str | None = None
+    image: str | None = None
+    compose_files: tuple[str, ...] = ()
+    service: str | None = None
+    workspace_folder: str | None = None
+    gpu: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class RepoFacts:
     """Everything `init` knows about a repository.
 
@@ -157,12 +184,20 @@ class RepoFacts:
         ports: container ports of the program itself.
         gpu_source: why `gpu` is what it is.
         devcontainers: paths of existing devcontainer.json files.
+        devcontainer_facts: the same, read.
         vscode: paths of existing .vscode/*.json files.
         dockerignore: path of the root's .dockerignore, or None.
         apt: Debian packages that wheels of this repository need at run time.
         build_apt: Debian packages needed to build its dependencies (compilers, git).
         notebooks: number of notebooks.
         git: whether the root is in a git work tree.
+        dockerfile: the Dockerfile that the program is built with outside compose, None without a fitting one.
+        extras: names of the optional dependency groups of the project (`[project.optional-dependencies]`, setup.py).
+        torch_index: wheel index that torch is taken from, such as `https://download.pytorch.org/whl/cu124`, None
+            for the default index.
+        conda_env: name of the conda environment, None without an environment file.
+        empty_submodules: paths of git submodules that are not checked out.
+        problems: files that could not be read or understood, in words, one each.
     """
 
     root: Path
@@ -191,3 +226,10 @@ class RepoFacts:
     build_apt: tuple[str, ...] = ()
     notebooks: int = 0
     git: bool = False
+    devcontainer_facts: tuple[DevcontainerFact, ...] = ()
+    dockerfile: str | None = None
+    extras: tuple[str, ...] = ()
+    torch_index: str | None = None
+    conda_env: str | None = None
+    empty_submodules: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()

@@ -1,0 +1,329 @@
+"""Compose files: which there are, and what each service says that matters to a debugger.
+
+Read for facts only. The truth about a running project is `docker compose config`; this is what can be known
+without an engine, and it never writes.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.constructor import SafeConstructor
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from dkdbg.detect.dockerfile import absolute
+from dkdbg.detect.files import is_vendored, join, parent
+from dkdbg.detect.substitution import parse_env, substitute
+from dkdbg.errors import DkdbgError
+from dkdbg.model.facts import ServiceFact
+
+if TYPE_CHECKING:
+    from dkdbg.detect.files import Tree
+
+#: Compose's own order of preference (compose-go `cli/options.go`).
+DEFAULT_NAMES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
+OVERRIDE_NAMES = (
+    "compose.override.yml", "compose.override.yaml", "docker-compose.override.yml", "docker-compose.override.yaml",
+)  # fmt: skip
+_COMPOSE_NAME = re.compile(r"(?:docker[-_])?compose(?:[._-][\w.-]+)?\.ya?ml|[\w.-]+[._-]compose\.ya?ml")
+#: More compose files than this are examples of one another.
+_MAX_FILES = 60
+_MAX_EXTENDS = 8
+
+#: YAML, which is whatever a stranger wrote; narrowed at every use.
+Value = Any
+
+
+class _Constructor(SafeConstructor):
+    """Safe YAML in which compose's `!reset` and `!override`, and any other tag, give the plain value."""
+
+
+def _plain(constructor: SafeConstructor, node: Value) -> Value:
+    kind = type(node).__name__
+    if kind == "MappingNode":
+        return constructor.construct_mapping(node, deep=True)
+    if kind == "SequenceNode":
+        return constructor.construct_sequence(node, deep=True)
+    return constructor.construct_scalar(node)
+
+
+_Constructor.add_constructor(None, _plain)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComposeBuild:
+    """The parts of a build section that decide what a Dockerfile means."""
+
+    args: dict[str, str]
+    target: str | None
+
+
+def load_yaml(text: str) -> Value:
+    """Return the value of the first YAML document.
+
+    Raises:
+        YAMLError: with a position where there is one.
+    """
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Constructor = _Constructor
+    return next(iter(yaml.load_all(text)), None)
+
+
+def find_compose_files(tree: Tree) -> tuple[str, ...]:
+    """Return the compose files: the default one, then the root's others, then those in subfolders."""
+    found = [path for path in tree.matching(_COMPOSE_NAME) if not is_vendored(path)]
+    root = [path for path in found if "/" not in path]
+    defaults = [name for name in DEFAULT_NAMES if name in root]
+    overrides = [name for name in OVERRIDE_NAMES if name in root]
+    others = [name for name in root if name not in defaults and name not in overrides]
+    deeper = [path for path in found if "/" in path]
+    return tuple([*defaults, *overrides, *others, *deeper][:_MAX_FILES])
+
+
+def read_services(
+    tree: Tree, files: tuple[str, ...], compose_env: str | None
+) -> tuple[tuple[ServiceFact, ComposeBuild], ...]:
+    """Return every service of every file, in the order of `files` and of the services in each.
+
+    The default file is read together with its override, or as `COMPOSE_FILE` of the root's `.env` says.
+
+    Raises:
+        DkdbgError: when the root's compose file, the one that everything is built on, is invalid.
+    """
+    documents: list[tuple[str, Value]] = []
+    default = [name for name in (compose_env or "").split(":") if name] or list(files[:1])
+    if default and "/" not in default[0] and (default[0] in DEFAULT_NAMES or compose_env):
+        base: Value = {}
+        for name in default:
+            if tree.has(name):
+                base = merge(base, _load(tree, name, strict=True))
+        if not compose_env:
+            for name in OVERRIDE_NAMES:
+                if tree.has(name):
+                    base = merge(base, _load(tree, name, strict=True))
+        documents.append((default[0], base))
+    seen = {*default, *OVERRIDE_NAMES} if documents else set()
+    documents.extend((path, _load(tree, path, strict=False)) for path in files if path not in seen)
+    found: list[tuple[ServiceFact, ComposeBuild]] = []
+    for path, document in documents:
+        # `${PWD}` is where people start compose: the project folder.
+        env = {"PWD": ".", **parse_env(tree.text(join(parent(path), ".env") or ".env"))}
+        services = document.get("services") if isinstance(document, dict) else None
+        for name, body in services.items() if isinstance(services, dict) else ():
+            if isinstance(body, dict):
+                resolved = _interpolate(_extended(tree, path, document, body, 0), env)
+                found.append(_service(tree, path, str(name), resolved))
+    return tuple(found)
+
+
+def merge(base: Value, over: Value) -> Value:
+    """Return compose's merge of two values: maps merge, sequences append, everything else is replaced."""
+    if isinstance(base, dict) and isinstance(over, dict):
+        merged = dict(base)
+        for key, value in over.items():
+            replaced = key in {"command", "entrypoint"} or key not in base
+            merged[key] = value if replaced else merge(base[key], value)
+        return merged
+    if isinstance(base, list) and isinstance(over, list):
+        return [*base, *over]
+    return base if over is None else over
+
+
+def _load(tree: Tree, path: str, *, strict: bool) -> Value:
+    try:
+        document = load_yaml(tree.text(path))
+    except (YAMLError, ValueError, RecursionError) as error:
+        line, what = _where(error)
+        message = f"{path}:{line}: not valid YAML: {what}" if line else f"{path}: not valid YAML: {what}"
+        if strict:
+            raise DkdbgError(
+                message, hint=f"Correct {path}; `docker compose config -q` says when it is right."
+            ) from error
+        tree.note(message)
+        return {}
+    if document is None:
+        return {}
+    services = document.get("services", {}) if isinstance(document, dict) else None
+    if services is not None and not isinstance(services, dict):
+        services = None
+    if services is None and strict:
+        raise DkdbgError(
+            f"{path}:1: not a compose file: `services` must be a mapping of names to services",
+            hint=f"Correct {path}; `docker compose config -q` says when it is right.",
+        )
+    return document if isinstance(document, dict) else {}
+
+
+def _where(error: Exception) -> tuple[int | None, str]:
+    if isinstance(error, MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        return (mark.line + 1 if mark else None), str(error.problem or error.context or "syntax error")
+    return None, (str(error).splitlines() or ["syntax error"])[0]
+
+
+def _extended(tree: Tree, path: str, document: Value, body: Value, depth: int) -> Value:
+    extends = body.get("extends")
+    if not extends or depth > _MAX_EXTENDS:
+        return body
+    name = (
+        extends if isinstance(extends, str) else extends.get("service") if isinstance(extends, dict) else None
+    )
+    file = extends.get("file") if isinstance(extends, dict) else None
+    other_path: str | None = path
+    other: Value = document
+    if isinstance(file, str):
+        other_path = join(parent(path), file)
+        other = _load(tree, other_path, strict=False) if other_path and tree.has(other_path) else {}
+    services = other.get("services") if isinstance(other, dict) else None
+    base = services.get(name) if isinstance(services, dict) else None
+    if not isinstance(base, dict) or other_path is None:
+        return body
+    below = _extended(tree, other_path, other, base, depth + 1)
+    own = {key: value for key, value in body.items() if key != "extends"}
+    return merge(_moved(below, parent(other_path), parent(path)), own)
+
+
+def _moved(body: Value, source: str, destination: str) -> Value:
+    """Rewrite the relative paths of an extended service, which compose resolves from the file they stand in."""
+    if source == destination:
+        return body
+    up = "/".join(".." for _ in destination.split("/")) if destination != "." else "."
+    prefix = f"{up}/{source}"
+    moved = dict(body)
+    build = moved.get("build")
+    if isinstance(build, str):
+        moved["build"] = f"{prefix}/{build}"
+    elif isinstance(build, dict) and isinstance(build.get("context", "."), str):
+        moved["build"] = {**build, "context": f"{prefix}/{build.get('context', '.')}"}
+    volumes = moved.get("volumes")
+    if isinstance(volumes, list):
+        moved["volumes"] = [
+            f"{prefix}/{volume}" if isinstance(volume, str) and volume.startswith(".") else volume
+            for volume in volumes
+        ]
+    return moved
+
+
+def _interpolate(value: Value, env: dict[str, str]) -> Value:
+    if isinstance(value, str):
+        return substitute(value, env) if "$" in value else value
+    if isinstance(value, dict):
+        return {key: _interpolate(item, env) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_interpolate(item, env) for item in value]
+    return value
+
+
+def _service(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFact, ComposeBuild]:
+    here = parent(path)
+    context, dockerfile, build = _build(tree, here, body.get("build"))
+    depends = body.get("depends_on")
+    fact = ServiceFact(
+        name=name,
+        file=path,
+        dockerfile=dockerfile,
+        context=context,
+        image=_text(body.get("image")),
+        profiles=tuple(str(item) for item in _list(body.get("profiles"))),
+        command=argv(body.get("command")),
+        entrypoint=argv(body.get("entrypoint")),
+        working_dir=_text(body.get("working_dir")),
+        user=_text(body.get("user")),
+        binds=_binds(tree, here, _list(body.get("volumes"))),
+        ports=_ports(_list(body.get("ports"))),
+        gpu=_wants_gpu(body),
+        depends_on=tuple(str(item) for item in (depends if isinstance(depends, (dict, list)) else ())),
+        host_network=body.get("network_mode") == "host",
+    )
+    return fact, build
+
+
+def _build(tree: Tree, here: str, build: Value) -> tuple[str | None, str | None, ComposeBuild]:
+    if isinstance(build, str):
+        build = {"context": build}
+    if not isinstance(build, dict):
+        return None, None, ComposeBuild(args={}, target=None)
+    raw = build.get("args")
+    pairs = raw.items() if isinstance(raw, dict) else (str(item).partition("=")[::2] for item in _list(raw))
+    args = {str(key): str(value) for key, value in pairs if value not in {None, ""}}
+    parts = ComposeBuild(args=args, target=_text(build.get("target")))
+    context = str(build.get("context") or ".")
+    if re.match(r"[a-z+]+://|git@", context):
+        return None, None, parts
+    directory = join(here, context) if not context.startswith("/") else None
+    if directory is None:
+        return None, None, parts
+    dockerfile = None
+    if "dockerfile_inline" not in build:
+        candidate = join(directory, str(build.get("dockerfile") or "Dockerfile"))
+        dockerfile = candidate if candidate and tree.has(candidate) else None
+    return directory, dockerfile, parts
+
+
+def argv(value: Value) -> tuple[str, ...] | None:
+    """Return a compose `command` or `entrypoint` as argv: compose splits a string like a shell, without running one."""
+    if isinstance(value, list):
+        return tuple(str(item) for item in value)
+    if isinstance(value, str):
+        try:
+            return tuple(shlex.split(value))
+        except ValueError:
+            return tuple(value.split())
+    return None
+
+
+def _binds(tree: Tree, here: str, volumes: list[Value]) -> tuple[tuple[str, str], ...]:
+    found: list[tuple[str, str]] = []
+    for volume in volumes:
+        if isinstance(volume, dict):
+            source, remote = volume.get("source"), volume.get("target")
+            if volume.get("type") != "bind" or not isinstance(source, str) or not isinstance(remote, str):
+                continue
+        elif isinstance(volume, str) and ":" in volume:
+            source, remote = volume.split(":")[:2]
+        else:
+            continue
+        if not source.startswith(".") or not remote.startswith("/"):
+            continue
+        local = join(here, source)
+        if local is not None and tree.has_dir(local):
+            found.append((local, absolute("/", remote)))
+    return tuple(dict.fromkeys(found))
+
+
+def _ports(ports: list[Value]) -> tuple[int, ...]:
+    found: list[int] = []
+    for port in ports:
+        target = str(port.get("target", "") if isinstance(port, dict) else port)
+        match = re.search(r"(\d+)(?:-\d+)?(?:/\w+)?$", target)
+        if match and 0 < int(match[1]) < 65536:
+            found.append(int(match[1]))
+    return tuple(dict.fromkeys(found))
+
+
+def _wants_gpu(body: Value) -> bool:
+    """Every way compose has of asking for a GPU: reservations, `gpus`, the nvidia runtime, device nodes, CDI names."""
+    value: Value = body.get("deploy")
+    for key in ("resources", "reservations", "devices"):
+        value = value.get(key) if isinstance(value, dict) else None
+    for device in _list(value):
+        if isinstance(device, dict):
+            words = {str(word) for word in _list(device.get("capabilities"))}
+            if device.get("driver") in {"nvidia", "cdi", "amd"} or words & {"gpu", "nvidia", "compute"}:
+                return True
+    if body.get("gpus") or body.get("runtime") == "nvidia":
+        return True
+    nodes = " ".join(str(device) for device in _list(body.get("devices")))
+    return bool(re.search(r"/dev/(?:nvidia|kfd|dri|dxg)|\w+\.com/gpu", nodes))
+
+
+def _list(value: Value) -> list[Value]:
+    return list(value) if isinstance(value, (list, tuple)) else []
+
+
+def _text(value: Value) -> str | None:
+    return None if value is None or isinstance(value, (dict, list)) else str(value)

@@ -1,0 +1,187 @@
+"""The files of a repository: one bounded walk, then tolerant reading of text."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path, PurePosixPath
+
+from dkdbg.errors import DkdbgError
+
+#: Directories that hold no source of the project, whoever made them.
+SKIP_DIRS = frozenset(
+    {
+        ".git", ".hg", ".svn", ".tox", ".nox", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ipynb_checkpoints",
+        ".venv", "venv", ".env", "virtualenv", "node_modules", "__pycache__", "site-packages", "wandb", "mlruns",
+        "lightning_logs", ".eggs", ".dkdbg", "bower_components", ".terraform", ".idea",
+    }
+)  # fmt: skip
+#: Build products: skipped at the root only, deeper they are ordinary names.
+SKIP_ROOT_DIRS = frozenset({"build", "dist", "target"})
+#: Directories of code that other people wrote and that is carried along.
+VENDORED = frozenset(
+    {"third_party", "thirdparty", "third-party", "3rdparty", "vendor", "vendored", "external", "extern", "submodules", "deps"}
+)  # fmt: skip
+
+MAX_FILES = 20_000
+#: A directory with more entries than this holds data, not source.
+MAX_DIR_ENTRIES = 3_000
+MAX_DEPTH = 9
+MAX_TEXT_BYTES = 600_000
+
+
+class Tree:
+    """The files below a root, by POSIX path relative to it, shallow ones first.
+
+    Attributes:
+        root: absolute, local side.
+        files: every file seen, breadth first, names sorted within a directory.
+        dirs: every directory seen, without the root itself.
+        problems: what could not be read or understood, in words; the readers add to it.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.problems: list[str] = []
+        self._text: dict[str, str] = {}
+        found, dirs = _walk(root, self.problems)
+        self.files: tuple[str, ...] = tuple(found)
+        self.dirs: tuple[str, ...] = tuple(dirs)
+        self._file_set = frozenset(found)
+        self._dir_set = frozenset(dirs) | {"."}
+        self._by_name: dict[str, list[str]] = {}
+        for path in found:
+            self._by_name.setdefault(path.rsplit("/", 1)[-1], []).append(path)
+
+    def has(self, path: str) -> bool:
+        """Return whether `path`, relative to the root, is a file that the walk saw."""
+        return path in self._file_set
+
+    def has_dir(self, path: str) -> bool:
+        """Return whether `path`, relative to the root, is a directory that the walk saw (`.` is one)."""
+        return path in self._dir_set
+
+    def named(self, name: str) -> tuple[str, ...]:
+        """Return every file called exactly `name`, shallow first."""
+        return tuple(self._by_name.get(name, ()))
+
+    def matching(self, pattern: re.Pattern[str]) -> tuple[str, ...]:
+        """Return the files whose last part matches `pattern` whole, shallow first."""
+        found = (path for name, paths in self._by_name.items() if pattern.fullmatch(name) for path in paths)
+        return tuple(sorted(found, key=lambda path: (path.count("/"), path)))
+
+    def text(self, path: str) -> str:
+        """Return the text of a file with LF line ends; empty when it is missing, binary or unreadable."""
+        if path not in self._text:
+            self._text[path] = self._read(path)
+        return self._text[path]
+
+    def note(self, problem: str) -> None:
+        """Record a problem that does not stop the reading."""
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def _read(self, path: str) -> str:
+        if path not in self._file_set:
+            return ""
+        try:
+            with (self.root / path).open("rb") as stream:
+                raw = stream.read(MAX_TEXT_BYTES)
+        except OSError as error:
+            self.note(f"{path}: {error.strerror or error}")
+            return ""
+        return decode(raw)
+
+
+def decode(raw: bytes) -> str:
+    """Return `raw` as text: byte order marks honoured, Latin-1 as the last resort, line ends made LF.
+
+    Binary content (a NUL byte outside UTF-16) gives an empty string.
+    """
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        text = raw.decode("utf-16", errors="replace")
+    elif b"\0" in raw[:8192]:
+        return ""
+    else:
+        try:
+            text = raw.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = raw.decode("latin-1")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def inside(path: str) -> str | None:
+    """Return a relative POSIX path without `.` and `..` steps, `.` for the root, None when it leaves the root."""
+    steps: list[str] = []
+    for step in PurePosixPath(path).parts:
+        if step == "/":
+            return None
+        if step == "..":
+            if not steps:
+                return None
+            steps.pop()
+        elif step != ".":
+            steps.append(step)
+    return "/".join(steps) or "."
+
+
+def join(directory: str, path: str) -> str | None:
+    """Return `path` seen from `directory` (both relative to the root), None when it leaves the root."""
+    return inside(f"{directory}/{path}")
+
+
+def parent(path: str) -> str:
+    """Return the directory of a relative path, `.` for a file in the root."""
+    return path.rsplit("/", 1)[0] if "/" in path else "."
+
+
+def is_vendored(path: str) -> bool:
+    """Return whether a path lies in a directory of carried-along foreign code."""
+    return not VENDORED.isdisjoint(path.lower().split("/")[:-1])
+
+
+def _walk(root: Path, problems: list[str]) -> tuple[list[str], list[str]]:
+    """Raise DkdbgError when the root itself cannot be listed."""
+    if not root.is_dir():
+        raise DkdbgError(f"{root} is not a directory", hint="Give the folder of the repository.")
+    files: list[str] = []
+    dirs: list[str] = []
+    level = [""]
+    for depth in range(MAX_DEPTH):
+        below: list[str] = []
+        for directory in level:
+            try:
+                with os.scandir(root / directory) as entries:
+                    listed = sorted(entries, key=lambda entry: entry.name)[:MAX_DIR_ENTRIES]
+            except OSError as error:
+                if depth == 0:
+                    raise DkdbgError(
+                        f"cannot read the folder {root}: {error.strerror or error}",
+                        hint="Check its permissions, or run as the user who owns it.",
+                    ) from error
+                problems.append(f"{directory}: {error.strerror or error}")
+                continue
+            names = {entry.name for entry in listed}
+            if depth and ("pyvenv.cfg" in names or "conda-meta" in names):
+                continue
+            for entry in listed:
+                path = f"{directory}/{entry.name}" if directory else entry.name
+                try:
+                    is_dir = entry.is_dir(follow_symlinks=False)
+                    is_file = entry.is_file()
+                except OSError:
+                    continue
+                if is_dir:
+                    if entry.name in SKIP_DIRS or entry.name.endswith(".egg-info"):
+                        continue
+                    if depth == 0 and entry.name in SKIP_ROOT_DIRS:
+                        continue
+                    dirs.append(path)
+                    below.append(path)
+                elif is_file:
+                    files.append(path)
+            if len(files) > MAX_FILES:
+                problems.append(f"more than {MAX_FILES} files: the deeper ones were not looked at")
+                return files, dirs
+        level = below
+    return files, dirs

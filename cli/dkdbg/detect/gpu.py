@@ -1,0 +1,178 @@
+"""Whether the program needs a GPU, can use one, or has nothing to do with one, and what says so."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dkdbg.model.facts import Gpu
+
+_INSISTS = re.compile(
+    r"assert\s+(?:torch|th)\.cuda\.is_available\(\)|"
+    r"if\s+not\s+(?:torch|th)\.cuda\.is_available\(\)\s*:\s*\n\s*(?:raise|sys\.exit|exit|print\([^\n]*\)\s*\n\s*(?:sys\.)?exit)"
+)
+_NCCL = re.compile(r"init_process_group\(\s*(?:backend\s*=\s*)?[\"']nccl[\"']")
+_FALLBACK = re.compile(
+    r"(?:cuda|th)\.is_available\(\)|[\"']--(?:no[-_]cuda|cpu|use[-_]cpu|force[-_]cpu|use[-_]gpu|gpu)[\"']|no_cuda|"
+    r"device_map\s*=\s*[\"']auto|accelerator\s*[=:]\s*[\"']?(?:auto|cpu)|list_physical_devices|jax\.devices|\bdevice_count\(\)|"
+    r"[\"']--device[\"']|accelerator\.device|is_cuda_available|(?:num_)?gpus?(?:_per_\w+)?\s*(?:=|:\s*int\s*=)\s*0\b"
+)
+_TOUCHES = re.compile(
+    r"cuda|\bgpus?\b|\.to\(\s*[\"']?(?:self\.)?device|nvidia|accelerator\.device|device_map|\bnvcc\b|tf\.config.*GPU",
+    re.IGNORECASE,
+)
+_HARD_CODE = re.compile(
+    r"\.cuda\(\)|\.to\(\s*[\"']cuda|device\s*=\s*[\"']cuda(?::\d)?[\"']|torch\.device\(\s*[\"']cuda[\"'](?:,\s*\w+)?\s*\)"
+)
+_ON_CPU = re.compile(
+    r"--device[ =]cpu|device=[\"']?cpu|--cpu\b|accelerator=cpu|trainer=cpu|\bon (?:a |the |your )?cpu\b|cpu[- ]only|"
+    r"without (?:a |an |any )?(?:\w+ )?gpu|no gpu|(?:cpu|gpu) (?:or|and|/) (?:the )?(?:cpu|gpu|tpu)|cpu/gpu|gpu/cpu|--no-cuda|"
+    r"JAX_PLATFORMS?=cpu|CUDA_VISIBLE_DEVICES=(?:-1|[\"']{2})|for cpu\b|--gpus?[ =]0\b|cpu (?:mode|version|inference|support|training)|"
+    r"optional(?:ly)?[^.\n]{0,40}\bgpu|gpu[^.\n]{0,30}\boptional|\bif you (?:have|want|use)[^.\n]{0,30}\bgpu|whl/cpu",
+    re.IGNORECASE,
+)
+_NEEDS = re.compile(
+    r"(?:require[sd]?|need(?:s|ed)?|must have|at least|minimum|high-end|prerequisites?)[^.\n]{0,60}\b(?:gpus?|cuda|nvidia|vram)\b|"
+    r"\b(?:gpus?|cuda|vram)\b[^.\n]{0,40}\b(?:is |are )?(?:required|needed|necessary|mandatory)|"
+    r"tested (?:on|with)[^.\n]{0,60}\b(?:gpus?|cuda|nvidia|[AVH]\d00|rtx|t4)\b|whl/cu\d|pytorch-cuda|cudatoolkit|"
+    r"\b\d+\s*(?:x|×)?\s*(?:nvidia |tesla )?(?:[AVH]\d00|RTX|GPUs)\b",
+    re.IGNORECASE,
+)
+#: Distributions that work on NVIDIA GPUs and nowhere else, or that nobody takes on a CPU.
+_GPU_PACKAGES = {
+    "flash-attn", "bitsandbytes", "xformers", "deepspeed", "apex", "vllm", "tensorrt", "nvidia-dali-cuda110", "cupy-cuda11x",
+    "cupy-cuda12x", "onnxruntime-gpu", "tensorflow-gpu", "pycuda", "tiny-cuda-nn", "tinycudann", "nvdiffrast", "gsplat",
+    "faiss-gpu", "paddlepaddle-gpu", "spconv-cu118", "spconv-cu120", "mamba-ssm", "causal-conv1d", "auto-gptq", "autoawq", "minkowskiengine",
+    "transformer-engine", "liger-kernel", "unsloth", "pynvml", "nvidia-ml-py", "triton", "cudf-cu12", "megatron-core", "nemo-toolkit",
+}  # fmt: skip
+_WEAK_PACKAGES = {
+    "pynvml",
+    "nvidia-ml-py",
+    "triton",
+    "bitsandbytes",
+    "xformers",
+    "deepspeed",
+    "onnxruntime-gpu",
+    "nemo-toolkit",
+}
+
+
+def read_gpu(
+    *,
+    service: tuple[str, bool] | None,
+    other_services: Iterable[tuple[str, bool]],
+    devcontainers: Sequence[tuple[str, bool]],
+    base_cuda: tuple[str, str] | None,
+    entry: tuple[str, str] | None,
+    launcher: str | None,
+    sources: Sequence[tuple[str, str]],
+    documents: Sequence[tuple[str, str]],
+    configs: Sequence[tuple[str, str]],
+    packages: frozenset[str],
+    extras: frozenset[str],
+    uses_framework: bool,
+) -> tuple[Gpu, str]:
+    """Return the need for a GPU and the evidence in words.
+
+    Args:
+        service: name of the service to debug and whether it asks for a GPU.
+        other_services: the same for the others that run this repository.
+        devcontainers: path and whether it asks for a GPU.
+        base_cuda: (file, image) when a Dockerfile builds on a CUDA image.
+        entry: (path, text) of the program.
+        launcher: of the program.
+        sources: (path, text) of Python files, those near the program first.
+        documents: (path, text) of README files.
+        configs: (path, text) of configuration files.
+        packages: distribution names.
+        extras: names of optional dependency groups.
+        uses_framework: whether anything here can use a GPU at all.
+    """
+    others = list(other_services)
+    if service is not None:
+        if service[1]:
+            return "required", f"compose service {service[0]} asks for a GPU"
+        asking = next((name for name, gpu in others if gpu), None)
+        if asking is not None:
+            return "optional", f"compose service {asking} asks for a GPU, {service[0]} does not"
+    with_gpu = [path for path, gpu in devcontainers if gpu]
+    if with_gpu and len(with_gpu) < len(devcontainers):
+        return "optional", f"{with_gpu[0]} asks for a GPU, another dev container does not"
+    texts = [*([entry] if entry else []), *sources]
+    cpu = (
+        _first(_ON_CPU, documents)
+        or _cpu_extra(extras)
+        or _first(re.compile(r"accelerator:\s*[\"']?cpu|device:\s*[\"']?cpu"), configs)
+    )
+    if entry is not None and _INSISTS.search(entry[1]):
+        return "required", f"{entry[0]} stops without a GPU"
+    touched = (
+        _first(_TOUCHES, texts)
+        or _first(_TOUCHES, documents)
+        or _first(re.compile(r"cuda|\bgpus?\b", re.IGNORECASE), configs)
+    )
+    if not uses_framework and not with_gpu and base_cuda is None and not packages & _GPU_PACKAGES:
+        return "none", "nothing here computes on a GPU"
+    if not touched and not packages & (_GPU_PACKAGES - _WEAK_PACKAGES) and not with_gpu and base_cuda is None:
+        return "none", "nothing here names a GPU"
+    if cpu is not None:
+        return "optional", cpu
+    return _without_cpu_words(
+        entry=entry,
+        launcher=launcher,
+        texts=texts,
+        documents=documents,
+        packages=packages,
+        with_gpu=with_gpu,
+        base_cuda=base_cuda,
+    )
+
+
+def _without_cpu_words(
+    *,
+    entry: tuple[str, str] | None,
+    launcher: str | None,
+    texts: Sequence[tuple[str, str]],
+    documents: Sequence[tuple[str, str]],
+    packages: frozenset[str],
+    with_gpu: Sequence[str],
+    base_cuda: tuple[str, str] | None,
+) -> tuple[Gpu, str]:
+    """Decide where nothing promises that a CPU is enough."""
+    if with_gpu:
+        return "required", f"{with_gpu[0]} asks for a GPU"
+    strong = sorted(packages & (_GPU_PACKAGES - _WEAK_PACKAGES))
+    if strong:
+        return "required", f"{strong[0]} works on NVIDIA GPUs only"
+    if entry is not None and _NCCL.search(entry[1]) and not re.search(r"gloo", entry[1]):
+        return "required", f"{entry[0]} talks NCCL"
+    near = [text for text in texts if entry is not None and text[0] == entry[0]]
+    falls_back = _first(_FALLBACK, near)
+    needs = _first(_NEEDS, documents)
+    if base_cuda is not None and (needs or not falls_back):
+        return "required", f"{base_cuda[0]}: FROM {base_cuda[1]}"
+    if needs:
+        return "required", needs
+    if launcher in {"mpiexec", "mpirun", "deepspeed"} or packages & _WEAK_PACKAGES:
+        return "required", f"started by {launcher}, no word of a CPU"
+    hard = _first(_HARD_CODE, near) or _first(_HARD_CODE, texts)
+    if hard and not falls_back:
+        return "required", hard
+    return "optional", falls_back or _first(
+        _FALLBACK, texts
+    ) or "a framework that uses a GPU when there is one"
+
+
+def _first(pattern: re.Pattern[str], texts: Iterable[tuple[str, str]]) -> str | None:
+    for path, text in texts:
+        if match := pattern.search(text):
+            line = text.count("\n", 0, match.start()) + 1
+            return f"{path}:{line}: {' '.join(match[0].split())[:80]}"
+    return None
+
+
+def _cpu_extra(extras: frozenset[str]) -> str | None:
+    return "an extra named cpu" if "cpu" in {extra.lower() for extra in extras} else None

@@ -1,0 +1,105 @@
+"""Third-party imports of a repository and the distributions that bring them."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+from packaging.utils import canonicalize_name
+
+from dkdbg.detect.files import is_vendored
+
+if TYPE_CHECKING:
+    from dkdbg.detect.files import Tree
+
+#: Import name -> distribution, where the two differ.
+_DISTRIBUTIONS = {
+    "cv2": "opencv-python", "PIL": "pillow", "yaml": "pyyaml", "sklearn": "scikit-learn", "skimage": "scikit-image",
+    "bs4": "beautifulsoup4", "dotenv": "python-dotenv", "dateutil": "python-dateutil", "attr": "attrs", "OpenGL": "pyopengl",
+    "Crypto": "pycryptodome", "serial": "pyserial", "git": "gitpython", "usb": "pyusb", "fitz": "pymupdf", "docx": "python-docx",
+    "pptx": "python-pptx", "magic": "python-magic", "jwt": "pyjwt", "google.protobuf": "protobuf", "pytorch_lightning": "pytorch-lightning",
+    "hydra": "hydra-core", "clip": "openai-clip", "whisper": "openai-whisper", "umap": "umap-learn", "Levenshtein": "levenshtein",
+    "faiss": "faiss-cpu", "zmq": "pyzmq", "MySQLdb": "mysqlclient", "psycopg2": "psycopg2-binary", "sentence_transformers": "sentence-transformers",
+    "open_clip": "open-clip-torch", "segment_anything": "segment-anything", "gym": "gym", "mpl_toolkits": "matplotlib", "pylab": "matplotlib",
+    "tensorflow_datasets": "tensorflow-datasets", "tensorflow_hub": "tensorflow-hub", "jose": "python-jose", "multipart": "python-multipart",
+    "socks": "pysocks", "telegram": "python-telegram-bot", "discord": "discord-py", "ruamel": "ruamel-yaml", "IPython": "ipython",
+    "lpips": "lpips", "pycocotools": "pycocotools", "torch_geometric": "torch-geometric", "torch_scatter": "torch-scatter",
+    "pkg_resources": "setuptools", "community": "python-louvain", "wx": "wxpython", "gi": "pygobject", "soundfile": "soundfile",
+}  # fmt: skip
+#: Only in images of their own, in editors, or in notebooks on somebody else's machine.
+_NOT_ON_PYPI = {
+    "rospy",
+    "rclpy",
+    "google",
+    "bpy",
+    "maya",
+    "caffe",
+    "builtins",
+    "setuptools",
+    "pkg_resources",
+    "tkinter",
+    "_typeshed",
+}
+_IMPORT = re.compile(
+    r"^[ \t]*(?:import[ \t]+([A-Za-z_][\w.]*(?:[ \t]*,[ \t]*[A-Za-z_][\w.]*)*)|from[ \t]+([A-Za-z_][\w.]*)[ \t]+import)",
+    re.MULTILINE,
+)
+_MAX_FILES = 600
+_MAX_NOTEBOOKS = 40
+
+
+def third_party(tree: Tree, files: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the top names of foreign modules that the Python files import, in order of first use."""
+    own = _own_modules(tree)
+    found: dict[str, None] = {}
+    for path in files[:_MAX_FILES]:
+        if not is_vendored(path):
+            _collect(tree.text(path), own, found)
+    return tuple(found)
+
+
+def notebook_code(tree: Tree, path: str) -> str:
+    """Return the code of a notebook's cells without their outputs, empty when it cannot be read."""
+    try:
+        document: Any = json.loads(tree.text(path))
+    except ValueError:
+        # Cut off by the size limit, most likely: take what looks like source lines.
+        return "\n".join(re.findall(r'^\s*"((?:import|from) [^"\\]+)', tree.text(path), re.MULTILINE))
+    cells = document.get("cells") if isinstance(document, dict) else None
+    parts: list[str] = []
+    for cell in cells if isinstance(cells, list) else ():
+        if isinstance(cell, dict) and cell.get("cell_type") == "code":
+            source = cell.get("source", "")
+            parts.append("".join(str(line) for line in source) if isinstance(source, list) else str(source))
+    return "\n".join(parts)
+
+
+def notebook_imports(tree: Tree, notebooks: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the top names of foreign modules that notebooks import."""
+    own = _own_modules(tree)
+    found: dict[str, None] = {}
+    for path in notebooks[:_MAX_NOTEBOOKS]:
+        _collect(notebook_code(tree, path), own, found)
+    return tuple(found)
+
+
+def distributions(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the distribution names that bring the modules."""
+    kept = (name for name in names if name not in _NOT_ON_PYPI)
+    return tuple(dict.fromkeys(canonicalize_name(_DISTRIBUTIONS.get(name, name)) for name in kept))
+
+
+def _collect(text: str, own: frozenset[str], found: dict[str, None]) -> None:
+    for match in _IMPORT.finditer(text):
+        for dotted in re.split(r"\s*,\s*", match[1] or match[2]):
+            name = dotted.split(".")[0]
+            if name not in own and name not in sys.stdlib_module_names and not name.startswith("_"):
+                found.setdefault(name)
+
+
+def _own_modules(tree: Tree) -> frozenset[str]:
+    """Every directory and module of the repository may be importable from where somebody stands."""
+    names = {path.rsplit("/", 1)[-1].removesuffix(".py") for path in tree.files if path.endswith(".py")}
+    return frozenset(names | {path.rsplit("/", 1)[-1] for path in tree.dirs})

@@ -1,0 +1,230 @@
+"""Who installs the dependencies, and from which files."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dkdbg.detect.dependencies import DependencyFile, is_side_file
+from dkdbg.detect.files import join, parent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dkdbg.detect.files import Tree
+    from dkdbg.model.facts import PackageManager
+
+_LOCKS = {
+    "uv.lock": "uv",
+    "poetry.lock": "poetry",
+    "pdm.lock": "pdm",
+    "Pipfile.lock": "pipenv",
+    "pixi.lock": "pixi",
+}
+_REQUIREMENTS_IN_COMMAND = re.compile(r"(?:-r|--requirement)[\s=]*([^\s;&|\"']+\.(?:txt|in))")
+_BUILD_INSTALLS = re.compile(r"\b(?:pip3?|uv pip|conda|mamba|poetry|uv) (?:install|sync|add|env)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The manager, the files to install from, in order, and the same as read."""
+
+    manager: PackageManager
+    files: tuple[str, ...]
+    read: tuple[DependencyFile, ...]
+
+
+def choose_manager(
+    tree: Tree,
+    files: Sequence[DependencyFile],
+    *,
+    home: str,
+    entry: str | None,
+    build: tuple[str, str, tuple[str, ...]] | None,
+    dockerfiles: Sequence[tuple[str, str, tuple[str, ...]]],
+    readme: str,
+) -> Choice:
+    """Return who manages the dependencies.
+
+    Args:
+        tree: the repository.
+        files: every dependency file.
+        home: directory of the project to look at first: the service's context, or the root.
+        entry: file of the program, whose own folders may hold its requirements.
+        build: (path, context, RUN lines) of the Dockerfile that is used, None without one.
+        dockerfiles: the same for every Dockerfile.
+        readme: text of the root's README.
+    """
+    for directory in dict.fromkeys((home, ".")):
+        found = _in_directory(
+            tree, [file for file in files if parent(file.path) == directory], directory, readme
+        )
+        if found is not None:
+            return found
+    named = _named_in_builds(tree, [*([build] if build else []), *dockerfiles], entry)
+    if named:
+        read = tuple(file for file in files if file.path in named)
+        return Choice(
+            manager="pip", files=named, read=tuple(sorted(read, key=lambda file: named.index(file.path)))
+        )
+    for directory in _folders_of(entry):
+        found = _in_directory(
+            tree, [file for file in files if parent(file.path) == directory], directory, readme
+        )
+        if found is not None:
+            return found
+    for directory in (
+        "requirements",
+        "docker",
+        "env",
+        "envs",
+        "conda",
+        "environment",
+        "environments",
+        "install",
+    ):
+        found = _in_directory(
+            tree, [file for file in files if parent(file.path) == directory], directory, readme
+        )
+        if found is not None:
+            return found
+    if dockerfiles and any(_BUILD_INSTALLS.search(line) for _, _, lines in dockerfiles for line in lines):
+        path = build[0] if build else dockerfiles[0][0]
+        return Choice(manager="docker", files=(path,) if "/" not in path else (), read=())
+    return Choice(manager="none", files=(), read=())
+
+
+def _in_directory(tree: Tree, files: list[DependencyFile], directory: str, readme: str) -> Choice | None:
+    def has(name: str) -> bool:
+        path = join(directory, name)
+        return path is not None and tree.has(path)
+
+    by_kind: dict[str, list[DependencyFile]] = {}
+    for file in files:
+        by_kind.setdefault(file.kind, []).append(file)
+    project = by_kind.get("pyproject", [None])[0]
+    tables = project.tables if project else ()
+    backend = (project.backend if project else None) or ""
+    locks = tuple(by_kind.get("lock", []))
+    for name, manager in _LOCKS.items():
+        if has(name) and (project or manager in {"pipenv", "pixi"}):
+            lock = tuple(file for file in locks if file.path.endswith(name))
+            base = (project,) if project else tuple(by_kind.get("Pipfile", []))
+            return _choice(manager, (*lock, *base), extra=(join(directory, name) or name,))
+    if "uv" in tables and "project" in tables:
+        return _choice("uv", (project,))
+    if "poetry" in tables and ("poetry" in backend or (project and project.wanted)):
+        return _choice("poetry", (project,))
+    if (
+        project
+        and "project" in tables
+        and re.search(r"(?:^|[\s`])uv (?:sync|run)\b", readme)
+        and not re.search(r"pip3? install -[er]", readme)
+    ):
+        return _choice("uv", (project,))
+    if "pdm" in tables and "project" in tables and "pdm" in backend:
+        return _choice("pdm", (project,))
+    if by_kind.get("Pipfile"):
+        return _choice("pipenv", tuple(by_kind["Pipfile"]))
+    if "pixi" in tables or has("pixi.toml"):
+        return _choice("pixi", (project,))
+    conda = [file for file in by_kind.get("conda", []) if not is_side_file(file.path)] or by_kind.get(
+        "conda", []
+    )
+    requirements = _main_requirements(by_kind.get("requirements", []))
+    setup = [file for kind in ("setup.py", "setup.cfg") for file in by_kind.get(kind, [])]
+    if project and "project" in tables:
+        setup.append(project)
+    setup = [file for file in setup if file.wanted or file.name or file.kind == "setup.py"]
+    by_conda = bool(
+        re.search(
+            r"(?:conda|mamba|micromamba)[^\n]*\b(?:env )?(?:create|update)[^\n]*(?:-f|--file|env)", readme
+        )
+    )
+    by_pip = bool(re.search(r"pip3? install[^\n]*(?:-r |--requirement|-e |\s\.(?:\s|$|\[))", readme))
+    if conda and (by_conda and not by_pip or not requirements and (by_conda or not _has_requirements(setup))):
+        return _choice("conda", tuple(conda[:1]), after=tuple(setup))
+    if requirements:
+        return _choice("pip", requirements, after=tuple(setup), rest=tuple(conda))
+    if setup:
+        return _choice("setuptools", tuple(setup), rest=tuple(conda))
+    return _choice("conda", tuple(conda[:1])) if conda else None
+
+
+def _choice(
+    manager: str,
+    files: Sequence[DependencyFile | None],
+    *,
+    extra: tuple[str, ...] = (),
+    after: tuple[DependencyFile, ...] = (),
+    rest: tuple[DependencyFile, ...] = (),
+) -> Choice:
+    read = [file for file in files if file is not None]
+    paths = [*(file.path for file in read if file.kind != "lock"), *extra, *(file.path for file in after)]
+    managers: dict[str, PackageManager] = {
+        "uv": "uv", "poetry": "poetry", "pdm": "pdm", "pipenv": "pipenv", "pixi": "pixi", "conda": "conda", "pip": "pip",
+        "setuptools": "setuptools",
+    }  # fmt: skip
+    return Choice(manager=managers[manager], files=tuple(dict.fromkeys(paths)), read=(*read, *after, *rest))
+
+
+def _has_requirements(files: Sequence[DependencyFile]) -> bool:
+    return any(file.wanted for file in files)
+
+
+def _main_requirements(files: Sequence[DependencyFile]) -> tuple[DependencyFile, ...]:
+    """Return the file to install, none when there are only files for tests, other platforms and the like."""
+
+    def order(file: DependencyFile) -> tuple[int, int, str]:
+        name = file.path.rsplit("/", 1)[-1]
+        preferred = (
+            "requirements.txt",
+            "base.txt",
+            "main.txt",
+            "prod.txt",
+            "common.txt",
+            "default.txt",
+            "requirement.txt",
+        )
+        at = preferred.index(name) if name in preferred else len(preferred)
+        return at, len(name), name
+
+    main = sorted(
+        (file for file in files if not is_side_file(file.path) and not file.path.endswith(".in")), key=order
+    )
+    if not main:
+        main = sorted(
+            (file for file in files if re.search(r"gpu|cuda|cu1\d", file.path) or file.path.endswith(".in")),
+            key=order,
+        )
+    return tuple(main[:1])
+
+
+def _named_in_builds(
+    tree: Tree, builds: Sequence[tuple[str, str, tuple[str, ...]]], entry: str | None
+) -> tuple[str, ...]:
+    """Return the requirement files that a Dockerfile installs: the one whose folder holds the program, else the first."""
+    best: tuple[int, tuple[str, ...]] | None = None
+    for path, context, lines in builds:
+        found: list[str] = []
+        for line in lines:
+            for name in _REQUIREMENTS_IN_COMMAND.findall(line):
+                base = name.rsplit("/", 1)[-1]
+                places = (join(context, name.lstrip("/")), join(context, base), join(parent(path), base))
+                local = next((place for place in places if place is not None and tree.has(place)), None)
+                local = local or next(
+                    (other for other in tree.named(base) if parent(other) in _folders_of(entry)), None
+                )
+                if local is not None:
+                    found.append(local)
+        shared = len([folder for folder in _folders_of(entry) if path.startswith(f"{folder}/")])
+        if found and (best is None or shared > best[0]):
+            best = (shared, tuple(dict.fromkeys(found)))
+    return best[1] if best else ()
+
+
+def _folders_of(path: str | None) -> tuple[str, ...]:
+    """Return the folders that a file lies in, the nearest first, without the root."""
+    steps = path.split("/")[:-1] if path else []
+    return tuple("/".join(steps[:count]) for count in range(len(steps), 0, -1))

@@ -1,0 +1,115 @@
+"""What a Python file is for, read from its syntax tree: a program, a module, which framework, which arguments."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from dataclasses import dataclass
+
+_TRAIN = re.compile(
+    r"\.backward\(|optimizer\.step\(|\.fit\(|Trainer\(|DataLoader\(|apply_gradients|GradientTape|train_step|\.train\(\)"
+)
+_PARSERS = {"ArgumentParser", "HfArgumentParser", "CLI", "Typer", "OptionParser"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceFact:
+    """What one Python file shows of itself.
+
+    Attributes:
+        has_guard: an `if __name__ == "__main__"`.
+        runs: it does something at the top level besides definitions, so that starting it has an effect.
+        required: option strings and positionals that it cannot start without.
+        parses_args: it reads a command line.
+        trains: it holds the words of a training loop.
+        framework_words: imports at any level, top names only.
+    """
+
+    has_guard: bool = False
+    runs: bool = False
+    required: tuple[str, ...] = ()
+    parses_args: bool = False
+    trains: bool = False
+    imports: frozenset[str] = frozenset()
+
+
+def read_source(text: str) -> SourceFact:
+    """Return the facts of a Python file; one that does not parse (Python 2, a template) gives what text tells."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        guard = "__main__" in text
+        return SourceFact(has_guard=guard, runs=guard, trains=bool(_TRAIN.search(text)))
+    required: list[str] = []
+    imports: set[str] = set()
+    parses = False
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            imports.update(alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            imports.add(node.module.split(".")[0])
+        elif isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            parses = parses or called in _PARSERS or called in {"command", "parse_args"}
+            if called in {"add_argument", "option", "argument"}:
+                required.extend(_required(node, called))
+    return SourceFact(
+        has_guard=any(isinstance(node, ast.If) and _is_guard(node.test) for node in module.body),
+        runs=any(_acts(node) for node in module.body),
+        required=tuple(dict.fromkeys(required)),
+        parses_args=parses,
+        trains=bool(_TRAIN.search(text)),
+        imports=frozenset(imports),
+    )
+
+
+def _is_guard(test: ast.expr) -> bool:
+    parts = [test.left, *test.comparators] if isinstance(test, ast.Compare) else []
+    return any(isinstance(part, ast.Name) and part.id == "__name__" for part in parts) and any(
+        isinstance(part, ast.Constant) and part.value == "__main__" for part in parts
+    )
+
+
+def _acts(node: ast.stmt) -> bool:
+    if isinstance(node, ast.If):
+        return _is_guard(node.test) or any(_acts(inner) for inner in node.body)
+    if isinstance(node, (ast.For, ast.While, ast.With)):
+        return True
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        called = node.value.func
+        # Setting up logging, paths or warnings is what modules do too.
+        dotted = ast.unparse(called)
+        return not re.match(
+            r"(?:logging|warnings|sys\.path|os\.environ|logger|load_dotenv|torch\.(?:set|backends)|\w+\.register)",
+            dotted,
+        )
+    return False
+
+
+def _required(node: ast.Call, called: str) -> list[str]:
+    names = [
+        part.value for part in node.args if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    ]
+    keywords = {word.arg: word.value for word in node.keywords}
+    flag = keywords.get("required")
+    is_required = isinstance(flag, ast.Constant) and flag.value is True
+    if called == "argument":
+        optional = (
+            "default" in keywords
+            or (isinstance(flag, ast.Constant) and flag.value is False)
+            or "nargs" in keywords
+        )
+        return [] if optional else names[:1]
+    if names and not names[0].startswith("-"):
+        nargs = keywords.get("nargs")
+        optional = (
+            called == "option"
+            or (isinstance(nargs, ast.Constant) and nargs.value in {"?", "*"})
+            or "default" in keywords
+        )
+        optional = optional or (isinstance(nargs, ast.Attribute) and nargs.attr in {"REMAINDER"})
+        return [] if optional else names[:1]
+    return [max(names, key=len)] if is_required and names else []

@@ -1,0 +1,43 @@
+"""What a README tells people to install."""
+
+from __future__ import annotations
+
+import re
+
+from dkdbg.detect.commands import logical_lines
+from dkdbg.detect.dependencies import parse_requirement
+from dkdbg.detect.launches import code_blocks
+
+_INSTALL = re.compile(r"(?:^|[\s;&!%$>(])(?:python3?\s+-m\s+)?(?:uv\s+)?pip3?\s+install\s+([^;&|#`]+)")
+_VALUES = {
+    "-r",
+    "--requirement",
+    "-c",
+    "-i",
+    "--index-url",
+    "--extra-index-url",
+    "-f",
+    "--find-links",
+    "-t",
+    "--target",
+    "-e",
+    "--editable",
+}
+_TOOLS = {"pip", "setuptools", "wheel", "uv", "poetry", "virtualenv", "pipenv", "conda", "build"}
+
+
+def installed_names(text: str) -> tuple[str, ...]:
+    """Return the distributions that install lines of a document name, in order, without tools that only install."""
+    found: dict[str, None] = {}
+    for block in code_blocks(text):
+        for line in logical_lines(block):
+            for match in _INSTALL.finditer(line):
+                words = match[1].split()
+                previous = ""
+                for word in words:
+                    if not word.startswith("-") and previous not in _VALUES:
+                        item = parse_requirement(word.strip("\"'"), "README")
+                        if item is not None and item.name not in _TOOLS:
+                            found.setdefault(item.name)
+                    previous = word
+    return tuple(found)

@@ -1,0 +1,284 @@
+"""The compose service to debug, what it starts, and where the repository's files lie inside it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dkdbg.detect.commands import Launch, logical_lines, parse_line, parse_words
+from dkdbg.detect.compose_file import DEFAULT_NAMES
+from dkdbg.detect.dockerfile import absolute, read_dockerfile
+from dkdbg.detect.entrypoint import module_file
+from dkdbg.detect.files import join
+from dkdbg.detect.images import read_image
+from dkdbg.detect.launches import Seen
+from dkdbg.model.facts import DockerfileFact, ServiceFact
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dkdbg.detect.compose_file import ComposeBuild
+    from dkdbg.detect.files import Tree
+
+Mappings = tuple[tuple[str, str], ...]
+
+_SIDE_ROLES = re.compile(
+    r"(?:^|[-_.])(?:db|database|postgres\w*|mysql|mariadb|redis|mongo\w*|rabbitmq|kafka|zookeeper|minio|nginx|traefik|caddy|proxy|"
+    r"tensorboard|flower|dashboard|grafana|prometheus|adminer|pgadmin|mlflow|jupyter\w*|notebook|docs?|tests?|lint\w*|migrat\w+|"
+    r"init|setup|download\w*|frontend|front|ui|node|elastic\w*|qdrant|weaviate|chroma|milvus|etcd|vault|mail\w*|beat|cron|build\w*|"
+    r"pre-?commit|format|ci|prestart)(?:$|[-_.\d])",
+    re.IGNORECASE,
+)
+_MAIN_ROLES = re.compile(
+    r"(?:^|[-_.])(?:app|web|api|server|backend|train\w*|main|dev|service|webui|gui|run|core|model|inference|gpu|cuda)(?:$|[-_.\d])",
+    re.IGNORECASE,
+)
+_WORKER_ROLES = re.compile(
+    r"(?:^|[-_.])(?:workers?|celery|scheduler|consumer|queue|bot)(?:$|[-_.\d])", re.IGNORECASE
+)
+_VARIANT = re.compile(
+    r"(?:^|[-_.])(?:cpu|rocm|amd|intel|xpu|arm|mac|windows|prod|production|ci|test\w*)(?:$|[-_.\d])",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningService:
+    """A service with everything that it says about its program.
+
+    Attributes:
+        fact: the service, `is_python` decided.
+        dockerfile: as this service builds it (its arguments, its target), None without one in the repository.
+        seen: what it starts, None when that is no Python program or cannot be known.
+        file: source file that it starts, None when that lies only in the image.
+        mappings: bind mounts and copies that bring the repository's code, binds first.
+    """
+
+    fact: ServiceFact
+    dockerfile: DockerfileFact | None
+    seen: Seen | None
+    file: str | None
+    mappings: Mappings
+
+
+def read_service(
+    tree: Tree, fact: ServiceFact, build: ComposeBuild, scripts: Mapping[str, str], projects: frozenset[str]
+) -> RunningService:
+    """Return what a service runs and from where; `projects` are names that an image of this repository may have."""
+    dockerfile = None
+    if fact.dockerfile is not None:
+        dockerfile = read_dockerfile(
+            tree.text(fact.dockerfile), fact.dockerfile, args=build.args, target=build.target
+        )
+    workdir = fact.working_dir or (dockerfile.workdir if dockerfile else "/")
+    mappings = code_mappings(tree, fact.binds, dockerfile, fact.context)
+    argv = _argv(fact, dockerfile)
+    seen, file = started(tree, argv, workdir, mappings, scripts, fact.context or ".")
+    base = read_image(dockerfile.base if dockerfile else fact.image or "")
+    image_name = (fact.image or "").rsplit("/", 1)[-1].split(":")[0].split("@")[0].lower()
+    is_own_image = fact.context is None and bool(image_name) and image_name in projects
+    has_code = any(tree.has_dir(local) for local, _ in mappings)
+    is_python = seen is not None or base.is_python and (fact.context is not None or has_code) or is_own_image
+    if seen is not None and fact.context is None and not has_code and not is_own_image:
+        # A foreign image that happens to run a Python program (mlflow, tensorboard): nothing of this repository.
+        is_python = False
+    place = seen if seen is None else replace(seen, source=f"{fact.file}: service {fact.name}")
+    return RunningService(
+        fact=replace(fact, is_python=bool(is_python)),
+        dockerfile=dockerfile,
+        seen=place,
+        file=file,
+        mappings=mappings,
+    )
+
+
+def choose(services: tuple[RunningService, ...], preferred: str | None) -> RunningService | None:
+    """Return the service to debug, None when none runs this repository's Python.
+
+    What plain `docker compose` would start comes first; a dev container's own service (`preferred`) before all.
+    """
+    best: tuple[float, RunningService] | None = None
+    for order, service in enumerate(services):
+        if not service.fact.is_python:
+            continue
+        score = _points(service, preferred) - order * 0.1
+        if best is None or score > best[0]:
+            best = (score, service)
+    return best[1] if best else None
+
+
+def _points(service: RunningService, preferred: str | None) -> float:
+    fact = service.fact
+    name = fact.name
+    score = 0.0
+    if preferred and fact.name == preferred:
+        score += 60
+    if fact.context is not None:
+        score += 25
+    if service.mappings:
+        score += 15
+    if service.seen is not None:
+        score += 15
+    if service.file is not None:
+        score += 15
+    if service.seen is not None and service.seen.launch.launcher in {
+        "celery",
+        "rq",
+        "dramatiq",
+        "arq",
+        "taskiq",
+    }:
+        score -= 12
+    if service.seen is not None and service.seen.launch.launcher in {"flower", "notebook"}:
+        score -= 40
+    if _SIDE_ROLES.search(name):
+        score -= 35
+    elif _MAIN_ROLES.search(name):
+        score += 8
+    if _WORKER_ROLES.search(name):
+        score -= 10
+    if _VARIANT.search(name):
+        score -= 5
+    if "/" in fact.file:
+        score -= 12 + 2 * fact.file.count("/")
+        if re.search(r"(?:^|/)(?:tests?|ci|templates?|default_\w+|\.github)/", fact.file):
+            score -= 30
+    elif fact.file not in DEFAULT_NAMES:
+        score -= 10
+        if _VARIANT.search(fact.file.rsplit(".", 1)[0]):
+            score -= 4
+    if fact.profiles:
+        score -= 3
+    return score
+
+
+def code_mappings(
+    tree: Tree, binds: Mappings, dockerfile: DockerfileFact | None, context: str | None
+) -> Mappings:
+    """Return the (local, remote) pairs that bring code: bind mounts first, then copies of the image."""
+    found = [(local, remote) for local, remote in binds if holds_code(tree, local)]
+    for local, remote in dockerfile.copies if dockerfile else ():
+        path = join(context or ".", local)
+        if path is not None and (
+            (tree.has_dir(path) and holds_code(tree, path)) or (tree.has(path) and path.endswith(".py"))
+        ):
+            found.append((path, remote))
+    return tuple(dict.fromkeys(found))
+
+
+def holds_code(tree: Tree, directory: str) -> bool:
+    """Return whether a directory has Python or shell sources at any depth."""
+    if directory == ".":
+        return True
+    return any(path.startswith(f"{directory}/") and path.endswith((".py", ".pyx")) for path in tree.files)
+
+
+def to_local(remote: str, mappings: Mappings) -> str | None:
+    """Return the local path of a path inside the container, the longest remote root first, None outside all."""
+    for local, root in sorted(mappings, key=lambda pair: -len(pair[1])):
+        if remote == root:
+            return local
+        if remote.startswith(root.rstrip("/") + "/"):
+            return join(local, remote[len(root.rstrip("/")) + 1 :])
+    return None
+
+
+def started(
+    tree: Tree,
+    argv: tuple[str, ...],
+    workdir: str,
+    mappings: Mappings,
+    scripts: Mapping[str, str],
+    context: str,
+) -> tuple[Seen | None, str | None]:
+    """Return what an argv inside a container starts, and its local source file (None: only in the image)."""
+    local_cwd = to_local(workdir, mappings)
+    launches = _programs(tree, argv, workdir, mappings, scripts, context)
+    if not launches:
+        return None, None
+    # The last program stays; those before it prepare (migrations, downloads).
+    launch = launches[-1]
+    file: str | None = None
+    if launch.launcher == "console-script":
+        file = module_file(tree, scripts.get(launch.target or "", "").split(":")[0], ".")
+    elif launch.target and launch.is_module:
+        for base in dict.fromkeys(item for item in (local_cwd, context) if item is not None):
+            file = file or _module_below(tree, launch.target, base)
+    elif launch.target:
+        local = to_local(absolute(workdir, launch.target), mappings)
+        file = local if local is not None and tree.has(local) else None
+        if file is None and not launch.target.startswith("/"):
+            beside = join(context, launch.target)
+            file = beside if beside is not None and tree.has(beside) and not mappings else None
+    seen = Seen(launch=launch, cwd=local_cwd or ".", place="service", source="")
+    return seen, file
+
+
+def _module_below(tree: Tree, module: str, base: str) -> str | None:
+    file = module_file(tree, module, base, package=True)
+    return file if file is not None and (base == "." or file.startswith(f"{base}/")) else None
+
+
+def _programs(
+    tree: Tree,
+    argv: tuple[str, ...],
+    workdir: str,
+    mappings: Mappings,
+    scripts: Mapping[str, str],
+    context: str,
+) -> list[Launch]:
+    if not argv:
+        return []
+    words = list(argv)
+    if words[0].rsplit("/", 1)[-1] in {"sh", "bash"} and len(words) > 2 and "c" in words[1]:
+        launches = [launch for line in logical_lines(words[2]) for launch in parse_line(line, scripts)]
+    else:
+        launch = parse_words(words, scripts)
+        launches = [launch] if launch else []
+    found: list[Launch] = []
+    for launch in launches:
+        if launch.shell_script:
+            found.extend(_of_script(tree, launch.shell_script, workdir, mappings, scripts, context))
+        else:
+            found.append(launch)
+    if not found and len(words) > 1:
+        # ENTRYPOINT ["/entry.sh"] that ends in `exec "$@"`: the rest is the program.
+        found.extend(_programs(tree, tuple(words[1:]), workdir, mappings, scripts, context))
+    elif launches and launches[-1].shell_script and len(words) > 1:
+        after = parse_words(words[1:], scripts)
+        if after is not None and not after.shell_script:
+            found.append(after)
+    return found
+
+
+def _of_script(
+    tree: Tree, script: str, workdir: str, mappings: Mappings, scripts: Mapping[str, str], context: str
+) -> list[Launch]:
+    local = to_local(absolute(workdir, script), mappings)
+    if local is None or not tree.has(local):
+        name = script.rsplit("/", 1)[-1]
+        beside = [path for path in tree.named(name) if context == "." or path.startswith(f"{context}/")]
+        local = beside[0] if beside else None
+    if local is None:
+        return []
+    lines = [line for line in logical_lines(tree.text(local)) if not line.strip().startswith("#")]
+    return [launch for line in lines for launch in parse_line(line, scripts) if not launch.shell_script]
+
+
+def _argv(fact: ServiceFact, dockerfile: DockerfileFact | None) -> tuple[str, ...]:
+    """Return entrypoint and command as the engine joins them: an own entrypoint drops the image's CMD."""
+    if fact.entrypoint is not None:
+        return (*fact.entrypoint, *(fact.command or ()))
+    entrypoint = dockerfile.entrypoint if dockerfile and dockerfile.entrypoint else ()
+    command = (
+        fact.command
+        if fact.command is not None
+        else (dockerfile.cmd if dockerfile and dockerfile.cmd else ())
+    )
+    return (*entrypoint, *command)
+
+
+def image_argv(dockerfile: DockerfileFact) -> tuple[str, ...]:
+    """Return what `docker run IMAGE` starts."""
+    return (*(dockerfile.entrypoint or ()), *(dockerfile.cmd or ()))

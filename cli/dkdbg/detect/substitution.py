@@ -1,0 +1,60 @@
+"""`$VAR` and `${VAR:-default}` as Dockerfiles, compose files and `.env` files write them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_PLAIN = re.compile(
+    rf"\$(?:(?P<escaped>\$)|(?P<name>{_NAME})|\{{(?P<braced>{_NAME})(?:(?P<op>:?[-+?=])(?P<word>[^{{}}]*))?\}})"
+)
+_ENV_LINE = re.compile(rf"(?:export\s+)?({_NAME})\s*=\s*(.*)")
+
+
+def substitute(text: str, values: Mapping[str, str], *, keep_unknown: bool = False) -> str:
+    """Return `text` with its variables replaced, defaults included; an unknown one becomes empty.
+
+    `$$` becomes `$` (compose). With `keep_unknown` a variable without value and default stays as written, which a
+    shell at run time still replaces.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        if match["escaped"]:
+            return "$"
+        known = values.get(match["name"] or match["braced"])
+        operator, word = match["op"] or "", match["word"] or ""
+        if operator.endswith("+"):
+            return word if known else ""
+        if known is not None and (known or not operator.startswith(":")):
+            return known
+        if operator.endswith(("-", "=")):
+            return word
+        return match[0] if keep_unknown else ""
+
+    # Nested defaults, `${A:-${B:-c}}`, resolve from the inside: the pattern matches only innermost braces.
+    for _ in range(4):
+        replaced = _PLAIN.sub(value, text)
+        if replaced == text or "${" not in replaced:
+            return replaced
+        text = replaced
+    return text
+
+
+def parse_env(text: str) -> dict[str, str]:
+    """Return the variables of a `.env` file; quotes are taken off, comments and broken lines are left out."""
+    values: dict[str, str] = {}
+    for line in text.splitlines():
+        match = _ENV_LINE.match(line.strip())
+        if not match:
+            continue
+        raw = match[2].strip()
+        if len(raw) > 1 and raw[0] == raw[-1] and raw[0] in "\"'":
+            raw = raw[1:-1]
+        else:
+            raw = re.split(r"\s+#", raw, maxsplit=1)[0]
+        values[match[1]] = substitute(raw, values)
+    return values
