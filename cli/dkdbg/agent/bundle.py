@@ -27,6 +27,11 @@ _ZIP = re.compile(r"^debugpy-(\d+(?:\.\d+)*)\.zip$")
 #: The earliest date that a zip can hold: the bytes depend on nothing but the content.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _LICENSES = ("LICENSE", "LICENSE.txt", "ThirdPartyNotices.txt")
+#: Sets the trace function of threads that run already, which Python 3.11 and older cannot do themselves. It has no
+#: part in stepping, is 20 KB, and is simply not loaded where it does not fit (musl, other processors, old libc).
+_HELPER = re.compile(r"^attach_linux_\w+\.so$")
+#: A debugger for Windows processes, 1.5 MB of source.
+_LEFT_OUT = ("__pycache__", "winappdbg")
 
 
 class NoDebugpy(Exception):  # noqa: N818 -- read as a sentence: `except NoDebugpy`
@@ -36,8 +41,8 @@ class NoDebugpy(Exception):  # noqa: N818 -- read as a sentence: `except NoDebug
 def write_bundle(debugpy_dir: str, out_zip: str) -> None:
     """Pack the `.py` files and licences of an installed debugpy; the same files give the same bytes.
 
-    Compiled parts are left out: without them one zip serves every libc and processor, and the pure code was
-    measured to be as fast.
+    Compiled parts but one small helper are left out: without them one zip serves every libc and processor, and the
+    pure code was measured to be as fast.
 
     Args:
         debugpy_dir: the package folder, the one with `__init__.py`, on this machine.
@@ -164,10 +169,10 @@ def _unpack(path: str, target: str) -> str:
 def _bundled_files(debugpy_dir: str) -> Iterable[Tuple[str, str]]:
     root = os.path.abspath(debugpy_dir)
     for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name != "__pycache__"]
+        folders[:] = [name for name in folders if name not in _LEFT_OUT]
         for name in names:
             path = os.path.join(folder, name)
-            if name.endswith(".py") or (folder == root and name in _LICENSES):
+            if name.endswith(".py") or _HELPER.match(name) or (folder == root and name in _LICENSES):
                 yield path, "debugpy/" + os.path.relpath(path, root).replace(os.sep, "/")
     version = _version_of(root)
     metadata = os.path.join(os.path.dirname(root), "debugpy-%s.dist-info" % version)

@@ -15,9 +15,11 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Any, Dict, Optional
+    from typing import Any, Dict, List, Optional
 
 _lock = threading.Lock()
+#: C callbacks that must not be collected.
+_kept: List[object] = []
 
 
 def join(session_dir: str, at_start: bool) -> str:
@@ -67,10 +69,11 @@ def _join(session_dir: str, at_start: bool) -> str:
     os.kill(info["ppid"], 0)  # an agent that was killed leaves its file behind
     if not at_start:
         _hide_this_thread()
-    pydevd = _import_debugpy(info)
+    pydevd = _import_debugpy(info, at_start)
     if pydevd.get_global_debugger() is not None:
         return "already joined"
     configured = _watch_configuration()
+    helper_fits = _prepare_helper()
     pydevd.settrace(
         host=info["host"],
         port=info["port"],
@@ -87,19 +90,26 @@ def _join(session_dir: str, at_start: bool) -> str:
     )
     if at_start:
         return _wait_for_breakpoints(configured, pydevd, info["deadline"])
+    if not helper_fits:
+        _trace_main_thread(pydevd.get_global_debugger())
     return "joined"
 
 
-def _import_debugpy(info: Dict[str, Any]) -> Any:
+def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
     """Import the debugpy that fits this interpreter and return pydevd; `sys.path` is left as it was."""
     if "debugpy" not in sys.modules:
         folder = _load_bundle().ensure_debugpy(info["search"], info["runtime"])
         sys.path.insert(0, folder)
+        dont_write = sys.dont_write_bytecode
+        # Images often set PYTHONDONTWRITEBYTECODE; without .pyc files this import takes 0.3 s instead of 0.1, each
+        # time. They go into our private folder. Not in a running program: its own imports would be written too.
+        sys.dont_write_bytecode = dont_write and not at_start
         try:
             import debugpy  # noqa: F401
             from debugpy.server import api
         finally:
             sys.path.remove(folder)
+            sys.dont_write_bytecode = dont_write
     else:
         from debugpy.server import api
     api.ensure_logging()
@@ -149,6 +159,45 @@ def _wait_for_breakpoints(configured: threading.Event, pydevd: Any, deadline: fl
         if time.monotonic() > end:
             return "joined; the editor opened no session for this process within %g s" % deadline
     return "joined"
+
+
+def _prepare_helper() -> bool:
+    """Return whether pydevd can trace threads that run already; keep it quiet when its library is not there.
+
+    From Python 3.12 on it needs no library. Without one it would print "Expected: ...so to exist" into the program's
+    stderr.
+    """
+    if sys.version_info >= (3, 12):
+        return True
+    import ctypes
+
+    import pydevd_tracing
+
+    name = "attach_linux_amd64.so" if sys.platform.startswith("linux") else "attach.dylib"
+    path = os.path.join(os.path.dirname(pydevd_tracing.__file__), "pydevd_attach_to_process", name)
+    try:
+        ctypes.PyDLL(path)
+    except OSError:
+        pydevd_tracing._load_python_helper_lib.__lib__ = None
+        return False
+    return True
+
+
+def _trace_main_thread(debugger: Any) -> None:
+    """Trace the main thread of a running program without pydevd's library: the thread does it itself, when asked.
+
+    A pending call runs in the main thread at its next bytecode. Other threads that run already stay untraced; those
+    that start from now on are traced by pydevd.
+    """
+    import ctypes
+
+    def trace() -> int:
+        debugger.enable_tracing(debugger.trace_dispatch)
+        return 0
+
+    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lambda _: trace())
+    _kept.append(callback)
+    ctypes.pythonapi.Py_AddPendingCall(callback, None)
 
 
 def _hide_this_thread() -> None:

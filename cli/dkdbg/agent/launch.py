@@ -93,6 +93,8 @@ class Session:
         self._options = options
         self._inbox = inbox
         self._runtime = runtime
+        self._debugpy_dir = debugpy_dir
+        self._warm_up: Optional[backend.WarmUp] = None
         self._ended_by_editor = threading.Event()
         try:
             self._front = front.Front(
@@ -132,7 +134,7 @@ class Session:
             self._store.update(adapter_port=self._backend.client_port)
             self._front.start()
             self._table.start()
-            warm_up(self._runtime, self._backend)
+            self._warm_up = backend.WarmUp(self._debugpy_dir)
             ended = self._wait_for_editor()
             if ended is None:
                 code, detail = self._run_command()
@@ -194,6 +196,8 @@ class Session:
 
     def _clean_up(self, code: int, detail: str) -> None:
         self._table.stop()
+        if self._warm_up is not None:
+            self._warm_up.stop()
         self._store.close_for_joining()
         had_client = self._front.connections > 0
         self._store.update(
@@ -291,7 +295,3 @@ class Session:
             "processes": [],
         }
 
-
-def warm_up(runtime: str, _: backend.Backend) -> None:
-    """Placeholder until the first join is measured."""
-    del runtime

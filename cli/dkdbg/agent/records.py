@@ -143,7 +143,8 @@ class SessionStore:
         shutil.rmtree(self.directory, ignore_errors=True)  # a former container's session with the same pid
         # sun_path holds 107 bytes and a pid up to 7 digits: a longer folder gets a short one for its sockets.
         self.processes_dir = os.path.join(self.directory, contract.PROCESSES_NAME)
-        os.makedirs(self.processes_dir, mode=0o700)
+        os.mkdir(self.directory, mode=0o700)
+        os.mkdir(self.processes_dir, mode=0o700)
         if len(os.fsencode(self.processes_dir)) > 90:
             import tempfile
 

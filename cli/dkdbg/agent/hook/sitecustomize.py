@@ -152,7 +152,7 @@ class _Member:
         try:
             import _signal
 
-            _signal.pthread_sigmask(_signal.SIG_BLOCK, range(1, _signal.NSIG))  # signals are for the program
+            _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())  # they are for the program
             self.thread_id = self._thread.get_native_id()
             while self._serve_one(listener):
                 pass
