@@ -1,0 +1,11 @@
+#!/bin/bash
+# Run by `devcontainer features test` inside a container that was built with the Feature.
+set -e
+source dev-container-features-test-lib
+
+check "the agent is where the option's default says" test -f /opt/dkdbg/agent.sh
+check "the agent's debugpy is beside it" sh -c 'ls /opt/dkdbg/debugpy-*.zip'
+check "everybody may read it" sh -c 'test -z "$(find /opt/dkdbg ! -perm -444)"'
+check "nobody but root may change it" sh -c 'test -z "$(find /opt/dkdbg -perm /022)"'
+check "the agent starts" sh /opt/dkdbg/agent.sh --help
+reportResults

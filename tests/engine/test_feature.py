@@ -1,0 +1,113 @@
+"""The dev container Feature, built by the real dev container CLI, without a network."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dkdbg.render.feature import FOLDER, REFERENCE, feature_files
+from dkdbg.render.payload import agent_files, debugpy_files
+from tests.engine.devcontainer_cli import devcontainer_cli
+
+__all__ = ["devcontainer_cli"]
+
+pytestmark = pytest.mark.engine
+
+HERE = Path(__file__).parent / "feature"
+
+
+def write(folder, files):
+    for path, data in files.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+
+
+@pytest.fixture(scope="session")
+def feature():
+    return feature_files({**agent_files(), **debugpy_files("3.11")})
+
+
+def run(*argv, **more):
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False, **more)
+    assert done.returncode == 0, f"{argv}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done
+
+
+@pytest.fixture
+def workspace(tmp_path, feature, base_image):
+    """A repository whose devcontainer.json uses the Feature; its container is removed afterwards."""
+    write(tmp_path / ".devcontainer" / FOLDER, feature)
+    config = {"image": base_image, "features": {REFERENCE: {}}}
+    (tmp_path / ".devcontainer/devcontainer.json").write_text(json.dumps(config))
+    (tmp_path / "train.py").write_text("import sys\nprint('trained', sys.argv[1])\nsys.exit(5)\n")
+    yield tmp_path
+    label = f"label=devcontainer.local_folder={tmp_path}"
+    found = subprocess.run(
+        ["docker", "ps", "-aq", "--filter", label], capture_output=True, text=True, check=True
+    )
+    for container in found.stdout.split():
+        image = run("docker", "inspect", "-f", "{{.Image}}", container).stdout.strip()
+        run("docker", "rm", "-f", container)
+        subprocess.run(["docker", "rmi", image], capture_output=True, check=False)
+
+
+def test_a_program_runs_under_the_agent_in_a_dev_container_with_the_feature(workspace, devcontainer_cli):
+    run(devcontainer_cli, "up", "--workspace-folder", str(workspace))
+    command = ["sh", "/opt/dkdbg/agent.sh", "launch", "--port", "0", "--", "python3", "train.py", "once"]
+    argv = [devcontainer_cli, "exec", "--workspace-folder", str(workspace), *command]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    assert "trained once" in done.stdout + done.stderr
+    assert done.returncode == 5
+
+
+def test_the_feature_passes_the_tests_of_the_dev_container_cli(
+    tmp_path, feature, base_image, devcontainer_cli
+):
+    write(tmp_path / "src" / FOLDER, feature)
+    scenarios = {
+        "elsewhere": {
+            "image": base_image,
+            "remoteUser": "nobody",
+            "features": {FOLDER: {"installPath": "/srv/my tools"}},
+        }
+    }
+    tests = {path.name: path.read_bytes() for path in HERE.iterdir()}
+    write(tmp_path / "test" / FOLDER, {**tests, "scenarios.json": json.dumps(scenarios).encode()})
+    argv = ["features", "test", "--project-folder", str(tmp_path), "-f", FOLDER, "-i", base_image]
+    done = run(devcontainer_cli, *argv)
+    output = done.stdout + done.stderr
+    for name in {*re.findall(r"vsc-[0-9]+-[0-9a-f]+-features", output)}:  # the CLI leaves its images
+        containers = run("docker", "ps", "-aq", "--filter", f"ancestor={name}").stdout.split()
+        for command in (["rm", "-f", *containers], ["rmi", "-f", f"{name}-uid"], ["rmi", "-f", name]):
+            subprocess.run(["docker", *command], capture_output=True, check=False)
+    assert output.count("Test Passed!") == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "files", "message"),
+    [
+        ("relative", {}, "must be an absolute folder"),
+        ("/", {}, "must be an absolute folder"),
+        ("/opt/dkdbg", {"install.sh": None}, "lacks the agent"),
+    ],
+)
+def test_a_mistake_ends_the_installation_with_what_to_do(tmp_path, feature, path, files, message):
+    write(tmp_path, {name: feature[name] for name in files or feature})
+    argv = ["sh", str(tmp_path / "install.sh")]
+    done = subprocess.run(
+        argv, env={"INSTALLPATH": path, "PATH": "/bin:/usr/bin"}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert message in done.stderr
+
+
+def test_a_second_installation_replaces_the_agent_and_nothing_else(tmp_path, feature):
+    write(tmp_path / "feature", feature)
+    target = tmp_path / "target"
+    write(target, {"mine": b"", "debugpy-1.0.zip": b"", "dkdbg/old.py": b""})
+    run("sh", str(tmp_path / "feature/install.sh"), env={"INSTALLPATH": str(target), "PATH": "/bin:/usr/bin"})
+    installed = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
+    assert installed == {*feature} - {"devcontainer-feature.json", "install.sh"} | {"mine"}
