@@ -41,16 +41,16 @@ def _run(options: argparse.Namespace) -> int:
             check=options.check, as_json=options.json,
         )  # fmt: skip
     if options.verb == "up":
-        from dkdbg.commands import up
+        from dkdbg.commands.up import up
 
-        return up.up(root, as_json=options.json, wait_timeout=options.wait_timeout)
+        return up(root, as_json=options.json, wait_timeout=options.wait_timeout)
     if options.verb == "down":
-        from dkdbg.commands import down
+        from dkdbg.commands.down import down
 
-        return down.down(root, everything=options.all)
-    from dkdbg.commands import demo
+        return down(root, everything=options.all)
+    from dkdbg.commands.demo import demo
 
-    return demo.demo(target=options.on, as_json=options.json)
+    return demo(target=options.on, as_json=options.json)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dkdbg.dap.debugger import AttachOptions, Debugger
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
 from dkdbg.planner.editor import ATTACH_NAME
 from dkdbg.render import jsonc
 

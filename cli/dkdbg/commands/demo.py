@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 from dkdbg import console, engine
 from dkdbg.commands import demo_targets
 from dkdbg.commands.init import files_for, make_plan
-from dkdbg.dap.debugger import AttachOptions, Debugger
+from dkdbg.dap.values import AttachOptions
+from dkdbg.dap.debugger import Debugger
 from dkdbg.errors import EXIT_ENGINE, DkdbgError
 from dkdbg.render import changes
 from dkdbg.render.artefacts import artefact
@@ -28,8 +29,13 @@ MARK = "# breakpoint"
 class Target(Protocol):
     """Where the example runs."""
 
-    name: str
-    path_mappings: tuple[tuple[str, str], ...]
+    @property
+    def name(self) -> str:
+        """Where it runs, for a person."""
+
+    @property
+    def path_mappings(self) -> tuple[tuple[str, str], ...]:
+        """(local root, remote root), absolute; empty when both sides are one."""
 
     def start(self) -> int:
         """Start the program under the agent; the local port to attach to, once an attach will work."""

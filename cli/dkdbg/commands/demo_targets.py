@@ -56,6 +56,7 @@ class ComposeRun:
 
     @property
     def name(self) -> str:
+        """Address of the service and version of the engine."""
         return f"compose://{self.plan.service.name} (engine {self.host.version})"
 
     @property
@@ -63,11 +64,13 @@ class ComposeRun:
         return ComposeService(service=self.plan.service.name)
 
     def start(self) -> int:
+        """Build and start the service on a free port."""
         self.port = engine.free_port(self.plan.service.port, ours=None)
         self._up()
         return self.port
 
     def restart(self) -> int:
+        """A new container of the same image: the changed file is mounted, not built."""
         result = process.run(self._target.down(), cwd=self.folder, env=self._environment())
         if result.code:
             raise explain(result.code, result.stderr)
@@ -75,6 +78,7 @@ class ComposeRun:
         return self.port
 
     def stop(self) -> None:
+        """Remove container, network, image and volumes of the example."""
         argv = (*self._target.down_project(), "--rmi", "local", "--volumes")
         process.run(argv, cwd=self.folder, env=self._environment())
 
@@ -101,6 +105,7 @@ class LocalRun:
     _child: subprocess.Popen[str] | None = field(default=None, repr=False)
 
     def start(self) -> int:
+        """Start a plain process under the agent on a free port."""
         port = engine.free_port(5678, ours=None)
         runtime = self.folder / ".dkdbg-run"
         argv = Local(python=sys.executable).launch(self.command, port=port, wait=60, runtime=str(runtime))
@@ -110,10 +115,12 @@ class LocalRun:
         return port
 
     def restart(self) -> int:
+        """Stop it and start it anew."""
         self.stop()
         return self.start()
 
     def stop(self) -> None:
+        """End the agent, which ends the program; after five seconds by force."""
         child, self._child = self._child, None
         if child is None or child.poll() is not None:
             return

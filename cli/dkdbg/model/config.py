@@ -41,9 +41,15 @@ def parse(text: str) -> Config:
         table = tomlkit.parse(text).unwrap().get("debug", {})
     except TOMLKitError as error:
         message = f"{FILE_NAME} is not valid TOML: {error}"
-        raise DkdbgError(message, hint=f"mend {FILE_NAME} by hand; dkdbg changed nothing", exit_code=EXIT_USAGE) from error
+        raise DkdbgError(
+            message, hint=f"mend {FILE_NAME} by hand; dkdbg changed nothing", exit_code=EXIT_USAGE
+        ) from error
     if not isinstance(table, dict):
-        raise DkdbgError(f"{FILE_NAME}: [debug] must be a table", hint="write [debug] and its keys below it", exit_code=EXIT_USAGE)
+        raise DkdbgError(
+            f"{FILE_NAME}: [debug] must be a table",
+            hint="write [debug] and its keys below it",
+            exit_code=EXIT_USAGE,
+        )
     problems = [_problem(key, value) for key, value in table.items()]
     wrong = [problem for problem in problems if problem]
     if wrong:
@@ -90,6 +96,8 @@ def shell_argv(command: str) -> tuple[str, ...]:
             f"cannot read the command {command!r}: {error}", hint="balance the quotes", exit_code=EXIT_USAGE
         ) from error
     if not words:
-        raise DkdbgError("the command is empty", hint="give one: --command 'python train.py'", exit_code=EXIT_USAGE)
+        raise DkdbgError(
+            "the command is empty", hint="give one: --command 'python train.py'", exit_code=EXIT_USAGE
+        )
     needs_shell = any(mark in command for mark in "|&;<>()$`*?[~\n") or "=" in words[0]
     return ("sh", "-c", command) if needs_shell else words

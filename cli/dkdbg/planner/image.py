@@ -48,7 +48,7 @@ def usable_dockerfile(facts: RepoFacts) -> str | None:
     """The Dockerfile in the root (or in docker/) that builds this repository, the plain name first."""
     places = [d.path for d in facts.dockerfiles if PurePosixPath(d.path).parent.as_posix() in {".", "docker"}]
     named = [path for path in places if PurePosixPath(path).name.lower() == "dockerfile"]
-    return (named or places or [None])[0]
+    return next(iter(named or places), None)
 
 
 def _base_of(facts: RepoFacts, path: str) -> str:
@@ -75,11 +75,11 @@ def _compiles_cuda(facts: RepoFacts) -> bool:
 
 
 def _version_key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version.split("+")[0])[:2])
+    return tuple(int(part) for part in re.findall(r"\d+", version.split("+", maxsplit=1)[0])[:2])
 
 
 def _patch(version: str) -> str:
-    plain = version.split("+")[0]
+    plain = version.split("+", maxsplit=1)[0]
     return plain if plain.count(".") >= 2 else f"{plain}.0"
 
 

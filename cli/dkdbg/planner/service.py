@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
@@ -22,7 +23,6 @@ SCRIPT_WAIT = 600
 IDLE = ("sleep", "infinity")
 OVERRIDES = ("compose.override.yml", "compose.override.yaml", "docker-compose.override.yml", "docker-compose.override.yaml")
 MAINS = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
-OWN_FILES = ("compose.yaml", "compose.override.yaml", "compose.dkdbg.yaml")
 
 
 def plan_service(
@@ -75,8 +75,8 @@ def plan_service(
 
 def choose_service(facts: RepoFacts, config: Config) -> ServiceFact | None:
     """The user's service to extend: the configured one, else the one that the facts found."""
-    if config.service is None or config.service == "app-debug":
-        return facts.service if facts.service and facts.service.file not in OWN_FILES else facts.service
+    if config.service is None:
+        return facts.service
     wanted = [service for service in facts.services if service.name == config.service]
     if wanted:
         return wanted[0]
@@ -108,11 +108,10 @@ def choose_command(
         what = f"{facts.notebooks} notebooks and no script" if facts.notebooks else "nothing that can be started"
         note = f"{what} was found, so the container idles: open it with Reopen in Container, or name a command with --command"
         return IDLE, (Decision(what="no command", why=what),), (note,)
-    text = entry.command if entry.cwd in {".", ""} or "/" not in entry.cwd.strip("/") + "/" else entry.command
     notes = _entry_notes(facts)
-    argv = shell_argv(text)
+    argv = shell_argv(entry.command)
     if entry.cwd not in {".", ""} and base is None and not entry.cwd.startswith("/"):
-        argv = ("sh", "-c", f"cd {entry.cwd} && {text}")
+        argv = ("sh", "-c", f"cd {shlex.quote(entry.cwd)} && {entry.command}")
     return argv, (Decision(what=f"command {entry.command}", why=entry.source or "it is the best candidate"),), notes
 
 
@@ -174,8 +173,6 @@ def _longest_first(pairs: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
 def choose_file(facts: RepoFacts) -> tuple[str, Literal["compose.yaml", "override", "COMPOSE_FILE"]]:
     """The file that plain `docker compose` reads without further flags (decision 4 of the design)."""
     names = {name for name in facts.compose_files if "/" not in name}
-    if facts.compose_env is not None and facts.compose_env.split(":")[-1] != "compose.dkdbg.yaml":
-        return "compose.dkdbg.yaml", "COMPOSE_FILE"
     if facts.compose_env is not None:
         return "compose.dkdbg.yaml", "COMPOSE_FILE"
     if not names & set(MAINS):

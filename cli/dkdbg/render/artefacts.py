@@ -63,6 +63,6 @@ _ENVIRONMENT.filters["tojson"] = _plain_json
 _ENVIRONMENT.filters["bracketed"] = lambda text: f"[{text}, {_plain_json('./')}]"
 
 
-def render(name: str, **values: Any) -> str:  # noqa: ANN401 - a template takes what it names; StrictUndefined checks
+def render(name: str, /, **values: Any) -> str:  # noqa: ANN401 - a template takes what it names; StrictUndefined checks
     """The text of the template `name` (`folder/file.j2`); a name it uses that was not given is an error."""
     return _ENVIRONMENT.get_template(name).render(**values)
