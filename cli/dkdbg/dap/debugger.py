@@ -290,7 +290,8 @@ class Debugger(Inspection):
                 self._stops = [stop for stop in self._stops if stop.session is not session]
             case "output":
                 category = body.get("category") or "console"
-                self._output.append(Output(session=session, category=category, text=body["output"]))
+                if category != "telemetry":  # what editors report to their makers, nothing that was printed
+                    self._output.append(Output(session=session, category=category, text=body["output"]))
             case "debugpyAttach":
                 self._follow(body)
             case _:

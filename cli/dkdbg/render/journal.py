@@ -63,11 +63,13 @@ class Undone:
         restored: files that have their old bytes, mode and time again.
         removed: files that dkdbg had made.
         saved: (edited file, where the edited version lies now).
+        left: directories that dkdbg had made and that stay, because something else is in them by now.
     """
 
     restored: tuple[PurePosixPath, ...]
     removed: tuple[PurePosixPath, ...]
     saved: tuple[tuple[PurePosixPath, PurePosixPath], ...]
+    left: tuple[PurePosixPath, ...] = ()
 
 
 @dataclass(kw_only=True)
@@ -178,6 +180,7 @@ class Journal:
             restored=tuple(change.path for change in back if change.after is not None),
             removed=tuple(change.path for change in back if change.after is None),
             saved=saved,
+            left=tuple(directory for directory in directories if (self.root / directory).is_dir()),
         )
 
     def _first_seen(self, change: Change) -> Entry:

@@ -20,8 +20,8 @@ _HINTS = {
     errno.EROFS: "The file system is mounted read-only: work in a writable copy.",
     errno.ENOSPC: "Free some space on that disk, then try again.",
     errno.EDQUOT: "Your quota on that disk is used up: free some space, then try again.",
-    errno.EACCES: "Take write permission for it (ls -ld shows who owns it), then try again.",
-    errno.EPERM: "Take write permission for it (ls -ld shows who owns it), then try again.",
+    errno.EACCES: "Give yourself permission for it (ls -ld shows who owns it), then try again.",
+    errno.EPERM: "Give yourself permission for it (ls -ld shows who owns it), then try again.",
 }
 
 
@@ -189,9 +189,12 @@ class Transaction:
             directory = directory.parent
         for path, need in ((directory, os.W_OK | os.X_OK), (target, os.W_OK)):
             if path.exists() and not os.access(path, need):
+                # A container that ran as root is the usual author of files that are not one's own.
+                is_own = path.stat().st_uid == os.geteuid()
+                remedy = f"chmod u+w {path}" if is_own else f"sudo chown -R $(id -u):$(id -g) {path}"
                 raise DkdbgError(
                     f"cannot write {change.path}: no write permission for {path}",
-                    hint=f"Give it back with: chmod u+w {path}",
+                    hint=f"Get it with: {remedy}",
                 )
         return target
 

@@ -110,7 +110,8 @@ def test_a_generated_file_that_the_user_removed_is_no_obstacle(repo):
 def test_a_directory_that_the_user_filled_stays(repo):
     init(repo)
     (repo / "gen/mine").write_bytes(b"")
-    Journal(root=repo).undo()
+    undone = Journal(root=repo).undo()
+    assert [str(path) for path in undone.left] == ["gen"]
     assert (repo / "gen/mine").exists()
     assert not (repo / "gen/deep").exists()
 
