@@ -138,6 +138,10 @@ class Editor:
             self.errors.append(f"{body['subProcessId']}: {error}")
 
     def _stopped(self, session: Session, body: dict[str, Any]) -> None:
+        with contextlib.suppress(AssertionError, OSError):  # the program may be gone by now
+            self._note_stop(session, body)
+
+    def _note_stop(self, session: Session, body: dict[str, Any]) -> None:
         at = time.monotonic()
         frame = session.request("stackTrace", threadId=body["threadId"])["stackFrames"][0]
         stop = {"line": frame["line"], "path": frame["source"]["path"], "frame": frame["id"], "at": at}

@@ -1,21 +1,209 @@
-"""Breakpoints hit in every kind of Python process below the agent."""
+"""Breakpoints hit in every kind of Python process below the agent, and the program's end ends the session."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import time
 from pathlib import Path
 
+import pytest
 from tests.agent.dap_probe import Editor
 
+CODE = "x = 1\ny = 2\nprint('sum', x + y)\n"
 
-def test_a_breakpoint_on_the_first_line_of_a_script_stops_there(launch, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text("x = 1\ny = 2\nprint('sum', x + y)\n")
-    running = launch(sys.executable, "train.py", wait="20")
+
+def lay_out(folder: Path, kind: str) -> tuple[list[str], Path]:
+    """Write a program that is started in this way; return its command and the file to stop in."""
+    script = folder / "train.py"
+    script.write_text(CODE)
+    if kind == "module":
+        package = folder / "jobs"
+        package.mkdir()
+        (package / "__init__.py").write_text("")
+        (package / "__main__.py").write_text(CODE)
+        return [sys.executable, "-m", "jobs"], package / "__main__.py"
+    if kind == "shell":
+        return ["sh", "-c", f"cd / && {sys.executable} {script}; exit $?"], script
+    if kind == "shebang":
+        script.write_text(f"#!{sys.executable}\n" + CODE.replace("x = 1\n", "").replace("x + y", "1 + y"))
+        script.chmod(0o755)
+        return [str(script)], script
+    if kind == "console-script":
+        (folder / "entry.py").write_text("def main():\n    y = 2\n    print('sum', 1 + y)\n")
+        script.write_text(
+            f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(folder)!r})\n"
+            "from entry import main\nsys.exit(main())\n"
+        )
+        script.chmod(0o755)
+        return [str(script)], folder / "entry.py"
+    if kind == "child":
+        return [sys.executable, "-c", f"import subprocess as s; s.run([{sys.executable!r}, {str(script)!r}])"], script
+    return [sys.executable, "train.py"], script
+
+
+@pytest.mark.parametrize("kind", ["script", "module", "shell", "shebang", "console-script", "child"])
+def test_a_breakpoint_stops_however_python_is_started(launch, tmp_path: Path, kind: str) -> None:
+    command, file = lay_out(tmp_path, kind)
+    first = 1 if kind in ("script", "module", "shell", "child") else 2
+    running = launch(*command, wait="20")
     port = running.wait_state("waiting")["port"]
-    with Editor(port, {str(script): [1, 3]}) as editor:
-        stops = editor.wait_stops(2)
+    with Editor(port, {str(file): [first]}) as editor:
+        stops = editor.wait_stops(1)
         code, out, _ = running.finish()
-    assert [stop["line"] for stop in stops] == [1, 3]
+    assert [(stop["line"], stop["path"]) for stop in stops] == [(first, str(file))]
     assert (code, out) == (0, "sum 3\n")
     assert editor.errors == []
+
+
+MULTIPROCESSING = """
+import multiprocessing, sys
+
+def work(n):
+    doubled = n * 2
+    return doubled
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    with context.Pool(2) as pool:
+        print(sorted(pool.map(work, range(4), chunksize=1)))
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_of_multiprocessing_stop(launch, tmp_path: Path, method: str) -> None:
+    script = tmp_path / "pool.py"
+    script.write_text(MULTIPROCESSING)
+    running = launch(sys.executable, "pool.py", method, wait="20")
+    port = running.wait_state("waiting")["port"]
+    with Editor(port, {str(script): [5]}) as editor:
+        editor.wait_stops(4)
+        code, out, err = running.finish()
+    assert (code, out) == (0, "[0, 2, 4, 6]\n"), err
+    assert len(editor.stops) == 4
+    assert editor.errors == []
+
+
+def test_a_child_forked_by_the_program_itself_stops_and_its_parent_goes_on(launch, tmp_path: Path) -> None:
+    script = tmp_path / "forks.py"
+    script.write_text(
+        "import os\npid = os.fork()\nif pid == 0:\n    a = 1\n    os._exit(7)\n"
+        "_, status = os.waitpid(pid, 0)\nprint(status >> 8)\n"
+    )
+    running = launch(sys.executable, "forks.py", wait="20")
+    port = running.wait_state("waiting")["port"]
+    with Editor(port, {str(script): [4, 7]}) as editor:
+        stops = editor.wait_stops(2)
+        code, out, _ = running.finish()
+    assert [stop["line"] for stop in stops] == [4, 7]
+    assert (code, out) == (0, "7\n")
+
+
+def test_a_preexec_fn_neither_registers_nor_hangs(launch, tmp_path: Path) -> None:
+    script = tmp_path / "preexec.py"
+    script.write_text(
+        "import os, subprocess\nx = 1\n"
+        "out = subprocess.run(['echo', 'child'], preexec_fn=os.setsid, stdout=subprocess.PIPE).stdout\n"
+        "print(out)\n"
+    )
+    running = launch(sys.executable, "preexec.py", wait="20")
+    port = running.wait_state("waiting")["port"]
+    with Editor(port, {str(script): [2]}) as editor:
+        editor.wait_stops(1)
+        code, out, err = running.finish()
+    assert (code, out) == (0, "b'child\\n'\n"), err
+    assert len(editor.sessions) == 2
+
+
+LOOP = """
+import threading, time
+
+def step(n):
+    value = n + 1
+    return value
+
+def spin():
+    n = 0
+    while True:
+        n = step(n)
+        time.sleep(0.02)
+
+threading.Thread(target=spin, daemon=True).start()
+print("up", flush=True)
+n = 0
+while True:
+    n += 1
+    time.sleep(0.02)
+"""
+
+
+def test_a_late_attach_stops_in_the_main_frame_and_in_a_thread_that_run_already(launch, tmp_path: Path) -> None:
+    script = tmp_path / "loop.py"
+    script.write_text(LOOP)
+    running = launch(sys.executable, "loop.py")
+    port = running.wait_state("running")["port"]
+    assert running.process.stdout.readline() == b"up\n"
+    with Editor(port, {str(script): [5, 18]}) as editor:
+        while {stop["line"] for stop in editor.stops} != {5, 18}:
+            editor.wait_stops(len(editor.stops) + 1)
+        assert running.record()["state"] == "attached"
+        assert [process["joined"] for process in running.record()["processes"]] == [True]
+    running.wait_state("running")
+
+
+def test_an_editor_that_left_can_come_back(launch, tmp_path: Path) -> None:
+    script = tmp_path / "loop.py"
+    script.write_text(LOOP)
+    running = launch(sys.executable, "loop.py")
+    port = running.wait_state("running")["port"]
+    for _ in range(3):
+        with Editor(port, {str(script): [18]}) as editor:
+            editor.wait_stops(1)
+        running.wait_state("running")
+
+
+def test_an_editor_that_ignores_child_sessions_delays_a_program_but_never_hangs_it(launch, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(CODE)
+    running = launch(sys.executable, "train.py", wait="20", env={"DKDBG_JOIN_DEADLINE": "0.5"})
+    port = running.wait_state("waiting")["port"]
+    with Editor(port, {str(script): [1]}, follow=False):
+        code, out, _ = running.finish(10)
+    assert (code, out) == (0, "sum 3\n")
+
+
+def test_the_editor_is_told_of_the_start_and_of_the_exit_code(launch) -> None:
+    running = launch(sys.executable, "-c", "raise SystemExit(3)", wait="20")
+    port = running.wait_state("waiting")["port"]
+    with Editor(port, {}) as editor:
+        code, _, _ = running.finish()
+    pid = running.record()["child"]
+    console = [line for line in editor.output if line.startswith("dkdbg:")]
+    assert console[0].startswith(f"dkdbg: started pid {pid}: ")
+    assert console[1] == "dkdbg: the program exited with code 3\n"
+    assert editor.exit_codes[-1] == 3
+    assert code == 3
+
+
+def test_the_editor_can_end_the_program(launch) -> None:
+    running = launch(sys.executable, "-c", "import time; time.sleep(60)", wait="20")
+    port = running.wait_state("waiting")["port"]
+    with Editor(port, {}) as editor:
+        running.wait_state("attached")
+        editor.sessions[0].request("disconnect", terminateDebuggee=True)
+        code, _, _ = running.finish()
+    assert code == 143
+
+
+def test_a_killed_adapter_is_replaced_and_the_program_goes_on(launch, tmp_path: Path) -> None:
+    script = tmp_path / "loop.py"
+    script.write_text(LOOP)
+    running = launch(sys.executable, "loop.py")
+    record = running.wait_state("running")
+    listing = subprocess.run(["pgrep", "-P", str(record["pid"]), "-f", "adapter.py"], stdout=subprocess.PIPE, text=True)
+    subprocess.run(["kill", "-9", listing.stdout.split()[0]], check=True)
+    end = time.monotonic() + 10
+    while running.record()["adapter_port"] == record["adapter_port"] and time.monotonic() < end:
+        time.sleep(0.02)
+    with Editor(record["port"], {str(script): [18]}) as editor:
+        editor.wait_stops(1)
