@@ -64,7 +64,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _PYTHON_FILE = re.compile(r"[^\s\"'=:]*\.py")
 _APP = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_][\w.]*)(?:\(.*\))?")
 _PROMPT = re.compile(
-    r"^\s*(?:\([\w.-]+\)\s*)?(?:[\w.-]+@[\w.-]+[:\s][^$#]*)?[$%#>❯!]+\s+|^\s*!(?=\w)|^\s*>>>\s*"
+    r"^\s*(?:\([\w.-]+\)\s*)?(?:[\w.-]+@[\w.-]+[:\s][^$#]*)?[$%#>!]+\s+|^\s*!(?=\w)|^\s*>>>\s*"
 )
 _PLACEHOLDER = re.compile(
     r"<[^<>]+>|/?path/to|\$\{?\w|\.\.\.|\[[A-Z_ ]+\]|\{[a-z_ ]+\}|(?:^|[ =])(?:YOUR|your)[_-]|\bXXX?\b",
@@ -117,7 +117,12 @@ def parse_words(words: Sequence[str], scripts: Collection[str] = ()) -> Launch |
             command=shlex.join(rest), launcher="bash", target=None, args=tuple(rest[1:]), shell_script=rest[0]
         )
     if rest[0].endswith(".py") and re.fullmatch(r"[\w./-]+", rest[0]):
-        return Launch(command=_join(rest), launcher="python", target=rest[0], args=tuple(rest[1:]))
+        # A bare `train.py` is a line of a directory listing, `./train.py` and `train.py --lr 1` are commands.
+        is_path = rest[0].startswith(("./", "/"))
+        if not is_path and len(rest) < 2:
+            return None
+        command = _join(rest) if is_path else f"python {_join(rest)}"
+        return Launch(command=command, launcher="python", target=rest[0], args=tuple(rest[1:]))
     if name in scripts:
         return Launch(command=_join(rest), launcher="console-script", target=name, args=tuple(rest[1:]))
     return None
@@ -276,7 +281,9 @@ def _by_name(name: str, words: list[str], scripts: Collection[str]) -> Launch | 
     if name in _RUN_SERVERS:
         file = next((word for word in rest if _PYTHON_FILE.fullmatch(word)), None)
         if file is None:
-            return None
+            # `fastapi run` looks for the program itself.
+            finds = name == "fastapi" and rest[:1] in (["run"], ["dev"])
+            return Launch(command=command, launcher=name, target=None, args=tuple(rest)) if finds else None
         return Launch(command=command, launcher=name, target=file, args=tuple(rest[rest.index(file) + 1 :]))
     if name == "gradio" and rest and rest[0].endswith(".py"):
         return Launch(command=command, launcher="gradio", target=rest[0], args=tuple(rest[1:]))
@@ -344,8 +351,11 @@ def _distributed(words: list[str], rest: list[str], launcher: str) -> Launch | N
 
 
 def _join(words: Sequence[str]) -> str:
-    """Join for a person to read: quote only where the shell would split or eat something."""
-    return " ".join(
-        word if re.fullmatch(r"[\w@%+=:,./\-~$<>{}*\[\]]+", word) and word else shlex.quote(word)
-        for word in words
-    )
+    """Join for a person to read: quote only where the shell would split or eat something.
+
+    A command substitution was taken apart by the splitting already; it is left as it was typed.
+    """
+    if any("$(" in word or "`" in word for word in words):
+        return " ".join(words)
+    plain = re.compile(r"[\w@%+=:,./\-~$<>{}*\[\]]+")
+    return " ".join(word if plain.fullmatch(word) else shlex.quote(word) for word in words)

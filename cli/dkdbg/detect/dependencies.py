@@ -63,6 +63,11 @@ class Wanted:
     url: str | None = None
     extra: str | None = None
 
+    @property
+    def requirement(self) -> str:
+        """The requirement as pip takes it on its command line."""
+        return f"{self.name} @ {self.url}" if self.url else f"{self.name}{self.spec}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class DependencyFile:

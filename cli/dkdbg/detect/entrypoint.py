@@ -161,9 +161,8 @@ def rank(
             score += _source_points(candidate, fact, is_ml=is_ml)
         points[id(candidate)] = score
     ordered = sorted(rough, key=lambda item: (-points[id(item)], item.order, item.file or item.command))
-    has_best = bool(ordered) and points[id(ordered[0])] >= (
-        _THRESHOLD if ordered[0].place != "notebook" else 0
-    )
+    best = ordered[0] if ordered else None
+    has_best = best is not None and (best.place == "notebook" or points[id(best)] >= _THRESHOLD)
     return Ranking(
         candidates=tuple(_entry_point(item, sources.get(id(item))) for item in ordered[:60]),
         has_best=has_best,
@@ -188,6 +187,16 @@ def module_file(tree: Tree, module: str, cwd: str, *, package: bool = False) -> 
         if deeper:
             return deeper[0]
     return None
+
+
+def discovered(tree: Tree, launcher: str, cwd: str) -> str | None:
+    """Return the file that a launcher finds by itself when it is given none (fastapi-cli `discover.py`, Flask's `wsgi.py`)."""
+    names = {
+        "fastapi": ("main.py", "app.py", "api.py", "app/main.py", "app/app.py", "app/api.py"),
+        "flask": ("wsgi.py", "app.py"),
+    }.get(launcher, ())
+    paths = (join(cwd, name) for name in names)
+    return next((path for path in paths if path is not None and tree.has(path)), None)
 
 
 def role_of(path: str) -> str:
@@ -234,7 +243,7 @@ def _resolve(tree: Tree, item: Seen, scripts: Mapping[str, str], order: int) -> 
     if launch.launcher == "console-script":
         file = module_file(tree, scripts.get(launch.target or "", "").split(":")[0], ".")
     elif launch.target is None:
-        return None
+        file = discovered(tree, launch.launcher, cwd)
     elif launch.is_module:
         file = module_file(tree, launch.target, cwd, package=launch.launcher in _SERVERS | _WORKERS)
         if file is not None and not file.startswith(f"{cwd}/") and cwd != ".":
@@ -331,6 +340,11 @@ def _rough(candidate: _Candidate, project: str, *, is_ml: bool) -> float:
     score += min(6.0, 2 * math.log2(candidate.mentions)) + 2 * (len(candidate.places) - 1)
     if launch.launcher in _DISTRIBUTED:
         score += 6
+    if any(
+        re.fullmatch(r"--(?:eval|test|help|check|version|dry[-_]run|validate|resume-eval)(?:[-_]only)?", arg)
+        for arg in launch.args
+    ):
+        score -= 8
     if launch.launcher in _WORKERS:
         score -= 14
     if launch.launcher == "flower":

@@ -40,11 +40,12 @@ class Tree:
         problems: what could not be read or understood, in words; the readers add to it.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, ignore: frozenset[str] = frozenset()) -> None:
         self.root = root
         self.problems: list[str] = []
         self._text: dict[str, str] = {}
         found, dirs = _walk(root, self.problems)
+        found = [path for path in found if path not in ignore]
         self.files: tuple[str, ...] = tuple(found)
         self.dirs: tuple[str, ...] = tuple(dirs)
         self._file_set = frozenset(found)

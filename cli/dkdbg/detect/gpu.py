@@ -27,19 +27,37 @@ _TOUCHES = re.compile(
 _HARD_CODE = re.compile(
     r"\.cuda\(\)|\.to\(\s*[\"']cuda|device\s*=\s*[\"']cuda(?::\d)?[\"']|torch\.device\(\s*[\"']cuda[\"'](?:,\s*\w+)?\s*\)"
 )
+#: A command line, an index or a setting for a CPU: somebody runs it there.
 _ON_CPU = re.compile(
-    r"--device[ =]cpu|device=[\"']?cpu|--cpu\b|accelerator=cpu|trainer=cpu|\bon (?:a |the |your )?cpu\b|cpu[- ]only|"
-    r"without (?:a |an |any )?(?:\w+ )?gpu|no gpu|(?:cpu|gpu) (?:or|and|/) (?:the )?(?:cpu|gpu|tpu)|cpu/gpu|gpu/cpu|--no-cuda|"
-    r"JAX_PLATFORMS?=cpu|CUDA_VISIBLE_DEVICES=(?:-1|[\"']{2})|for cpu\b|--gpus?[ =]0\b|cpu (?:mode|version|inference|support|training)|"
-    r"optional(?:ly)?[^.\n]{0,40}\bgpu|gpu[^.\n]{0,30}\boptional|\bif you (?:have|want|use)[^.\n]{0,30}\bgpu|whl/cpu",
+    r"--device[ =]cpu|device=[\"']?cpu|--cpu\b|accelerator=cpu|trainer=cpu|--no[-_]cuda|JAX_PLATFORMS?=cpu|--use[-_]cpu|"
+    r"CUDA_VISIBLE_DEVICES=(?:-1|[\"']{2})|--gpus?[ =]0\b|whl/cpu|--accelerator[ =]cpu|--gpu[ =]-1\b|--force-cpu",
+    re.IGNORECASE,
+)
+#: The same in prose, which may be about something else: weighed against what the prose requires.
+_CPU_PROSE = re.compile(
+    r"(?:run\w*|train\w*|inference|sampl\w+|work\w*|test\w*|demo|use\w*|support\w*|evaluat\w+|available)[^.\n]{0,30}\b(?:on|with|for|in) "
+    r"(?:a |the |your )?cpus?\b|\bfor cpu\b|cpu[- ]only|without (?:a |an |any )?(?:\w+ )?gpu|no gpu\b|"
+    r"\b(?:cpu|gpu)s? (?:or|and) (?:the |a )?(?:cpu|gpu|tpu)s?|cpu/gpu|gpu/cpu|cpu (?:mode|version|inference|support|training|image)|"
+    r"optional(?:ly)?[^.\n]{0,40}\bgpu|gpu[^.\n]{0,30}\boptional|\bif you (?:have|want|use)[^.\n]{0,30}\bgpu|if (?:a )?gpus? (?:is|are) available",
     re.IGNORECASE,
 )
 _NEEDS = re.compile(
-    r"(?:require[sd]?|need(?:s|ed)?|must have|at least|minimum|high-end|prerequisites?)[^.\n]{0,60}\b(?:gpus?|cuda|nvidia|vram)\b|"
-    r"\b(?:gpus?|cuda|vram)\b[^.\n]{0,40}\b(?:is |are )?(?:required|needed|necessary|mandatory)|"
-    r"tested (?:on|with)[^.\n]{0,60}\b(?:gpus?|cuda|nvidia|[AVH]\d00|rtx|t4)\b|whl/cu\d|pytorch-cuda|cudatoolkit|"
-    r"\b\d+\s*(?:x|×)?\s*(?:nvidia |tesla )?(?:[AVH]\d00|RTX|GPUs)\b",
+    r"(?:require[sd]?|requirements?:|need(?:s|ed)?|must have|at least|minimum|high-end|prerequisites?)[^.\n]{0,60}"
+    r"\b(?:gpus?|cuda|nvidia|vram)\b|"
+    r"\b(?:gpus?|cuda|vram)\b[^.\n]{0,40}\b(?:is |are )?(?:required|needed|necessary|mandatory)|pytorch-cuda|cudatoolkit",
     re.IGNORECASE,
+)
+#: The machines that the authors had: a hint, not a condition.
+_HARDWARE = re.compile(
+    r"tested (?:on|with)[^.\n]{0,60}\b(?:gpus?|cuda|nvidia|[AVH]\d00|rtx|t4)\b|whl/cu\d|"
+    r"\b\d+\s*x?\s*(?:nvidia |tesla )?(?:[AVH]\d00|RTX|GPUs)\b",
+    re.IGNORECASE,
+)
+#: The program itself names the CPU as the other choice.
+_CHOOSES_CPU = re.compile(
+    r"is_available\(\)\s*else\s*\(?\s*(?:torch\.device\(\s*)?[\"']cpu|else\s+[\"']cpu[\"']|"
+    r"[\"']--device[\"'][^\n]*(?:\n[^\n]*){0,4}?\bcpu\b|[\"']--(?:no[-_]cuda|cpu|use[-_]cpu|force[-_]cpu|gpu[-_]ids?)[\"']|"
+    r"accelerator\s*=\s*[\"'](?:auto|cpu)"
 )
 #: Distributions that work on NVIDIA GPUs and nowhere else, or that nobody takes on a CPU.
 _GPU_PACKAGES = {
@@ -102,6 +120,7 @@ def read_gpu(
     if with_gpu and len(with_gpu) < len(devcontainers):
         return "optional", f"{with_gpu[0]} asks for a GPU, another dev container does not"
     texts = [*([entry] if entry else []), *sources]
+    prose = _first(_CPU_PROSE, documents)
     cpu = (
         _first(_ON_CPU, documents)
         or _cpu_extra(extras)
@@ -120,6 +139,8 @@ def read_gpu(
         return "none", "nothing here names a GPU"
     if cpu is not None:
         return "optional", cpu
+    if prose is not None and _first(_NEEDS, documents) is None:
+        return "optional", prose
     return _without_cpu_words(
         entry=entry,
         launcher=launcher,
@@ -156,8 +177,14 @@ def _without_cpu_words(
         return "required", f"{base_cuda[0]}: FROM {base_cuda[1]}"
     if needs:
         return "required", needs
+    chooses = _first(_CHOOSES_CPU, near)
+    if chooses:
+        return "optional", chooses
     if launcher in {"mpiexec", "mpirun", "deepspeed"} or packages & _WEAK_PACKAGES:
         return "required", f"started by {launcher}, no word of a CPU"
+    hardware = _first(_HARDWARE, documents)
+    if hardware:
+        return "required", hardware
     hard = _first(_HARD_CODE, near) or _first(_HARD_CODE, texts)
     if hard and not falls_back:
         return "required", hard

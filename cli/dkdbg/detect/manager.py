@@ -95,6 +95,26 @@ def choose_manager(
     return Choice(manager="none", files=(), read=())
 
 
+def _with_member(choice: Choice, files: Sequence[DependencyFile], entry: str | None) -> Choice:
+    """Add the workspace member that holds the program when the root's own project lists nothing."""
+    if any(file.wanted for file in choice.read if file.kind != "lock"):
+        return choice
+    for directory in _folders_of(entry):
+        member = next(
+            (
+                file
+                for file in files
+                if file.kind == "pyproject" and parent(file.path) == directory and file.wanted
+            ),
+            None,
+        )
+        if member is not None:
+            return Choice(
+                manager=choice.manager, files=(*choice.files, member.path), read=(*choice.read, member)
+            )
+    return choice
+
+
 def _in_directory(tree: Tree, files: list[DependencyFile], directory: str, readme: str) -> Choice | None:
     def has(name: str) -> bool:
         path = join(directory, name)

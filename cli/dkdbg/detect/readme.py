@@ -31,6 +31,8 @@ def installed_names(text: str) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for block in code_blocks(text):
         for line in logical_lines(block):
+            if "<" in line and ">" not in line.split("<")[0] and re.search(r"<[\w -]+>", line):
+                continue
             for match in _INSTALL.finditer(line):
                 words = match[1].split()
                 previous = ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.detect import compose_file, imports, service
 from dkdbg.detect.dependencies import read_dependency_files
+from dkdbg.detect.includes import included_files, installs_itself
 from dkdbg.detect.devcontainer import read_devcontainers
 from dkdbg.detect.dockerfile import read_dockerfile, run_lines
 from dkdbg.detect.entrypoint import Ranking, rank
@@ -40,7 +41,7 @@ _SIDE_IMAGE = re.compile(
     re.IGNORECASE,
 )
 _INSTALL_DOCUMENT = re.compile(
-    r"(?:readme|install\w*|getting[-_]?started|quick[-_]?start|setup|usage|requirements)(?:[-_.]\w+)*\.(?:md|rst|txt)",
+    r"(?:readme|install\w*|getting[-_]?started|quick[-_]?start|setup|usage)(?:[-_.]\w+)*\.(?:md|rst|txt)",
     re.IGNORECASE,
 )
 _CONFIG = re.compile(r".*\.(?:ya?ml|toml|json|gin|cfg|ini)")
@@ -48,18 +49,19 @@ _MAX_SOURCES = 400
 _MAX_CONFIGS = 120
 
 
-def inspect(root: Path) -> RepoFacts:
+def inspect(root: Path, *, ignore: frozenset[str] = frozenset()) -> RepoFacts:
     """Return what a repository shows of itself. Reads at most a bounded number of files, runs and writes nothing.
 
     Args:
         root: local folder of the repository.
+        ignore: files, relative to it, that are no evidence: those that dkdbg itself generated.
 
     Raises:
         DkdbgError: when the folder cannot be read, or when the compose file that plain `docker compose` would
             use is not valid; every other broken file is left out and named in `problems`.
     """
     root = root.absolute()
-    return _Inspection(Tree(root)).facts()
+    return _Inspection(Tree(root, ignore=ignore)).facts()
 
 
 class _Inspection:
@@ -84,7 +86,8 @@ class _Inspection:
         self.chosen = service.choose(self.services, self._devcontainer_service())
         self.dockerfile = self._main_dockerfile()
         code = imports.third_party(tree, self.python_files)
-        self.imported = tuple(dict.fromkeys([*code, *(imports.notebook_imports(tree, self.notebooks))]))
+        # Notebooks beside a program are side material; they speak only where there is nothing else.
+        self.imported = code if self.python_files else imports.notebook_imports(tree, self.notebooks)
         self.documents = self._documents()
         self.readme = "\n".join(text for path, text in self.documents if parent(path) in {".", ".github"})
         packages = {
@@ -93,6 +96,11 @@ class _Inspection:
         self.frameworks = frameworks_of(packages, self.imported)
         self.ranking = self._ranking()
         self.entry = self.ranking.candidates[0] if self.ranking.has_best else None
+        if self.dockerfile is None and self.chosen is None:
+            near = (
+                item.dockerfile for item in self._near_devcontainer() if item.dockerfile in self.dockerfiles
+            )
+            self.dockerfile = next((self.dockerfiles[path] for path in near if path), None)
         self.manager = self._manager()
 
     def facts(self) -> RepoFacts:
@@ -123,6 +131,9 @@ class _Inspection:
             package_manager=self.manager.manager,
             dependency_files=self.manager.files,
             requirements=requirements,
+            declared=tuple(dict.fromkeys(item.requirement for item in wanted)),
+            included=included_files(tree, self.manager.files),
+            installs_itself=installs_itself(tree, self.manager.files),
             frameworks=self.frameworks,
             torch=torch,
             entrypoint=self.entry,
@@ -207,17 +218,16 @@ class _Inspection:
         if self.chosen is not None:
             return self.chosen.dockerfile
 
-        def order(path: str) -> tuple[bool, bool, int, bool, str]:
+        def order(path: str) -> tuple[bool, int, bool, str]:
             name = path.rsplit("/", 1)[-1]
             return (
-                ".devcontainer" in path,
                 bool(_SIDE_IMAGE.search(path)),
                 path.count("/"),
                 name != "Dockerfile",
                 path,
             )
 
-        near = [path for path in self.dockerfiles if path.count("/") <= 1 or ".devcontainer" in path]
+        near = [path for path in self.dockerfiles if path.count("/") <= 1 and ".devcontainer" not in path]
         return self.dockerfiles[min(near, key=order)] if near else None
 
     def _documents(self) -> tuple[tuple[str, str], ...]:
@@ -385,7 +395,8 @@ class _Inspection:
             if _CONFIG.fullmatch(path) and not path.startswith(".") and path not in self.compose_files
         ]
         packages = {item.name for found in self.manager.read if found.kind != "lock" for item in found.wanted}
-        packages |= set(imports.distributions(self.imported))
+        if not packages:
+            packages = set(imports.distributions(self.imported))
         others = [
             (item.fact.name, item.fact.gpu)
             for item in self.services

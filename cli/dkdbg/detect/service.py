@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dkdbg.detect.commands import Launch, logical_lines, parse_line, parse_words
 from dkdbg.detect.compose_file import DEFAULT_NAMES
 from dkdbg.detect.dockerfile import absolute, read_dockerfile
-from dkdbg.detect.entrypoint import module_file
+from dkdbg.detect.entrypoint import discovered, module_file
 from dkdbg.detect.files import join
 from dkdbg.detect.images import read_image
 from dkdbg.detect.launches import Seen
@@ -98,14 +98,19 @@ def choose(services: tuple[RunningService, ...], preferred: str | None) -> Runni
 
     What plain `docker compose` would start comes first; a dev container's own service (`preferred`) before all.
     """
-    best: tuple[float, RunningService] | None = None
+    best: dict[str, tuple[float, RunningService]] = {}
     for order, service in enumerate(services):
-        if not service.fact.is_python:
-            continue
-        score = _points(service, preferred) - order * 0.1
-        if best is None or score > best[0]:
-            best = (score, service)
-    return best[1] if best else None
+        if service.fact.is_python:
+            score = _points(service, preferred) - order * 0.1
+            known = best.get(service.fact.file)
+            # A name such as `app` tells services of one file apart, not one project from the next.
+            if known is None or score + _name_points(service) > known[0] + _name_points(known[1]):
+                best[service.fact.file] = (score, service)
+    return max(best.values(), key=lambda pair: pair[0])[1] if best else None
+
+
+def _name_points(service: RunningService) -> float:
+    return 8 if _MAIN_ROLES.search(service.fact.name) and not _SIDE_ROLES.search(service.fact.name) else 0
 
 
 def _points(service: RunningService, preferred: str | None) -> float:
@@ -134,8 +139,6 @@ def _points(service: RunningService, preferred: str | None) -> float:
         score -= 40
     if _SIDE_ROLES.search(name):
         score -= 35
-    elif _MAIN_ROLES.search(name):
-        score += 8
     if _WORKER_ROLES.search(name):
         score -= 10
     if _VARIANT.search(name):
@@ -205,12 +208,17 @@ def started(
     elif launch.target and launch.is_module:
         for base in dict.fromkeys(item for item in (local_cwd, context) if item is not None):
             file = file or _module_below(tree, launch.target, base)
+            if file is None and launch.launcher in {"celery", "flask"} and "." in launch.target:
+                # `-A worker.celery`: the last part is the variable.
+                file = _module_below(tree, launch.target.rsplit(".", 1)[0], base)
     elif launch.target:
         local = to_local(absolute(workdir, launch.target), mappings)
         file = local if local is not None and tree.has(local) else None
         if file is None and not launch.target.startswith("/"):
             beside = join(context, launch.target)
             file = beside if beside is not None and tree.has(beside) and not mappings else None
+    else:
+        file = discovered(tree, launch.launcher, local_cwd if local_cwd is not None else context)
     seen = Seen(launch=launch, cwd=local_cwd or ".", place="service", source="")
     return seen, file
 

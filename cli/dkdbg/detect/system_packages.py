@@ -32,7 +32,7 @@ _RUN = {
     "pydot": ("graphviz",),
     "pytesseract": ("tesseract-ocr",),
     "pdf2image": ("poppler-utils",),
-    "mpi4py": ("openmpi-bin", "libopenmpi3"),
+    "mpi4py": ("openmpi-bin",),
     "psycopg2": ("libpq5",),
     "mujoco-py": ("libosmesa6", "libglfw3", "patchelf"),
     "mujoco": ("libgl1", "libegl1", "libosmesa6"),
@@ -95,7 +95,6 @@ def system_packages(
     """
     items = list(wanted)
     known = {item.name for item in items} | set(names)
-    # The headless build of OpenCV needs no windows, whoever asks for the other one as well.
     run = {package for name in known for package in _RUN.get(name, ())}
     build = {package for name in known for package in _BUILD.get(name, ())}
     if any((item.url or "").startswith("git+") for item in items):
