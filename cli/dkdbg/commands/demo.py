@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 from dkdbg import console, engine
 from dkdbg.commands import demo_targets
 from dkdbg.commands.init import files_for, make_plan
-from dkdbg.dap.values import AttachOptions
 from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import EXIT_ENGINE, DkdbgError
 from dkdbg.render import changes
 from dkdbg.render.artefacts import artefact

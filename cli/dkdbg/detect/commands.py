@@ -236,6 +236,9 @@ def _python(words: list[str], scripts: Collection[str]) -> Launch | None:
     if not re.search(r"\.pyw?$", script):
         # `python train` and `python tools/` are typos or placeholders; a directory with __main__.py is rare but real.
         return None
+    if script.endswith("manage.py") and rest[1:] and not rest[1].startswith("run"):
+        # `manage.py migrate` prepares; `manage.py runserver` is the program.
+        return None
     return Launch(command=_join(words), launcher="python", target=script, args=tuple(rest[1:]))
 
 

@@ -254,7 +254,10 @@ def _pyproject(tree: Tree, path: str) -> DependencyFile:
         **_table(poetry.get("scripts")),
     }
     backend = _table(document.get("build-system")).get("build-backend")
-    tables = [name for name in ("poetry", "uv", "pdm", "pixi", "hatch", "flit", "rye") if tool.get(name)]
+    tables = [name for name in ("poetry", "uv", "pixi", "hatch", "flit", "rye") if tool.get(name)]
+    # pdm-backend alone only builds; who works with pdm has scripts, sources or groups in its table.
+    if set(_table(tool.get("pdm"))) - {"build", "version", "distribution"}:
+        tables.append("pdm")
     if project:
         tables.append("project")
     if poetry.get("dependencies") is None and not poetry.get("name") and not project and "poetry" in tables:
@@ -378,6 +381,8 @@ def _setup_py(tree: Tree, path: str) -> DependencyFile:
         scripts=tuple(_script_lines(lines)),
         extras=tuple(str(key) for key in extras),
         name=name if isinstance(name, str) else None,
+        # A setup.py that calls no setup() is an installer of the project's own.
+        tables=("setup",) if call else (),
     )
 
 
@@ -400,6 +405,14 @@ def _literal(node: ast.expr | None, values: dict[str, ast.expr], depth: int = 0)
             for key, value in pairs
             if key is not None
         }
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        # `deps["torch"]`, made from a list of all pins by name: Hugging Face's setup.py and those that follow it.
+        pins = _literal(values.get("_deps") or values.get("deps"), values, depth + 1)
+        wanted = canonicalize_name(str(node.slice.value))
+        named = [
+            str(pin) for pin in pins or () if canonicalize_name(re.split(r"[^\w.-]", str(pin))[0]) == wanted
+        ]
+        return named[0] if named else None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         left, right = _literal(node.left, values, depth + 1), _literal(node.right, values, depth + 1)
         if isinstance(left, list) and isinstance(right, list):

@@ -143,6 +143,7 @@ def read_dockerfile(
         python=_python(final, stages),
         venvs=venvs,
         exposed=tuple(dict.fromkeys(final.exposed)),
+        env=tuple(final.env.items()),
     )
 
 
@@ -192,11 +193,11 @@ def _apply(
         ports = re.findall(r"\b(\d+)(?:-\d+)?(?:/\w+)?", substitute(rest, stage.env))
         stage.exposed.extend(int(port) for port in ports if 0 < int(port) < 65536)
     elif keyword == "ENTRYPOINT":
-        stage.entrypoint = _command(rest, stage.env)
+        stage.entrypoint = _command(rest)
         # An ENTRYPOINT resets a CMD that came from below (Dockerfile reference, "CMD and ENTRYPOINT").
         stage.cmd = None
     elif keyword == "CMD":
-        stage.cmd = _command(rest, stage.env)
+        stage.cmd = _command(rest)
     elif keyword in {"COPY", "ADD"}:
         _copy(rest, stage, stages)
     elif keyword == "RUN":
@@ -224,8 +225,8 @@ def _assignments(rest: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(name, substitute(value, values)) for name, equals, value in pairs if equals]
 
 
-def _command(rest: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return argv. The shell form is `/bin/sh -c text`; variables the image knows are filled in, as the shell will."""
+def _command(rest: str) -> tuple[str, ...]:
+    """Return argv as written: in CMD and ENTRYPOINT it is the container's shell that fills in variables."""
     if rest.startswith("["):
         try:
             argv = json.loads(rest)
@@ -233,7 +234,7 @@ def _command(rest: str, env: Mapping[str, str]) -> tuple[str, ...]:
             argv = None
         if isinstance(argv, list):
             return tuple(str(word) for word in argv)
-    return ("/bin/sh", "-c", substitute(rest, env, keep_unknown=True))
+    return ("/bin/sh", "-c", rest)
 
 
 def _copy(rest: str, stage: _Stage, stages: list[_Stage]) -> None:

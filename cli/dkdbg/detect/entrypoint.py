@@ -51,7 +51,7 @@ _NEVER = re.compile(
     r"|(?:^|/)test_[^/]*\.py$|_test\.py$|(?:^|/)tests?/|(?:^|/)\.(?:github|circleci|azuredevops|ci|devcontainer)/|(?:^|/)(?:docs?|ci)/"
 )
 _ASIDE = re.compile(
-    r"(?:^|[/_-])(?:old|legacy|deprecated|archive[sd]?|obsolete|experimental|backup|minimal|toy|mini|debug|colab|windows|XTI)(?:$|[/_.-])"
+    r"(?:^|[/_-])(?:old|legacy|deprecated|archive[sd]?|obsolete|experimental|backup|minimal|toy|mini|debug|colab|windows|submitit|slurm)(?:$|[/_.-])"
 )
 _EXAMPLES = re.compile(
     r"(?:^|/)(?:examples?|tutorials?|samples?|recipes|benchmarks?|notebooks?|contrib|research|projects|demos?|playground|evaluations?|baselines)/"
@@ -341,7 +341,9 @@ def _rough(candidate: _Candidate, project: str, *, is_ml: bool) -> float:
     if launch.launcher in _DISTRIBUTED:
         score += 6
     if any(
-        re.fullmatch(r"--(?:eval|test|help|check|version|dry[-_]run|validate|resume-eval)(?:[-_]only)?", arg)
+        re.fullmatch(
+            r"-h|--(?:eval|test|help|check|version|dry[-_]run|validate|resume-eval)(?:[-_]only)?", arg
+        )
         for arg in launch.args
     ):
         score -= 8

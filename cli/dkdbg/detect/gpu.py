@@ -30,7 +30,7 @@ _HARD_CODE = re.compile(
 #: A command line, an index or a setting for a CPU: somebody runs it there.
 _ON_CPU = re.compile(
     r"--device[ =]cpu|device=[\"']?cpu|--cpu\b|accelerator=cpu|trainer=cpu|--no[-_]cuda|JAX_PLATFORMS?=cpu|--use[-_]cpu|"
-    r"CUDA_VISIBLE_DEVICES=(?:-1|[\"']{2})|--gpus?[ =]0\b|whl/cpu|--accelerator[ =]cpu|--gpu[ =]-1\b|--force-cpu",
+    r"CUDA_VISIBLE_DEVICES=(?:-1|[\"']{2})|whl/cpu|--accelerator[ =]cpu|--gpu[ =]-1\b|--force-cpu",
     re.IGNORECASE,
 )
 #: The same in prose, which may be about something else: weighed against what the prose requires.
@@ -43,8 +43,9 @@ _CPU_PROSE = re.compile(
 )
 _NEEDS = re.compile(
     r"(?:require[sd]?|requirements?:|need(?:s|ed)?|must have|at least|minimum|high-end|prerequisites?)[^.\n]{0,60}"
-    r"\b(?:gpus?|cuda|nvidia|vram)\b|"
-    r"\b(?:gpus?|cuda|vram)\b[^.\n]{0,40}\b(?:is |are )?(?:required|needed|necessary|mandatory)|pytorch-cuda|cudatoolkit",
+    r"\b(?:gpus?|cuda|nvidia|vram)\b(?! memory| ram| usage| utili)|"
+    r"\b(?:gpus?|cuda|vram)\b(?! memory| ram| usage| utili)[^.\n]{0,40}\b(?:is|are) (?:\w+ )?(?:required|needed|necessary|mandatory)|"
+    r"pytorch-cuda|cudatoolkit",
     re.IGNORECASE,
 )
 #: The machines that the authors had: a hint, not a condition.
@@ -67,6 +68,8 @@ _GPU_PACKAGES = {
     "transformer-engine", "liger-kernel", "unsloth", "pynvml", "nvidia-ml-py", "triton", "cudf-cu12", "megatron-core", "nemo-toolkit",
 }  # fmt: skip
 _WEAK_PACKAGES = {
+    "cudatoolkit",
+    "pytorch-cuda",
     "pynvml",
     "nvidia-ml-py",
     "triton",

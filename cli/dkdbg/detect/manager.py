@@ -23,6 +23,14 @@ _LOCKS = {
     "pixi.lock": "pixi",
 }
 _REQUIREMENTS_IN_COMMAND = re.compile(r"(?:-r|--requirement)[\s=]*([^\s;&|\"']+\.(?:txt|in))")
+_README_REQUIREMENTS = re.compile(r"pip3? install[^\n]*?(?:-r|--requirement)[\s=]+([\w./-]+\.txt)")
+_INSTALLS_PROJECT = re.compile(
+    r"pip3? install\s[^\n]*(?:-e |--editable |[\s'\"]\.(?:\s|$|\[))|setup\.py (?:install|develop)|uv sync"
+)
+_USUAL_FOLDERS = (
+    "requirements", "requirements/full", "docker", "env", "envs", "conda", "environment", "environments", "install", "configs",
+    "src", "app", "backend", "server", "api", "code", "project",
+)  # fmt: skip
 _BUILD_INSTALLS = re.compile(r"\b(?:pip3?|uv pip|conda|mamba|poetry|uv) (?:install|sync|add|env)")
 
 
@@ -57,42 +65,40 @@ def choose_manager(
         readme: text of the root's README.
     """
     for directory in dict.fromkeys((home, ".")):
-        found = _in_directory(
-            tree, [file for file in files if parent(file.path) == directory], directory, readme
-        )
+        found = _in_directory(tree, files, directory, readme)
+        if found is not None and found.manager == "setuptools" and (stated := _named_in(tree, readme)):
+            # `pip install -r sub/requirements.txt` in a README says more than a setup.py that nobody is told to use.
+            return _of_paths("pip", stated, files) if not _INSTALLS_PROJECT.search(readme) else found
         if found is not None:
-            return found
+            return _with_member(found, files, entry)
     named = _named_in_builds(tree, [*([build] if build else []), *dockerfiles], entry)
     if named:
-        read = tuple(file for file in files if file.path in named)
-        return Choice(
-            manager="pip", files=named, read=tuple(sorted(read, key=lambda file: named.index(file.path)))
-        )
+        return _of_paths("pip", named, files)
     for directory in _folders_of(entry):
-        found = _in_directory(
-            tree, [file for file in files if parent(file.path) == directory], directory, readme
-        )
+        found = _in_directory(tree, files, directory, readme)
         if found is not None:
             return found
-    for directory in (
-        "requirements",
-        "docker",
-        "env",
-        "envs",
-        "conda",
-        "environment",
-        "environments",
-        "install",
-    ):
-        found = _in_directory(
-            tree, [file for file in files if parent(file.path) == directory], directory, readme
-        )
+    if stated := _named_in(tree, readme):
+        return _of_paths("pip", stated, files)
+    for directory in _USUAL_FOLDERS:
+        found = _in_directory(tree, files, directory, readme)
         if found is not None:
             return found
     if dockerfiles and any(_BUILD_INSTALLS.search(line) for _, _, lines in dockerfiles for line in lines):
         path = build[0] if build else dockerfiles[0][0]
         return Choice(manager="docker", files=(path,) if "/" not in path else (), read=())
     return Choice(manager="none", files=(), read=())
+
+
+def _of_paths(manager: PackageManager, paths: tuple[str, ...], files: Sequence[DependencyFile]) -> Choice:
+    read = sorted((file for file in files if file.path in paths), key=lambda file: paths.index(file.path))
+    return Choice(manager=manager, files=paths, read=tuple(read))
+
+
+def _named_in(tree: Tree, readme: str) -> tuple[str, ...]:
+    """Return the first requirement file that an install line of the README names and that exists."""
+    names = (join(".", match[1]) for match in _README_REQUIREMENTS.finditer(readme))
+    return next(((name,) for name in names if name is not None and tree.has(name)), ())
 
 
 def _with_member(choice: Choice, files: Sequence[DependencyFile], entry: str | None) -> Choice:
@@ -115,7 +121,9 @@ def _with_member(choice: Choice, files: Sequence[DependencyFile], entry: str | N
     return choice
 
 
-def _in_directory(tree: Tree, files: list[DependencyFile], directory: str, readme: str) -> Choice | None:
+def _in_directory(tree: Tree, every: Sequence[DependencyFile], directory: str, readme: str) -> Choice | None:
+    files = [file for file in every if parent(file.path) == directory]
+
     def has(name: str) -> bool:
         path = join(directory, name)
         return path is not None and tree.has(path)
@@ -156,7 +164,7 @@ def _in_directory(tree: Tree, files: list[DependencyFile], directory: str, readm
     setup = [file for kind in ("setup.py", "setup.cfg") for file in by_kind.get(kind, [])]
     if project and "project" in tables:
         setup.append(project)
-    setup = [file for file in setup if file.wanted or file.name or file.kind == "setup.py"]
+    setup = [file for file in setup if file.wanted or file.name or "setup" in file.tables]
     by_conda = bool(
         re.search(
             r"(?:conda|mamba|micromamba)[^\n]*\b(?:env )?(?:create|update)[^\n]*(?:-f|--file|env)", readme

@@ -427,6 +427,8 @@ class _Inspection:
 
     def _requirements(self) -> tuple[str, ...]:
         stated = installed_names(self.readme)
+        own = {name.replace("_", "-") for name in self._project_names()}
+        stated = tuple(name for name in stated if name not in own)
         return stated or imports.distributions(self.imported)
 
     def _mappings(self) -> tuple[tuple[str, str], ...]:
@@ -479,7 +481,7 @@ class _Inspection:
 def _ports_of(entry: EntryPoint) -> tuple[int, ...]:
     """Return the port that a command line names, or the one its launcher listens on when it names none."""
     if match := re.search(
-        r"--(?:[a-z]+[-_.])?port[= ](\d{2,5})|(?:--bind|-b)[= ]\S*:(\d{2,5})", entry.command
+        r"--(?!master)(?:[a-z]+[-_.])?port[= ](\d{2,5})|(?:--bind|-b)[= ]\S*:(\d{2,5})", entry.command
     ):
         return (int(match[1] or match[2]),)
     defaults = {

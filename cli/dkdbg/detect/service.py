@@ -13,6 +13,7 @@ from dkdbg.detect.entrypoint import discovered, module_file
 from dkdbg.detect.files import join
 from dkdbg.detect.images import read_image
 from dkdbg.detect.launches import Seen
+from dkdbg.detect.substitution import substitute
 from dkdbg.model.facts import DockerfileFact, ServiceFact
 
 if TYPE_CHECKING:
@@ -164,7 +165,8 @@ def code_mappings(
     for local, remote in dockerfile.copies if dockerfile else ():
         path = join(context or ".", local)
         if path is not None and (
-            (tree.has_dir(path) and holds_code(tree, path)) or (tree.has(path) and path.endswith(".py"))
+            (tree.has_dir(path) and holds_code(tree, path))
+            or (tree.has(path) and path.endswith(".py") and not path.endswith("setup.py"))
         ):
             found.append((path, remote))
     return tuple(dict.fromkeys(found))
@@ -184,6 +186,13 @@ def to_local(remote: str, mappings: Mappings) -> str | None:
             return local
         if remote.startswith(root.rstrip("/") + "/"):
             return join(local, remote[len(root.rstrip("/")) + 1 :])
+    for local, root in mappings:
+        # `backend/app` on `/app/backend/app` says where `/app/backend` is, too.
+        below = root[len(remote.rstrip("/")) + 1 :] if root.startswith(remote.rstrip("/") + "/") else ""
+        if below and local.endswith(f"/{below}"):
+            return local.removesuffix(f"/{below}")
+        if below and local == below:
+            return "."
     return None
 
 
@@ -206,7 +215,8 @@ def started(
     if launch.launcher == "console-script":
         file = module_file(tree, scripts.get(launch.target or "", "").split(":")[0], ".")
     elif launch.target and launch.is_module:
-        for base in dict.fromkeys(item for item in (local_cwd, context) if item is not None):
+        # The image may have installed this repository's package: then it lies below the root.
+        for base in dict.fromkeys(item for item in (local_cwd, context, ".") if item is not None):
             file = file or _module_below(tree, launch.target, base)
             if file is None and launch.launcher in {"celery", "flask"} and "." in launch.target:
                 # `-A worker.celery`: the last part is the variable.
@@ -216,7 +226,7 @@ def started(
         file = local if local is not None and tree.has(local) else None
         if file is None and not launch.target.startswith("/"):
             beside = join(context, launch.target)
-            file = beside if beside is not None and tree.has(beside) and not mappings else None
+            file = beside if beside is not None and tree.has(beside) else None
     else:
         file = discovered(tree, launch.launcher, local_cwd if local_cwd is not None else context)
     seen = Seen(launch=launch, cwd=local_cwd or ".", place="service", source="")
@@ -278,15 +288,17 @@ def _argv(fact: ServiceFact, dockerfile: DockerfileFact | None) -> tuple[str, ..
     """Return entrypoint and command as the engine joins them: an own entrypoint drops the image's CMD."""
     if fact.entrypoint is not None:
         return (*fact.entrypoint, *(fact.command or ()))
-    entrypoint = dockerfile.entrypoint if dockerfile and dockerfile.entrypoint else ()
-    command = (
-        fact.command
-        if fact.command is not None
-        else (dockerfile.cmd if dockerfile and dockerfile.cmd else ())
-    )
-    return (*entrypoint, *command)
+    if fact.command is not None:
+        entrypoint = dockerfile.entrypoint if dockerfile else None
+        return (*_filled(entrypoint, dockerfile), *fact.command)
+    return image_argv(dockerfile) if dockerfile else ()
 
 
 def image_argv(dockerfile: DockerfileFact) -> tuple[str, ...]:
-    """Return what `docker run IMAGE` starts."""
-    return (*(dockerfile.entrypoint or ()), *(dockerfile.cmd or ()))
+    """Return what `docker run IMAGE` starts, with the values that the image itself gives to variables."""
+    return (*_filled(dockerfile.entrypoint, dockerfile), *_filled(dockerfile.cmd, dockerfile))
+
+
+def _filled(words: tuple[str, ...] | None, dockerfile: DockerfileFact | None) -> tuple[str, ...]:
+    values = dict(dockerfile.env) if dockerfile else {}
+    return tuple(substitute(word, values, keep_unknown=True) for word in words or ())

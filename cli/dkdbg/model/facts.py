@@ -79,6 +79,7 @@ class DockerfileFact:
         python: Python minor version evident from base image or ENV/ARG, or None.
         venvs: absolute paths of virtual environments that the build makes below `workdir` or a copied root.
         exposed: ports of EXPOSE.
+        env: ENV and ARG values of the final stage, which the container's shell would fill in.
     """
 
     path: str
@@ -91,6 +92,7 @@ class DockerfileFact:
     python: str | None = None
     venvs: tuple[str, ...] = ()
     exposed: tuple[int, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +174,9 @@ class RepoFacts:
         dependency_files: the files to install from, in order, relative to the root.
         requirements: distribution names that the repository needs when no dependency file says so (README
             install line, imports), lower case, as far as they can be known.
+        declared: what the dependency files require, as pip takes it (`torch>=2.1`), without the optional groups.
+        included: files of the repository that pip reads through `-r` or `-c` lines of `dependency_files`.
+        installs_itself: whether a requirements file installs the repository (`-e .`, `.`).
         frameworks: such as `torch`, `jax`, `tensorflow`, `ray`, `fastapi`.
         entrypoint: the best candidate, None when nothing can be started.
         candidates: every candidate seen, best first, `entrypoint` included.
@@ -206,6 +211,9 @@ class RepoFacts:
     package_manager: PackageManager
     dependency_files: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
+    included: tuple[str, ...] = ()
+    installs_itself: bool = False
     frameworks: tuple[str, ...] = ()
     torch: TorchFact | None = None
     entrypoint: EntryPoint | None = None

@@ -53,7 +53,8 @@ class ImagePlan:
         base: image that our Dockerfile starts from.
         apt: Debian packages to install.
         installs: RUN lines in order.
-        index: extra package index for torch's wheels, empty for the default one.
+        context: files of the build context beyond what the installs copy; `*` for all of the repository.
+        installs_project: whether the repository itself is installed, for its console scripts.
     """
 
     dockerfile: str | None = None
@@ -61,7 +62,8 @@ class ImagePlan:
     base: str = ""
     apt: tuple[str, ...] = ()
     installs: tuple[Install, ...] = ()
-    index: str = ""
+    context: tuple[str, ...] = ()
+    installs_project: bool = False
     comment: str = ""
 
 
@@ -75,7 +77,8 @@ class ServicePlan:
         compose_file: file that dkdbg writes it into, relative to the root.
         merge: how plain `docker compose` comes to read that file.
         includes: compose files in subfolders that have to be included for the service's dependencies.
-        command: argv under the agent, unchanged from what the user runs.
+        entrypoint: words of the image's or the user's own entrypoint, which the agent runs unchanged.
+        command: words that follow them; `inherits_command` when the extended service says them itself.
         working_dir: in the container; None leaves the image's own.
         mounts: (local, remote) bind mounts that we add; local relative to the root.
         masks: remote paths that must keep the image's content although a mount covers their parent.
@@ -90,6 +93,8 @@ class ServicePlan:
     compose_file: str
     merge: Literal["compose.yaml", "override", "COMPOSE_FILE"]
     command: tuple[str, ...]
+    entrypoint: tuple[str, ...] = ()
+    inherits_command: bool = False
     extends: ServiceFact | None = None
     includes: tuple[str, ...] = ()
     working_dir: str | None = None
@@ -101,6 +106,11 @@ class ServicePlan:
     gpu: bool = False
     host_network: bool = False
     idle: bool = False
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """What runs under the agent, as the engine would have put it together."""
+        return (*self.entrypoint, *self.command)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +141,11 @@ class ProjectPlan:
 
     def describe(self) -> str:
         """The plan as text, one line a decision with its reason, notes last."""
-        width = max((len(decision.what) for decision in self.decisions), default=0)
-        lines = [f"{decision.what:<{width}}  because {decision.why}" for decision in self.decisions]
+        width = min(max((len(decision.what) for decision in self.decisions), default=0), 44)
+        lines = [
+            f"{decision.what:<{width}}  because {decision.why}"
+            if len(decision.what) <= width
+            else f"{decision.what}\n{'':<{width}}  because {decision.why}"
+            for decision in self.decisions
+        ]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])

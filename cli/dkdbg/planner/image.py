@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -35,13 +36,13 @@ def plan_image(facts: RepoFacts) -> tuple[ImagePlan, tuple[Decision, ...]]:
     if installs:
         files = ", ".join(facts.dependency_files) or "what the README and the imports name"
         decisions.append(Decision(what=f"install with {_installer(facts)}", why=f"dependencies come from {files}"))
-    return (
-        ImagePlan(
-            dockerfile="Dockerfile", ours=True, base=base, apt=_apt(facts, base), installs=installs,
-            index=torch_index(facts), comment=f"Python {facts.python.version}: {facts.python.source}",
-        ),
-        tuple(decisions),
+    needs_project = facts.installs_itself or bool(facts.entrypoint and facts.entrypoint.launcher == "console-script")
+    image = ImagePlan(
+        dockerfile="Dockerfile", ours=True, base=base, apt=_apt(facts, base), installs=installs,
+        context=("*",) if needs_project else (), installs_project=needs_project,
+        comment=f"Python {facts.python.version}: {facts.python.source}",
     )  # fmt: skip
+    return image, tuple(decisions)
 
 
 def usable_dockerfile(facts: RepoFacts) -> str | None:
@@ -71,7 +72,7 @@ def choose_base(facts: RepoFacts) -> tuple[str, str]:
 
 
 def _compiles_cuda(facts: RepoFacts) -> bool:
-    return bool(CUDA_BUILDS & set(facts.requirements)) and facts.gpu == "required"
+    return bool(CUDA_BUILDS & {_bare(name) for name in (*facts.declared, *facts.requirements)}) and facts.gpu == "required"
 
 
 def _version_key(version: str) -> tuple[int, ...]:
@@ -88,16 +89,6 @@ def _apt(facts: RepoFacts, base: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*own_python, *facts.apt, *facts.build_apt)))
 
 
-def torch_index(facts: RepoFacts) -> str:
-    """Extra package index of the torch build that the repository names, empty when the default one is right."""
-    torch = facts.torch
-    if torch is None or not torch.cuda or "index" not in torch.source.lower() or "default" in torch.source.lower():
-        return ""
-    if torch.cuda == "cpu":
-        return "https://download.pytorch.org/whl/cpu"
-    return f"https://download.pytorch.org/whl/cu{torch.cuda.replace('.', '')}"
-
-
 def _installer(facts: RepoFacts) -> str:
     return {"none": "pip", "setuptools": "pip", "docker": "pip"}.get(facts.package_manager, facts.package_manager)
 
@@ -105,34 +96,64 @@ def _installer(facts: RepoFacts) -> str:
 def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
     """RUN lines that bring the dependencies, the slowest and most stable first."""
     files = facts.dependency_files
-    extra = f" --extra-index-url {torch_index(facts)}" if torch_index(facts) else ""
-    if facts.package_manager == "uv" and "uv.lock" in files:
-        return (
-            Install(
-                run="pip install uv && UV_PROJECT_ENVIRONMENT=$VIRTUAL_ENV uv sync --frozen --no-install-project --inexact",
-                copy=tuple(f for f in files if f in {"pyproject.toml", "uv.lock"}),
-            ),
-        )
+    if facts.package_manager == "uv" and any(name.endswith("uv.lock") for name in files):
+        return (_uv(facts),)
     if facts.package_manager == "poetry":
-        lock = tuple(f for f in files if f in {"pyproject.toml", "poetry.lock"})
-        return (Install(run="pip install poetry && poetry install --no-root --no-interaction", copy=lock),)
-    if facts.package_manager == "conda" and files:
-        environment = next((f for f in files if f.endswith((".yml", ".yaml"))), files[0])
-        return (Install(run=f"micromamba install -y -n base -f {environment} && micromamba clean -a -y", copy=(environment,)),)
-    requirement_files = tuple(f for f in files if f.endswith((".txt", ".in")))
-    if requirement_files:
+        return (_poetry(facts),)
+    environment = next((name for name in files if name.endswith((".yml", ".yaml"))), None)
+    if facts.package_manager == "conda" and environment:
+        run = f"micromamba install -y -n base -f {environment} && micromamba clean -a -y"
+        return (Install(run=run, copy=(environment, *facts.included)),)
+    requirement_files = tuple(name for name in files if name.endswith((".txt", ".in")))
+    first = _torch_first(facts)
+    if requirement_files and not facts.installs_itself:
         flags = " ".join(f"-r {name}" for name in requirement_files)
-        return (Install(run=f"pip install{extra} {flags}", copy=requirement_files),)
-    return _from_names(facts, extra)
+        return (*first, Install(run=f"pip install{_index(facts)} {flags}", copy=(*requirement_files, *facts.included)))
+    return (*first, *_from_names(facts.declared or facts.requirements, _index(facts)))
 
 
-def _from_names(facts: RepoFacts, extra: str) -> tuple[Install, ...]:
-    plain = [name for name in facts.requirements if _bare(name) not in NO_ISOLATION]
-    late = [name for name in facts.requirements if _bare(name) in NO_ISOLATION]
-    quoted = " ".join(f"'{name}'" if re.search(r"[^\w.-]", name) else name for name in plain)
-    installs = [Install(run=f"pip install{extra} {quoted}")] if plain else []
+def _index(facts: RepoFacts) -> str:
+    """The wheel index that the repository names for torch; pip's default one brings its own CUDA build."""
+    return f" --extra-index-url {facts.torch_index}" if facts.torch_index else ""
+
+
+def _torch_first(facts: RepoFacts) -> tuple[Install, ...]:
+    """Torch by itself when the program uses it and no dependency file names it: a README often does."""
+    named = {_bare(name) for name in (*facts.declared, *facts.requirements)}
+    if facts.torch is None or "torch" in named:
+        return ()
+    version = facts.torch.version.split("+")[0] if facts.torch.version else ""
+    exact = version.count(".") == 2 and version.replace(".", "").isdigit()
+    return (Install(run=f"pip install{_index(facts)} torch{f'=={version}' if exact else ''}"),)
+
+
+def gpu_extra(facts: RepoFacts) -> str | None:
+    """The optional group that brings torch's GPU build where a project keeps it apart from a `cpu` one."""
+    if "cpu" not in facts.extras:
+        return None
+    groups = [name for name in facts.extras if re.match(r"(gpu|cuda|cu\d+)", name)]
+    return next(iter(groups), None) if facts.gpu != "none" else "cpu"
+
+
+def _uv(facts: RepoFacts) -> Install:
+    extra = f" --extra {gpu_extra(facts)}" if gpu_extra(facts) else ""
+    sync = f"UV_PROJECT_ENVIRONMENT=$VIRTUAL_ENV /opt/uv/bin/uv sync --frozen --no-install-project{extra}"
+    return Install(run=f"python3 -m venv /opt/uv && /opt/uv/bin/pip install uv && {sync}", copy=facts.dependency_files)
+
+
+def _poetry(facts: RepoFacts) -> Install:
+    # An environment of its own: poetry's dependencies must not meet the project's.
+    extra = f" --extras {gpu_extra(facts)}" if gpu_extra(facts) else ""
+    install = f"/opt/poetry/bin/poetry install --no-root --no-interaction{extra}"
+    return Install(run=f"python3 -m venv /opt/poetry && /opt/poetry/bin/pip install poetry && {install}", copy=facts.dependency_files)
+
+
+def _from_names(names: tuple[str, ...], index: str) -> tuple[Install, ...]:
+    plain = [name for name in names if _bare(name) not in NO_ISOLATION]
+    late = [name for name in names if _bare(name) in NO_ISOLATION]
+    installs = [Install(run=f"pip install{index} {shlex.join(plain)}")] if plain else []
     if late:
-        installs.append(Install(run=f"pip install --no-build-isolation {' '.join(late)}"))
+        installs.append(Install(run=f"pip install --no-build-isolation {shlex.join(late)}"))
     return tuple(installs)
 
 

@@ -26,10 +26,8 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
     Raises:
         DkdbgError: the configuration names a service or a command that cannot be.
     """
-    if choose_service(facts, config):
-        image, image_why = ImagePlan(), ()
-    else:
-        image, image_why = plan_image(facts)
+    no_decisions: tuple[Decision, ...] = ()
+    image, image_why = (ImagePlan(), no_decisions) if choose_service(facts, config) else plan_image(facts)
     service, mappings, service_why, notes = plan_service(facts, image, config)
     if not mappings:
         notes = (*notes, "the image brings its own code: breakpoints bind in files that are mapped, and none could be mapped")

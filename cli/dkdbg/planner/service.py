@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 WORKSPACE = "/workspace"
 #: Launchers of programs that serve until they are stopped: an editor comes later, so they do not wait for one.
 SERVERS = frozenset({"uvicorn", "gunicorn", "hypercorn", "flask", "django", "streamlit", "gradio", "celery", "ray-serve"})
+#: Ports of what runs beside a training job: TensorBoard, Jupyter, Ray's and MLflow's pages.
+SIDE_PORTS = frozenset({6006, 8888, 8265, 5000})
 #: Seconds that a script waits for an editor before it gives its GPU back.
 SCRIPT_WAIT = 600
 IDLE = ("sleep", "infinity")
@@ -35,24 +39,27 @@ def plan_service(
     """
     base = choose_service(facts, config)
     dockerfile = _dockerfile_of(facts, base, image)
-    command, decisions, notes = choose_command(facts, config, base, dockerfile)
+    chosen = choose_command(facts, config, base, dockerfile)
     mappings, mounts, masks = plan_mounts(facts, base, dockerfile, ours=image.ours and base is None)
     compose_file, merge = choose_file(facts)
     name = f"{base.name}-debug" if base else "app-debug"
-    idle = command == IDLE
-    wait = config.wait if config.wait is not None else _wait(facts, command, idle=idle)
+    idle = chosen.argv == IDLE
+    app_ports = tuple(port for port in (base.ports if base else facts.ports) if port != config.port)
+    wait = config.wait if config.wait is not None else _wait(facts, chosen.argv, app_ports, idle=idle)
     plan = ServicePlan(
         name=name,
         extends=base,
         compose_file=compose_file,
         merge=merge,
         includes=(base.file,) if base and base.depends_on and "/" in base.file else (),
-        command=command,
+        command=chosen.command,
+        entrypoint=chosen.entrypoint,
+        inherits_command=chosen.inherited,
         working_dir=WORKSPACE if image.ours and base is None else None,
         mounts=mounts,
         masks=masks,
         port=config.port,
-        app_ports=tuple(port for port in (base.ports if base else facts.ports) if port != config.port),
+        app_ports=app_ports,
         wait=wait,
         gpu=facts.gpu != "none" or bool(base and base.gpu),
         host_network=bool(base and base.host_network),
@@ -65,11 +72,11 @@ def plan_service(
         mappings,
         (
             Decision(what=f"service {name} in {compose_file}", why=f"it runs {where} under debugpy; {_why_file(merge)}"),
-            *decisions,
+            Decision(what=f"command {shlex.join(chosen.argv)}", why=chosen.why),
             Decision(what=f"it {waits}", why="dkdbg.toml or --wait says so" if config.wait is not None else _why_wait(wait, idle=idle)),
             *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base)) for m in mappings),
         ),
-        notes,
+        chosen.notes,
     )  # fmt: skip
 
 
@@ -93,39 +100,70 @@ def _dockerfile_of(facts: RepoFacts, base: ServiceFact | None, image: ImagePlan)
     return next((d for d in facts.dockerfiles if d.path == path), None)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """What the agent runs: `entrypoint` and `command` as ServicePlan has them, and why."""
+
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    inherited: bool = False
+    why: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """Both, as the engine puts them together."""
+        return (*self.entrypoint, *self.command)
+
+
 def choose_command(
     facts: RepoFacts, config: Config, base: ServiceFact | None, dockerfile: DockerfileFact | None
-) -> tuple[tuple[str, ...], tuple[Decision, ...], tuple[str, ...]]:
-    """argv that runs under the agent, why, and what a person should know about the choice."""
+) -> Command:
+    """What runs under the agent: what the person says, else what the service or image runs, else the best entry point."""
     if config.command:
-        return shell_argv(config.command), (Decision(what=f"command {config.command}", why="you said so"),), ()
+        return Command(command=shell_argv(config.command), why="you said so")
     existing = image_command(base, dockerfile)
-    if existing:
-        source = base.file if base and (base.command or base.entrypoint) else (dockerfile.path if dockerfile else "")
-        return existing, (Decision(what=f"command {' '.join(existing)}", why=f"{source} runs it"),), ()
+    if existing.argv:
+        return existing
     entry = facts.entrypoint
     if entry is None or entry.launcher == "notebook":
         what = f"{facts.notebooks} notebooks and no script" if facts.notebooks else "nothing that can be started"
-        note = f"{what} was found, so the container idles: open it with Reopen in Container, or name a command with --command"
-        return IDLE, (Decision(what="no command", why=what),), (note,)
-    notes = _entry_notes(facts)
-    argv = shell_argv(entry.command)
+        note = f"{what}: the container idles; open it with Reopen in Container, or name a command with --command"
+        return Command(command=IDLE, why=f"the repository has {what}", notes=(note,))
+    argv, one_rank = _one_rank(shell_argv(entry.command))
     if entry.cwd not in {".", ""} and base is None and not entry.cwd.startswith("/"):
-        argv = ("sh", "-c", f"cd {shlex.quote(entry.cwd)} && {entry.command}")
-    return argv, (Decision(what=f"command {entry.command}", why=entry.source or "it is the best candidate"),), notes
+        argv = ("sh", "-c", f"cd {shlex.quote(entry.cwd)} && {shlex.join(argv)}")
+    return Command(
+        command=argv, why=f"seen in {entry.source}" if entry.source else "it is the best candidate",
+        notes=(*one_rank, *_entry_notes(facts)),
+    )  # fmt: skip
 
 
-def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -> tuple[str, ...]:
+def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -> Command:
     """ENTRYPOINT and CMD as compose would combine them: an `entrypoint:` drops the image's CMD.
 
     Source: compose specification, service `entrypoint`.
     """
-    entrypoint = (base.entrypoint if base else None) or None
-    command = (base.command if base else None) or None
-    if entrypoint is None and dockerfile:
-        entrypoint = dockerfile.entrypoint
-        command = command or dockerfile.cmd
-    return (*(entrypoint or ()), *(command or ()))
+    said = base.command if base else None
+    if base and base.entrypoint is not None:
+        return Command(entrypoint=base.entrypoint, command=said or (), inherited=said is not None, why=f"{base.file} runs it")
+    entrypoint = (dockerfile.entrypoint if dockerfile else None) or ()
+    if base and said is not None:
+        return Command(entrypoint=entrypoint, command=said, inherited=True, why=f"{base.file} runs it")
+    path = dockerfile.path if dockerfile else ""
+    return Command(entrypoint=entrypoint, command=(dockerfile.cmd if dockerfile else None) or (), why=f"{path} runs it")
+
+
+def _one_rank(argv: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """A documented launch on eight GPUs, or on `N`, as one rank: what a debugger starts on a developer's machine."""
+    line = "\0".join(argv)
+    pattern = r"((?:^|\0)(?:--nproc[_-]per[_-]node|--num_processes|-np|-n)[=\0])(?!1(?:\0|$))([^\0]+)"
+    if argv[0] not in {"torchrun", "accelerate", "mpiexec", "mpirun", "deepspeed"} or not re.search(pattern, line):
+        return argv, ()
+    found = re.search(pattern, line)
+    count = found.group(2) if found else ""
+    changed = tuple(re.sub(pattern, r"\g<1>1", line, count=1).split("\0"))
+    return changed, (f"started with 1 process where the documentation has {count}; give another line with --command",)
 
 
 def _entry_notes(facts: RepoFacts) -> tuple[str, ...]:
@@ -182,10 +220,11 @@ def choose_file(facts: RepoFacts) -> tuple[str, Literal["compose.yaml", "overrid
     return "compose.dkdbg.yaml", "COMPOSE_FILE"
 
 
-def _wait(facts: RepoFacts, command: tuple[str, ...], *, idle: bool) -> int:
+def _wait(facts: RepoFacts, argv: tuple[str, ...], ports: tuple[int, ...], *, idle: bool) -> int:
     launcher = facts.entrypoint.launcher if facts.entrypoint else ""
-    serves = launcher in SERVERS or any(PurePosixPath(word).name in SERVERS for word in command[:3])
-    return 0 if idle or serves else SCRIPT_WAIT
+    words = " ".join(argv[:4]).split()[:6]
+    serves = launcher in SERVERS or any(PurePosixPath(word).name in SERVERS for word in words)
+    return 0 if idle or serves or set(ports) - SIDE_PORTS else SCRIPT_WAIT
 
 
 def _why_wait(wait: int, *, idle: bool) -> str:

@@ -11,7 +11,7 @@ import jinja2
 from dkdbg.errors import DkdbgError
 
 if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
+    from importlib.abc import Traversable
 
 FOLDERS = ("templates", "compose", "devcontainer")
 
@@ -60,7 +60,6 @@ def _plain_json(value: object) -> str:
 
 
 _ENVIRONMENT.filters["tojson"] = _plain_json
-_ENVIRONMENT.filters["bracketed"] = lambda text: f"[{text}, {_plain_json('./')}]"
 
 
 def render(name: str, /, **values: Any) -> str:  # noqa: ANN401 - a template takes what it names; StrictUndefined checks

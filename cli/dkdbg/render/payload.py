@@ -13,7 +13,7 @@ from dkdbg.agent import bundle
 from dkdbg.errors import DkdbgError
 
 if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
+    from importlib.abc import Traversable
 
 #: Last debugpy whose wheels say Python 3.8 and 3.9 (facts: package metadata, 2026-11).
 OLD_PYTHON_DEBUGPY = "1.8.21"

@@ -76,7 +76,7 @@ def _config(root: Path, config: Config) -> bytes:
 
 def _image(plan: ProjectPlan) -> dict[str, FileWanted]:
     image = plan.image
-    copied = tuple(dict.fromkeys(name for install in image.installs for name in install.copy))
+    copied = image.context or tuple(dict.fromkeys(name for install in image.installs for name in install.copy))
     text = render(
         "templates/Dockerfile.j2",
         base=image.base,
@@ -84,15 +84,24 @@ def _image(plan: ProjectPlan) -> dict[str, FileWanted]:
         conda=plan.facts.package_manager == "conda",
         apt=image.apt,
         system_site=image.base.startswith("pytorch/"),
-        installs=image.installs,
+        installs=[(_copies(install.copy), install.run) for install in image.installs],
         pth=_source_roots(plan),
-        command=json.dumps(plan.service.command),
+        installs_project=image.installs_project,
+        command=json.dumps(plan.service.argv),
     )
     ignore = render("templates/dockerignore.j2", dockerfile=image.dockerfile, files=copied)
     return {
         str(image.dockerfile): _text(text, "the environment"),
         f"{image.dockerfile}.dockerignore": _text(ignore, "keeps the build context small"),
     }
+
+
+def _copies(names: tuple[str, ...]) -> list[str]:
+    """COPY arguments, one a folder: COPY with several sources would flatten their folders."""
+    folders: dict[str, list[str]] = {}
+    for name in names:
+        folders.setdefault(posixpath.dirname(name), []).append(name)
+    return [json.dumps([*files, f"./{folder}/" if folder else "./"]) for folder, files in folders.items()]
 
 
 def _source_roots(plan: ProjectPlan) -> tuple[str, ...]:
@@ -108,7 +117,6 @@ def _source_roots(plan: ProjectPlan) -> tuple[str, ...]:
 
 def _service(plan: ProjectPlan) -> str:
     service, image = plan.service, plan.image
-    command = json.dumps([word.replace("$", "$$") for word in service.command], ensure_ascii=False)
     owner = next((remote for local, remote in service.mounts if local == "."), None) or plan.workspace
     return render(
         "compose/service.yaml.j2",
@@ -123,17 +131,23 @@ def _service(plan: ProjectPlan) -> str:
         shm=True,
         working_dir=service.working_dir,
         idle=service.idle,
-        command=command,
+        entrypoint=_words(("sh", "/opt/dkdbg/agent.sh", "launch", "--", *service.entrypoint)),
+        command="" if service.inherits_command else _words(service.command),
         host_network=service.host_network,
         port=service.port,
         app_ports=tuple((port, _shifted(port, taken=service.extends is not None)) for port in service.app_ports),
         wait=service.wait,
         owner=owner,
-        mappings=json.dumps(editor.path_mappings(plan.mappings)).replace("$", "$$"),
+        mappings=json.dumps(json.dumps(editor.path_mappings(plan.mappings)).replace("$", "$$")),
         mounts=service.mounts,
         masks=service.masks,
         bind=lambda local: "." if local == "." else f"./{local}",
     )
+
+
+def _words(argv: tuple[str, ...]) -> str:
+    """A YAML flow sequence; `$` doubled, or compose would substitute what is meant for the container's shell."""
+    return json.dumps([word.replace("$", "$$") for word in argv], ensure_ascii=False)
 
 
 def _shifted(port: int, *, taken: bool) -> int:
@@ -190,7 +204,7 @@ def _payload(plan: ProjectPlan) -> dict[str, FileWanted]:
         "templates/up.sh.j2",
         name=plan.service.name,
         gpu=plan.service.gpu,
-        command_sh=shlex.join(plan.service.command),
+        command_sh=shlex.join(plan.service.argv),
     )
     files = {".dkdbg/up.sh": _text(up, "what F5 runs first", executable=True)}
     if plan.image.ours:

@@ -60,7 +60,7 @@ def test_the_command_of_the_image_is_entrypoint_and_cmd():
         path="Dockerfile", base="python:3.11", workdir="/app", copies=((".", "/app"),), entrypoint=("python",), cmd=("app.py",)
     )
     made = plan(dockerfiles=(dockerfile,), mappings=((".", "/app"),))
-    assert made.service.command == ("python", "app.py")
+    assert made.service.argv == ("python", "app.py")
     assert made.service.mounts == ((".", "/app"),)
     assert not made.image.ours
 
@@ -69,7 +69,7 @@ def test_an_entrypoint_of_compose_drops_the_images_cmd():
     dockerfile = DockerfileFact(path="Dockerfile", base="x", cmd=("unused.py",))
     service = ServiceFact(name="a", file="compose.yaml", context=".", dockerfile="Dockerfile", entrypoint=("python", "b.py"))
     made = plan(dockerfiles=(dockerfile,), services=(service,), service=service, compose_files=("compose.yaml",))
-    assert made.service.command == ("python", "b.py")
+    assert made.service.argv == ("python", "b.py")
 
 
 def test_a_virtual_environment_below_the_mounted_code_stays_visible():
@@ -134,3 +134,37 @@ def test_an_existing_devcontainer_stays_and_ours_is_a_second_one():
 def test_the_plan_as_text_gives_a_reason_on_each_line():
     text = plan(entrypoint=TRAIN, candidates=(TRAIN,)).describe()
     assert all("because" in line or line.startswith("note:") for line in text.splitlines())
+
+
+def test_a_documented_launch_on_eight_gpus_starts_one_rank_and_says_so():
+    entry = EntryPoint(command="torchrun --standalone --nproc_per_node=8 train.py", file="train.py", launcher="torchrun")
+    made = plan(entrypoint=entry, candidates=(entry,))
+    assert made.service.argv == ("torchrun", "--standalone", "--nproc_per_node=1", "train.py")
+    assert any("1 process" in note for note in made.notes)
+
+
+def test_a_placeholder_for_the_number_of_ranks_becomes_one():
+    entry = EntryPoint(command="mpiexec -n N python a.py", file="a.py", launcher="mpiexec")
+    assert plan(entrypoint=entry, candidates=(entry,)).service.argv == ("mpiexec", "-n", "1", "python", "a.py")
+
+
+def test_the_users_own_launch_line_is_never_touched():
+    command = "torchrun --nproc_per_node=8 train.py"
+    assert plan(Config(command=command)).service.argv == tuple(command.split())
+
+
+def test_a_service_with_ports_of_its_own_serves_and_does_not_wait():
+    service = ServiceFact(name="ui", file="compose.yaml", context=".", command=("python", "gui.py"), ports=(7860, 6006))
+    made = plan(compose_files=("compose.yaml",), services=(service,), service=service)
+    assert made.service.wait == 0
+
+
+def test_a_training_job_with_tensorboard_beside_it_waits():
+    service = ServiceFact(name="job", file="compose.yaml", context=".", command=("python", "train.py"), ports=(6006,))
+    made = plan(compose_files=("compose.yaml",), services=(service,), service=service)
+    assert made.service.wait == 600
+
+
+def test_a_command_that_compose_says_stays_where_it_is_said():
+    service = ServiceFact(name="job", file="compose.yaml", context=".", command=("python", "train.py"))
+    assert plan(compose_files=("compose.yaml",), services=(service,), service=service).service.inherits_command

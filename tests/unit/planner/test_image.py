@@ -1,0 +1,69 @@
+"""What our Dockerfile installs: values in, RUN lines out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dkdbg.model.facts import DockerfileFact, EntryPoint, PythonFact, RepoFacts, TorchFact
+from dkdbg.planner.image import plan_image
+
+
+def image(**values):
+    given = {"root": Path("/r"), "name": "r", "python": PythonFact(version="3.11", source="test"), "package_manager": "none"}
+    return plan_image(RepoFacts(**{**given, **values}))[0]
+
+
+def runs(**values):
+    return [install.run for install in image(**values).installs]
+
+
+def test_requirements_files_are_copied_with_the_files_they_include():
+    made = image(package_manager="pip", dependency_files=("requirements.txt",), included=("base.txt",))
+    assert made.installs[0].run == "pip install -r requirements.txt"
+    assert made.installs[0].copy == ("requirements.txt", "base.txt")
+
+
+def test_torch_that_only_the_readme_names_is_installed_first():
+    torch = TorchFact(version="2.6.0", cuda="12.4", source="README.md")
+    made = runs(
+        package_manager="pip", dependency_files=("requirements.txt",), declared=("einops",), torch=torch,
+        torch_index="https://download.pytorch.org/whl/cu124",
+    )  # fmt: skip
+    assert made[0] == "pip install --extra-index-url https://download.pytorch.org/whl/cu124 torch==2.6.0"
+
+
+def test_a_lock_file_of_uv_is_obeyed_and_the_gpu_extra_taken():
+    made = runs(package_manager="uv", dependency_files=("pyproject.toml", "uv.lock"), extras=("cpu", "gpu"), gpu="optional")
+    assert made[0].endswith("uv sync --frozen --no-install-project --extra gpu")
+
+
+def test_poetry_lives_in_an_environment_of_its_own():
+    made = runs(package_manager="poetry", dependency_files=("pyproject.toml", "poetry.lock"))
+    assert "/opt/poetry/bin/poetry install --no-root" in made[0]
+
+
+def test_requirements_of_a_setup_py_are_installed_by_name():
+    assert runs(package_manager="setuptools", dependency_files=("setup.py",), declared=("torch>=2", "tqdm")) == [
+        "pip install 'torch>=2' tqdm"
+    ]
+
+
+def test_a_package_that_compiles_against_torch_comes_after_it():
+    made = runs(package_manager="none", requirements=("torch", "flash-attn"))
+    assert made == ["pip install torch", "pip install --no-build-isolation flash-attn"]
+
+
+def test_a_dependency_that_compiles_cuda_needs_an_image_with_nvcc():
+    torch = TorchFact(version="2.5.1", cuda="12.4", source="x")
+    made = image(requirements=("torch", "flash-attn"), torch=torch, gpu="required")
+    assert made.base == "pytorch/pytorch:2.5.1-cuda12.4-cudnn9-devel"
+
+
+def test_a_console_script_needs_the_project_itself():
+    entry = EntryPoint(command="train_command", file="src/train.py", launcher="console-script")
+    assert image(entrypoint=entry, package_manager="setuptools", dependency_files=("setup.py",)).installs_project
+
+
+def test_a_dockerfile_of_the_repository_is_taken_as_it_is():
+    made = image(dockerfiles=(DockerfileFact(path="Dockerfile", base="x"),))
+    assert (made.dockerfile, made.ours) == ("Dockerfile", False)
