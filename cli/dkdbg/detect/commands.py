@@ -101,7 +101,7 @@ def parse_line(line: str, scripts: Collection[str] = ()) -> tuple[Launch, ...]:
 
 def parse_words(words: Sequence[str], scripts: Collection[str] = ()) -> Launch | None:
     """Return what an argv (already split, perhaps with wrappers before the program) starts, None for anything else."""
-    rest = _unwrapped(list(words))
+    rest = _unwrapped([word for word in words if word not in {"$@", "$*", "${@}", "${*}", "${@:1}"}])
     if not rest:
         return None
     name = rest[0].rsplit("/", 1)[-1]

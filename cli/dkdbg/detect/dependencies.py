@@ -509,7 +509,7 @@ def _conda(tree: Tree, path: str) -> DependencyFile | None:
         if not match:
             continue
         name, spec = match[1].lower(), match[2].strip()
-        # name=version=build
+        # The third part of a conda pin is the build string.
         spec = _conda_spec(re.sub(r"^(=[^=<>!~]+)=.*$", r"\1", spec))
         if name == "python":
             python.append((spec, "dependencies"))

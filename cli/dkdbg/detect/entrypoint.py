@@ -252,6 +252,8 @@ def _resolve(tree: Tree, item: Seen, scripts: Mapping[str, str], order: int) -> 
         file, cwd, typed = find_file(tree, launch.target, cwd)
         if typed is not None and typed != launch.target:
             command = command.replace(launch.target, typed, 1)
+    # `python program.py --help` shows where the program is, not how it is started.
+    command = re.sub(r"\s+(?:-h|--help)(?=\s|$)", "", command)
     if file is None or _NEVER.search(file):
         return None
     return _Candidate(

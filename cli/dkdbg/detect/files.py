@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from dkdbg.errors import DkdbgError
+
+if TYPE_CHECKING:
+    import re
 
 #: Directories that hold no source of the project, whoever made them.
 SKIP_DIRS = frozenset(

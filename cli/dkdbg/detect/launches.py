@@ -96,7 +96,7 @@ def gather(tree: Tree, scripts: Collection[str]) -> tuple[Seen, ...]:
                 re.sub(r"^\s*(?:-\s*)?(?:run:\s*[|>]?-?)?\s*", "", line)
                 for line in logical_lines(tree.text(path))
             ]
-            found.extend(_lines(tree, lines, path, "ci", scripts, "."))
+            found.extend(_lines(tree, lines, path, "ci", scripts=scripts, home="."))
     return tuple(found)
 
 
@@ -108,10 +108,12 @@ def _document(tree: Tree, path: str, scripts: Collection[str]) -> Iterator[Seen]
     home = "." if place != "subreadme" else here
     text = tree.text(path)
     for block in code_blocks(text, is_rst=path.lower().endswith(".rst")):
-        yield from _lines(tree, logical_lines(block), path, place, scripts, home)
+        yield from _lines(tree, logical_lines(block), path, place, scripts=scripts, home=home)
     if is_readme:
         for match in _INLINE.finditer(text):
-            yield from _lines(tree, [match[1]], path, "inline" if root_readme else "ci", scripts, home)
+            yield from _lines(
+                tree, [match[1]], path, "inline" if root_readme else "ci", scripts=scripts, home=home
+            )
 
 
 def code_blocks(text: str, *, is_rst: bool = False) -> Iterator[str]:
@@ -153,9 +155,9 @@ def _lines(
     lines: list[str],
     path: str,
     place: str,
+    *,
     scripts: Collection[str],
     home: str,
-    *,
     follow: bool = True,
 ) -> Iterator[Seen]:
     cwd = home
@@ -167,7 +169,7 @@ def _lines(
             if not launch.shell_script:
                 yield Seen(launch=launch, cwd=cwd, place=place, source=path)
             elif follow:
-                yield from _followed(tree, launch, cwd, path, place, scripts)
+                yield from _followed(tree, launch, cwd, path=path, place=place, scripts=scripts)
 
 
 def _changed(tree: Tree, cwd: str, home: str, directory: str) -> str:
@@ -180,7 +182,7 @@ def _changed(tree: Tree, cwd: str, home: str, directory: str) -> str:
 
 
 def _followed(
-    tree: Tree, launch: Launch, cwd: str, path: str, place: str, scripts: Collection[str]
+    tree: Tree, launch: Launch, cwd: str, *, path: str, place: str, scripts: Collection[str]
 ) -> Iterator[Seen]:
     """Yield what a shell script starts, in the place of the line that runs the script."""
     script = launch.shell_script or ""
@@ -207,7 +209,7 @@ def _shell_script(
         if not stripped.startswith("#"):
             lines.append(substitute(stripped, values, keep_unknown=True))
     # One step only: scripts of a project source one another in circles.
-    yield from _lines(tree, lines, path, place, scripts, ".", follow=follow)
+    yield from _lines(tree, lines, path, place, scripts=scripts, home=".", follow=follow)
 
 
 def _makefiles(tree: Tree, scripts: Collection[str]) -> Iterator[Seen]:
@@ -224,15 +226,16 @@ def _makefiles(tree: Tree, scripts: Collection[str]) -> Iterator[Seen]:
             match[1]: match[2].strip()
             for match in re.finditer(r"^(\w+)\s*[:?]?=\s*(.*)$", text, re.MULTILINE)
         }
-        expanded = re.sub(r"\$\((\w+)\)", lambda match: values.get(match[1], match[0]), text)
-        recipes = [line.strip().lstrip("@-") for line in logical_lines(expanded) if line[:1] in "\t "]
-        yield from _lines(tree, recipes, path, "makefile", scripts, parent(path))
+        for name, value in values.items():
+            text = text.replace(f"$({name})", value)
+        recipes = [line.strip().lstrip("@-") for line in logical_lines(text) if line[:1] in "\t "]
+        yield from _lines(tree, recipes, path, "makefile", scripts=scripts, home=parent(path))
 
 
 def _procfiles(tree: Tree, scripts: Collection[str]) -> Iterator[Seen]:
     for path in tree.named("Procfile"):
         lines = [line.partition(":")[2] for line in tree.text(path).split("\n")]
-        yield from _lines(tree, lines, path, "procfile", scripts, parent(path))
+        yield from _lines(tree, lines, path, "procfile", scripts=scripts, home=parent(path))
 
 
 def _editor(tree: Tree) -> Iterator[Seen]:

@@ -171,7 +171,9 @@ def _in_directory(tree: Tree, every: Sequence[DependencyFile], directory: str, r
         )
     )
     by_pip = bool(re.search(r"pip3? install[^\n]*(?:-r |--requirement|-e |\s\.(?:\s|$|\[))", readme))
-    if conda and (by_conda and not by_pip or not requirements and (by_conda or not _has_requirements(setup))):
+    if conda and (
+        (by_conda and not by_pip) or (not requirements and (by_conda or not _has_requirements(setup)))
+    ):
         return _choice("conda", tuple(conda[:1]), after=tuple(setup))
     if requirements:
         return _choice("pip", requirements, after=tuple(setup), rest=tuple(conda))

@@ -110,6 +110,6 @@ def _required(node: ast.Call, called: str) -> list[str]:
             or (isinstance(nargs, ast.Constant) and nargs.value in {"?", "*"})
             or "default" in keywords
         )
-        optional = optional or (isinstance(nargs, ast.Attribute) and nargs.attr in {"REMAINDER"})
+        optional = optional or (isinstance(nargs, ast.Attribute) and nargs.attr == "REMAINDER")
         return [] if optional else names[:1]
     return [max(names, key=len)] if is_required and names else []

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from dkdbg.detect import compose_file, imports, service
 from dkdbg.detect.dependencies import read_dependency_files
-from dkdbg.detect.includes import included_files, installs_itself
 from dkdbg.detect.devcontainer import read_devcontainers
 from dkdbg.detect.dockerfile import read_dockerfile, run_lines
 from dkdbg.detect.entrypoint import Ranking, rank
@@ -16,6 +15,7 @@ from dkdbg.detect.files import Tree, is_vendored, parent
 from dkdbg.detect.frameworks import frameworks_of, uses_accelerator
 from dkdbg.detect.gpu import read_gpu
 from dkdbg.detect.images import read_image
+from dkdbg.detect.includes import included_files, installs_itself
 from dkdbg.detect.launches import gather
 from dkdbg.detect.manager import Choice, choose_manager
 from dkdbg.detect.python_version import read_python
@@ -254,9 +254,10 @@ class _Inspection:
             is_main = self.dockerfile is not None and path == self.dockerfile.path
             context = "." if is_main else parent(path)
             mappings = service.code_mappings(self.tree, (), fact, context)
-            seen, file = service.started(
-                self.tree, service.image_argv(fact), fact.workdir, mappings, self.scripts, context
+            inside = service.Inside(
+                workdir=fact.workdir, mappings=mappings, scripts=self.scripts, context=context
             )
+            seen, file = service.started(self.tree, service.image_argv(fact), inside)
             if seen is not None and (file is not None or is_main):
                 place = "image" if is_main and self.chosen is None else "other-image"
                 if file is None and place == "image" and self.python_files:

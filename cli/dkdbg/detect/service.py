@@ -14,13 +14,13 @@ from dkdbg.detect.files import join
 from dkdbg.detect.images import read_image
 from dkdbg.detect.launches import Seen
 from dkdbg.detect.substitution import substitute
-from dkdbg.model.facts import DockerfileFact, ServiceFact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dkdbg.detect.compose_file import ComposeBuild
     from dkdbg.detect.files import Tree
+    from dkdbg.model.facts import DockerfileFact, ServiceFact
 
 Mappings = tuple[tuple[str, str], ...]
 
@@ -75,12 +75,15 @@ def read_service(
     workdir = fact.working_dir or (dockerfile.workdir if dockerfile else "/")
     mappings = code_mappings(tree, fact.binds, dockerfile, fact.context)
     argv = _argv(fact, dockerfile)
-    seen, file = started(tree, argv, workdir, mappings, scripts, fact.context or ".")
+    inside = Inside(workdir=workdir, mappings=mappings, scripts=scripts, context=fact.context or ".")
+    seen, file = started(tree, argv, inside)
     base = read_image(dockerfile.base if dockerfile else fact.image or "")
     image_name = (fact.image or "").rsplit("/", 1)[-1].split(":")[0].split("@")[0].lower()
     is_own_image = fact.context is None and bool(image_name) and image_name in projects
     has_code = any(tree.has_dir(local) for local, _ in mappings)
-    is_python = seen is not None or base.is_python and (fact.context is not None or has_code) or is_own_image
+    is_python = (
+        seen is not None or is_own_image or (base.is_python and (fact.context is not None or has_code))
+    )
     if seen is not None and fact.context is None and not has_code and not is_own_image:
         # A foreign image that happens to run a Python program (mlflow, tensorboard): nothing of this repository.
         is_python = False
@@ -196,17 +199,28 @@ def to_local(remote: str, mappings: Mappings) -> str | None:
     return None
 
 
-def started(
-    tree: Tree,
-    argv: tuple[str, ...],
-    workdir: str,
-    mappings: Mappings,
-    scripts: Mapping[str, str],
-    context: str,
-) -> tuple[Seen | None, str | None]:
+@dataclass(frozen=True, kw_only=True)
+class Inside:
+    """What is known about the inside of a container when its command line is read.
+
+    Attributes:
+        workdir: working directory, absolute, remote.
+        mappings: where the repository's code lies.
+        scripts: console scripts, name to `module:function`.
+        context: build context relative to the root.
+    """
+
+    workdir: str
+    mappings: Mappings
+    scripts: Mapping[str, str]
+    context: str
+
+
+def started(tree: Tree, argv: tuple[str, ...], inside: Inside) -> tuple[Seen | None, str | None]:
     """Return what an argv inside a container starts, and its local source file (None: only in the image)."""
+    workdir, mappings, scripts, context = inside.workdir, inside.mappings, inside.scripts, inside.context
     local_cwd = to_local(workdir, mappings)
-    launches = _programs(tree, argv, workdir, mappings, scripts, context)
+    launches = _programs(tree, argv, inside)
     if not launches:
         return None, None
     # The last program stays; those before it prepare (migrations, downloads).
@@ -238,42 +252,34 @@ def _module_below(tree: Tree, module: str, base: str) -> str | None:
     return file if file is not None and (base == "." or file.startswith(f"{base}/")) else None
 
 
-def _programs(
-    tree: Tree,
-    argv: tuple[str, ...],
-    workdir: str,
-    mappings: Mappings,
-    scripts: Mapping[str, str],
-    context: str,
-) -> list[Launch]:
+def _programs(tree: Tree, argv: tuple[str, ...], inside: Inside) -> list[Launch]:
     if not argv:
         return []
     words = list(argv)
     if words[0].rsplit("/", 1)[-1] in {"sh", "bash"} and len(words) > 2 and "c" in words[1]:
-        launches = [launch for line in logical_lines(words[2]) for launch in parse_line(line, scripts)]
+        launches = [launch for line in logical_lines(words[2]) for launch in parse_line(line, inside.scripts)]
     else:
-        launch = parse_words(words, scripts)
+        launch = parse_words(words, inside.scripts)
         launches = [launch] if launch else []
     found: list[Launch] = []
     for launch in launches:
         if launch.shell_script:
-            found.extend(_of_script(tree, launch.shell_script, workdir, mappings, scripts, context))
+            found.extend(_of_script(tree, launch.shell_script, inside))
         else:
             found.append(launch)
     if not found and len(words) > 1:
         # ENTRYPOINT ["/entry.sh"] that ends in `exec "$@"`: the rest is the program.
-        found.extend(_programs(tree, tuple(words[1:]), workdir, mappings, scripts, context))
+        found.extend(_programs(tree, tuple(words[1:]), inside))
     elif launches and launches[-1].shell_script and len(words) > 1:
-        after = parse_words(words[1:], scripts)
+        after = parse_words(words[1:], inside.scripts)
         if after is not None and not after.shell_script:
             found.append(after)
     return found
 
 
-def _of_script(
-    tree: Tree, script: str, workdir: str, mappings: Mappings, scripts: Mapping[str, str], context: str
-) -> list[Launch]:
-    local = to_local(absolute(workdir, script), mappings)
+def _of_script(tree: Tree, script: str, inside: Inside) -> list[Launch]:
+    context = inside.context
+    local = to_local(absolute(inside.workdir, script), inside.mappings)
     if local is None or not tree.has(local):
         name = script.rsplit("/", 1)[-1]
         beside = [path for path in tree.named(name) if context == "." or path.startswith(f"{context}/")]
@@ -281,7 +287,9 @@ def _of_script(
     if local is None:
         return []
     lines = [line for line in logical_lines(tree.text(local)) if not line.strip().startswith("#")]
-    return [launch for line in lines for launch in parse_line(line, scripts) if not launch.shell_script]
+    return [
+        launch for line in lines for launch in parse_line(line, inside.scripts) if not launch.shell_script
+    ]
 
 
 def _argv(fact: ServiceFact, dockerfile: DockerfileFact | None) -> tuple[str, ...]:

@@ -88,7 +88,9 @@ def read_torch(
     everything = [*pins, *build_pins, *document_pins]
     if version is None and not everything and not is_used:
         return None
-    cuda, cuda_source = _cuda(exact, pins, build_pins, document_pins, image.cuda, version)
+    cuda, cuda_source = _cuda(
+        [*([exact] if exact else []), *pins, *build_pins], document_pins, image.cuda, version
+    )
     spec = _specifiers(ranged.spec if ranged else "")
     if version is None and ranged is not None and spec is not None and _is_bounded(ranged.spec, cuda):
         release = torch_matrix.newest(spec, cuda=cuda) or torch_matrix.newest(spec)
@@ -101,16 +103,10 @@ def read_torch(
 
 
 def _cuda(
-    exact: _Pin | None,
-    pins: list[_Pin],
-    build: list[_Pin],
-    documents: list[_Pin],
-    image: str | None,
-    version: str | None,
+    pins: list[_Pin], documents: list[_Pin], image: str | None, version: str | None
 ) -> tuple[str | None, str]:
     """Return the CUDA that is stated, nearest to the pin first; None leaves it to the default index."""
-    ordered = [*([exact] if exact else []), *pins, *build]
-    stated = next((pin for pin in ordered if pin.cuda), None)
+    stated = next((pin for pin in pins if pin.cuda), None)
     if stated is not None:
         return stated.cuda, stated.source
     if image is not None and (version is None or _has_wheel(version, image)):
