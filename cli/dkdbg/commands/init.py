@@ -152,7 +152,7 @@ def _as_json(
         "plan": [{"what": decision.what, "why": decision.why} for decision in plan.decisions],
         "notes": list(plan.notes),
         "service": plan.service.name,
-        "command": list(plan.service.command),
+        "command": list(plan.service.argv),
         "compose_file": plan.service.compose_file,
         "candidates": [entry.command for entry in plan.facts.candidates],
         "changes": [

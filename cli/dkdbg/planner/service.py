@@ -123,7 +123,7 @@ def choose_command(
     if config.command:
         return Command(command=shell_argv(config.command), why="you said so")
     existing = image_command(base, dockerfile)
-    if existing.argv:
+    if existing.argv and not idles(existing.argv):
         return existing
     entry = facts.entrypoint
     if entry is None or entry.launcher == "notebook":
@@ -137,6 +137,17 @@ def choose_command(
         command=argv, why=f"seen in {entry.source}" if entry.source else "it is the best candidate",
         notes=(*one_rank, *_entry_notes(facts)),
     )  # fmt: skip
+
+
+def idles(argv: tuple[str, ...]) -> bool:
+    """Whether a command only keeps a container open for a person: a bare shell, an endless sleep or tail."""
+    name = PurePosixPath(argv[0]).name
+    if name in {"sh", "bash", "zsh", "fish"}:
+        rest = " ".join(argv[1:])
+        return all(word.startswith("-") and "c" not in word for word in argv[1:]) or bool(
+            re.search(r"(sleep\s+(infinity|inf)|tail\s+-f\s+/dev/null|while\s+(true|:|sleep))", rest)
+        )
+    return (name == "sleep" and argv[-1] in {"infinity", "inf"}) or (name == "tail" and argv[-1] == "/dev/null")
 
 
 def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -> Command:

@@ -168,3 +168,16 @@ def test_a_training_job_with_tensorboard_beside_it_waits():
 def test_a_command_that_compose_says_stays_where_it_is_said():
     service = ServiceFact(name="job", file="compose.yaml", context=".", command=("python", "train.py"))
     assert plan(compose_files=("compose.yaml",), services=(service,), service=service).service.inherits_command
+
+
+@pytest.mark.parametrize("argv", [("/bin/bash",), ("sleep", "infinity"), ("tail", "-f", "/dev/null"), ("sh", "-c", "while sleep 1000; do :; done")])
+def test_a_service_that_only_keeps_a_shell_open_runs_the_entry_point(argv):
+    service = ServiceFact(name="dev", file="compose.yaml", context=".", command=argv)
+    made = plan(compose_files=("compose.yaml",), services=(service,), service=service, entrypoint=TRAIN, candidates=(TRAIN,))
+    assert made.service.argv == ("python", "train.py")
+
+
+def test_a_shell_that_runs_something_is_a_command():
+    service = ServiceFact(name="dev", file="compose.yaml", context=".", command=("bash", "-c", "python a.py"))
+    made = plan(compose_files=("compose.yaml",), services=(service,), service=service, entrypoint=TRAIN, candidates=(TRAIN,))
+    assert made.service.argv == ("bash", "-c", "python a.py")
