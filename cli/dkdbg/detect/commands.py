@@ -63,8 +63,9 @@ _PYTHON = re.compile(
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _PYTHON_FILE = re.compile(r"[^\s\"'=:]*\.py")
 _APP = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_][\w.]*)(?:\(.*\))?")
+# A bare `#` begins a comment far more often than it is root's prompt.
 _PROMPT = re.compile(
-    r"^\s*(?:\([\w.-]+\)\s*)?(?:[\w.-]+@[\w.-]+[:\s][^$#]*)?[$%#>!]+\s+|^\s*!(?=\w)|^\s*>>>\s*"
+    r"^\s*(?:\([\w.-]+\)\s*)?(?:[\w.-]+@[\w.-]+[:\s][^$#]*[$%#>]+|[$%>!]+)\s+|^\s*!(?=\w)|^\s*>>>\s*"
 )
 _PLACEHOLDER = re.compile(
     r"<[^<>]+>|/?path/to|\$\{?\w|\.\.\.|\[[A-Z_ ]+\]|\{[a-z_ ]+\}|(?:^|[ =])(?:YOUR|your)[_-]|\bXXX?\b",
@@ -170,7 +171,7 @@ def _unwrapped(words: list[str]) -> list[str]:
             if name != "uvx" and (len(words) < 3 or words[1] not in {"run", "exec"}):
                 return []
             words = _after_options(words[1:] if name == "uvx" else words[2:], _RUNNER_VALUES)
-            if words and words[0] == "-m":
+            if words and (words[0] == "-m" or (name == "uv" and words[0].endswith(".py"))):
                 words = ["python", *words]
         elif name in _PREFIXES:
             words = _after_options(

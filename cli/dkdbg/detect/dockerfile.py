@@ -156,7 +156,9 @@ def run_lines(text: str) -> tuple[str, ...]:
             for name, value in _assignments(step.rest, values):
                 values.setdefault(name, value)
         elif step.keyword == "RUN":
-            rest = _FLAG.sub("", step.rest) if step.rest.startswith("--") else step.rest
+            rest = step.rest
+            while flag := _FLAG.match(rest):
+                rest = rest[flag.end() :]
             lines.append(substitute(rest, values, keep_unknown=True))
             lines.extend(line for body in step.heredocs for line in body.splitlines())
     return tuple(lines)

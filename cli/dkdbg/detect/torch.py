@@ -82,7 +82,8 @@ def read_torch(
     elif build_exact is not None:
         version, source = build_exact.version, build_exact.source
     elif image.torch is not None:
-        version, source = image.torch, f"{base_source}: FROM {base}"
+        # A vendor's build has the CUDA of its image, whatever wheels there are.
+        return TorchFact(version=image.torch, cuda=image.cuda, source=f"{base_source}: FROM {base}")
     elif document_exact is not None and (ranged is None or _fits(document_exact.version, ranged.spec)):
         version, source = document_exact.version, document_exact.source
     everything = [*pins, *build_pins, *document_pins]

@@ -1,0 +1,39 @@
+"""Small synthetic repositories, and the facts that are read from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from dkdbg.detect.repo import inspect
+
+
+class Project:
+    """A repository being written by a test."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def write(self, path: str, text: str = "", *, newline: str = "\n") -> Project:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(dedent(text).lstrip("\n").replace("\n", newline).encode())
+        return self
+
+    def program(self, path: str, body: str = "") -> Project:
+        return self.write(path, f"{dedent(body)}\nif __name__ == '__main__':\n    main()\n")
+
+    def readme(self, *commands: str) -> Project:
+        return self.write("README.md", "# Project\n\n```bash\n" + "\n".join(commands) + "\n```\n")
+
+    def facts(self):
+        return inspect(self.root)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    root = tmp_path / "project"
+    root.mkdir()
+    return Project(root)

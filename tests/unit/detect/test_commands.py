@@ -1,0 +1,117 @@
+"""Command lines that start Python programs."""
+
+from __future__ import annotations
+
+import pytest
+
+from dkdbg.detect.commands import has_placeholder, parse_line
+
+
+@pytest.mark.parametrize(
+    ("line", "launcher", "target"),
+    [
+        ("python train.py --lr 1", "python", "train.py"),
+        ("$ python3.10 -u train.py", "python", "train.py"),
+        ("(venv) user@host:~/x$ python train.py", "python", "train.py"),
+        ("!python train.py", "python", "train.py"),
+        ("CUDA_VISIBLE_DEVICES=0 OMP_NUM_THREADS=1 python train.py", "python", "train.py"),
+        ("python -m pkg.train", "python", "pkg.train"),
+        ("python -W ignore -m pkg.train", "python", "pkg.train"),
+        ("$PYTHON train.py", "python", "train.py"),
+        ("./train.py", "python", "./train.py"),
+        ("train.py --lr 1", "python", "train.py"),
+        ("uv run --extra gpu train.py", "python", "train.py"),
+        ("uv run python -m pkg", "python", "pkg"),
+        ("poetry run python app.py", "python", "app.py"),
+        ("conda run -n env --no-capture-output python app.py", "python", "app.py"),
+        ("srun -N 2 python train.py", "python", "train.py"),
+        ("nohup python train.py > log.txt 2>&1 &", "python", "train.py"),
+        ("python manage.py runserver", "python", "manage.py"),
+        ("python -m debugpy --listen 5678 --wait-for-client train.py", "python", "train.py"),
+        ("torchrun --standalone --nproc_per_node=8 train.py cfg.py", "torchrun", "train.py"),
+        ("torchrun --nproc_per_node=8 -m scripts.base_train -- --depth=24", "torchrun", "scripts.base_train"),
+        ("python -m torch.distributed.launch --nproc_per_node=8 main.py", "torchrun", "main.py"),
+        ("accelerate launch --config_file c.yaml train.py", "accelerate", "train.py"),
+        ("accelerate launch -m pkg.train", "accelerate", "pkg.train"),
+        ("deepspeed --num_gpus 8 train.py --deepspeed c.json", "deepspeed", "train.py"),
+        ("mpiexec -n N python scripts/train.py --data d", "mpiexec", "scripts/train.py"),
+        ("mpirun -np 4 -H localhost:4 python train.py", "mpirun", "train.py"),
+        ("ray job submit --working-dir . -- python job.py", "ray", "job.py"),
+        ("uvicorn main:app --host 0.0.0.0 --reload", "uvicorn", "main"),
+        ("python -m uvicorn app.main:app", "uvicorn", "app.main"),
+        ("gunicorn --bind :$PORT --workers 2 pkg.wsgi:app", "gunicorn", "pkg.wsgi"),
+        ("fastapi run app/main.py --port 80", "fastapi", "app/main.py"),
+        ("streamlit run ui.py", "streamlit", "ui.py"),
+        ("celery -A worker.celery worker --loglevel=info", "celery", "worker.celery"),
+        ("celery --broker=redis://redis flower", "flower", None),
+        ("flask --app web run", "flask", "web"),
+        ("jupyter lab nb/a.ipynb", "notebook", "nb/a.ipynb"),
+        ("docker run --gpus all -v $PWD:/w -w /w img python train.py", "python", "train.py"),
+        ("docker compose run --rm app python train.py", "python", "train.py"),
+        ("bash -c 'cd x && python train.py'", "python", "train.py"),
+        ("dumb-init -- python app.py", "python", "app.py"),
+        ("exec gosu app python app.py", "python", "app.py"),
+    ],
+)  # fmt: skip
+def test_a_line_starts(line, launcher, target):
+    (found,) = parse_line(line)
+    assert (found.launcher, found.target) == (launcher, target)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pip install -r requirements.txt", "python -m pip install torch", "python setup.py", "python -c 'print(1)'",
+        "python -m venv .venv", "python --version", "python -m pytest tests", "git clone x", "train.py", "cd src",
+        "conda env create -f environment.yml", "python manage.py migrate", "docker build .", "uv sync --extra gpu", "",
+        "# python train.py", "\u251c\u2500\u2500 train.py", "python <your script>", "jupyter kernelspec list", "make train",
+        "docker compose up -d", "uvicorn --help", "curl http://x | bash",
+    ],
+)  # fmt: skip
+def test_a_line_starts_no_program(line):
+    assert [found for found in parse_line(line) if found.target != "setup.py"] == []
+
+
+def test_a_known_console_script_is_a_program():
+    (found,) = parse_line("my-tool --port 1", {"my-tool"})
+    assert (found.launcher, found.target, found.args) == ("console-script", "my-tool", ("--port", "1"))
+
+
+def test_every_program_of_a_chain_is_seen_in_order():
+    assert [found.target for found in parse_line("python prepare.py && python train.py; uvicorn a:b")] == [
+        "prepare.py",
+        "train.py",
+        "a",
+    ]
+
+
+def test_the_command_is_what_a_person_types_without_wrappers():
+    (found,) = parse_line("$ CUDA_VISIBLE_DEVICES=0 uv run python train.py --name 'a b'  # comment")
+    assert found.command == "python train.py --name 'a b'"
+
+
+def test_a_shell_script_is_left_to_be_read():
+    (found,) = parse_line("bash runs/speedrun.sh 1")
+    assert (found.shell_script, found.target) == ("runs/speedrun.sh", None)
+
+
+def test_arguments_passed_on_by_a_script_are_no_arguments():
+    (found,) = parse_line('exec python launch.py "$@"')
+    assert (found.command, found.args) == ("python launch.py", ())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python a.py --data /path/to/x",
+        "python a.py <file>",
+        "python a.py $DATA",
+        "python a.py --key YOUR_KEY",
+    ],
+)
+def test_something_to_fill_in_is_seen(command):
+    assert has_placeholder(command)
+
+
+def test_plain_arguments_are_nothing_to_fill_in():
+    assert not has_placeholder("python a.py --lr 0.1 config/base.yaml")

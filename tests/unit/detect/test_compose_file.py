@@ -1,0 +1,181 @@
+"""Compose files are read for facts, without an engine."""
+
+from __future__ import annotations
+
+import pytest
+
+from dkdbg.detect.compose_file import merge
+from dkdbg.errors import DkdbgError
+
+
+def services(project):
+    return {fact.name: fact for fact in project.facts().services}
+
+
+def test_the_default_file_comes_first_in_compose_own_order(project):
+    project.write("docker-compose.yml", "services: {}\n").write("compose.yaml", "services: {}\n")
+    project.write("docker-compose.gpu.yml", "services: {}\n").write("sub/compose.yml", "services: {}\n")
+    assert project.facts().compose_files == (
+        "compose.yaml", "docker-compose.yml", "docker-compose.gpu.yml", "sub/compose.yml",
+    )  # fmt: skip
+
+
+def test_a_broken_root_file_says_file_line_and_what_to_do(project):
+    project.write("compose.yaml", "services:\n  a:\n   image: x\n  b: [\n")
+    with pytest.raises(DkdbgError, match=r"compose\.yaml:5: not valid YAML") as caught:
+        project.facts()
+    assert "docker compose config" in caught.value.hint
+
+
+def test_a_root_file_whose_services_are_a_list_is_no_compose_file(project):
+    project.write("compose.yaml", "services:\n  - a\n")
+    with pytest.raises(DkdbgError, match="mapping of names to services"):
+        project.facts()
+
+
+def test_a_broken_file_elsewhere_is_a_recorded_problem(project):
+    project.write("examples/a/compose.yaml", "services: [\n")
+    assert any(problem.startswith("examples/a/compose.yaml:") for problem in project.facts().problems)
+
+
+def test_reset_and_override_tags_are_plain_values(project):
+    project.write(
+        "compose.yaml",
+        "services:\n  a:\n    image: x\n    ports: !override ['8000:80']\n    user: !reset null\n",
+    )
+    assert services(project)["a"].ports == (80,)
+
+
+def test_anchors_and_merge_keys_are_followed(project):
+    project.write(
+        "compose.yaml",
+        """
+        x-base: &base
+          image: python:3.11
+          profiles: [gpu]
+        services:
+          a:
+            <<: *base
+            command: python a.py
+    """,
+    )
+    fact = services(project)["a"]
+    assert (fact.image, fact.profiles, fact.command) == ("python:3.11", ("gpu",), ("python", "a.py"))
+
+
+def test_variables_come_from_the_env_file_and_from_defaults(project):
+    project.write(".env", "TAG=9 # nine\n")
+    project.write(
+        "compose.yaml",
+        "services:\n  a:\n    image: i:${TAG}-${B:-x}-${C:-${D:-y}}\n    ports: ['${P:-80}:81']\n",
+    )
+    assert (services(project)["a"].image, services(project)["a"].ports) == ("i:9-x-y", (81,))
+
+
+def test_a_service_of_another_file_is_extended_with_its_own_paths(project):
+    project.write("base/compose.yml", "services:\n  b:\n    build: .\n    volumes: ['./src:/src']\n")
+    project.write("base/Dockerfile", "FROM python:3.11\n").write("base/src/a.py")
+    project.write(
+        "compose.yaml",
+        "services:\n  a:\n    extends: {file: base/compose.yml, service: b}\n    command: python a.py\n",
+    )
+    fact = services(project)["a"]
+    assert (fact.context, fact.dockerfile, fact.binds) == ("base", "base/Dockerfile", (("base/src", "/src"),))
+
+
+def test_services_that_extend_each_other_in_a_circle_end(project):
+    project.write("compose.yaml", "services:\n  a: {extends: b}\n  b: {extends: a}\n")
+    assert set(services(project)) == {"a", "b"}
+
+
+def test_the_override_file_is_part_of_the_default_one(project):
+    project.write("compose.yaml", "services:\n  a:\n    image: x\n    command: [a]\n    ports: ['1:2']\n")
+    project.write("compose.override.yaml", "services:\n  a:\n    command: [b]\n    ports: ['3:4']\n")
+    fact = services(project)["a"]
+    assert (fact.command, fact.ports, fact.file) == (("b",), (2, 4), "compose.yaml")
+
+
+def test_compose_file_of_the_env_file_names_the_project(project):
+    project.write(".env", "COMPOSE_FILE=a.yml:b.yml\n")
+    project.write("a.yml", "services:\n  a: {image: x}\n").write("b.yml", "services:\n  a: {command: [b]}\n")
+    facts = project.facts()
+    assert (facts.compose_env, facts.services[0].image, facts.services[0].command) == (
+        "a.yml:b.yml",
+        "x",
+        ("b",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "asks"),
+    [
+        (
+            "deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 1, capabilities: [gpu]}]}}}",
+            True,
+        ),
+        (
+            "deploy: {resources: {reservations: {devices: [{device_ids: ['0'], capabilities: [compute, utility]}]}}}",
+            True,
+        ),
+        (
+            "deploy: {resources: {reservations: {devices: [{driver: cdi, device_ids: ['nvidia.com/gpu=all']}]}}}",
+            True,
+        ),
+        ("gpus: all", True),
+        ("runtime: nvidia", True),
+        ("devices: ['/dev/kfd', '/dev/dri']", True),
+        ("devices: ['nvidia.com/gpu=0']", True),
+        ("devices: ['/dev/ttyUSB0']", False),
+        ("deploy: {}", False),
+        ("environment: [NVIDIA_VISIBLE_DEVICES=all]", False),
+    ],
+)
+def test_the_ways_of_asking_for_a_gpu(project, body, asks):
+    project.write("compose.yaml", f"services:\n  a:\n    image: x\n    {body}\n")
+    assert services(project)["a"].gpu is asks
+
+
+@pytest.mark.parametrize(
+    ("port", "container"),
+    [("8004:8000", (8000,)), ("127.0.0.1:1:9000/tcp", (9000,)), ("'5000'", (5000,)), ("{target: 80, published: 1}", (80,)),
+     ("7000-7002:7000-7002", (7000,))],
+)  # fmt: skip
+def test_ports_are_those_inside_the_container(project, port, container):
+    project.write("compose.yaml", f"services:\n  a:\n    image: x\n    ports:\n      - {port}\n")
+    assert services(project)["a"].ports == container
+
+
+@pytest.mark.parametrize("source", [".", "./", "${PWD}", "$PWD"])
+def test_a_bind_of_the_whole_repository(project, source):
+    project.write(
+        "compose.yaml", f"services:\n  a:\n    image: python:3.11\n    volumes: ['{source}:/w:ro']\n"
+    )
+    assert services(project)["a"].binds == ((".", "/w"),)
+
+
+def test_named_volumes_and_foreign_folders_are_no_binds(project):
+    project.write(
+        "compose.yaml",
+        "services:\n  a:\n    image: x\n    volumes: ['data:/d', '/tmp:/t', '~/x:/x', '../out:/o']\n",
+    )
+    assert services(project)["a"].binds == ()
+
+
+def test_a_build_context_above_the_file_is_found(project):
+    project.write(
+        "docker/compose.yml", "services:\n  a:\n    build: {context: .., dockerfile: docker/Dockerfile}\n"
+    )
+    project.write("docker/Dockerfile", "FROM python:3.11\n")
+    fact = services(project)["a"]
+    assert (fact.context, fact.dockerfile) == (".", "docker/Dockerfile")
+
+
+def test_a_remote_build_context_is_none_of_ours(project):
+    project.write("compose.yaml", "services:\n  a:\n    build: https://github.com/x/y.git\n")
+    assert services(project)["a"].context is None
+
+
+def test_merging_replaces_commands_and_appends_lists():
+    assert merge({"command": [1], "ports": [1], "a": {"b": 1}}, {"command": [2], "ports": [2], "a": {"c": 2}}) == {
+        "command": [2], "ports": [1, 2], "a": {"b": 1, "c": 2},
+    }  # fmt: skip

@@ -1,0 +1,222 @@
+"""Who installs the dependencies, from which files, and what those hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from dkdbg.detect.dependencies import caret, parse_requirement, read_dependency_files
+from dkdbg.detect.files import Tree
+
+PROJECT = '[project]\nname = "p"\ndependencies = ["torch==2.5.1"]\n'
+CONDA = "name: env\ndependencies:\n  - python=3.9\n  - pytorch=2.1\n"
+
+
+def read(project, path):
+    return next(file for file in read_dependency_files(Tree(project.root)) if file.path == path)
+
+
+def names(file):
+    return [item.name for item in file.wanted]
+
+
+@pytest.mark.parametrize(
+    ("files", "manager"),
+    [
+        ({}, "none"),
+        ({"requirements.txt": "numpy\n"}, "pip"),
+        ({"requirements.txt": "numpy\n", "setup.py": "from setuptools import setup\nsetup(name='p')\n"}, "pip"),
+        ({"setup.py": "from setuptools import setup\nsetup(name='p', install_requires=['torch'])\n"}, "setuptools"),
+        ({"pyproject.toml": PROJECT}, "setuptools"),
+        ({"pyproject.toml": PROJECT, "uv.lock": ""}, "uv"),
+        ({"pyproject.toml": PROJECT + "[tool.uv]\ndev-dependencies = []\n"}, "uv"),
+        ({"pyproject.toml": PROJECT, "uv.lock": "", "requirements.txt": "numpy\n"}, "uv"),
+        ({"pyproject.toml": PROJECT, "poetry.lock": ""}, "poetry"),
+        ({"pyproject.toml": '[tool.poetry]\nname = "p"\n[tool.poetry.dependencies]\npython = "^3.10"\n[build-system]\nbuild-backend = "poetry.core.masonry.api"\n'}, "poetry"),
+        ({"pyproject.toml": "[tool.ruff]\nline-length = 100\n", "requirements.txt": "numpy\n"}, "pip"),
+        ({"pyproject.toml": "[tool.ruff]\nline-length = 100\n"}, "none"),
+        ({"pyproject.toml": PROJECT + '[tool.pdm]\nversion = {source = "scm"}\n[build-system]\nbuild-backend = "pdm.backend"\n'}, "setuptools"),
+        ({"pyproject.toml": PROJECT, "pdm.lock": ""}, "pdm"),
+        ({"Pipfile": "[packages]\ntorch = '*'\n"}, "pipenv"),
+        ({"environment.yml": CONDA}, "conda"),
+        ({"environment.yml": CONDA, "requirements.txt": "numpy\n"}, "pip"),
+        ({"environment.yml": CONDA, "requirements.txt": "x\n", "README.md": "    conda env create -f environment.yml\n"}, "conda"),
+        ({"environment.yml": CONDA, "setup.py": "from setuptools import setup\nsetup(name='p')\n"}, "conda"),
+        ({"Dockerfile": "FROM python:3.11\nRUN pip install torch\n"}, "docker"),
+        ({"requirements-dev.txt": "pytest\n", "setup.py": "from setuptools import setup\nsetup(name='p')\n"}, "setuptools"),
+        ({"evaluations/requirements.txt": "tensorflow\n", "setup.py": "from setuptools import setup\nsetup(name='p')\n"}, "setuptools"),
+        ({"setup.py": "import os\nos.system('pip install x')\n"}, "none"),
+    ],
+)  # fmt: skip
+def test_the_manager(project, files, manager):
+    for path, text in files.items():
+        project.write(path, text)
+    assert project.facts().package_manager == manager
+
+
+def test_the_requirements_beside_the_program_are_found(project):
+    project.write("src/gpu/requirements.txt", "torch\n").program("src/gpu/train.py")
+    facts = project.facts()
+    assert (facts.package_manager, facts.dependency_files) == ("pip", ("src/gpu/requirements.txt",))
+
+
+def test_the_requirements_that_the_image_installs_are_found(project):
+    project.write("deploy/reqs/requirements.txt", "torch\n").program("main.py")
+    project.write(
+        "Dockerfile",
+        "FROM python:3.11\nCOPY deploy/reqs/requirements.txt .\nRUN pip install -r deploy/reqs/requirements.txt\n",
+    )
+    assert project.facts().dependency_files == ("deploy/reqs/requirements.txt",)
+
+
+def test_a_workspace_member_is_added_to_an_empty_root_project(project):
+    project.write("pyproject.toml", '[tool.uv.workspace]\nmembers = ["backend"]\n').write("uv.lock")
+    project.write("backend/pyproject.toml", PROJECT).program("backend/main.py")
+    assert project.facts().dependency_files == ("pyproject.toml", "uv.lock", "backend/pyproject.toml")
+
+
+def test_requirements_follow_includes_and_collect_indexes(project):
+    project.write(
+        "requirements.txt",
+        "--extra-index-url https://x/whl/cu121\n-r base.txt\ntorch==2.1.0+cu121 # ours\n-e .\n",
+    )
+    file = read(project.write("base.txt", "numpy>=1\n"), "requirements.txt")
+    assert (names(file), file.indexes) == (["numpy", "torch"], ("https://x/whl/cu121",))
+
+
+def test_requirements_that_include_each_other_end(project):
+    project.write("requirements.txt", "-r requirements-b.txt\na\n").write(
+        "requirements-b.txt", "-r requirements.txt\nb\n"
+    )
+    assert "a" in names(read(project, "requirements.txt"))
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "spec"),
+    [
+        ("Torch>=2.0,<3", "torch", "<3,>=2.0"), ("torch (==2.7.1)", "torch", "==2.7.1"), ("torch==2.7.1+cu126", "torch", "==2.7.1+cu126"),
+        ("diffusers[torch]==0.32.2", "diffusers", "==0.32.2"), ("x @ git+https://h/o/x.git", "x", ""), ("git+https://h/o/My_Pkg.git@v1", "my-pkg", ""),
+        ("-e git+https://h/o/r.git#egg=thing", "thing", ""), ("torch == 1.9.*", "torch", "==1.9.*"), ("pkg==1.0 --hash=sha256:ab", "pkg", "==1.0"),
+    ],
+)  # fmt: skip
+def test_a_requirement_line(line, name, spec):
+    item = parse_requirement(line, "f")
+    assert (item.name, item.spec) == (name, spec)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["-e .", ".", "./wheels/a.whl", "--no-binary x", "https://x/y.whl", "pywin32; sys_platform == 'win32'"],
+)
+def test_a_line_without_a_requirement(line):
+    assert parse_requirement(line, "f") is None
+
+
+def test_setup_py_is_read_without_being_run(project):
+    project.write(
+        "setup.py",
+        """
+        import torch_that_is_not_there
+        from setuptools import setup
+        base = ["torch>=2"]
+        setup(name="p", install_requires=base + ["numpy"], python_requires=">=3.8",
+              extras_require={"dev": ["pytest"]}, entry_points={"console_scripts": ["p = p.cli:main"]})
+    """,
+    )
+    file = read(project, "setup.py")
+    assert (names(file), file.python, file.scripts) == (
+        ["torch", "numpy", "pytest"],
+        ((">=3.8", "python_requires"),),
+        (("p", "p.cli:main"),),
+    )
+
+
+def test_pins_by_name_of_a_hugging_face_setup_py(project):
+    project.write(
+        "setup.py",
+        '_deps = ["torch==2.5.1", "numpy>1"]\ndeps = {d: d for d in _deps}\nsetup(name="p", install_requires=[deps["torch"]])\n',
+    )
+    assert [item.spec for item in read(project, "setup.py").wanted] == ["==2.5.1"]
+
+
+def test_a_setup_py_that_reads_its_requirements_file(project):
+    project.write(
+        "setup.py", "reqs = open('requirements.txt').read().split()\nsetup(name='p', install_requires=reqs)\n"
+    )
+    assert names(read(project.write("requirements.txt", "torch\n"), "setup.py")) == ["torch"]
+
+
+def test_setup_cfg(project):
+    project.write(
+        "setup.cfg",
+        "[metadata]\nname = p\n[options]\npython_requires = >=3.9\ninstall_requires =\n    torch\n    numpy\n",
+    )
+    file = read(project, "setup.cfg")
+    assert (names(file), file.python) == (["torch", "numpy"], ((">=3.9", "python_requires"),))
+
+
+def test_conda_names_and_pins_are_translated(project):
+    project.write(
+        "environment.yml",
+        "name: e\ndependencies:\n  - python >= 3.8\n  - pytorch::pytorch=1.9.1=py3.8_cuda11.1_cudnn8\n  - pip:\n    - timm==0.9\n",
+    )
+    file = read(project, "environment.yml")
+    assert [(item.name, item.spec) for item in file.wanted] == [("torch", "==1.9.1"), ("timm", "==0.9")]
+    assert (file.python, file.name) == (((">=3.8", "dependencies"),), "e")
+
+
+@pytest.mark.parametrize(
+    ("poetry", "spec"),
+    [
+        ("^3.10", ">=3.10,<4"),
+        ("^0.4", ">=0.4,<0.5"),
+        ("~3.11", ">=3.11,<3.12"),
+        (">=3.9,<3.12", ">=3.9,<3.12"),
+        ("*", ""),
+        ("2.1.0", "==2.1.0"),
+    ],
+)
+def test_poetry_versions_are_translated(poetry, spec):
+    assert caret(poetry) == spec
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("pyproject.toml", "[project\n"),
+        ("Pipfile", "= =\n"),
+        ("setup.py", "def (:\n"),
+        ("environment.yml", "a: [\n"),
+        (".vscode/launch.json", "{,"),
+    ],
+)
+def test_a_broken_file_is_named_and_nothing_else_happens(project, path, text):
+    facts = project.write(path, text).program("train.py").facts()
+    assert facts.entrypoint.file == "train.py"
+    assert [problem for problem in facts.problems if problem.startswith(path)]
+
+
+def test_names_of_the_readme_stand_in_for_a_missing_file(project):
+    project.readme("pip install -U torch numpy 'transformers>=4' tiktoken")
+    assert project.facts().requirements == ("torch", "numpy", "transformers", "tiktoken")
+
+
+def test_imports_stand_in_where_nothing_is_said(project):
+    project.write(
+        "train.py", "import os, cv2\nimport numpy as np\nfrom PIL import Image\nimport models\n"
+    ).write("models.py", "import yaml\n")
+    assert set(project.facts().requirements) == {"opencv-python", "numpy", "pillow", "pyyaml"}
+
+
+def test_standard_library_modules_of_notebooks_are_no_packages(project):
+    project.write(
+        "a.ipynb", '{"cells": [{"cell_type": "code", "source": ["import random\\n", "import torch"]}]}'
+    )
+    assert project.facts().requirements == ("torch",)
+
+
+def test_system_packages_follow_the_requirements(project):
+    facts = project.write("requirements.txt", "opencv-python\nmpi4py\nx @ git+https://h/x.git\n").facts()
+    assert (facts.apt, facts.build_apt) == (
+        ("libgl1", "libglib2.0-0", "openmpi-bin"),
+        ("build-essential", "git", "libopenmpi-dev"),
+    )

@@ -1,0 +1,145 @@
+"""Dockerfiles are read as BuildKit reads them."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from dkdbg.detect.dockerfile import parse_instructions, read_dockerfile, run_lines
+
+
+def read(text: str, **options):
+    return read_dockerfile(dedent(text), "Dockerfile", **options)
+
+
+def test_a_comment_inside_a_continuation_is_dropped():
+    steps = parse_instructions("RUN a \\\n  # why\n  && b\nUSER me\n")
+    assert [(step.keyword, step.rest.split()) for step in steps] == [
+        ("RUN", ["a", "&&", "b"]),
+        ("USER", ["me"]),
+    ]
+
+
+def test_the_escape_directive_changes_the_continuation_character():
+    assert parse_instructions("# escape=`\nRUN a `\n b\n")[0].rest.split() == ["a", "b"]
+
+
+def test_instructions_know_their_first_line():
+    assert [step.line for step in parse_instructions("FROM a\n\nRUN x \\\n y\nUSER z\n")] == [1, 3, 5]
+
+
+def test_a_here_document_is_no_instruction():
+    steps = parse_instructions("RUN <<EOF\npip install torch\nUSER nobody\nEOF\nUSER me\n")
+    assert [step.keyword for step in steps] == ["RUN", "USER"]
+    assert steps[0].heredocs == ("pip install torch\nUSER nobody",)
+
+
+def test_carriage_returns_are_no_part_of_a_value():
+    assert read("FROM python:3.11\r\nWORKDIR /app\r\n").workdir == "/app"
+
+
+def test_an_argument_before_from_fills_the_base_image():
+    assert read("ARG V=3.11\nFROM python:${V}-slim\n").base == "python:3.11-slim"
+
+
+def test_a_build_argument_wins_over_its_default():
+    assert read("ARG V=3.11\nFROM python:$V\n", args={"V": "3.9"}).base == "python:3.9"
+
+
+def test_an_argument_without_a_default_takes_the_global_one():
+    assert read("ARG U=7\nFROM a\nARG U\nUSER $U\n").user == "7"
+
+
+def test_the_base_follows_local_stage_names():
+    assert read("FROM python:3.10 AS base\nWORKDIR /a\nFROM base AS final\n").base == "python:3.10"
+
+
+def test_a_stage_inherits_what_its_base_stage_set():
+    fact = read('FROM python:3.10 AS base\nWORKDIR /a\nENTRYPOINT ["x"]\nFROM base\nCMD ["y"]\n')
+    assert (fact.workdir, fact.entrypoint, fact.cmd) == ("/a", ("x",), ("y",))
+
+
+def test_a_new_entrypoint_drops_the_inherited_command():
+    assert read('FROM a\nCMD ["x"]\nENTRYPOINT ["y"]\n').cmd is None
+
+
+def test_the_target_stage_is_read_when_one_is_named():
+    text = "FROM a AS dev\nWORKDIR /dev\nFROM a AS prod\nWORKDIR /prod\n"
+    assert read(text, target="dev").workdir == "/dev"
+
+
+def test_workdirs_add_up():
+    assert read("FROM a\nWORKDIR /a\nWORKDIR b\nWORKDIR ../c\n").workdir == "/a/c"
+
+
+def test_shell_form_is_a_shell_with_one_text():
+    assert read("FROM a\nCMD python train.py\n").cmd == ("/bin/sh", "-c", "python train.py")
+
+
+@pytest.mark.parametrize(
+    ("copy", "expected"),
+    [
+        ("COPY . .", (".", "/app")),
+        ("COPY src /opt/src", ("src", "/opt/src")),
+        ("COPY ./src/ src/", ("src", "/app/src")),
+        ("COPY --chown=1:1 --link . /code", (".", "/code")),
+        ('COPY ["src", "/opt/my src"]', ("src", "/opt/my src")),
+        ("COPY train.py .", ("train.py", "/app/train.py")),
+        ("COPY train.py /x/run.py", ("train.py", "/x/run.py")),
+        ("ADD src/* /y/", ("src", "/y")),
+    ],
+)
+def test_copies_pair_local_and_remote(copy, expected):
+    assert read(f"FROM a\nWORKDIR /app\n{copy}\n").copies == (expected,)
+
+
+def test_a_copy_from_another_stage_is_followed_to_the_sources():
+    text = "FROM a AS build\nWORKDIR /src\nCOPY . .\nFROM a\nCOPY --from=build /src/lib /opt/lib\n"
+    assert read(text).copies == (("lib", "/opt/lib"),)
+
+
+def test_a_copy_from_a_foreign_image_brings_no_sources():
+    assert read("FROM a\nCOPY --from=ghcr.io/astral-sh/uv:latest /uv /bin/\n").copies == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "python"),
+    [
+        ("FROM python:3.11.2-slim-buster\n", "3.11"),
+        ("FROM mcr.microsoft.com/devcontainers/python:1-3.12-bookworm\n", "3.12"),
+        ("FROM nvcr.io/nvidia/pytorch:21.08-py3\n", "3.8"),
+        ("FROM nvcr.io/nvidia/pytorch:24.12-py3\n", "3.12"),
+        ("FROM pytorch/pytorch:2.3.0-cuda12.1-cudnn8-runtime\n", "3.10"),
+        ("FROM nvidia/cuda:12.6.3-base-ubuntu22.04\nENV PYTHON_VERSION=3.11\n", "3.11"),
+        ("FROM nvidia/cuda:12.6.3-base-ubuntu22.04\nRUN apt-get install -y python3.9\n", "3.9"),
+        ("FROM nvidia/cuda:12.6.3-base-ubuntu22.04\n", "3.10"),
+        ("FROM continuumio/miniconda3\nRUN conda create -n x python=3.8\n", "3.8"),
+        ("FROM ubuntu:22.04\nRUN uv venv --python 3.12\n", "3.12"),
+        ("FROM alpine\n", None),
+    ],
+)
+def test_the_python_of_an_image(text, python):
+    assert read(text).python == python
+
+
+def test_a_virtual_environment_below_the_workdir_is_seen():
+    text = "FROM python:3.10\nENV V=/app/.venv\nRUN python3 -m venv $V\nWORKDIR /app\nCOPY . .\n"
+    assert read(text).venvs == ("/app/.venv",)
+
+
+def test_root_is_no_user():
+    assert read("FROM a\nUSER me\nUSER root\n").user is None
+
+
+def test_run_lines_hold_here_documents_and_resolved_variables():
+    text = "FROM a\nARG CU=cu124\nRUN --mount=type=cache,target=/x pip install torch --index-url u/$CU\nRUN <<E\nmake\nE\n"
+    assert [line.strip() for line in run_lines(text)] == [
+        "pip install torch --index-url u/cu124",
+        "<<E",
+        "make",
+    ]
+
+
+def test_a_file_without_from_gives_no_base():
+    assert read("RUN x\n").base == ""

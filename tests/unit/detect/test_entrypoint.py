@@ -1,0 +1,184 @@
+"""Which program a repository is about."""
+
+from __future__ import annotations
+
+import pytest
+
+from dkdbg.detect.entrypoint import role_of
+
+TRAIN = "import torch\nfor batch in []:\n    loss.backward()\n"
+
+
+def test_a_readme_launch_line_beats_a_script_that_merely_has_a_main_guard(project):
+    project.program("run.py").program("fit_model.py").readme("python fit_model.py --epochs 1")
+    entry = project.facts().entrypoint
+    assert (entry.file, entry.command, entry.source) == (
+        "fit_model.py",
+        "python fit_model.py --epochs 1",
+        "README.md",
+    )
+
+
+def test_training_beats_sampling_that_the_readme_shows_first(project):
+    project.write("train.py", TRAIN).write("sample.py", TRAIN).readme("python sample.py", "python train.py")
+    assert project.facts().entrypoint.file == "train.py"
+
+
+def test_preparing_data_is_not_the_program(project):
+    project.write("data/prepare.py", TRAIN).write("model_run.py", TRAIN)
+    project.readme("python data/prepare.py", "python model_run.py")
+    assert project.facts().entrypoint.file == "model_run.py"
+
+
+def test_a_file_executed_by_another_program_is_no_candidate(project):
+    project.write("train.py", TRAIN).write("config/train_small.py", "batch_size = 1\nlr = 0.1\n").readme(
+        "python train.py config/train_small.py"
+    )
+    assert [item.file for item in project.facts().candidates] == ["train.py"]
+
+
+def test_a_module_is_found_and_started_from_the_root(project):
+    project.write("scripts/base_train.py", TRAIN).readme(
+        "torchrun --nproc_per_node=8 -m scripts.base_train -- --depth=1"
+    )
+    entry = project.facts().entrypoint
+    assert (entry.file, entry.launcher, entry.cwd) == ("scripts/base_train.py", "torchrun", ".")
+
+
+def test_a_script_named_without_its_folder_is_found_there(project):
+    project.write("src/train.py", TRAIN).readme("python train.py trainer=gpu")
+    assert project.facts().entrypoint.command == "python src/train.py trainer=gpu"
+
+
+def test_a_change_of_directory_in_a_code_block_counts(project):
+    project.write("a/train.py", TRAIN).write("b/train.py", TRAIN).readme("cd b", "python train.py")
+    entry = project.facts().entrypoint
+    assert (entry.file, entry.cwd) == ("b/train.py", "b")
+
+
+def test_a_shell_script_of_the_readme_is_read_through(project):
+    project.write("pretrain.py", TRAIN).write(
+        "run.sh", "CFG=big\ntorchrun \\\n  --nproc_per_node=8 \\\n  pretrain.py --cfg $CFG\n"
+    )
+    entry = project.readme("bash run.sh").facts().entrypoint
+    assert (entry.file, entry.command) == ("pretrain.py", "torchrun --nproc_per_node=8 pretrain.py --cfg big")
+
+
+def test_scripts_that_source_each_other_end(project):
+    project.write("a.sh", "source b.sh\npython train.py\n").write("b.sh", ". a.sh\n").write("train.py", TRAIN)
+    assert project.facts().entrypoint.file == "train.py"
+
+
+def test_a_makefile_shows_the_program(project):
+    project.write("src/go.py", "import torch\ngo()\n").write(
+        "Makefile", "PY ?= python3\nrun:\n\t@$(PY) src/go.py --fast\n"
+    )
+    assert project.facts().entrypoint.command == "python3 src/go.py --fast"
+
+
+def test_a_launch_configuration_of_the_editor_shows_the_program(project):
+    project.program("tool_a.py").program("tool_b.py").write(
+        ".vscode/launch.json",
+        """
+        {"configurations": [ // ours
+          {"type": "debugpy", "request": "launch", "program": "${workspaceFolder}/tool_b.py", "args": ["--x", "1"]},
+        ]}
+    """,
+    )
+    assert project.facts().entrypoint.command == "python tool_b.py --x 1"
+
+
+def test_the_program_of_the_image_is_the_program(project):
+    project.program("gui.py").program("local_train.py").write(
+        "Dockerfile",
+        'FROM python:3.11\nWORKDIR /app\nCOPY . .\nENTRYPOINT ["dumb-init", "--"]\nCMD ["python3", "gui.py", "--listen"]\n',
+    )
+    entry = project.facts().entrypoint
+    assert (entry.file, entry.command) == ("gui.py", "python3 gui.py --listen")
+
+
+def test_a_console_script_names_its_source_file(project):
+    project.write(
+        "pyproject.toml", '[project]\nname = "tool"\n[project.scripts]\ntool = "pkg.cli:main"\n'
+    ).program("pkg/cli.py")
+    entry = project.facts().entrypoint
+    assert (entry.command, entry.launcher, entry.file) == ("tool", "console-script", "pkg/cli.py")
+
+
+def test_tests_setup_and_vendored_code_are_never_the_program(project):
+    for path in (
+        "setup.py",
+        "tests/train.py",
+        "test_train.py",
+        "third_party/x/train.py",
+        "docs/conf.py",
+        "conftest.py",
+    ):
+        project.program(path)
+    assert project.facts().entrypoint is None
+
+
+def test_a_library_has_no_program(project):
+    project.write("lib/__init__.py").write("lib/layers.py", "import torch\nclass A: ...\n").write(
+        "setup.py", "from setuptools import setup\nsetup(name='lib')\n"
+    )
+    assert project.facts().entrypoint is None
+
+
+def test_a_repository_of_notebooks_is_started_with_jupyter(project):
+    project.write("lectures/part1.ipynb", '{"cells": []}').write("lectures/part2.ipynb", '{"cells": []}')
+    entry = project.facts().entrypoint
+    assert (entry.command, entry.launcher, entry.file) == ("jupyter lab", "notebook", "lectures/part1.ipynb")
+
+
+def test_notebooks_beside_a_program_are_side_material(project):
+    project.write("analysis.ipynb", '{"cells": []}').write("train.py", TRAIN)
+    assert project.facts().entrypoint.file == "train.py"
+
+
+def test_the_name_of_a_file_in_a_directory_listing_is_no_launch(project):
+    project.write(
+        "README.md", "    repo\n    \u251c\u2500\u2500 train.py  # trains\n\n```\ntrain.py\n```\n"
+    ).write("train.py", TRAIN)
+    assert project.facts().entrypoint.source == "main guard"
+
+
+def test_a_required_option_that_the_command_lacks_needs_arguments(project):
+    project.write(
+        "train.py",
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--data', required=True)\np.parse_args()\n",
+    )
+    assert project.facts().entrypoint.needs_args
+
+
+def test_a_command_that_gives_all_required_options_can_start(project):
+    project.write(
+        "train.py",
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--data', required=True)\np.parse_args()\n",
+    )
+    assert not project.readme("python train.py --data d").facts().entrypoint.needs_args
+
+
+def test_a_placeholder_in_the_command_needs_arguments(project):
+    project.write("train.py", TRAIN).readme("python train.py --data /path/to/data")
+    assert project.facts().entrypoint.needs_args
+
+
+def test_a_manage_py_is_started_with_runserver(project):
+    project.program("manage.py").readme("python manage.py migrate", "python manage.py runserver")
+    assert project.facts().entrypoint.command == "python manage.py runserver"
+
+
+def test_help_is_not_part_of_the_command(project):
+    project.program("tool.py").readme("python tool.py --help")
+    assert project.facts().entrypoint.command == "python tool.py"
+
+
+@pytest.mark.parametrize(
+    ("path", "role"),
+    [("train.py", "train"), ("tools/train_net.py", "train"), ("main_pretrain.py", "train"), ("run_glue.py", "main"), ("app/main.py", "main"),
+     ("webui.py", "app"), ("sample_ddp.py", "infer"), ("dataset_tool.py", "tool"), ("prepare_data.py", "tool"), ("pkg/__main__.py", "main"),
+     ("gen_images.py", "infer"), ("gradio_demo.py", "demo"), ("whatever.py", "other")],
+)  # fmt: skip
+def test_a_name_says_what_a_program_does(path, role):
+    assert role_of(path) == role

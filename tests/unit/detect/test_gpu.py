@@ -1,0 +1,120 @@
+"""Whether a program needs a GPU, can use one, or has nothing to do with one."""
+
+from __future__ import annotations
+
+import pytest
+
+FALLBACK = (
+    "import torch\ndevice = 'cuda' if torch.cuda.is_available() else 'cpu'\nfor x in []:\n    x.backward()\n"
+)
+HARD = "import torch\nmodel = model.cuda()\nfor x in []:\n    x.backward()\n"
+GPU = "deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 1, capabilities: [gpu]}]}}}"
+
+
+def need(project):
+    return project.facts().gpu
+
+
+def test_a_web_application_has_none(project):
+    assert need(project.write("requirements.txt", "fastapi\n").program("main.py", "import fastapi")) == "none"
+
+
+def test_torch_on_the_cpu_alone_is_none(project):
+    assert need(project.write("train.py", "import torch\nx = torch.zeros(3)\nprint(x)\n")) == "none"
+
+
+def test_a_fallback_in_the_program_is_optional(project):
+    assert need(project.write("train.py", FALLBACK)) == "optional"
+
+
+def test_an_assertion_is_required(project):
+    assert (
+        need(project.write("train.py", FALLBACK + "assert torch.cuda.is_available(), 'no'\n")) == "required"
+    )
+
+
+def test_nccl_without_a_fallback_is_required(project):
+    assert (
+        need(
+            project.write(
+                "train.py", "import torch.distributed as dist\ndist.init_process_group('nccl')\nx.cuda()\n"
+            )
+        )
+        == "required"
+    )
+
+
+def test_an_unconditional_cuda_call_is_required(project):
+    assert need(project.write("train.py", HARD)) == "required"
+
+
+def test_a_cpu_command_in_the_readme_is_optional(project):
+    assert need(project.write("train.py", HARD).readme("python train.py --device=cpu")) == "optional"
+
+
+def test_an_extra_named_cpu_is_optional(project):
+    project.write(
+        "pyproject.toml",
+        '[project]\nname = "p"\n[project.optional-dependencies]\ncpu = ["torch"]\ngpu = ["torch"]\n',
+    )
+    assert need(project.write("train.py", HARD)) == "optional"
+
+
+def test_a_requirement_in_prose_is_required(project):
+    assert (
+        need(
+            project.write("train.py", FALLBACK.replace("else 'cpu'", "")).write(
+                "README.md", "This requires an NVIDIA GPU.\n"
+            )
+        )
+        == "required"
+    )
+
+
+def test_gpu_memory_in_prose_is_no_requirement(project):
+    assert (
+        need(project.write("train.py", FALLBACK).write("README.md", "Less GPU memory required.\n"))
+        == "optional"
+    )
+
+
+def test_a_package_for_nvidia_alone_is_required(project):
+    assert (
+        need(
+            project.write("requirements.txt", "torch\nflash-attn\n").write(
+                "train.py", "import torch\nx = 1\nprint(x)\n"
+            )
+        )
+        == "required"
+    )
+
+
+def test_a_configuration_for_the_cpu_is_optional(project):
+    project.write("configs/trainer/default.yaml", "accelerator: cpu\n").write(
+        "train.py", "import lightning\nTrainer(gpus=1).fit(m)\n"
+    )
+    assert need(project) == "optional"
+
+
+@pytest.mark.parametrize(("gpu", "cpu", "expected"), [(True, False, "required"), (False, True, "optional")])
+def test_the_chosen_service_decides(project, gpu, cpu, expected):
+    project.write(
+        "compose.yaml",
+        f"services:\n  app:\n    build: .\n    {GPU if gpu else ''}\n  other:\n    build: .\n    {GPU if cpu else ''}\n",
+    )
+    project.write("Dockerfile", "FROM python:3.11\nWORKDIR /a\nCOPY . .\nCMD python train.py\n").write(
+        "train.py", FALLBACK
+    )
+    assert need(project) == expected
+
+
+def test_dev_containers_with_and_without_a_gpu_are_optional(project):
+    project.write(
+        "a/.devcontainer/devcontainer.json", '{"image": "python:3.11", "runArgs": ["--gpus", "all"]}'
+    )
+    project.write("b/.devcontainer/devcontainer.json", '{"image": "python:3.11"}').write("a/train.py", HARD)
+    assert need(project) == "optional"
+
+
+def test_the_evidence_names_file_and_line(project):
+    assert project.write("train.py", HARD).facts().gpu_source.startswith("train.py:2")

@@ -1,0 +1,84 @@
+"""The Python minor version, from the strongest statement to the weakest."""
+
+from __future__ import annotations
+
+import pytest
+
+CI = "jobs:\n  a:\n    steps:\n      - uses: actions/setup-python@v5\n        with:\n          python-version: {0}\n"
+
+
+def version(project):
+    return project.facts().python.version
+
+
+def test_nothing_said_is_the_default(project):
+    assert version(project) == "3.11"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("Dockerfile", "FROM python:3.9-slim\nCMD python a.py\n", "3.9"),
+        (".python-version", "3.10\n", "3.10"),
+        (".tool-versions", "nodejs 20\npython 3.12.1\n", "3.12"),
+        ("runtime.txt", "python-3.9.7\n", "3.9"),
+        ("cog.yaml", 'build:\n  python_version: "3.8"\n', "3.8"),
+        ("environment.yml", "dependencies:\n  - python=3.8\n", "3.8"),
+        ("environment.yml", "dependencies:\n  - python>=3.8\n", "3.11"),
+        ("pyproject.toml", '[project]\nname = "p"\nrequires-python = ">=3.10,<3.11"\n', "3.10"),
+        ("pyproject.toml", '[project]\nname = "p"\nrequires-python = ">=3.12"\n', "3.12"),
+        ("pyproject.toml", '[project]\nname = "p"\nrequires-python = "==3.9.*"\n', "3.9"),
+        ("Pipfile", '[requires]\npython_version = "3.9"\n', "3.9"),
+        ("setup.py", "setup(name='p', python_requires='>=3.7,<3.9')\n", "3.8"),
+        (".github/workflows/ci.yml", CI.format('"3.10"'), "3.10"),
+        (".github/workflows/ci.yml", CI.format('["3.8", "3.9", "3.10"]'), "3.10"),
+        ("README.md", "We recommend Python 3.10.\n", "3.10"),
+        ("README.md", "Needs Python >= 3.8 and pip.\n", "3.11"),
+        ("README.md", "Python 3.8+ is needed.\n", "3.11"),
+        ("README.md", "    conda create -n x python=3.9 -y\n", "3.9"),
+        ("requirements.txt", "torch==1.9.0\n", "3.9"),
+        ("requirements.txt", "tensorflow==1.15.0\n", "3.7"),
+        ("requirements.txt", "numpy==1.21.6\n", "3.10"),
+        (
+            "environment.yml",
+            "dependencies:\n  - python >= 3.8\n  - pytorch >= 1.13\n  - pytorch-cuda=11.7\n",
+            "3.11",
+        ),
+    ],
+)
+def test_one_statement(project, path, text, expected):
+    assert version(project.write(path, text)) == expected
+
+
+def test_the_image_beats_the_readme(project):
+    assert (
+        version(project.write("Dockerfile", "FROM python:3.9\n").readme("conda create -n x python=3.10"))
+        == "3.9"
+    )
+
+
+def test_the_python_of_a_distribution_is_weaker_than_a_pin_file(project):
+    project.write("Dockerfile", "FROM nvidia/cuda:12.1.0-devel-ubuntu20.04\n").write(
+        ".python-version", "3.10\n"
+    )
+    assert version(project) == "3.10"
+
+
+def test_a_statement_outside_the_required_range_is_not_believed(project):
+    project.write("pyproject.toml", '[project]\nname = "p"\nrequires-python = ">=3.10"\n').readme(
+        "conda create -n x python=3.8"
+    )
+    assert version(project) == "3.11"
+
+
+def test_the_dev_container_beside_the_program_speaks(project):
+    for name, python in (("a", "3.9"), ("b", "3.12")):
+        project.write(f"src/{name}/.devcontainer/Dockerfile", f"FROM python:{python}\n")
+        project.write(
+            f"src/{name}/.devcontainer/devcontainer.json", '{"build": {"dockerfile": "Dockerfile"},}'
+        )
+    assert version(project.program("src/b/train.py")) == "3.12"
+
+
+def test_the_source_of_the_version_is_named(project):
+    assert project.write(".python-version", "3.10\n").facts().python.source == ".python-version"

@@ -1,0 +1,167 @@
+"""The inspection as a whole: tolerant, bounded, and without effects."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from dkdbg.detect import jsonc
+from dkdbg.detect.files import MAX_DIR_ENTRIES, Tree, decode, join
+from dkdbg.detect.repo import inspect
+from dkdbg.detect.report import facts_json
+from dkdbg.errors import DkdbgError
+
+
+def test_an_empty_folder_has_facts(project):
+    facts = project.facts()
+    assert (facts.package_manager, facts.entrypoint, facts.service, facts.torch, facts.gpu) == (
+        "none",
+        None,
+        None,
+        None,
+        "none",
+    )
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path):
+    with pytest.raises(DkdbgError, match="is not a directory"):
+        inspect(tmp_path / "none")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_an_unreadable_folder_is_an_error(project):
+    project.root.chmod(0)
+    try:
+        with pytest.raises(DkdbgError, match="cannot read the folder"):
+            project.facts()
+    finally:
+        project.root.chmod(0o755)
+
+
+def test_inspecting_writes_nothing(project):
+    project.program("train.py").write("compose.yaml", "services: {}\n")
+    before = sorted(project.root.rglob("*"))
+    project.facts()
+    assert sorted(project.root.rglob("*")) == before
+
+
+@pytest.mark.parametrize("folder", [".git", ".venv", "node_modules", "__pycache__", "build"])
+def test_files_that_are_nobody_s_source_are_not_seen(project, folder):
+    assert project.program(f"{folder}/train.py").facts().entrypoint is None
+
+
+def test_a_virtual_environment_of_any_name_is_not_seen(project):
+    assert project.write("myenv/pyvenv.cfg").program("myenv/train.py").facts().entrypoint is None
+
+
+def test_a_link_that_leads_out_of_the_tree_in_a_circle_ends(project):
+    (project.root / "loop").symlink_to(project.root)
+    assert project.program("train.py").facts().entrypoint.file == "train.py"
+
+
+def test_a_broken_link_is_no_file(project):
+    (project.root / "requirements.txt").symlink_to(project.root / "gone")
+    assert project.facts().package_manager == "none"
+
+
+def test_a_folder_of_data_is_looked_at_in_part(project):
+    (project.root / "data").mkdir()
+    for number in range(MAX_DIR_ENTRIES + 50):
+        (project.root / "data" / f"{number:06}.txt").touch()
+    assert len(Tree(project.root).files) == MAX_DIR_ENTRIES
+
+
+@pytest.mark.parametrize("raw", [b"\xef\xbb\xbfa\r\nb", "a\nb".encode("utf-16"), b"a\rb"])
+def test_marks_and_line_ends_of_other_systems_are_read(raw):
+    assert decode(raw) == "a\nb"
+
+
+def test_bytes_that_are_no_text_are_empty():
+    assert decode(b"\x7fELF\0\0") == ""
+
+
+def test_an_old_encoding_is_read(project):
+    (project.root / "train.py").write_bytes("# caf\u00e9\nimport torch\nrun()\n".encode("latin-1"))
+    assert project.facts().entrypoint.file == "train.py"
+
+
+def test_files_with_carriage_returns_are_read_like_others(project):
+    project.write(
+        "docker-compose.yaml", "services:\n  app:\n    build: .\n    ports:\n      - 1:7860\n", newline="\r\n"
+    )
+    project.write(
+        "Dockerfile", 'FROM python:3.11\nWORKDIR /app\nCOPY . .\nCMD ["python", "gui.py"]\n', newline="\r\n"
+    ).program("gui.py")
+    facts = project.facts()
+    assert (facts.ports, facts.entrypoint.file, facts.mappings) == ((7860,), "gui.py", ((".", "/app"),))
+
+
+def test_names_with_blanks_are_read(project):
+    assert (
+        project.write("my docs/read me.md", "x").program("my app/main.py").facts().entrypoint.file
+        == "my app/main.py"
+    )
+
+
+def test_a_path_cannot_leave_the_root():
+    assert (join("a", "../b"), join("a", "../../b"), join(".", ".")) == ("b", None, ".")
+
+
+def test_submodules_that_are_not_checked_out_are_named(project):
+    project.write(".gitmodules", '[submodule "x"]\n\tpath = lib/x\n\turl = u\n')
+    assert project.facts().empty_submodules == ("lib/x",)
+
+
+def test_existing_editor_files_are_listed(project):
+    project.write(".vscode/launch.json", "{}").write(".vscode/tasks.json", "{}").write(".dockerignore", "x\n")
+    facts = project.facts()
+    assert (facts.vscode, facts.dockerignore) == (
+        (".vscode/launch.json", ".vscode/tasks.json"),
+        ".dockerignore",
+    )
+
+
+def test_dev_containers_below_the_root_are_listed(project):
+    project.write(
+        "src/a/.devcontainer/devcontainer.json",
+        '{\n // why\n "build": {"dockerfile": "Dockerfile", "context": "../../.."},\n}',
+    )
+    project.write("src/a/.devcontainer/Dockerfile", "FROM python:3.11\n")
+    (fact,) = project.facts().devcontainer_facts
+    assert (fact.path, fact.dockerfile, fact.context) == (
+        "src/a/.devcontainer/devcontainer.json",
+        "src/a/.devcontainer/Dockerfile",
+        ".",
+    )
+
+
+def test_comments_and_trailing_commas_are_no_part_of_json():
+    assert jsonc.loads('{"a": "//no /* no */ ,]", /* yes */ "b": [1, 2, // x\n ],\n}') == {
+        "a": "//no /* no */ ,]",
+        "b": [1, 2],
+    }
+
+
+def test_the_report_is_plain_json(project):
+    import json
+
+    project.write("compose.yaml", "services:\n  a:\n    build: .\n    volumes: ['.:/w']\n").write(
+        "Dockerfile", "FROM python:3.11\nWORKDIR /w\nCMD python a.py\n"
+    )
+    report = json.loads(json.dumps(facts_json(project.program("a.py").facts())))
+    assert (report["service"], report["mappings"], report["launcher"]) == (
+        {"name": "a", "file": "compose.yaml"}, [{"local": ".", "remote": "/w"}], "python",
+    )  # fmt: skip
+
+
+def test_a_large_repository_is_read_in_two_seconds(project):
+    source = "import torch\n" + "def f(x):\n    return x.cuda()\n" * 60
+    for number in range(1500):
+        project.write(f"pkg/m{number % 40}/f{number}.py", source)
+    for number in range(100):
+        project.program(f"tools/train_{number}.py", source)
+    begun = time.perf_counter()
+    project.facts()
+    assert time.perf_counter() - begun < 2

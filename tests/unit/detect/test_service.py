@@ -1,0 +1,161 @@
+"""The compose service to debug, and where the code lies in it."""
+
+from __future__ import annotations
+
+WEB = """
+services:
+  redis: {image: 'redis:7'}
+  worker:
+    build: ./project
+    command: celery -A worker.celery worker
+    volumes: ['./project:/usr/src/app']
+  web:
+    build: ./project
+    command: uvicorn main:app --host 0.0.0.0
+    ports: ['8004:8000']
+    volumes: ['./project:/usr/src/app']
+  dashboard:
+    build: ./project
+    command: celery flower
+"""
+
+
+def web(project):
+    project.write("docker-compose.yml", WEB).write("project/main.py", "app = 1\n").write(
+        "project/worker.py", "celery = 1\n"
+    )
+    return project.write("project/Dockerfile", "FROM python:3.11\nWORKDIR /usr/src/app\nCOPY . .\n").facts()
+
+
+def test_the_application_is_chosen_before_its_worker_and_its_database(project):
+    assert web(project).service.name == "web"
+
+
+def test_the_program_of_the_service_is_the_program(project):
+    entry = web(project).entrypoint
+    assert (entry.file, entry.launcher, entry.cwd) == ("project/main.py", "uvicorn", "project")
+
+
+def test_the_module_of_a_celery_application_is_found(project):
+    assert "project/worker.py" in [item.file for item in web(project).candidates]
+
+
+def test_the_bind_mount_is_the_mapping(project):
+    assert web(project).mappings == (("project", "/usr/src/app"),)
+
+
+def test_ports_are_those_of_the_service(project):
+    assert web(project).ports == (8000,)
+
+
+def test_a_database_alone_is_no_service_to_debug(project):
+    project.write("compose.yaml", "services:\n  db: {image: 'postgres:16'}\n").program("app.py")
+    assert project.facts().service is None
+
+
+def test_a_foreign_python_image_is_no_service_to_debug(project):
+    project.write(
+        "compose.yaml",
+        "services:\n  tb: {image: 'tensorflow/tensorflow', command: tensorboard --logdir /l}\n",
+    ).program("train.py")
+    assert project.facts().service is None
+
+
+def test_a_plain_python_image_with_the_code_mounted_is_one(project):
+    project.write(
+        "compose.yaml",
+        "services:\n  job:\n    image: python:3.11\n    volumes: ['.:/w']\n    working_dir: /w\n    command: python train.py\n",
+    )
+    facts = project.program("train.py").facts()
+    assert (facts.service.name, facts.entrypoint.file, facts.mappings) == ("job", "train.py", ((".", "/w"),))
+
+
+def test_the_default_file_is_chosen_before_its_gpu_variant(project):
+    body = "services:\n  app{0}:\n    build: .\n"
+    project.write("docker-compose.gpu.yml", body.format("-gpu")).write("docker-compose.yml", body.format(""))
+    facts = (
+        project.program("main.py")
+        .write("Dockerfile", "FROM python:3.11\nWORKDIR /a\nCOPY . .\nCMD python main.py\n")
+        .facts()
+    )
+    assert facts.service.name == "app"
+
+
+def test_the_service_of_the_dev_container_is_preferred(project):
+    project.write("compose.yaml", "services:\n  a: {build: .}\n  b: {build: .}\n").write(
+        "Dockerfile", "FROM python:3.11\nCOPY . /a\n"
+    ).program("main.py")
+    project.write(
+        ".devcontainer/devcontainer.json",
+        '{"dockerComposeFile": "../compose.yaml", "service": "b", "workspaceFolder": "/a"}',
+    )
+    assert project.facts().service.name == "b"
+
+
+def test_of_many_example_projects_the_first_is_chosen(project):
+    for name, service in (("alpha", "alpha"), ("beta", "backend")):
+        project.write(f"examples/{name}/compose.yml", f"services:\n  {service}: {{build: .}}\n").write(
+            f"examples/{name}/_wsgi.py", "app = 1\n"
+        )
+        project.write(
+            f"examples/{name}/Dockerfile",
+            "FROM python:3.11\nWORKDIR /app\nCOPY . .\nCMD gunicorn --bind :9090 _wsgi:app\n",
+        )
+    facts = project.facts()
+    assert (facts.service.file, facts.entrypoint.file) == (
+        "examples/alpha/compose.yml",
+        "examples/alpha/_wsgi.py",
+    )
+
+
+def test_copies_of_the_image_map_where_nothing_is_mounted(project):
+    project.write(
+        "compose.yaml", "services:\n  gui:\n    build: .\n    volumes: ['./models:/app/models']\n"
+    ).write("models/a.bin")
+    project.program("gui.py").write(
+        "Dockerfile", 'FROM python:3.11\nCOPY --link . /app\nWORKDIR /app\nCMD ["python", "gui.py"]\n'
+    )
+    assert project.facts().mappings == ((".", "/app"),)
+
+
+def test_a_program_that_lies_only_in_the_image_has_no_file(project):
+    project.write("compose.yaml", "services:\n  auto: {build: ./services/a}\n").write(
+        "services/a/entrypoint.sh", 'exec "$@"\n'
+    ).write("services/a/config.py")
+    project.write(
+        "services/a/Dockerfile",
+        'FROM pytorch/pytorch:2.3.0-cuda12.1-cudnn8-runtime\nRUN git clone u /ui\nWORKDIR /ui\nCOPY . /docker\nENTRYPOINT ["/docker/entrypoint.sh"]\nCMD python -u webui.py --port 7860 ${ARGS}\n',
+    )
+    entry = project.facts().entrypoint
+    assert entry.file is None
+    assert entry.command.startswith("python -u webui.py --port 7860")
+
+
+def test_an_entrypoint_script_of_the_image_is_read(project):
+    project.write("compose.yaml", "services:\n  app: {build: .}\n").write(
+        "entrypoint.sh", 'set -e\npython migrate.py\nexec python server.py --port 1 "$@"\n'
+    )
+    project.program("server.py").program("migrate.py").write(
+        "Dockerfile", 'FROM python:3.11\nWORKDIR /a\nCOPY . .\nENTRYPOINT ["./entrypoint.sh"]\n'
+    )
+    assert project.facts().entrypoint.file == "server.py"
+
+
+def test_fastapi_finds_its_program_below_a_copied_folder(project):
+    project.write(
+        "compose.yaml", "services:\n  backend: {build: {context: ., dockerfile: backend/Dockerfile}}\n"
+    ).write("backend/app/main.py", "app = 1\n")
+    project.write(
+        "backend/Dockerfile",
+        'FROM python:3.12\nWORKDIR /app/backend\nCOPY ./backend/app /app/backend/app\nCMD ["fastapi", "run", "--workers", "4"]\n',
+    )
+    entry = project.facts().entrypoint
+    assert (entry.file, entry.launcher, entry.cwd) == ("backend/app/main.py", "fastapi", "backend")
+
+
+def test_a_service_entrypoint_drops_the_command_of_the_image(project):
+    project.write("compose.yaml", "services:\n  app: {build: ., entrypoint: ['python', 'b.py']}\n").program(
+        "a.py"
+    ).program("b.py")
+    project.write("Dockerfile", 'FROM python:3.11\nWORKDIR /x\nCOPY . .\nCMD ["python", "a.py"]\n')
+    assert project.facts().entrypoint.command == "python b.py"

@@ -1,0 +1,146 @@
+"""The torch that a repository asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from dkdbg.detect import torch_matrix
+from dkdbg.detect.torch import wheel_cuda
+
+NEWEST = torch_matrix.RELEASES[-1].default
+
+
+def said(project):
+    fact = project.facts().torch
+    return fact and (fact.version, fact.cuda)
+
+
+def test_a_repository_without_torch_has_none(project):
+    assert said(project.write("requirements.txt", "fastapi\n")) is None
+
+
+def test_a_pin_takes_the_cuda_of_the_default_index(project):
+    assert said(project.write("requirements.txt", "torch==2.0.0\n")) == ("2.0.0", "11.7")
+
+
+def test_an_open_range_says_no_version(project):
+    assert said(project.write("requirements.txt", "torch>=2.0.0\n"))[0] is None
+
+
+def test_an_upper_bound_says_the_highest_version_below_it(project):
+    assert said(project.write("requirements.txt", "torch>=1.10,<2.2\n")) == ("2.1.2", "12.1")
+
+
+def test_an_unpinned_torch_takes_the_newest_default(project):
+    assert said(project.write("requirements.txt", "torch\n")) == (None, NEWEST)
+
+
+def test_a_local_version_names_the_cuda(project):
+    assert said(project.write("requirements.txt", "torch==2.7.1+cu126\n")) == ("2.7.1", "12.6")
+
+
+def test_an_index_in_the_requirements_names_the_cuda(project):
+    assert said(
+        project.write(
+            "requirements.txt", "--extra-index-url https://download.pytorch.org/whl/cu118\ntorch==2.1.0\n"
+        )
+    ) == ("2.1.0", "11.8")
+
+
+def test_the_lock_names_the_gpu_variant_before_the_cpu_one(project):
+    project.write("pyproject.toml", '[project]\nname = "p"\ndependencies = ["torch>=2"]\n')
+    project.write(
+        "uv.lock",
+        '[[package]]\nname = "torch"\nversion = "2.9.1+cpu"\n\n[[package]]\nname = "torch"\nversion = "2.9.1+cu128"\n',
+    )
+    assert said(project) == ("2.9.1", "12.8")
+
+
+def test_the_source_of_uv_names_the_index(project):
+    project.write(
+        "pyproject.toml",
+        """
+        [project]
+        name = "p"
+        dependencies = ["torch==2.7.0"]
+        [tool.uv.sources]
+        torch = [{ index = "b", marker = "sys_platform == 'linux'" }]
+        [[tool.uv.index]]
+        name = "a"
+        url = "https://download.pytorch.org/whl/cu118"
+        [[tool.uv.index]]
+        name = "b"
+        url = "https://download.pytorch.org/whl/cu128"
+    """,
+    )
+    facts = project.facts()
+    assert (facts.torch.cuda, facts.torch_index) == ("12.8", "https://download.pytorch.org/whl/cu128")
+
+
+def test_conda_names_version_and_cuda(project):
+    assert said(project.write("environment.yml", "dependencies:\n- pytorch=1.9.1\n- cudatoolkit=11.1\n")) == (
+        "1.9.1",
+        "11.1",
+    )
+
+
+def test_an_old_cuda_bounds_an_open_range(project):
+    assert said(
+        project.write("environment.yml", "dependencies:\n- pytorch >= 1.13\n- pytorch-cuda=11.7\n")
+    ) == ("2.0.1", "11.7")
+
+
+def test_the_readme_says_what_the_files_leave_out(project):
+    project.write("requirements.txt", "numpy\n").write("train.py", "import torch\n")
+    project.readme(
+        "pip install torch==2.6.0 torchvision==0.21.0 --index-url https://download.pytorch.org/whl/cu124"
+    )
+    assert said(project) == ("2.6.0", "12.4")
+
+
+def test_a_conda_line_of_the_readme_is_read(project):
+    project.readme("conda install pytorch==1.12.1 torchvision cudatoolkit=11.3 -c pytorch").write(
+        "train.py", "import torch\n"
+    )
+    assert said(project) == ("1.12.1", "11.3")
+
+
+def test_a_pin_in_a_file_beats_the_readme(project):
+    project.write("requirements.txt", "torch==2.1.0\n").readme("pip install torch==1.9.0")
+    assert said(project)[0] == "2.1.0"
+
+
+def test_the_base_image_holds_a_torch(project):
+    project.write(
+        "Dockerfile", "FROM pytorch/pytorch:2.5.1-cuda12.4-cudnn9-runtime\nRUN pip install x\n"
+    ).write("train.py", "import torch\n")
+    assert said(project) == ("2.5.1", "12.4")
+
+
+def test_an_ngc_image_holds_a_vendor_torch(project):
+    project.write("Dockerfile", "FROM nvcr.io/nvidia/pytorch:21.08-py3\n").write("train.py", "import torch\n")
+    assert said(project) == ("1.10", "11.4")
+
+
+def test_the_image_build_installs_a_torch(project):
+    project.write(
+        "Dockerfile", "FROM python:3.10\nRUN pip install \\\n  torch==2.7.0+cu128 \\\n  triton\n"
+    ).write("train.py", "import torch\n")
+    assert said(project) == ("2.7.0", "12.8")
+
+
+def test_names_that_contain_torch_are_not_torch(project):
+    assert said(project.write("requirements.txt", "pytorch-lightning==1.9\ntorch-fidelity==0.3\n"))[0] is None
+
+
+@pytest.mark.parametrize(
+    ("url", "cuda"),
+    [("https://download.pytorch.org/whl/cu124", "12.4"), ("https://download.pytorch.org/whl/cu92/torch_stable.html", "9.2"), ("https://pypi.org/simple", None),
+     ("https://download.pytorch.org/whl/cpu", None)],
+)  # fmt: skip
+def test_the_cuda_of_an_index(url, cuda):
+    assert wheel_cuda(url) == cuda
+
+
+def test_every_release_has_a_wheel_for_its_default_cuda():
+    assert [release.torch for release in torch_matrix.RELEASES if release.default not in release.cuda] == []
