@@ -82,7 +82,7 @@ def _cdi_vendors(info: dict[str, object]) -> frozenset[str]:
 
 def compose_environment(*, port: int, gpu: GpuKind) -> dict[str, str]:
     """Our environment with what this machine decides about the compose files' variables."""
-    return {**os.environ, "DKDBG_PORT": str(port), "DKDBG_GPU": os.environ.get("DKDBG_GPU", gpu)}
+    return {**os.environ, "DKDBG_PORT": str(port), "DKDBG_GPU": gpu}
 
 
 def free_port(preferred: int, *, ours: int | None, tries: int = 50) -> int:

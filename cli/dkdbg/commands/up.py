@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg import console, engine
 from dkdbg.commands.init import check_root, local_port, make_plan
 from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.model.plan import GPU_KINDS
 from dkdbg.render import changes, dotenv
 from dkdbg.render.changes import FileWanted
 from dkdbg.render.transaction import read
@@ -30,8 +32,8 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
     _check_initialised(root, plan)
     report = (lambda _: None) if as_json else console.say
     host = engine.host_facts()
-    gpu = host.gpu if plan.service.gpu else "none"
-    report(f"engine {host.version}; {_gpu_line(plan, gpu, host.gpu_source)}")
+    gpu, why = choose_gpu(root, plan, host)
+    report(f"engine {host.version}; GPU: {gpu} ({why})")
     target = ComposeService(service=plan.service.name)
     port = choose_port(root, plan, target, report=report)
     env = engine.compose_environment(port=port, gpu=gpu)
@@ -60,10 +62,23 @@ def _check_initialised(root: Path, plan: ProjectPlan) -> None:
         )
 
 
-def _gpu_line(plan: ProjectPlan, gpu: GpuKind, source: str) -> str:
+def choose_gpu(root: Path, plan: ProjectPlan, host: engine.HostFacts) -> tuple[GpuKind, str]:
+    """How the service gets a GPU: what DKDBG_GPU says in the environment or in .env, else what this machine has.
+
+    Raises:
+        DkdbgError: DKDBG_GPU names no variant.
+    """
     if not plan.service.gpu:
-        return "no GPU asked for"
-    return f"GPU: {gpu} ({source})"
+        return "none", "nothing in the repository asks for one"
+    env = read(root, PurePosixPath(".env"))
+    written = dotenv.value_of(env.decode("utf-8", errors="replace"), "DKDBG_GPU") if env else None
+    said = os.environ.get("DKDBG_GPU") or written
+    for kind in GPU_KINDS:
+        if said == kind:
+            return kind, "DKDBG_GPU says so"
+    if said:
+        raise DkdbgError(f"DKDBG_GPU is {said!r}", hint="it is one of none, nvidia, cdi, amd", exit_code=EXIT_USAGE)
+    return host.gpu, host.gpu_source
 
 
 def choose_port(root: Path, plan: ProjectPlan, target: ComposeService, *, report: engine.Report) -> int:

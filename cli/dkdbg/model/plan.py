@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 #: Where a debug twin gets a GPU from; the names are those of the files in `.dkdbg/gpu/`.
 GpuKind = Literal["none", "nvidia", "cdi", "amd"]
+GPU_KINDS: tuple[GpuKind, ...] = ("none", "nvidia", "cdi", "amd")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg.model import config as configuration
+from dkdbg.model.plan import GPU_KINDS
 from dkdbg.planner import editor
 from dkdbg.render import dotenv, jsonc, payload
 from dkdbg.render.artefacts import render
@@ -19,12 +20,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.model.config import Config
-    from dkdbg.model.plan import GpuKind, ProjectPlan
+    from dkdbg.model.plan import ProjectPlan
 
-GPU_KINDS: tuple[GpuKind, ...] = ("none", "nvidia", "cdi", "amd")
 LAUNCH = ".vscode/launch.json"
 TASKS = ".vscode/tasks.json"
-#: The owner variable that the agent steps down to: see dkdbg/agent/owner.py.
+#: The program's ports move up by this on the host when a service of the user's may hold the plain ones.
 APP_PORT_SHIFT = 10000
 
 

@@ -1,0 +1,141 @@
+"""The GPU request reaches the engine where the machine has one, and only there.
+
+STAND-IN: no card here. A second daemon in a network namespace of its own has a fake nvidia runtime, a fake hook and a
+CDI specification of `nvidia.com/gpu` without devices. This proves the wiring (what is asked for arrives), not CUDA.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.engine.projects import LOOP, dkdbg, must, repo
+
+pytestmark = pytest.mark.engine
+
+COMPOSE = """\
+    services:
+      train:
+        image: BASE
+        working_dir: /code
+        command: ["python3", "train.py"]
+        volumes: [".:/code"]
+        deploy:
+          resources:
+            reservations:
+              devices: [{driver: nvidia, device_ids: ["0"], capabilities: [gpu]}]
+    """
+
+
+@pytest.fixture
+def gpu_repo(tmp_path, base_image):
+    """A repository whose service asks for a GPU."""
+    root = repo(tmp_path / "gpu", {"train.py": LOOP, "compose.yaml": COMPOSE.replace("BASE", base_image)})
+    must(dkdbg(root, "init", "--yes"))
+    return root
+
+
+def down(root, env):
+    subprocess.run(
+        ["docker", "compose", "--profile", "debug", "down", "-t", "2"], cwd=root, env={**os.environ, **env},
+        capture_output=True, check=False,
+    )  # fmt: skip
+
+
+def test_without_a_gpu_the_service_of_a_gpu_project_starts_all_the_same(gpu_repo):
+    try:
+        done = must(dkdbg(gpu_repo, "up"))
+        assert "GPU: none" in done.stdout
+    finally:
+        down(gpu_repo, {})
+
+
+def test_a_gpu_that_this_machine_lacks_is_refused_in_plain_words(gpu_repo):
+    env = {"DKDBG_GPU": "nvidia"}
+    try:
+        done = dkdbg(gpu_repo, "up", env=env)
+        assert done.returncode == 3
+        assert "asks for a GPU" in done.stderr
+        assert "DKDBG_GPU=none" in done.stderr
+    finally:
+        down(gpu_repo, env)
+
+
+@pytest.fixture(scope="module")
+def fake_gpu_daemon(tmp_path_factory, base_image):
+    """DOCKER_HOST of a daemon with a fake GPU. Never `--bridge=none` in the host's namespace: it deletes docker0."""
+    if os.geteuid() != 0 or not all(shutil.which(tool) for tool in ("dockerd", "nsenter", "ip")):
+        pytest.skip("needs root, dockerd, nsenter and ip for a second daemon")
+    folder = tmp_path_factory.mktemp("fakegpu")
+    namespace = f"dkdbg{os.getpid()}"
+    tools = folder / "bin"
+    tools.mkdir()
+    for name, text in {"nvidia-container-runtime": 'exec runc "$@"', "nvidia-container-runtime-hook": "cat >/dev/null"}.items():
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+    (folder / "cdi").mkdir()
+    spec = {
+        "cdiVersion": "0.6.0", "kind": "nvidia.com/gpu",
+        "devices": [{"name": "all", "containerEdits": {"env": ["DKDBG_STAND_IN_GPU=1"]}}],
+    }  # fmt: skip
+    (folder / "cdi" / "nvidia.json").write_text(json.dumps(spec))
+    config = {
+        "features": {"cdi": True}, "cdi-spec-dirs": [str(folder / "cdi")],
+        "runtimes": {"nvidia": {"path": str(tools / "nvidia-container-runtime")}},
+    }  # fmt: skip
+    (folder / "daemon.json").write_text(json.dumps(config))
+    socket = f"unix://{folder}/docker.sock"
+    subprocess.run(["ip", "netns", "add", namespace], check=True)
+    inside = ["nsenter", f"--net=/run/netns/{namespace}"]
+    subprocess.run([*inside, "ip", "link", "set", "lo", "up"], check=True)
+    argv = [*inside, "dockerd", "--config-file", folder / "daemon.json", "--data-root", folder / "data",
+            "--exec-root", folder / "exec", "--pidfile", folder / "pid", "-H", socket]  # fmt: skip
+    with (folder / "log").open("w") as log:
+        daemon = subprocess.Popen(
+            argv, env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}, stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        _wait_for(socket, daemon, folder / "log")
+        saved = subprocess.Popen(["docker", "save", base_image], stdout=subprocess.PIPE)
+        subprocess.run(["docker", "-H", socket, "load", "-q"], stdin=saved.stdout, check=True, capture_output=True)
+        saved.wait()
+        yield socket
+    finally:
+        daemon.send_signal(signal.SIGTERM)
+        daemon.wait(30)
+        subprocess.run(["ip", "netns", "del", namespace], check=False)
+
+
+def _wait_for(socket, daemon, log):
+    deadline = time.monotonic() + 60
+    while subprocess.run(["docker", "-H", socket, "info"], capture_output=True, check=False).returncode:
+        assert daemon.poll() is None, log.read_text()[-2000:]
+        assert time.monotonic() < deadline, log.read_text()[-2000:]
+        time.sleep(0.2)
+
+
+def requests_of(socket, container):
+    text = subprocess.run(
+        ["docker", "-H", socket, "inspect", "-f", "{{json .HostConfig.DeviceRequests}}", container],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    return json.loads(text)
+
+
+@pytest.mark.parametrize(("kind", "driver"), [("nvidia", "nvidia"), ("cdi", "cdi")])
+def test_a_machine_with_a_gpu_grants_exactly_one_request(gpu_repo, fake_gpu_daemon, kind, driver):
+    env = {"DOCKER_HOST": fake_gpu_daemon, **({"DKDBG_GPU": kind} if kind != "nvidia" else {})}
+    try:
+        done = must(dkdbg(gpu_repo, "up", "--json", env=env))
+        state = json.loads(done.stdout)
+        assert state["gpu"] == kind
+        found = requests_of(fake_gpu_daemon, state["container"])
+        assert [request["Driver"] for request in found] == [driver]
+    finally:
+        down(gpu_repo, env)
