@@ -6,13 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dkdbg.detect.dependencies import DependencyFile, is_side_file
+from dkdbg.detect.dependencies import is_side_file
 from dkdbg.detect.files import join, parent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dkdbg.detect.files import Tree
+    from dkdbg.detect.requirements import DependencyFile
     from dkdbg.model.facts import PackageManager
 
 _LOCKS = {

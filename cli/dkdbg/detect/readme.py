@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from dkdbg.detect.commands import logical_lines
-from dkdbg.detect.dependencies import parse_requirement
 from dkdbg.detect.launches import code_blocks
+from dkdbg.detect.requirements import parse_requirement
 
 _INSTALL = re.compile(r"(?:^|[\s;&!%$>(])(?:python3?\s+-m\s+)?(?:uv\s+)?pip3?\s+install\s+([^;&|#`]+)")
 _VALUES = {

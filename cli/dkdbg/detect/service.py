@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dkdbg.detect.candidates import discovered, module_file
 from dkdbg.detect.commands import Launch, logical_lines, parse_line, parse_words
 from dkdbg.detect.compose_file import DEFAULT_NAMES
 from dkdbg.detect.dockerfile import absolute, read_dockerfile
-from dkdbg.detect.entrypoint import discovered, module_file
 from dkdbg.detect.files import join
 from dkdbg.detect.images import read_image
 from dkdbg.detect.launches import Seen

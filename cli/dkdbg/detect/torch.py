@@ -15,7 +15,7 @@ from dkdbg.model.facts import TorchFact
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dkdbg.detect.dependencies import DependencyFile, Wanted
+    from dkdbg.detect.requirements import DependencyFile, Wanted
 
 _INSTALL = re.compile(
     r"(?:^|[\s;&|`$(])(?:pip3?|pip|conda|mamba|micromamba|uv add)(?:\s+install|\s+pip install)?\s([^\n;&|]*?(?<![\w./-])"

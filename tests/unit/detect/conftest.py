@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from textwrap import dedent
+from typing import TYPE_CHECKING
 
 import pytest
 
 from dkdbg.detect.repo import inspect
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Project:

@@ -1,0 +1,180 @@
+"""pyproject.toml, Pipfile and the locks of the managers that use them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import tomlkit
+from packaging.utils import canonicalize_name
+from tomlkit.exceptions import TOMLKitError
+
+from dkdbg.detect.conda import conda_name, conda_spec
+from dkdbg.detect.files import join, parent
+from dkdbg.detect.requirements import DependencyFile, Value, Wanted, items_of, read_requirements, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dkdbg.detect.files import Tree
+
+
+def read_pyproject(tree: Tree, path: str) -> DependencyFile:
+    """Return what a pyproject.toml holds: PEP 621, poetry, uv, pdm and pixi tables; nothing when it is not TOML."""
+    document: Value
+    try:
+        document = tomlkit.parse(tree.text(path)).unwrap()
+    except (TOMLKitError, ValueError) as error:
+        tree.note(f"{path}: not valid TOML: {error}")
+        return DependencyFile(path=path, kind="pyproject")
+    project = table(document.get("project"))
+    tool = table(document.get("tool"))
+    poetry = table(tool.get("poetry"))
+    uv = table(tool.get("uv"))
+    wanted = list(items_of(project.get("dependencies"), path))
+    optional = table(project.get("optional-dependencies"))
+    groups = table(document.get("dependency-groups"))
+    for name, values in [*optional.items(), *groups.items()]:
+        wanted.extend(items_of(values, f"{path} [{name}]", str(name)))
+    if tool.get("setuptools") and "dependencies" in (project.get("dynamic") or []):
+        dynamic = table(table(table(tool["setuptools"]).get("dynamic")).get("dependencies"))
+        files = dynamic.get("file", [])
+        for file in [files] if isinstance(files, str) else files:
+            other = join(parent(path), str(file))
+            if other and tree.has(other):
+                wanted.extend(read_requirements(tree, other).wanted)
+    python = [(str(project["requires-python"]), "requires-python")] if project.get("requires-python") else []
+    poetry_tables: list[tuple[str | None, dict[str, Value]]] = [(None, table(poetry.get("dependencies")))]
+    poetry_tables += [
+        (str(key), table(table(group).get("dependencies")))
+        for key, group in table(poetry.get("group")).items()
+    ]
+    poetry_tables += [("dev", table(poetry.get("dev-dependencies")))]
+    for group_name, entries in poetry_tables:
+        for name, value in entries.items():
+            spec, url = _poetry_spec(value)
+            if name == "python":
+                python.append((spec, "tool.poetry.dependencies.python"))
+            elif spec or not project.get("dependencies"):
+                wanted.append(
+                    Wanted(name=canonicalize_name(name), spec=spec, url=url, source=path, extra=group_name)
+                )
+    pixi = table(tool.get("pixi"))
+    for name, value in table(pixi.get("dependencies")).items():
+        spec = str(value.get("version", "")) if isinstance(value, dict) else str(value)
+        if name == "python":
+            python.append((conda_spec(spec), "tool.pixi.dependencies.python"))
+        else:
+            wanted.append(Wanted(name=conda_name(name), spec=conda_spec(spec), source=path))
+    scripts = {
+        **table(project.get("scripts")),
+        **table(project.get("gui-scripts")),
+        **table(poetry.get("scripts")),
+    }
+    backend = table(document.get("build-system")).get("build-backend")
+    tables = [name for name in ("poetry", "uv", "pixi", "hatch", "flit", "rye") if tool.get(name)]
+    # pdm-backend alone only builds; who works with pdm has scripts, sources or groups in its table.
+    if set(table(tool.get("pdm"))) - {"build", "version", "distribution"}:
+        tables.append("pdm")
+    if project:
+        tables.append("project")
+    if poetry.get("dependencies") is None and not poetry.get("name") and not project and "poetry" in tables:
+        tables.remove("poetry")
+    return DependencyFile(
+        path=path,
+        kind="pyproject",
+        wanted=tuple(wanted),
+        python=tuple(python),
+        indexes=tuple(_indexes(uv, poetry, tool)),
+        scripts=tuple((str(key), value) for key, value in scripts.items() if isinstance(value, str)),
+        extras=tuple(str(key) for key in [*optional, *table(poetry.get("extras"))]),
+        name=str(project.get("name") or poetry.get("name") or "") or None,
+        tables=tuple(tables),
+        backend=str(backend) if backend else None,
+    )
+
+
+def _indexes(uv: Value, poetry: Value, tool: Value) -> Iterator[str]:
+    """Yield index URLs, those that torch is bound to first (uv `sources`)."""
+    listed = [item for item in uv.get("index") or [] if isinstance(item, dict)]
+    by_name = {str(item.get("name")): str(item.get("url", "")) for item in listed}
+    bound = table(uv.get("sources")).get("torch")
+    for item in bound if isinstance(bound, list) else [bound]:
+        if isinstance(item, dict) and by_name.get(str(item.get("index"))):
+            yield by_name[str(item.get("index"))]
+    yield from by_name.values()
+    for key in ("index-url", "extra-index-url", "find-links"):
+        value = uv.get(key) or table(uv.get("pip")).get(key) or []
+        yield from [value] if isinstance(value, str) else (str(item) for item in value)
+    sources = [*(poetry.get("source") or []), *(table(tool.get("pdm")).get("source") or [])]
+    yield from (str(item.get("url", "")) for item in sources if isinstance(item, dict))
+
+
+def _poetry_spec(value: Value) -> tuple[str, str | None]:
+    """Translate poetry's `^1.2` and `~1.2` to specifiers (poetry docs, "Dependency specification")."""
+    if isinstance(value, list):
+        specs = [_poetry_spec(item) for item in value]
+        return next((item for item in specs if item[0]), ("", None))
+    if isinstance(value, dict):
+        url = value.get("git") or value.get("url")
+        return (_poetry_spec(value.get("version", ""))[0], f"git+{url}" if value.get("git") else url)
+    return caret(str(value)), None
+
+
+def caret(text: str) -> str:
+    """Return a specifier for poetry's caret, tilde, wildcard and bare versions; others are left as they are."""
+    text = text.strip()
+    if text in {"*", ""}:
+        return ""
+    parts = []
+    for part in text.split("||")[0].split(","):
+        item = part.strip()
+        match = re.fullmatch(r"(\^|~)?\s*(\d+)(?:\.(\d+))?(?:\.(\d+))?([\w.+*-]*)", item)
+        if not match:
+            parts.append(item.replace(" ", ""))
+            continue
+        version = item.lstrip("^~ ")
+        major, minor = int(match[2]), int(match[3] or 0)
+        if match[1] == "^":
+            upper = f"{major + 1}" if major else f"0.{minor + 1}"
+            parts.append(f">={version},<{upper}")
+        elif match[1] == "~":
+            parts.append(f">={version},<{major}.{minor + 1}" if match[3] else f">={version},<{major + 1}")
+        else:
+            parts.append(f"=={version}")
+    return ",".join(parts)
+
+
+def read_pipfile(tree: Tree, path: str) -> DependencyFile:
+    """Return what a Pipfile holds."""
+    document: Value
+    try:
+        document = tomlkit.parse(tree.text(path)).unwrap()
+    except (TOMLKitError, ValueError) as error:
+        tree.note(f"{path}: not valid TOML: {error}")
+        return DependencyFile(path=path, kind="Pipfile")
+    wanted = [
+        Wanted(name=canonicalize_name(str(name)), spec=_poetry_spec(value)[0].replace("==*", ""), source=path)
+        for name, value in table(document.get("packages")).items()
+    ]
+    python = table(document.get("requires")).get("python_version")
+    sources = [str(item.get("url", "")) for item in document.get("source") or [] if isinstance(item, dict)]
+    return DependencyFile(
+        path=path,
+        kind="Pipfile",
+        wanted=tuple(wanted),
+        python=((f"=={python}.*", "requires.python_version"),) if python else (),
+        indexes=tuple(sources),
+    )
+
+
+def read_lock(tree: Tree, path: str) -> DependencyFile:
+    """Read names and versions by pattern: a lock of 20 000 lines takes seconds through a TOML parser."""
+    text = tree.text(path)
+    wanted = [
+        Wanted(name=canonicalize_name(match[1]), spec=f"=={match[2]}", source=path)
+        for match in re.finditer(r'^name = "([^"]+)"\nversion = "([^"]+)"', text, re.MULTILINE)
+    ]
+    python = re.search(r'^(?:requires-python|python-versions) = "([^"]+)"', text, re.MULTILINE)
+    spec = ((caret(python[1]), "lock"),) if python else ()
+    return DependencyFile(path=path, kind="lock", wanted=tuple(wanted), python=spec)
