@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from dkdbg import console
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.model import config as configuration
 from dkdbg.render import changes, dotenv
-from dkdbg.render.manifest import FOLDER, load
+from dkdbg.render.manifest import FOLDER, MANIFEST, load
 from dkdbg.render.transaction import read
 
 if TYPE_CHECKING:
@@ -34,14 +35,12 @@ def init(
     wanted = files_for(root, plan, config)
     todo = changes.between(root, wanted)
     kept = changes.kept(root, wanted)
-    if as_json:
-        console.emit(_as_json(plan, todo, kept))
-    else:
+    if not as_json:
         _show(plan, todo, kept, diff=diff or (not yes and not check))
-    if check:
-        return EXIT_ERROR if todo else 0
-    if diff or not todo:
-        return 0
+    if check or diff or not todo or (as_json and not yes):
+        if as_json:
+            console.emit(_as_json(plan, todo, kept, written=False))
+        return EXIT_ERROR if check and todo else 0
     if not yes:
         if not console.interactive():
             raise DkdbgError(
@@ -53,21 +52,33 @@ def init(
             console.say("nothing was written")
             return EXIT_ERROR
     changes.apply(root, todo, changes.Journal(root=root))
-    if not as_json:
+    if as_json:
+        console.emit(_as_json(plan, todo, kept, written=True))
+    else:
         _next_steps(plan, len(todo))
     return 0
 
 
-def undo(root: Path, *, force: bool) -> int:
-    """Take back what every `init` here wrote, to the byte."""
+def undo(root: Path, *, force: bool, as_json: bool) -> int:
+    """Take back what every `init` here wrote, to the byte; the exit code.
+
+    Raises:
+        DkdbgError: nothing to undo, files edited since (without `force`), or a file cannot be written.
+    """
     check_root(root)
     undone = changes.Journal(root=root).undo(force=force)
+    if as_json:
+        lists = {name: [str(path) for path in getattr(undone, name)] for name in ("removed", "restored", "left")}
+        console.emit({**lists, "saved": [{"path": str(path), "as": str(copy)} for path, copy in undone.saved]})
+        return 0
     for path in undone.removed:
         console.say(f"removed   {path}")
     for path in undone.restored:
         console.say(f"restored  {path}")
-    for path, saved in getattr(undone, "saved", ()):
+    for path, saved in undone.saved:
         console.say(f"saved     {path} as {saved}")
+    for path in undone.left:
+        console.say(f"left      {path}/  (something of yours is in it)")
     return 0
 
 
@@ -76,7 +87,8 @@ def check_root(root: Path) -> None:
     try:
         names = {entry.name for entry in root.iterdir()}
     except OSError as error:
-        raise DkdbgError(f"cannot read {root}: {error.strerror}", hint="go to a folder that you may read") from error
+        kind = "give the folder of the repository: dkdbg -C PATH init" if root.is_file() else "go to a folder that you may read"
+        raise DkdbgError(f"cannot read {root}: {error.strerror}", hint=kind, exit_code=EXIT_USAGE) from error
     if ".git" in names or any(parent.joinpath(".git").exists() for parent in root.parents):
         return
     evidence = {"pyproject.toml", "setup.py", "requirements.txt", "environment.yml", "environment.yaml", "Dockerfile"}
@@ -99,10 +111,17 @@ def make_plan(root: Path, *, command: str | None = None, service: str | None = N
     from dkdbg.planner.project import plan_project
 
     text = read(root, PurePosixPath(configuration.FILE_NAME))
-    config = configuration.parse(text.decode("utf-8-sig")) if text is not None else configuration.Config()
-    config = replace(config, command=command or config.command, service=service or config.service)
+    config = configuration.Config() if text is None else configuration.parse(configuration.decode(text))
+    config = replace(
+        config,
+        command=config.command if command is None else command,
+        service=config.service if service is None else service,
+    )
     generated = frozenset(str(path) for path in load(root))
     facts = inspect(root, ignore=generated | {str(FOLDER), configuration.FILE_NAME})
+    for name in facts.compose_files:  # a plan that overlooks the user's services would be wrong
+        if not os.access(root / name, os.R_OK):
+            raise DkdbgError(f"cannot read {name}: Permission denied", hint=f"ls -l {root / name} shows who may read it")
     return plan_project(facts, config), config
 
 
@@ -125,15 +144,28 @@ def local_port(root: Path, plan: ProjectPlan) -> int:
 def _show(plan: ProjectPlan, todo: tuple[changes.Change, ...], kept: tuple[changes.Kept, ...], *, diff: bool) -> None:
     console.say(plan.describe())
     console.say()
-    if diff and todo:
-        console.say(console.coloured(changes.diff(todo)))
-    for change in todo:
-        verb = "remove" if change.after is None else "change" if change.before is not None else "create"
-        console.say(f"{verb}  {change.path}  ({change.reason})")
+    shipped = tuple(change for change in todo if _is_shipped(change.path))
+    others = tuple(change for change in todo if not _is_shipped(change.path))
+    if diff and others:
+        console.say(console.coloured(changes.diff(change for change in others if change.path != MANIFEST)))
+    for change in others:
+        console.say(f"{_verb(change)}  {change.path}  ({change.reason})")
+    if shipped:
+        size = sum(len(change.after or b"") for change in shipped) / 1e6
+        console.say(f"{_verb(shipped[0])}  .dkdbg/: the agent and its debugpy as this dkdbg ships them, {len(shipped)} files, {size:.1f} MB")
     for file in kept:
         console.say(f"keep    {file.path}  ({file.reason})")
     if not todo:
         console.say("nothing to change")
+
+
+def _is_shipped(path: PurePosixPath) -> bool:
+    """Whether a file is dkdbg's own code, which a diff of thousands of lines would only bury the rest under."""
+    return path.is_relative_to(FOLDER / "dkdbg") or path == FOLDER / "agent.sh" or path.suffix == ".zip"
+
+
+def _verb(change: changes.Change) -> str:
+    return "remove" if change.after is None else "change" if change.before is not None else "create"
 
 
 def _next_steps(plan: ProjectPlan, count: int) -> None:
@@ -143,7 +175,7 @@ def _next_steps(plan: ProjectPlan, count: int) -> None:
 
 
 def _as_json(
-    plan: ProjectPlan, todo: tuple[changes.Change, ...], kept: tuple[changes.Kept, ...]
+    plan: ProjectPlan, todo: tuple[changes.Change, ...], kept: tuple[changes.Kept, ...], *, written: bool
 ) -> dict[str, object]:
     from dkdbg.detect.report import facts_json
 
@@ -158,11 +190,12 @@ def _as_json(
         "changes": [
             {
                 "path": str(change.path),
-                "change": "remove" if change.after is None else "change" if change.before is not None else "create",
+                "change": _verb(change),
                 "reason": change.reason,
             }
             for change in todo
         ],
         "kept": [{"path": str(file.path), "reason": file.reason} for file in kept],
         "diff": changes.diff(todo),
+        "written": written,
     }

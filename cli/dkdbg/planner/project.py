@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 DEVCONTAINER = ".devcontainer/devcontainer.json"
 #: Beside a dev container of the user's, ours is one more that the editor offers.
 SECOND_DEVCONTAINER = ".devcontainer/dkdbg/devcontainer.json"
+#: User of the dev container where the image has none but root.
+REMOTE_USER = "dev"
 
 
 def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
@@ -52,7 +54,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
             *_gpu(facts, service),
             Decision(what=devcontainer, why=why),
         ),
-        notes=(*notes, *(_env_note(value) if value else ())),
+        notes=(*notes, *(_env_note(value) if value else ()), *(f"left out: {problem}" for problem in facts.problems)),
     )  # fmt: skip
 
 
@@ -95,17 +97,22 @@ def _devcontainer(facts: RepoFacts) -> tuple[str, str]:
     return DEVCONTAINER, "Reopen in Container opens the debug service"
 
 
-def _remote_user(facts: RepoFacts, image: ImagePlan, service: ServicePlan) -> str | None:
+def _remote_user(facts: RepoFacts, image: ImagePlan, service: ServicePlan) -> str:
+    """The image's own user where it has a name; else `dev`, which the Feature beside devcontainer.json makes.
+
+    The service starts as root and the agent steps down; an editor that reopens in it has to be told a user, or what
+    it writes would be root's on the host.
+    """
     if service.extends:
         dockerfile = next((d for d in facts.dockerfiles if d.path == service.extends.dockerfile), None)
         user = service.extends.user or (dockerfile.user if dockerfile else None)
     elif image.ours:
-        user = "dev"
+        user = None
     else:
         user = next((d.user for d in facts.dockerfiles if d.path == image.dockerfile), None)
-    # The service starts as root and the agent steps down; an editor that reopens in it has to be told a user.
-    name = (user or "root").split(":")[0]
-    return name if name and "$" not in name else "root"
+    name = (user or "").split(":")[0]
+    # A number or a variable has no entry in the image's passwd that could be relied on.
+    return name if name not in {"", "root"} and not name.isdigit() and "$" not in name else REMOTE_USER
 
 
 def _extensions(facts: RepoFacts) -> tuple[str, ...]:
@@ -116,8 +123,9 @@ def _extensions(facts: RepoFacts) -> tuple[str, ...]:
 def _gpu(facts: RepoFacts, service: ServicePlan) -> tuple[Decision, ...]:
     if not service.gpu:
         return (Decision(what="no GPU", why=facts.gpu_source or "nothing in the repository asks for one"),)
-    why = facts.gpu_source or "the service asks for one"
-    return (Decision(what="GPU where the machine has one", why=f"{why}; which one is decided at each start"),)
+    needs = "it runs without one too" if facts.gpu == "optional" else "it asks for one"
+    source = f" ({facts.gpu_source})" if facts.gpu_source else ""
+    return (Decision(what="GPU where the machine has one", why=f"{needs}{source}; which kind is decided at each start"),)
 
 
 def _env_note(value: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from dkdbg.model import config as configuration
 from dkdbg.model.plan import GPU_KINDS
 from dkdbg.planner import editor
 from dkdbg.render import dotenv, jsonc, payload
-from dkdbg.render.artefacts import render
+from dkdbg.render.artefacts import artefact, render
 from dkdbg.render.changes import FileWanted
 from dkdbg.render.transaction import read
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 LAUNCH = ".vscode/launch.json"
 TASKS = ".vscode/tasks.json"
+#: Id of the Feature beside devcontainer.json, and so the name of its folder.
+OWNER_FEATURE = "dkdbg-owner"
 #: The program's ports move up by this on the host when a service of the user's may hold the plain ones.
 APP_PORT_SHIFT = 10000
 
@@ -50,10 +52,11 @@ def wanted_files(root: Path, plan: ProjectPlan, config: Config, *, local_port: i
             text = render("compose/gpu.yaml.j2", kind=kind, extends=plan.service.extends)
             files[f".dkdbg/gpu/{kind}.yaml"] = _text(text, f"GPU: {kind}")
     if plan.compose_file_value:
-        env = dotenv.with_value(_read(root, ".env"), "COMPOSE_FILE", plan.compose_file_value)
-        files[".env"] = FileWanted(content=env.encode(), reason="compose reads one file more", owned=False)
+        env = dotenv.with_value(dotenv.decode(read(root, PurePosixPath(".env"))), "COMPOSE_FILE", plan.compose_file_value)
+        files[".env"] = FileWanted(content=dotenv.encode(env), reason="compose reads one file more", owned=False)
     files.update(_editor(root, plan, local_port))
     files[plan.devcontainer] = _text(_devcontainer(plan), "Reopen in Container")
+    files.update(_owner_feature(plan))
     files.update(_payload(plan))
     return files
 
@@ -62,14 +65,9 @@ def _text(text: str, reason: str, *, executable: bool = False) -> FileWanted:
     return FileWanted(content=text.encode(), reason=reason, executable=executable)
 
 
-def _read(root: Path, name: str) -> str:
-    data = read(root, PurePosixPath(name))
-    return "" if data is None else data.decode("utf-8")
-
-
 def _config(root: Path, config: Config) -> bytes:
     data = read(root, PurePosixPath(configuration.FILE_NAME))
-    before = render("templates/dkdbg.toml.j2") if data is None else data.decode("utf-8")
+    before = render("templates/dkdbg.toml.j2") if data is None else configuration.decode(data)
     values = {"command": config.command, "service": config.service, "wait": config.wait}
     return configuration.with_values(before, **values).encode()
 
@@ -188,21 +186,36 @@ def _devcontainer(plan: ProjectPlan) -> str:
     folder = posixpath.dirname(plan.devcontainer)
     return render(
         "devcontainer/devcontainer.json.j2",
-        title=f"{plan.facts.name} (dkdbg)",
+        title=f"dkdbg: {plan.service.name}",
         files=[posixpath.relpath(name, folder) for name in plan.compose_chain],
         name=plan.service.name,
         workspace=plan.workspace,
         remote_user=plan.remote_user,
+        owner_feature=OWNER_FEATURE,
         gpu=plan.service.gpu,
         port=plan.service.port,
         extensions=plan.extensions,
     )
 
 
+def _owner_feature(plan: ProjectPlan) -> dict[str, FileWanted | None]:
+    """The local Feature that makes the remote user the owner of what it writes; it has to lie below .devcontainer/."""
+    folder = f"{posixpath.dirname(plan.devcontainer)}/{OWNER_FEATURE}"
+    return {
+        f"{folder}/{name}": FileWanted(
+            content=artefact("devcontainer", f"owner/{name}").read_bytes(),
+            reason="your files stay yours in the dev container",
+            executable=name.endswith(".sh"),
+        )
+        for name in ("devcontainer-feature.json", "install.sh", "start.sh")
+    }
+
+
 def _payload(plan: ProjectPlan) -> dict[str, FileWanted]:
     up = render(
         "templates/up.sh.j2",
         name=plan.service.name,
+        port=plan.service.port,
         gpu=plan.service.gpu,
         command_sh=shlex.join(plan.service.argv),
     )
