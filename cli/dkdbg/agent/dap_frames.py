@@ -102,6 +102,8 @@ def _reject_garbage(start: bytes) -> None:
     """Raise as soon as a line cannot become a header: other protocols are turned away at their first bytes."""
     for line in start.split(b"\r\n"):
         name, colon, _ = line.partition(b":")
+        if not colon:
+            name = name.rstrip(b"\r")  # the half of an end of line
         if not all(c == 0x2D or 0x41 <= c <= 0x5A or 0x61 <= c <= 0x7A for c in name):
             raise FrameError("not a header line: %r" % line[:40])
         if not colon and len(name) > 64:

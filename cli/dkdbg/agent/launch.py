@@ -9,7 +9,19 @@ import sys
 import threading
 import time
 
-from dkdbg.agent import backend, bundle, child, contract, front, mapping, peers, processes, procfs, records
+from dkdbg.agent import (
+    backend,
+    bundle,
+    child,
+    contract,
+    front,
+    hookdir,
+    mapping,
+    peers,
+    processes,
+    procfs,
+    records,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -176,6 +188,10 @@ class Session:
         command = self._options.command
         try:
             running = child.Child(command, self._environment(), self._inbox.former_mask)
+        except OSError as error:
+            detail = "cannot prepare the hook in %s: %s" % (self._runtime, error)
+            log(detail)
+            return contract.EXIT_AGENT, detail
         except child.StartError as error:
             log(str(error))
             self._backend.say("dkdbg: %s" % error)
@@ -241,7 +257,7 @@ class Session:
     def _environment(self) -> Dict[str, str]:
         """The program's environment: ours, the hook's folder first on PYTHONPATH, and the session's folder."""
         environment = dict(os.environ)
-        hook = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook")
+        hook = hookdir.install(self._runtime)
         former = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = hook + os.pathsep + former if former else hook
         environment[contract.ENV_SESSION_DIR] = self._store.directory

@@ -91,6 +91,10 @@ class _Member:
     def __init__(self, directory, words):  # type: (str, list[str]) -> None
         import _thread
 
+        # `threading` takes the thread that imports it first for the main one. Imported by our thread later, it would
+        # let the program hang at its end.
+        import threading  # noqa: F401
+
         self.directory = directory
         self.words = words
         self.fork_armed = False
@@ -208,8 +212,6 @@ class _Member:
         try:
             if not self.fork_armed:
                 self.fork_armed = True
-                import threading  # noqa: F401
-
                 os.register_at_fork(after_in_child=self.after_fork_in_child)
             if not self.running:
                 return

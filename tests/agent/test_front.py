@@ -1,0 +1,192 @@
+"""The front: probes and garbage never reach the adapter, real clients do, /status and /healthz answer."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import struct
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from dkdbg.agent import dap_frames, front, peers
+from tests.agent.dap_probe import Editor
+
+INITIALIZE = dap_frames.encode({"seq": 1, "type": "request", "command": "initialize", "arguments": {}})
+
+
+class Behind:
+    """A stand-in for the adapter: counts connections and echoes what it receives."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.received: list[bytearray] = []
+        self.ended = threading.Event()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = self.listener.accept()
+                self.received.append(bytearray())
+                threading.Thread(target=self._echo, args=(sock, self.received[-1]), daemon=True).start()
+
+    def _echo(self, sock: socket.socket, received: bytearray) -> None:
+        with contextlib.suppress(OSError):
+            while data := sock.recv(65536):
+                received += data
+                sock.sendall(data)
+            sock.sendall(b"bye")  # the other direction still works after a half-close
+        sock.close()
+        self.ended.set()
+
+
+@pytest.fixture
+def behind() -> Iterator[Behind]:
+    one = Behind()
+    yield one
+    one.listener.close()
+
+
+@pytest.fixture
+def port(behind: Behind, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    monkeypatch.setattr(front, "FIRST_FRAME_LIMIT", 0.4)
+    status = {"state": "waiting", "client": False, "name": "job"}
+    one = front.Front(
+        "127.0.0.1",
+        0,
+        backend_port=lambda: behind.listener.getsockname()[1],
+        status=lambda: dict(status),
+        allow=peers.AllowList(),
+        log=lambda text: None,
+    )
+    one.start()
+    yield one.port
+    one.stop()
+
+
+def dial(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def test_a_client_is_connected_once_its_first_request_is_whole(port: int, behind: Behind) -> None:
+    more = b"anything after it is passed on unread \x00\xff"
+    with dial(port) as sock:
+        for at in range(0, len(INITIALIZE), 5):
+            assert behind.received == []
+            sock.sendall(INITIALIZE[at : at + 5])
+            time.sleep(0.005)
+        sock.sendall(more)
+        echoed = b""
+        while len(echoed) < len(INITIALIZE + more):
+            echoed += sock.recv(4096)
+    assert echoed == INITIALIZE + more == bytes(behind.received[0])
+
+
+def test_a_half_closed_client_still_gets_the_rest(port: int, behind: Behind) -> None:
+    with dial(port) as sock:
+        sock.sendall(INITIALIZE)
+        sock.shutdown(socket.SHUT_WR)
+        text = b""
+        while data := sock.recv(4096):
+            text += data
+    assert text == INITIALIZE + b"bye"
+
+
+def test_a_client_that_resets_its_connection_is_ended_behind_too(port: int, behind: Behind) -> None:
+    sock = dial(port)
+    sock.sendall(INITIALIZE)
+    sock.recv(10)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
+    assert behind.ended.wait(5)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x00" * 100,
+        b"GARBAGE\r\n\r\n",
+        b"Content-Length: 70000\r\n\r\n",
+        b"Content-Length: 2\r\n\r\n{}",
+        dap_frames.encode({"seq": 1, "type": "request", "command": "evaluate"}),
+        dap_frames.encode({"seq": 1, "type": "event", "event": "initialize"}),
+        INITIALIZE[:-1],
+    ],
+)
+def test_anything_else_is_closed_and_never_reaches_the_adapter(port: int, behind: Behind, data: bytes) -> None:
+    with dial(port) as sock:
+        sock.sendall(data)
+        assert sock.recv(100) == b""
+    assert behind.received == []
+
+
+def test_status_and_health_are_answered_in_plain_http(port: int, behind: Behind) -> None:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/status") as answer:
+        assert json.load(answer)["name"] == "job"
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz") as answer:
+        assert (answer.status, json.load(answer)) == (200, {"state": "waiting", "client": False})
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/")
+    assert behind.received == []
+
+
+def test_more_silent_connections_than_allowed_do_not_pile_up(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = threading.active_count()
+    idle = [dial(port) for _ in range(front.MAX_NEWCOMERS + 20)]
+    assert threading.active_count() - before <= front.MAX_NEWCOMERS + 1
+    time.sleep(0.6)  # the limit for a first request, shortened above
+    with dial(port) as sock:
+        sock.sendall(INITIALIZE)
+        assert sock.recv(5) == INITIALIZE[:5]
+    for sock in idle:
+        sock.close()
+
+
+def test_a_refused_peer_is_closed_and_logged_once(behind: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(peers, "refusal", lambda *_: "it is a neighbour")
+    one = front.Front(
+        "127.0.0.1",
+        0,
+        backend_port=lambda: behind.listener.getsockname()[1],
+        status=dict,
+        allow=peers.AllowList(),
+        log=lines.append,
+    )
+    one.start()
+    for _ in range(5):
+        with dial(one.port) as sock:
+            sock.sendall(INITIALIZE)
+            with contextlib.suppress(ConnectionResetError):
+                assert sock.recv(10) == b""
+    one.stop()
+    assert lines == ["refused a connection from 127.0.0.1: it is a neighbour; DKDBG_ALLOW=127.0.0.1 lets it in"]
+    assert behind.received == []
+
+
+def test_an_attach_works_after_two_hundred_probes_and_garbage(launch, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("x = 1\nprint(x)\n")
+    running = launch(sys.executable, "train.py", wait="30")
+    port = running.wait_state("waiting")["port"]
+    for number in range(200):
+        sock = dial(port)
+        if number % 4 == 1:
+            sock.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        elif number % 4 == 2:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        elif number % 4 == 3:
+            sock.sendall(INITIALIZE)  # a client that changes its mind
+        sock.close()
+    assert running.record()["state"] == "waiting"
+    with Editor(port, {str(script): [1]}) as editor:
+        editor.wait_stops(1)
+        assert running.finish()[0] == 0

@@ -1,0 +1,153 @@
+"""The hook: it registers a process, stays out of its way, and costs next to nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from dkdbg.agent import hookdir, processes
+
+HOOK = Path(processes.__file__).parent / "hook"
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Path:
+    folder = tmp_path / "s"
+    (folder / "p").mkdir(parents=True)
+    return folder
+
+
+def python(session: Path, *arguments: str, env: dict[str, str] | None = None, **more: object) -> str:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "DKDBG"))}
+    environment |= {"PYTHONPATH": str(HOOK), "DKDBG_SESSION_DIR": str(session), "DKDBG_DEBUG": "1"} | (env or {})
+    result = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, **more)
+    assert result.stderr == ""
+    return result.stdout
+
+
+def test_an_unattached_process_imports_nothing_of_debugpy_json_or_socket(session: Path) -> None:
+    heavy = "{'debugpy', 'pydevd', 'json', 'socket', 'importlib.util', 'dkdbg'}"
+    assert python(session, "-c", f"import sys; print(sorted({heavy} & set(sys.modules)))") == "[]\n"
+
+
+def test_a_process_announces_itself_with_its_rank(session: Path) -> None:
+    code = "import os, time; print(open(os.environ['DKDBG_SESSION_DIR'] + '/p/%d.json' % os.getpid()).read())"
+    text = python(session, "-c", code, "ünï\"q", env={"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8"})
+    entry = json.loads(text)
+    assert entry["argv"][-1] == 'ünï"q'
+    assert entry["env"] == {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8"}
+    path = session / "p" / f"{entry['pid']}.json"
+    process = processes._read(str(path))
+    assert process is not None
+    assert (process["rank"], process["local_rank"], process["world_size"]) == (3, 1, 8)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_hooks_folder_is_gone_from_the_path(session: Path) -> None:
+    assert str(HOOK) not in python(session, "-c", "import sys; print(sys.path)")
+
+
+def test_the_users_own_sitecustomize_runs_and_is_the_one_that_is_imported(session: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "sitecustomize.py").write_text("import sys\nsys.from_user = 42\n")
+    path = f"{HOOK}{os.pathsep}{mine}"
+    code = "import sys, sitecustomize; print(sys.from_user, sitecustomize.__file__)"
+    out = python(session, "-c", code, env={"PYTHONPATH": path})
+    assert out == f"42 {mine / 'sitecustomize.py'}\n"
+
+
+def test_an_error_in_the_users_sitecustomize_is_reported_as_always(session: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "sitecustomize.py").write_text("import no_such_module\n")
+    environment = dict(os.environ, PYTHONPATH=f"{HOOK}{os.pathsep}{mine}", DKDBG_SESSION_DIR=str(session))
+    result = subprocess.run([sys.executable, "-c", "print('on')"], env=environment, capture_output=True, text=True)
+    bare = subprocess.run(
+        [sys.executable, "-c", "print('on')"],
+        env=dict(environment, PYTHONPATH=str(mine)),
+        capture_output=True,
+        text=True,
+    )
+    assert (result.stdout, result.stderr) == (bare.stdout, bare.stderr)
+    assert len(list((session / "p").glob("*.json"))) == 1
+
+
+@pytest.mark.parametrize("broken", ["missing", "read-only", "file"])
+def test_a_session_folder_that_is_gone_or_broken_is_not_noticed(tmp_path: Path, broken: str) -> None:
+    folder = tmp_path / "s"
+    if broken == "read-only":
+        folder.mkdir()
+    elif broken == "file":
+        folder.write_text("")
+    environment = dict(os.environ, PYTHONPATH=str(HOOK), DKDBG_SESSION_DIR=str(folder))
+    result = subprocess.run([sys.executable, "-c", "print('on')"], env=environment, capture_output=True, text=True)
+    assert (result.stdout, result.stderr) == ("on\n", "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-m", "pip", "--version"],
+        ["-c", "from multiprocessing.resource_tracker import main"],
+        ["-c", "pass", "/x/torch/_inductor/compile_worker/__main__.py"],
+    ],
+)
+def test_housekeeping_processes_do_not_register(session: Path, arguments: list[str]) -> None:
+    python(session, *arguments)
+    assert list((session / "p").iterdir()) == []
+
+
+def test_the_skip_list_can_be_extended(session: Path) -> None:
+    python(session, "-c", "pass  # my_sidecar", env={"DKDBG_SKIP": "other,my_sidecar"})
+    assert list((session / "p").iterdir()) == []
+
+
+def test_a_forking_program_has_no_more_threads_than_it_made(session: Path) -> None:
+    code = (
+        "import os, warnings; warnings.simplefilter('error')\n"
+        "for _ in range(20):\n"
+        "    pid = os.fork()\n"
+        "    if pid == 0: os._exit(0 if os.path.exists('%s/p/%d.sock' % (os.environ['DKDBG_SESSION_DIR'], os.getpid())) else 1)\n"
+        "    assert os.waitpid(pid, 0)[1] == 0\n"
+        "print('forked', len(os.listdir('/proc/self/task')))\n"
+    )
+    assert python(session, "-c", code) == "forked 2\n"
+
+
+def test_a_process_answers_that_no_editor_is_attached(session: Path) -> None:
+    environment = dict(os.environ, PYTHONPATH=str(HOOK), DKDBG_SESSION_DIR=str(session))
+    with subprocess.Popen(
+        [sys.executable, "-c", "print('up', flush=True); input()"],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert processes.ask(str(session / "p" / f"{child.pid}.sock"), "join") == "no editor is attached"
+        child.communicate(b"\n", timeout=10)
+
+
+def test_it_costs_less_than_five_milliseconds(session: Path, tmp_path: Path) -> None:
+    hook = hookdir.install(str(tmp_path))
+
+    def median(env: dict[str, str]) -> float:
+        times = []
+        for _ in range(15):
+            begin = time.perf_counter()
+            subprocess.run([sys.executable, "-c", "pass"], env=env, check=True)
+            times.append(time.perf_counter() - begin)
+        return statistics.median(times) * 1000
+
+    base = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    hooked = dict(base, PYTHONPATH=hook, PYTHONDONTWRITEBYTECODE="1", DKDBG_SESSION_DIR=str(session))
+    median(base)
+    cost = min(median(hooked) - median(base) for _ in range(4))
+    assert cost < 5
