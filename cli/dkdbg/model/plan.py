@@ -123,7 +123,7 @@ class ProjectPlan:
         devcontainer: path of the devcontainer.json that we write.
         compose_chain: compose files in order, relative to the root, that make up the project.
         workspace: folder that "Reopen in Container" opens, container side.
-        remote_user: user of the dev container, None for the image's own.
+        remote_user: user of the dev container.
         notes: what a person should know although it changes nothing, such as a guess.
     """
 
@@ -134,7 +134,7 @@ class ProjectPlan:
     compose_chain: tuple[str, ...]
     devcontainer: str
     workspace: str
-    remote_user: str | None = None
+    remote_user: str = "dev"
     compose_file_value: str | None = None
     extensions: tuple[str, ...] = ("ms-python.python", "ms-python.debugpy")
     decisions: tuple[Decision, ...] = ()
