@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def say(text: str = "") -> None:
     """One message for a person, on standard output."""
-    print(text, flush=True)
+    _print(text)
 
 
 def warn(text: str) -> None:
@@ -27,7 +27,19 @@ def warn(text: str) -> None:
 
 def emit(value: object) -> None:
     """One JSON object for a program, on standard output."""
-    print(json.dumps(value, indent=2, ensure_ascii=False), flush=True)
+    _print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _print(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # `dkdbg init --yes | head`: nobody reads any more, which is no reason to stop half way.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except UnicodeEncodeError:
+        # A terminal or pipe in another encoding (LC_ALL=C, cp1252): a name of the user's may not fit.
+        encoding = sys.stdout.encoding or "ascii"
+        print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
 
 def failure(error: DkdbgError) -> None:

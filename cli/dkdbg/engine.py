@@ -137,6 +137,13 @@ def running(target: ComposeService, root: Path, container_port: int) -> Running 
     )  # fmt: skip
 
 
+def check_project(target: ComposeService, root: Path, *, env: dict[str, str]) -> None:
+    """Raise DkdbgError, with compose's reason, when compose does not accept the project's files."""
+    result = process.run(target.check(), cwd=root, env=env)
+    if result.code:
+        raise explain(result.code, result.stderr)
+
+
 def up(
     target: ComposeService, root: Path, *, env: dict[str, str], report: Report, wait_timeout: int = 300
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -21,21 +20,17 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         console.warn("dkdbg: interrupted")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # `dkdbg init --diff | head`: nobody reads any more, which is no failure of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:  # noqa: BLE001 - the last line of defence writes a report instead of a traceback
         return _unexpected(error)
 
 
 def _run(options: argparse.Namespace) -> int:
-    root = Path(options.directory).resolve()
+    root = _root(options.directory)
     if options.verb == "init":
         from dkdbg.commands import init
 
         if options.undo:
-            return init.undo(root, force=options.force)
+            return init.undo(root, force=options.force, as_json=options.json)
         return init.init(
             root, command=options.command, service=options.service, yes=options.yes, diff=options.diff,
             check=options.check, as_json=options.json,
@@ -51,6 +46,25 @@ def _run(options: argparse.Namespace) -> int:
     from dkdbg.commands.demo import demo
 
     return demo(target=options.on, as_json=options.json)
+
+
+def _root(directory: str) -> Path:
+    try:
+        return Path(directory).resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        raise DkdbgError(
+            f"cannot go to {directory}: {reason}",
+            hint="go to the repository's folder, or name it: dkdbg -C PATH init",
+            exit_code=EXIT_USAGE,
+        ) from error
+
+
+def _seconds(text: str) -> int:
+    seconds = int(text)
+    if seconds < 1:
+        raise ValueError(text)
+    return seconds
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -75,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
     up = verbs.add_parser("up", help="start the debug service; return when an attach will work")
-    up.add_argument("--wait-timeout", type=int, default=300, metavar="SECONDS", help="how long to wait for it (300)")
+    up.add_argument("--wait-timeout", type=_seconds, default=300, metavar="SECONDS", help="how long to wait for it (300)")
     up.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
     down = verbs.add_parser("down", help="stop and remove the debug service")

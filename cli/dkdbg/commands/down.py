@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg import console, engine, process
 from dkdbg.commands.init import check_root, make_plan
+from dkdbg.commands.up import check_initialised
 from dkdbg.targets.compose import ComposeService, explain
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ def down(root: Path, *, everything: bool) -> int:
     """
     check_root(root)
     plan, _ = make_plan(root)
+    check_initialised(root, plan)
     engine.host_facts()
     target = ComposeService(service=plan.service.name)
     argv = target.down_project() if everything else target.down()

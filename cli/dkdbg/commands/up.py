@@ -29,12 +29,13 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
     """
     check_root(root)
     plan, _ = make_plan(root)
-    _check_initialised(root, plan)
+    check_initialised(root, plan)
     report = (lambda _: None) if as_json else console.say
     host = engine.host_facts()
     gpu, why = choose_gpu(root, plan, host)
     report(f"engine {host.version}; GPU: {gpu} ({why})")
     target = ComposeService(service=plan.service.name)
+    engine.check_project(target, root, env=engine.compose_environment(port=plan.service.port, gpu=gpu))
     port = choose_port(root, plan, target, report=report)
     env = engine.compose_environment(port=port, gpu=gpu)
     engine.up(target, root, env=env, report=report, wait_timeout=wait_timeout)
@@ -53,7 +54,8 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
     return 0
 
 
-def _check_initialised(root: Path, plan: ProjectPlan) -> None:
+def check_initialised(root: Path, plan: ProjectPlan) -> None:
+    """Raise DkdbgError unless `init` has written the debug service and the agent."""
     if read(root, PurePosixPath(plan.service.compose_file)) is None or not (root / ".dkdbg" / "agent.sh").is_file():
         raise DkdbgError(
             f"{root} is not set up for dkdbg yet: {plan.service.compose_file} or .dkdbg/ is missing",
@@ -95,9 +97,9 @@ def choose_port(root: Path, plan: ProjectPlan, target: ComposeService, *, report
         from dkdbg.render.project import LAUNCH, with_port
 
         env = read(root, PurePosixPath(".env"))
-        text = dotenv.with_value(env.decode("utf-8") if env else "", "DKDBG_PORT", str(port))
+        text = dotenv.with_value(dotenv.decode(env), "DKDBG_PORT", str(port))
         wanted = {
-            ".env": FileWanted(content=text.encode(), reason="the port that is free here", owned=False),
+            ".env": FileWanted(content=dotenv.encode(text), reason="the port that is free here", owned=False),
             LAUNCH: with_port(root, plan, port),
         }
         changes.apply(root, changes.between(root, wanted), changes.Journal(root=root))

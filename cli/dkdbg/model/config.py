@@ -11,6 +11,7 @@ from tomlkit.exceptions import TOMLKitError
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 FILE_NAME = "dkdbg.toml"
+BOM = "\ufeff"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,31 +32,46 @@ class Config:
     wait: int | None = None
 
 
+def decode(data: bytes) -> str:
+    """The text of a dkdbg.toml, a byte order mark kept.
+
+    Raises:
+        DkdbgError: it is not UTF-8, which TOML asks for.
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        message = f"{FILE_NAME}:{line}: byte 0x{data[error.start]:02x} is not UTF-8, which TOML has to be"
+        raise DkdbgError(message, hint=f"save {FILE_NAME} as UTF-8", exit_code=EXIT_USAGE) from error
+
+
 def parse(text: str) -> Config:
     """The configuration in `text`, the content of a dkdbg.toml.
 
     Raises:
-        DkdbgError: invalid TOML, an unknown key or a value of the wrong type; all problems in one message.
+        DkdbgError: invalid TOML, an unknown table or key or a value of the wrong type; all problems in one message.
     """
     try:
-        table = tomlkit.parse(text).unwrap().get("debug", {})
+        document = tomlkit.parse(text.removeprefix(BOM)).unwrap()
     except TOMLKitError as error:
         message = f"{FILE_NAME} is not valid TOML: {error}"
         raise DkdbgError(
             message, hint=f"mend {FILE_NAME} by hand; dkdbg changed nothing", exit_code=EXIT_USAGE
         ) from error
+    table = document.pop("debug", {})
     if not isinstance(table, dict):
         raise DkdbgError(
             f"{FILE_NAME}: [debug] must be a table",
             hint="write [debug] and its keys below it",
             exit_code=EXIT_USAGE,
         )
-    problems = [_problem(key, value) for key, value in table.items()]
-    wrong = [problem for problem in problems if problem]
+    wrong = [f"unknown {'table' if isinstance(value, dict) else 'key'} {key!r}" for key, value in document.items()]
+    wrong += [problem for key, value in table.items() if (problem := _problem(key, value))]
     if wrong:
         raise DkdbgError(
             f"{FILE_NAME}: " + "; ".join(wrong),
-            hint="the keys of [debug] are command, service, port, wait",
+            hint="there is one table, [debug]; its keys are command, service, port, wait",
             exit_code=EXIT_USAGE,
         )
     return replace(Config(), **table)
@@ -75,12 +91,13 @@ def _problem(key: str, value: object) -> str | None:
 
 def with_values(text: str, **values: str | int | None) -> str:
     """`text` with the given keys of [debug] set, everything else kept to the byte; None leaves a key alone."""
-    document = tomlkit.parse(text)
+    mark = BOM if text.startswith(BOM) else ""
+    document = tomlkit.parse(text.removeprefix(BOM))
     table = document.setdefault("debug", tomlkit.table())
     for key, value in values.items():
         if value is not None and table.get(key) != value:
             table[key] = value
-    return tomlkit.dumps(document)
+    return mark + tomlkit.dumps(document)
 
 
 def shell_argv(command: str) -> tuple[str, ...]:

@@ -51,6 +51,10 @@ class ComposeService:
         """The last `lines` lines of the program's output."""
         return self._compose("logs", "--no-color", "--no-log-prefix", "--tail", str(lines), self.service)
 
+    def check(self) -> tuple[str, ...]:
+        """End with 0 when compose accepts the project's files."""
+        return self._compose("config", "--quiet")
+
     def config(self) -> tuple[str, ...]:
         """The merged model as JSON."""
         return self._compose("config", "--format", "json")
@@ -74,7 +78,13 @@ _KNOWN = (
     _Known(
         fragment=r"Cannot connect to the Docker daemon|error during connect|connection refused.*docker|docker daemon is not running",
         cause="no Docker engine answers",
-        hint="start it (sudo systemctl start docker, or Docker Desktop), then `docker info` must answer",
+        hint="start it (sudo systemctl start docker, or Docker Desktop), then `docker info` must answer; "
+        "`docker context show` and DOCKER_HOST say which one was asked",
+    ),
+    _Known(
+        fragment=r"context not found|unable to parse docker host|unable to resolve docker endpoint",
+        cause="the docker command does not know which engine to ask",
+        hint="docker context ls shows the engines it knows; DOCKER_CONTEXT and DOCKER_HOST choose one",
     ),
     _Known(
         fragment=r"unknown (shorthand )?flag: .*'?p'? in -profile|'compose' is not a docker command|unknown command: docker compose",
@@ -168,7 +178,14 @@ _KNOWN = (
         exit_code=EXIT_ERROR,
     ),
     _Known(
-        fragment=r"(yaml: |invalid compose|additional propert|validating [^\n]*: |undefined service)",
+        fragment=r"required variable \S+ is missing a value",
+        cause="your compose file needs a variable that is not set",
+        hint="set it in the environment or in .env",
+        exit_code=EXIT_ERROR,
+    ),
+    _Known(
+        fragment=r"yaml: |invalid compose|additional propert|validating [^\n]*: |undefined service|error while interpolating|"
+        r"invalid hostport|invalid containerport|refers to undefined",
         cause="compose does not accept the project's files",
         hint="docker compose --profile debug config shows where",
         exit_code=EXIT_ERROR,
