@@ -1,0 +1,252 @@
+"""What lies in a repository, read step by step: each step is there for the next ones."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dkdbg.detect import compose_file, imports, service
+from dkdbg.detect.dependencies import read_dependency_files
+from dkdbg.detect.devcontainer import read_devcontainers
+from dkdbg.detect.dockerfile import read_dockerfile, run_lines
+from dkdbg.detect.entrypoint import Ranking, rank
+from dkdbg.detect.files import Tree, is_vendored, parent
+from dkdbg.detect.frameworks import frameworks_of, uses_accelerator
+from dkdbg.detect.launches import gather
+from dkdbg.detect.manager import Choice, choose_manager
+from dkdbg.detect.substitution import parse_env
+from dkdbg.detect.torch import TextEvidence
+
+if TYPE_CHECKING:
+    from dkdbg.detect.launches import Seen
+    from dkdbg.detect.service import RunningService
+    from dkdbg.model.facts import DevcontainerFact, DockerfileFact
+
+_DOCKERFILE = re.compile(r"(?:[\w.-]+[._-])?(?:Dockerfile|dockerfile|Containerfile)(?:[._-][\w.-]+)?")
+_NOT_DOCKERFILE = re.compile(
+    r"\.(?:dockerignore|md|txt|sh|py|tmpl|j2|jinja|template|yml|yaml|in)$", re.IGNORECASE
+)
+_SIDE_IMAGE = re.compile(
+    r"doc|test|lint|\bci\b|frontend|node|nginx|web-?ui|runpod|rocm|amd|xpu|intel|arm|jetson|windows|tpu",
+    re.IGNORECASE,
+)
+_INSTALL_DOCUMENT = re.compile(
+    r"(?:readme|install\w*|getting[-_]?started|quick[-_]?start|setup|usage)(?:[-_.]\w+)*\.(?:md|rst|txt)",
+    re.IGNORECASE,
+)
+
+
+class Survey:
+    """Everything that was read of one repository, before anything is concluded from it."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.python_files = tuple(
+            path for path in tree.files if path.endswith(".py") and not is_vendored(path)
+        )
+        self.notebooks = tuple(
+            path for path in tree.files if path.endswith(".ipynb") and not is_vendored(path)
+        )
+        self.dependency_files = read_dependency_files(tree)
+        self.scripts = self._scripts()
+        self.devcontainers = read_devcontainers(tree)
+        self.dockerfile_texts = self._dockerfile_texts()
+        self.dockerfiles = {path: read_dockerfile(text, path) for path, text in self.dockerfile_texts.items()}
+        self.compose_env = parse_env(tree.text(".env")).get("COMPOSE_FILE") if tree.has(".env") else None
+        self.compose_files = compose_file.find_compose_files(tree)
+        self.services = self._services()
+        self.chosen = service.choose(self.services, self._devcontainer_service())
+        self.dockerfile = self._main_dockerfile()
+        code = imports.third_party(tree, self.python_files)
+        # Notebooks beside a program are side material; they speak only where there is nothing else.
+        self.imported = code if self.python_files else imports.notebook_imports(tree, self.notebooks)
+        self.documents = self._documents()
+        self.readme = "\n".join(text for path, text in self.documents if parent(path) in {".", ".github"})
+        packages = {
+            item.name for file in self.dependency_files for item in file.wanted if "/" not in file.path
+        }
+        self.frameworks = frameworks_of(packages, self.imported)
+        self.ranking = self._ranking()
+        self.entry = self.ranking.candidates[0] if self.ranking.has_best else None
+        if self.dockerfile is None and self.chosen is None:
+            near = (
+                item.dockerfile for item in self.near_devcontainers() if item.dockerfile in self.dockerfiles
+            )
+            self.dockerfile = next((self.dockerfiles[path] for path in near if path), None)
+        self.manager = self._manager()
+
+    def _scripts(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for file in self.dependency_files:
+            if (
+                parent(file.path) in {".", "src", "python", "backend", "server", "app", "api"}
+                or len(self.dependency_files) < 4
+            ):
+                for name, target in file.scripts:
+                    found.setdefault(name, target)
+        return found
+
+    def project_names(self) -> frozenset[str]:
+        """Return the names that the project goes by, as an image or a distribution of its own might be called."""
+        names = {self.tree.root.name.lower()}
+        names |= {file.name.lower() for file in self.dependency_files if file.name and "/" not in file.path}
+        return frozenset({*names, *(name.replace("_", "-") for name in names)})
+
+    def _dockerfile_texts(self) -> dict[str, str]:
+        paths = [
+            path
+            for path in self.tree.matching(_DOCKERFILE)
+            if not _NOT_DOCKERFILE.search(path) and not is_vendored(path)
+        ]
+        paths += [
+            item.dockerfile for item in self.devcontainers if item.dockerfile and item.dockerfile not in paths
+        ]
+        texts = {path: self.tree.text(path) for path in paths[:80]}
+        return {
+            path: text
+            for path, text in texts.items()
+            if re.search(r"^\s*FROM\s", text, re.MULTILINE | re.IGNORECASE)
+        }
+
+    def _services(self) -> tuple[RunningService, ...]:
+        files = list(self.compose_files)
+        for item in self.devcontainers:
+            files.extend(name for name in item.compose_files if self.tree.has(name) and name not in files)
+        self.compose_files = tuple(files)
+        read = compose_file.read_services(self.tree, self.compose_files, self.compose_env)
+        names = self.project_names()
+        return tuple(
+            service.read_service(self.tree, fact, build, self.scripts, names) for fact, build in read
+        )
+
+    def _devcontainer_service(self) -> str | None:
+        return next(
+            (item.service for item in self.devcontainers if item.service and item.compose_files), None
+        )
+
+    def _main_dockerfile(self) -> DockerfileFact | None:
+        """Return the Dockerfile of the program: the service's, the root's, the one in `docker/`, a dev container's."""
+        if self.chosen is not None:
+            return self.chosen.dockerfile
+
+        def order(path: str) -> tuple[bool, int, bool, str]:
+            name = path.rsplit("/", 1)[-1]
+            return (
+                bool(_SIDE_IMAGE.search(path)),
+                path.count("/"),
+                name != "Dockerfile",
+                path,
+            )
+
+        near = [path for path in self.dockerfiles if path.count("/") <= 1 and ".devcontainer" not in path]
+        return self.dockerfiles[min(near, key=order)] if near else None
+
+    def _documents(self) -> tuple[tuple[str, str], ...]:
+        paths = [
+            path
+            for path in self.tree.matching(_INSTALL_DOCUMENT)
+            if path.count("/") <= 2 and not is_vendored(path)
+        ]
+        paths = [
+            path for path in paths if not re.search(r"[-_.](?:zh|cn|ja|ko|fr|de|es|ru|pt)\w*\.", path.lower())
+        ]
+        paths.sort(key=lambda path: (path.count("/"), not path.lower().startswith("readme"), path))
+        return tuple((path, self.tree.text(path)) for path in paths[:25])
+
+    def _ranking(self) -> Ranking:
+        resolved: list[tuple[Seen, str | None]] = []
+        for item in self.services:
+            if item.seen is None or not item.fact.is_python:
+                continue
+            is_chosen = self.chosen is not None and item.fact == self.chosen.fact
+            place = "service" if is_chosen else "other-service"
+            resolved.append((replace(item.seen, place=place), item.file))
+        for path, fact in self.dockerfiles.items():
+            is_main = self.dockerfile is not None and path == self.dockerfile.path
+            context = "." if is_main else parent(path)
+            mappings = service.code_mappings(self.tree, (), fact, context)
+            inside = service.Inside(
+                workdir=fact.workdir, mappings=mappings, scripts=self.scripts, context=context
+            )
+            seen, file = service.started(self.tree, service.image_argv(fact), inside)
+            if seen is not None and (file is not None or is_main):
+                place = "image" if is_main and self.chosen is None else "other-image"
+                if file is None and place == "image" and self.python_files:
+                    continue
+                resolved.append((replace(seen, place=place, source=path), file))
+        first = next(iter(sorted(self.project_names())), "")
+        return rank(
+            self.tree,
+            gather(self.tree, frozenset(self.scripts)),
+            scripts=self.scripts,
+            resolved=resolved,
+            project=next(
+                (file.name for file in self.dependency_files if file.name and "/" not in file.path), None
+            )
+            or first,
+            is_ml=uses_accelerator(self.frameworks),
+            notebooks=self.notebooks,
+        )
+
+    def _manager(self) -> Choice:
+        chosen = self.chosen
+        context = chosen.fact.context if chosen and chosen.fact.context else "."
+        builds = [
+            (path, self.context_of(path), run_lines(text)) for path, text in self.dockerfile_texts.items()
+        ]
+        build = None
+        if self.dockerfile is not None and self.dockerfile.path in self.dockerfile_texts:
+            where = context if chosen else self.context_of(self.dockerfile.path)
+            build = (self.dockerfile.path, where, run_lines(self.dockerfile_texts[self.dockerfile.path]))
+        return choose_manager(
+            self.tree,
+            self.dependency_files,
+            home=context,
+            entry=self.entry.file if self.entry else None,
+            build=build,
+            dockerfiles=builds,
+            readme=self.readme,
+        )
+
+    def context_of(self, dockerfile: str) -> str:
+        """Return the folder that a Dockerfile is built in, relative to the root, as far as its place tells."""
+        for item in self.devcontainers:
+            if item.dockerfile == dockerfile and item.context is not None:
+                return item.context
+        return (
+            parent(dockerfile) if dockerfile.rsplit("/", 1)[0] not in {"docker", ".docker", "build"} else "."
+        )
+
+    def near_devcontainers(self) -> list[DevcontainerFact]:
+        """Return the dev containers, those that lie beside the program first."""
+        file = self.entry.file if self.entry and self.entry.file else ""
+        return sorted(
+            self.devcontainers,
+            key=lambda item: not file.startswith(item.path.split(".devcontainer")[0] or "\0"),
+        )
+
+    def build_text(self) -> TextEvidence:
+        """Return the RUN lines of the Dockerfile of the program, empty without one."""
+        if self.dockerfile is None or self.dockerfile.path not in self.dockerfile_texts:
+            return TextEvidence(text="", source="")
+        text = "\n".join(run_lines(self.dockerfile_texts[self.dockerfile.path]))
+        return TextEvidence(text=text, source=self.dockerfile.path)
+
+    def build_context(self, dockerfile: str) -> str:
+        """Return the folder that a Dockerfile's copies are relative to: its own, unless they only exist from the root."""
+        for item in self.devcontainers:
+            if item.dockerfile == dockerfile and item.context is not None:
+                return item.context
+        sources = [local for local, _ in self.dockerfiles[dockerfile].copies if local != "."]
+        here = parent(dockerfile)
+        if here != "." and sources:
+            return (
+                here
+                if all(
+                    self.tree.has(f"{here}/{local}") or self.tree.has_dir(f"{here}/{local}")
+                    for local in sources
+                )
+                else "."
+            )
+        return "." if here in {"docker", ".docker", ".devcontainer", "build", "deploy"} else here
