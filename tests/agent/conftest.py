@@ -78,6 +78,7 @@ def launch(layout: Path, runtime: Path, tmp_path: Path) -> Iterator[Any]:
         env: dict[str, str] | None = None,
         options: tuple[str, ...] = (),
         cwd: Path | None = None,
+        layout: Path = layout,
     ) -> Launch:
         name = f"t{os.getpid()}x{time.monotonic_ns() % 10**9}"
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("DKDBG_", "PYTHON", "DEBUG"))}

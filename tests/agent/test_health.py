@@ -1,0 +1,86 @@
+"""Health and the list of sessions: read from the record and /proc, never by connecting."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from dkdbg.agent import health, procfs, records
+
+
+def agent(layout: Path, runtime: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = dict(os.environ, DKDBG_RUNTIME_DIR=str(runtime), DKDBG_PYTHON=sys.executable)
+    return subprocess.run([str(layout / "agent.sh"), *words], env=environment, capture_output=True, text=True)
+
+
+def test_health_follows_the_session(launch, layout: Path, tmp_path: Path) -> None:
+    runtime = tmp_path / "run"
+    own = {"DKDBG_RUNTIME_DIR": str(runtime)}
+    result = agent(layout, runtime, "health")
+    assert (result.returncode, result.stdout) == (1, f"no session in {runtime}\n")
+    running = launch("sleep", "60", wait="20", env=own)
+    running.runtime = runtime
+    running.wait_state("waiting")
+    assert agent(layout, runtime, "health").returncode == 0
+    listed = json.loads(agent(layout, runtime, "sessions", "--json").stdout)
+    assert [(one["state"], one["live"], one["name"]) for one in listed] == [("waiting", True, running.name)]
+    running.process.terminate()
+    running.finish()
+    result = agent(layout, runtime, "health")
+    session = listed[0]["id"]
+    assert (result.returncode, result.stdout) == (1, f"the last session, {session}, has ended with code 143\n")
+
+
+def test_a_killed_agent_is_not_healthy(launch, tmp_path: Path) -> None:
+    runtime = tmp_path / "run"
+    running = launch("sleep", "2", env={"DKDBG_RUNTIME_DIR": str(runtime)})
+    running.runtime = runtime
+    record = running.wait_state("running")
+    assert health.trouble(str(runtime)) == ""
+    running.process.kill()
+    running.process.communicate()
+    assert health.trouble(str(runtime)) == f"the agent of session {record['id']} (pid {record['pid']}) is gone"
+
+
+@pytest.mark.parametrize("port", ["port", "adapter_port"])
+def test_a_port_that_nobody_listens_on_is_not_healthy(launch, tmp_path: Path, port: str) -> None:
+    runtime = tmp_path / "run"
+    running = launch("sleep", "60", env={"DKDBG_RUNTIME_DIR": str(runtime)})
+    running.runtime = runtime
+    record = running.wait_state("running")
+    path = runtime / record["id"] / "session.json"
+    path.write_text(json.dumps({**record, port: 1}))
+    assert health.trouble(str(runtime)) in ("nobody listens on port 1", "debugpy's adapter is gone")
+
+
+def test_a_pid_that_is_used_again_does_not_count_as_the_agent(tmp_path: Path) -> None:
+    store = records.SessionStore(str(tmp_path), "job")
+    record = {"version": 1, "pid": os.getpid(), "pid_start": 1, "pid_namespace": procfs.pid_namespace()}
+    record |= {"id": store.id, "state": "running", "started": 1.0}
+    store.create(record)  # type: ignore[arg-type]
+    assert health.trouble(str(tmp_path)).endswith("is gone")
+
+
+def test_health_is_fast(launch, layout: Path, tmp_path: Path) -> None:
+    runtime = tmp_path / "run"
+    running = launch("sleep", "60", env={"DKDBG_RUNTIME_DIR": str(runtime)})
+    running.runtime = runtime
+    running.wait_state("running")
+    main = str(layout / "dkdbg" / "agent" / "__main__.py")
+    environment = dict(os.environ, DKDBG_RUNTIME_DIR=str(runtime))
+
+    def median(*words: str) -> float:
+        times = []
+        for _ in range(7):
+            begin = time.perf_counter()
+            assert subprocess.run([sys.executable, "-I", "-S", "-B", *words], env=environment).returncode == 0
+            times.append(time.perf_counter() - begin)
+        return statistics.median(times) * 1000
+
+    assert min(median(main, "health") - median("-c", "pass") for _ in range(3)) < 60

@@ -1,0 +1,110 @@
+"""The agent and a breakpoint under every CPython that this machine has.
+
+Interpreters come from PATH (`python3.8` ...) and from DKDBG_TEST_PYTHONS, paths with colons between them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from dkdbg.agent import bundle
+from tests.agent.dap_probe import Editor
+
+MINORS = range(8, 15)
+
+
+def find(minor: int) -> str | None:
+    """A CPython 3.MINOR that starts; a shim of pyenv for a version that is not active does not."""
+    named = [path for path in os.environ.get("DKDBG_TEST_PYTHONS", "").split(":") if path]
+    for path in [*named, shutil.which(f"python3.{minor}") or ""]:
+        if path and _version(path) == f"3.{minor}":
+            return path
+    return None
+
+
+def _version(path: str) -> str:
+    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+    try:
+        result = subprocess.run([path, "-I", "-c", code], capture_output=True, text=True, timeout=20)
+    except OSError:
+        return ""
+    return result.stdout.strip()
+
+
+@pytest.fixture(scope="session")
+def both_zips(layout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A layout with the debugpy for old Pythons too, as `dkdbg init` makes it for an image that needs it."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
+    command += ["--python-version", "3.8", "--platform", "any", "debugpy==1.8.21", "-d", str(folder)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    if result.returncode != 0:
+        pytest.skip(f"no debugpy 1.8.21 from the package index: {result.stderr.strip()[-200:]}")
+    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
+        wheel.extractall(folder)
+    bundle.write_bundle(str(folder / "debugpy"), str(layout / "debugpy-1.8.21.zip"))
+    return layout
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_a_first_line_and_a_late_attach_stop_under_every_python(launch, request, tmp_path: Path, minor: int) -> None:
+    python = find(minor)
+    if python is None:
+        pytest.skip(f"no CPython 3.{minor} here")
+    if minor < 10:
+        request.getfixturevalue("both_zips")
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, time\nx = 1\npid = os.fork()\nname = 'child' if pid == 0 else 'parent'\n"
+        "if pid == 0:\n    os._exit(0)\nos.waitpid(pid, 0)\nn = 0\n"
+        "while not os.path.exists('stop'):\n    n += 1\n    time.sleep(0.02)\nprint('end')\n"
+    )
+    running = launch(python, "train.py", wait="20", python=python)
+    port = running.wait_state("waiting")["port"]
+    with Editor(port, {str(script): [1, 4]}) as editor:
+        editor.wait_stops(3)
+    assert sorted(stop["line"] for stop in editor.stops) == [1, 4, 4]
+    running.wait_state("running")
+    with Editor(port, {str(script): [10]}) as editor:
+        editor.wait_stops(2)
+        (tmp_path / "stop").touch()
+    code, out, err = running.finish()
+    assert (code, out) == (0, "end\n"), err
+    assert all(line.startswith("dkdbg:") for line in err.splitlines()), err
+
+
+@pytest.mark.parametrize("minor", [8, 11])
+def test_a_running_loop_stops_without_pydevds_library(launch, request, tmp_path: Path, minor: int) -> None:
+    """As on musl and on aarch64, where the library does not load: the main thread traces itself."""
+    python = find(minor)
+    if python is None:
+        pytest.skip(f"no CPython 3.{minor} here")
+    layout = request.getfixturevalue("both_zips") if minor < 10 else request.getfixturevalue("layout")
+    bare = tmp_path / "zips"
+    shutil.copytree(layout, bare)
+    for path in bare.glob("debugpy-*.zip"):
+        with zipfile.ZipFile(path) as source, zipfile.ZipFile(str(path) + ".new", "w") as target:
+            for name in source.namelist():
+                if not name.endswith(".so"):
+                    target.writestr(name, source.read(name))
+        os.replace(str(path) + ".new", path)
+    script = tmp_path / "loop.py"
+    script.write_text("import time\nn = 0\nprint('up', flush=True)\nwhile True:\n    n += 1\n    time.sleep(0.02)\n")
+    runtime = tmp_path / "run"
+    running = launch(
+        python, "loop.py", python=python, env={"DKDBG_RUNTIME_DIR": str(runtime)}, layout=bare, cwd=tmp_path
+    )
+    running.runtime = runtime
+    port = running.wait_state("running")["port"]
+    assert running.process.stdout.readline() == b"up\n"
+    with Editor(port, {str(script): [5]}) as editor:
+        editor.wait_stops(2)
+        running.process.terminate()
+        _, _, err = running.finish()
+    assert all(line.startswith("dkdbg:") for line in err.splitlines()), err

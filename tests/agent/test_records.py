@@ -1,0 +1,108 @@
+"""The runtime folder and the records: private, whole, and cleaned up."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from dkdbg.agent import contract, procfs, records
+
+
+def record(store: records.SessionStore, **fields: object) -> contract.Record:
+    base = {"version": 1, "id": store.id, "pid": os.getpid(), "pid_start": procfs.start_ticks(os.getpid())}
+    base |= {"pid_namespace": procfs.pid_namespace(), "state": "running", "started": 1.0, "expires": None}
+    return {**base, **fields}  # type: ignore[return-value,typeddict-item]
+
+
+def test_the_runtime_folder_is_private(tmp_path: Path) -> None:
+    path = records.open_runtime_dir(str(tmp_path / "a" / "b"))
+    assert os.stat(path).st_mode & 0o777 == 0o700
+    os.chmod(path, 0o755)
+    assert os.stat(records.open_runtime_dir(path)).st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    os.chown(foreign, 12345, 12345)
+    with pytest.raises(records.RuntimeDirError, match="belongs to uid 12345"):
+        records.open_runtime_dir(str(foreign))
+
+
+def test_a_link_in_place_of_the_default_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "link"))
+    with pytest.raises(records.RuntimeDirError, match="is not a folder"):
+        records.open_runtime_dir()
+
+
+def test_an_unwritable_place_is_replaced_by_a_temporary_one() -> None:
+    path = records.open_runtime_dir("/proc/dkdbg")
+    assert os.path.basename(path).startswith(f"dkdbg-{os.getuid()}-")
+    os.rmdir(path)
+
+
+def test_a_reader_never_sees_half_a_record(tmp_path: Path) -> None:
+    store = records.SessionStore(str(tmp_path), "job")
+    store.create(record(store))
+    stop = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            store.update(detail="x" * (number % 5000))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    path = tmp_path / store.id / "session.json"
+    for _ in range(500):
+        json.loads(path.read_text())
+    stop.set()
+    writer.join()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_session_left_by_a_former_container_is_replaced(tmp_path: Path) -> None:
+    store = records.SessionStore(str(tmp_path), "job")
+    Path(store.processes_dir, "17.json").write_text("{}")
+    again = records.SessionStore(str(tmp_path), "job")
+    assert os.listdir(again.processes_dir) == []
+
+
+def test_sockets_get_a_short_path_when_the_folder_is_deep(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 80)
+    deep.mkdir()
+    store = records.SessionStore(str(deep), "job")
+    store.create(record(store))
+    assert len(store.processes_dir) < 60
+    assert os.path.realpath(os.path.join(store.directory, "p")) == store.processes_dir
+    store.finish()
+    assert not os.path.exists(store.processes_dir)
+    assert os.listdir(store.directory) == ["session.json"]
+
+
+def test_old_finished_sessions_are_removed(tmp_path: Path) -> None:
+    for number in range(records.KEEP_FINISHED + 5):
+        store = records.SessionStore(str(tmp_path), f"job{number:02}")
+        store.create(record(store, state="exited", started=float(number)))
+    records.prune(str(tmp_path))
+    left = [one["started"] for one in records.list_records(str(tmp_path))]
+    assert left == [float(number) for number in range(5, 25)]
+
+
+def test_a_name_becomes_a_safe_folder(tmp_path: Path) -> None:
+    store = records.SessionStore(str(tmp_path), "../../etc/pass wd")
+    assert os.path.dirname(store.directory) == str(tmp_path)
+
+
+def test_records_of_another_version_are_ignored(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "session.json").write_text('{"version": 99}')
+    (tmp_path / "y").mkdir()
+    (tmp_path / "y" / "session.json").write_text("{")
+    assert records.list_records(str(tmp_path)) == []
