@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import SafeConstructor
@@ -18,6 +18,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from dkdbg.detect.dockerfile import absolute
 from dkdbg.detect.files import is_vendored, join, parent
 from dkdbg.detect.substitution import parse_env, substitute
+from dkdbg.detect.values import Value, elements
 from dkdbg.errors import DkdbgError
 from dkdbg.model.facts import ServiceFact
 
@@ -33,9 +34,6 @@ _COMPOSE_NAME = re.compile(r"(?:docker[-_])?compose(?:[._-][\w.-]+)?\.ya?ml|[\w.
 #: More compose files than this are examples of one another.
 _MAX_FILES = 60
 _MAX_EXTENDS = 8
-
-#: YAML, which is whatever a stranger wrote; narrowed at every use.
-Value = Any
 
 
 class _Constructor(SafeConstructor):
@@ -179,7 +177,7 @@ def _extended(tree: Tree, path: str, document: Value, body: Value, depth: int) -
         other_path = join(parent(path), file)
         other = _load(tree, other_path, strict=False) if other_path and tree.has(other_path) else {}
     services = other.get("services") if isinstance(other, dict) else None
-    base = services.get(name) if isinstance(services, dict) else None
+    base = services.get(name) if isinstance(services, dict) and isinstance(name, str) else None
     if not isinstance(base, dict) or other_path is None:
         return body
     below = _extended(tree, other_path, other, base, depth + 1)
@@ -228,13 +226,13 @@ def _service(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFact
         dockerfile=dockerfile,
         context=context,
         image=_text(body.get("image")),
-        profiles=tuple(str(item) for item in _list(body.get("profiles"))),
+        profiles=tuple(str(item) for item in elements(body.get("profiles"))),
         command=argv(body.get("command")),
         entrypoint=argv(body.get("entrypoint")),
         working_dir=_text(body.get("working_dir")),
         user=_text(body.get("user")),
-        binds=_binds(tree, here, _list(body.get("volumes"))),
-        ports=_ports(_list(body.get("ports"))),
+        binds=_binds(tree, here, elements(body.get("volumes"))),
+        ports=_ports(elements(body.get("ports"))),
         gpu=_wants_gpu(body),
         depends_on=tuple(str(item) for item in (depends if isinstance(depends, (dict, list)) else ())),
         host_network=body.get("network_mode") == "host",
@@ -248,8 +246,10 @@ def _build(tree: Tree, here: str, build: Value) -> tuple[str | None, str | None,
     if not isinstance(build, dict):
         return None, None, ComposeBuild(args={}, target=None)
     raw = build.get("args")
-    pairs = raw.items() if isinstance(raw, dict) else (str(item).partition("=")[::2] for item in _list(raw))
-    args = {str(key): str(value) for key, value in pairs if value not in {None, ""}}
+    pairs = (
+        raw.items() if isinstance(raw, dict) else (str(item).partition("=")[::2] for item in elements(raw))
+    )
+    args = {str(key): str(value) for key, value in pairs if value is not None and value != ""}
     parts = ComposeBuild(args=args, target=_text(build.get("target")))
     context = str(build.get("context") or ".")
     if re.match(r"[a-z+]+://|git@", context):
@@ -310,19 +310,15 @@ def _wants_gpu(body: Value) -> bool:
     value: Value = body.get("deploy")
     for key in ("resources", "reservations", "devices"):
         value = value.get(key) if isinstance(value, dict) else None
-    for device in _list(value):
+    for device in elements(value):
         if isinstance(device, dict):
-            words = {str(word) for word in _list(device.get("capabilities"))}
-            if device.get("driver") in {"nvidia", "cdi", "amd"} or words & {"gpu", "nvidia", "compute"}:
+            words = {str(word) for word in elements(device.get("capabilities"))}
+            if str(device.get("driver")) in {"nvidia", "cdi", "amd"} or words & {"gpu", "nvidia", "compute"}:
                 return True
     if body.get("gpus") or body.get("runtime") == "nvidia":
         return True
-    nodes = " ".join(str(device) for device in _list(body.get("devices")))
+    nodes = " ".join(str(device) for device in elements(body.get("devices")))
     return bool(re.search(r"/dev/(?:nvidia|kfd|dri|dxg)|\w+\.com/gpu", nodes))
-
-
-def _list(value: Value) -> list[Value]:
-    return list(value) if isinstance(value, (list, tuple)) else []
 
 
 def _text(value: Value) -> str | None:

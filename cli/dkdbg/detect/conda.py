@@ -18,6 +18,7 @@ from dkdbg.detect.requirements import (
     parse_requirement,
     read_requirements,
 )
+from dkdbg.detect.values import elements
 
 if TYPE_CHECKING:
     from dkdbg.detect.files import Tree
@@ -45,7 +46,7 @@ def read_conda(tree: Tree, path: str) -> DependencyFile | None:
     indexes: list[str] = []
     for item in items:
         if isinstance(item, dict):
-            for line in item.get("pip") or []:
+            for line in elements(item.get("pip")):
                 indexes.extend(INDEX_OPTION.findall(str(line)))
                 if include := INCLUDE_OPTION.match(str(line)):
                     other = join(parent(path), include[1])

@@ -28,6 +28,8 @@ _ACCELERATED = {
     "torch", "lightning", "tensorflow", "jax", "paddle", "mxnet", "cupy", "transformers", "diffusers", "accelerate", "deepspeed",
     "vllm", "whisper", "ultralytics", "timm", "sb3", "horovod", "mmcv", "detectron2", "fairseq",
 }  # fmt: skip
+#: Those that put arrays on a GPU without being told to.
+_PLACING = {"jax", "tensorflow", "paddle", "lightning", "accelerate", "ultralytics", "sb3"}
 _ON_TORCH = {
     "lightning",
     "diffusers",
@@ -55,3 +57,8 @@ def frameworks_of(packages: Collection[str], imported: tuple[str, ...]) -> tuple
 def uses_accelerator(frameworks: Collection[str]) -> bool:
     """Return whether one of the frameworks computes on a GPU where there is one."""
     return not _ACCELERATED.isdisjoint(frameworks)
+
+
+def places_itself(frameworks: Collection[str]) -> bool:
+    """Return whether one of the frameworks takes a GPU unasked."""
+    return not _PLACING.isdisjoint(frameworks)

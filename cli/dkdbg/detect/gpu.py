@@ -42,9 +42,9 @@ _CPU_PROSE = re.compile(
     re.IGNORECASE,
 )
 _NEEDS = re.compile(
-    r"(?:require[sd]?|requirements?:|need(?:s|ed)?|must have|at least|minimum|high-end|prerequisites?)[^.\n]{0,60}"
+    r"(?<!not )(?:require[sd]?|requirements?:|need(?:s|ed)?|must have|at least|minimum|high-end|prerequisites?)[^.\n]{0,60}"
     r"\b(?:gpus?|cuda|nvidia|vram)\b(?! memory| ram| usage| utili)|"
-    r"\b(?:gpus?|cuda|vram)\b(?! memory| ram| usage| utili)[^.\n]{0,40}\b(?:is|are) (?:\w+ )?(?:required|needed|necessary|mandatory)|"
+    r"(?<!no )\b(?:gpus?|cuda|vram)\b(?! memory| ram| usage| utili)[^.\n]{0,40}\b(?:is|are) (?:\w+ )?(?:required|needed|necessary|mandatory)|"
     r"pytorch-cuda|cudatoolkit",
     re.IGNORECASE,
 )
@@ -95,6 +95,7 @@ def read_gpu(
     packages: frozenset[str],
     extras: frozenset[str],
     uses_framework: bool,
+    places_itself: bool,
 ) -> tuple[Gpu, str]:
     """Return the need for a GPU and the evidence in words.
 
@@ -111,6 +112,7 @@ def read_gpu(
         packages: distribution names.
         extras: names of optional dependency groups.
         uses_framework: whether anything here can use a GPU at all.
+        places_itself: whether a framework takes a GPU unasked (JAX, TensorFlow, Lightning and their like).
     """
     others = list(other_services)
     if service is not None:
@@ -139,6 +141,8 @@ def read_gpu(
     if not uses_framework and not with_gpu and base_cuda is None and not packages & _GPU_PACKAGES:
         return "none", "nothing here computes on a GPU"
     if not touched and not packages & (_GPU_PACKAGES - _WEAK_PACKAGES) and not with_gpu and base_cuda is None:
+        if places_itself:
+            return "optional", "the framework takes a GPU when there is one"
         return "none", "nothing here names a GPU"
     if cpu is not None:
         return "optional", cpu

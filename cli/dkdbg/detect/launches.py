@@ -252,7 +252,7 @@ def _editor(tree: Tree) -> Iterator[Seen]:
         for item in configurations if isinstance(configurations, list) else ():
             if (
                 not isinstance(item, dict)
-                or item.get("type") not in {"python", "debugpy"}
+                or str(item.get("type")) not in {"python", "debugpy"}
                 or item.get("request") != "launch"
             ):
                 continue

@@ -11,7 +11,8 @@ from tomlkit.exceptions import TOMLKitError
 
 from dkdbg.detect.conda import conda_name, conda_spec
 from dkdbg.detect.files import join, parent
-from dkdbg.detect.requirements import DependencyFile, Value, Wanted, items_of, read_requirements, table
+from dkdbg.detect.requirements import DependencyFile, Wanted, items_of, read_requirements
+from dkdbg.detect.values import Value, elements, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,10 +37,10 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
     groups = table(document.get("dependency-groups"))
     for name, values in [*optional.items(), *groups.items()]:
         wanted.extend(items_of(values, f"{path} [{name}]", str(name)))
-    if tool.get("setuptools") and "dependencies" in (project.get("dynamic") or []):
+    if tool.get("setuptools") and "dependencies" in elements(project.get("dynamic")):
         dynamic = table(table(table(tool["setuptools"]).get("dynamic")).get("dependencies"))
         files = dynamic.get("file", [])
-        for file in [files] if isinstance(files, str) else files:
+        for file in elements(files):
             other = join(parent(path), str(file))
             if other and tree.has(other):
                 wanted.extend(read_requirements(tree, other).wanted)
@@ -96,7 +97,7 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
 
 def _indexes(uv: Value, poetry: Value, tool: Value) -> Iterator[str]:
     """Yield index URLs, those that torch is bound to first (uv `sources`)."""
-    listed = [item for item in uv.get("index") or [] if isinstance(item, dict)]
+    listed = [item for item in elements(uv.get("index")) if isinstance(item, dict)]
     by_name = {str(item.get("name")): str(item.get("url", "")) for item in listed}
     bound = table(uv.get("sources")).get("torch")
     for item in bound if isinstance(bound, list) else [bound]:
@@ -104,9 +105,9 @@ def _indexes(uv: Value, poetry: Value, tool: Value) -> Iterator[str]:
             yield by_name[str(item.get("index"))]
     yield from by_name.values()
     for key in ("index-url", "extra-index-url", "find-links"):
-        value = uv.get(key) or table(uv.get("pip")).get(key) or []
-        yield from [value] if isinstance(value, str) else (str(item) for item in value)
-    sources = [*(poetry.get("source") or []), *(table(tool.get("pdm")).get("source") or [])]
+        value = uv.get(key) or table(uv.get("pip")).get(key)
+        yield from (str(item) for item in elements(value))
+    sources = [*elements(poetry.get("source")), *elements(table(tool.get("pdm")).get("source"))]
     yield from (str(item.get("url", "")) for item in sources if isinstance(item, dict))
 
 
@@ -158,7 +159,9 @@ def read_pipfile(tree: Tree, path: str) -> DependencyFile:
         for name, value in table(document.get("packages")).items()
     ]
     python = table(document.get("requires")).get("python_version")
-    sources = [str(item.get("url", "")) for item in document.get("source") or [] if isinstance(item, dict)]
+    sources = [
+        str(item.get("url", "")) for item in elements(document.get("source")) if isinstance(item, dict)
+    ]
     return DependencyFile(
         path=path,
         kind="Pipfile",

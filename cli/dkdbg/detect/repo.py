@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.detect import imports, service
 from dkdbg.detect.files import Tree, parent
-from dkdbg.detect.frameworks import uses_accelerator
+from dkdbg.detect.frameworks import places_itself, uses_accelerator
 from dkdbg.detect.gpu import read_gpu
 from dkdbg.detect.images import read_image
 from dkdbg.detect.includes import included_files, installs_itself
@@ -214,6 +214,7 @@ def _gpu(survey: Survey) -> tuple[Gpu, str]:
         configs=[(path, tree.text(path)) for path in configs[:_MAX_CONFIGS]],
         packages=frozenset(packages),
         extras=frozenset(extras),
+        places_itself=places_itself(survey.frameworks),
         uses_framework=uses_accelerator(survey.frameworks) or any(item.fact.gpu for item in survey.services),
     )
 

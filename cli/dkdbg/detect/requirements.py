@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dkdbg.detect.files import Tree
+    from dkdbg.detect.values import Value
 
-#: TOML and YAML, which is whatever a stranger wrote; narrowed at every use.
-Value = Any
 
 INDEX_OPTION = re.compile(r"(?:-i|--index-url|--extra-index-url|-f|--find-links)[\s=]+(\S+)")
 INCLUDE_OPTION = re.compile(r"(?:-r|--requirement)[\s=]*(\S+)")
@@ -145,8 +144,3 @@ def items_of(values: Value, source: str, extra: str | None = None) -> Iterator[W
     for value in values if isinstance(values, (list, tuple)) else ():
         if isinstance(value, str) and (item := parse_requirement(value, source, extra)):
             yield item
-
-
-def table(value: Value) -> dict[str, Value]:
-    """Return a TOML or YAML mapping, an empty one for anything else."""
-    return value if isinstance(value, dict) else {}

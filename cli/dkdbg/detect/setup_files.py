@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from dkdbg.detect.files import join, parent
-from dkdbg.detect.requirements import DependencyFile, Value, items_of, read_requirements, table
+from dkdbg.detect.requirements import DependencyFile, items_of, read_requirements
+from dkdbg.detect.values import Value, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -160,7 +160,9 @@ class Survey:
             if item.seen is None or not item.fact.is_python:
                 continue
             is_chosen = self.chosen is not None and item.fact == self.chosen.fact
-            place = "service" if is_chosen else "other-service"
+            # What `docker compose up` in the root starts is the program; a compose file deeper is one way of several.
+            own = "service" if "/" not in item.fact.file else "image"
+            place = own if is_chosen else "other-service"
             resolved.append((replace(item.seen, place=place), item.file))
         for path, fact in self.dockerfiles.items():
             is_main = self.dockerfile is not None and path == self.dockerfile.path

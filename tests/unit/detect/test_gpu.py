@@ -118,3 +118,20 @@ def test_dev_containers_with_and_without_a_gpu_are_optional(project):
 
 def test_the_evidence_names_file_and_line(project):
     assert project.write("train.py", HARD).facts().gpu_source.startswith("train.py:2")
+
+
+def test_a_framework_that_takes_a_gpu_unasked_is_optional(project):
+    assert need(project.write("train.py", "import jax\nx = jax.numpy.zeros(3)\nprint(x)\n")) == "optional"
+
+
+def test_a_lightning_device_number_is_no_cpu(project):
+    project.write("environment.yml", "dependencies:\n  - pytorch=1.7\n  - cudatoolkit=11.0\n")
+    assert (
+        need(project.write("main.py", "import torch\nrun(gpus=1)\n").readme("python main.py -t --gpus 0,"))
+        == "required"
+    )
+
+
+@pytest.mark.parametrize("words", ["It does not require a GPU.", "No CUDA environment is needed."])
+def test_a_denied_requirement_is_none(project, words):
+    assert need(project.write("train.py", FALLBACK).write("README.md", f"{words}\n")) == "optional"

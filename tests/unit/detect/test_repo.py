@@ -165,3 +165,42 @@ def test_a_large_repository_is_read_in_two_seconds(project):
     begun = time.perf_counter()
     project.facts()
     assert time.perf_counter() - begun < 2
+
+
+ODD = ("3", "x", "[]", "{}", "[1, null, [2]]", "{a: {b: [{}]}}", "null", "true")
+
+
+@pytest.mark.parametrize("value", ODD)
+@pytest.mark.parametrize(
+    "key",
+    [
+        "build",
+        "ports",
+        "volumes",
+        "deploy",
+        "command",
+        "depends_on",
+        "profiles",
+        "extends",
+        "image",
+        "devices",
+        "environment",
+    ],
+)
+def test_a_service_key_of_an_odd_type_is_survived(project, key, value):
+    project.write("compose.yaml", f"services:\n  a:\n    {key}: {value}\n")
+    assert [fact.name for fact in project.facts().services] == ["a"]
+
+
+@pytest.mark.parametrize("value", ["3", '"x"', "[]", "[1, [2]]", "{a = {b = [{}]}}", "true"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "project.dependencies", "project.optional-dependencies", "project.scripts", "project.dynamic", "project.name", "dependency-groups",
+        "tool.uv.sources", "tool.uv.index", "tool.poetry.dependencies", "tool.poetry.source", "tool.pdm", "tool.pixi.dependencies",
+        "build-system", "tool",
+    ],
+)  # fmt: skip
+def test_a_project_key_of_an_odd_type_is_survived(project, key, value):
+    facts = project.write("pyproject.toml", f"{key} = {value}\n").program("train.py").facts()
+    assert facts.entrypoint.file == "train.py"

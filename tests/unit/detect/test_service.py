@@ -159,3 +159,16 @@ def test_a_service_entrypoint_drops_the_command_of_the_image(project):
     ).program("b.py")
     project.write("Dockerfile", 'FROM python:3.11\nWORKDIR /x\nCOPY . .\nCMD ["python", "a.py"]\n')
     assert project.facts().entrypoint.command == "python b.py"
+
+
+def test_training_of_the_readme_beats_a_server_of_a_compose_file_deep_down(project):
+    project.write(
+        "scripts/docker/compose.yml",
+        "services:\n  server:\n    build: {context: ../.., dockerfile: scripts/docker/Dockerfile}\n    command: python scripts/serve.py\n    volumes: ['../..:/app']\n",
+    )
+    project.write("scripts/docker/Dockerfile", "FROM python:3.11\nWORKDIR /app\n").program("scripts/serve.py")
+    project.write("scripts/train.py", "import torch\nloss.backward()\n").readme(
+        "python scripts/train.py base"
+    )
+    facts = project.facts()
+    assert (facts.service.name, facts.entrypoint.file) == ("server", "scripts/train.py")
