@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -82,12 +83,12 @@ def marked_line(file: Path) -> int:
     return next(number for number, line in enumerate(file.read_text().splitlines(), 1) if MARK in line)
 
 
-def launch_options(root: Path) -> AttachOptions:
-    """The attach entry of launch.json, as an editor reads it."""
+def launch_options(root: Path, folder: str = "") -> AttachOptions:
+    """The attach entry of launch.json, as an editor reads it that has `root` open, by the name `folder` if given."""
     entries = jsonc.loads((root / ".vscode/launch.json").read_text())["configurations"]
     entry = next(each for each in entries if each["name"] == ATTACH_NAME)
     mappings = tuple(
-        (pair["localRoot"].replace("${workspaceFolder}", str(root)), pair["remoteRoot"]) for pair in entry["pathMappings"]
+        (pair["localRoot"].replace("${workspaceFolder}", folder or str(root)), pair["remoteRoot"]) for pair in entry["pathMappings"]
     )
     return AttachOptions(
         host=entry["connect"]["host"], port=entry["connect"]["port"], path_mappings=mappings,
@@ -106,6 +107,21 @@ def stop_in(root: Path, file: str) -> Stopped:
         return Stopped(path=top.path or "", line=top.line, function=top.name, values=debugger.local_values(top))
 
 
+def free_port() -> int:
+    """A port on 127.0.0.1 that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def take_away(root: Path, env: dict[str, str]) -> None:
+    """Remove the compose project of `root`, its images and volumes."""
+    subprocess.run(
+        ["docker", "compose", "--profile", "debug", "down", "--rmi", "local", "--volumes", "-t", "2"],
+        cwd=root, env={**os.environ, **env}, capture_output=True, check=False,
+    )  # fmt: skip
+
+
 @contextmanager
 def running(root: Path, base: str, *, env: dict[str, str] | None = None) -> Iterator[None]:
     """`dkdbg up` in `root`, and everything taken away afterwards."""
@@ -114,7 +130,4 @@ def running(root: Path, base: str, *, env: dict[str, str] | None = None) -> Iter
         must(dkdbg(root, "up", env=settings))
         yield
     finally:
-        subprocess.run(
-            ["docker", "compose", "--profile", "debug", "down", "--rmi", "local", "--volumes", "-t", "2"],
-            cwd=root, env={**os.environ, **settings}, capture_output=True, check=False,
-        )  # fmt: skip
+        take_away(root, settings)
