@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from dkdbg import __version__, console
 from dkdbg.errors import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
@@ -61,14 +62,20 @@ def _root(directory: str) -> Path:
 
 
 def _seconds(text: str) -> int:
-    seconds = int(text)
-    if seconds < 1:
-        raise ValueError(text)
-    return seconds
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of seconds above 0")
+    return int(text)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Refuses a command line in the form of all our errors."""
+
+    def error(self, message: str) -> NoReturn:
+        raise DkdbgError(message, hint=f"{self.prog} --help", exit_code=EXIT_USAGE)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="dkdbg",
         description="Set a breakpoint, press F5 and stand inside the training job.",
         epilog="Start with `dkdbg demo`, then `dkdbg init` in your repository.",

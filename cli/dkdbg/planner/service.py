@@ -120,7 +120,7 @@ def choose_command(
     facts: RepoFacts, config: Config, base: ServiceFact | None, dockerfile: DockerfileFact | None
 ) -> Command:
     """What runs under the agent: what the person says, else what the service or image runs, else the best entry point."""
-    if config.command:
+    if config.command is not None:
         return Command(command=shell_argv(config.command), why="you said so")
     existing = image_command(base, dockerfile)
     if existing.argv and not idles(existing.argv):

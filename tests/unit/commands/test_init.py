@@ -1,0 +1,300 @@
+"""`dkdbg init` as a user runs it, without an engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+from tests.checkout import TRAIN, checkout, run_dkdbg, snapshot, without_privileges
+
+from dkdbg.render import jsonc
+
+COMPOSE = """\
+services:
+  web:
+    build: .
+    command: python serve.py
+"""
+OWN = {
+    "serve.py": "print('serving')\n",
+    "Dockerfile": "FROM python:3.11-slim\nWORKDIR /app\nCOPY . .\n",
+    "docker-compose.yml": COMPOSE,
+}
+
+
+def test_diff_shows_the_files_and_writes_nothing(script, dkdbg):
+    before = snapshot(script)
+    ran = dkdbg(script, "init", "--diff")
+    assert ran.code == 0
+    assert "+++ b/compose.yaml" in ran.out
+    assert snapshot(script) == before
+
+
+def test_check_fails_before_init_and_passes_after_it(script, dkdbg):
+    before = snapshot(script)
+    assert dkdbg(script, "init", "--check").code == 1
+    assert snapshot(script) == before
+    assert dkdbg(script, "init", "--yes").code == 0
+    assert dkdbg(script, "init", "--check").code == 0
+
+
+def test_check_fails_when_the_repository_has_moved_on(script, dkdbg):
+    dkdbg(script, "init", "--yes")
+    (script / "requirements.txt").write_text("requests\n")
+    assert dkdbg(script, "init", "--check").code == 1
+
+
+@pytest.mark.parametrize("files", [{"train.py": TRAIN}, OWN], ids=["bare", "compose"])
+def test_a_second_init_changes_no_byte_and_says_so(tmp_path, dkdbg, files):
+    root = checkout(tmp_path / "repo", files)
+    dkdbg(root, "init", "--yes")
+    first, times = snapshot(root), {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    ran = dkdbg(root, "init", "--yes")
+    assert ran.code == 0
+    assert "nothing to change" in ran.out
+    assert snapshot(root) == first
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == times
+
+
+def test_undo_brings_back_bytes_modes_and_directories(tmp_path, dkdbg):
+    root = checkout(
+        tmp_path / "repo", {**OWN, ".vscode/launch.json": '{"configurations": [] }', ".env": "A=1"}
+    )
+    (root / ".vscode/launch.json").chmod(0o640)
+    (root / "docker-compose.override.yml").write_text("services: {web: {environment: {B: '2'}}}\n")
+    before = snapshot(root)
+    dkdbg(root, "init", "--yes")
+    assert snapshot(root) != before
+    assert dkdbg(root, "init", "--undo").code == 0
+    assert snapshot(root) == before
+
+
+def test_undo_goes_back_behind_the_first_of_several_inits(script, dkdbg):
+    before = snapshot(script)
+    dkdbg(script, "init", "--yes", "--command", "python train.py --epochs 1")
+    dkdbg(script, "init", "--yes", "--command", "python train.py --epochs 2")
+    assert dkdbg(script, "init", "--undo").code == 0
+    assert snapshot(script) == before
+
+
+def test_undo_names_a_directory_that_stays(script, dkdbg):
+    dkdbg(script, "init", "--yes")
+    (script / ".vscode/settings.json").write_text("{}")
+    ran = dkdbg(script, "init", "--undo")
+    assert "left      .vscode/" in ran.out
+    assert (script / ".vscode/settings.json").exists()
+
+
+def test_undo_of_an_edited_file_touches_nothing_and_names_it(script, dkdbg):
+    dkdbg(script, "init", "--yes")
+    with (script / "Dockerfile").open("a") as file:
+        file.write("# mine\n")
+    before = snapshot(script)
+    ran = dkdbg(script, "init", "--undo")
+    assert ran.code == 4
+    assert "Dockerfile" in ran.err
+    assert "--force" in ran.err
+    assert snapshot(script) == before
+
+
+def test_undo_by_force_saves_the_edited_file_beside(script, dkdbg):
+    dkdbg(script, "init", "--yes")
+    (script / "Dockerfile").write_text("# mine\n")
+    ran = dkdbg(script, "init", "--undo", "--force")
+    assert ran.code == 0
+    assert "Dockerfile.dkdbg-saved" in ran.out
+    assert (script / "Dockerfile.dkdbg-saved").read_text() == "# mine\n"
+    assert not (script / "Dockerfile").exists()
+
+
+def test_an_edited_generated_file_is_kept_and_named(script, dkdbg):
+    dkdbg(script, "init", "--yes")
+    with (script / "compose.yaml").open("a") as file:
+        file.write("# mine\n")
+    edited = (script / "compose.yaml").read_bytes()
+    ran = dkdbg(script, "init", "--yes", "--command", "python train.py --epochs 7")
+    assert ran.code == 0
+    assert "keep    compose.yaml  (you changed it)" in ran.out
+    assert (script / "compose.yaml").read_bytes() == edited
+
+
+LAUNCH = {
+    "comments and trailing commas": b"""\
+// ours, by hand
+{
+  "version": "0.2.0", /* old */
+  "configurations": [
+    {"name": "mine", "type": "debugpy", "request": "launch", "program": "x.py",}, // keep
+  ],
+}
+""",
+    "CRLF": b'{\r\n\t"version": "0.2.0",\r\n\t"configurations": [\r\n\t\t{\r\n\t\t\t"name": "mine"\r\n\t\t}\r\n\t]\r\n}\r\n',
+    "byte order mark": b'\xef\xbb\xbf{\n    "configurations": [],\n    "compounds": []\n}',
+    "one line": b'{"configurations": [{"name": "mine"}]}',
+}
+
+
+def is_subsequence(part: bytes, whole: bytes) -> bool:
+    rest = iter(whole)
+    return all(byte in rest for byte in part)
+
+
+@pytest.mark.parametrize("kind", LAUNCH)
+def test_the_users_bytes_of_launch_json_stay(tmp_path, dkdbg, kind):
+    before = LAUNCH[kind]
+    root = checkout(tmp_path / "repo", {"train.py": TRAIN, ".vscode/launch.json": before})
+    dkdbg(root, "init", "--yes")
+    after = (root / ".vscode/launch.json").read_bytes()
+    entries = jsonc.loads(after.decode())["configurations"]
+    mine = jsonc.loads(before.decode())["configurations"]
+    assert entries == [*mine, next(entry for entry in entries if entry["name"] == "dkdbg: attach")]
+    assert before.startswith(b"\xef\xbb\xbf") == after.startswith(b"\xef\xbb\xbf")
+    assert (b"\r\n" in before) == (b"\r\n" in after)
+    assert after.count(b"\n") == after.count(b"\r\n") or b"\r\n" not in before
+    assert is_subsequence(before, after)
+    assert dkdbg(root, "init", "--undo").code == 0
+    assert (root / ".vscode/launch.json").read_bytes() == before
+
+
+def test_the_users_tasks_stay(tmp_path, dkdbg):
+    before = b'{\n  // build\n  "version": "2.0.0",\n  "tasks": [ {"label": "build", "command": "make"} ], // end\n}\n'
+    root = checkout(tmp_path / "repo", {"train.py": TRAIN, ".vscode/tasks.json": before})
+    dkdbg(root, "init", "--yes")
+    after = (root / ".vscode/tasks.json").read_bytes()
+    assert [task["label"] for task in jsonc.loads(after.decode())["tasks"]] == [
+        "build",
+        "dkdbg: up",
+        "dkdbg: down",
+    ]
+    assert is_subsequence(before, after)
+
+
+def test_a_changed_dkdbg_toml_changes_the_files_and_its_comments_stay(script, dkdbg):
+    dkdbg(script, "init", "--yes")
+    text = "# our choice\n[debug]\nport = 6001   # 5678 is taken by the other project\nwait = 9\n"
+    (script / "dkdbg.toml").write_text(text)
+    assert dkdbg(script, "init", "--yes").code == 0
+    assert (script / "dkdbg.toml").read_text() == text
+    assert '"127.0.0.1:${DKDBG_PORT:-6001}:6001"' in (script / "compose.yaml").read_text()
+    assert "${DKDBG_WAIT:-9}" in (script / "compose.yaml").read_text()
+    entry = jsonc.loads((script / ".vscode/launch.json").read_text())["configurations"][0]
+    assert entry["connect"] == {"host": "127.0.0.1", "port": 6001}
+
+
+def test_a_flag_is_remembered_in_dkdbg_toml(script, dkdbg):
+    dkdbg(script, "init", "--yes", "--command", "python train.py --epochs 3")
+    assert 'command = "python train.py --epochs 3"' in (script / "dkdbg.toml").read_text()
+    assert dkdbg(script, "init", "--check").code == 0
+
+
+def test_a_dkdbg_toml_with_a_byte_order_mark_keeps_it(script, dkdbg):
+    text = b"\xef\xbb\xbf[debug]\r\nwait = 3\r\n"
+    (script / "dkdbg.toml").write_bytes(text)
+    assert dkdbg(script, "init", "--yes").code == 0
+    assert (script / "dkdbg.toml").read_bytes() == text
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "written"),
+    [((), 0, False), (("--diff",), 0, False), (("--check",), 1, False), (("--yes",), 0, True)],
+)
+def test_json_is_one_object_with_facts_plan_and_changes(script, dkdbg, words, code, written):
+    ran = dkdbg(script, "init", "--json", *words)
+    assert (ran.code, ran.err) == (code, "")
+    said = json.loads(ran.out)
+    assert said["facts"]["python"].startswith("3.")
+    assert {"what", "why"} == set(said["plan"][0])
+    assert "compose.yaml" in [change["path"] for change in said["changes"]]
+    assert said["command"] == ["python", "train.py"]
+    assert said["written"] is written
+    assert (script / "compose.yaml").exists() is written
+
+
+def test_undo_as_json_is_one_object(script, dkdbg):
+    dkdbg(script, "init", "--yes")
+    said = json.loads(dkdbg(script, "init", "--undo", "--json").out)
+    assert "compose.yaml" in said["removed"]
+
+
+def test_a_closed_pipe_is_quiet_and_does_not_stop_the_writing(script):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as nobody:
+        done = subprocess.run(
+            [sys.executable, "-m", "dkdbg", "init", "--yes"], cwd=script, stdout=nobody, stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (script / "compose.yaml").exists()
+
+
+def test_an_output_that_cannot_hold_a_name_shows_it_escaped(tmp_path):
+    root = checkout(tmp_path / "repo", {"größe.py": TRAIN})
+    words = ("init", "--diff", "--command", "python größe.py")
+    done = run_dkdbg(root, *words, env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "gr\\xf6\\xdfe.py" in done.stdout
+
+
+def test_without_a_terminal_and_without_yes_nothing_is_written(script, dkdbg):
+    before = snapshot(script)
+    ran = dkdbg(script, "init")
+    assert ran.code == 2
+    assert "nothing was written" in ran.err
+    assert "hint: dkdbg init --yes" in ran.err
+    assert snapshot(script) == before
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "written"), [("y\n", 0, True), ("n\n", 1, False), ("\x04", 1, False)]
+)
+def test_a_person_is_asked_once(script, answer, code, written):
+    person, terminal = pty.openpty()
+    os.write(person, answer.encode())
+    done = run_dkdbg(script, "init", stdin=terminal)
+    os.close(person)
+    os.close(terminal)
+    assert done.returncode == code
+    assert done.stdout.count("[y/N]") == 1
+    assert (script / "compose.yaml").exists() is written
+
+
+def test_minus_c_is_where_it_runs_and_a_subfolder_is_a_place_of_its_own(tmp_path):
+    root = checkout(tmp_path / "repo", {"job/train.py": TRAIN})
+    assert run_dkdbg(tmp_path, "-C", "repo/job", "init", "--yes").returncode == 0
+    assert (root / "job/compose.yaml").exists()
+    assert not (root / "compose.yaml").exists()
+
+
+def test_a_repository_whose_path_has_spaces_and_letters_of_other_alphabets(tmp_path, dkdbg):
+    root = checkout(tmp_path / "my répo 工程", {"train.py": TRAIN})
+    assert dkdbg(root, "init", "--yes").code == 0
+    assert dkdbg(root, "init", "--check").code == 0
+
+
+def test_files_in_another_encoding_are_no_obstacle(tmp_path, dkdbg):
+    latin = "# gr\xfc\xdfe\nA=\xe4\n".encode("latin-1")
+    root = checkout(
+        tmp_path / "repo", {**OWN, "docker-compose.override.yml": "services: {}\n", ".env": latin}
+    )
+    assert dkdbg(root, "init", "--yes").code == 0
+    assert (root / ".env").read_bytes().startswith(latin)
+    assert b"COMPOSE_FILE=" in (root / ".env").read_bytes()
+
+
+def test_help_names_every_verb(dkdbg, tmp_path):
+    said = dkdbg(tmp_path, "--help").out
+    assert all(verb in said for verb in ("init", "up", "down", "demo"))
+
+
+def test_init_runs_without_roots_privileges(script):
+    """What the other tests rely on: the mode of a file counts."""
+    (script / "train.py").chmod(0)
+    probe = subprocess.run(
+        [*without_privileges(), "cat", "train.py"], cwd=script, capture_output=True, check=False
+    )
+    assert probe.returncode != 0
