@@ -100,6 +100,9 @@ def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
         return (_uv(facts),)
     if facts.package_manager == "poetry":
         return (_poetry(facts),)
+    tool = {"pdm": "pdm sync --no-self", "pipenv": "pipenv sync"}.get(facts.package_manager)
+    if tool and any(name.endswith(".lock") for name in files):
+        return (_with_tool(facts.package_manager, tool, files),)
     environment = next((name for name in files if name.endswith((".yml", ".yaml"))), None)
     if facts.package_manager == "conda" and environment:
         run = f"micromamba install -y -n base -f {environment} && micromamba clean -a -y"
@@ -142,10 +145,13 @@ def _uv(facts: RepoFacts) -> Install:
 
 
 def _poetry(facts: RepoFacts) -> Install:
-    # An environment of its own: poetry's dependencies must not meet the project's.
     extra = f" --extras {gpu_extra(facts)}" if gpu_extra(facts) else ""
-    install = f"/opt/poetry/bin/poetry install --no-root --no-interaction{extra}"
-    return Install(run=f"python3 -m venv /opt/poetry && /opt/poetry/bin/pip install poetry && {install}", copy=facts.dependency_files)
+    return _with_tool("poetry", f"poetry install --no-root --no-interaction{extra}", facts.dependency_files)
+
+
+def _with_tool(tool: str, words: str, files: tuple[str, ...]) -> Install:
+    """A package manager in an environment of its own: its dependencies must not meet the project's."""
+    return Install(run=f"python3 -m venv /opt/{tool} && /opt/{tool}/bin/pip install {tool} && /opt/{tool}/bin/{words}", copy=files)
 
 
 def _from_names(names: tuple[str, ...], index: str) -> tuple[Install, ...]:

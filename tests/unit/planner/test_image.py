@@ -67,3 +67,12 @@ def test_a_console_script_needs_the_project_itself():
 def test_a_dockerfile_of_the_repository_is_taken_as_it_is():
     made = image(dockerfiles=(DockerfileFact(path="Dockerfile", base="x"),))
     assert (made.dockerfile, made.ours) == ("Dockerfile", False)
+
+
+def test_pdm_and_pipenv_install_what_their_lock_says():
+    assert "/opt/pdm/bin/pdm sync --no-self" in runs(package_manager="pdm", dependency_files=("pyproject.toml", "pdm.lock"))[0]
+    assert "/opt/pipenv/bin/pipenv sync" in runs(package_manager="pipenv", dependency_files=("Pipfile", "Pipfile.lock"))[0]
+
+
+def test_a_manager_without_a_lock_file_leaves_the_requirements_to_pip():
+    assert runs(package_manager="pixi", dependency_files=("pyproject.toml",), declared=("numpy",)) == ["pip install numpy"]
