@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.detect import jsonc
 from dkdbg.detect.files import is_vendored, join, parent
+from dkdbg.errors import DkdbgError
 from dkdbg.model.facts import DevcontainerFact
+from dkdbg.render import jsonc
 
 if TYPE_CHECKING:
     from dkdbg.detect.files import Tree
@@ -23,9 +24,9 @@ def read_devcontainers(tree: Tree) -> tuple[DevcontainerFact, ...]:
         if is_vendored(path) or not (in_folder or path.endswith(".devcontainer.json")):
             continue
         try:
-            document = jsonc.loads(tree.text(path))
-        except ValueError as error:
-            tree.note(f"{path}: not valid JSON with comments: {error}")
+            document = jsonc.loads(tree.text(path), file=path)
+        except DkdbgError as error:
+            tree.note(error.message)
             document = {}
         found.append(_read(tree, path, document if isinstance(document, dict) else {}))
     return tuple(found)

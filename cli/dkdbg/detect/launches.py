@@ -6,10 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.detect import jsonc
 from dkdbg.detect.commands import Launch, logical_lines, parse_line
 from dkdbg.detect.files import is_vendored, join, parent
 from dkdbg.detect.substitution import substitute
+from dkdbg.errors import DkdbgError
+from dkdbg.render import jsonc
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -244,9 +245,9 @@ def _editor(tree: Tree) -> Iterator[Seen]:
         if not tree.has(path):
             continue
         try:
-            document: Any = jsonc.loads(tree.text(path))
-        except ValueError as error:
-            tree.note(f"{path}: not valid JSON with comments: {error}")
+            document: Any = jsonc.loads(tree.text(path), file=path)
+        except DkdbgError as error:
+            tree.note(error.message)
             continue
         configurations = document.get("configurations") if isinstance(document, dict) else None
         for item in configurations if isinstance(configurations, list) else ():

@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from dkdbg.detect import jsonc
 from dkdbg.detect.files import MAX_DIR_ENTRIES, Tree, decode, join
 from dkdbg.detect.repo import inspect
 from dkdbg.detect.report import facts_json
 from dkdbg.errors import DkdbgError
+from dkdbg.render import jsonc
 
 
 def test_an_empty_folder_has_facts(project):
@@ -204,3 +204,12 @@ def test_a_service_key_of_an_odd_type_is_survived(project, key, value):
 def test_a_project_key_of_an_odd_type_is_survived(project, key, value):
     facts = project.write("pyproject.toml", f"{key} = {value}\n").program("train.py").facts()
     assert facts.entrypoint.file == "train.py"
+
+
+def test_a_commented_out_member_with_commas_in_a_devcontainer_is_no_error(tmp_path):
+    (tmp_path / ".devcontainer").mkdir()
+    text = '{\n\t// Or use a file. See https://containers.dev/x.\n\t"image": "python:3.12",\n\n\t// "features": {},\n\t// "x": [1, 2],\n}\n'
+    (tmp_path / ".devcontainer" / "devcontainer.json").write_text(text)
+    facts = inspect(tmp_path)
+    assert facts.problems == ()
+    assert facts.python.version == "3.12"
