@@ -8,9 +8,9 @@ import shutil
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
-
 from tests.engine.projects import (
     LOOP,
     dkdbg,
@@ -58,7 +58,7 @@ class Teammate:
 
     def __init__(self, root, base):
         self.root, self.base = root, base
-        plain = [folder for folder in os.environ["PATH"].split(":") if not os.path.exists(f"{folder}/dkdbg")]
+        plain = [folder for folder in os.environ["PATH"].split(":") if not Path(folder, "dkdbg").exists()]
         self.env = {**os.environ, "DKDBG_BASE": base, "PATH": ":".join(plain)}
 
     def compose(self, *words, **settings):
@@ -105,7 +105,11 @@ def teammate(base_image, tmp_path_factory):
     author = set_up(folder / "author", {"train.py": TRAIN})
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com"]
     clone = folder / "profile-clone"
-    for argv in ([*git, "add", "-A"], [*git, "commit", "-qm", "debug"], ["git", "clone", "-q", ".", str(clone)]):
+    for argv in (
+        [*git, "add", "-A"],
+        [*git, "commit", "-qm", "debug"],
+        ["git", "clone", "-q", ".", str(clone)],
+    ):
         subprocess.run(argv, cwd=author, check=True)
     if os.geteuid() == 0:
         for path in (clone, *clone.rglob("*")):
@@ -122,7 +126,10 @@ def teammate(base_image, tmp_path_factory):
 def test_it_is_healthy_and_stops_at_the_breakpoint_of_the_clone(teammate):
     assert docker("inspect", "-f", "{{.State.Health.Status}}", teammate.container()).strip() == "healthy"
     stopped = stop_in(teammate.root, "train.py")
-    assert (stopped.path, stopped.line) == (str(teammate.root / "train.py"), marked_line(teammate.root / "train.py"))
+    assert (stopped.path, stopped.line) == (
+        str(teammate.root / "train.py"),
+        marked_line(teammate.root / "train.py"),
+    )
 
 
 def test_ports_are_published_on_loopback_only(teammate):
@@ -154,7 +161,9 @@ def test_what_the_program_writes_belongs_to_the_owner_of_the_clone(teammate):
 
 def test_without_the_profile_only_the_own_service_starts(base_image, tmp_path):
     own = f"services:\n  trainer:\n    image: {base_image}\n    command: sleep 600\n    init: true\n    volumes: ['.:/code']\n"
-    root = set_up(tmp_path / "profile-own", {"train.py": LOOP, "compose.yaml": own}, "--command", "python3 train.py")
+    root = set_up(
+        tmp_path / "profile-own", {"train.py": LOOP, "compose.yaml": own}, "--command", "python3 train.py"
+    )
     mate = Teammate(root, base_image)
     try:
         assert must(mate.compose("config", "--services")).stdout.split() == ["trainer"]
@@ -178,7 +187,9 @@ def test_a_command_that_does_not_exist_is_never_healthy_and_says_why(base_image,
 @pytest.fixture(scope="module")
 def ends(base_image, tmp_path_factory):
     """A built debug service whose program ends in the way that the file `mode` says."""
-    root = set_up(tmp_path_factory.mktemp("ends") / "profile-ends", {"ends.py": ENDS}, "--command", "python3 ends.py")
+    root = set_up(
+        tmp_path_factory.mktemp("ends") / "profile-ends", {"ends.py": ENDS}, "--command", "python3 ends.py"
+    )
     mate = Teammate(root, base_image)
     try:
         must(mate.debug("build"))

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
-
-import dkdbg
 from tests.engine.devcontainer_cli import devcontainer_cli
 from tests.engine.projects import LOOP, free_port, launch_options, marked_line, must, repo, take_away
 from tests.engine.projects import dkdbg as run_dkdbg
+
+import dkdbg
 
 __all__ = ["devcontainer_cli"]
 
@@ -55,7 +55,7 @@ def cases(base):
         USER trainer
         CMD ["python3", "train.py"]
         """
-    as_root = f"FROM {base}\nWORKDIR /app\nCOPY . .\nCMD [\"python3\", \"train.py\"]\n"
+    as_root = f'FROM {base}\nWORKDIR /app\nCOPY . .\nCMD ["python3", "train.py"]\n'
     second = json.dumps({"image": "python:3.11"})
     return {
         "bare": Case(files={"train.py": LOOP, "requirements.txt": "# nothing\n"}),
@@ -119,7 +119,10 @@ def opened(request, case_name, base_image, devcontainer_cli, tmp_path_factory):
         opened = DevContainer(devcontainer_cli, root, case, request.param)
         opened.up()
         package = str(Path(dkdbg.__file__).parent)
-        for argv in (["exec", opened.id, "mkdir", "/tmp/client"], ["cp", package, f"{opened.id}:/tmp/client/dkdbg"]):
+        for argv in (
+            ["exec", opened.id, "mkdir", "/tmp/client"],
+            ["cp", package, f"{opened.id}:/tmp/client/dkdbg"],
+        ):
             must(subprocess.run(["docker", *argv], capture_output=True, text=True, check=False))
         yield opened
     finally:

@@ -9,7 +9,6 @@ import uuid
 from pathlib import Path
 
 import pytest
-
 from tests.engine.projects import LOOP, dkdbg, free_port, must, repo, running
 
 pytestmark = pytest.mark.engine
@@ -60,7 +59,9 @@ def test_the_container_has_no_secrets(built):
 
 def test_no_byte_of_the_ca_is_in_the_image(built, bundle):
     mark, before = bundle[1], b""
-    history = subprocess.run(["docker", "history", "--no-trunc", built[1]], capture_output=True, check=True).stdout
+    history = subprocess.run(
+        ["docker", "history", "--no-trunc", built[1]], capture_output=True, check=True
+    ).stdout
     assert mark.strip() not in history
     assert b"BEGIN CERTIFICATE" not in history
     with subprocess.Popen(["docker", "save", built[1]], stdout=subprocess.PIPE) as saved:
