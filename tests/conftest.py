@@ -11,6 +11,10 @@ import pytest
 BASE_IMAGE = os.environ.get("DKDBG_TEST_BASE", "dkdbg-test/python:3.11")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden/projects/*/expected anew")
+
+
 def _engine_lacks() -> str:
     if shutil.which("docker") is None:
         return "no docker command"

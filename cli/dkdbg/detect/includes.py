@@ -1,4 +1,4 @@
-"""What a requirements file pulls in from the repository: other files, or the repository itself."""
+"""What a requirements file, or the pip part of a conda environment, pulls in from the repository: files, or itself."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ if TYPE_CHECKING:
 
     from dkdbg.detect.files import Tree
 
-_REFERENCE = re.compile(r"^(?:-r|--requirement|-c|--constraint)[\s=]*(\S+)", re.MULTILINE)
+#: A line of pip's in a conda environment has `- ` before it.
+_ITEM = r"^(?:[ \t]*-[ \t]+[\x22\x27]?)?"
+_REFERENCE = re.compile(_ITEM + r"(?:-r|--requirement|-c|--constraint)[ \t=]*([^\s\x22\x27]+)", re.MULTILINE)
 _ITSELF = re.compile(
-    r"^(?:-e|--editable)?[\s=]*(\.{1,2}(?:/[\w./-]*)?)(?:\[[\w,-]+\])?\s*(?:#.*)?$", re.MULTILINE
+    _ITEM + r"(?:-e|--editable)?[ \t=]*\.{1,2}(?:/[\w./-]*)?(?:\[[\w,-]+\])?[\x22\x27]?[ \t]*(?:#.*)?$",
+    re.MULTILINE,
 )
+_KINDS = (".txt", ".in", ".yml", ".yaml")
 
 
 def included_files(tree: Tree, files: Iterable[str]) -> tuple[str, ...]:
-    """Files that pip needs besides `files`, relative to the root, in the order in which it meets them.
+    """Return the files that pip needs besides `files`, relative to the root, in the order in which it meets them.
 
     Source: pip's requirements file format; a path is relative to the file that names it.
     """
-    return tuple(
-        dict.fromkeys(_follow(tree, [name for name in files if name.endswith((".txt", ".in"))], set()))
-    )
+    return tuple(dict.fromkeys(_follow(tree, [name for name in files if name.endswith(_KINDS)], set())))
 
 
 def _follow(tree: Tree, files: list[str], seen: set[str]) -> Iterator[str]:
@@ -40,5 +42,5 @@ def _follow(tree: Tree, files: list[str], seen: set[str]) -> Iterator[str]:
 
 
 def installs_itself(tree: Tree, files: Iterable[str]) -> bool:
-    """Whether one of the requirements files among `files` installs a folder of the repository."""
-    return any(_ITSELF.search(tree.text(name)) for name in files if name.endswith((".txt", ".in")))
+    """Return whether one of the files among `files` installs a folder of the repository."""
+    return any(_ITSELF.search(tree.text(name)) for name in files if name.endswith(_KINDS))

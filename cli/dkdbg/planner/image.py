@@ -106,6 +106,8 @@ def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
     environment = next((name for name in files if name.endswith((".yml", ".yaml"))), None)
     if facts.package_manager == "conda" and environment:
         run = f"micromamba install -y -n base -f {environment} && micromamba clean -a -y"
+        if facts.installs_itself:  # `- -e .` needs the sources, which are not there yet; it is installed after them
+            run = rf"sed -i -E 's/^( *- *)((-e|--editable)[ =]*)?\.\/?(\[.*\])? *(#.*)?$/\1pip/' {environment} && {run}"
         return (Install(run=run, copy=(environment, *facts.included)),)
     requirement_files = tuple(name for name in files if name.endswith((".txt", ".in")))
     first = _torch_first(facts)

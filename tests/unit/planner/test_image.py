@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 from dkdbg.model.facts import DockerfileFact, EntryPoint, PythonFact, RepoFacts, TorchFact
@@ -76,3 +77,14 @@ def test_pdm_and_pipenv_install_what_their_lock_says():
 
 def test_a_manager_without_a_lock_file_leaves_the_requirements_to_pip():
     assert runs(package_manager="pixi", dependency_files=("pyproject.toml",), declared=("numpy",)) == ["pip install numpy"]
+
+
+def test_a_conda_environment_that_installs_the_repository_is_installed_without_it_first(tmp_path):
+    made = image(package_manager="conda", dependency_files=("environment.yml",), installs_itself=True)
+    assert made.installs_project
+    script, _, rest = made.installs[0].run.partition(" && ")
+    assert rest.startswith("micromamba install")
+    before = "dependencies:\n- pip:\n  - numpy\n  - -e .[dev]  # ours\n  - -e git+https://example.com/x\n"
+    (tmp_path / "environment.yml").write_text(before)
+    subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True)
+    assert (tmp_path / "environment.yml").read_text() == before.replace("-e .[dev]  # ours", "pip")

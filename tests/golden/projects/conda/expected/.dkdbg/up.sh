@@ -1,0 +1,36 @@
+#!/bin/sh
+# Written by `dkdbg init`: what F5 runs first. It ends when an attach will work, or fails with the reason.
+# On the host it starts the debug service; inside the dev container it starts the program under the agent.
+set -eu
+cd "$(dirname "$0")/.."
+
+if [ -e /opt/dkdbg/agent.sh ] && [ "${DKDBG_MAPPINGS+set}" = set ]; then
+  sh /opt/dkdbg/agent.sh health >/dev/null 2>&1 && exit 0
+  # The port of launch.json: `dkdbg up` writes another one there and to .env when this one is taken on the host.
+  port=$(sed -n "s/^DKDBG_PORT=[\"']\{0,1\}\([0-9]\{1,5\}\).*/\1/p" .env 2>/dev/null | tail -n 1)
+  cd "$(cat /usr/local/share/dkdbg-owner/workdir 2>/dev/null || pwd)"
+  # A session of its own: the editor closes this terminal when the task has ended, and SIGHUP would end the program.
+  session=nohup
+  if command -v setsid >/dev/null 2>&1; then session=setsid; fi
+  log=${TMPDIR:-/tmp}/dkdbg-output.log
+  echo "dkdbg: starting app-debug in this container; its output goes to $log"
+  "$session" sh /opt/dkdbg/agent.sh launch --host 127.0.0.1 --port "${port:-5678}" -- python -m segment >"$log" 2>&1 </dev/null &
+  agent=$!
+  while ! sh /opt/dkdbg/agent.sh health >/dev/null 2>&1; do
+    kill -0 "$agent" 2>/dev/null || { cat "$log" >&2; exit 1; }
+    sleep 0.2
+  done
+  exit 0
+fi
+
+if [ -z "${DKDBG_GPU:-}" ] && ! grep -qs '^DKDBG_GPU=' .env; then
+  DKDBG_GPU=none
+  case "$(docker info -f '{{json .Runtimes}} {{json .CDISpecDirs}}' 2>/dev/null)" in
+    *'"nvidia"'*) DKDBG_GPU=nvidia ;;
+    *cdi*) grep -qs nvidia.com/gpu /etc/cdi/* /var/run/cdi/* && DKDBG_GPU=cdi ;;
+  esac
+  [ "$DKDBG_GPU" = none ] && [ -e /dev/kfd ] && DKDBG_GPU=amd
+  export DKDBG_GPU
+  echo "dkdbg: GPU: $DKDBG_GPU"
+fi
+exec docker compose --progress plain --profile debug up --build --detach --wait --wait-timeout 300 app-debug

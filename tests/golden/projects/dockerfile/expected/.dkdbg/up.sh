@@ -1,0 +1,26 @@
+#!/bin/sh
+# Written by `dkdbg init`: what F5 runs first. It ends when an attach will work, or fails with the reason.
+# On the host it starts the debug service; inside the dev container it starts the program under the agent.
+set -eu
+cd "$(dirname "$0")/.."
+
+if [ -e /opt/dkdbg/agent.sh ] && [ "${DKDBG_MAPPINGS+set}" = set ]; then
+  sh /opt/dkdbg/agent.sh health >/dev/null 2>&1 && exit 0
+  # The port of launch.json: `dkdbg up` writes another one there and to .env when this one is taken on the host.
+  port=$(sed -n "s/^DKDBG_PORT=[\"']\{0,1\}\([0-9]\{1,5\}\).*/\1/p" .env 2>/dev/null | tail -n 1)
+  cd "$(cat /usr/local/share/dkdbg-owner/workdir 2>/dev/null || pwd)"
+  # A session of its own: the editor closes this terminal when the task has ended, and SIGHUP would end the program.
+  session=nohup
+  if command -v setsid >/dev/null 2>&1; then session=setsid; fi
+  log=${TMPDIR:-/tmp}/dkdbg-output.log
+  echo "dkdbg: starting app-debug in this container; its output goes to $log"
+  "$session" sh /opt/dkdbg/agent.sh launch --host 127.0.0.1 --port "${port:-5678}" -- python train.py --epochs 3 >"$log" 2>&1 </dev/null &
+  agent=$!
+  while ! sh /opt/dkdbg/agent.sh health >/dev/null 2>&1; do
+    kill -0 "$agent" 2>/dev/null || { cat "$log" >&2; exit 1; }
+    sleep 0.2
+  done
+  exit 0
+fi
+
+exec docker compose --progress plain --profile debug up --build --detach --wait --wait-timeout 300 app-debug

@@ -1,0 +1,158 @@
+"""What `dkdbg init` writes, whole: read these files in review; `pytest --update-golden` writes them anew."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import tomlkit
+from ruamel.yaml import YAML
+from tests.checkout import snapshot
+
+from dkdbg.main import main
+from dkdbg.planner.editor import ATTACH_NAME
+from dkdbg.render import jsonc
+
+PROJECTS = Path(__file__).parent / "projects"
+CASES = sorted(path.name for path in PROJECTS.iterdir())
+#: The agent is the agent's, its zip is debugpy's, and the manifest is a digest of both.
+PAYLOAD = (".dkdbg/dkdbg/", ".dkdbg/debugpy-", ".dkdbg/agent.sh", ".dkdbg/manifest.json", ".dkdbg/undo.json")
+
+
+def repo_of(case: str, folder: Path) -> Path:
+    """A copy of the case's repository, called as the case is."""
+    root = folder / case
+    shutil.copytree(PROJECTS / case / "repo", root)
+    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+    return root
+
+
+def written(before: dict, after: dict) -> dict[str, bytes]:
+    """The files that differ, without the payload."""
+    return {
+        name: content
+        for name, (kind, _, content) in after.items()
+        if kind == "file"
+        and (name not in before or before[name][2] != content)
+        and not name.startswith(PAYLOAD)
+    }
+
+
+def expected(case: str) -> dict[str, bytes]:
+    folder = PROJECTS / case / "expected"
+    return {name: content for name, (kind, _, content) in snapshot(folder).items() if kind == "file"}
+
+
+def store(case: str, files: dict[str, bytes]) -> None:
+    folder = PROJECTS / case / "expected"
+    shutil.rmtree(folder, ignore_errors=True)
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_init_writes_exactly_the_expected_files(case, tmp_path, capsys, request):
+    root = repo_of(case, tmp_path)
+    before = snapshot(root)
+    assert main(["-C", str(root), "init", "--yes"]) == 0, capsys.readouterr().err
+    files = written(before, snapshot(root))
+    if request.config.getoption("--update-golden"):
+        store(case, files)
+    wanted = expected(case)
+    assert sorted(files) == sorted(wanted)
+    for name, content in files.items():
+        assert content.decode() == wanted[name].decode(), name
+
+
+def test_the_expected_files_name_no_machine():
+    places = [str(Path(__file__).parents[2]), os.sep + "tmp" + os.sep + "pytest"]
+    for case in CASES:
+        for name, content in expected(case).items():
+            assert [place for place in places if place in content.decode()] == [], f"{case}/{name}"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_expected_files_can_be_parsed(case):
+    for name, content in expected(case).items():
+        text = content.decode()
+        if name.endswith(".json"):
+            jsonc.loads(text, file=name)
+        elif name.endswith(".toml"):
+            tomlkit.parse(text)
+        elif name.endswith(".sh"):
+            subprocess.run(["sh", "-n"], input=content, check=True)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_port_and_mapping_are_the_same_in_every_file(case):
+    files = expected(case)
+    entries = jsonc.loads(files[".vscode/launch.json"].decode())["configurations"]
+    entry = next(each for each in entries if each["name"] == ATTACH_NAME)
+    assert entry["preLaunchTask"] in [
+        task["label"] for task in jsonc.loads(files[".vscode/tasks.json"].decode())["tasks"]
+    ]
+    service = debug_service(files)
+    port = entry["connect"]["port"]
+    assert any(f"${{DKDBG_PORT:-{port}}}:{port}" in line for line in service["ports"])
+    mappings = jsonc.loads(service["environment"]["DKDBG_MAPPINGS"].replace("$$", "$"))
+    assert mappings == entry["pathMappings"]
+    container = next(
+        jsonc.loads(text.decode()) for name, text in files.items() if name.endswith("devcontainer.json")
+    )
+    assert container["workspaceFolder"] in [pair["remoteRoot"] for pair in mappings]
+
+
+def debug_service(files: dict[str, bytes]) -> dict:
+    name = next(
+        name for name in ("compose.override.yaml", "compose.dkdbg.yaml", "compose.yaml") if name in files
+    )
+    loader = YAML(typ="rt")
+    services = loader.load(files[name].decode())["services"]
+    return next(iter(services.values()))
+
+
+@pytest.fixture
+def project(request, tmp_path):
+    """The case's repository with the expected files over it, as a teammate clones it."""
+    root = repo_of(request.param, tmp_path)
+    for name, content in expected(request.param).items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return root
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("gpu", ["none", "nvidia", "cdi", "amd"])
+@pytest.mark.parametrize("profile", [(), ("--profile", "debug")], ids=["plain", "debug"])
+@pytest.mark.parametrize("project", CASES, indirect=True)
+def test_compose_accepts_the_files(project, profile, gpu):
+    done = subprocess.run(
+        ["docker", "compose", *profile, "config", "--services"], cwd=project, env={**os.environ, "DKDBG_GPU": gpu},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert any(name.endswith("-debug") for name in done.stdout.split()) == bool(profile)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("project", CASES, indirect=True)
+def test_docker_accepts_the_dockerfile(project):
+    """`--check` where this buildx has it (0.15); else a stage that does not exist, which buildkit looks for after parsing."""
+    offers = subprocess.run(["docker", "build", "--help"], capture_output=True, text=True, check=True).stdout
+    check = ["--check"] if "--check" in offers else ["--target", "no-such-stage"]
+    name = "Dockerfile" if (project / "Dockerfile").exists() else "Dockerfile.dkdbg"
+    done = subprocess.run(
+        ["docker", "build", "--progress", "plain", *check, "--file", name, "."], cwd=project, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    if check == ["--check"]:
+        assert done.returncode == 0, done.stderr
+    else:
+        assert "no-such-stage" in done.stderr.splitlines()[-1], done.stderr
