@@ -1,0 +1,114 @@
+"""The wheel and the sdist carry everything that `init` writes, and work away from the checkout."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from tests.checkout import TRAIN, checkout, snapshot
+
+CHECKOUT = Path(__file__).parents[2]
+ARTEFACTS = sorted(
+    path.relative_to(CHECKOUT).as_posix()
+    for folder in ("templates", "compose", "devcontainer")
+    for path in (CHECKOUT / folder).rglob("*")
+    if path.is_file() and "__pycache__" not in path.parts
+)
+CODE = sorted(
+    path.relative_to(CHECKOUT / "cli").as_posix()
+    for path in (CHECKOUT / "cli" / "dkdbg").rglob("*")
+    if path.suffix in {".py", ".sh", ".typed"}
+)
+
+
+def build(source: Path, out: Path, kind: str) -> Path:
+    done = subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "--outdir", str(out), str(source)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return next(out.glob("*.whl" if kind == "wheel" else "*.tar.gz"))
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory):
+    return build(CHECKOUT, tmp_path_factory.mktemp("sdist"), "sdist")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    return build(CHECKOUT, tmp_path_factory.mktemp("wheel"), "wheel")
+
+
+@pytest.fixture(scope="module")
+def wheel_of_the_sdist(sdist, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data") if hasattr(tarfile, "data_filter") else archive.extractall(
+            folder
+        )
+    return build(next(folder.iterdir()), tmp_path_factory.mktemp("second"), "wheel")
+
+
+def names(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return sorted(name for name in archive.namelist() if ".dist-info/" not in name)
+
+
+def test_the_wheel_holds_the_code_and_the_artefacts_and_nothing_else(wheel):
+    assert names(wheel) == sorted([*CODE, *(f"dkdbg/_artefacts/{name}" for name in ARTEFACTS)])
+
+
+def test_the_agent_is_whole(wheel):
+    assert {"dkdbg/agent/agent.sh", "dkdbg/agent/hook/sitecustomize.py"} <= set(names(wheel))
+
+
+def test_the_wheel_of_the_sdist_is_the_same(wheel, wheel_of_the_sdist):
+    assert names(wheel_of_the_sdist) == names(wheel)
+    with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(wheel_of_the_sdist) as other:
+        assert [name for name in names(wheel) if one.read(name) != other.read(name)] == []
+
+
+def test_the_sdist_brings_the_tests_and_the_licence(sdist):
+    with tarfile.open(sdist) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"LICENSE", "README.md", "Makefile", "tests/conftest.py", "pyproject.toml", *ARTEFACTS} <= inside
+
+
+def test_the_wheel_works_away_from_the_checkout(wheel, tmp_path):
+    """Its dependencies are those of this environment, on the path without the editable install's hook."""
+    target = tmp_path / "target"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--disable-pip-version-check",
+         "--target", str(target), str(wheel)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    root = checkout(tmp_path / "repo", {"train.py": TRAIN})
+    path = os.pathsep.join([str(target), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-S", *words], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True,
+            text=True, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert run("-c", "import dkdbg; print(dkdbg.__file__)").strip() == str(target / "dkdbg" / "__init__.py")
+    assert "+++ b/compose.yaml" in run("-m", "dkdbg", "-C", "repo", "init", "--diff")
+    run("-m", "dkdbg", "-C", "repo", "init", "--yes")
+    assert {"compose.yaml", ".dkdbg/agent.sh", ".dkdbg/dkdbg/agent/hook/sitecustomize.py"} <= set(
+        snapshot(root)
+    )
+
+
+def test_an_editable_install_reads_the_templates_of_the_checkout():
+    code = "from dkdbg.render.artefacts import artefact; print(artefact('templates', 'Dockerfile.j2'))"
+    done = subprocess.run([sys.executable, "-c", code], cwd="/", capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(CHECKOUT / "templates" / "Dockerfile.j2")
