@@ -139,6 +139,12 @@ def test_the_configuration_is_read(opened):
     assert configuration["workspace"]["workspaceFolder"] == opened.folder
 
 
+def test_nothing_is_published_on_the_host(opened):
+    """The editor forwards ports: two dev containers, or one and a debug service elsewhere, do not fight over 5678."""
+    argv = ["docker", "inspect", "-f", "{{json .HostConfig.PortBindings}}", opened.id]
+    assert json.loads(subprocess.run(argv, capture_output=True, text=True, check=True).stdout) in ({}, None)
+
+
 def test_what_is_written_into_the_workspace_belongs_to_its_owner(opened):
     must(opened.inside("sh", "-c", "touch made && mkdir runs && touch ~/.mark"))
     assert {(opened.root / name).stat().st_uid for name in ("made", "runs")} == {opened.owner}

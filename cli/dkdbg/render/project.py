@@ -26,6 +26,8 @@ LAUNCH = ".vscode/launch.json"
 TASKS = ".vscode/tasks.json"
 #: Id of the Feature beside devcontainer.json, and so the name of its folder.
 OWNER_FEATURE = "dkdbg-owner"
+#: Compose file beside devcontainer.json, the last of its chain.
+DEVCONTAINER_COMPOSE = "compose.devcontainer.yaml"
 #: The program's ports move up by this on the host when a service of the user's may hold the plain ones.
 APP_PORT_SHIFT = 10000
 
@@ -55,8 +57,7 @@ def wanted_files(root: Path, plan: ProjectPlan, config: Config, *, local_port: i
         env = dotenv.with_value(dotenv.decode(read(root, PurePosixPath(".env"))), "COMPOSE_FILE", plan.compose_file_value)
         files[".env"] = FileWanted(content=dotenv.encode(env), reason="compose reads one file more", owned=False)
     files.update(_editor(root, plan, local_port))
-    files[plan.devcontainer] = _text(_devcontainer(plan), "Reopen in Container")
-    files.update(_owner_feature(plan))
+    files.update(_devcontainer(plan))
     files.update(_payload(plan))
     return files
 
@@ -182,27 +183,34 @@ def _encode(root: Path, name: str, text: str) -> bytes:
     return text.encode("utf-8")
 
 
-def _devcontainer(plan: ProjectPlan) -> str:
-    folder = posixpath.dirname(plan.devcontainer)
-    return render(
+def _devcontainer(plan: ProjectPlan) -> dict[str, FileWanted | None]:
+    folder, service = posixpath.dirname(plan.devcontainer), plan.service
+    compose_file = f"{folder}/{DEVCONTAINER_COMPOSE}"
+    text = render(
         "devcontainer/devcontainer.json.j2",
-        title=f"dkdbg: {plan.service.name}",
-        files=[posixpath.relpath(name, folder) for name in plan.compose_chain],
-        name=plan.service.name,
+        title=f"dkdbg: {service.name}",
+        files=[posixpath.relpath(name, folder) for name in (*plan.compose_chain, compose_file)],
+        name=service.name,
         workspace=plan.workspace,
         remote_user=plan.remote_user,
         owner_feature=OWNER_FEATURE,
-        gpu=plan.service.gpu,
-        port=plan.service.port,
+        gpu=service.gpu,
+        port=service.port,
+        app_ports=service.app_ports,
         extensions=plan.extensions,
     )
-
-
-def _owner_feature(plan: ProjectPlan) -> dict[str, FileWanted | None]:
-    """The local Feature that makes the remote user the owner of what it writes; it has to lie below .devcontainer/."""
-    folder = f"{posixpath.dirname(plan.devcontainer)}/{OWNER_FEATURE}"
+    compose = render("devcontainer/compose.yaml.j2", name=service.name, host_network=service.host_network)
     return {
-        f"{folder}/{name}": FileWanted(
+        plan.devcontainer: _text(text, "Reopen in Container"),
+        compose_file: _text(compose, "Reopen in Container"),
+        **_owner_feature(folder),
+    }
+
+
+def _owner_feature(folder: str) -> dict[str, FileWanted | None]:
+    """The local Feature that makes the remote user the owner of what it writes; it has to lie below .devcontainer/."""
+    return {
+        f"{folder}/{OWNER_FEATURE}/{name}": FileWanted(
             content=artefact("devcontainer", f"owner/{name}").read_bytes(),
             reason="your files stay yours in the dev container",
             executable=name.endswith(".sh"),
