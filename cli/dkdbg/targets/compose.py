@@ -184,7 +184,7 @@ _KNOWN = (
         exit_code=EXIT_ERROR,
     ),
     _Known(
-        fragment=r"yaml: |invalid compose|additional propert|validating [^\n]*: |undefined service|error while interpolating|"
+        fragment=r"yaml: |invalid compose|additional propert|validating [^\n]*: |undefined service|error while interpolating|invalid interpolation|"
         r"invalid hostport|invalid containerport|refers to undefined",
         cause="compose does not accept the project's files",
         hint="docker compose --profile debug config shows where",

@@ -1,0 +1,149 @@
+"""`dkdbg up` where compose or the machine says no: the reason, a hint, and nothing half done."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+
+import pytest
+from tests.checkout import TRAIN, checkout, run_dkdbg, snapshot
+from tests.engine.projects import LOOP, launch_options, must
+
+from dkdbg.render import jsonc
+
+pytestmark = pytest.mark.engine
+
+SERVICE = """\
+services:
+  web:
+    image: BASE
+    working_dir: /code
+    command: python3 train.py
+    volumes: [".:/code"]
+"""
+
+
+def refused(done, code, *said):
+    assert done.returncode == code, done.stdout + done.stderr
+    assert [part for part in said if part not in done.stderr] == [], done.stderr
+    assert "  hint: " in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+
+
+REJECTED = {
+    "a key that compose does not know": ("    bogus: 1\n", 1, "does not accept the project's files", "bogus"),
+    "a port that does not exist": (
+        '    ports: ["99999:1"]\n',
+        1,
+        "does not accept the project's files",
+        "99999",
+    ),
+    "a dependency that does not exist": (
+        "    depends_on: [nope]\n",
+        1,
+        "does not accept the project's files",
+        "nope",
+    ),
+    "a variable that is not set": ('    environment: {A: "${B:?say B}"}\n', 1, "needs a variable", "say B"),
+    "a variable that is written wrongly": (
+        '    environment: {A: "${B"}\n',
+        1,
+        "does not accept the project's files",
+    ),
+    "a network that does not exist": (
+        "    networks: [net]\n",
+        1,
+        "does not accept the project's files",
+        "net",
+    ),
+    "an env_file that does not exist": ("    env_file: .env.prod\n", 1, "env_file", ".env.prod"),
+}
+
+
+@pytest.mark.parametrize("case", REJECTED)
+def test_up_refuses_and_changes_nothing(tmp_path, base_image, case):
+    text, code, *said = REJECTED[case]
+    compose = SERVICE.replace("BASE", base_image) + text
+    root = checkout(tmp_path / "repo", {"train.py": TRAIN, "compose.yaml": compose})
+    must(run_dkdbg(root, "init", "--yes"))
+    before = snapshot(root)
+    with listener():  # the port would be another, if it came to that
+        refused(run_dkdbg(root, "up"), code, *said)
+    assert snapshot(root) == before
+
+
+def test_a_variant_of_the_gpu_that_does_not_exist(tmp_path, base_image):
+    compose = SERVICE.replace("BASE", base_image)
+    gpu = "    deploy: {resources: {reservations: {devices: [{capabilities: [gpu]}]}}}\n"
+    root = checkout(tmp_path / "repo", {"train.py": TRAIN, "compose.yaml": compose + gpu})
+    must(run_dkdbg(root, "init", "--yes"))
+    before = snapshot(root)
+    done = run_dkdbg(root, "up", env={"DKDBG_GPU": "fast"})
+    assert done.returncode != 0
+    refused(done, done.returncode, "DKDBG_GPU", "none, nvidia, cdi")
+    assert snapshot(root) == before
+
+
+class listener:  # noqa: N801 - read as a word in a with statement
+    """Somebody else on port 5678; who else does not matter when it is taken already."""
+
+    def __enter__(self):
+        self.socket = socket.socket()
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self.socket.bind(("127.0.0.1", 5678))
+            self.socket.listen()
+        except OSError:
+            self.socket.close()
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+
+def test_a_port_that_is_taken_is_passed_over_and_the_editor_learns_of_it(tmp_path, base_image):
+    root = checkout(
+        tmp_path / "repo", {"train.py": "\n".join(line[4:] for line in LOOP.splitlines()), ".env": "MINE=1\n"}
+    )
+    env = {"DKDBG_BASE": base_image, "DKDBG_WAIT": "0"}
+    must(run_dkdbg(root, "init", "--yes"))
+    launch = (root / ".vscode/launch.json").read_text()
+    try:
+        with listener():
+            done = must(run_dkdbg(root, "up", env=env))
+            assert "port 5678 is taken; using" in done.stdout
+            port = launch_options(root).port
+            assert port > 5678
+            assert f"ready: attach to 127.0.0.1:{port}" in done.stdout
+            assert (root / ".env").read_text() == f"MINE=1\nDKDBG_PORT={port}  # dkdbg\n"
+            assert run_dkdbg(root, "init", "--check").returncode == 0
+            assert (
+                jsonc.loads(launch)["version"]
+                == jsonc.loads((root / ".vscode/launch.json").read_text())["version"]
+            )
+            again = must(run_dkdbg(root, "up", env=env))
+            assert "is taken" not in again.stdout
+            assert launch_options(root).port == port
+        must(run_dkdbg(root, "down"))
+    finally:
+        subprocess.run(
+            ["docker", "compose", "--profile", "debug", "down", "--rmi", "local", "-t", "1"],
+            cwd=root, env={**os.environ, **env}, capture_output=True, check=False,
+        )  # fmt: skip
+    must(run_dkdbg(root, "init", "--undo"))
+    assert (root / ".env").read_text() == "MINE=1\n"
+
+
+def test_a_program_that_ends_at_once_is_shown_with_its_last_lines(tmp_path, base_image):
+    root = checkout(tmp_path / "repo", {"train.py": "raise SystemExit('no data here')\n"})
+    env = {"DKDBG_BASE": base_image, "DKDBG_WAIT": "0"}
+    must(run_dkdbg(root, "init", "--yes", "--command", "python3 train.py"))
+    try:
+        done = run_dkdbg(root, "up", env=env)
+        assert "no data here" in done.stdout
+        refused(done, 1, "ended before an editor could attach")
+    finally:
+        subprocess.run(
+            ["docker", "compose", "--profile", "debug", "down", "--rmi", "local", "-t", "1"],
+            cwd=root, env={**os.environ, **env}, capture_output=True, check=False,
+        )  # fmt: skip

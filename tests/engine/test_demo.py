@@ -1,0 +1,46 @@
+"""`dkdbg demo` in a container leaves the engine and the disk as they were."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from tests.checkout import run_dkdbg, snapshot
+
+pytestmark = pytest.mark.engine
+
+
+def things(name: str = "dkdbg-demo") -> list[str]:
+    """Containers, images, networks and volumes of the engine that are called after the demo's folder."""
+    found = []
+    for kind in (["ps", "-a", "--format", "{{.Names}}"], ["images", "--format", "{{.Repository}}"],
+                 ["network", "ls", "--format", "{{.Name}}"], ["volume", "ls", "--format", "{{.Name}}"]):  # fmt: skip
+        listed = subprocess.run(["docker", *kind], capture_output=True, text=True, check=True).stdout
+        found += [line for line in listed.splitlines() if name in line]
+    return found
+
+
+def test_it_passes_and_leaves_nothing(tmp_path, base_image):
+    before = things()
+    place = tmp_path / "tmp"
+    place.mkdir()
+    env = {"TMPDIR": str(place), "DKDBG_BASE": base_image}
+    done = run_dkdbg(tmp_path, "demo", "--on", "compose", env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rate = 0.05\n" in done.stdout
+    assert "demo passed on compose://" in done.stdout
+    assert things() == before
+    assert snapshot(place) == {}
+
+
+def test_a_base_image_that_cannot_be_had_is_an_error_that_leaves_nothing(tmp_path):
+    before = things()
+    place = tmp_path / "tmp"
+    place.mkdir()
+    env = {"TMPDIR": str(place), "DKDBG_BASE": "localhost:1/no/such:image"}
+    done = run_dkdbg(tmp_path, "demo", "--on", "compose", env=env)
+    assert done.returncode != 0
+    assert "base image" in done.stderr
+    assert "DKDBG_BASE" in done.stderr
+    assert things() == before
+    assert snapshot(place) == {}

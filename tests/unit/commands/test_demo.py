@@ -1,0 +1,71 @@
+"""`dkdbg demo` on a plain process of this machine: a real session, about two seconds."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+from tests.checkout import run_dkdbg, snapshot
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A temporary folder of our own, which shows what is left behind."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return folder
+
+
+def agents(folder) -> list[str]:
+    """Processes that have `folder` in their command line, where /proc shows them."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return [line for line in found if str(folder) in line]
+
+
+def test_it_stops_twice_with_the_changed_value_and_leaves_nothing(place, tmp_path):
+    done = run_dkdbg(tmp_path, "demo", "--on", "local")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rate = 0.1\n" in done.stdout
+    assert "rate = 0.05\n" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("demo passed on local:")
+    assert snapshot(place) == {}
+    assert agents(place) == []
+
+
+def test_json_is_one_object(place, tmp_path):
+    done = run_dkdbg(tmp_path, "demo", "--on", "local", "--json")
+    said = json.loads(done.stdout)
+    assert (done.returncode, said["outcome"], said["target"], said["stops"]) == (0, "passed", "local:", 2)
+    assert snapshot(place) == {}
+
+
+def test_without_an_engine_it_runs_here_and_says_what_is_missing(place, tmp_path):
+    done = run_dkdbg(tmp_path, "demo", env={"DOCKER_HOST": "unix:///nonexistent.sock"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "demo passed on local:" in done.stdout
+    assert "no Docker engine answers" in done.stdout or "no program 'docker'" in done.stdout
+    assert snapshot(place) == {}
+
+
+def test_a_container_that_was_asked_for_is_not_replaced(place, tmp_path):
+    done = run_dkdbg(tmp_path, "demo", "--on", "compose", env={"DOCKER_HOST": "unix:///nonexistent.sock"})
+    assert done.returncode in {3, 127}
+    assert "hint:" in done.stderr
+    assert snapshot(place) == {}
+
+
+def test_a_failure_as_json_is_one_object_and_an_exit_code(place, tmp_path):
+    done = run_dkdbg(
+        tmp_path, "demo", "--on", "compose", "--json", env={"DOCKER_HOST": "unix:///nonexistent.sock"}
+    )
+    assert json.loads(done.stdout)["outcome"] == "failed"
+    assert done.returncode in {3, 127}
+    assert snapshot(place) == {}

@@ -1,0 +1,109 @@
+"""dkdbg.toml and the command line in it."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from dkdbg.errors import DkdbgError
+from dkdbg.model.config import Config, decode, parse, shell_argv, with_values
+from dkdbg.render.artefacts import render
+
+
+def test_what_is_not_said_has_its_default():
+    assert parse("") == parse("[debug]\n") == Config()
+
+
+def test_what_the_template_shows_is_what_holds_without_it():
+    assert parse(render("templates/dkdbg.toml.j2")) == Config()
+
+
+def test_the_keys_of_the_template_are_the_keys_that_are_read():
+    text = render("templates/dkdbg.toml.j2").replace("\n# command", "\ncommand").replace("\n# ", "\n")
+    assert parse(text) == Config(command="python train.py --epochs 1", service="web", port=5678, wait=600)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("command = 3", "command must be a text, not 3"),
+        ("command = ''", "command must be a text, not ''"),
+        ("service = ['a']", "service must be a text"),
+        ("port = 0", "port must be a whole number from 1 to 65535, not 0"),
+        ("port = 65536", "not 65536"),
+        ("port = true", "not True"),
+        ("port = 1.5", "not 1.5"),
+        ("wait = -1", "wait must be a whole number from 0 to 604800, not -1"),
+        ("prot = 1", "unknown key 'prot'"),
+    ],
+)
+def test_a_wrong_value_is_named(line, said):
+    with pytest.raises(DkdbgError) as caught:
+        parse(f"[debug]\n{line}\n")
+    assert said in caught.value.message
+    assert caught.value.hint
+    assert caught.value.exit_code == 2
+
+
+def test_a_byte_that_is_no_utf_8_is_found_by_its_line():
+    with pytest.raises(DkdbgError, match=r"dkdbg\.toml:3: byte 0xe4"):
+        decode(b"[debug]\n\n# \xe4\n")
+
+
+def test_a_value_is_set_and_all_else_stays():
+    text = "# top\n\n[debug] # table\nport   = 6001 # taken\n\nwait=1\n# end"
+    assert with_values(text, port=6001, command=None) == text
+    assert with_values(text, wait=2) == text.replace("wait=1", "wait=2")
+
+
+def test_a_value_goes_into_a_file_without_the_table():
+    assert parse(with_values("# mine\n", command="python a.py")).command == "python a.py"
+
+
+def test_what_is_written_is_read_again():
+    command = """python -c "print('ä\\n')" --name 'x "y"' \t end"""
+    assert parse(with_values("[debug]\n", command=command)).command == command
+
+
+@pytest.mark.parametrize(
+    ("command", "argv"),
+    [
+        ("python train.py --epochs 1", ("python", "train.py", "--epochs", "1")),
+        ("python 'my file.py' \"two words\"", ("python", "my file.py", "two words")),
+        ("python train.py model=large", ("python", "train.py", "model=large")),
+        ("python train.py '--filter=a b'", ("python", "train.py", "--filter=a b")),
+        ("  python   a.py  ", ("python", "a.py")),
+    ],
+)
+def test_a_plain_command_runs_without_a_shell(command, argv):
+    assert shell_argv(command) == argv
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "A=1 python a.py", "python a.py | tee log", "python a.py && echo done", "python a.py > log", "python $SCRIPT",
+        "python a.py *.csv", "python `which x`", "python ~/a.py", "cd src; python a.py", "python a.py &",
+    ],
+)  # fmt: skip
+def test_what_only_a_shell_understands_is_given_to_one_whole(command):
+    assert shell_argv(command) == ("sh", "-c", command)
+
+
+def test_what_a_shell_gets_is_what_it_would_do():
+    argv = shell_argv("A=1 printenv A && echo 'a  b'")
+    assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout == "1\na  b\n"
+
+
+@pytest.mark.parametrize("command", ["python 'x", 'python "x', "python x\\"])
+def test_unbalanced_quotes_are_refused_with_the_command(command):
+    with pytest.raises(DkdbgError) as caught:
+        shell_argv(command)
+    assert repr(command) in caught.value.message
+
+
+@pytest.mark.parametrize("command", ["", "  ", "\t\n"])
+def test_an_empty_command_is_refused(command):
+    with pytest.raises(DkdbgError, match="empty"):
+        shell_argv(command)

@@ -1,0 +1,80 @@
+"""What this machine's engine offers, and ports; without an engine."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from dkdbg.engine import choose_gpu, free_port
+from dkdbg.errors import EXIT_CONFLICT, DkdbgError
+
+NOTHING = frozenset()
+CDI = frozenset({"nvidia.com/gpu"})
+
+
+@pytest.mark.parametrize(
+    ("info", "has_kfd", "vendors", "kind"),
+    [
+        ({}, False, NOTHING, "none"),
+        ({"Runtimes": {"runc": {}}}, False, NOTHING, "none"),
+        ({"Runtimes": None}, False, NOTHING, "none"),
+        ({"Runtimes": {"runc": {}, "nvidia": {}}}, False, NOTHING, "nvidia"),
+        ({"Runtimes": {"nvidia": {}}}, True, CDI, "nvidia"),
+        ({"Runtimes": {"runc": {}}}, True, CDI, "cdi"),
+        ({"Runtimes": {"runc": {}}}, True, frozenset({"amd.com/gpu"}), "amd"),
+        ({"Runtimes": {"runc": {}}}, True, NOTHING, "amd"),
+    ],
+)
+def test_the_way_to_a_gpu_is_what_was_seen(info, has_kfd, vendors, kind):
+    chosen, source = choose_gpu(info, has_kfd=has_kfd, cdi_vendors=vendors)
+    assert chosen == kind
+    assert source
+
+
+@pytest.fixture
+def taken():
+    """A port on which somebody listens."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        yield other.getsockname()[1]
+
+
+def test_a_free_port_is_kept():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    assert free_port(port, ours=None) == port
+
+
+def test_a_taken_port_is_passed_over(taken):
+    assert free_port(taken, ours=None) > taken
+
+
+def test_a_port_that_our_own_service_holds_is_ours(taken):
+    assert free_port(taken, ours=taken) == taken
+
+
+def test_a_port_that_another_holds_on_all_addresses_is_taken():
+    with socket.socket() as other:
+        other.bind(("0.0.0.0", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        assert free_port(port, ours=None) != port
+
+
+def test_no_free_port_is_an_error_with_the_range(taken):
+    with pytest.raises(DkdbgError, match=str(taken)) as caught:
+        free_port(taken, ours=None, tries=1)
+    assert caught.value.exit_code == EXIT_CONFLICT
+    assert caught.value.hint
+
+
+def test_the_search_ends_at_the_last_port():
+    with socket.socket() as last:
+        last.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        last.bind(("127.0.0.1", 65535))
+        last.listen()
+        with pytest.raises(DkdbgError, match="65535"):
+            free_port(65535, ours=None)
