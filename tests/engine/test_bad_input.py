@@ -147,3 +147,9 @@ def test_a_program_that_ends_at_once_is_shown_with_its_last_lines(tmp_path, base
             ["docker", "compose", "--profile", "debug", "down", "--rmi", "local", "-t", "1"],
             cwd=root, env={**os.environ, **env}, capture_output=True, check=False,
         )  # fmt: skip
+
+
+def test_a_folder_whose_name_gives_no_project_name(tmp_path):
+    root = checkout(tmp_path / "工程", {"train.py": TRAIN})
+    must(run_dkdbg(root, "init", "--yes"))
+    refused(run_dkdbg(root, "up"), 1, "project name", "COMPOSE_PROJECT_NAME")

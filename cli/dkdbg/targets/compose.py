@@ -178,6 +178,12 @@ _KNOWN = (
         exit_code=EXIT_ERROR,
     ),
     _Known(
+        fragment=r"project name must not be empty|invalid project name",
+        cause="compose cannot make a project name from the name of this folder",
+        hint="give it one in .env: COMPOSE_PROJECT_NAME=name (small letters, digits, - and _)",
+        exit_code=EXIT_ERROR,
+    ),
+    _Known(
         fragment=r"required variable \S+ is missing a value",
         cause="your compose file needs a variable that is not set",
         hint="set it in the environment or in .env",

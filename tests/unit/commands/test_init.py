@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 
@@ -261,6 +262,24 @@ def test_a_person_is_asked_once(script, answer, code, written):
     assert done.returncode == code
     assert done.stdout.count("[y/N]") == 1
     assert (script / "compose.yaml").exists() is written
+
+
+def test_ctrl_c_at_the_question_ends_with_130_and_writes_nothing(script):
+    before = snapshot(script)
+    person, terminal = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "dkdbg", "init"], cwd=script, stdin=terminal, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    ) as child:  # fmt: skip
+        said = ""
+        while "[y/N]" not in said:
+            said += child.stdout.read(1)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(10) == 130
+        assert "Traceback" not in child.stderr.read()
+    os.close(person)
+    os.close(terminal)
+    assert snapshot(script) == before
 
 
 def test_minus_c_is_where_it_runs_and_a_subfolder_is_a_place_of_its_own(tmp_path):

@@ -16,6 +16,7 @@ MESSAGES = {
     "unknown or invalid runtime name: nvidia": "nvidia runtime",
     "CDI device injection failed: unresolvable CDI devices vendor.com/gpu=9": "CDI device",
     'error gathering device information while adding custom device "/dev/kfd": no such file or directory': "does not exist",
+    "project name must not be empty": "project name",
     "validating /repo/compose.yaml: services.web Additional property bogus is not allowed": "does not accept",
     'service "web" depends on undefined service "nope": invalid compose project': "does not accept",
     "Invalid hostPort: 99999": "does not accept",

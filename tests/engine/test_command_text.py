@@ -1,0 +1,36 @@
+"""The command that a person gives arrives in the container word by word, whatever is in it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+from tests.checkout import TRAIN, checkout, run_dkdbg
+from tests.engine.projects import must
+
+from dkdbg.model.config import shell_argv
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python train.py --name 'größe 工'",
+        "python train.py --re '^a$b' --x '{{ y }}' --h '#no' --q \"it's\"",
+        'python train.py "$HOME" && echo "a: b"',
+        "python a.py\necho 2",
+        "python train.py --tab 'a\tb' --back 'a\\nb'",
+    ],
+)
+def test_compose_gives_the_program_the_same_words(tmp_path, command):
+    root = checkout(tmp_path / "repo", {"train.py": TRAIN})
+    must(run_dkdbg(root, "init", "--yes", "--command", command))
+    argv = ["docker", "compose", "--profile", "debug", "config", "--format", "json"]
+    done = subprocess.run(argv, cwd=root, capture_output=True, text=True, check=True)
+    (service,) = json.loads(done.stdout)["services"].values()
+    # `config` writes `$` doubled, as it would have to stand in a file.
+    assert tuple(word.replace("$$", "$") for word in service["command"]) == shell_argv(command)
+    subprocess.run(["sh", "-n", ".dkdbg/up.sh"], cwd=root, check=True)
+    assert run_dkdbg(root, "init", "--check").returncode == 0
