@@ -10,7 +10,9 @@ What it does differently from `debugpy/adapter/__main__.py`:
 2. Everything read is acknowledged at once. pydevd sends header and body in two writes; Nagle's algorithm and delayed
    acknowledgements make each answer 40 ms late.
 3. It stays a child of the agent instead of becoming a daemon, and its token is not on its command line.
-4. A client that named no address is sent back to the front's port for child sessions, not to this process.
+4. An editor that attaches again at once is told of processes whose former session is just ending. debugpy announces
+   what is free at configurationDone and never looks again; such a process could not be debugged any more.
+5. A client that named no address is sent back to the front's port for child sessions, not to this process.
 """
 
 from __future__ import annotations
@@ -85,6 +87,29 @@ def harden(sockets: Any, sessions: Any, log: Any) -> None:
     sessions.report_sockets = surviving_report
 
 
+def announce_again(servers: Any, sessions: Any) -> None:
+    """Offer a process to the present editor when the session of a former one lets go of it."""
+    detach: Callable[[Any], None] = servers.Server.detach_from_session
+
+    def living(pid: Any) -> Any:
+        found = [session for session in list(sessions._sessions) if session.pid == pid]
+        found.sort(key=lambda session: (session.is_finalizing, -session.id))
+        return found[0] if found else None
+
+    def announce(connection: Any) -> None:
+        parent = living(connection.ppid)
+        if parent is not None and not parent.is_finalizing and connection in servers.connections():
+            parent.client.notify_of_subprocess(connection)  # does nothing when that editor knows it
+
+    def detach_and_announce(self: Any) -> None:
+        connection = self.connection
+        detach(self)
+        threading.Thread(target=announce, args=(connection,), name="dkdbg announce", daemon=True).start()
+
+    sessions.get = living
+    servers.Server.detach_from_session = detach_and_announce
+
+
 def acknowledge_at_once() -> None:
     """Make every unbuffered two-way socket stream, the kind that debugpy uses, a QuickAckIO. Linux only."""
     if not hasattr(socket, "TCP_QUICKACK"):
@@ -121,6 +146,7 @@ def main() -> None:
     from debugpy.adapter import clients, servers, sessions
 
     harden(sockets, sessions, log)
+    announce_again(servers, sessions)
     acknowledge_at_once()
     log.to_file(prefix="debugpy.adapter")  # only when DEBUGPY_LOG_DIR is set
     servers.access_token = options["token"]
