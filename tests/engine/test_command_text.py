@@ -34,3 +34,19 @@ def test_compose_gives_the_program_the_same_words(tmp_path, command):
     assert tuple(word.replace("$$", "$") for word in service["command"]) == shell_argv(command)
     subprocess.run(["sh", "-n", ".dkdbg/up.sh"], cwd=root, check=True)
     assert run_dkdbg(root, "init", "--check").returncode == 0
+
+
+def test_a_folder_whose_name_looks_like_a_variable_is_mounted(tmp_path):
+    files = {
+        "a$b c/train.py": TRAIN,
+        "a$b c/Dockerfile": "FROM scratch\nWORKDIR /app\nCOPY . .\n",
+        "compose.yaml": 'services:\n  web:\n    build: "./a$$b c"\n    command: python train.py\n',
+    }
+    root = checkout(tmp_path / "repo", files)
+    must(run_dkdbg(root, "init", "--yes"))
+    argv = ["docker", "compose", "--profile", "debug", "config", "--format", "json"]
+    done = subprocess.run(argv, cwd=root, capture_output=True, text=True, check=True)
+    mounts = json.loads(done.stdout)["services"]["web-debug"]["volumes"]
+    sources = {mount["target"]: mount["source"].replace("$$", "$") for mount in mounts}
+    assert sources["/app"] == str(root / "a$b c")
+    assert done.stderr == ""

@@ -42,7 +42,7 @@ def plan_service(
     chosen = choose_command(facts, config, base, dockerfile)
     mappings, mounts, masks = plan_mounts(facts, base, dockerfile, ours=image.ours and base is None)
     compose_file, merge = choose_file(facts)
-    name = f"{base.name}-debug" if base else "app-debug"
+    name = _name(base.name if base else "app", {service.name for service in facts.services})
     idle = chosen.argv == IDLE
     app_ports = tuple(port for port in (base.ports if base else facts.ports) if port != config.port)
     wait = config.wait if config.wait is not None else _wait(facts, chosen.argv, app_ports, idle=idle)
@@ -78,6 +78,12 @@ def plan_service(
         ),
         chosen.notes,
     )  # fmt: skip
+
+
+def _name(of: str, taken: set[str]) -> str:
+    """Name of the debug service; one that the user has already would be merged with ours."""
+    names = (f"{of}-debug", f"{of}-dkdbg", *(f"{of}-dkdbg-{number}" for number in range(2, 100)))
+    return next(name for name in names if name not in taken)
 
 
 def choose_service(facts: RepoFacts, config: Config) -> ServiceFact | None:

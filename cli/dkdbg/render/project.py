@@ -140,7 +140,7 @@ def _service(plan: ProjectPlan) -> str:
         mappings=json.dumps(json.dumps(editor.path_mappings(plan.mappings)).replace("$", "$$")),
         mounts=service.mounts,
         masks=service.masks,
-        bind=lambda local: "." if local == "." else f"./{local}",
+        bind=lambda local: "." if local == "." else f"./{local}".replace("$", "$$"),
     )
 
 

@@ -108,6 +108,12 @@ def test_a_command_that_needs_a_shell_gets_one():
     assert plan(Config(command="A=1 python x.py | tee log")).service.command[:2] == ("sh", "-c")
 
 
+def test_a_service_of_the_users_with_our_name_is_not_merged_with_ours():
+    services = tuple(ServiceFact(name=name, file="compose.yaml", context=".") for name in ("web", "web-debug"))
+    made = plan(compose_files=("compose.yaml",), services=services, service=services[0])
+    assert made.service.name == "web-dkdbg"
+
+
 def test_an_unknown_service_names_the_ones_there_are():
     service = ServiceFact(name="web", file="compose.yaml")
     with pytest.raises(DkdbgError, match="web"):
