@@ -69,7 +69,9 @@ def coloured(diff: str) -> str:
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
         return diff
     colours = {"+": "\033[32m", "-": "\033[31m", "@": "\033[36m"}
-    return "\n".join(f"{colours[line[0]]}{line}\033[0m" if line[:1] in colours else line for line in diff.split("\n"))
+    return "\n".join(
+        f"{colours[line[0]]}{line}\033[0m" if line[:1] in colours else line for line in diff.split("\n")
+    )
 
 
 @contextmanager

@@ -84,26 +84,43 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-C", dest="directory", metavar="PATH", default=".", help="run as if started in PATH")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
-    init = verbs.add_parser("init", help="make this repository debuggable: plan, diff, and after a yes the files")
+    init = verbs.add_parser(
+        "init", help="make this repository debuggable: plan, diff, and after a yes the files"
+    )
     how = init.add_mutually_exclusive_group()
     how.add_argument("--yes", action="store_true", help="write without asking")
     how.add_argument("--diff", action="store_true", help="show the diff and write nothing")
     how.add_argument("--check", action="store_true", help="exit 1 if something would change; write nothing")
     how.add_argument("--undo", action="store_true", help="take back, to the byte, what init wrote here")
-    init.add_argument("--force", action="store_true", help="with --undo: also files edited since, whose edits are saved beside them")
-    init.add_argument("--command", metavar="TEXT", help="the program to debug, such as 'python train.py --epochs 1'")
+    init.add_argument(
+        "--force",
+        action="store_true",
+        help="with --undo: also files edited since, whose edits are saved beside them",
+    )
+    init.add_argument(
+        "--command", metavar="TEXT", help="the program to debug, such as 'python train.py --epochs 1'"
+    )
     init.add_argument("--service", metavar="NAME", help="the compose service to debug")
     init.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
     up = verbs.add_parser("up", help="start the debug service; return when an attach will work")
-    up.add_argument("--wait-timeout", type=_seconds, default=300, metavar="SECONDS", help="how long to wait for it (300)")
+    up.add_argument(
+        "--wait-timeout", type=_seconds, default=300, metavar="SECONDS", help="how long to wait for it (300)"
+    )
     up.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
     down = verbs.add_parser("down", help="stop and remove the debug service")
-    down.add_argument("--all", action="store_true", help="the whole compose project, profiled services included")
+    down.add_argument(
+        "--all", action="store_true", help="the whole compose project, profiled services included"
+    )
 
     demo = verbs.add_parser("demo", help="the whole path on a bundled example, in a temporary copy")
-    demo.add_argument("--on", choices=("auto", "compose", "local"), default="auto", help="where to run it (auto: compose if an engine answers)")
+    demo.add_argument(
+        "--on",
+        choices=("auto", "compose", "local"),
+        default="auto",
+        help="where to run it (auto: compose if an engine answers)",
+    )
     demo.add_argument("--json", action="store_true", help="one JSON object at the end")
     parser.set_defaults(force=False)
     return parser
@@ -117,10 +134,15 @@ def _unexpected(error: Exception) -> int:
 
     report = "".join(traceback.format_exception(error))
     versions = f"dkdbg {__version__}, Python {platform.python_version()}, {platform.platform()}\nargv: {sys.argv}\n\n"
-    with tempfile.NamedTemporaryFile("w", prefix="dkdbg-report-", suffix=".txt", delete=False, encoding="utf-8") as file:
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="dkdbg-report-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as file:
         file.write(versions + report)
     console.failure(
-        DkdbgError(f"unexpected {type(error).__name__}: {error}", hint=f"this is a bug of dkdbg; the report is {file.name}")
+        DkdbgError(
+            f"unexpected {type(error).__name__}: {error}",
+            hint=f"this is a bug of dkdbg; the report is {file.name}",
+        )
     )
     return EXIT_ERROR
 

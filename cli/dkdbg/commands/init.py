@@ -48,7 +48,7 @@ def init(
                 hint="dkdbg init --yes writes, dkdbg init --diff only shows",
                 exit_code=EXIT_USAGE,
             )
-        if not console.ask(f"Write these {len(todo)} files?"):
+        if not console.ask("Write this file?" if len(todo) == 1 else f"Write these {len(todo)} files?"):
             console.say("nothing was written")
             return EXIT_ERROR
     changes.apply(root, todo, changes.Journal(root=root))
@@ -68,8 +68,12 @@ def undo(root: Path, *, force: bool, as_json: bool) -> int:
     check_root(root)
     undone = changes.Journal(root=root).undo(force=force)
     if as_json:
-        lists = {name: [str(path) for path in getattr(undone, name)] for name in ("removed", "restored", "left")}
-        console.emit({**lists, "saved": [{"path": str(path), "as": str(copy)} for path, copy in undone.saved]})
+        lists = {
+            name: [str(path) for path in getattr(undone, name)] for name in ("removed", "restored", "left")
+        }
+        console.emit(
+            {**lists, "saved": [{"path": str(path), "as": str(copy)} for path, copy in undone.saved]}
+        )
         return 0
     for path in undone.removed:
         console.say(f"removed   {path}")
@@ -87,11 +91,22 @@ def check_root(root: Path) -> None:
     try:
         names = {entry.name for entry in root.iterdir()}
     except OSError as error:
-        kind = "give the folder of the repository: dkdbg -C PATH init" if root.is_file() else "go to a folder that you may read"
+        kind = (
+            "give the folder of the repository: dkdbg -C PATH init"
+            if root.is_file()
+            else "go to a folder that you may read"
+        )
         raise DkdbgError(f"cannot read {root}: {error.strerror}", hint=kind, exit_code=EXIT_USAGE) from error
     if ".git" in names or any(parent.joinpath(".git").exists() for parent in root.parents):
         return
-    evidence = {"pyproject.toml", "setup.py", "requirements.txt", "environment.yml", "environment.yaml", "Dockerfile"}
+    evidence = {
+        "pyproject.toml",
+        "setup.py",
+        "requirements.txt",
+        "environment.yml",
+        "environment.yaml",
+        "Dockerfile",
+    }
     if names & evidence or any(name.endswith((".py", ".ipynb")) for name in names):
         return
     raise DkdbgError(
@@ -101,7 +116,9 @@ def check_root(root: Path) -> None:
     )
 
 
-def make_plan(root: Path, *, command: str | None = None, service: str | None = None) -> tuple[ProjectPlan, Config]:
+def make_plan(
+    root: Path, *, command: str | None = None, service: str | None = None
+) -> tuple[ProjectPlan, Config]:
     """The plan as `init` makes it; what dkdbg generated itself is no evidence.
 
     Raises:
@@ -121,7 +138,9 @@ def make_plan(root: Path, *, command: str | None = None, service: str | None = N
     facts = inspect(root, ignore=generated | {str(FOLDER), configuration.FILE_NAME})
     for name in facts.compose_files:  # a plan that overlooks the user's services would be wrong
         if not os.access(root / name, os.R_OK):
-            raise DkdbgError(f"cannot read {name}: Permission denied", hint=f"ls -l {root / name} shows who may read it")
+            raise DkdbgError(
+                f"cannot read {name}: Permission denied", hint=f"ls -l {root / name} shows who may read it"
+            )
     return plan_project(facts, config), config
 
 
@@ -141,7 +160,9 @@ def local_port(root: Path, plan: ProjectPlan) -> int:
     return int(chosen) if chosen and chosen.isdigit() and 0 < int(chosen) < 65536 else plan.service.port
 
 
-def _show(plan: ProjectPlan, todo: tuple[changes.Change, ...], kept: tuple[changes.Kept, ...], *, diff: bool) -> None:
+def _show(
+    plan: ProjectPlan, todo: tuple[changes.Change, ...], kept: tuple[changes.Kept, ...], *, diff: bool
+) -> None:
     console.say(plan.describe())
     console.say()
     shipped = tuple(change for change in todo if _is_shipped(change.path))
@@ -152,7 +173,9 @@ def _show(plan: ProjectPlan, todo: tuple[changes.Change, ...], kept: tuple[chang
         console.say(f"{_verb(change)}  {change.path}  ({change.reason})")
     if shipped:
         size = sum(len(change.after or b"") for change in shipped) / 1e6
-        console.say(f"{_verb(shipped[0])}  .dkdbg/: the agent and its debugpy as this dkdbg ships them, {len(shipped)} files, {size:.1f} MB")
+        console.say(
+            f"{_verb(shipped[0])}  .dkdbg/: the agent and its debugpy as this dkdbg ships them, {len(shipped)} files, {size:.1f} MB"
+        )
     for file in kept:
         console.say(f"keep    {file.path}  ({file.reason})")
     if not todo:
@@ -169,9 +192,11 @@ def _verb(change: changes.Change) -> str:
 
 
 def _next_steps(plan: ProjectPlan, count: int) -> None:
-    console.say(f"\nwrote {count} files; dkdbg init --undo takes them back")
+    console.say(f"\nwrote {count} {'file' if count == 1 else 'files'}; dkdbg init --undo takes them back")
     console.say("next: set a breakpoint and press F5, or")
-    console.say(f"  dkdbg up      or plain Docker: docker compose --profile debug up --build --wait {plan.service.name}")
+    console.say(
+        f"  dkdbg up      or plain Docker: docker compose --profile debug up --build --wait {plan.service.name}"
+    )
 
 
 def _as_json(

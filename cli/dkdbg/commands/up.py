@@ -50,13 +50,16 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
         state = {"service": plan.service.name, "host": "127.0.0.1", "port": published, "gpu": gpu}
         console.emit({**state, "container": container.name if container else None})
     else:
-        console.say(f"ready: attach to 127.0.0.1:{published} (F5, configuration \"dkdbg: attach\")")
+        console.say(f'ready: attach to 127.0.0.1:{published} (F5, configuration "dkdbg: attach")')
     return 0
 
 
 def check_initialised(root: Path, plan: ProjectPlan) -> None:
     """Raise DkdbgError unless `init` has written the debug service and the agent."""
-    if read(root, PurePosixPath(plan.service.compose_file)) is None or not (root / ".dkdbg" / "agent.sh").is_file():
+    if (
+        read(root, PurePosixPath(plan.service.compose_file)) is None
+        or not (root / ".dkdbg" / "agent.sh").is_file()
+    ):
         raise DkdbgError(
             f"{root} is not set up for dkdbg yet: {plan.service.compose_file} or .dkdbg/ is missing",
             hint="dkdbg init",
@@ -79,7 +82,9 @@ def choose_gpu(root: Path, plan: ProjectPlan, host: engine.HostFacts) -> tuple[G
         if said == kind:
             return kind, "DKDBG_GPU says so"
     if said:
-        raise DkdbgError(f"DKDBG_GPU is {said!r}", hint="it is one of none, nvidia, cdi, amd", exit_code=EXIT_USAGE)
+        raise DkdbgError(
+            f"DKDBG_GPU is {said!r}", hint="it is one of none, nvidia, cdi, amd", exit_code=EXIT_USAGE
+        )
     return host.gpu, host.gpu_source
 
 
