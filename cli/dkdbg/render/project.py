@@ -81,6 +81,7 @@ def _image(plan: ProjectPlan) -> dict[str, FileWanted]:
         base=image.base,
         comment=image.comment,
         conda=plan.facts.package_manager == "conda",
+        cuda=plan.facts.torch.cuda if plan.facts.torch and plan.facts.gpu != "none" else None,
         apt=image.apt,
         system_site=image.base.startswith("pytorch/"),
         installs=[(_copies(install.copy), install.run) for install in image.installs],
