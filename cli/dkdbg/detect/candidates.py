@@ -46,6 +46,9 @@ SERVERS = {
 }
 WORKERS = {"celery", "flower", "rq", "dramatiq", "arq", "taskiq", "faust"}
 _MAX_READ = 2500
+_CHECKS = re.compile(
+    r"-h|--(?:eval|evaluate|test|help|check|version|dry[-_]run|validate|resume-eval|throughput)(?:[-_]only)?"
+)
 
 
 @dataclass(kw_only=True)
@@ -168,11 +171,19 @@ def add(found: dict[str, Candidate], candidate: Candidate) -> None:
     known.mentions += 1
     known.readme_mentions += candidate.place == "readme"
     known.places.add(candidate.place)
-    # A console script that a README shows stays a console script; a better place replaces the command line.
-    if place_points(candidate.place) > place_points(known.place):
+    # A console script that a README shows stays a console script; a better place replaces the command line, and so
+    # does a run that does the program's work after one that only checks something.
+    better = place_points(candidate.place) - place_points(known.place)
+    works = only_checks(known.launch) and not only_checks(candidate.launch)
+    if better > 0 or (works and better == 0):
         candidate.mentions, candidate.places = known.mentions, known.places
         candidate.readme_mentions, candidate.order = known.readme_mentions, min(known.order, candidate.order)
         found[key] = candidate
+
+
+def only_checks(launch: Launch) -> bool:
+    """Return whether a command line asks for help or evaluates instead of doing what the program is for."""
+    return any(_CHECKS.fullmatch(arg) for arg in launch.args)
 
 
 def resolve(tree: Tree, item: Seen, scripts: Mapping[str, str], order: int) -> Candidate | None:

@@ -109,13 +109,35 @@ def read_services(
     found: list[tuple[ServiceFact, ComposeBuild]] = []
     for path, document in documents:
         # `${PWD}` is where people start compose: the project folder.
-        env = {"PWD": ".", **parse_env(tree.text(join(parent(path), ".env") or ".env"))}
+        env = {
+            "PWD": _typed_in(tree, path, document),
+            **parse_env(tree.text(join(parent(path), ".env") or ".env")),
+        }
         services = document.get("services") if isinstance(document, dict) else None
         for name, body in services.items() if isinstance(services, dict) else ():
             if isinstance(body, dict):
                 resolved = _interpolate(_extended(tree, path, document, body, 0), env)
                 found.append(_service(tree, path, str(name), resolved))
     return tuple(found)
+
+
+def _typed_in(tree: Tree, path: str, document: Value) -> str:
+    """Return where `$PWD` of a compose file is, relative to the file: the folder that people start it from.
+
+    That is the root when the file or a README says `-f path/from/root`, or when everything is built from the root.
+    """
+    here = parent(path)
+    if here == ".":
+        return "."
+    named = re.compile(rf"(?:-f|--file)[ =](?:\./)?{re.escape(path)}\b")
+    texts = (tree.text(other) for other in (path, f"{here}/README.md", "README.md"))
+    services = document.get("services") if isinstance(document, dict) else None
+    bodies = services.values() if isinstance(services, dict) else ()
+    contexts = {_build(tree, here, body.get("build"))[0] for body in bodies if isinstance(body, dict)} - {
+        None
+    }
+    from_root = any(named.search(text) for text in texts) or contexts == {"."}
+    return "/".join(".." for _ in here.split("/")) if from_root else "."
 
 
 def merge(base: Value, over: Value) -> Value:

@@ -19,12 +19,14 @@ from dkdbg.detect.candidates import (
     add,
     add_guarded,
     module_file,
+    only_checks,
     place_points,
     resolve,
     role_of,
 )
 from dkdbg.detect.commands import Launch, has_placeholder
 from dkdbg.detect.files import is_vendored
+from dkdbg.detect.launches import SPREADING
 from dkdbg.detect.python_source import SourceFact, read_source
 from dkdbg.model.facts import EntryPoint
 
@@ -50,7 +52,6 @@ _ASIDE = re.compile(
 _EXAMPLES = re.compile(
     r"(?:^|/)(?:examples?|tutorials?|samples?|recipes|benchmarks?|notebooks?|contrib|research|projects|demos?|playground|evaluations?|baselines)/"
 )
-_DISTRIBUTED = {"torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "horovodrun", "composer"}
 #: The least that a script found only by its main guard must show before it is called the program.
 _THRESHOLD = 16
 _MAX_PARSED = 80
@@ -153,14 +154,9 @@ def _rough(candidate: Candidate, project: str, *, is_ml: bool) -> float:
     if is_ml and role in {"app", "demo"} and candidate.place not in {"service", "image"}:
         score -= 6
     score += min(6.0, 2 * math.log2(candidate.mentions)) + 2 * (len(candidate.places) - 1)
-    if launch.launcher in _DISTRIBUTED:
+    if launch.launcher in SPREADING:
         score += 6
-    if any(
-        re.fullmatch(
-            r"-h|--(?:eval|test|help|check|version|dry[-_]run|validate|resume-eval)(?:[-_]only)?", arg
-        )
-        for arg in launch.args
-    ):
+    if only_checks(launch):
         score -= 8
     if launch.launcher in WORKERS:
         score -= 14
@@ -197,7 +193,9 @@ def _source_points(candidate: Candidate, fact: SourceFact, *, is_ml: bool) -> fl
     if fact.parses_args:
         score += 2
     if is_ml and fact.trains:
-        score += 5
+        # A `main.py` with a training loop is the training program under another name.
+        is_main = re.fullmatch(r"(?:.*/)?main\.py", candidate.file or "") is not None
+        score += 5 + (_ROLE_POINTS["train"] - _ROLE_POINTS["main"] if is_main else 0)
     return score
 
 

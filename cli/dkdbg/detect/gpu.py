@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from dkdbg.detect.files import parent
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -37,13 +39,16 @@ _ON_CPU = re.compile(
 _CPU_PROSE = re.compile(
     r"(?:run\w*|train\w*|inference|sampl\w+|work\w*|test\w*|demo|use\w*|support\w*|evaluat\w+|available)[^.\n]{0,30}\b(?:on|with|for|in) "
     r"(?:a |the |your )?cpus?\b|\bfor cpu\b|cpu[- ]only|without (?:a |an |any )?(?:\w+ )?gpu|no gpu\b|"
-    r"\b(?:cpu|gpu)s? (?:or|and) (?:the |a )?(?:cpu|gpu|tpu)s?|cpu/gpu|gpu/cpu|cpu (?:mode|version|inference|support|training|image)|"
-    r"optional(?:ly)?[^.\n]{0,40}\bgpu|gpu[^.\n]{0,30}\boptional|\bif you (?:have|want|use)[^.\n]{0,30}\bgpu|if (?:a )?gpus? (?:is|are) available",
+    r"\b(?:cpu|gpu)s? (?:or|and) (?:the |a )?(?:cpu|gpu|tpu)s?|(?:cpu/gpu|gpu/cpu)(?! (?:profil|memory|util|offload|usage))|cpu (?:mode|version|inference|support|training|image)|"
+    r"optional(?:ly)?[^.\n]{0,40}\bgpu|gpu[^.\n]{0,30}\boptional|\bif (?:a )?gpus? (?:is|are) available|"
+    r"\bif you (?:have|want|use)(?! (?:only |a )?(?:limited|multiple|several|more|less|fewer|enough|not))[^.\n]{0,30}\bgpu",
     re.IGNORECASE,
 )
 _NEEDS = re.compile(
-    r"(?<!not )(?:require[sd]?|requirements?:|need(?:s|ed)?|must have|at least|minimum|high-end|prerequisites?)[^.\n]{0,60}"
-    r"\b(?:gpus?|cuda|nvidia|vram)\b(?! memory| ram| usage| utili)|"
+    r"(?<!not )(?:require[sd]?|requirements?:|need(?:s|ed)?|must have|at least|minimum|high-end|prerequisites?)"
+    r"(?:(?!depending|different|optional)[^.\n|<]){0,60}"
+    r"\b(?:gpus?|cuda|nvidia(?= (?:gpu|graphics|video|card|driver|hardware|rtx|geforce|tesla))|vram)\b(?! memory| ram| usage| utili)"
+    r"(?![^.\n]{0,40}\b(?:for (?:the )?(?:best|better|optimal|faster|maximum)|if you|to speed|optional))|"
     r"(?<!no )\b(?:gpus?|cuda|vram)\b(?! memory| ram| usage| utili)[^.\n]{0,40}\b(?:is|are) (?:\w+ )?(?:required|needed|necessary|mandatory)|"
     r"pytorch-cuda|cudatoolkit",
     re.IGNORECASE,
@@ -60,6 +65,17 @@ _CHOOSES_CPU = re.compile(
     r"[\"']--device[\"'][^\n]*(?:\n[^\n]*){0,4}?\bcpu\b|[\"']--(?:no[-_]cuda|cpu|use[-_]cpu|force[-_]cpu|gpu[-_]ids?)[\"']|"
     r"accelerator\s*=\s*[\"'](?:auto|cpu)"
 )
+#: `--device` of a training program that asks for CUDA unless told otherwise: a choice of GPU, not of a CPU.
+_TRAINS_ON_CUDA = re.compile(
+    r"[\"']--device[\"'],[^\n]*\n?[^\n]*default\s*=\s*[\"']cuda[\"'](?!\s*if)(?=[\s\S]*(?:optimizer|train_one_epoch|\.backward\(|DataLoader\())"
+)
+#: Rows of tables, and lines about a hosted demo: they say nothing about the machine that the program needs.
+_SIDE_LINE = re.compile(
+    r"^[ \t]*(?:\||<t[hdr]\b)[^\n]*|^[^\n]*\b(?:colab|hugging ?face space|web demo)\b[^\n]*",
+    re.IGNORECASE | re.MULTILINE,
+)
+#: A file that installs or builds for a CPU: `requirements_cpu.txt`, `Dockerfile.cpu`, `docker/cpu/Dockerfile`.
+_CPU_FILE = re.compile(r"(?:^|[/._-])cpu(?:[-_]only)?(?:[/._-]|$)", re.IGNORECASE)
 #: Distributions that work on NVIDIA GPUs and nowhere else, or that nobody takes on a CPU.
 _GPU_PACKAGES = {
     "flash-attn", "bitsandbytes", "xformers", "deepspeed", "apex", "vllm", "tensorrt", "nvidia-dali-cuda110", "cupy-cuda11x",
@@ -85,6 +101,7 @@ def read_gpu(
     *,
     service: tuple[str, bool] | None,
     other_services: Iterable[tuple[str, bool]],
+    cpu_variant: str | None,
     devcontainers: Sequence[tuple[str, bool]],
     base_cuda: tuple[str, str] | None,
     entry: tuple[str, str] | None,
@@ -94,6 +111,7 @@ def read_gpu(
     configs: Sequence[tuple[str, str]],
     packages: frozenset[str],
     extras: frozenset[str],
+    files: Sequence[str],
     uses_framework: bool,
     places_itself: bool,
 ) -> tuple[Gpu, str]:
@@ -102,6 +120,7 @@ def read_gpu(
     Args:
         service: name of the service to debug and whether it asks for a GPU.
         other_services: the same for the others that run this repository.
+        cpu_variant: a compose file that starts the same without a GPU, None without one.
         devcontainers: path and whether it asks for a GPU.
         base_cuda: (file, image) when a Dockerfile builds on a CUDA image.
         entry: (path, text) of the program.
@@ -111,11 +130,14 @@ def read_gpu(
         configs: (path, text) of configuration files.
         packages: distribution names.
         extras: names of optional dependency groups.
+        files: paths of dependency files, Dockerfiles and compose files.
         uses_framework: whether anything here can use a GPU at all.
         places_itself: whether a framework takes a GPU unasked (JAX, TensorFlow, Lightning and their like).
     """
     others = list(other_services)
     if service is not None:
+        if service[1] and cpu_variant is not None:
+            return "optional", f"compose service {service[0]} asks for a GPU, {cpu_variant} is for a CPU"
         if service[1]:
             return "required", f"compose service {service[0]} asks for a GPU"
         asking = next((name for name, gpu in others if gpu), None)
@@ -125,10 +147,12 @@ def read_gpu(
     if with_gpu and len(with_gpu) < len(devcontainers):
         return "optional", f"{with_gpu[0]} asks for a GPU, another dev container does not"
     texts = [*([entry] if entry else []), *sources]
-    prose = _first(_CPU_PROSE, documents)
+    statements = [(path, _SIDE_LINE.sub("", text)) for path, text in documents]
+    prose = _first(_CPU_PROSE, statements)
     cpu = (
         _first(_ON_CPU, documents)
         or _cpu_extra(extras)
+        or next((path for path in files if _CPU_FILE.search(path)), None)
         or _first(re.compile(r"accelerator:\s*[\"']?cpu|device:\s*[\"']?cpu"), configs)
     )
     if entry is not None and _INSISTS.search(entry[1]):
@@ -146,16 +170,17 @@ def read_gpu(
         return "none", "nothing here names a GPU"
     if cpu is not None:
         return "optional", cpu
-    if prose is not None and _first(_NEEDS, documents) is None:
+    if prose is not None and _first(_NEEDS, statements) is None:
         return "optional", prose
     return _without_cpu_words(
         entry=entry,
         launcher=launcher,
         texts=texts,
-        documents=documents,
+        documents=statements,
         packages=packages,
         with_gpu=with_gpu,
         base_cuda=base_cuda,
+        places_itself=places_itself,
     )
 
 
@@ -168,6 +193,7 @@ def _without_cpu_words(
     packages: frozenset[str],
     with_gpu: Sequence[str],
     base_cuda: tuple[str, str] | None,
+    places_itself: bool,
 ) -> tuple[Gpu, str]:
     """Decide where nothing promises that a CPU is enough."""
     if with_gpu:
@@ -177,8 +203,8 @@ def _without_cpu_words(
         return "required", f"{strong[0]} works on NVIDIA GPUs only"
     if entry is not None and _NCCL.search(entry[1]) and not re.search(r"gloo", entry[1]):
         return "required", f"{entry[0]} talks NCCL"
-    near = [text for text in texts if entry is not None and text[0] == entry[0]]
-    falls_back = _first(_FALLBACK, near)
+    near = _program(entry, texts)
+    falls_back = _first(_FALLBACK, [(path, _TRAINS_ON_CUDA.sub("", text)) for path, text in near])
     needs = _first(_NEEDS, documents)
     if base_cuda is not None and (needs or not falls_back):
         return "required", f"{base_cuda[0]}: FROM {base_cuda[1]}"
@@ -187,17 +213,35 @@ def _without_cpu_words(
     chooses = _first(_CHOOSES_CPU, near)
     if chooses:
         return "optional", chooses
-    if launcher in {"mpiexec", "mpirun", "deepspeed"} or packages & _WEAK_PACKAGES:
+    if (
+        launcher in {"mpiexec", "mpirun", "deepspeed"}
+        or packages & _WEAK_PACKAGES
+        or (launcher == "torchrun" and not falls_back)
+    ):
         return "required", f"started by {launcher}, no word of a CPU"
     hardware = _first(_HARDWARE, documents)
     if hardware:
         return "required", hardware
-    hard = _first(_HARD_CODE, near) or _first(_HARD_CODE, texts)
+    hard = _first(_HARD_CODE, near) or (None if places_itself else _first(_HARD_CODE, texts))
     if hard and not falls_back:
         return "required", hard
     return "optional", falls_back or _first(
         _FALLBACK, texts
     ) or "a framework that uses a GPU when there is one"
+
+
+def _program(entry: tuple[str, str] | None, texts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the sources that decide on the device: the program, with its package when it is only the package's door.
+
+    A library without a program is looked at as a whole.
+    """
+    if entry is None:
+        return list(texts)
+    home = parent(entry[0])
+    is_door = entry[0].endswith("/__main__.py") or (
+        any(path == f"{home}/__init__.py" for path, _ in texts) and not _TOUCHES.search(entry[1])
+    )
+    return [item for item in texts if item[0] == entry[0] or (is_door and parent(item[0]) == home)]
 
 
 def _first(pattern: re.Pattern[str], texts: Iterable[tuple[str, str]]) -> str | None:

@@ -22,6 +22,8 @@ PLACES = {
     "service": 100, "image": 45, "other-service": 20, "other-image": 16, "procfile": 34, "readme": 30, "editor": 24, "makefile": 18, "docs": 15, "script": 14,
     "inline": 13, "subreadme": 11, "ci": 5,
 }  # fmt: skip
+#: Launchers that start one program several times.
+SPREADING = frozenset({"torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "horovodrun", "composer"})
 _README = re.compile(r"readme(?:[-_.]\w+)*", re.IGNORECASE)
 _DOCUMENT = re.compile(r".*\.(?:md|rst|mdx)", re.IGNORECASE)
 _SHELL_LANGUAGES = {
@@ -210,7 +212,12 @@ def _shell_script(
         if not stripped.startswith("#"):
             lines.append(substitute(stripped, values, keep_unknown=True))
     # One step only: scripts of a project source one another in circles.
-    yield from _lines(tree, lines, path, place, scripts=scripts, home=".", follow=follow)
+    found = list(_lines(tree, lines, path, place, scripts=scripts, home=".", follow=follow))
+    spread = {seen.launch.target for seen in found if seen.launch.launcher in SPREADING}
+    # `if ...; then python train.py; else torchrun train.py; fi`: the branch with the launcher is the real run.
+    yield from (
+        seen for seen in found if seen.launch.target not in spread or seen.launch.launcher in SPREADING
+    )
 
 
 def _makefiles(tree: Tree, scripts: Collection[str]) -> Iterator[Seen]:

@@ -131,7 +131,11 @@ def _python(survey: Survey) -> PythonFact:
     )
     pin = "\n".join(survey.tree.text(name) for name in (".python-version", "runtime.txt"))
     pin += "\n".join(re.findall(r"^python\s+(\S+)", survey.tree.text(".tool-versions"), re.MULTILINE))
-    pin += "\n".join(re.findall(r"python_version:\s*[\"']?(3\.\d+)", survey.tree.text("cog.yaml")))
+    # What an image for one hosting service is built with says less than what people are told to install.
+    cog = [
+        ("cog.yaml", f"python {version}")
+        for version in re.findall(r"python_version:\s*[\"']?(3\.\d+)", survey.tree.text("cog.yaml"))
+    ]
     workflows = [
         (path, survey.tree.text(path)) for path in survey.tree.files if path.startswith(".github/workflows/")
     ]
@@ -141,7 +145,7 @@ def _python(survey: Survey) -> PythonFact:
         pin_text=pin,
         files=tuple(file for file in files if file.kind != "requirements" or file in survey.manager.read),
         workflows=workflows,
-        documents=[*survey.documents, *weak],
+        documents=[*survey.own_documents(), *cog, *weak],
         tool_target=("pyproject.toml", target[1]) if target else None,
     )
 
@@ -152,7 +156,7 @@ def _torch(survey: Survey, python: int) -> TorchFact | None:
     others = [file for file in survey.dependency_files if file not in own and "/" not in file.path]
     scripts = [path for path in survey.tree.files if path.endswith((".sh", ".bat")) and "/" not in path]
     cog = re.findall(r"-\s*[\"']?(torch==\S+?)[\"']?\s*$", survey.tree.text("cog.yaml"), re.MULTILINE)
-    documents = [*survey.documents, *((path, survey.tree.text(path)) for path in scripts)]
+    documents = [*survey.own_documents(), *((path, survey.tree.text(path)) for path in scripts)]
     documents += [("cog.yaml", f"pip install {pin}") for pin in cog]
     base = (
         survey.dockerfile.base if survey.dockerfile else survey.chosen.fact.image if survey.chosen else None
@@ -186,7 +190,13 @@ def _gpu(survey: Survey) -> tuple[Gpu, str]:
         for path in tree.files
         if _CONFIG.fullmatch(path) and not path.startswith(".") and path not in survey.compose_files
     ]
-    packages = {item.name for found in survey.manager.read if found.kind != "lock" for item in found.wanted}
+    packages = {
+        item.name
+        for found in survey.manager.read
+        if found.kind != "lock"
+        for item in found.wanted
+        if item.extra is None
+    }
     if not packages:
         packages = set(imports.distributions(survey.imported))
     others = [
@@ -205,6 +215,7 @@ def _gpu(survey: Survey) -> tuple[Gpu, str]:
     return read_gpu(
         service=(chosen.fact.name, chosen.fact.gpu) if chosen else None,
         other_services=others,
+        cpu_variant=_cpu_variant(survey),
         devcontainers=[(item.path, item.gpu) for item in survey.devcontainers],
         base_cuda=cuda,
         entry=(file, tree.text(file)) if file else None,
@@ -214,8 +225,29 @@ def _gpu(survey: Survey) -> tuple[Gpu, str]:
         configs=[(path, tree.text(path)) for path in configs[:_MAX_CONFIGS]],
         packages=frozenset(packages),
         extras=frozenset(extras),
+        files=[
+            *(found.path for found in survey.dependency_files),
+            *survey.dockerfiles,
+            *survey.compose_files,
+        ],
         places_itself=places_itself(survey.frameworks),
         uses_framework=uses_accelerator(survey.frameworks) or any(item.fact.gpu for item in survey.services),
+    )
+
+
+def _cpu_variant(survey: Survey) -> str | None:
+    """Return the compose file that a person takes instead of the service's own on a machine without a GPU."""
+    own = survey.chosen.fact.file if survey.chosen else ""
+    return next(
+        (
+            item.fact.file
+            for item in survey.services
+            if item.fact.file != own
+            and item.fact.is_python
+            and not item.fact.gpu
+            and re.search(r"(?:^|[/._-])cpu(?:[/._-]|$)", item.fact.file)
+        ),
+        None,
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dkdbg.detect.candidates import discovered, module_file
 from dkdbg.detect.commands import Launch, logical_lines, parse_line, parse_words
 from dkdbg.detect.compose_file import DEFAULT_NAMES
-from dkdbg.detect.dockerfile import absolute, read_dockerfile
+from dkdbg.detect.dockerfile import absolute, read_dockerfile, run_lines
 from dkdbg.detect.files import join
 from dkdbg.detect.images import read_image
 from dkdbg.detect.launches import Seen
@@ -37,6 +37,9 @@ _MAIN_ROLES = re.compile(
 )
 _WORKER_ROLES = re.compile(
     r"(?:^|[-_.])(?:workers?|celery|scheduler|consumer|queue|bot)(?:$|[-_.\d])", re.IGNORECASE
+)
+_PYTHON_INSTALL = re.compile(
+    r"\binstall\b.*\bpython3?(?:\.\d+)?(?:-\w+)?\b|\bpip3? install\b|\buv (?:sync|pip|venv|python)\b|miniconda|micromamba|miniforge"
 )
 _VARIANT = re.compile(
     r"(?:^|[-_.])(?:cpu|rocm|amd|intel|xpu|arm|mac|windows|prod|production|ci|test\w*)(?:$|[-_.\d])",
@@ -81,8 +84,11 @@ def read_service(
     image_name = (fact.image or "").rsplit("/", 1)[-1].split(":")[0].split("@")[0].lower()
     is_own_image = fact.context is None and bool(image_name) and image_name in projects
     has_code = any(tree.has_dir(local) for local, _ in mappings)
+    installs = fact.dockerfile is not None and _installs_python(tree.text(fact.dockerfile))
     is_python = (
-        seen is not None or is_own_image or (base.is_python and (fact.context is not None or has_code))
+        seen is not None
+        or is_own_image
+        or ((base.is_python or installs) and (fact.context is not None or has_code))
     )
     if seen is not None and fact.context is None and not has_code and not is_own_image:
         # A foreign image that happens to run a Python program (mlflow, tensorboard): nothing of this repository.
@@ -95,6 +101,13 @@ def read_service(
         file=file,
         mappings=mappings,
     )
+
+
+def _installs_python(dockerfile: str) -> bool:
+    """Return whether an image gets its Python in the build; node images have one for their own build tools."""
+    if re.search(r"^\s*FROM\s+\S*node", dockerfile, re.IGNORECASE | re.MULTILINE):
+        return False
+    return any(_PYTHON_INSTALL.search(line) for line in run_lines(dockerfile))
 
 
 def choose(services: tuple[RunningService, ...], preferred: str | None) -> RunningService | None:
@@ -149,8 +162,12 @@ def _points(service: RunningService, preferred: str | None) -> float:
         score -= 5
     if "/" in fact.file:
         score -= 12 + 2 * fact.file.count("/")
-        if re.search(r"(?:^|/)(?:tests?|ci|templates?|default_\w+|\.github)/", fact.file):
+        if re.search(
+            r"(?:^|/)(?:tests?|ci|templates?|default_\w+|\.github)/|[._-](?:tests?|ci)\.ya?ml$", fact.file
+        ):
             score -= 30
+        if _VARIANT.search(fact.file.rsplit("/", 2)[-2]):
+            score -= 4
     elif fact.file not in DEFAULT_NAMES:
         score -= 10
         if _VARIANT.search(fact.file.rsplit(".", 1)[0]):

@@ -32,7 +32,7 @@ _SIDE_IMAGE = re.compile(
     re.IGNORECASE,
 )
 _INSTALL_DOCUMENT = re.compile(
-    r"(?:readme|install\w*|getting[-_]?started|quick[-_]?start|setup|usage)(?:[-_.]\w+)*\.(?:md|rst|txt)",
+    r"(?:readme|install\w*|get(?:ting)?[-_]?started|quick[-_]?start|setup|usage)(?:[-_.]\w+)*\.(?:md|rst|txt)",
     re.IGNORECASE,
 )
 
@@ -153,6 +153,16 @@ class Survey:
         ]
         paths.sort(key=lambda path: (path.count("/"), not path.lower().startswith("readme"), path))
         return tuple((path, self.tree.text(path)) for path in paths[:25])
+
+    def own_documents(self) -> tuple[tuple[str, str], ...]:
+        """Return the documents about the program: the root's, those of the documentation, those beside it."""
+        file = self.entry.file if self.entry and self.entry.file else ""
+        return tuple(
+            (path, text)
+            for path, text in self.documents
+            if parent(path).split("/")[0] in {".", ".github", "docs", "doc", "docker", "install"}
+            or file.startswith(parent(path) + "/")
+        )
 
     def _ranking(self) -> Ranking:
         resolved: list[tuple[Seen, str | None]] = []

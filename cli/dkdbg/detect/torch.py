@@ -31,6 +31,14 @@ _CUDA_PACKAGE = re.compile(
 _LOCAL_CUDA = re.compile(r"\+cu(\d{2})(\d)")
 
 
+#: Optional groups for those who work on the project.
+_SIDE_GROUP = re.compile(r"\[(?:dev|test|tests|testing|docs?|lint|ci|all)\]$")
+_BRINGS = re.compile(
+    r"\binstall\w*\s+PyTorch[\s`*]{1,4}v?(\d+\.\d+\.\d+)(?!\S*\s*(?:\+|or (?:later|newer|higher|above)))",
+    re.IGNORECASE,
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TextEvidence:
     """A text that may hold install lines, and what to call it."""
@@ -69,10 +77,14 @@ def read_torch(
         python: Python minor number that was chosen, to know what an unpinned install would bring.
     """
     pins = [pin for file in files for pin in _file_pins(file)]
+    pins.sort(key=lambda pin: bool(_SIDE_GROUP.search(pin.source)))
     image = read_image(base or "")
     build_pins = _text_pins(build)
     document_pins = [pin for document in documents for pin in _text_pins(document)]
     exact = next((pin for pin in pins if pin.version), None)
+    if exact is not None and _SIDE_GROUP.search(exact.source) and not _SIDE_GROUP.search(pins[0].source):
+        # What the developers' tools are pinned to is one of many that the project itself admits.
+        exact = None
     build_exact = next((pin for pin in build_pins if pin.version), None)
     document_exact = next((pin for pin in document_pins if pin.version), None)
     ranged = next((pin for pin in pins if pin.spec), None)
@@ -167,6 +179,9 @@ def _text_pins(evidence: TextEvidence) -> list[_Pin]:
         found.append(
             _Pin(version=pin[2] if pin and exact else None, spec=spec, cuda=cuda, source=evidence.source)
         )
+    if not found and (brought := _BRINGS.search(text)):
+        # "This will also install PyTorch v2.6.0": something else on the install line depends on it.
+        found.append(_Pin(version=brought[1], spec="", cuda=None, source=evidence.source))
     return found
 
 

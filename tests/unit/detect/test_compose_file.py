@@ -179,3 +179,19 @@ def test_merging_replaces_commands_and_appends_lists():
     assert merge({"command": [1], "ports": [1], "a": {"b": 1}}, {"command": [2], "ports": [2], "a": {"c": 2}}) == {
         "command": [2], "ports": [1, 2], "a": {"b": 1, "c": 2},
     }  # fmt: skip
+
+
+def test_the_shell_folder_of_a_file_that_is_named_from_the_root_is_the_root(project):
+    project.write("examples/arm/compose.yml", "services: {a: {build: ., volumes: ['$PWD:/app']}}\n")
+    project.write("examples/arm/README.md", "docker compose -f examples/arm/compose.yml up\n").write("x.py")
+    assert services(project)["a"].binds == ((".", "/app"),)
+
+
+def test_the_shell_folder_of_a_file_that_builds_from_the_root_is_the_root(project):
+    project.write("docker/compose.yml", "services: {a: {build: '..', volumes: ['${PWD}:/app']}}\n")
+    assert services(project)["a"].binds == ((".", "/app"),)
+
+
+def test_the_shell_folder_of_any_other_file_is_its_own(project):
+    project.write("demo/compose.yml", "services: {a: {build: ., volumes: ['$PWD:/app']}}\n")
+    assert services(project)["a"].binds == (("demo", "/app"),)

@@ -182,3 +182,29 @@ def test_help_is_not_part_of_the_command(project):
 )  # fmt: skip
 def test_a_name_says_what_a_program_does(path, role):
     assert role_of(path) == role
+
+
+def test_a_training_run_shows_a_program_better_than_its_evaluation(project):
+    project.write("main_fit.py", TRAIN).readme("python main_fit.py --eval", "torchrun main_fit.py --epochs 1")
+    assert project.facts().entrypoint.command == "torchrun main_fit.py --epochs 1"
+
+
+def test_a_main_with_a_training_loop_is_the_training_program(project):
+    project.write("digits/main.py", TRAIN).write("spread/fsdp/t5_training.py", TRAIN)
+    project.write("digits/README.md", "```bash\npython main.py\n```\n")
+    project.write("spread/fsdp/README.md", "```bash\npython t5_training.py\n```\n")
+    assert project.facts().entrypoint.file == "digits/main.py"
+
+
+def test_of_two_branches_of_a_script_the_one_with_the_launcher_is_the_run(project):
+    project.write("p/train.py", TRAIN).write(
+        "run.sh",
+        """
+        if [ -n "$DRY" ]; then
+            python -m p.train --steps 1
+        else
+            torchrun --nproc_per_node=8 -m p.train
+        fi
+        """,
+    )
+    assert project.readme("./run.sh").facts().entrypoint.launcher == "torchrun"

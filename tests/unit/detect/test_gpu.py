@@ -135,3 +135,65 @@ def test_a_lightning_device_number_is_no_cpu(project):
 @pytest.mark.parametrize("words", ["It does not require a GPU.", "No CUDA environment is needed."])
 def test_a_denied_requirement_is_none(project, words):
     assert need(project.write("train.py", FALLBACK).write("README.md", f"{words}\n")) == "optional"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "| Size | Required VRAM |\n|---|---|\n| tiny | 1 GB |\n",
+        "You will need a modern GPU with CUDA for best performance.\n",
+        "You may need a different `jax` package, depending on CUDA.\n",
+        "To use it you need to install a PyTorch image from NVIDIA.\n",
+    ],
+)
+def test_a_word_about_gpus_that_demands_none_is_no_requirement(project, words):
+    assert need(project.write("train.py", FALLBACK).write("README.md", words)) == "optional"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Run our demo in Colab (no GPU needed).\n",
+        "Debugging tools: CPU/GPU profiling.\n",
+        "You can use 4 bits if you have limited GPU memory.\n",
+    ],
+)
+def test_a_word_about_cpus_that_promises_none_is_no_fallback(project, words):
+    assert need(project.write("train.py", HARD).write("README.md", words)) == "required"
+
+
+@pytest.mark.parametrize("path", ["requirements_cpu.txt", "docker/Dockerfile-cpu", "docker/cpu/Dockerfile"])
+def test_a_file_that_builds_for_a_cpu_is_optional(project, path):
+    text = "FROM python:3.11\n" if "Dockerfile" in path else "torch\n"
+    assert need(project.write("train.py", HARD).write(path, text)) == "optional"
+
+
+def test_an_optional_package_for_nvidia_is_no_requirement(project):
+    project.write(
+        "pyproject.toml",
+        '[project]\nname = "p"\ndependencies = ["torch"]\n[project.optional-dependencies]\nfast = ["flash-attn"]\n',
+    )
+    assert need(project.write("train.py", FALLBACK)) == "optional"
+
+
+def test_the_package_behind_its_main_module_decides_on_the_device(project):
+    project.write("p/__init__.py").write("p/__main__.py", "from p.cli import app\napp()\n")
+    project.write("p/cli.py", FALLBACK).write("q/old.py", HARD)
+    assert need(project.readme("python -m p")) == "optional"
+
+
+def test_a_training_program_whose_device_is_cuda_by_default_is_required(project):
+    option = (
+        "import argparse, torch\np = argparse.ArgumentParser()\np.add_argument('--device', default='cuda')\n"
+    )
+    model = "model.to(p.parse_args().device)\nfor x in []:\n    x.backward()\n"
+    project.readme("torchrun --nproc_per_node=8 train.py")
+    assert need(project.write("train.py", option + model)) == "required"
+
+
+def test_a_compose_file_for_a_cpu_beside_the_chosen_one_is_optional(project):
+    service = "services: {app: {build: ../.., command: python train.py, {0}}}\n"
+    project.write("docker/gpu/compose.yml", service.replace("{0}", GPU))
+    project.write("docker/cpu/compose.yml", service.replace("{0}", "tty: true"))
+    project.write("Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\n").write("train.py", HARD)
+    assert (project.facts().service.file, need(project)) == ("docker/gpu/compose.yml", "optional")

@@ -82,3 +82,18 @@ def test_the_dev_container_beside_the_program_speaks(project):
 
 def test_the_source_of_the_version_is_named(project):
     assert project.write(".python-version", "3.10\n").facts().python.source == ".python-version"
+
+
+def test_what_people_are_told_to_install_beats_a_hosting_file(project):
+    project.write("cog.yaml", 'build:\n  python_version: "3.11"\n')
+    assert version(project.readme("conda create -n p python=3.10 -y")) == "3.10"
+
+
+def test_the_readme_of_a_side_folder_does_not_say_the_python(project):
+    project.program("train.py").write("extras/README.md", "conda create -n p python=3.8\n")
+    assert version(project) == "3.11"
+
+
+def test_a_document_on_getting_started_is_read(project):
+    project.write("get_started.md", "```bash\nconda create -n p python=3.8 -y\n```\n")
+    assert version(project) == "3.8"

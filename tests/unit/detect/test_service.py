@@ -172,3 +172,23 @@ def test_training_of_the_readme_beats_a_server_of_a_compose_file_deep_down(proje
     )
     facts = project.facts()
     assert (facts.service.name, facts.entrypoint.file) == ("server", "scripts/train.py")
+
+
+def test_a_compose_file_for_tests_is_not_chosen_before_the_program_itself(project):
+    service = "services: {{{0}: {{build: {1}, command: python serve.py}}}}\n"
+    project.write("docker/compose.test.yml", service.format("server", ".."))
+    project.write("docker/gpu/compose.yml", service.format("speech", "../.."))
+    project.write("Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\n").program("serve.py")
+    assert project.facts().service.name == "speech"
+
+
+def test_an_image_that_installs_its_own_python_is_a_service_to_debug(project):
+    project.write("compose.yaml", "services: {ui: {build: ., command: ./start}}\n").program("server.py")
+    project.write("Dockerfile", "FROM ubuntu:22.04\nRUN apt update && apt install -y git python3-dev pip\n")
+    assert project.facts().service.name == "ui"
+
+
+def test_python_that_node_builds_with_is_no_service_to_debug(project):
+    project.write("compose.yaml", "services: {web: {build: .}}\n")
+    project.write("Dockerfile", "FROM node:20\nRUN apt-get install -y python3 make\n")
+    assert project.facts().service is None

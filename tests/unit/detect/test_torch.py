@@ -144,3 +144,22 @@ def test_the_cuda_of_an_index(url, cuda):
 
 def test_every_release_has_a_wheel_for_its_default_cuda():
     assert [release.torch for release in torch_matrix.RELEASES if release.default not in release.cuda] == []
+
+
+def test_the_pin_of_the_developers_group_is_not_the_project_own(project):
+    project.write(
+        "pyproject.toml",
+        '[project]\nname = "p"\ndependencies = ["torch>=1.13"]\n[project.optional-dependencies]\ndev = ["torch==2.7.1"]\n',
+    )
+    assert said(project.readme("pip install torch==2.1.2+cu118")) == ("2.1.2", "11.8")
+
+
+def test_prose_names_the_torch_that_another_package_brings(project):
+    words = "```bash\nuv pip install vllm==0.8.5\n```\nThis will also install PyTorch `v2.6.0`.\n"
+    project.write("train.py", "import torch\n")
+    assert said(project.write("README.md", words)) == ("2.6.0", "12.4")
+
+
+def test_the_readme_of_a_side_folder_does_not_say_the_torch(project):
+    project.write("train.py", "import torch\n").write("extras/README.md", "pip install torch==1.8.0\n")
+    assert said(project)[0] is None
