@@ -9,12 +9,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from dkdbg.agent import bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PACKAGE = Path(bundle.__file__).parent
 

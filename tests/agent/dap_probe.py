@@ -102,7 +102,7 @@ class Editor:
         self.changed = threading.Condition()
         self.attached_at = 0.0
 
-    def __enter__(self) -> Editor:
+    def __enter__(self):
         return self.attach()
 
     def __exit__(self, *_: object) -> None:

@@ -1,14 +1,20 @@
 """Breakpoints hit in every kind of Python process below the agent, and the program's end ends the session."""
 
+# ruff: noqa: PLW1510
+
 from __future__ import annotations
 
 import subprocess
 import sys
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
 from tests.agent.dap_probe import Editor
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CODE = "x = 1\ny = 2\nprint('sum', x + y)\n"
 
@@ -38,7 +44,11 @@ def lay_out(folder: Path, kind: str) -> tuple[list[str], Path]:
         script.chmod(0o755)
         return [str(script)], folder / "entry.py"
     if kind == "child":
-        return [sys.executable, "-c", f"import subprocess as s; s.run([{sys.executable!r}, {str(script)!r}])"], script
+        return [
+            sys.executable,
+            "-c",
+            f"import subprocess as s; s.run([{sys.executable!r}, {str(script)!r}])",
+        ], script
     return [sys.executable, "train.py"], script
 
 
@@ -137,7 +147,9 @@ while True:
 """
 
 
-def test_a_late_attach_stops_in_the_main_frame_and_in_a_thread_that_run_already(launch, tmp_path: Path) -> None:
+def test_a_late_attach_stops_in_the_main_frame_and_in_a_thread_that_run_already(
+    launch, tmp_path: Path
+) -> None:
     script = tmp_path / "loop.py"
     script.write_text(LOOP)
     running = launch(sys.executable, "loop.py")
@@ -162,7 +174,9 @@ def test_an_editor_that_left_can_come_back(launch, tmp_path: Path) -> None:
         running.wait_state("running")
 
 
-def test_an_editor_that_ignores_child_sessions_delays_a_program_but_never_hangs_it(launch, tmp_path: Path) -> None:
+def test_an_editor_that_ignores_child_sessions_delays_a_program_but_never_hangs_it(
+    launch, tmp_path: Path
+) -> None:
     script = tmp_path / "train.py"
     script.write_text(CODE)
     running = launch(sys.executable, "train.py", wait="20", env={"DKDBG_JOIN_DEADLINE": "0.5"})
@@ -200,7 +214,9 @@ def test_a_killed_adapter_is_replaced_and_the_program_goes_on(launch, tmp_path: 
     script.write_text(LOOP)
     running = launch(sys.executable, "loop.py")
     record = running.wait_state("running")
-    listing = subprocess.run(["pgrep", "-P", str(record["pid"]), "-f", "adapter.py"], stdout=subprocess.PIPE, text=True)
+    listing = subprocess.run(
+        ["pgrep", "-P", str(record["pid"]), "-f", "adapter.py"], stdout=subprocess.PIPE, text=True
+    )
     subprocess.run(["kill", "-9", listing.stdout.split()[0]], check=True)
     end = time.monotonic() + 10
     while running.record()["adapter_port"] == record["adapter_port"] and time.monotonic() < end:

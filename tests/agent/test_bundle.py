@@ -1,5 +1,7 @@
 """debugpy as one file: the same bytes every time, the right one for each Python, unpacked once."""
 
+# ruff: noqa: PLW1510, PTH110, PTH118, PTH119, PTH208
+
 from __future__ import annotations
 
 import hashlib
@@ -9,10 +11,14 @@ import sys
 import threading
 import time
 import zipfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
 from dkdbg.agent import bundle
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +68,9 @@ def test_the_unpacked_one_can_be_imported_by_a_bare_interpreter(zipped: Path, tm
     ("python", "version"),
     [((3, 14), "1.8.22"), ((3, 10), "1.8.22"), ((3, 9), "1.8.21"), ((3, 8), "1.8.21"), ((3, 7), "1.7.0")],
 )
-def test_each_python_gets_the_newest_that_runs_on_it(tmp_path: Path, python: tuple[int, int], version: str) -> None:
+def test_each_python_gets_the_newest_that_runs_on_it(
+    tmp_path: Path, python: tuple[int, int], version: str
+) -> None:
     fake(tmp_path, "1.7.0", "1.8.9", "1.8.21", "1.8.22")
     folder = bundle.ensure_debugpy([str(tmp_path / "missing"), str(tmp_path)], str(tmp_path), python)
     assert os.path.basename(folder) == f"debugpy-{version}"

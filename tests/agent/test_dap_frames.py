@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+
 from dkdbg.agent.dap_frames import FrameError, FrameParser, decode, encode
 
-MESSAGES = [{"seq": n, "type": "request", "command": "x" * n, "arguments": {"text": "ü€"}} for n in (1, 70, 900)]
+MESSAGES = [
+    {"seq": n, "type": "request", "command": "x" * n, "arguments": {"text": "ü€"}} for n in (1, 70, 900)
+]
 STREAM = b"".join(encode(message) for message in MESSAGES)
 
 

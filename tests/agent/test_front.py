@@ -1,5 +1,7 @@
 """The front: probes and garbage never reach the adapter, real clients do, /status and /healthz answer."""
 
+# ruff: noqa: ARG001, ARG005
+
 from __future__ import annotations
 
 import contextlib
@@ -11,12 +13,16 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
 from dkdbg.agent import dap_frames, front, peers
 from tests.agent.dap_probe import Editor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 INITIALIZE = dap_frames.encode({"seq": 1, "type": "request", "command": "initialize", "arguments": {}})
 
@@ -121,7 +127,9 @@ def test_a_client_that_resets_its_connection_is_ended_behind_too(port: int, behi
         INITIALIZE[:-1],
     ],
 )
-def test_anything_else_is_closed_and_never_reaches_the_adapter(port: int, behind: Behind, data: bytes) -> None:
+def test_anything_else_is_closed_and_never_reaches_the_adapter(
+    port: int, behind: Behind, data: bytes
+) -> None:
     with dial(port) as sock:
         sock.sendall(data)
         assert sock.recv(100) == b""
@@ -138,7 +146,9 @@ def test_status_and_health_are_answered_in_plain_http(port: int, behind: Behind)
     assert behind.received == []
 
 
-def test_more_silent_connections_than_allowed_do_not_pile_up(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_silent_connections_than_allowed_do_not_pile_up(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = threading.active_count()
     idle = [dial(port) for _ in range(front.MAX_NEWCOMERS + 20)]
     assert threading.active_count() - before <= front.MAX_NEWCOMERS + 1
@@ -168,7 +178,9 @@ def test_a_refused_peer_is_closed_and_logged_once(behind: Behind, monkeypatch: p
             with contextlib.suppress(ConnectionResetError):
                 assert sock.recv(10) == b""
     one.stop()
-    assert lines == ["refused a connection from 127.0.0.1: it is a neighbour; DKDBG_ALLOW=127.0.0.1 lets it in"]
+    assert lines == [
+        "refused a connection from 127.0.0.1: it is a neighbour; DKDBG_ALLOW=127.0.0.1 lets it in"
+    ]
     assert behind.received == []
 
 

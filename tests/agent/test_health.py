@@ -1,5 +1,7 @@
 """Health and the list of sessions: read from the record and /proc, never by connecting."""
 
+# ruff: noqa: PLW1510
+
 from __future__ import annotations
 
 import json
@@ -8,10 +10,14 @@ import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
 from dkdbg.agent import health, procfs, records
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def agent(layout: Path, runtime: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -34,7 +40,10 @@ def test_health_follows_the_session(launch, layout: Path, tmp_path: Path) -> Non
     running.finish()
     result = agent(layout, runtime, "health")
     session = listed[0]["id"]
-    assert (result.returncode, result.stdout) == (1, f"the last session, {session}, has ended with code 143\n")
+    assert (result.returncode, result.stdout) == (
+        1,
+        f"the last session, {session}, has ended with code 143\n",
+    )
 
 
 def test_a_killed_agent_is_not_healthy(launch, tmp_path: Path) -> None:
@@ -45,7 +54,9 @@ def test_a_killed_agent_is_not_healthy(launch, tmp_path: Path) -> None:
     assert health.trouble(str(runtime)) == ""
     running.process.kill()
     running.process.communicate()
-    assert health.trouble(str(runtime)) == f"the agent of session {record['id']} (pid {record['pid']}) is gone"
+    assert (
+        health.trouble(str(runtime)) == f"the agent of session {record['id']} (pid {record['pid']}) is gone"
+    )
 
 
 @pytest.mark.parametrize("port", ["port", "adapter_port"])

@@ -1,5 +1,7 @@
 """The hook: it registers a process, stays out of its way, and costs next to nothing."""
 
+# ruff: noqa: PLW1510
+
 from __future__ import annotations
 
 import json
@@ -11,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from dkdbg.agent import hookdir, processes
 
 HOOK = Path(processes.__file__).parent / "hook"
@@ -25,8 +28,12 @@ def session(tmp_path: Path) -> Path:
 
 def python(session: Path, *arguments: str, env: dict[str, str] | None = None, **more: object) -> str:
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "DKDBG"))}
-    environment |= {"PYTHONPATH": str(HOOK), "DKDBG_SESSION_DIR": str(session), "DKDBG_DEBUG": "1"} | (env or {})
-    result = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, **more)
+    environment |= {"PYTHONPATH": str(HOOK), "DKDBG_SESSION_DIR": str(session), "DKDBG_DEBUG": "1"} | (
+        env or {}
+    )
+    result = subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, **more
+    )
     assert result.stderr == ""
     return result.stdout
 
@@ -38,7 +45,7 @@ def test_an_unattached_process_imports_nothing_of_debugpy_json_or_socket(session
 
 def test_a_process_announces_itself_with_its_rank(session: Path) -> None:
     code = "import os, time; print(open(os.environ['DKDBG_SESSION_DIR'] + '/p/%d.json' % os.getpid()).read())"
-    text = python(session, "-c", code, "ünï\"q", env={"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8"})
+    text = python(session, "-c", code, 'ünï"q', env={"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8"})
     entry = json.loads(text)
     assert entry["argv"][-1] == 'ünï"q'
     assert entry["env"] == {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8"}
@@ -53,7 +60,9 @@ def test_the_hooks_folder_is_gone_from_the_path(session: Path) -> None:
     assert str(HOOK) not in python(session, "-c", "import sys; print(sys.path)")
 
 
-def test_the_users_own_sitecustomize_runs_and_is_the_one_that_is_imported(session: Path, tmp_path: Path) -> None:
+def test_the_users_own_sitecustomize_runs_and_is_the_one_that_is_imported(
+    session: Path, tmp_path: Path
+) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "sitecustomize.py").write_text("import sys\nsys.from_user = 42\n")
@@ -68,7 +77,9 @@ def test_an_error_in_the_users_sitecustomize_is_reported_as_always(session: Path
     mine.mkdir()
     (mine / "sitecustomize.py").write_text("import no_such_module\n")
     environment = dict(os.environ, PYTHONPATH=f"{HOOK}{os.pathsep}{mine}", DKDBG_SESSION_DIR=str(session))
-    result = subprocess.run([sys.executable, "-c", "print('on')"], env=environment, capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, "-c", "print('on')"], env=environment, capture_output=True, text=True
+    )
     bare = subprocess.run(
         [sys.executable, "-c", "print('on')"],
         env=dict(environment, PYTHONPATH=str(mine)),
@@ -87,7 +98,9 @@ def test_a_session_folder_that_is_gone_or_broken_is_not_noticed(tmp_path: Path, 
     elif broken == "file":
         folder.write_text("")
     environment = dict(os.environ, PYTHONPATH=str(HOOK), DKDBG_SESSION_DIR=str(folder))
-    result = subprocess.run([sys.executable, "-c", "print('on')"], env=environment, capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, "-c", "print('on')"], env=environment, capture_output=True, text=True
+    )
     assert (result.stdout, result.stderr) == ("on\n", "")
 
 

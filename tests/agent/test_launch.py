@@ -1,5 +1,7 @@
 """The agent around a program: waiting, signals, exit codes, output, and what is left behind."""
 
+# ruff: noqa: ARG001, PERF203, PLW1510, PTH115, PTH123, SIM115
+
 from __future__ import annotations
 
 import os
@@ -12,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from dkdbg.agent import contract
 
 
@@ -83,10 +86,16 @@ def test_the_record_says_how_the_program_was_ended(launch) -> None:
         ("no-such-command", 127, "dkdbg: command not found: no-such-command (PATH="),
         ("./missing.py", 127, "dkdbg: no such file: ./missing.py (in "),
         ("./plain.txt", 126, "dkdbg: cannot execute ./plain.txt: Permission denied"),
-        ("./orphan.py", 127, "dkdbg: cannot start ./orphan.py: the interpreter in its first line does not exist"),
+        (
+            "./orphan.py",
+            127,
+            "dkdbg: cannot start ./orphan.py: the interpreter in its first line does not exist",
+        ),
     ],
 )
-def test_a_command_that_cannot_start_is_named(launch, tmp_path: Path, command: str, code: int, message: str) -> None:
+def test_a_command_that_cannot_start_is_named(
+    launch, tmp_path: Path, command: str, code: int, message: str
+) -> None:
     (tmp_path / "plain.txt").write_text("text")
     (tmp_path / "orphan.py").write_text("#!/no/such/python\n")
     (tmp_path / "orphan.py").chmod(0o755)
@@ -177,8 +186,11 @@ def test_output_is_the_programs_byte_for_byte(launch, tmp_path: Path) -> None:
 
 def test_descriptors_and_the_terminal_stay_what_they_are(launch, layout: Path, runtime: Path) -> None:
     import pty
+
     master, slave = pty.openpty()
-    environment = dict(os.environ, DKDBG_RUNTIME_DIR=str(runtime), DKDBG_PORT="0", DKDBG_PYTHON=sys.executable)
+    environment = dict(
+        os.environ, DKDBG_RUNTIME_DIR=str(runtime), DKDBG_PORT="0", DKDBG_PYTHON=sys.executable
+    )
     code = "import os; print(os.isatty(0), os.isatty(1), os.getpgrp() == os.tcgetpgrp(0))"
     process = subprocess.Popen(
         [str(layout / "agent.sh"), "launch", "--", "setsid", "-c", "-w", sys.executable, "-c", code],
@@ -201,7 +213,9 @@ def test_ctrl_c_in_a_terminal_reaches_the_program_once(layout: Path, runtime: Pa
         "import signal, time\nseen = []\nsignal.signal(signal.SIGINT, lambda n, f: seen.append(n))\n"
         "print('ready', flush=True)\nwhile not seen: time.sleep(0.01)\ntime.sleep(0.2)\nprint('seen', len(seen), flush=True)\n"
     )
-    environment = dict(os.environ, DKDBG_RUNTIME_DIR=str(runtime), DKDBG_PORT="0", DKDBG_PYTHON=sys.executable)
+    environment = dict(
+        os.environ, DKDBG_RUNTIME_DIR=str(runtime), DKDBG_PORT="0", DKDBG_PYTHON=sys.executable
+    )
     command = [str(layout / "agent.sh"), "launch", "--", sys.executable, str(tmp_path / "t.py")]
     pid, master = pty.fork()
     if pid == 0:
@@ -210,7 +224,7 @@ def test_ctrl_c_in_a_terminal_reaches_the_program_once(layout: Path, runtime: Pa
     while b"ready" not in text:
         text += os.read(master, 1000)
     os.write(master, b"\x03")
-    while b"seen" not in text:
+    while b"seen" not in text or not text.endswith(b"\n"):
         text += os.read(master, 1000)
     assert b"seen 1" in text
     assert os.waitpid(pid, 0)[1] == 0
@@ -222,7 +236,10 @@ def test_a_busy_port_is_named_and_nothing_starts(launch, tmp_path: Path) -> None
         port = busy.getsockname()[1]
         code, _, err = launch("touch", "started", env={"DKDBG_PORT": str(port)}).finish()
     assert code == contract.EXIT_AGENT
-    assert err == f"dkdbg: cannot listen on 127.0.0.1:{port}: Address already in use; choose another port with DKDBG_PORT\n"
+    assert (
+        err
+        == f"dkdbg: cannot listen on 127.0.0.1:{port}: Address already in use; choose another port with DKDBG_PORT\n"
+    )
     assert not (tmp_path / "started").exists()
 
 
@@ -230,7 +247,10 @@ def test_a_busy_port_is_named_and_nothing_starts(launch, tmp_path: Path) -> None
     ("env", "message"),
     [
         ({"DKDBG_PORT": "http"}, "a port (DKDBG_PORT) is a number up to 65535, not 'http'"),
-        ({"DKDBG_WAIT": "soon"}, "a time to wait (DKDBG_WAIT) is a number of seconds or `forever`, not 'soon'"),
+        (
+            {"DKDBG_WAIT": "soon"},
+            "a time to wait (DKDBG_WAIT) is a number of seconds or `forever`, not 'soon'",
+        ),
         ({"DKDBG_THEN": "stop"}, "--then (DKDBG_THEN) is exit or run, not 'stop'"),
     ],
 )

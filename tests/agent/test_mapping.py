@@ -6,9 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dkdbg.agent import mapping
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WORKSPACE = "${workspaceFolder}"
 
@@ -35,7 +38,9 @@ def test_a_missing_root_is_said_to_be_missing() -> None:
 
 def test_unreadable_settings_are_no_reason_to_fail() -> None:
     assert mapping.configured("") == mapping.configured("nonsense") == mapping.configured('{"a": 1}') == []
-    assert mapping.configured('[{"localRoot": "x"}, 3, {"localRoot": "l", "remoteRoot": "/r"}]') == [("l", "/r")]
+    assert mapping.configured('[{"localRoot": "x"}, 3, {"localRoot": "l", "remoteRoot": "/r"}]') == [
+        ("l", "/r")
+    ]
 
 
 def test_mount_points_with_blanks_are_read(tmp_path: Path) -> None:

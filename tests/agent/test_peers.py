@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
 from dkdbg.agent.peers import AllowList, Routes, read_routes, refusal
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # `docker run -it debian cat /proc/net/route` on the default bridge.
 ROUTE = """Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
@@ -31,7 +35,12 @@ def routes(tmp_path: Path) -> Routes:
 
 
 def test_the_tables_of_a_container_are_understood(routes: Routes) -> None:
-    assert [str(network) for network in routes.subnets] == ["172.17.0.0/16", "172.19.0.0/16", "fd00::/64", "fe80::/64"]
+    assert [str(network) for network in routes.subnets] == [
+        "172.17.0.0/16",
+        "172.19.0.0/16",
+        "fd00::/64",
+        "fe80::/64",
+    ]
     assert [str(address) for address in routes.gateways] == ["172.17.0.1", "fd00::1"]
 
 

@@ -3,6 +3,8 @@
 Interpreters come from PATH (`python3.8` ...) and from DKDBG_TEST_PYTHONS, paths with colons between them.
 """
 
+# ruff: noqa: PLW1510, PTH105
+
 from __future__ import annotations
 
 import os
@@ -10,11 +12,15 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
 from dkdbg.agent import bundle
 from tests.agent.dap_probe import Editor
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MINORS = range(8, 15)
 
@@ -53,7 +59,9 @@ def both_zips(layout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("minor", MINORS)
-def test_a_first_line_and_a_late_attach_stop_under_every_python(launch, request, tmp_path: Path, minor: int) -> None:
+def test_a_first_line_and_a_late_attach_stop_under_every_python(
+    launch, request, tmp_path: Path, minor: int
+) -> None:
     python = find(minor)
     if python is None:
         pytest.skip(f"no CPython 3.{minor} here")
@@ -95,7 +103,9 @@ def test_a_running_loop_stops_without_pydevds_library(launch, request, tmp_path:
                     target.writestr(name, source.read(name))
         os.replace(str(path) + ".new", path)
     script = tmp_path / "loop.py"
-    script.write_text("import time\nn = 0\nprint('up', flush=True)\nwhile True:\n    n += 1\n    time.sleep(0.02)\n")
+    script.write_text(
+        "import time\nn = 0\nprint('up', flush=True)\nwhile True:\n    n += 1\n    time.sleep(0.02)\n"
+    )
     runtime = tmp_path / "run"
     running = launch(
         python, "loop.py", python=python, env={"DKDBG_RUNTIME_DIR": str(runtime)}, layout=bare, cwd=tmp_path

@@ -1,5 +1,7 @@
 """The runtime folder and the records: private, whole, and cleaned up."""
 
+# ruff: noqa: PTH101, PTH106, PTH110, PTH116, PTH118, PTH119, PTH120, PTH208
+
 from __future__ import annotations
 
 import json
@@ -8,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+
 from dkdbg.agent import contract, procfs, records
 
 
@@ -33,7 +36,9 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
         records.open_runtime_dir(str(foreign))
 
 
-def test_a_link_in_place_of_the_default_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_in_place_of_the_default_folder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "link"))
     with pytest.raises(records.RuntimeDirError, match="is not a folder"):

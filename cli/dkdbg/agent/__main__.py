@@ -129,7 +129,9 @@ def _sessions(as_json: bool) -> int:
         return 0
     for record in found:
         state = record["state"] if record["live"] or record["state"] == "exited" else "lost"
-        print("%-24s %-9s %s:%s  %s" % (record["id"], state, record["host"], record["port"], record["detail"]))
+        print(
+            "%-24s %-9s %s:%s  %s" % (record["id"], state, record["host"], record["port"], record["detail"])
+        )
     return 0
 
 

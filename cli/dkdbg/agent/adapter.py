@@ -15,8 +15,13 @@ What it does differently from `debugpy/adapter/__main__.py`:
 5. A client that named no address is sent back to the front's port for child sessions, not to this process.
 """
 
+# debugpy has no types, and this is where it is imported.
+# ruff: noqa: ANN401
+# mypy: disable-error-code="no-untyped-call, attr-defined"
+
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -35,10 +40,8 @@ class QuickAckIO(socket.SocketIO):
     def readinto(self, buffer: Any) -> Any:
         """Read as SocketIO does, then ask for the acknowledgement."""
         count = super().readinto(buffer)
-        try:
-            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)  # type: ignore[attr-defined]
-        except OSError:
-            pass
+        with contextlib.suppress(OSError):
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         return count
 
 
@@ -138,9 +141,9 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     options = json.loads(sys.stdin.readline())
     sys.path.insert(0, options["debugpy"])
-    import debugpy  # noqa: F401
+    import debugpy  # noqa: F401, T100
     from debugpy import adapter
-    from debugpy.common import log, messaging, sockets  # noqa: F401  (this order: they import each other)
+    from debugpy.common import log, messaging, sockets  # noqa: F401
 
     # isort: split
     from debugpy.adapter import clients, servers, sessions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -91,7 +92,10 @@ class Backend:
         endpoints = _exchange(process, options)
         self.client_port, self.server_port = endpoints
         self._phantom = phantom.Phantom(
-            self.server_port, on_attach=self._on_attach, on_detach=self._on_detach, on_lost=self._restart_later
+            self.server_port,
+            on_attach=self._on_attach,
+            on_detach=self._on_detach,
+            on_lost=self._restart_later,
         )
 
     def say(self, text: str) -> None:
@@ -151,7 +155,7 @@ class WarmUp:
         if os.path.exists(os.path.join(debugpy_dir, *parts, largest)):
             return
         code = "import os, sys; os.nice(19); sys.path.insert(0, sys.argv[1]); import debugpy.server.api"
-        try:
+        with contextlib.suppress(OSError):
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", code, debugpy_dir],
                 env=dict(os.environ, PYDEVD_DISABLE_FILE_VALIDATION="1"),
@@ -160,8 +164,6 @@ class WarmUp:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        except OSError:
-            pass
 
     def stop(self) -> None:
         """End it, done or not: the files are written one by one and each is whole."""

@@ -155,7 +155,7 @@ def _unpack(path: str, target: str) -> str:
     scratch = tempfile.mkdtemp(prefix=".unpack-", dir=os.path.dirname(target))
     try:
         with zipfile.ZipFile(path) as archive:
-            archive.extractall(scratch)  # noqa: S202 -- our own zip; extractall keeps names inside the folder
+            archive.extractall(scratch)
         try:
             os.rename(scratch, target)
         except OSError:

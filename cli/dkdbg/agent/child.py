@@ -2,18 +2,19 @@
 
 The agent may be pid 1 of a container, a foreground program of a terminal, or a step of a batch job. Signals are
 blocked and fetched one by one instead of handled: what was sent with kill(2) is passed on, what the terminal sent
-(Ctrl-C, Ctrl-\\, a resize) the child has received already, being in the same process group.
+(Ctrl-C, a resize) the child has received already, being in the same process group.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, NamedTuple, Optional, Sequence, Set
+    from typing import Iterable, List, NamedTuple, Optional, Sequence, Set
 
     class Arrival(NamedTuple):
         """A signal, and whether the kernel sent it because of the terminal."""
@@ -90,7 +91,7 @@ class Child:
         StartError: there is no such command, or it cannot be executed.
     """
 
-    def __init__(self, argv: Sequence[str], environment: dict[str, str], mask: Set[signal.Signals]) -> None:
+    def __init__(self, argv: Sequence[str], environment: dict[str, str], mask: Iterable[int]) -> None:
         self.exit_code: Optional[int] = None
         self.signal: Optional[int] = None
         try:
@@ -109,10 +110,8 @@ class Child:
 
     def send(self, number: int) -> None:
         """Send the child a signal."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
-        except ProcessLookupError:
-            pass
 
     def poll(self) -> Optional[int]:
         """Return the exit code as a shell sees it (128+n for signal n), None while it runs.
@@ -162,10 +161,8 @@ def _not_found(command: str) -> str:
 def _in_foreground() -> bool:
     """Whether we are in the foreground process group of our terminal."""
     for descriptor in (0, 1, 2):
-        try:
+        if os.isatty(descriptor):
             return os.tcgetpgrp(descriptor) == os.getpgrp()
-        except OSError:
-            continue
     return False
 
 

@@ -7,6 +7,7 @@ From then on bytes are passed on both ways unread.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -209,7 +210,9 @@ class Front:
             count, self._refused = self._refused, 0
         peer = sock.getpeername()[0]
         more = " (%d refused so far)" % count if count > 1 else ""
-        self._log("refused a connection from %s: %s; DKDBG_ALLOW=%s lets it in%s" % (peer, reason, peer, more))
+        self._log(
+            "refused a connection from %s: %s; DKDBG_ALLOW=%s lets it in%s" % (peer, reason, peer, more)
+        )
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -260,15 +263,11 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
             sink.sendall(data)
     except OSError:
         for sock in (source, sink):
-            try:
+            with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
 
 
 def _close(sock: socket.socket) -> None:
-    try:
+    with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
     sock.close()

@@ -4,6 +4,10 @@ It imports debugpy into the user's process and connects it to the adapter as a c
 hangs: an editor that ignores child sessions costs a starting program JoinInfo.deadline seconds at most.
 """
 
+# debugpy has no types, and this is where it is imported.
+# ruff: noqa: ANN401
+# mypy: disable-error-code="no-untyped-call, import-not-found"
+
 from __future__ import annotations
 
 import json
@@ -42,7 +46,7 @@ def join(session_dir: str, at_start: bool) -> str:
 
 def forget() -> None:
     """In a forked child: drop the debugger that was copied along. Its threads and its connection stayed behind."""
-    global _lock  # noqa: PLW0603 -- a lock that another thread held at the fork is held for ever
+    global _lock  # noqa: PLW0603
     _lock = threading.Lock()
     pydevd = sys.modules.get("pydevd")
     if pydevd is None or pydevd.get_global_debugger() is None:
@@ -67,8 +71,6 @@ def _join(session_dir: str, at_start: bool) -> str:
     except OSError:
         return "no editor is attached"
     os.kill(info["ppid"], 0)  # an agent that was killed leaves its file behind
-    if not at_start:
-        _hide_this_thread()
     pydevd = _import_debugpy(info, at_start)
     if pydevd.get_global_debugger() is not None:
         return "already joined"
@@ -105,7 +107,7 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
         # time. They go into our private folder. Not in a running program: its own imports would be written too.
         sys.dont_write_bytecode = dont_write and not at_start
         try:
-            import debugpy  # noqa: F401
+            import debugpy  # noqa: F401, T100
             from debugpy.server import api
         finally:
             sys.path.remove(folder)
@@ -198,10 +200,3 @@ def _trace_main_thread(debugger: Any) -> None:
     callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lambda _: trace())
     _kept.append(callback)
     ctypes.pythonapi.Py_AddPendingCall(callback, None)
-
-
-def _hide_this_thread() -> None:
-    """Keep the hook's thread out of the editor's list of threads and out of tracing."""
-    thread: Any = threading.current_thread()
-    thread.pydev_do_not_trace = True
-    thread.is_pydev_daemon_thread = True

@@ -310,4 +310,3 @@ class Session:
             "mappings": mapping.here(),
             "processes": [],
         }
-

@@ -18,11 +18,11 @@ def configured(text: str) -> List[Tuple[str, str]]:
         entries = json.loads(text or "[]")
     except ValueError:
         return []
-    pairs = []
-    for entry in entries if isinstance(entries, list) else []:
-        if isinstance(entry, dict) and entry.get("localRoot") and entry.get("remoteRoot"):
-            pairs.append((str(entry["localRoot"]), str(entry["remoteRoot"])))
-    return pairs
+    return [
+        (str(entry["localRoot"]), str(entry["remoteRoot"]))
+        for entry in (entries if isinstance(entries, list) else [])
+        if isinstance(entry, dict) and entry.get("localRoot") and entry.get("remoteRoot")
+    ]
 
 
 def checked(pairs: Iterable[Tuple[str, str]], mount_points: Optional[List[str]]) -> List[contract.Mapping]:
@@ -45,7 +45,9 @@ def checked(pairs: Iterable[Tuple[str, str]], mount_points: Optional[List[str]])
             if any(entry["localRoot"] == local and entry["remoteRoot"] == root for entry in found):
                 continue
             kind = _kind(os.path.realpath(root), mount_points)
-            found.append({"localRoot": local, "remoteRoot": root, "exists": os.path.isdir(root), "kind": kind})
+            found.append(
+                {"localRoot": local, "remoteRoot": root, "exists": os.path.isdir(root), "kind": kind}
+            )
     return found
 
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import MutableMapping
+
 #: Path in the container whose owner the agent becomes.
 OWNER_ENV = "DKDBG_OWNER"
 
 
-def become_owner(environ) -> None:
+def become_owner(environ: MutableMapping[str, str]) -> None:
     """Become the owner of `$DKDBG_OWNER` when we are root and somebody else owns it; else do nothing.
 
     Supplementary groups are kept (compose's group_add gives a GPU's device files), root's own group is not. HOME is
@@ -42,7 +46,7 @@ def become_owner(environ) -> None:
     _give_home(environ, status.st_uid)
 
 
-def _give_home(environ, uid) -> None:
+def _give_home(environ: MutableMapping[str, str], uid: int) -> None:
     home, name = None, "dkdbg"
     try:
         import pwd

@@ -8,11 +8,11 @@ client's own address). So a peer from a directly attached subnet is refused unle
 from __future__ import annotations
 
 import ipaddress
-import socket
 import struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import socket
     from typing import List, Optional, Tuple, Union
 
     Address = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]

@@ -6,6 +6,7 @@ children, so the editor's session outlives each of them; nothing is traced in th
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import socket
@@ -66,10 +67,8 @@ class Phantom:
     def close(self) -> None:
         """Leave the adapter."""
         self._closing = True
-        try:
+        with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
         self._sock.close()
 
     def _serve(self) -> None:
@@ -119,16 +118,14 @@ class Phantom:
             if was_attached and not self._closing:
                 self._on_detach(bool(arguments.get("terminateDebuggee")))
 
-    def _event(self, event: str, **body: Any) -> None:
+    def _event(self, event: str, **body: object) -> None:
         self._send({"type": "event", "event": event, "body": body})
 
     def _send(self, message: Dict[str, Any]) -> None:
         with self._lock:
             message["seq"] = next(self._sequence)
-            try:
+            with contextlib.suppress(OSError):
                 self._sock.sendall(dap_frames.encode(message))
-            except OSError:
-                pass
 
 
 def _answer(command: str, arguments: Dict[str, Any]) -> Dict[str, Any]:
@@ -150,7 +147,10 @@ def _answer(command: str, arguments: Dict[str, Any]) -> Dict[str, Any]:
     if command == "modules":
         return {"modules": [], "totalModules": 0}
     if command == "evaluate":
-        return {"result": "this is the dkdbg agent; choose the session of a Python process", "variablesReference": 0}
+        return {
+            "result": "this is the dkdbg agent; choose the session of a Python process",
+            "variablesReference": 0,
+        }
     return {}
 
 

@@ -5,6 +5,7 @@ Each process announces itself through the hook with `PID.json` and a socket `PID
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -81,10 +82,8 @@ class ProcessTable:
 
     def _watch(self) -> None:
         while not self._stopped:
-            try:
+            with contextlib.suppress(Exception):  # a folder removed under us is no reason to end the program
                 self._look()
-            except Exception:  # the folder was removed under us: no reason to end the user's program
-                pass
             self._wake.wait(INTERVAL)
             self._wake.clear()
 
@@ -123,15 +122,13 @@ class ProcessTable:
         with self._lock:
             process = self._known.get(pid)
             if process is not None:
-                process["joined"] = answer in ("joined", "already joined")
+                process["joined"] = answer.startswith(("joined", "already joined"))
         self._report()
 
     def _forget(self, pid: int) -> None:
         for suffix in (".json", ".sock"):
-            try:
+            with contextlib.suppress(OSError):
                 os.unlink(os.path.join(self._directory, "%d%s" % (pid, suffix)))
-            except OSError:
-                pass
         with self._lock:
             self._known.pop(pid, None)
             self._asked.discard(pid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -11,7 +12,7 @@ from dkdbg.agent import contract, procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, List, Optional
+    from typing import List, Optional
 
 #: Finished sessions that are kept for `sessions`.
 KEEP_FINISHED = 20
@@ -44,7 +45,9 @@ def open_runtime_dir(path: Optional[str] = None) -> str:
         return _temporary_runtime_dir()
     info = os.lstat(wanted) if path is None else os.stat(wanted)
     if not stat.S_ISDIR(info.st_mode):
-        raise RuntimeDirError("%s is not a folder: set %s to another place" % (wanted, contract.ENV_RUNTIME_DIR))
+        raise RuntimeDirError(
+            "%s is not a folder: set %s to another place" % (wanted, contract.ENV_RUNTIME_DIR)
+        )
     if info.st_uid != os.getuid():
         raise RuntimeDirError(
             "%s belongs to uid %d, not to us (%d): set %s to a folder of yours"
@@ -61,7 +64,7 @@ def open_runtime_dir(path: Optional[str] = None) -> str:
     return wanted
 
 
-def write_json(path: str, value: Any) -> None:
+def write_json(path: str, value: object) -> None:
     """Write a file of mode 0600 so that a reader sees the old or the new content, never a part.
 
     Raises:
@@ -148,7 +151,7 @@ class SessionStore:
         if len(os.fsencode(self.processes_dir)) > 90:
             import tempfile
 
-            short = tempfile.mkdtemp(prefix="dkdbg-", dir="/tmp")  # noqa: S108
+            short = tempfile.mkdtemp(prefix="dkdbg-", dir="/tmp")
             os.rmdir(self.processes_dir)
             os.symlink(short, self.processes_dir)
             self.processes_dir = short
@@ -161,7 +164,7 @@ class SessionStore:
             self._record = record
             self._save()
 
-    def update(self, **fields: Any) -> None:
+    def update(self, **fields: object) -> None:
         """Change fields of the record and write it; nothing is written when nothing changes.
 
         A full or vanished disk is not worth the user's program: such an error is swallowed.
@@ -171,10 +174,8 @@ class SessionStore:
             if record is None or all(record.get(key) == value for key, value in fields.items()):
                 return
             record.update(fields)  # type: ignore[typeddict-item]  # keys are checked by the tests of the record
-            try:
+            with contextlib.suppress(OSError):
                 self._save()
-            except OSError:
-                pass
 
     def snapshot(self) -> contract.Record:
         """Return a copy of the record as last written."""
@@ -189,10 +190,8 @@ class SessionStore:
 
     def close_for_joining(self) -> None:
         """Let Python processes start bare again."""
-        try:
+        with contextlib.suppress(OSError):
             os.unlink(os.path.join(self.directory, contract.JOIN_NAME))
-        except OSError:
-            pass
 
     def finish(self) -> None:
         """Remove everything but the record."""

@@ -8,7 +8,9 @@ imported. Only if an editor is attached already does it join before the program'
 Nothing here may break or delay the program: every error is swallowed, and DKDBG_DEBUG=1 shows it. The file is read
 by whatever Python the user starts, so it is valid Python 2 as well; there it only runs the user's `sitecustomize`.
 """
-# ruff: noqa: ANN, PYI, UP, FURB, RUF
+# Annotations are comments here: Python 2 reads this file too.
+# ruff: noqa: ANN001, ANN202, ANN204, SIM105
+# mypy: disable-error-code="import-not-found, attr-defined, arg-type, union-attr, assignment, no-any-return"
 
 import os
 import sys
@@ -98,7 +100,6 @@ class _Member:
         self.directory = directory
         self.words = words
         self.fork_armed = False
-        self.silent = False  # the fork server itself
         self._thread = _thread
         self._reset()
 
@@ -106,6 +107,7 @@ class _Member:
         self.lock = self._thread.allocate_lock()  # guards `running`
         self.done = self._thread.allocate_lock()  # held while the thread runs
         self.running = False
+        self.joined = False
         self.thread_id = 0
         self.listener = None
 
@@ -114,7 +116,7 @@ class _Member:
         return "%s/p/%d" % (self.directory, os.getpid())
 
     def register(self):  # type: () -> None
-        """Announce this process and let the thread sleep on its socket. Raises OSError."""
+        """Announce this process; the socket takes connections from here on. Raises OSError."""
         import _socket
         import time
         from _json import encode_basestring_ascii as quoted  # json itself costs 3 ms
@@ -142,47 +144,76 @@ class _Member:
         finally:
             os.close(file)
         os.rename(self.base + ".tmp", self.base + ".json")
-        self.wake_thread()
 
-    def wake_thread(self):  # type: () -> None
+    def wake_thread(self, waiting=None):  # type: (object) -> None
+        """Start the thread; `waiting` is the connection of the agent that asks this process to join.
+
+        Until this process has joined it is a bare thread, which a program that counts its threads does not see. From
+        then on pydevd sees every thread: it is one that `threading` knows, marked to be left alone. For a bare one
+        pydevd would make `threading` invent a dummy, and Python 3.13 complains about that when the program ends.
+        """
         with self.lock:
             if self.running or self.listener is None:
                 return
             self.running = True
             self.done.acquire()
-            self._thread.start_new_thread(self._serve, (self.listener, self.done))
+            if waiting is None and not self.joined:
+                self._thread.start_new_thread(self._serve, (self.listener, self.done, None))
+                return
+            import threading
 
-    def _serve(self, listener, done):  # type: (object, object) -> None
+            arguments = (self.listener, self.done, waiting)
+            thread = threading.Thread(target=self._serve, args=arguments, name="dkdbg hook", daemon=True)
+            thread.pydev_do_not_trace = True
+            thread.is_pydev_daemon_thread = True
+            thread.start()
+
+    def _serve(self, listener, done, waiting):  # type: (object, object, object) -> None
+        handed_over = None
         try:
             import _signal
 
             _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())  # they are for the program
             self.thread_id = self._thread.get_native_id()
-            while self._serve_one(listener):
-                pass
+            if waiting is not None:
+                self._answer(waiting)
+            while True:
+                connection, command = self._next(listener)
+                if command == b"join" and not self.joined:
+                    handed_over = connection
+                    break
+                if command == b"join":
+                    self._answer(connection)
+                else:
+                    connection.close()
+                if command == b"sleep":
+                    break
         except Exception as error:
             _say("socket closed: %r" % (error,))
         finally:
             self.running = False
             done.release()
+        if handed_over is not None:
+            self.wake_thread(handed_over)
 
-    def _serve_one(self, listener):  # type: (object) -> bool
+    def _next(self, listener):  # type: (object) -> tuple[object, bytes]
         import _socket
 
         descriptor, _ = listener._accept()
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, descriptor)
+        connection.settimeout(5)
         try:
-            connection.settimeout(5)
-            command = connection.recv(64).strip()
-            if command == b"sleep":
-                return False
-            if command == b"join":
-                connection.sendall(self.join(False).encode("utf-8", "replace") + b"\n")
+            return connection, connection.recv(64).strip()
+        except OSError:
+            return connection, b""
+
+    def _answer(self, connection):  # type: (object) -> None
+        try:
+            connection.sendall(self.join(False).encode("utf-8", "replace") + b"\n")
         except OSError:
             pass
         finally:
             connection.close()
-        return True
 
     def join(self, at_start):  # type: (bool) -> str
         """Load join.py, which is not needed before, and let it join the adapter."""
@@ -195,11 +226,16 @@ class _Member:
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
             sys.modules["_dkdbg_join"] = module
-        return module.join(self.directory, at_start)
+        answer = module.join(self.directory, at_start)
+        self.joined = self.joined or answer.startswith(("joined", "already joined"))
+        return answer
 
-    def join_at_start(self):  # type: () -> None
+    def enter(self):  # type: () -> None
+        """Register, join if an editor is attached, and let the thread sleep on the socket."""
+        self.register()
         if os.path.exists(self.directory + "/join.json"):
             _say(self.join(True))
+        self.wake_thread()
 
     # -- fork ---------------------------------------------------------------------------------------------------
 
@@ -256,8 +292,7 @@ class _Member:
                 module.forget()
             if self._is_about_to_exec():
                 return
-            self.register()
-            self.join_at_start()
+            self.enter()
         except Exception as error:
             _say("in a forked child: %r" % (error,))
 
@@ -282,8 +317,7 @@ def _enter():  # type: () -> None
     os.register_at_fork(before=member.before_fork, after_in_parent=member.after_fork_in_parent)
     if _FORKSERVER in " ".join(words):
         return
-    member.register()
-    member.join_at_start()
+    member.enter()
 
 
 def _main():  # type: () -> None
