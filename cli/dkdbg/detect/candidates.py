@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dkdbg.detect.commands import Launch
+from dkdbg.detect.commands import Launch, has_placeholder
 from dkdbg.detect.files import is_vendored, join, parent
 from dkdbg.detect.launches import PLACES, Seen
 from dkdbg.detect.python_source import read_source
@@ -46,6 +46,8 @@ SERVERS = {
 }
 WORKERS = {"celery", "flower", "rq", "dramatiq", "arq", "taskiq", "faust"}
 _MAX_READ = 2500
+#: `tool [action] [model]`, `run --alg=<name> [additional arguments]`: how to build a command, not one.
+_TEMPLATE = re.compile(r"(?:^|\s)\[[A-Za-z][\w .-]*\](?:\s|$)|<[A-Za-z][\w .-]* [\w .-]*>")
 _CHECKS = re.compile(
     r"-h|--(?:eval|evaluate|test|help|check|version|dry[-_]run|validate|resume-eval|throughput)(?:[-_]only)?"
 )
@@ -172,10 +174,13 @@ def add(found: dict[str, Candidate], candidate: Candidate) -> None:
     known.readme_mentions += candidate.place == "readme"
     known.places.add(candidate.place)
     # A console script that a README shows stays a console script; a better place replaces the command line, and so
-    # does a run that does the program's work after one that only checks something.
+    # does a run that does the program's work after one that only checks something, or after a usage line.
     better = place_points(candidate.place) - place_points(known.place)
     works = only_checks(known.launch) and not only_checks(candidate.launch)
-    if better > 0 or (works and better == 0):
+    complete = _TEMPLATE.search(known.command) and not (
+        has_placeholder(candidate.command) or only_checks(candidate.launch)
+    )
+    if better > 0 or (better == 0 and (works or complete)):
         candidate.mentions, candidate.places = known.mentions, known.places
         candidate.readme_mentions, candidate.order = known.readme_mentions, min(known.order, candidate.order)
         found[key] = candidate

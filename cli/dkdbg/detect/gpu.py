@@ -18,7 +18,7 @@ _INSISTS = re.compile(
 )
 _NCCL = re.compile(r"init_process_group\(\s*(?:backend\s*=\s*)?[\"']nccl[\"']")
 _FALLBACK = re.compile(
-    r"(?:cuda|th)\.is_available\(\)|[\"']--(?:no[-_]cuda|cpu|use[-_]cpu|force[-_]cpu|use[-_]gpu|gpu)[\"']|no_cuda|"
+    r"(?:cuda|th|accelerator)\.is_available\(\)|current_accelerator\(|[\"']--(?:no[-_]cuda|cpu|use[-_]cpu|force[-_]cpu|use[-_]gpu|gpu)[\"']|no_cuda|"
     r"device_map\s*=\s*[\"']auto|accelerator\s*[=:]\s*[\"']?(?:auto|cpu)|list_physical_devices|jax\.devices|\bdevice_count\(\)|"
     r"[\"']--device[\"']|accelerator\.device|is_cuda_available|(?:num_)?gpus?(?:_per_\w+)?\s*(?:=|:\s*int\s*=)\s*0\b"
 )
@@ -95,6 +95,9 @@ _WEAK_PACKAGES = {
     "onnxruntime-gpu",
     "nemo-toolkit",
 }
+
+#: Those that only look at GPUs.
+_MONITORS = {"pynvml", "nvidia-ml-py"}
 
 
 def read_gpu(
@@ -213,11 +216,10 @@ def _without_cpu_words(
     chooses = _first(_CHOOSES_CPU, near)
     if chooses:
         return "optional", chooses
-    if (
-        launcher in {"mpiexec", "mpirun", "deepspeed"}
-        or packages & _WEAK_PACKAGES
-        or (launcher == "torchrun" and not falls_back)
-    ):
+    weak = sorted(packages & (_WEAK_PACKAGES - _MONITORS))
+    if weak:
+        return "required", f"installs {weak[0]}, no word of a CPU"
+    if launcher in {"mpiexec", "mpirun", "deepspeed"} or (launcher == "torchrun" and not falls_back):
         return "required", f"started by {launcher}, no word of a CPU"
     hardware = _first(_HARDWARE, documents)
     if hardware:

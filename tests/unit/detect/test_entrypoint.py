@@ -208,3 +208,12 @@ def test_of_two_branches_of_a_script_the_one_with_the_launcher_is_the_run(projec
         """,
     )
     assert project.readme("./run.sh").facts().entrypoint.launcher == "torchrun"
+
+
+def test_a_command_to_copy_is_shown_instead_of_a_usage_line(project):
+    project.write("pkg/run.py", TRAIN)
+    project.readme(
+        "python -m pkg.run --alg=<name of the algorithm> [additional arguments]",
+        "python -m pkg.run --alg=ppo",
+    )
+    assert project.facts().entrypoint.command == "python -m pkg.run --alg=ppo"

@@ -197,3 +197,8 @@ def test_a_compose_file_for_a_cpu_beside_the_chosen_one_is_optional(project):
     project.write("docker/cpu/compose.yml", service.replace("{0}", "tty: true"))
     project.write("Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\n").write("train.py", HARD)
     assert (project.facts().service.file, need(project)) == ("docker/gpu/compose.yml", "optional")
+
+
+def test_a_package_that_only_looks_at_gpus_is_no_requirement(project):
+    project.write("requirements.txt", "torch\npynvml\n")
+    assert need(project.write("train.py", "import torch\ntorch.accelerator.is_available()\n")) == "optional"
