@@ -7,10 +7,10 @@ import socket
 import subprocess
 
 import pytest
-from tests.checkout import TRAIN, checkout, run_dkdbg, snapshot
-from tests.engine.projects import LOOP, launch_options, must
 
 from dkdbg.render import jsonc
+from tests.checkout import TRAIN, checkout, run_dkdbg, snapshot
+from tests.engine.projects import LOOP, launch_options, must
 
 pytestmark = pytest.mark.engine
 

@@ -6,10 +6,10 @@ import json
 import subprocess
 
 import pytest
-from tests.checkout import TRAIN, checkout, run_dkdbg
-from tests.engine.projects import must
 
 from dkdbg.model.config import shell_argv
+from tests.checkout import TRAIN, checkout, run_dkdbg
+from tests.engine.projects import must
 
 pytestmark = pytest.mark.engine
 

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from tests.engine.projects import (
     LOOP,
     dkdbg,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
+
 from tests.checkout import run_dkdbg, snapshot
 
 pytestmark = pytest.mark.engine

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
+
+import dkdbg
 from tests.engine.devcontainer_cli import devcontainer_cli
 from tests.engine.projects import LOOP, free_port, launch_options, marked_line, must, repo, take_away
 from tests.engine.projects import dkdbg as run_dkdbg
-
-import dkdbg
 
 __all__ = ["devcontainer_cli"]
 

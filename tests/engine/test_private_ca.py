@@ -9,6 +9,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+
 from tests.engine.projects import LOOP, dkdbg, free_port, must, repo, running
 
 pytestmark = pytest.mark.engine

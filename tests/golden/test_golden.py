@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import tomlkit
 from ruamel.yaml import YAML
-from tests.checkout import snapshot
 
 from dkdbg.main import main
 from dkdbg.planner.editor import ATTACH_NAME
 from dkdbg.render import jsonc
+from tests.checkout import snapshot
 
 PROJECTS = Path(__file__).parent / "projects"
 CASES = sorted(path.name for path in PROJECTS.iterdir())

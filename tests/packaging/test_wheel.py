@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
 from tests.checkout import TRAIN, checkout, snapshot
 
 CHECKOUT = Path(__file__).parents[2]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from tests.checkout import TRAIN, checkout
 
 from dkdbg.main import main
+from tests.checkout import TRAIN, checkout
 
 
 @dataclass(frozen=True)

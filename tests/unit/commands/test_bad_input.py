@@ -6,9 +6,9 @@ import shutil
 import socket
 
 import pytest
-from tests.checkout import TRAIN, checkout, run_dkdbg, snapshot
 
 from dkdbg.errors import EXIT_CONFLICT, EXIT_ENGINE, EXIT_ERROR, EXIT_USAGE
+from tests.checkout import TRAIN, checkout, run_dkdbg, snapshot
 
 needs_cli = pytest.mark.skipif(shutil.which("docker") is None, reason="no docker command")
 

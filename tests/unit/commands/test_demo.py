@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+
 from tests.checkout import run_dkdbg, snapshot
 
 

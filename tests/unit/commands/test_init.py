@@ -10,9 +10,9 @@ import subprocess
 import sys
 
 import pytest
-from tests.checkout import TRAIN, checkout, run_dkdbg, snapshot, without_privileges
 
 from dkdbg.render import jsonc
+from tests.checkout import TRAIN, checkout, run_dkdbg, snapshot, without_privileges
 
 COMPOSE = """\
 services:
