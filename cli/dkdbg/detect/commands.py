@@ -7,26 +7,11 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from dkdbg.detect.wrappers import after_options, unwrapped
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-#: Words that run the command after them; the number of their own words that follow.
-_PREFIXES = {
-    "sudo": 0, "exec": 0, "nohup": 0, "time": 0, "command": 0, "then": 0, "do": 0, "else": 0, "timeout": 1, "env": 0,
-    "nice": 0, "stdbuf": 0, "taskset": 1, "numactl": 0, "xvfb-run": 0, "catchsegv": 0, "dumb-init": 0, "tini": 0,
-    "ddtrace-run": 0, "opentelemetry-instrument": 0, "proxychains": 0, "proxychains4": 0, "srun": 0, "@": 0, "!": 0,
-    "catchsegv.sh": 0, "gosu": 1, "su-exec": 1, "watchfiles": 0, "watchmedo": 0, "viztracer": 0, "scalene": 0,
-}  # fmt: skip
-#: `uv run CMD`, `poetry run CMD`, ...
-_RUNNERS = {"uv", "poetry", "pipenv", "pdm", "rye", "hatch", "pixi", "conda", "mamba", "micromamba", "uvx"}
-_RUNNER_VALUES = {
-    "-n", "--name", "-p", "--prefix", "--extra", "--group", "--python", "--with", "--env-file", "-e", "--package",
-    "--project", "--directory", "--index", "--manifest-path", "--environment", "--only-group", "--with-requirements",
-}  # fmt: skip
-_DOCKER_VALUES = re.compile(
-    r"-[a-z]*[pvewmhuln]|--(?:name|gpus|volume|env|env-file|publish|workdir|user|shm-size|network|mount|ipc|runtime|memory|"
-    r"entrypoint|platform|hostname|device|cpus|ulimit|cap-add|security-opt|add-host|restart|file|profile|pull|label)"
-)
 _DISTRIBUTED_MODULES = {
     "torch.distributed.launch": "torchrun", "torch.distributed.run": "torchrun", "torch.distributed.elastic": "torchrun",
     "accelerate.commands.launch": "accelerate", "deepspeed.launcher.runner": "deepspeed", "paddle.distributed.launch": "python",
@@ -60,7 +45,6 @@ _NOT_PROGRAMS = {
 _PYTHON = re.compile(
     r"(?:\S*/)?(?:python|pypy|ipython)(?:3(?:\.\d+)?|2(?:\.\d+)?)?(?:\.exe)?|py|\$\{?(?:PYTHON|PY)\w*\}?|\$\((?:PYTHON|PY)\w*\)"
 )
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _PYTHON_FILE = re.compile(r"[^\s\"'=:]*\.py")
 _APP = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_][\w.]*)(?:\(.*\))?")
 # A bare `#` begins a comment far more often than it is root's prompt.
@@ -102,7 +86,7 @@ def parse_line(line: str, scripts: Collection[str] = ()) -> tuple[Launch, ...]:
 
 def parse_words(words: Sequence[str], scripts: Collection[str] = ()) -> Launch | None:
     """Return what an argv (already split, perhaps with wrappers before the program) starts, None for anything else."""
-    rest = _unwrapped([word for word in words if word not in {"$@", "$*", "${@}", "${*}", "${@:1}"}])
+    rest = unwrapped([word for word in words if word not in {"$@", "$*", "${@}", "${*}", "${@:1}"}])
     if not rest:
         return None
     name = rest[0].rsplit("/", 1)[-1]
@@ -158,55 +142,6 @@ def _segments(text: str) -> list[list[str]]:
     return [segment for segment in segments if segment and segment[0] != "#"]
 
 
-def _unwrapped(words: list[str]) -> list[str]:
-    for _ in range(12):
-        while words and (_ASSIGNMENT.fullmatch(words[0]) or words[0] in {"--", "set", "-e", "-x"}):
-            words = words[1:]
-        if not words:
-            return words
-        name = words[0].rsplit("/", 1)[-1].lstrip("@-")
-        if name in {"docker", "podman", "nvidia-docker"} and len(words) > 2:
-            words = _inside_docker(words)
-        elif name in _RUNNERS:
-            if name != "uvx" and (len(words) < 3 or words[1] not in {"run", "exec"}):
-                return []
-            words = _after_options(words[1:] if name == "uvx" else words[2:], _RUNNER_VALUES)
-            if words and (words[0] == "-m" or (name == "uv" and words[0].endswith(".py"))):
-                words = ["python", *words]
-        elif name in _PREFIXES:
-            words = _after_options(
-                words[1:], {"-n", "-N", "-p", "-c", "-u", "-g", "-o", "-i", "--cpunodebind", "--membind"}
-            )
-            words = words[_PREFIXES[name] :]
-        else:
-            return [name, *words[1:]] if words[0].startswith("@") else words
-    return words
-
-
-def _after_options(words: list[str], with_value: Collection[str]) -> list[str]:
-    while words and words[0].startswith("-") and words[0] != "-m":
-        if words[0] == "--":
-            return words[1:]
-        words = words[2:] if words[0] in with_value else words[1:]
-    return words
-
-
-def _inside_docker(words: list[str]) -> list[str]:
-    """Return the program of a `docker run IMAGE cmd`, `docker exec NAME cmd` or `docker compose run SERVICE cmd`."""
-    verbs = [index for index, word in enumerate(words) if word in {"run", "exec"}]
-    if not verbs:
-        return []
-    rest = words[verbs[0] + 1 :]
-    while rest and rest[0].startswith("-"):
-        takes = (
-            "=" not in rest[0]
-            and bool(_DOCKER_VALUES.fullmatch(rest[0]))
-            and rest[0] not in {"--rm", "-it", "-i", "-t"}
-        )
-        rest = rest[2:] if takes else rest[1:]
-    return rest[1:]
-
-
 def _shell(words: list[str], scripts: Collection[str]) -> Launch | None:
     rest = words[1:]
     while rest and rest[0].startswith("-"):
@@ -247,7 +182,7 @@ def _module(words: list[str], module: str, tail: list[str], scripts: Collection[
     if module in _DISTRIBUTED_MODULES:
         return _distributed(words, tail, _DISTRIBUTED_MODULES[module])
     if module == "debugpy":
-        rest = _after_options(tail, {"--listen", "--connect", "--configure-subProcess", "--log-to"})
+        rest = after_options(tail, {"--listen", "--connect", "--configure-subProcess", "--log-to"})
         return parse_words(["python", *rest], scripts)
     if module in _NOT_PROGRAMS or not re.fullmatch(r"[A-Za-z_][\w.-]*", module):
         return None

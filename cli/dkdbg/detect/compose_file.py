@@ -7,23 +7,22 @@ without an engine, and it never writes.
 from __future__ import annotations
 
 import re
-import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from dkdbg.detect.dockerfile import absolute
+from dkdbg.detect.compose_service import read_body, read_build
 from dkdbg.detect.files import is_vendored, join, parent
 from dkdbg.detect.substitution import parse_env, substitute
-from dkdbg.detect.values import Value, elements
 from dkdbg.errors import DkdbgError
-from dkdbg.model.facts import ServiceFact
 
 if TYPE_CHECKING:
+    from dkdbg.detect.compose_service import ComposeBuild
     from dkdbg.detect.files import Tree
+    from dkdbg.detect.values import Value
+    from dkdbg.model.facts import ServiceFact
 
 #: Compose's own order of preference (compose-go `cli/options.go`).
 DEFAULT_NAMES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
@@ -50,14 +49,6 @@ def _plain(constructor: SafeConstructor, node: Value) -> Value:
 
 
 _Constructor.add_constructor(None, _plain)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ComposeBuild:
-    """The parts of a build section that decide what a Dockerfile means."""
-
-    args: dict[str, str]
-    target: str | None
 
 
 def load_yaml(text: str) -> Value:
@@ -117,7 +108,7 @@ def read_services(
         for name, body in services.items() if isinstance(services, dict) else ():
             if isinstance(body, dict):
                 resolved = _interpolate(_extended(tree, path, document, body, 0), env)
-                found.append(_service(tree, path, str(name), resolved))
+                found.append(read_body(tree, path, str(name), resolved))
     return tuple(found)
 
 
@@ -133,7 +124,7 @@ def _typed_in(tree: Tree, path: str, document: Value) -> str:
     texts = (tree.text(other) for other in (path, f"{here}/README.md", "README.md"))
     services = document.get("services") if isinstance(document, dict) else None
     bodies = services.values() if isinstance(services, dict) else ()
-    contexts = {_build(tree, here, body.get("build"))[0] for body in bodies if isinstance(body, dict)} - {
+    contexts = {read_build(tree, here, body.get("build"))[0] for body in bodies if isinstance(body, dict)} - {
         None
     }
     from_root = any(named.search(text) for text in texts) or contexts == {"."}
@@ -236,112 +227,3 @@ def _interpolate(value: Value, env: dict[str, str]) -> Value:
     if isinstance(value, list):
         return [_interpolate(item, env) for item in value]
     return value
-
-
-def _service(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFact, ComposeBuild]:
-    here = parent(path)
-    context, dockerfile, build = _build(tree, here, body.get("build"))
-    depends = body.get("depends_on")
-    fact = ServiceFact(
-        name=name,
-        file=path,
-        dockerfile=dockerfile,
-        context=context,
-        image=_text(body.get("image")),
-        profiles=tuple(str(item) for item in elements(body.get("profiles"))),
-        command=argv(body.get("command")),
-        entrypoint=argv(body.get("entrypoint")),
-        working_dir=_text(body.get("working_dir")),
-        user=_text(body.get("user")),
-        binds=_binds(tree, here, elements(body.get("volumes"))),
-        ports=_ports(elements(body.get("ports"))),
-        gpu=_wants_gpu(body),
-        depends_on=tuple(str(item) for item in (depends if isinstance(depends, (dict, list)) else ())),
-        host_network=body.get("network_mode") == "host",
-    )
-    return fact, build
-
-
-def _build(tree: Tree, here: str, build: Value) -> tuple[str | None, str | None, ComposeBuild]:
-    if isinstance(build, str):
-        build = {"context": build}
-    if not isinstance(build, dict):
-        return None, None, ComposeBuild(args={}, target=None)
-    raw = build.get("args")
-    pairs = (
-        raw.items() if isinstance(raw, dict) else (str(item).partition("=")[::2] for item in elements(raw))
-    )
-    args = {str(key): str(value) for key, value in pairs if value is not None and value != ""}
-    parts = ComposeBuild(args=args, target=_text(build.get("target")))
-    context = str(build.get("context") or ".")
-    if re.match(r"[a-z+]+://|git@", context):
-        return None, None, parts
-    directory = join(here, context) if not context.startswith("/") else None
-    if directory is None:
-        return None, None, parts
-    dockerfile = None
-    if "dockerfile_inline" not in build:
-        candidate = join(directory, str(build.get("dockerfile") or "Dockerfile"))
-        dockerfile = candidate if candidate and tree.has(candidate) else None
-    return directory, dockerfile, parts
-
-
-def argv(value: Value) -> tuple[str, ...] | None:
-    """Return a compose `command` or `entrypoint` as argv: compose splits a string like a shell, without running one."""
-    if isinstance(value, list):
-        return tuple(str(item) for item in value)
-    if isinstance(value, str):
-        try:
-            return tuple(shlex.split(value))
-        except ValueError:
-            return tuple(value.split())
-    return None
-
-
-def _binds(tree: Tree, here: str, volumes: list[Value]) -> tuple[tuple[str, str], ...]:
-    found: list[tuple[str, str]] = []
-    for volume in volumes:
-        if isinstance(volume, dict):
-            source, remote = volume.get("source"), volume.get("target")
-            if volume.get("type") != "bind" or not isinstance(source, str) or not isinstance(remote, str):
-                continue
-        elif isinstance(volume, str) and ":" in volume:
-            source, remote = volume.split(":")[:2]
-        else:
-            continue
-        if not source.startswith(".") or not remote.startswith("/"):
-            continue
-        local = join(here, source)
-        if local is not None and tree.has_dir(local):
-            found.append((local, absolute("/", remote)))
-    return tuple(dict.fromkeys(found))
-
-
-def _ports(ports: list[Value]) -> tuple[int, ...]:
-    found: list[int] = []
-    for port in ports:
-        target = str(port.get("target", "") if isinstance(port, dict) else port)
-        match = re.search(r"(\d+)(?:-\d+)?(?:/\w+)?$", target)
-        if match and 0 < int(match[1]) < 65536:
-            found.append(int(match[1]))
-    return tuple(dict.fromkeys(found))
-
-
-def _wants_gpu(body: Value) -> bool:
-    """Every way compose has of asking for a GPU: reservations, `gpus`, the nvidia runtime, device nodes, CDI names."""
-    value: Value = body.get("deploy")
-    for key in ("resources", "reservations", "devices"):
-        value = value.get(key) if isinstance(value, dict) else None
-    for device in elements(value):
-        if isinstance(device, dict):
-            words = {str(word) for word in elements(device.get("capabilities"))}
-            if str(device.get("driver")) in {"nvidia", "cdi", "amd"} or words & {"gpu", "nvidia", "compute"}:
-                return True
-    if body.get("gpus") or body.get("runtime") == "nvidia":
-        return True
-    nodes = " ".join(str(device) for device in elements(body.get("devices")))
-    return bool(re.search(r"/dev/(?:nvidia|kfd|dri|dxg)|\w+\.com/gpu", nodes))
-
-
-def _text(value: Value) -> str | None:
-    return None if value is None or isinstance(value, (dict, list)) else str(value)

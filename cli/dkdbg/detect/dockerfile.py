@@ -8,11 +8,18 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from dkdbg.detect.dockerfile_syntax import (
+    HEREDOC,
+    Instruction,
+    json_words,
+    parse_instructions,
+    split,
+    unquote,
+)
 from dkdbg.detect.images import read_image
 from dkdbg.detect.substitution import substitute
 from dkdbg.model.facts import DockerfileFact
@@ -20,9 +27,6 @@ from dkdbg.model.facts import DockerfileFact
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_HEREDOC = re.compile(r"<<-?\s*([\"']?)([A-Za-z_][A-Za-z0-9_]*)\1")
-_DIRECTIVE = re.compile(r"#\s*escape\s*=\s*([`\\])\s*$", re.IGNORECASE)
-_KEYWORD = re.compile(r"\s*([A-Za-z]+)\s*(.*)", re.DOTALL)
 _FLAG = re.compile(r"--([a-z-]+)(?:=(\S+))?\s+")
 _PYTHON_PACKAGE = re.compile(r"(?<![\w./-])python(3\.\d{1,2})(?![\d.])")
 _PYTHON_CHOICE = re.compile(
@@ -31,16 +35,6 @@ _PYTHON_CHOICE = re.compile(
 _PYTHON_PATH = re.compile(r"lib/python(3\.\d{1,2})")
 _PYTHON_VARIABLE = re.compile(r"(?:PYTHON|PY)_?(?:VERSION|VER)?", re.IGNORECASE)
 _VENV = re.compile(r"(?:-m\s+venv|virtualenv|uv\s+venv)\s+(?:--?[\w-]+(?:[= ]3\.[\d.]+)?\s+)*([^\s;&|]+)")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Instruction:
-    """One instruction: upper-case keyword, the rest with continuations joined, the text of here-documents."""
-
-    keyword: str
-    rest: str
-    line: int
-    heredocs: tuple[str, ...] = ()
 
 
 @dataclass(kw_only=True)
@@ -55,56 +49,6 @@ class _Stage:
     copies: list[tuple[str, str]] = field(default_factory=list)
     exposed: list[int] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
-
-
-def parse_instructions(text: str) -> tuple[Instruction, ...]:
-    """Return the instructions of a Dockerfile in order, with their first line number, from 1."""
-    lines = text.replace("\r\n", "\n").split("\n")
-    escape = "\\"
-    for line in lines:
-        if not line.startswith("#"):
-            break
-        if match := _DIRECTIVE.match(line):
-            escape = match[1]
-    found: list[Instruction] = []
-    index = 0
-    while index < len(lines):
-        start = index
-        logical, index = _logical_line(lines, index, escape)
-        match = _KEYWORD.match(logical)
-        if not match:
-            continue
-        keyword, rest = match[1].upper(), match[2].strip()
-        documents: list[str] = []
-        if keyword in {"RUN", "COPY", "ADD"}:
-            for heredoc in _HEREDOC.finditer(rest):
-                body: list[str] = []
-                while index < len(lines) and lines[index].lstrip("\t") != heredoc[2]:
-                    body.append(lines[index])
-                    index += 1
-                index += 1
-                documents.append("\n".join(body))
-        found.append(Instruction(keyword=keyword, rest=rest, line=start + 1, heredocs=tuple(documents)))
-    return tuple(found)
-
-
-def _logical_line(lines: list[str], index: int, escape: str) -> tuple[str, int]:
-    parts: list[str] = []
-    while index < len(lines):
-        line = lines[index]
-        index += 1
-        stripped = line.strip()
-        if stripped.startswith("#") or (parts and not stripped):
-            if parts:
-                continue
-            break
-        # Trailing blanks after the escape character are tolerated by BuildKit.
-        if stripped.endswith(escape):
-            parts.append(stripped[:-1])
-            continue
-        parts.append(stripped)
-        break
-    return " ".join(parts).strip(), index
 
 
 def read_dockerfile(
@@ -188,7 +132,7 @@ def _apply(
     elif keyword == "ENV":
         stage.env.update(_assignments(rest, stage.env))
     elif keyword == "WORKDIR":
-        stage.workdir = absolute(stage.workdir, _unquote(substitute(rest, stage.env)))
+        stage.workdir = absolute(stage.workdir, unquote(substitute(rest, stage.env)))
     elif keyword == "USER":
         stage.user = substitute(rest, stage.env).strip()
     elif keyword == "EXPOSE":
@@ -208,12 +152,12 @@ def _apply(
 
 
 def _set_arg(rest: str, into: dict[str, str], given: Mapping[str, str], outer: Mapping[str, str]) -> None:
-    for part in _split(rest):
+    for part in split(rest):
         name, has_default, default = part.partition("=")
         if name in given:
             into[name] = given[name]
         elif has_default:
-            into[name] = _unquote(substitute(default, {**outer, **into}))
+            into[name] = unquote(substitute(default, {**outer, **into}))
         elif name in outer:
             into[name] = outer[name]
 
@@ -223,7 +167,7 @@ def _assignments(rest: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
     if first and "=" not in first[0]:
         # The legacy form `ENV key value with blanks`.
         return [(first[0], substitute(first[1], values))] if len(first) > 1 else []
-    pairs = (part.partition("=") for part in _split(rest))
+    pairs = (part.partition("=") for part in split(rest))
     return [(name, substitute(value, values)) for name, equals, value in pairs if equals]
 
 
@@ -244,10 +188,10 @@ def _copy(rest: str, stage: _Stage, stages: list[_Stage]) -> None:
     while match := _FLAG.match(rest):
         flags[match[1]] = match[2] or ""
         rest = rest[match.end() :]
-    if _HEREDOC.search(rest):
+    if HEREDOC.search(rest):
         return
     rest = substitute(rest, stage.env)
-    words = _json_words(rest) if rest.startswith("[") else _split(rest)
+    words = json_words(rest) if rest.startswith("[") else split(rest)
     if len(words) < 2:
         return
     *sources, destination = words
@@ -341,23 +285,3 @@ def absolute(directory: str, path: str) -> str:
         elif step != ".":
             steps.append(step)
     return str(PurePosixPath(*steps)) if steps else "/"
-
-
-def _json_words(text: str) -> list[str]:
-    try:
-        words = json.loads(text)
-    except ValueError:
-        return _split(text)
-    return [str(word) for word in words] if isinstance(words, list) else []
-
-
-def _split(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError:
-        return text.split()
-
-
-def _unquote(text: str) -> str:
-    text = text.strip()
-    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text

@@ -23,7 +23,7 @@ _FALLBACK = re.compile(
     r"[\"']--device[\"']|accelerator\.device|is_cuda_available|(?:num_)?gpus?(?:_per_\w+)?\s*(?:=|:\s*int\s*=)\s*0\b"
 )
 _TOUCHES = re.compile(
-    r"cuda|\bgpus?\b|\.to\(\s*[\"']?(?:self\.)?device|nvidia|accelerator\.device|device_map|\bnvcc\b|tf\.config.*GPU",
+    r"cuda|\bgpus?\b|torch\.accelerator|\.to\(\s*[\"']?(?:self\.)?device|nvidia|accelerator\.device|device_map|\bnvcc\b|tf\.config.*GPU",
     re.IGNORECASE,
 )
 _HARD_CODE = re.compile(

@@ -215,7 +215,7 @@ def _gpu(survey: Survey) -> tuple[Gpu, str]:
     return read_gpu(
         service=(chosen.fact.name, chosen.fact.gpu) if chosen else None,
         other_services=others,
-        cpu_variant=_cpu_variant(survey),
+        cpu_variant=survey.cpu_variant(),
         devcontainers=[(item.path, item.gpu) for item in survey.devcontainers],
         base_cuda=cuda,
         entry=(file, tree.text(file)) if file else None,
@@ -232,22 +232,6 @@ def _gpu(survey: Survey) -> tuple[Gpu, str]:
         ],
         places_itself=places_itself(survey.frameworks),
         uses_framework=uses_accelerator(survey.frameworks) or any(item.fact.gpu for item in survey.services),
-    )
-
-
-def _cpu_variant(survey: Survey) -> str | None:
-    """Return the compose file that a person takes instead of the service's own on a machine without a GPU."""
-    own = survey.chosen.fact.file if survey.chosen else ""
-    return next(
-        (
-            item.fact.file
-            for item in survey.services
-            if item.fact.file != own
-            and item.fact.is_python
-            and not item.fact.gpu
-            and re.search(r"(?:^|[/._-])cpu(?:[/._-]|$)", item.fact.file)
-        ),
-        None,
     )
 
 

@@ -13,6 +13,7 @@ from dkdbg.detect.dockerfile import read_dockerfile, run_lines
 from dkdbg.detect.entrypoint import Ranking, rank
 from dkdbg.detect.files import Tree, is_vendored, parent
 from dkdbg.detect.frameworks import frameworks_of, uses_accelerator
+from dkdbg.detect.inside import Inside, started
 from dkdbg.detect.launches import gather
 from dkdbg.detect.manager import Choice, choose_manager
 from dkdbg.detect.substitution import parse_env
@@ -178,10 +179,8 @@ class Survey:
             is_main = self.dockerfile is not None and path == self.dockerfile.path
             context = "." if is_main else parent(path)
             mappings = service.code_mappings(self.tree, (), fact, context)
-            inside = service.Inside(
-                workdir=fact.workdir, mappings=mappings, scripts=self.scripts, context=context
-            )
-            seen, file = service.started(self.tree, service.image_argv(fact), inside)
+            inside = Inside(workdir=fact.workdir, mappings=mappings, scripts=self.scripts, context=context)
+            seen, file = started(self.tree, service.image_argv(fact), inside)
             if seen is not None and (file is not None or is_main):
                 place = "image" if is_main and self.chosen is None else "other-image"
                 if file is None and place == "image" and self.python_files:
@@ -236,6 +235,21 @@ class Survey:
         return sorted(
             self.devcontainers,
             key=lambda item: not file.startswith(item.path.split(".devcontainer")[0] or "\0"),
+        )
+
+    def cpu_variant(self) -> str | None:
+        """Return the compose file that a person takes instead of the service's own on a machine without a GPU."""
+        own = self.chosen.fact.file if self.chosen else ""
+        return next(
+            (
+                item.fact.file
+                for item in self.services
+                if item.fact.file != own
+                and item.fact.is_python
+                and not item.fact.gpu
+                and re.search(r"(?:^|[/._-])cpu(?:[/._-]|$)", item.fact.file)
+            ),
+            None,
         )
 
     def build_text(self) -> TextEvidence:

@@ -1,0 +1,96 @@
+"""The syntax of Dockerfiles: parser directives, continuation lines, here-documents, JSON and shell words."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import dataclass
+
+#: `<<EOF` at the end of an instruction.
+HEREDOC = re.compile(r"<<-?\s*([\"']?)([A-Za-z_][A-Za-z0-9_]*)\1")
+_DIRECTIVE = re.compile(r"#\s*escape\s*=\s*([`\\])\s*$", re.IGNORECASE)
+_KEYWORD = re.compile(r"\s*([A-Za-z]+)\s*(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instruction:
+    """One instruction: upper-case keyword, the rest with continuations joined, the text of here-documents."""
+
+    keyword: str
+    rest: str
+    line: int
+    heredocs: tuple[str, ...] = ()
+
+
+def parse_instructions(text: str) -> tuple[Instruction, ...]:
+    """Return the instructions of a Dockerfile in order, with their first line number, from 1."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    escape = "\\"
+    for line in lines:
+        if not line.startswith("#"):
+            break
+        if match := _DIRECTIVE.match(line):
+            escape = match[1]
+    found: list[Instruction] = []
+    index = 0
+    while index < len(lines):
+        start = index
+        logical, index = _logical_line(lines, index, escape)
+        match = _KEYWORD.match(logical)
+        if not match:
+            continue
+        keyword, rest = match[1].upper(), match[2].strip()
+        documents: list[str] = []
+        if keyword in {"RUN", "COPY", "ADD"}:
+            for heredoc in HEREDOC.finditer(rest):
+                body: list[str] = []
+                while index < len(lines) and lines[index].lstrip("\t") != heredoc[2]:
+                    body.append(lines[index])
+                    index += 1
+                index += 1
+                documents.append("\n".join(body))
+        found.append(Instruction(keyword=keyword, rest=rest, line=start + 1, heredocs=tuple(documents)))
+    return tuple(found)
+
+
+def _logical_line(lines: list[str], index: int, escape: str) -> tuple[str, int]:
+    parts: list[str] = []
+    while index < len(lines):
+        line = lines[index]
+        index += 1
+        stripped = line.strip()
+        if stripped.startswith("#") or (parts and not stripped):
+            if parts:
+                continue
+            break
+        # Trailing blanks after the escape character are tolerated by BuildKit.
+        if stripped.endswith(escape):
+            parts.append(stripped[:-1])
+            continue
+        parts.append(stripped)
+        break
+    return " ".join(parts).strip(), index
+
+
+def json_words(text: str) -> list[str]:
+    """Return the words of an exec form; text that is no JSON is split as a shell does."""
+    try:
+        words = json.loads(text)
+    except ValueError:
+        return split(text)
+    return [str(word) for word in words] if isinstance(words, list) else []
+
+
+def split(text: str) -> list[str]:
+    """Split as a shell does, at blanks when quotes do not close."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+def unquote(text: str) -> str:
+    """Return the text without one pair of quotes around it."""
+    text = text.strip()
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text

@@ -1,0 +1,79 @@
+"""What people write before a command: environment, `sudo`, `uv run`, `docker run IMAGE` and their like."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+#: Words that run the command after them; the number of their own words that follow.
+_PREFIXES = {
+    "sudo": 0, "exec": 0, "nohup": 0, "time": 0, "command": 0, "then": 0, "do": 0, "else": 0, "timeout": 1, "env": 0,
+    "nice": 0, "stdbuf": 0, "taskset": 1, "numactl": 0, "xvfb-run": 0, "catchsegv": 0, "dumb-init": 0, "tini": 0,
+    "ddtrace-run": 0, "opentelemetry-instrument": 0, "proxychains": 0, "proxychains4": 0, "srun": 0, "@": 0, "!": 0,
+    "catchsegv.sh": 0, "gosu": 1, "su-exec": 1, "watchfiles": 0, "watchmedo": 0, "viztracer": 0, "scalene": 0,
+}  # fmt: skip
+#: `uv run CMD`, `poetry run CMD`, ...
+_RUNNERS = {"uv", "poetry", "pipenv", "pdm", "rye", "hatch", "pixi", "conda", "mamba", "micromamba", "uvx"}
+_RUNNER_VALUES = {
+    "-n", "--name", "-p", "--prefix", "--extra", "--group", "--python", "--with", "--env-file", "-e", "--package",
+    "--project", "--directory", "--index", "--manifest-path", "--environment", "--only-group", "--with-requirements",
+}  # fmt: skip
+_DOCKER_VALUES = re.compile(
+    r"-[a-z]*[pvewmhuln]|--(?:name|gpus|volume|env|env-file|publish|workdir|user|shm-size|network|mount|ipc|runtime|memory|"
+    r"entrypoint|platform|hostname|device|cpus|ulimit|cap-add|security-opt|add-host|restart|file|profile|pull|label)"
+)
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
+
+
+def unwrapped(words: list[str]) -> list[str]:
+    """Return the command behind `sudo`, `uv run`, `docker run IMAGE` and assignments; empty when nothing is run."""
+    for _ in range(12):
+        while words and (_ASSIGNMENT.fullmatch(words[0]) or words[0] in {"--", "set", "-e", "-x"}):
+            words = words[1:]
+        if not words:
+            return words
+        name = words[0].rsplit("/", 1)[-1].lstrip("@-")
+        if name in {"docker", "podman", "nvidia-docker"} and len(words) > 2:
+            words = _inside_docker(words)
+        elif name in _RUNNERS:
+            if name != "uvx" and (len(words) < 3 or words[1] not in {"run", "exec"}):
+                return []
+            words = after_options(words[1:] if name == "uvx" else words[2:], _RUNNER_VALUES)
+            if words and (words[0] == "-m" or (name == "uv" and words[0].endswith(".py"))):
+                words = ["python", *words]
+        elif name in _PREFIXES:
+            words = after_options(
+                words[1:], {"-n", "-N", "-p", "-c", "-u", "-g", "-o", "-i", "--cpunodebind", "--membind"}
+            )
+            words = words[_PREFIXES[name] :]
+        else:
+            return [name, *words[1:]] if words[0].startswith("@") else words
+    return words
+
+
+def after_options(words: list[str], with_value: Collection[str]) -> list[str]:
+    """Return the words after the leading options; `-m` is no option here; `with_value` names those that take one."""
+    while words and words[0].startswith("-") and words[0] != "-m":
+        if words[0] == "--":
+            return words[1:]
+        words = words[2:] if words[0] in with_value else words[1:]
+    return words
+
+
+def _inside_docker(words: list[str]) -> list[str]:
+    """Return the program of a `docker run IMAGE cmd`, `docker exec NAME cmd` or `docker compose run SERVICE cmd`."""
+    verbs = [index for index, word in enumerate(words) if word in {"run", "exec"}]
+    if not verbs:
+        return []
+    rest = words[verbs[0] + 1 :]
+    while rest and rest[0].startswith("-"):
+        takes = (
+            "=" not in rest[0]
+            and bool(_DOCKER_VALUES.fullmatch(rest[0]))
+            and rest[0] not in {"--rm", "-it", "-i", "-t"}
+        )
+        rest = rest[2:] if takes else rest[1:]
+    return rest[1:]
