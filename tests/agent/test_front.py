@@ -201,4 +201,6 @@ def test_an_attach_works_after_two_hundred_probes_and_garbage(launch, tmp_path: 
     assert running.record()["state"] == "waiting"
     with Editor(port, {str(script): [1]}) as editor:
         editor.wait_stops(1)
-        assert running.finish()[0] == 0
+        code, _, err = running.finish()
+    assert code == 0
+    assert "adapter died" not in err

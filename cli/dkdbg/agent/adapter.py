@@ -10,9 +10,11 @@ What it does differently from `debugpy/adapter/__main__.py`:
 2. Everything read is acknowledged at once. pydevd sends header and body in two writes; Nagle's algorithm and delayed
    acknowledgements make each answer 40 ms late.
 3. It stays a child of the agent instead of becoming a daemon, and its token is not on its command line.
-4. An editor that attaches again at once is told of processes whose former session is just ending. debugpy announces
+4. An editor that is gone while it is being answered does not end the adapter with all its sessions: debugpy takes
+   a broken pipe in a handler for fatal and calls os._exit.
+5. An editor that attaches again at once is told of processes whose former session is just ending. debugpy announces
    what is free at configurationDone and never looks again; such a process could not be debugged any more.
-5. A client that named no address is sent back to the front's port for child sessions, not to this process.
+6. A client that named no address is sent back to the front's port for child sessions, not to this process.
 """
 
 # debugpy has no types, and this is where it is imported.
@@ -90,6 +92,21 @@ def harden(sockets: Any, sessions: Any, log: Any) -> None:
     sessions.report_sockets = surviving_report
 
 
+def outlive_clients(messaging: Any, log: Any) -> None:
+    """Let a write to a client that is gone pass; the thread that reads from it sees its end in a moment."""
+    write: Callable[..., Any] = messaging.JsonIOStream.write_json
+
+    def surviving_write(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return write(self, *args, **kwargs)
+        except messaging.JsonIOError:
+            if not str(self.name).startswith("Client"):
+                raise
+            log.swallow_exception("a client is gone", level="info")
+
+    messaging.JsonIOStream.write_json = surviving_write
+
+
 def announce_again(servers: Any, sessions: Any) -> None:
     """Offer a process to the present editor when the session of a former one lets go of it."""
     detach: Callable[[Any], None] = servers.Server.detach_from_session
@@ -143,12 +160,13 @@ def main() -> None:
     sys.path.insert(0, options["debugpy"])
     import debugpy  # noqa: F401, T100
     from debugpy import adapter
-    from debugpy.common import log, messaging, sockets  # noqa: F401
+    from debugpy.common import log, messaging, sockets
 
     # isort: split
     from debugpy.adapter import clients, servers, sessions
 
     harden(sockets, sessions, log)
+    outlive_clients(messaging, log)
     announce_again(servers, sessions)
     acknowledge_at_once()
     log.to_file(prefix="debugpy.adapter")  # only when DEBUGPY_LOG_DIR is set
