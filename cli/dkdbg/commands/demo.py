@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 import shutil
 import tempfile
 import time
@@ -66,7 +67,9 @@ def demo(*, target: str, as_json: bool) -> int:
     began = time.monotonic()
     report = _Report()
     show = not as_json
-    folder = Path(tempfile.mkdtemp(prefix="dkdbg-demo-")).resolve()
+    # Hexadecimal: compose makes an image's name of it, and `_-` in one is refused.
+    folder = Path(tempfile.gettempdir()).resolve() / f"dkdbg-demo-{secrets.token_hex(4)}"
+    folder.mkdir(mode=0o700)
     failure: DkdbgError | None = None
     try:
         _run(folder, target, report, show=show)
