@@ -30,6 +30,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ def outlive_clients(messaging: Any, log: Any) -> None:
 def announce_again(servers: Any, sessions: Any) -> None:
     """Offer a process to the present editor when the session of a former one lets go of it."""
     detach: Callable[[Any], None] = servers.Server.detach_from_session
+    wait: Callable[..., Any] = servers.wait_for_connection
 
     def living(pid: Any) -> Any:
         found = [session for session in list(sessions._sessions) if session.pid == pid]
@@ -121,12 +123,23 @@ def announce_again(servers: Any, sessions: Any) -> None:
         if parent is not None and not parent.is_finalizing and connection in servers.connections():
             parent.client.notify_of_subprocess(connection)  # does nothing when that editor knows it
 
+    def wait_for_connection(*args: Any, **kwargs: Any) -> Any:
+        connection = wait(*args, **kwargs)
+        end = time.monotonic() + 2
+        while time.monotonic() < end:  # else the answer would be "already being debugged"
+            server = connection.server if connection is not None else None
+            if server is None or not server.session.is_finalizing:
+                break
+            time.sleep(0.005)
+        return connection
+
     def detach_and_announce(self: Any) -> None:
         connection = self.connection
         detach(self)
         threading.Thread(target=announce, args=(connection,), name="dkdbg announce", daemon=True).start()
 
     sessions.get = living
+    servers.wait_for_connection = wait_for_connection
     servers.Server.detach_from_session = detach_and_announce
 
 

@@ -25,7 +25,7 @@ FIRST_FRAME_LIMIT = 10.0
 FIRST_FRAME_SIZE = 64 << 10
 #: Connections at one time: an editor uses one for each process, and 64 ranks with their loaders are a lot.
 MAX_CONNECTIONS = 512
-#: Of them, those that have not sent their first request.
+#: Of them, those that have not sent their first request; more are left in the kernel's queue meanwhile.
 MAX_NEWCOMERS = 64
 #: Seconds that a client waits for an adapter that is just (re)starting.
 BACKEND_LIMIT = 15.0
@@ -65,7 +65,7 @@ class Front:
         self._log = log
         self._lock = threading.Lock()
         self._open: Set[socket.socket] = set()
-        self._newcomers = 0
+        self._newcomers = threading.BoundedSemaphore(MAX_NEWCOMERS)
         self._refused = 0
         self._next_refusal_log = 0.0
         self._listener = _listen(host, port)
@@ -98,19 +98,21 @@ class Front:
 
     def _accept(self) -> None:
         while True:
+            self._newcomers.acquire()
             try:
                 sock, _ = self._listener.accept()
             except OSError:
+                self._newcomers.release()
                 if self._listener.fileno() < 0:
                     return
                 time.sleep(0.05)  # out of file descriptors, or a client that was gone at once
                 continue
             with self._lock:
-                full = len(self._open) >= MAX_CONNECTIONS or self._newcomers >= MAX_NEWCOMERS
+                full = len(self._open) >= MAX_CONNECTIONS
                 if not full:
                     self._open.add(sock)
-                    self._newcomers += 1
             if full:
+                self._newcomers.release()
                 _close(sock)
                 continue
             threading.Thread(target=self._serve, args=(sock,), name="dkdbg client", daemon=True).start()
@@ -121,8 +123,7 @@ class Front:
         except (OSError, ValueError):
             backend = None
         finally:
-            with self._lock:
-                self._newcomers -= 1
+            self._newcomers.release()
         try:
             if backend is not None:
                 _relay(sock, backend)
