@@ -1,6 +1,7 @@
 """The agent and a breakpoint under every CPython that this machine has.
 
-Interpreters come from PATH (`python3.8` ...) and from DKDBG_TEST_PYTHONS, paths with colons between them.
+Interpreters come from PATH (`python3.8` ...), from pyenv where it is installed, and from DKDBG_TEST_PYTHONS, paths
+with colons between them.
 """
 
 # ruff: noqa: PLW1510, PTH105
@@ -12,15 +13,12 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from dkdbg.agent import bundle
 from tests.agent.dap_probe import Editor
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MINORS = range(8, 15)
 
@@ -28,10 +26,18 @@ MINORS = range(8, 15)
 def find(minor: int) -> str | None:
     """A CPython 3.MINOR that starts; a shim of pyenv for a version that is not active does not."""
     named = [path for path in os.environ.get("DKDBG_TEST_PYTHONS", "").split(":") if path]
-    for path in [*named, shutil.which(f"python3.{minor}") or ""]:
+    for path in [*named, shutil.which(f"python3.{minor}") or "", *_of_pyenv(minor)]:
         if path and _version(path) == f"3.{minor}":
             return path
     return None
+
+
+def _of_pyenv(minor: int) -> list[str]:
+    """Interpreters that pyenv has installed, active or not."""
+    if shutil.which("pyenv") is None:
+        return []
+    root = subprocess.run(["pyenv", "root"], capture_output=True, text=True, timeout=20).stdout.strip()
+    return sorted(str(path) for path in Path(root).glob(f"versions/3.{minor}.*/bin/python"))
 
 
 def _version(path: str) -> str:
