@@ -95,3 +95,17 @@ def test_health_is_fast(launch, layout: Path, tmp_path: Path) -> None:
         return statistics.median(times) * 1000
 
     assert min(median(main, "health") - median("-c", "pass") for _ in range(3)) < 60
+
+
+def test_health_needs_no_python_while_all_is_well(launch, layout: Path, tmp_path: Path) -> None:
+    """It runs every other second beside a training job."""
+    runtime = tmp_path / "run"
+    running = launch("sleep", "60", wait="20", env={"DKDBG_RUNTIME_DIR": str(runtime)})
+    running.runtime = runtime
+    running.wait_state("waiting")
+    environment = {"PATH": "/nonexistent", "DKDBG_RUNTIME_DIR": str(runtime), "DKDBG_PYTHON": "/nonexistent/python"}
+    argv = ["/bin/sh", str(layout / "agent.sh"), "health"]
+    assert subprocess.run(argv, env=environment).returncode == 0
+    running.process.kill()
+    running.process.communicate()
+    assert subprocess.run(argv, env=environment, capture_output=True).returncode != 0

@@ -26,7 +26,6 @@ _USAGE = """usage: dkdbg.agent launch [--host H] [--port P] [--wait SECONDS] [--
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run one sub-command and return the exit code."""
-    owner.become_owner(os.environ)
     owner.become_owner(os.environ)  # for every sub-command: the runtime folder is the owner's
     words = list(sys.argv[1:] if argv is None else argv)
     command = words.pop(0) if words else ""

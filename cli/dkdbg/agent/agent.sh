@@ -8,6 +8,26 @@ here=${0%/*}
 main=$here/dkdbg/agent/__main__.py
 [ -f "$main" ] || main=$here/__main__.py
 
+# The health check, without a Python while all is well: the agent lives and both its ports listen (state 0A). Else the
+# slow way below says why not. Nothing is connected to.
+if [ "${1:-}" = health ] && [ -r "${DKDBG_RUNTIME_DIR:-/nowhere}/ready" ]; then
+  read -r pid front adapter <"$DKDBG_RUNTIME_DIR/ready"
+  found=
+  if [ -d "/proc/$pid" ]; then
+    for table in /proc/net/tcp /proc/net/tcp6; do
+      [ -r "$table" ] || continue
+      while read -r _ local _ state _; do
+        [ "$state" = 0A ] || continue
+        case $local in
+          *:"$front") found=front$found ;;
+          *:"$adapter") found=${found}adapter ;;
+        esac
+      done <"$table"
+    done
+  fi
+  case $found in *front*adapter*) exit 0 ;; esac
+fi
+
 tried=
 for python in "$DKDBG_PYTHON" python3 python "$VIRTUAL_ENV/bin/python" ./.venv/bin/python ./venv/bin/python \
   /opt/venv/bin/python /venv/bin/python /app/.venv/bin/python /app/venv/bin/python /workspace/.venv/bin/python \

@@ -114,6 +114,9 @@ RECORD_VERSION = 1
 RECORD_NAME = "session.json"
 JOIN_NAME = "join.json"
 PROCESSES_NAME = "p"
+#: In the runtime folder, while a debugger can be attached: agent's pid, front's and adapter's port (4 hex digits), for
+#: the health check in agent.sh, which runs every other second and must not start a Python for it.
+READY_NAME = "ready"
 
 #: States in which a debugger can be attached now.
 ATTACHABLE = ("waiting", "attached", "running")

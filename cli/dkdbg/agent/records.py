@@ -207,6 +207,18 @@ class SessionStore:
         if self._record is not None:
             self._record["updated"] = time.time()
             write_json(os.path.join(self.directory, contract.RECORD_NAME), self._record)
+            self._save_ready(self._record)
+
+    def _save_ready(self, record: contract.Record) -> None:
+        path = os.path.join(os.path.dirname(self.directory), contract.READY_NAME)
+        if record.get("state") not in contract.ATTACHABLE or not record.get("adapter_port"):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            return
+        temporary = "%s.%d.tmp" % (path, os.getpid())
+        with open(temporary, "w") as out:
+            out.write("%d %04X %04X\n" % (record["pid"], record["port"], record["adapter_port"]))
+        os.replace(temporary, path)
 
 
 def _temporary_runtime_dir() -> str:
