@@ -18,7 +18,8 @@ def launch_entry(plan: ProjectPlan, port: int) -> dict[str, object]:
 
     `connect` is in it because debugpy copies the attach arguments into the announcement of each child process,
     so children come back through the same port; `redirectOutput` is stated because the extension turns it on by
-    default, and a training job's output would travel twice.
+    default, and a training job's output would travel twice. `internalConsoleOptions` brings the Debug Console back in
+    front each time, where the task's terminal was; VS Code's default does so only the first time.
 
     Args:
         plan: whose mappings are written out.
@@ -33,6 +34,7 @@ def launch_entry(plan: ProjectPlan, port: int) -> dict[str, object]:
         "justMyCode": True,
         "subProcess": True,
         "redirectOutput": False,
+        "internalConsoleOptions": "openOnSessionStart",
         "preLaunchTask": UP_LABEL,
     }
 
@@ -47,10 +49,12 @@ def path_mappings(mappings: tuple[Mapping, ...], root: str = "${workspaceFolder}
 def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
     """The tasks: `up` ends exactly when an attach will work, and fails with the reason when it never will.
 
-    A process task without a background matcher: VS Code starts the debugger when it has ended with 0, and shows
-    its terminal when it has not.
+    A process task without a background matcher: VS Code starts the debugger when it has ended with 0, and asks when
+    it has not. Its terminal is shown from the start: a first build takes minutes, and with a hidden terminal VS Code
+    shows nothing for 10 s and then offers Debug Anyway.
     """
     quiet = {"reveal": "silent", "panel": "dedicated", "showReuseMessage": False, "clear": True}
+    shown = {**quiet, "reveal": "always"}
     compose = ["compose", "--progress", "plain", "--profile", "debug"]
     up = [*compose, "up", "--build", "--detach", "--wait", "--wait-timeout", "300", plan.service.name]
     return (
@@ -61,7 +65,7 @@ def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
             "args": [".dkdbg/up.sh"],
             "windows": {"command": "docker", "args": up},
             "options": {"cwd": "${workspaceFolder}"},
-            "presentation": quiet,
+            "presentation": shown,
             "problemMatcher": [],
         },
         {

@@ -27,6 +27,7 @@ def test_the_entry_is_whole():
         "justMyCode": True,
         "subProcess": True,
         "redirectOutput": False,
+        "internalConsoleOptions": "openOnSessionStart",
         "preLaunchTask": "dkdbg: up",
     }
 
@@ -51,6 +52,12 @@ def test_no_task_is_a_background_task():
     """VS Code would wait for a pattern in its output; ours ends when an attach will work."""
     assert not any(task.get("isBackground") for task in tasks(PLAN))
     assert all(task["problemMatcher"] == [] for task in tasks(PLAN))
+
+
+def test_a_build_of_minutes_is_seen():
+    presentation = tasks(PLAN)[0]["presentation"]
+    assert isinstance(presentation, dict)
+    assert presentation["reveal"] == "always"
 
 
 def test_without_a_posix_shell_the_task_is_dockers_own_command():

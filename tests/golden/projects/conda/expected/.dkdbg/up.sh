@@ -33,4 +33,11 @@ if [ -z "${DKDBG_GPU:-}" ] && ! grep -qs '^DKDBG_GPU=' .env; then
   export DKDBG_GPU
   echo "dkdbg: GPU: $DKDBG_GPU"
 fi
-exec docker compose --progress plain --profile debug up --build --detach --wait --wait-timeout 300 app-debug
+start=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+status=0
+docker compose --progress plain --profile debug up --build --detach --wait --wait-timeout 300 app-debug || status=$?
+if [ "$status" != 0 ]; then
+  # Compose says that a container exited, not why. Lines of an earlier run would only mislead.
+  docker compose --profile debug logs --no-color --no-log-prefix --since "$start" --tail 15 app-debug 2>/dev/null || :
+fi
+exit "$status"

@@ -23,4 +23,11 @@ if [ -e /opt/dkdbg/agent.sh ] && [ "${DKDBG_MAPPINGS+set}" = set ]; then
   exit 0
 fi
 
-exec docker compose --progress plain --profile debug up --build --detach --wait --wait-timeout 300 api-debug
+start=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+status=0
+docker compose --progress plain --profile debug up --build --detach --wait --wait-timeout 300 api-debug || status=$?
+if [ "$status" != 0 ]; then
+  # Compose says that a container exited, not why. Lines of an earlier run would only mislead.
+  docker compose --profile debug logs --no-color --no-log-prefix --since "$start" --tail 15 api-debug 2>/dev/null || :
+fi
+exit "$status"
