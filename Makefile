@@ -9,8 +9,12 @@ BIN := $(VENV)/bin
 
 .PHONY: demo test lint clean
 
+# Where no registry can be reached, the base image of the tests serves the demo too, once `make test` has built it.
 demo: $(VENV)/.installed
-	$(BIN)/dkdbg demo
+	@base=$$DKDBG_BASE; \
+	if [ -z "$$base" ] && ! docker image inspect python:3.11-slim >/dev/null 2>&1 \
+	  && docker image inspect dkdbg-test/python:3.11 >/dev/null 2>&1; then base=dkdbg-test/python:3.11; fi; \
+	DKDBG_BASE=$$base $(BIN)/dkdbg demo
 
 test: $(VENV)/.installed-test
 	@.ci/engine || [ -z "$$CI" ]
