@@ -135,7 +135,7 @@ def test_names_that_contain_torch_are_not_torch(project):
 
 @pytest.mark.parametrize(
     ("url", "cuda"),
-    [("https://download.pytorch.org/whl/cu124", "12.4"), ("https://download.pytorch.org/whl/cu92/torch_stable.html", "9.2"), ("https://pypi.org/simple", None),
+    [("https://download.pytorch.org/whl/cu124", "12.4"), ("https://download.pytorch.org/whl/cu92/torch_stable.html", "9.2"), ("https://mirror.example/simple", None),
      ("https://download.pytorch.org/whl/cpu", None)],
 )  # fmt: skip
 def test_the_cuda_of_an_index(url, cuda):
