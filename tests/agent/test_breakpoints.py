@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import Editor
 
 if TYPE_CHECKING:
@@ -223,3 +225,24 @@ def test_a_killed_adapter_is_replaced_and_the_program_goes_on(launch, tmp_path: 
         time.sleep(0.02)
     with Editor(record["port"], {str(script): [18]}) as editor:
         editor.wait_stops(1)
+
+
+def test_the_editors_stop_button_on_the_last_process_ends_the_root_session_too(launch, tmp_path: Path) -> None:
+    """VS Code disconnects the child in focus alone; the root's session must not stay behind (seen in VS Code 1.139)."""
+    script = tmp_path / "train.py"
+    script.write_text("import os, time\nn = 0\nwhile not os.path.exists('stop'):\n    n += 1\n    time.sleep(0.02)\n")
+    running = launch(sys.executable, str(script), wait="20")
+    port = running.wait_state("waiting")["port"]
+    with Debugger(AttachOptions(port=port)) as debugger:
+        debugger.set_breakpoints(str(script), [4])
+        root = debugger.attach()
+        stop = debugger.wait_stopped()
+        stop.session.request("disconnect", {"terminateDebuggee": False})
+        debugger.wait_ended(session=root)
+    with Debugger(AttachOptions(port=port)) as again:
+        again.set_breakpoints(str(script), [4])
+        again.attach()
+        assert again.stack(again.wait_stopped())[0].line == 4
+        (tmp_path / "stop").touch()
+        again.set_breakpoints(str(script), [])
+    assert running.finish()[0] == 0

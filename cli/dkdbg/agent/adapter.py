@@ -143,6 +143,30 @@ def announce_again(servers: Any, sessions: Any) -> None:
     servers.Server.detach_from_session = detach_and_announce
 
 
+def end_with_last_child(clients: Any, sessions: Any) -> None:
+    """End the phantom root's session when the editor leaves the last process.
+
+    VS Code's stop button ends the session in focus, a child's, and does not know that children belong to the root
+    (debugpy sends no lifecycleManagedByParent): the root's session would stay behind, and the next F5 do nothing.
+    """
+    disconnect: Callable[..., Any] = clients.Client.disconnect_request
+
+    def disconnect_request(self: Any, request: Any) -> Any:
+        session = self.session
+        asked = not session.is_finalizing and not request.arguments.get("restart")
+        parent = sessions.get(session.server.connection.ppid) if asked and session.server else None
+        try:
+            return disconnect(self, request)
+        finally:
+            if parent is not None and parent is not session:
+                live = [each for each in list(sessions._sessions) if not each.is_finalizing]
+                if not [each for each in live if each not in (session, parent)]:
+                    parent.finalize("the editor left the last process", False)
+
+    disconnect_request.__dict__.update(disconnect.__dict__)
+    clients.Client.disconnect_request = disconnect_request
+
+
 def acknowledge_at_once() -> None:
     """Make every unbuffered two-way socket stream, the kind that debugpy uses, a QuickAckIO. Linux only."""
     if not hasattr(socket, "TCP_QUICKACK"):
@@ -182,6 +206,7 @@ def main() -> None:
     outlive_clients(messaging, log)
     announce_again(servers, sessions)
     acknowledge_at_once()
+    end_with_last_child(clients, sessions)
     log.to_file(prefix="debugpy.adapter")  # only when DEBUGPY_LOG_DIR is set
     servers.access_token = options["token"]
     adapter.access_token = None

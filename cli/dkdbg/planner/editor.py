@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 ATTACH_NAME = "dkdbg: attach"
 UP_LABEL = "dkdbg: up"
 DOWN_LABEL = "dkdbg: down"
+#: What the program prints: an attached editor sees none of it.
+LOGS_LABEL = "dkdbg: logs"
 HOST = "127.0.0.1"
 
 
@@ -64,6 +66,15 @@ def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
             "command": "sh",
             "args": [".dkdbg/up.sh"],
             "windows": {"command": "docker", "args": up},
+            "options": {"cwd": "${workspaceFolder}"},
+            "presentation": shown,
+            "problemMatcher": [],
+        },
+        {
+            "label": LOGS_LABEL,
+            "type": "process",
+            "command": "docker",
+            "args": [*compose, "logs", "--follow", "--tail", "200", plan.service.name],
             "options": {"cwd": "${workspaceFolder}"},
             "presentation": shown,
             "problemMatcher": [],

@@ -169,6 +169,7 @@ def test_the_users_tasks_stay(tmp_path, dkdbg):
     assert [task["label"] for task in jsonc.loads(after.decode())["tasks"]] == [
         "build",
         "dkdbg: up",
+        "dkdbg: logs",
         "dkdbg: down",
     ]
     assert is_subsequence(before, after)

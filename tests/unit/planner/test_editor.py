@@ -61,7 +61,7 @@ def test_a_build_of_minutes_is_seen():
 
 
 def test_without_a_posix_shell_the_task_is_dockers_own_command():
-    up, down = tasks(PLAN)
+    up, _, down = tasks(PLAN)
     assert (up["label"], down["label"]) == (UP_LABEL, DOWN_LABEL)
     service = ComposeService(service=PLAN.service.name)
     windows = up["windows"]
