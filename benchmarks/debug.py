@@ -1,0 +1,178 @@
+"""What debugging costs: dkdbg's agent against a bare run and against stock debugpy, both sides in one run.
+
+usage: python benchmarks/debug.py [--runs 5] [--latency 20] [PYTHON ...]     (default: this interpreter)
+
+Overhead: CPU seconds of three workloads (a loop, calls, a NumPy step where NumPy is there), modes in turn, the ratio to
+the bare run beside it, median of the runs. Latency: connect to first stop, `next`, `evaluate`, medians. Only ratios mean
+anything on a shared machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dkdbg.agent import bundle
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from dkdbg.render.payload import installed_debugpy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HERE = Path(__file__).resolve().parent
+WORKLOAD = HERE / "workload.py"
+CLI = HERE.parent / "cli"
+LOOP = "import time\n\n\ndef step(n):\n    value = n + 1\n    return value\n\n\nn = 0\nwhile True:\n    step(n)\n    n += 1\n    time.sleep(0.002)\n"
+
+
+class Bench:
+    """One interpreter, with the debugpy that dkdbg is installed with put on its path."""
+
+    def __init__(self, python: str, folder: Path) -> None:
+        self.python = python
+        self.folder = folder
+        bundle.write_bundle(str(installed_debugpy()), str(folder / "debugpy-0.zip"))
+        self.debugpy = bundle.ensure_debugpy([str(folder)], str(folder))
+
+    def environment(self, **more: str) -> dict[str, str]:
+        clean = {key: value for key, value in os.environ.items() if not key.startswith(("DKDBG_", "PYTHON"))}
+        return {**clean, "PYDEVD_DISABLE_FILE_VALIDATION": "1", **more}
+
+    @contextlib.contextmanager
+    def stock(self, *argv: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+        """`python -m debugpy --listen`, and its port when it listens (endpoints file: nothing is connected to)."""
+        endpoints = self.folder / f"endpoints-{time.monotonic_ns()}"
+        env = self.environment(PYTHONPATH=self.debugpy, DEBUGPY_ADAPTER_ENDPOINTS=str(endpoints))
+        command = [self.python, "-m", "debugpy", "--listen", "127.0.0.1:0", *argv]
+        with _process(command, env) as process:
+            yield process, _wait(lambda: json.loads(endpoints.read_text())["client"]["port"], process)
+
+    @contextlib.contextmanager
+    def agent(self, *argv: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+        """`dkdbg.agent launch` without waiting, and the front's port."""
+        runtime = self.folder / f"run-{time.monotonic_ns()}"
+        launch = [sys.executable, "-m", "dkdbg.agent", "launch", "--port", "0", "--wait", "0", "--runtime", str(runtime)]
+        env = self.environment(PYTHONPATH=str(CLI))
+        with _process([*launch, "--", *argv], env) as process:
+
+            def port() -> int:
+                record = json.loads(next(runtime.glob("*/session.json")).read_text())
+                assert record["state"] == "running"
+                return int(record["port"])
+
+            yield process, _wait(port, process)
+
+
+@contextlib.contextmanager
+def _process(command: list[str], env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        process.kill()
+
+
+def _wait(read, process: subprocess.Popen[str]) -> int:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError, ValueError, KeyError, StopIteration, AssertionError):
+            return read()
+        if process.poll() is not None:
+            raise SystemExit(f"{process.args} ended with {process.returncode}")
+        time.sleep(0.01)
+    raise SystemExit(f"{process.args} did not listen")
+
+
+def overhead(bench: Bench, mode: str) -> dict[str, float]:
+    """CPU seconds of the workloads in one mode."""
+    go = bench.folder / f"go-{time.monotonic_ns()}"
+    if mode == "bare":
+        env = bench.environment()
+        done = subprocess.run([bench.python, str(WORKLOAD), "-"], env=env, capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)
+    start = bench.stock if mode.startswith("stock") else bench.agent
+    argv = (str(WORKLOAD), str(go)) if mode.startswith("stock") else (bench.python, str(WORKLOAD), str(go))
+    with start(*argv) as (process, port):
+        assert process.stdout is not None
+        with contextlib.ExitStack() as stack:
+            if "attached" in mode:
+                debugger = stack.enter_context(Debugger(AttachOptions(port=port)))
+                debugger.attach()
+                if mode.startswith("dkdbg"):
+                    debugger.wait_session(lambda session: session.pid not in (None, process.pid), "the program's session")
+            go.touch()
+            return json.loads(process.stdout.readline())
+
+
+def latency(bench: Bench, side: str, count: int) -> dict[str, list[float]]:
+    """Milliseconds: connect to first stop (one sample), `next` and `evaluate`."""
+    script = bench.folder / "loop.py"
+    script.write_text(LOOP)
+    start = bench.stock if side == "stock" else bench.agent
+    argv = (str(script),) if side == "stock" else (bench.python, str(script))
+    found: dict[str, list[float]] = {"connect to first stop": [], "next": [], "evaluate": []}
+    with start(*argv) as (_, port):
+        time.sleep(0.5)
+        for _ in range(3):
+            began = time.perf_counter()
+            with Debugger(AttachOptions(port=port)) as debugger:
+                debugger.set_breakpoints(str(script), [5])
+                debugger.attach()
+                stop = debugger.wait_stopped(30)
+                frame = debugger.stack(stop)[0]
+                found["connect to first stop"].append((time.perf_counter() - began) * 1000)
+                for _ in range(count):
+                    began = time.perf_counter()
+                    debugger.evaluate("n", frame)
+                    found["evaluate"].append((time.perf_counter() - began) * 1000)
+                debugger.set_breakpoints(str(script), [])
+                for _ in range(count):
+                    began = time.perf_counter()
+                    debugger.next(stop)
+                    stop = debugger.wait_stopped(30)
+                    found["next"].append((time.perf_counter() - began) * 1000)
+    return found
+
+
+MODES = ("bare", "dkdbg unattached", "stock listening", "dkdbg attached", "stock attached")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--latency", type=int, default=20)
+    parser.add_argument("pythons", nargs="*", default=[sys.executable])
+    options = parser.parse_args()
+    for python in options.pythons:
+        with tempfile.TemporaryDirectory(prefix="dkdbg-bench-") as folder:
+            bench = Bench(python, Path(folder))
+            version = subprocess.run([python, "-V"], capture_output=True, text=True, check=True).stdout.strip()
+            print(f"\n{version}: CPU seconds as a ratio to the bare run beside it, median of {options.runs}")
+            rounds = [{mode: overhead(bench, mode) for mode in MODES} for _ in range(options.runs)]
+            kinds = list(rounds[0]["bare"])
+            print(f"  {'':18}" + "".join(f"{kind:>14}" for kind in kinds))
+            for mode in MODES[1:]:
+                ratios = [statistics.median(each[mode][kind] / each["bare"][kind] for each in rounds) for kind in kinds]
+                print(f"  {mode:18}" + "".join(f"{ratio:14.2f}" for ratio in ratios))
+            print(f"  milliseconds, median ({options.latency * 3} requests)")
+            sides = {side: latency(bench, side, options.latency) for side in ("stock", "dkdbg")}
+            for what in sides["stock"]:
+                stock, ours = (statistics.median(sides[side][what]) for side in ("stock", "dkdbg"))
+                print(f"  {what:24} stock {stock:8.1f}   dkdbg {ours:8.1f}   stock/dkdbg {stock / ours:6.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

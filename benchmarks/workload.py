@@ -1,0 +1,58 @@
+"""The measured program: three kinds of Python work, CPU seconds of each as one JSON line on standard output.
+
+usage: workload.py GO_FILE   (GO_FILE: measured when it exists, so that a debugger can attach first; `-` at once)
+"""
+
+import json
+import os
+import sys
+import time
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+
+def loop(count=3000000):
+    total = 0
+    for n in range(count):
+        total += n & 7
+    return total
+
+
+def add(a, b):
+    c = a + b
+    c -= b
+    return c
+
+
+def calls(count=1500000):
+    total = 0
+    for n in range(count):
+        total = add(total, n)
+    return total
+
+
+def step(count=6000):
+    rng = numpy.random.default_rng(0)
+    x, w = rng.random((64, 64)), rng.random((64, 64))
+    for _ in range(count):
+        hidden = numpy.tanh(x @ w)
+        w -= 0.001 * (x.T @ hidden)
+    return float(w.sum())
+
+
+def measured(function):
+    began = time.process_time()
+    function()
+    return time.process_time() - began
+
+
+if __name__ == "__main__":
+    while sys.argv[1] != "-" and not os.path.exists(sys.argv[1]):
+        time.sleep(0.02)
+    kinds = {"loop": loop, "calls": calls}
+    if numpy is not None:
+        kinds["numpy step"] = step
+    print(json.dumps({name: measured(function) for name, function in kinds.items()}), flush=True)
