@@ -1,3 +1,17 @@
-"""dkdbg: stand inside the training job at a breakpoint, in a container, with no change to the code."""
+"""dkdbg: stand inside the training job at a breakpoint, in a container, with no change to the code.
+
+`dkdbg.breakpoint()` stops at its line when the program runs under dkdbg and an editor is attached; elsewhere it does
+nothing. This file also travels into containers, beside the agent: Python 3.8, and nothing is imported before a call.
+"""
 
 __version__ = "0.1.0"
+
+_ON_DEMAND = ("breakpoint", "set_trace", "settrace")
+
+
+def __getattr__(name: str) -> object:
+    if name in _ON_DEMAND:
+        from dkdbg.agent import ondemand  # noqa: PLC0415 - nothing is imported before a call
+
+        return getattr(ondemand, name)
+    raise AttributeError(f"module 'dkdbg' has no attribute {name!r}")

@@ -12,8 +12,16 @@ import py_compile
 import shutil
 import tempfile
 
-#: What a hooked process loads, relative to the package: the hook at start, the others when it joins.
-FILES = ("hook/sitecustomize.py", "join.py", "bundle.py")
+#: What a hooked process loads, relative to the package: the hook at start, the others when they are needed.
+FILES = (
+    "hook/sitecustomize.py",
+    "join.py",
+    "bundle.py",
+    "ondemand.py",
+    "crash.py",
+    "tcppdb.py",
+    "compiled.py",
+)
 
 
 def install(runtime_dir: str) -> str:

@@ -88,8 +88,13 @@ def _join(session_dir: str, at_start: bool) -> str:
         patch_multiprocessing=False,
         notify_stdin=False,
         wait_for_ready_to_run=False,
-        dont_trace_start_patterns=(os.path.dirname(os.path.abspath(sys.modules["debugpy"].__file__ or "")),),
+        dont_trace_start_patterns=(
+            os.path.dirname(os.path.abspath(sys.modules["debugpy"].__file__ or "")),
+            os.path.dirname(os.path.abspath(__file__)),
+        ),
     )
+    if not os.environ.get("TORCH_COMPILE_DISABLE"):
+        _load("compiled").watch()
     if at_start:
         return _wait_for_breakpoints(configured, pydevd, info["deadline"])
     if not helper_fits:
@@ -100,18 +105,21 @@ def _join(session_dir: str, at_start: bool) -> str:
 def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
     """Import the debugpy that fits this interpreter and return pydevd; `sys.path` is left as it was."""
     if "debugpy" not in sys.modules:
-        folder = _load_bundle().ensure_debugpy(info["search"], info["runtime"])
+        folder = _load("bundle").ensure_debugpy(info["search"], info["runtime"])
         sys.path.insert(0, folder)
         dont_write = sys.dont_write_bytecode
         # Images often set PYTHONDONTWRITEBYTECODE; without .pyc files this import takes 0.3 s instead of 0.1, each
         # time. They go into our private folder. Not in a running program: its own imports would be written too.
         sys.dont_write_bytecode = dont_write and not at_start
+        breakpointhook = sys.breakpointhook
         try:
             import debugpy  # noqa: F401, T100
             from debugpy.server import api
         finally:
             sys.path.remove(folder)
             sys.dont_write_bytecode = dont_write
+            # pydevd takes `breakpoint()` for itself; PYTHONBREAKPOINT is the user's word, or else dkdbg's.
+            sys.breakpointhook = breakpointhook
     else:
         from debugpy.server import api
     api.ensure_logging()
@@ -120,12 +128,12 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
     return pydevd
 
 
-def _load_bundle() -> ModuleType:
-    """Load bundle.py beside this file, without making `dkdbg` importable in the user's process."""
+def _load(name: str) -> ModuleType:
+    """Load a file beside this one, without making `dkdbg` importable in the user's process."""
     import importlib.util
 
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bundle.py")
-    spec = importlib.util.spec_from_file_location("_dkdbg_bundle", path)
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
+    spec = importlib.util.spec_from_file_location("_dkdbg_" + name, path)
     if spec is None or spec.loader is None:
         raise ImportError("no %s" % path)
     module = importlib.util.module_from_spec(spec)

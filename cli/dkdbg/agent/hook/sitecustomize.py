@@ -100,11 +100,13 @@ class _Member:
         self.directory = directory
         self.words = words
         self.fork_armed = False
+        self.origin = ""
         self._thread = _thread
         self._reset()
 
     def _reset(self):  # type: () -> None
         self.lock = self._thread.allocate_lock()  # guards `running`
+        self.loading = self._thread.allocate_lock()  # guards `load`
         self.done = self._thread.allocate_lock()  # held while the thread runs
         self.running = False
         self.joined = False
@@ -131,10 +133,11 @@ class _Member:
         env = ",".join(
             "%s:%s" % (quoted(name), quoted(os.environ[name])) for name in _RANK_NAMES if name in os.environ
         )
-        text = '{"pid":%d,"ppid":%d,"started":%f,"argv":[%s],"env":{%s}}' % (
+        text = '{"pid":%d,"ppid":%d,"started":%f,"origin":%s,"argv":[%s],"env":{%s}}' % (
             os.getpid(),
             os.getppid(),
             time.time(),
+            quoted(self.origin),
             ",".join(quoted(word.encode("utf-8", "replace").decode("utf-8")) for word in self.words[:16]),
             env,
         )
@@ -184,6 +187,8 @@ class _Member:
                     break
                 if command == b"join":
                     self._answer(connection)
+                elif command == b"pdb":
+                    self._open_pdb(connection)
                 else:
                     connection.close()
                 if command == b"sleep":
@@ -215,20 +220,64 @@ class _Member:
         finally:
             connection.close()
 
-    def join(self, at_start):  # type: (bool) -> str
-        """Load join.py, which is not needed before, and let it join the adapter."""
-        module = sys.modules.get("_dkdbg_join")
-        if module is None:
-            import importlib.util
+    def _open_pdb(self, connection):  # type: (object) -> None
+        try:
+            path = os.path.realpath(self.directory + "/p") + "/%d.pdb" % os.getpid()
+            connection.sendall(self.load("tcppdb").interrupt(path).encode() + b"\n")
+        finally:
+            connection.close()
 
-            path = os.path.join(os.path.dirname(_HERE), "join.py")
-            spec = importlib.util.spec_from_file_location("_dkdbg_join", path)
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            sys.modules["_dkdbg_join"] = module
-        answer = module.join(self.directory, at_start)
+    def join(self, at_start):  # type: (bool) -> str
+        """Join the adapter."""
+        answer = self.load("join").join(self.directory, at_start)
         self.joined = self.joined or answer.startswith(("joined", "already joined"))
         return answer
+
+    def load(self, name):  # type: (str) -> object
+        """Return the module in NAME.py beside the hook's folder, loaded when it is first needed."""
+        key = "_dkdbg_" + name
+        with self.loading:
+            if key not in sys.modules:
+                import importlib.util
+
+                path = os.path.join(os.path.dirname(_HERE), name + ".py")
+                spec = importlib.util.spec_from_file_location(key, path)
+                module = importlib.util.module_from_spec(spec)
+                spec.loader.exec_module(module)
+                sys.modules[key] = module
+            return sys.modules[key]
+
+    def wait_for_pdb(self):  # type: () -> None
+        """`launch --pdb`: the first Python process stops at its first line."""
+        try:
+            os.close(os.open(self.directory + "/pdb-first", os.O_CREAT | os.O_EXCL))
+        except OSError:
+            return
+        environ = os.environ
+        seconds = float(environ.get("DKDBG_BREAKPOINT_WAIT", "0").replace("forever", "inf"))
+        self.load("tcppdb").wait_at_start(environ["DKDBG_PDB"], seconds, environ.get("DKDBG_THEN") or "exit")
+
+    def arm_for_crash(self):  # type: () -> None
+        """Have an uncaught exception looked at after the program's own hooks; `threading` is imported already."""
+        import threading
+
+        def excepthook(kind, value, trace):  # type: (type, BaseException, object) -> None
+            former(kind, value, trace)
+            self.hold((kind, value, trace))
+
+        def thread_excepthook(details):  # type: (object) -> None
+            former_of_threads(details)
+            self.hold((details.exc_type, details.exc_value, details.exc_traceback))
+
+        former, sys.excepthook = sys.excepthook, excepthook
+        former_of_threads, threading.excepthook = threading.excepthook, thread_excepthook
+
+    def hold(self, failure):  # type: (tuple[object, ...]) -> None
+        try:
+            if not issubclass(failure[0], (KeyboardInterrupt, SystemExit)):
+                self.load("crash").hold(self.directory, self.load, failure)
+        except Exception as error:
+            _say("post-mortem: %r" % (error,))
 
     def enter(self):  # type: () -> None
         """Register, join if an editor is attached, and let the thread sleep on the socket."""
@@ -292,6 +341,7 @@ class _Member:
                 module.forget()
             if self._is_about_to_exec():
                 return
+            self.origin = _origin_of_fork()
             self.enter()
         except Exception as error:
             _say("in a forked child: %r" % (error,))
@@ -306,6 +356,44 @@ class _Member:
         return False
 
 
+class _DkdbgFinder:
+    """Asked last: where no package dkdbg is installed, `import dkdbg` gives `breakpoint` and its sisters."""
+
+    def __init__(self, member):  # type: (_Member) -> None
+        self.member = member
+
+    def find_spec(self, name, path=None, target=None):  # type: (str, object, object) -> object  # noqa: ARG002
+        if name != "dkdbg":
+            return None
+        from _frozen_importlib import ModuleSpec
+
+        return ModuleSpec(name, self)
+
+    def create_module(self, spec):  # type: (object) -> None
+        """Leave it to Python."""
+
+    def exec_module(self, module):  # type: (object) -> None
+        ondemand = self.member.load("ondemand")
+        for name in ("breakpoint", "set_trace", "settrace"):
+            setattr(module, name, getattr(ondemand, name))
+
+
+def _origin_of_fork():  # type: () -> str
+    """Who forked this process, from the frames that it was forked in; see `origin` in contract.py."""
+    frame = sys._getframe()
+    name = ""
+    while frame is not None:
+        path = frame.f_code.co_filename.replace(os.sep, "/")
+        if path.endswith("multiprocessing/forkserver.py"):
+            return ""  # its command line says it
+        if path.endswith("multiprocessing/popen_fork.py"):
+            name = str(getattr(frame.f_locals.get("process_obj"), "_name", name))
+        elif path.endswith("torch/utils/data/dataloader.py") and isinstance(frame.f_locals.get("i"), int):
+            return "dataloader:%d" % frame.f_locals["i"]
+        frame = frame.f_back
+    return "multiprocessing:" + name if name else "fork"
+
+
 def _enter():  # type: () -> None
     directory = os.environ.get("DKDBG_SESSION_DIR")
     if not directory or not os.path.isdir(directory):
@@ -314,10 +402,15 @@ def _enter():  # type: () -> None
     if _is_housekeeping(words):
         return
     member = _Member(directory, words)
+    sys.meta_path.append(_DkdbgFinder(member))
+    if os.environ.get("DKDBG_ON_CRASH"):
+        member.arm_for_crash()
     os.register_at_fork(before=member.before_fork, after_in_parent=member.after_fork_in_parent)
     if _FORKSERVER in " ".join(words):
         return
     member.enter()
+    if os.environ.get("DKDBG_PDB_AT_START"):
+        member.wait_for_pdb()
 
 
 def _main():  # type: () -> None

@@ -1,0 +1,130 @@
+"""Says when a breakpoint sits in a function that torch.compile has compiled: it would be passed over in silence.
+
+Loaded by join.py, by path, into a process that has joined. torch is never imported from here; Dynamo's bytecode hook
+(`torch._dynamo.convert_frame.register_bytecode_hook`, torch 2.0 and newer) tells which code it has replaced.
+"""
+
+# torch and debugpy have no types here, and are only touched where they are loaded already.
+# ruff: noqa: ANN401
+# mypy: disable-error-code="import-not-found"
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType, ModuleType
+    from typing import Any, Dict, Set, Tuple
+
+_CONVERT_FRAME = "torch._dynamo.convert_frame"
+_REMEDY = (
+    "torch.compile has compiled %s: the breakpoint at %s:%d does not stop there. "
+    "Run with `launch --no-compile` (DKDBG_NO_COMPILE=1), or set TORCH_COMPILE_DISABLE=1"
+)
+#: Canonical file name -> line -> name of the compiled function.
+_lines: Dict[str, Dict[int, str]] = {}
+_said: Set[Tuple[str, int]] = set()
+
+
+def watch() -> None:
+    """Watch Dynamo from now on, or from its first use on."""
+    _check_new_breakpoints()
+    module = sys.modules.get(_CONVERT_FRAME)
+    if module is not None:
+        _attach(module)
+    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+class _Finder:
+    """Stands before the other finders until Dynamo is imported, and lets them find it."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name != _CONVERT_FRAME:
+            return None
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        for finder in list(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find is not None else None
+            if spec is not None:
+                _attach_after(spec.loader)
+                return spec
+        return None
+
+
+def _attach_after(loader: Any) -> None:
+    execute = loader.exec_module
+
+    def exec_module(module: ModuleType) -> None:
+        execute(module)
+        _attach(module)
+
+    loader.exec_module = exec_module
+
+
+def _attach(module: Any) -> None:
+    try:
+        for reference in list(getattr(module.input_codes, "seen", ())):  # what was compiled before we joined
+            code = reference()
+            if code is not None:
+                _note(code)
+        module.register_bytecode_hook(lambda code, _new: _note(code))
+    except Exception as error:  # another torch: breakpoints in compiled code stay silent
+        if os.environ.get("DKDBG_DEBUG"):
+            sys.stderr.write("dkdbg: torch.compile: %r\n" % (error,))
+
+
+def _note(code: CodeType) -> None:
+    import dis
+
+    import pydevd_file_utils
+
+    path = pydevd_file_utils.canonical_normalized_path(code.co_filename)
+    lines = _lines.setdefault(path, {})
+    for _, line in dis.findlinestarts(code):
+        if line and line != code.co_firstlineno:
+            lines[line] = code.co_name
+    _compare()
+
+
+def _check_new_breakpoints() -> None:
+    from _pydevd_bundle.pydevd_api import PyDevdAPI
+
+    add = PyDevdAPI.add_breakpoint
+    if getattr(add, "dkdbg", False):
+        return
+
+    def add_breakpoint(*args: Any, **kwargs: Any) -> Any:
+        result = add(*args, **kwargs)
+        _compare()
+        return result
+
+    add_breakpoint.dkdbg = True  # type: ignore[attr-defined]
+    PyDevdAPI.add_breakpoint = add_breakpoint
+
+
+def _compare() -> None:
+    """Say it for each breakpoint in compiled code, once."""
+    import pydevd
+
+    debugger = pydevd.get_global_debugger()
+    if debugger is None or not _lines:
+        return
+    for path, lines in list(_lines.items()):
+        for line in list(debugger.breakpoints.get(path) or ()):
+            if line in lines and (path, line) not in _said:
+                _said.add((path, line))
+                _say(debugger, _REMEDY % (lines[line], os.path.basename(path), line))
+
+
+def _say(debugger: Any, text: str) -> None:
+    message = "dkdbg: %s\n" % text
+    try:
+        sys.stderr.write(message)
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        pass
+    debugger.writer.add_command(debugger.cmd_factory.make_console_message(message))
