@@ -12,14 +12,20 @@ from typing import TYPE_CHECKING
 from dkdbg import process
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.targets.compose import ComposeService, explain
+from dkdbg.targets.sessions import LABEL, container_of, of_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from dkdbg.model.plan import GpuKind
+    from dkdbg.targets.sessions import LabelledContainer, SeenSession
 
     #: Takes one line of progress.
     Report = Callable[[str], None]
+
+
+#: Where a debug service mounts `.dkdbg/` (compose/service.yaml.j2).
+AGENT_PATH = "/opt/dkdbg"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +176,41 @@ def device_requests(container: str) -> list[dict[str, object]]:
     finally:
         client.close()
     return list(host_config.get("DeviceRequests") or ())
+
+
+def labelled_containers() -> tuple[LabelledContainer, ...]:
+    """The containers of debug services, of all projects, ended ones included.
+
+    Raises:
+        DkdbgError: no docker command, no engine, no permission.
+    """
+    listed = process.run(["docker", "ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={LABEL}"], timeout=20.0)
+    if listed.code:
+        raise explain(listed.code, listed.stderr)
+    ids = listed.stdout.split()
+    if not ids:
+        return ()
+    inspected = process.run(["docker", "inspect", "--type", "container", *ids], timeout=20.0)
+    try:  # a container that went away meanwhile makes inspect fail, and the others are still listed
+        return tuple(container_of(each) for each in json.loads(inspected.stdout))
+    except ValueError:
+        raise explain(inspected.code or 1, inspected.stderr) from None
+
+
+def sessions_in(container: LabelledContainer) -> list[SeenSession]:
+    """What the agent in a running container says; nothing when it does not answer."""
+    result = process.run(agent_command(container.id, ["sessions", "--json"], tty=None), timeout=20.0)
+    try:
+        found = json.loads(result.stdout)
+    except ValueError:
+        return []
+    return [of_record(record, live=bool(record.get("live")), container=container) for record in found]
+
+
+def agent_command(container: str, words: Sequence[str], *, tty: bool | None) -> tuple[str, ...]:
+    """The command line that runs the agent in a container, with our terminal, our stdin, or (None) neither."""
+    flags = () if tty is None else ("-it",) if tty else ("-i",)
+    return ("docker", "exec", *flags, container, "sh", f"{AGENT_PATH}/agent.sh", *words)
 
 
 def has_image(name: str) -> bool:

@@ -44,6 +44,14 @@ def _run(options: argparse.Namespace) -> int:
         from dkdbg.commands.down import down
 
         return down(root, everything=options.all)
+    if options.verb == "ps":
+        from dkdbg.commands.ps import ps
+
+        return ps(everything=options.all, as_json=options.json)
+    if options.verb == "pdb":
+        from dkdbg.commands.pdb import pdb
+
+        return pdb(options.target, pid=options.pid)
     from dkdbg.commands.demo import demo
 
     return demo(target=options.on, as_json=options.json)
@@ -113,6 +121,14 @@ def _parser() -> argparse.ArgumentParser:
     down.add_argument(
         "--all", action="store_true", help="the whole compose project, profiled services included"
     )
+
+    ps = verbs.add_parser("ps", help="every session in containers and on this machine: state, where to attach, age")
+    ps.add_argument("--all", action="store_true", help="those that have ended too")
+    ps.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+
+    pdb = verbs.add_parser("pdb", help="enter the running program with pdb, without an editor; q leaves it")
+    pdb.add_argument("target", nargs="?", metavar="TARGET", help="a session or a container, as `dkdbg ps` names it")
+    pdb.add_argument("--pid", type=int, metavar="PID", help="which process, as the target numbers them")
 
     demo = verbs.add_parser("demo", help="the whole path on a bundled example, in a temporary copy")
     demo.add_argument(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NoReturn
 
 from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
 
@@ -79,6 +81,19 @@ def stream(
         child.wait()
         raise
     return Result(argv=tuple(argv), code=code, stdout="".join(lines), stderr="")
+
+
+def become(argv: Sequence[str]) -> NoReturn:
+    """Replace this process with `argv`, which has the terminal to itself from here on.
+
+    Raises:
+        DkdbgError: the program does not exist.
+    """
+    sys.stdout.flush()
+    try:
+        os.execvp(argv[0], list(argv))  # noqa: S606
+    except FileNotFoundError as error:
+        raise DkdbgError(f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127) from error
 
 
 def start(

@@ -1,0 +1,58 @@
+"""`dkdbg ps` and `dkdbg pdb` find the sessions of this machine, with or without an engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CODE = "import time\nprint('up', flush=True)\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.01)\n"
+
+
+def dkdbg(runtime: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """`dkdbg ...` where no docker is installed."""
+    environment = {**os.environ, "DKDBG_RUNTIME_DIR": str(runtime), "PATH": str(runtime)}
+    return subprocess.run(
+        [sys.executable, "-m", "dkdbg", *words],
+        env=environment, input=stdin, capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+
+
+def test_a_local_session_is_listed_without_an_engine(launch, tmp_path: Path) -> None:
+    running = launch(sys.executable, "-c", CODE, env={"DKDBG_RUNTIME_DIR": str(tmp_path)})
+    running.runtime = tmp_path
+    record = running.wait_state("running")
+    done = dkdbg(tmp_path, "ps")
+    assert done.returncode == 0
+    assert done.stderr == "dkdbg: this machine only: there is no program 'docker' here\n"
+    line = next(line for line in done.stdout.splitlines() if running.name in line)
+    assert line.split()[:4] == ["local", running.name, "running", f"127.0.0.1:{record['port']}"]
+
+
+def test_it_speaks_json_and_hides_what_has_ended(launch, tmp_path: Path) -> None:
+    running = launch("true", env={"DKDBG_RUNTIME_DIR": str(tmp_path)})
+    running.finish()
+    assert "no session is running (1 ended: dkdbg ps --all)" in dkdbg(tmp_path, "ps").stdout
+    found = json.loads(dkdbg(tmp_path, "ps", "--all", "--json").stdout)
+    assert found["engine"] == "there is no program 'docker' here"
+    ours = [each for each in found["sessions"] if each["name"] == running.name]
+    assert [(each["state"], each["endpoint"], each["client"]) for each in ours] == [("exited", "", False)]
+
+
+def test_pdb_enters_a_local_session(launch, tmp_path: Path) -> None:
+    running = launch(sys.executable, "-c", CODE, env={"DKDBG_RUNTIME_DIR": str(tmp_path)})
+    assert running.process.stdout.readline() == b"up\n"
+    done = dkdbg(tmp_path, "pdb", running.name, stdin="p n > 0\nq\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "True\n" in done.stdout
+    assert running.process.poll() is None
+
+
+def test_pdb_says_what_there_is(tmp_path: Path) -> None:
+    done = dkdbg(tmp_path, "pdb", "nowhere")
+    assert (done.returncode, done.stderr) == (2, "dkdbg: no session is running\n  hint: dkdbg ps\n")

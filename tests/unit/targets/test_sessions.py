@@ -1,0 +1,85 @@
+"""Records become rows of `dkdbg ps`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dkdbg.targets import sessions
+
+RECORD: dict[str, Any] = {
+    "id": "job-1", "name": "job", "state": "running", "host": "127.0.0.1", "port": 5678, "started": 1000.0,
+    "client": False, "detail": "", "processes": [{"pid": 7, "name": "rank 3"}, {"pid": 8, "name": ""}],
+}  # fmt: skip
+
+
+def inspected(**more: Any) -> dict[str, Any]:
+    return {
+        "Id": "abc" * 20, "Name": "/web-debug-1", "Config": {"Labels": {"dev.dkdbg.session": "web-debug"}},
+        "State": {"Running": True}, "HostConfig": {"NetworkMode": "web_default"},
+        "NetworkSettings": {"Ports": {"5678/tcp": [{"HostIp": "127.0.0.1", "HostPort": "5680"}], "80/tcp": None}},
+    } | more  # fmt: skip
+
+
+def test_a_local_session_is_attached_to_where_it_listens() -> None:
+    seen = sessions.of_record(RECORD, live=True)
+    assert (seen.target, seen.state, seen.endpoint) == ("local", "running", "127.0.0.1:5678")
+    assert seen.processes == ("rank 3", "process 8")
+
+
+def test_a_session_in_a_container_is_attached_to_at_its_published_port() -> None:
+    container = sessions.container_of(inspected())
+    seen = sessions.of_record(RECORD, live=True, container=container)
+    assert (seen.target, seen.endpoint) == ("container web-debug-1", "127.0.0.1:5680")
+
+
+def test_a_port_published_on_all_addresses_is_reached_on_loopback() -> None:
+    ports = {"Ports": {"5678/tcp": [{"HostIp": "0.0.0.0", "HostPort": "5681"}]}}
+    container = sessions.container_of(inspected(NetworkSettings=ports))
+    assert sessions.of_record(RECORD, live=True, container=container).endpoint == "127.0.0.1:5681"
+
+
+def test_with_the_hosts_network_the_port_is_the_same() -> None:
+    container = sessions.container_of(
+        inspected(HostConfig={"NetworkMode": "host"}, NetworkSettings={"Ports": {}})
+    )
+    assert sessions.of_record(RECORD, live=True, container=container).endpoint == "127.0.0.1:5678"
+
+
+def test_an_unpublished_port_is_no_endpoint() -> None:
+    container = sessions.container_of(inspected(NetworkSettings={"Ports": {}}))
+    assert sessions.of_record(RECORD, live=True, container=container).endpoint == ""
+
+
+@pytest.mark.parametrize(
+    ("state", "live", "shown"), [("running", False, "lost"), ("exited", False, "exited")]
+)
+def test_an_agent_that_is_gone_is_lost_or_has_ended(state: str, live: bool, shown: str) -> None:
+    seen = sessions.of_record({**RECORD, "state": state}, live=live)
+    assert (seen.state, seen.endpoint, seen.is_ended) == (shown, "", True)
+
+
+@pytest.mark.parametrize(("running", "state"), [(True, "starting"), (False, "exited")])
+def test_a_container_without_a_record_has_a_state(running: bool, state: str) -> None:
+    seen = sessions.without_record(sessions.container_of(inspected(State={"Running": running})))
+    assert (seen.name, seen.state) == ("web-debug", state)
+
+
+def test_the_table_has_a_line_for_each() -> None:
+    attached = sessions.of_record({**RECORD, "state": "attached", "client": True}, live=True)
+    lines = sessions.table([attached], now=1000.0 + 3 * 3600)
+    assert lines[0].split() == ["TARGET", "SESSION", "STATE", "ATTACH", "TO", "AGE", "EDITOR", "PROCESSES"]
+    assert lines[1] == "local   job      attached  127.0.0.1:5678  3 h  attached  rank 3, process 8"
+
+
+def test_many_processes_are_counted() -> None:
+    many = {**RECORD, "processes": [{"pid": n, "name": f"rank {n}"} for n in range(9)]}
+    assert sessions.table([sessions.of_record(many, live=True)], 1000.0)[1].endswith("rank 3, 5 more")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-1, "0 s"), (59.9, "59 s"), (61, "1 min"), (7300, "2 h"), (180000, "2 d")]
+)
+def test_ages_are_short(seconds: float, text: str) -> None:
+    assert sessions.age(seconds) == text
