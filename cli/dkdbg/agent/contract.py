@@ -134,6 +134,9 @@ ENV_NAME = "DKDBG_NAME"
 ENV_RUNTIME_DIR = "DKDBG_RUNTIME_DIR"
 #: Who may connect besides loopback and the gateway: `any`, or CIDRs with commas.
 ENV_ALLOW = "DKDBG_ALLOW"
+#: What an attach has to show as its property `dkdbgToken`, or the file that holds it. Empty: none is asked for.
+ENV_TOKEN = "DKDBG_TOKEN"  # noqa: S105
+ENV_TOKEN_FILE = "DKDBG_TOKEN_FILE"  # noqa: S105
 #: JSON list of {"localRoot", "remoteRoot"}.
 ENV_MAPPINGS = "DKDBG_MAPPINGS"
 #: Seconds that a starting Python process waits for an attached editor's breakpoints.

@@ -35,6 +35,10 @@ class FrameParser:
         self._max_body = max_body
         self._max_header = max_header
 
+    def allow(self, max_body: int) -> None:
+        """Change how large a body may be, for frames whose header has not been read."""
+        self._max_body = max_body
+
     def feed(self, data: bytes) -> None:
         """Append bytes as they arrived."""
         self._buffer += data

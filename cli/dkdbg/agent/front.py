@@ -2,7 +2,7 @@
 
 A connection to the adapter is made only after a whole, valid first `initialize` request has arrived. Bare TCP
 probes, other protocols and half-open clients end here; `GET /healthz` and `GET /status` are answered here.
-From then on bytes are passed on both ways unread.
+From then on a relay passes messages on, and the door (door.py) decides which.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import socket
 import threading
 import time
 
-from dkdbg.agent import dap_frames, peers
+from dkdbg.agent import dap_frames, hall, peers, relay
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Optional, Set
+    from typing import Any, Callable, Dict, Optional, Set, Tuple
 
 #: Seconds for the first whole request; an editor sends it within milliseconds.
 FIRST_FRAME_LIMIT = 10.0
@@ -27,8 +27,6 @@ FIRST_FRAME_SIZE = 64 << 10
 MAX_CONNECTIONS = 512
 #: Of them, those that have not sent their first request; more are left in the kernel's queue meanwhile.
 MAX_NEWCOMERS = 64
-#: Seconds that a client waits for an adapter that is just (re)starting.
-BACKEND_LIMIT = 15.0
 #: At most one line in the log for refused peers in so many seconds.
 REFUSAL_LOG_INTERVAL = 10.0
 _HTTP = (b"GET ", b"HEAD ")
@@ -44,6 +42,8 @@ class Front:
         status: what /status answers, and `state` and `client` of it what /healthz answers.
         allow: who may connect besides loopback and the gateway.
         log: takes one line for the user.
+        token: what an attach has to show; empty for nothing.
+        name_of: what a process is, by its pid. on_stop: told where a process is held, empty when it runs.
 
     Raises:
         OSError: the port cannot be listened on.
@@ -58,12 +58,19 @@ class Front:
         status: Callable[[], Dict[str, Any]],
         allow: peers.AllowList,
         log: Callable[[str], None],
+        token: str = "",
+        name_of: Callable[[int], str] = "process {}".format,
+        on_stop: Callable[[int, str], None] = lambda pid, where: None,  # noqa: ARG005
     ) -> None:
         self._backend_port = backend_port
         self._status = status
         self._allow = allow
         self._log = log
         self._lock = threading.Lock()
+        self._hall = hall.Hall(
+            token, name_of=name_of, on_stop=on_stop, clock=time.monotonic, wall=lambda: time.strftime("%H:%M")
+        )
+        self._hall_lock = threading.Condition()
         self._open: Set[socket.socket] = set()
         self._newcomers = threading.BoundedSemaphore(MAX_NEWCOMERS)
         self._refused = 0
@@ -119,21 +126,34 @@ class Front:
 
     def _serve(self, sock: socket.socket) -> None:
         try:
-            backend = self._introduce(sock)
+            first = self._introduce(sock)
         except (OSError, ValueError):
-            backend = None
+            first = None
         finally:
             self._newcomers.release()
         try:
-            if backend is not None:
-                _relay(sock, backend)
+            if first is not None:
+                self._relay(sock, *first)
         finally:
             with self._lock:
                 self._open.discard(sock)
             _close(sock)
 
-    def _introduce(self, sock: socket.socket) -> Optional[socket.socket]:
-        """Read the first request; return a connection to the adapter that has received it, or None."""
+    def _relay(self, sock: socket.socket, body: bytes, parser: dap_frames.FrameParser) -> None:
+        with contextlib.suppress(OSError):  # a client that is gone already
+            _keep_alive(sock)
+            one = relay.Relay(
+                sock,
+                parser,
+                self._hall,
+                lock=self._hall_lock,
+                backend_port=self._backend_port,
+                log=self._log,
+            )
+            one.serve(body)
+
+    def _introduce(self, sock: socket.socket) -> Optional[Tuple[bytes, dap_frames.FrameParser]]:
+        """Read the first request; return it with the parser that holds what came after it, or None."""
         reason = peers.refusal(*peers.peer_and_local(sock), self._allow)
         if reason:
             self._refuse(sock, reason)
@@ -158,27 +178,8 @@ class Front:
         message = dap_frames.decode(body)
         if message.get("type") != "request" or message.get("command") != "initialize":
             raise dap_frames.FrameError("the first request is not initialize")
-        sock.settimeout(None)
-        backend = self._connect()
-        if backend is not None:
-            backend.sendall(dap_frames.wrap(body) + parser.rest())
-        return backend
-
-    def _connect(self) -> Optional[socket.socket]:
-        end = time.monotonic() + BACKEND_LIMIT
-        while time.monotonic() < end:
-            port = self._backend_port()
-            if port:
-                try:
-                    backend = socket.create_connection(("127.0.0.1", port), timeout=5)
-                except OSError:
-                    pass
-                else:
-                    backend.settimeout(None)
-                    backend.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    return backend
-            time.sleep(0.02)
-        return None
+        parser.allow(relay.STRANGERS_BODY)
+        return body, parser
 
     def _answer_http(self, sock: socket.socket, first: bytes, deadline: float) -> None:
         request = first
@@ -241,31 +242,13 @@ def _receive(sock: socket.socket, deadline: float) -> bytes:
     return sock.recv(65536)
 
 
-def _relay(client: socket.socket, backend: socket.socket) -> None:
-    """Pass bytes both ways until both directions have ended."""
-    answers = threading.Thread(target=_pump, args=(backend, client), name="dkdbg answers", daemon=True)
-    answers.start()
-    _pump(client, backend)
-    answers.join()
-    _close(backend)
-
-
-def _pump(source: socket.socket, sink: socket.socket) -> None:
-    """Pass bytes one way; an end of stream is passed on as such, a broken side ends both."""
-    quick_ack = getattr(socket, "TCP_QUICKACK", None)
-    try:
-        while True:
-            data = source.recv(65536)
-            if quick_ack is not None:
-                source.setsockopt(socket.IPPROTO_TCP, quick_ack, 1)  # it does not last: each time
-            if not data:
-                sink.shutdown(socket.SHUT_WR)
-                return
-            sink.sendall(data)
-    except OSError:
-        for sock in (source, sink):
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+def _keep_alive(sock: socket.socket) -> None:
+    """Notice within two minutes that a client's machine is gone: it holds a session."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+        option = getattr(socket, name, None)
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _close(sock: socket.socket) -> None:

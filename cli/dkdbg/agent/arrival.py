@@ -1,0 +1,94 @@
+"""An attach that was let in: hold the process, look on, take it over, or wait for whoever has it. No I/O."""
+
+from __future__ import annotations
+
+from dkdbg.agent import hall
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
+
+    from dkdbg.agent.door import Door
+
+    Message = Dict[str, Any]
+
+#: The property of the attach request with which a second client says what it wants.
+ROLE = "dkdbgRole"
+LOOK_ON = "look-on"
+TAKE_OVER = "take-over"
+
+#: Seconds that an attach waits: for a former client whose end has not been seen yet; for the adapter to let go of
+#: the process; for somebody to look on at.
+GRACE = 0.3
+FREE_LIMIT = 3.0
+HELD_LIMIT = 5.0
+
+
+class Arrival:
+    """One attach request until it is settled.
+
+    Args:
+        door: whose. request, body: the attach request, decoded and as it came.
+    """
+
+    def __init__(self, door: Door, request: Message, body: bytes) -> None:
+        self._door = door
+        self._request = request
+        self._body = body
+        self._role = door.arguments.get(ROLE, "")
+        self._waits_for = ""
+        self._evicted: List[Door] = []
+
+    def ready(self) -> bool:
+        """Tell whether what a WAIT was for has come."""
+        shared = self._door.hall
+        holder = shared.holder(self._door.key)
+        if self._waits_for == "held":
+            return holder is not None and holder.configured and not holder.leaving
+        if self._waits_for == "grace":
+            return holder is None or holder.leaving
+        present = list(shared.holders().values())
+        return not any(door in present for door in self._evicted) and (holder is None or not holder.leaving)
+
+    def resume(self) -> List[hall.Action]:
+        """Go on after a WAIT."""
+        waited, self._waits_for = self._waits_for, ""
+        return self.settle(waited) if waited else []
+
+    def settle(self, waited: str = "") -> List[hall.Action]:
+        """Decide, as far as that can be done now.
+
+        Args:
+            waited: what for, until now.
+        """
+        door, role = self._door, self._role
+        holder = door.hall.holder(door.key)
+        if role == LOOK_ON and (holder is None or holder.leaving or not holder.configured):
+            return self._nobody() if waited else self._wait("held", HELD_LIMIT)
+        if holder is None or (holder.leaving and waited == "free"):
+            return door.hold(self._body)
+        if holder.leaving:
+            return self._wait("free", FREE_LIMIT)
+        if role == TAKE_OVER:
+            return [*self._evict(), *self._wait("free", FREE_LIMIT)]
+        if role == LOOK_ON or waited == "grace":
+            return door.look_on(holder, self._request)
+        return self._wait("grace", GRACE)
+
+    def _wait(self, what: str, seconds: float) -> List[hall.Action]:
+        self._waits_for = what
+        return [hall.Action(hall.WAIT, self._door, seconds=seconds)]
+
+    def _nobody(self) -> List[hall.Action]:
+        door = self._door
+        if door.key != hall.ROOT:  # as debugpy does for a process that is gone
+            return [door.to_client(hall.answer(self._request)), door.to_client(hall.event("terminated"))]
+        text = 'nobody holds this session: attach without "%s"' % ROLE
+        return [door.to_client(hall.refuse(self._request, text))]
+
+    def _evict(self) -> List[hall.Action]:
+        """Take the process from its holder; with the root session go all others."""
+        key, found = self._door.key, self._door.hall.holders()
+        self._evicted = [d for other, d in found.items() if key in (hall.ROOT, other) and not d.leaving]
+        text = "another editor (%s) has taken this session over" % self._door.address
+        return [action for door in self._evicted for action in door.give_up(text)]

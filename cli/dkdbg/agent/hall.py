@@ -1,0 +1,161 @@
+"""What the doors of one port share: who holds which process, who looks on, which token is asked for. No I/O."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+from dkdbg.agent import tokens
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional
+
+    from dkdbg.agent.door import Door
+
+#: The key of the root session; every other process has its pid as key.
+ROOT = 0
+#: Requests of our own to the adapter are numbered from here on; an editor counts from 1.
+OWN_SEQUENCE = 1 << 30
+
+TO_CLIENT = "to client"
+TO_ADAPTER = "to adapter"
+#: The connection to the adapter is not needed any more, the client stays.
+DROP_ADAPTER = "drop adapter"
+CLOSE = "close"
+#: Read no more from this client until `Door.ready`, `seconds` at most, then call `Door.resume`.
+WAIT = "wait"
+
+
+class Action:
+    """Something for the sockets to do.
+
+    Attributes:
+        door: whose connection.
+        body: a frame's body, for TO_CLIENT and TO_ADAPTER.
+        reason: of a CLOSE, one line.
+    """
+
+    __slots__ = ("body", "door", "kind", "reason", "seconds")
+
+    def __init__(
+        self, kind: str, door: Door, body: bytes = b"", *, reason: str = "", seconds: float = 0.0
+    ) -> None:
+        self.kind = kind
+        self.door = door
+        self.body = body
+        self.reason = reason
+        self.seconds = seconds
+
+    def __repr__(self) -> str:
+        return "Action(%s, %r%s)" % (self.kind, self.body[:300], self.reason)
+
+
+class Hall:
+    """Shared by the doors of one port. Not for several threads at a time: the front has a lock for it.
+
+    Args:
+        token: see tokens.py.
+        name_of: what a process is, by its pid.
+        on_stop: told where a process is held, with an empty text when it runs.
+        clock: seconds, only forward. wall: the time of day as HH:MM.
+    """
+
+    def __init__(
+        self,
+        token: str = "",
+        *,
+        name_of: Callable[[int], str],
+        on_stop: Callable[[int, str], None],
+        clock: Callable[[], float],
+        wall: Callable[[], str],
+    ) -> None:
+        self.check = tokens.Check(token)
+        self.name_of = name_of
+        self.on_stop = on_stop
+        self.clock = clock
+        self.wall = wall
+        self._sequence = itertools.count(OWN_SEQUENCE)
+        self._holders: Dict[int, Door] = {}
+        self._onlookers: Dict[int, List[Door]] = {}
+
+    def next_sequence(self) -> int:
+        """Return a number for a request of our own to an adapter or a client."""
+        return next(self._sequence)
+
+    def holder(self, key: int) -> Optional[Door]:
+        """Return whose attach to this process was passed on and has not ended."""
+        return self._holders.get(key)
+
+    def holders(self) -> Dict[int, Door]:
+        """Return all of them, by key."""
+        return dict(self._holders)
+
+    def hold(self, key: int, door: Door) -> None:
+        """Note that this door's client holds the process; a former one is only finishing."""
+        self._holders[key] = door
+
+    def let_go(self, key: int, door: Door) -> bool:
+        """Note that it does no longer; False when another one has it already."""
+        if self._holders.get(key) is not door:
+            return False
+        del self._holders[key]
+        if key != ROOT:
+            self.on_stop(key, "")
+        return True
+
+    def onlookers(self, key: int) -> List[Door]:
+        """Return those who look on."""
+        return list(self._onlookers.get(key, ()))
+
+    def look_on(self, key: int, door: Door) -> None:
+        """Add one."""
+        self._onlookers.setdefault(key, []).append(door)
+
+    def look_away(self, key: int, door: Door) -> None:
+        """Remove one, if it is there."""
+        doors = self._onlookers.get(key, [])
+        if door in doors:
+            doors.remove(door)
+        if not doors:
+            self._onlookers.pop(key, None)
+
+
+# -- messages ---------------------------------------------------------------------------------------------------
+
+
+def body_of(message: Dict[str, Any]) -> bytes:
+    """Return the body of a frame for a message."""
+    return json.dumps(message, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+def event(name: str, /, **body: object) -> bytes:
+    """Return an event of ours. Clients use no sequence number of an event; 0 is none of the adapter's."""
+    return body_of({"seq": 0, "type": "event", "event": name, "body": body})
+
+
+def say(text: str, category: str = "console") -> bytes:
+    """Return a line for the debug console."""
+    return event("output", category=category, output="dkdbg: %s\n" % text)
+
+
+def answer(request: Dict[str, Any], **body: object) -> bytes:
+    """Return the successful response to a request."""
+    return body_of(dict(_response(request), success=True, body=body))
+
+
+def refuse(request: Dict[str, Any], text: str, *, show: bool = True) -> bytes:
+    """Return a response with an error; `show`: an editor shows it to the user."""
+    error = {"id": 4711, "format": "dkdbg: {reason}", "variables": {"reason": text}, "showUser": show}
+    text = "dkdbg: " + text
+    return body_of(dict(_response(request), success=False, message=text, body={"error": error}))
+
+
+def _response(request: Dict[str, Any]) -> Dict[str, Any]:
+    sequence = request.get("seq")
+    return {
+        "seq": 0,
+        "type": "response",
+        "request_seq": sequence if isinstance(sequence, int) else 0,
+        "command": str(request.get("command", "")),
+    }

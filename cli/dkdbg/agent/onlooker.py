@@ -1,0 +1,146 @@
+"""Looking on: a second client sees what the first one sees, and changes nothing. No I/O.
+
+It gets a copy of the events, and its questions are asked through the connection of the client that holds the
+process. Its own connection to the adapter is not used.
+"""
+
+from __future__ import annotations
+
+from dkdbg.agent import hall
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
+
+    from dkdbg.agent.door import Door
+
+    Message = Dict[str, Any]
+
+#: What may be asked: it reads.
+_READS = (
+    "threads",
+    "stackTrace",
+    "scopes",
+    "variables",
+    "source",
+    "modules",
+    "exceptionInfo",
+    "loadedSources",
+)
+#: What each editor sends while it attaches. It is answered without an effect: an error would be shown each time.
+_SETS = (
+    "setBreakpoints",
+    "setFunctionBreakpoints",
+    "setExceptionBreakpoints",
+    "setDataBreakpoints",
+    "setInstructionBreakpoints",
+    "setDebuggerProperty",
+    "debugpySystemInfo",
+)
+#: Asked on every move of the mouse or at every key: refused without a word.
+_QUIET = (
+    "evaluate",
+    "completions",
+    "breakpointLocations",
+    "dataBreakpointInfo",
+    "gotoTargets",
+    "stepInTargets",
+)
+#: Properties that debugpy leaves out of the attach request of a child session, and our own.
+_NOT_INHERITED = (
+    "processId", "listen", "preLaunchTask", "postDebugTask", "request", "restart", "args", "processName",
+    "pythonArgs", "host", "port",
+)  # fmt: skip
+
+
+class Onlooker:
+    """What a door does while its client looks on.
+
+    Args:
+        door: the client's. holder: whose session it looks at.
+        attach: the client's attach request, answered after its configurationDone.
+    """
+
+    def __init__(self, door: Door, holder: Door, attach: Message) -> None:
+        self._door = door
+        self._holder = holder
+        self._attach = attach
+        self._over = False
+        self._who = "another editor (since %s, from %s) holds this session" % (holder.since, holder.address)
+
+    def begin(self) -> List[hall.Action]:
+        """Let the client configure its session."""
+        return [self._door.to_client(hall.event("initialized"))]
+
+    def from_client(self, request: Message) -> List[hall.Action]:
+        """Answer a request."""
+        command = request["command"]
+        if command == "disconnect":
+            return [
+                self._say(hall.answer(request)),
+                hall.Action(hall.CLOSE, self._door, reason="it has left"),
+            ]
+        if command == "configurationDone":
+            return self._configured(request)
+        if command in _SETS:
+            wanted = request.get("arguments")
+            points = wanted.get("breakpoints") if isinstance(wanted, dict) else None
+            unset = {"verified": False, "message": self._who + "; this one looks on"}
+            return [self._say(hall.answer(request, breakpoints=[unset] * len(points or ())))]
+        if command in _READS and not self._over:
+            if self._door.hall.holder(self._door.key) is self._holder and not self._holder.leaving:
+                return self._holder.lend(self._door, request)
+            return [self._say(hall.refuse(request, "the other editor is leaving", show=False))]
+        text = '%s; add "dkdbgRole": "take-over" to take it' % self._who
+        return [self._say(hall.refuse(request, text, show=command not in _QUIET))]
+
+    def announce(self, pid: int) -> List[hall.Action]:
+        """Offer the client to look at one more process."""
+        arguments = {k: v for k, v in self._door.arguments.items() if k not in _NOT_INHERITED}
+        theirs = self._holder.arguments.get("connect")
+        arguments.setdefault("connect", theirs if isinstance(theirs, dict) else {})
+        arguments.update(name=self._door.hall.name_of(pid), subProcessId=pid, dkdbgRole="look-on")
+        if not self._door.starts_sessions:
+            return [self._say(hall.event("debugpyAttach", **dict(arguments, request="attach")))]
+        request = {"seq": self._door.hall.next_sequence(), "type": "request", "command": "startDebugging"}
+        content = {"request": "attach", "configuration": arguments}
+        return [self._say(hall.body_of(dict(request, arguments=content)))]
+
+    def end(self) -> List[hall.Action]:
+        """The client that held the session has left."""
+        if self._over:
+            return []
+        self._over = True
+        return [
+            self._say(hall.say("the other editor has left: attach again to debug", "important")),
+            self._say(hall.event("terminated")),
+        ]
+
+    def _configured(self, request: Message) -> List[hall.Action]:
+        door, holder = self._door, self._holder
+        if door.configured:
+            return [self._say(hall.answer(request))]
+        door.configured = True
+        note = 'you look on: %s. Add "dkdbgRole": "take-over" to this configuration to take it' % self._who
+        process = {"isLocalProcess": False, "startMethod": "attach"}
+        name = "dkdbg agent"
+        if door.key != hall.ROOT:
+            name = door.hall.name_of(door.key)
+            process["systemProcessId"] = door.key
+        actions = [
+            self._say(hall.answer(request)),
+            self._say(hall.answer(self._attach)),
+            self._say(hall.event("process", name=name, **process)),
+        ]
+        if door.key == hall.ROOT:
+            actions.insert(2, self._say(hall.say(note, "important")))
+            for key, other in door.hall.holders().items():
+                if key != hall.ROOT and not other.leaving:
+                    actions += self.announce(key)
+        for thread, reason in holder.stops.reasons.items():
+            stop = {"threadId": thread, "reason": reason, "allThreadsStopped": True}
+            actions.append(self._say(hall.event("stopped", preserveFocusHint=True, **stop)))
+        return actions
+
+    def _say(self, body: bytes) -> hall.Action:
+        return self._door.to_client(body)

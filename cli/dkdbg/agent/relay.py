@@ -1,0 +1,242 @@
+"""The sockets of one client's connection: frames in both directions, and what the door says is done with them."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+
+from dkdbg.agent import dap_frames, door, hall
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Iterable, List, Optional
+
+#: Seconds that a client waits for an adapter that is just (re)starting, and after which it is told so.
+BACKEND_LIMIT = 30.0
+BACKEND_NOTICE = 1.0
+#: Seconds from `initialize` to an attach; an editor sends it within milliseconds.
+ATTACH_LIMIT = 60.0
+#: Bytes of one message before an attach was let in: a connection of a stranger costs no more memory.
+STRANGERS_BODY = 256 << 10
+#: Seconds that one who looks on may be slow: nobody who holds a session waits for longer.
+ONLOOKER_LIMIT = 1.0
+#: Seconds that a client has to close after the last answer.
+GOODBYE = 1.0
+
+
+class Relay:
+    """Serves one client until both connections have ended.
+
+    Args:
+        client: its socket. parser: holds what came after the first request.
+        shared: the hall. lock: guards the hall and every door, notified on each change.
+        backend_port: returns the adapter's loopback port, 0 while there is none.
+    """
+
+    def __init__(
+        self,
+        client: socket.socket,
+        parser: dap_frames.FrameParser,
+        shared: hall.Hall,
+        *,
+        lock: threading.Condition,
+        backend_port: Callable[[], int],
+        log: Callable[[str], None],
+    ) -> None:
+        self._client = client
+        self._parser = parser
+        self._lock = lock
+        self._backend_port = backend_port
+        self._log = log
+        self._address = str(client.getpeername()[0])
+        self._door = door.Door(shared, self._address)
+        self._door.link = self
+        self._backend: Optional[socket.socket] = None
+        self._answers: Optional[threading.Thread] = None
+        self._client_lock = threading.Lock()
+        self._backend_lock = threading.Lock()
+        self._over = False
+        self._closed = False
+
+    def serve(self, first: bytes) -> None:
+        """Serve until the end; the client's socket is left to the caller.
+
+        Args:
+            first: the body of its first request.
+        """
+        try:
+            self._client.settimeout(ATTACH_LIMIT)
+            self._act(self._ask(lambda: self._door.from_client(first)))
+            self._read_client()
+        except (OSError, dap_frames.FrameError):
+            self._break()
+        if self._answers is not None:
+            self._answers.join()
+        self._act(self._ask(self._door.ended))
+        if self._closed:
+            self._drain()
+        if self._backend is not None:
+            self._backend.close()
+
+    def _read_client(self) -> None:
+        strange = True
+        while not self._over:
+            body = self._parser.take()
+            while body is not None:
+                self._act(self._ask(lambda: self._door.from_client(body or b"")))  # noqa: B023
+                if strange and self._door.phase in (door.HOLDING, door.LOOKING):
+                    strange = False
+                    self._parser.allow(dap_frames.MAX_BODY)
+                    self._client.settimeout(None)
+                if self._over:
+                    return
+                body = self._parser.take()
+            data = self._client.recv(65536)
+            _acknowledge(self._client)
+            if not data:
+                self._act(self._ask(self._door.client_gone))
+                if self._backend is not None:
+                    self._backend.shutdown(socket.SHUT_WR)
+                return
+            self._parser.feed(data)
+
+    def _read_backend(self, backend: socket.socket) -> None:
+        parser = dap_frames.FrameParser(max_body=1 << 30)
+        try:
+            while True:
+                data = backend.recv(65536)
+                _acknowledge(backend)
+                if not data:
+                    break
+                parser.feed(data)
+                body = parser.take()
+                while body is not None:
+                    self._act(self._ask(lambda: self._door.from_adapter(body or b"")))  # noqa: B023
+                    body = parser.take()
+        except (OSError, dap_frames.FrameError):
+            if self._door.phase not in (door.LOOKING, door.EVICTED):
+                self._break()
+        self._act(self._ask(self._door.adapter_gone))
+        if self._door.phase == door.EVICTED:  # it was told to leave, and wants an answer to its disconnect
+            with self._lock:
+                self._lock.wait_for(lambda: self._door.phase == door.CLOSED, GOODBYE)
+        if self._door.phase != door.LOOKING:
+            with contextlib.suppress(OSError):
+                self._client.shutdown(socket.SHUT_WR)
+
+    def _ask(self, question: Callable[[], List[hall.Action]]) -> List[hall.Action]:
+        with self._lock:
+            actions = question()
+            self._lock.notify_all()
+        return actions
+
+    def _act(self, actions: Iterable[hall.Action]) -> None:
+        for action in actions:
+            relay: Relay = action.door.link
+            if action.kind == hall.TO_CLIENT:
+                relay.to_client(action.body)
+            elif action.kind == hall.TO_ADAPTER:
+                relay.to_adapter(action.body)
+            elif action.kind == hall.WAIT:
+                with self._lock:
+                    self._lock.wait_for(self._door.ready, action.seconds)
+                self._act(self._ask(self._door.resume))
+            elif action.kind == hall.DROP_ADAPTER:
+                relay.drop_adapter()
+            else:
+                relay.close(action.reason)
+
+    def to_client(self, body: bytes) -> None:
+        """Send a message to the client; one that cannot take it is cut off."""
+        try:
+            with self._client_lock:
+                self._client.sendall(dap_frames.wrap(body))
+        except OSError:
+            self._break()
+
+    def to_adapter(self, body: bytes) -> None:
+        """Send a message to the adapter, connecting to it first if need be."""
+        if self._backend is None:
+            self._backend = self._connect()
+            if self._backend is None:
+                reason = "debugpy's adapter did not come up within %g s" % BACKEND_LIMIT
+                self._act(self._ask(lambda: self._door.no_adapter(reason)))
+                return
+            arguments = (self._backend,)
+            self._answers = threading.Thread(
+                target=self._read_backend, args=arguments, name="dkdbg answers", daemon=True
+            )
+            self._answers.start()
+        try:
+            with self._backend_lock:
+                self._backend.sendall(dap_frames.wrap(body))
+        except OSError:
+            self._break()
+
+    def drop_adapter(self) -> None:
+        """Go on without the adapter. From now on the client must not keep others waiting."""
+        if self._backend is not None:
+            with contextlib.suppress(OSError):
+                self._backend.shutdown(socket.SHUT_RDWR)
+        limit = struct.pack("ll", int(ONLOOKER_LIMIT), 0)
+        self._client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+
+    def close(self, reason: str) -> None:
+        """End both connections; what was sent to the client still arrives."""
+        if reason.startswith("refused"):
+            self._log("%s: %s" % (self._address, reason))
+        self._over = self._closed = True
+        with contextlib.suppress(OSError):
+            self._client.shutdown(socket.SHUT_WR)
+        if self._backend is not None:
+            with contextlib.suppress(OSError):
+                self._backend.shutdown(socket.SHUT_RDWR)
+
+    def _drain(self) -> None:
+        """Read what the client still sends: to close before would reset the connection and lose our last answer."""
+        end = time.monotonic() + GOODBYE
+        with contextlib.suppress(OSError):
+            while time.monotonic() < end:
+                self._client.settimeout(max(0.01, end - time.monotonic()))
+                if not self._client.recv(65536):
+                    return
+
+    def _break(self) -> None:
+        self._over = True
+        for sock in (self._client, self._backend):
+            if sock is not None:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+
+    def _connect(self) -> Optional[socket.socket]:
+        start = time.monotonic()
+        told = False
+        while time.monotonic() < start + BACKEND_LIMIT:
+            port = self._backend_port()
+            if port:
+                try:
+                    backend = socket.create_connection(("127.0.0.1", port), timeout=5)
+                except OSError:
+                    pass
+                else:
+                    backend.settimeout(None)
+                    backend.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    return backend
+            if not told and time.monotonic() > start + BACKEND_NOTICE:
+                told = True
+                self.to_client(hall.say("waiting for debugpy's adapter, up to %g s" % BACKEND_LIMIT))
+            if self._over:
+                return None
+            time.sleep(0.02)
+        return None
+
+
+def _acknowledge(sock: socket.socket) -> None:
+    """Have what was read acknowledged at once. It does not last: each time."""
+    quick_ack = getattr(socket, "TCP_QUICKACK", None)
+    if quick_ack is not None:
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, quick_ack, 1)

@@ -1,0 +1,303 @@
+"""The door as a state machine: what passes, what is refused, and whatever random clients send."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dkdbg.agent import dap_frames, door, hall
+
+TOKEN = "sésame"
+PARAMETERS = settings(max_examples=150, deadline=None)
+
+
+class Building:
+    """A hall with a clock, and doors whose actions are done by hand."""
+
+    def __init__(self, token: str = "") -> None:
+        self.now = 0.0
+        self.held: dict[int, str] = {}
+        self.hall = hall.Hall(
+            token,
+            name_of=lambda pid: f"name of {pid}",
+            on_stop=self.held.__setitem__,
+            clock=lambda: self.now,
+            wall=lambda: "12:34",
+        )
+
+    def door(self, address: str = "192.0.2.1") -> door.Door:
+        return door.Door(self.hall, address)
+
+    def attached(self, **arguments: Any) -> door.Door:
+        one = self.door()
+        one.from_client(request("initialize"))
+        one.from_client(request("attach", seq=2, **arguments))
+        one.from_adapter(response("attach", 2))
+        assert one.phase == door.HOLDING
+        return one
+
+    def onlooker(self, **arguments: Any) -> door.Door:
+        one = self.door("192.0.2.2")
+        one.from_client(request("initialize"))
+        one.from_client(request("attach", seq=2, dkdbgRole="look-on", **arguments))
+        one.from_client(request("configurationDone", seq=3))
+        assert one.phase == door.LOOKING
+        return one
+
+
+def request(command: str, seq: int = 1, **arguments: Any) -> bytes:
+    return json.dumps({"seq": seq, "type": "request", "command": command, "arguments": arguments}).encode()
+
+
+def response(command: str, to: int, *, success: bool = True, **body: Any) -> bytes:
+    head = {"seq": 7, "type": "response", "request_seq": to, "success": success, "command": command}
+    return json.dumps({**head, "body": body}).encode()
+
+
+def event(name: str, /, **body: Any) -> bytes:
+    return json.dumps({"seq": 8, "type": "event", "event": name, "body": body}).encode()
+
+
+def sent(actions: list[hall.Action], kind: str) -> list[dict[str, Any]]:
+    return [json.loads(action.body) for action in actions if action.kind == kind]
+
+
+def test_after_the_attach_a_body_passes_as_it_came() -> None:
+    one = Building().attached()
+    body = b'{ "seq":3, "type":"request",\n "command":"evaluate" }'
+    (action,) = one.from_client(body)
+    assert (action.kind, action.body) == (hall.TO_ADAPTER, body)
+    large = b'{"seq": 5, "type": "response", "request_seq": 3, "body": "' + b"x" * 100_000 + b'" NOT JSON'
+    (action,) = one.from_adapter(large)
+    assert (action.kind, action.body) == (hall.TO_CLIENT, large)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "setExpression", "launch", "threads", "pydevdSystemInfo"])
+def test_nothing_passes_before_the_attach(command: str) -> None:
+    one = Building().door()
+    one.from_client(request("initialize"))
+    (action,) = one.from_client(request(command, seq=2))
+    assert action.kind == hall.TO_CLIENT
+    assert json.loads(action.body)["success"] is False
+
+
+def test_guessing_is_slowed_down_and_only_for_who_guesses() -> None:
+    building = Building(TOKEN)
+
+    def attach(token: Any, address: str) -> str:
+        one = building.door(address)
+        one.from_client(request("initialize"))
+        actions = one.from_client(request("attach", seq=2, dkdbgToken=token))
+        return "in" if actions[0].kind == hall.TO_ADAPTER else sent(actions, hall.TO_CLIENT)[0]["message"]
+
+    assert "is missing" in attach(None, "192.0.2.9")
+    for _ in range(9):
+        assert "is wrong" in attach("x", "192.0.2.9")
+    assert "too many wrong tokens from 192.0.2.9" in attach(TOKEN, "192.0.2.9")
+    assert attach(TOKEN, "192.0.2.8") == "in"
+    building.now += 1.5
+    assert "is wrong" in attach("x", "192.0.2.9")
+    assert "too many" in attach("x", "192.0.2.9")
+
+
+def test_children_are_named_in_both_kinds_of_announcement() -> None:
+    one = Building().attached(dkdbgRole="take-over")
+    body = {"name": "Subprocess 7", "subProcessId": 7, "dkdbgRole": "take-over", "dkdbgToken": "t"}
+    reverse = {"seq": 4, "type": "request", "command": "startDebugging"}
+    asked = json.dumps({**reverse, "arguments": {"request": "attach", "configuration": body}}).encode()
+    (named,) = sent(one.from_adapter(asked), hall.TO_CLIENT)
+    wanted = {"name": "name of 7", "subProcessId": 7, "dkdbgToken": "t"}
+    assert named["arguments"]["configuration"] == wanted
+    (named,) = sent(one.from_adapter(event("debugpyAttach", **body)), hall.TO_CLIENT)
+    assert named["body"] == wanted
+
+
+def test_the_state_of_a_process_follows_its_stops() -> None:
+    building = Building()
+    one = building.attached(subProcessId=7)
+    one.from_adapter(event("stopped", threadId=1, reason="breakpoint"))
+    assert building.held == {7: "breakpoint"}
+    one.from_client(request("stackTrace", seq=9, threadId=1))
+    one.from_adapter(response("stackTrace", 9, stackFrames=[{"source": {"path": "/w/a.py"}, "line": 3}]))
+    assert building.held == {7: "a.py:3 (breakpoint)"}
+    one.from_adapter(event("continued", threadId=1))
+    assert building.held == {7: ""}
+
+
+def test_an_onlooker_sees_copies_and_its_questions_are_asked_for_it() -> None:
+    building = Building()
+    first = building.attached(subProcessId=7)
+    second = building.onlooker(subProcessId=7)
+    actions = first.from_adapter(event("stopped", threadId=1, reason="step"))
+    assert [action.door for action in actions] == [first, second]
+    (asked,) = second.from_client(request("stackTrace", seq=5, threadId=1))
+    assert (asked.door, asked.kind) == (first, hall.TO_ADAPTER)
+    number = json.loads(asked.body)["seq"]
+    (answered,) = first.from_adapter(response("stackTrace", number, stackFrames=[]))
+    assert (answered.door, json.loads(answered.body)["request_seq"]) == (second, 5)
+    (refused,) = sent(second.from_client(request("continue", seq=6)), hall.TO_CLIENT)
+    assert refused["message"] == (
+        "dkdbg: another editor (since 12:34, from 192.0.2.1) holds this session; "
+        'add "dkdbgRole": "take-over" to take it'
+    )
+    ended = first.ended()
+    assert [json.loads(action.body)["event"] for action in ended] == ["output", "terminated"]
+
+
+def test_a_second_client_without_a_role_waits_for_a_first_one_that_is_just_leaving() -> None:
+    building = Building()
+    first = building.attached()
+    second = building.door()
+    second.from_client(request("initialize"))
+    (wait,) = second.from_client(request("attach", seq=2))
+    assert wait.kind == hall.WAIT
+    assert not second.ready()
+    first.client_gone()
+    assert second.ready()
+    (wait,) = second.resume()
+    first.ended()
+    assert second.ready()
+    assert [action.kind for action in second.resume()] == [hall.TO_ADAPTER]
+
+
+def test_a_take_over_tells_the_first_client_and_waits_for_its_end() -> None:
+    building = Building()
+    root, child = building.attached(), building.attached(subProcessId=7)
+    second = building.door("192.0.2.5")
+    second.from_client(request("initialize"))
+    actions = second.from_client(request("attach", seq=2, dkdbgRole="take-over"))
+    for one in (root, child):
+        of_it = [action for action in actions if action.door is one]
+        assert [action.kind for action in of_it] == [hall.TO_CLIENT, hall.TO_CLIENT, hall.TO_ADAPTER]
+        assert one.from_client(request("continue", seq=9))[0].kind == hall.TO_CLIENT
+    root.adapter_gone()
+    assert not second.ready()
+    child.adapter_gone()
+    assert second.ready()
+    assert [action.kind for action in second.resume()] == [hall.TO_ADAPTER]
+    assert building.hall.holder(hall.ROOT) is second
+
+
+def test_an_attach_that_fails_leaves_the_process_free() -> None:
+    building = Building()
+    one = building.door()
+    one.from_client(request("initialize"))
+    one.from_client(request("attach", seq=2))
+    one.from_adapter(response("attach", 2, success=False))
+    assert building.hall.holder(hall.ROOT) is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+NAMES = [
+    "initialize",
+    "attach",
+    "launch",
+    "evaluate",
+    "setExpression",
+    "disconnect",
+    "stackTrace",
+    "continue",
+]
+NAMES += ["configurationDone", "setBreakpoints", "startDebugging", "stopped", "continued", "debugpyAttach"]
+NAMES += ["terminated", "thread", "output"]
+ARGUMENTS = JSON | st.fixed_dictionaries(
+    {},
+    optional={
+        "subProcessId": st.sampled_from([0, 7, 8, "7", True, None]),
+        "dkdbgToken": st.sampled_from(["", "wrong", TOKEN, 3, None, "\ud800"]),
+        "dkdbgRole": st.sampled_from(["look-on", "take-over", "x", 1, []]),
+        "threadId": st.sampled_from([1, 2, "*", [], None]),
+        "configuration": JSON,
+        "stackFrames": JSON,
+    },
+)
+MESSAGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "seq": st.integers(0, 6) | st.sampled_from([hall.OWN_SEQUENCE, "1", None]),
+        "type": st.sampled_from(["request", "request", "request", "response", "event", 1]),
+        "command": st.sampled_from(NAMES) | JSON,
+        "event": st.sampled_from(NAMES) | JSON,
+        "request_seq": st.integers(0, 6)
+        | st.sampled_from([hall.OWN_SEQUENCE, hall.OWN_SEQUENCE + 1, [], None]),
+        "success": JSON,
+        "arguments": ARGUMENTS,
+        "body": ARGUMENTS,
+    },
+)
+BODIES = (
+    st.binary(max_size=30)
+    | JSON.map(lambda x: json.dumps(x).encode())
+    | MESSAGES.map(lambda x: json.dumps(x).encode())
+)
+STEPS = st.tuples(
+    st.integers(0, 2), st.sampled_from(["client", "client", "adapter", "resume", "gone", "ended"])
+)
+
+
+@PARAMETERS
+@given(st.lists(st.tuples(STEPS, BODIES), max_size=40), st.booleans())
+def test_random_clients_raise_nothing_and_pass_nothing_without_the_token(steps: Any, begun: bool) -> None:
+    building = Building(TOKEN)
+    doors = [building.door(), building.door(), building.door()]
+    trusted = set()
+    for one in doors if begun else []:
+        one.from_client(request("initialize"))
+    for (number, what), body in steps:
+        one = doors[number]
+        if what == "client":
+            if shows_token(body):
+                trusted.add(one)
+            actions = one.from_client(body)
+        elif what == "adapter":
+            actions = one.from_adapter(body)
+        elif what == "resume":
+            one.ready()
+            actions = one.resume()
+        else:
+            actions = one.client_gone() if what == "gone" else one.ended()
+        for action in actions:
+            if action.kind != hall.TO_ADAPTER or action.door in trusted:
+                continue
+            message = json.loads(action.body)
+            assert message["type"] == "request"
+            assert message["command"] in ("initialize", "disconnect")
+
+
+def shows_token(body: bytes) -> bool:
+    try:
+        arguments = dap_frames.decode(body).get("arguments")
+    except dap_frames.FrameError:
+        return False
+    return isinstance(arguments, dict) and arguments.get("dkdbgToken") == TOKEN
+
+
+@PARAMETERS
+@given(st.lists(st.binary(max_size=200) | BODIES.map(dap_frames.wrap), max_size=10), st.data())
+def test_the_parser_takes_any_bytes_in_any_pieces(parts: list[bytes], data: Any) -> None:
+    stream = b"".join(parts)
+    whole = outcome([stream])
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
+    pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    assert outcome(pieces)[0] == whole[0]
+
+
+def outcome(pieces: list[bytes]) -> tuple[list[bytes], bool]:
+    parser = dap_frames.FrameParser(max_body=1000)
+    found: list[bytes] = []
+    try:
+        for piece in pieces:
+            parser.feed(piece)
+            while (body := parser.take()) is not None:
+                found.append(body)
+    except dap_frames.FrameError:
+        return found, True
+    return found, False
