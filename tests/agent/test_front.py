@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dkdbg.agent import dap_frames, front, peers
+from dkdbg.agent import dap_frames, front, peers, relay
 from tests.agent.dap_probe import Editor
 
 if TYPE_CHECKING:
@@ -163,6 +163,48 @@ def test_status_and_health_are_answered_in_plain_http(port: int, behind: Behind)
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/")
     assert behind.received == []
+
+
+def test_a_client_that_comes_before_the_adapter_waits_and_is_told_so(
+    behind: Behind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay, "BACKEND_NOTICE", 0.05)
+    up = threading.Event()
+    one = front.Front(
+        "127.0.0.1",
+        0,
+        backend_port=lambda: behind.listener.getsockname()[1] if up.is_set() else 0,
+        status=dict,
+        allow=peers.AllowList(),
+        log=lambda text: None,
+    )
+    one.start()
+    with dial(one.port) as sock:
+        sock.sendall(INITIALIZE)
+        assert b"waiting for debugpy's adapter, up to 30 s" in sock.recv(4096)
+        up.set()
+        assert sock.recv(4096) == INITIALIZE
+    one.stop()
+
+
+def test_an_adapter_that_never_comes_is_an_error_that_the_editor_shows(
+    behind: Behind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay, "BACKEND_LIMIT", 0.1)
+    one = front.Front(
+        "127.0.0.1", 0, backend_port=lambda: 0, status=dict, allow=peers.AllowList(), log=lambda text: None
+    )
+    one.start()
+    with dial(one.port) as sock:
+        sock.sendall(INITIALIZE)
+        parser = dap_frames.FrameParser()
+        while data := sock.recv(4096):
+            parser.feed(data)
+    one.stop()
+    answer = dap_frames.decode(parser.take() or b"")
+    assert (answer["command"], answer["success"]) == ("initialize", False)
+    assert answer["body"]["error"]["showUser"] is True
+    assert "did not come up within 0.1 s" in answer["message"]
 
 
 def test_more_silent_connections_than_allowed_do_not_pile_up(

@@ -34,6 +34,9 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
             started: epoch seconds.
             rank: global rank as its launcher (torchrun, Slurm, Open MPI) says, or null.
             joined: whether it is connected to the adapter.
+            origin: how it came to be: empty for a start of its own, else `fork`, `multiprocessing:NAME` or
+                `dataloader:NUMBER`.
+            name: what it is, as an editor shows it. stopped: where a debugger holds it; empty while it runs.
         """
 
         pid: int
@@ -44,6 +47,9 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
         local_rank: Optional[int]
         world_size: Optional[int]
         joined: bool
+        origin: str
+        name: str
+        stopped: str
 
     class Record(TypedDict):
         """The session record, `session.json`.

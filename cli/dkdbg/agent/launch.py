@@ -21,6 +21,7 @@ from dkdbg.agent import (
     processes,
     procfs,
     records,
+    tokens,
 )
 
 TYPE_CHECKING = False
@@ -116,6 +117,9 @@ class Session:
                 status=self._status,
                 allow=allow,
                 log=log,
+                token=tokens.read(os.environ),
+                name_of=lambda pid: self._table.name_of(pid),  # noqa: PLW0108
+                on_stop=lambda pid, where: self._table.set_stopped(pid, where),  # noqa: PLW0108
             )
         except OSError as error:
             reason = "cannot listen on %s:%d: %s; choose another port with %s"
@@ -256,7 +260,7 @@ class Session:
 
     def _environment(self) -> Dict[str, str]:
         """The program's environment: ours, the hook's folder first on PYTHONPATH, and the session's folder."""
-        environment = dict(os.environ)
+        environment = tokens.without(os.environ)
         hook = hookdir.install(self._runtime)
         former = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = hook + os.pathsep + former if former else hook

@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 
-from dkdbg.agent import procfs
+from dkdbg.agent import naming, procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class ProcessTable:
         self._on_change = on_change
         self._known: Dict[int, contract.Process] = {}
         self._asked: Set[int] = set()
+        self._stops: Dict[int, str] = {}
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(PARALLEL)
         self._wake = threading.Event()
@@ -80,6 +81,32 @@ class ProcessTable:
                 process["joined"] = False
         self._wake.set()
 
+    def name_of(self, pid: int) -> str:
+        """Return what a process is; one that has announced itself a moment ago is known too."""
+        with self._lock:
+            process = self._known.get(pid)
+        process = process or _read(os.path.join(self._directory, "%d.json" % pid))
+        return "process %d" % pid if process is None else naming.describe(process, self._parent_of(process))
+
+    def set_stopped(self, pid: int, where: str) -> None:
+        """Note where a debugger holds a process; empty when it runs."""
+        with self._lock:
+            if self._stops.get(pid, "") == where:
+                return
+            self._stops[pid] = where
+        self._report()
+
+    def _parent_of(self, process: contract.Process) -> Optional[contract.Process]:
+        pid = process["ppid"]
+        for _ in range(2):  # a forkserver in between has not registered
+            with self._lock:
+                parent = self._known.get(pid)
+            parent = parent or _read(os.path.join(self._directory, "%d.json" % pid))
+            if parent is not None or "forkserver" not in " ".join(process["argv"]):
+                return parent
+            pid = procfs.parent(pid)
+        return None
+
     def _watch(self) -> None:
         while not self._stopped:
             with contextlib.suppress(Exception):  # a folder removed under us is no reason to end the program
@@ -90,6 +117,7 @@ class ProcessTable:
     def _look(self) -> None:
         found = {int(name[:-5]) for name in os.listdir(self._directory) if name.endswith(".json")}
         changed = False
+        new: List[int] = []
         for pid in sorted(found):
             if not procfs.alive(pid):
                 self._forget(pid)
@@ -102,8 +130,14 @@ class ProcessTable:
                 known = self._known.get(pid)
                 if known is None or known["started"] != process["started"]:  # new, or the pid was used again
                     self._known[pid] = process
+                    new.append(pid)
                     self._asked.discard(pid)
                     changed = True
+        for pid in new:
+            name = self.name_of(pid)
+            with self._lock:
+                if pid in self._known:
+                    self._known[pid]["name"] = name
         if self._attached():
             self._ask_newcomers()
         if changed:
@@ -131,10 +165,13 @@ class ProcessTable:
                 os.unlink(os.path.join(self._directory, "%d%s" % (pid, suffix)))
         with self._lock:
             self._known.pop(pid, None)
+            self._stops.pop(pid, None)
             self._asked.discard(pid)
 
     def _report(self) -> None:
         with self._lock:
+            for pid, process in self._known.items():
+                process["stopped"] = self._stops.get(pid, "")
             processes = [self._known[pid].copy() for pid in sorted(self._known)]
         self._on_change(processes)
 
@@ -166,6 +203,9 @@ def _read(path: str) -> Optional[contract.Process]:
             "ppid": int(raw["ppid"]),
             "argv": [str(word) for word in raw["argv"]][:16],
             "started": float(raw["started"]),
+            "origin": str(raw.get("origin", "")),
+            "name": "",
+            "stopped": "",
             "rank": ranks["rank"],
             "local_rank": ranks["local_rank"],
             "world_size": ranks["world_size"],

@@ -35,6 +35,12 @@ def start_ticks(pid: int) -> Optional[int]:
     return int(fields[19]) if fields is not None and len(fields) > 19 else None
 
 
+def parent(pid: int) -> int:
+    """Return the parent's pid; 0 when it is not known."""
+    fields = _stat_fields(pid)
+    return int(fields[1]) if fields is not None else 0
+
+
 def pid_namespace() -> str:
     """Return the identity of this process's PID namespace, empty where there is none."""
     try:

@@ -1,0 +1,235 @@
+"""The door before a real debugpy: tokens, names, and two clients."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import threading
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.agent.dap_probe import Editor, Session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOKEN = "correct horse battery staple"
+
+
+class Client:
+    """One session that keeps all its events."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.changed = threading.Condition()
+        self.session = Session(port, self._event)
+        self.session.request("initialize", clientID="probe", adapterID="debugpy", pathFormat="path")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.session.close()
+
+    def _event(self, _: Session, name: str, body: dict[str, Any]) -> None:
+        with self.changed:
+            self.events.append((name, body))
+            self.changed.notify_all()
+
+    def event(self, name: str, timeout: float = 10, text: str = "") -> dict[str, Any]:
+        def found() -> dict[str, Any] | None:
+            return next((b for n, b in self.events if n == name and text in json.dumps(b)), None)
+
+        with self.changed:
+            assert self.changed.wait_for(lambda: found() is not None, timeout), (name, self.events)
+            return found() or {}
+
+    def attach(self, **arguments: Any) -> Client:
+        connect = {"host": "127.0.0.1", "port": self.port}
+        number = self.session.send("attach", justMyCode=True, connect=connect, **arguments)
+        self.event("initialized")
+        self.session.request("setBreakpoints", source={"path": "/x.py"}, breakpoints=[{"line": 1}])
+        self.session.request("configurationDone")
+        self.session.wait(number)
+        return self
+
+    def child(self, text: str = "", **arguments: Any) -> Client:
+        body = {k: v for k, v in self.event("debugpyAttach", text=text).items() if k != "request"}
+        body.pop("justMyCode", None)
+        body.pop("connect", None)
+        return Client(self.port).attach(**dict(body, **arguments))
+
+    def refusal(self, command: str, **arguments: Any) -> dict[str, Any]:
+        number = self.session.send(command, **arguments)
+        with pytest.raises(AssertionError):
+            self.session.wait(number)
+        return self.session.answers.get(number) or {}
+
+
+@pytest.fixture
+def loop(launch, tmp_path: Path) -> Any:
+    """A program that goes round until it is told to end; `loop(env)` returns its agent."""
+    (tmp_path / "train.py").write_text(
+        "import os, time\nn = 0\nwhile not os.path.exists('stop'):\n    n += 1\n    time.sleep(0.02)\n"
+    )
+    yield lambda **env: launch(sys.executable, "train.py", env=env)
+    (tmp_path / "stop").touch()
+
+
+@pytest.mark.parametrize(
+    "shown", [{}, {"dkdbgToken": "wrong"}, {"dkdbgToken": 3}, {"dkdbgToken": TOKEN[:-1]}]
+)
+def test_without_the_right_token_nothing_is_attached_or_evaluated(loop, shown: dict[str, Any]) -> None:
+    running = loop(DKDBG_TOKEN=TOKEN)
+    port = running.wait_state("running")["port"]
+    with Client(port) as client:
+        early = client.refusal("evaluate", expression="1+1", context="repl")
+        assert early["message"].startswith("dkdbg: attach first")
+        answer = client.refusal("attach", **shown)
+        assert answer["body"]["error"]["showUser"] is True
+        assert "dkdbgToken" in answer["message"]
+        late = client.refusal("evaluate", expression="1+1", context="repl")
+        assert late == {}  # closed
+    assert running.record()["client"] is False
+
+
+def test_children_show_the_token_by_themselves_and_it_is_said_nowhere(launch, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(TOKEN + "\n")
+    script = tmp_path / "train.py"
+    script.write_text("import os\nx = 1\nprint([k for k in os.environ if k.startswith('DKDBG_TOKEN')])\n")
+    running = launch(sys.executable, "train.py", wait="20", env={"DKDBG_TOKEN_FILE": str(tmp_path / "token")})
+    port = running.wait_state("waiting")["port"]
+    with Client(port) as wrong:
+        wrong.refusal("attach", dkdbgToken="wrong")
+    editor = Editor(port, {str(script): [2]})
+    arguments = {"connect": {"host": "127.0.0.1", "port": port}, "dkdbgToken": TOKEN}
+    with contextlib.closing(editor.attach(arguments=arguments).sessions[0]):
+        editor.wait_stops(1)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/status") as status:
+            said = status.read().decode()
+        code, out, err = running.finish()
+    assert (code, out, editor.errors) == (0, "[]\n", [])
+    assert TOKEN not in said + err + json.dumps(running.record())
+    assert "127.0.0.1: refused: the token is wrong" in err
+
+
+def test_an_empty_token_file_ends_the_agent(launch, tmp_path: Path) -> None:
+    (tmp_path / "token").touch()
+    code, _, err = launch("true", env={"DKDBG_TOKEN_FILE": str(tmp_path / "token")}).finish()
+    assert code == 125
+    assert "is empty" in err
+
+
+NAMES = """
+import multiprocessing, os, subprocess, sys
+
+def work(n):
+    return n
+
+if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        children = [subprocess.Popen([sys.executable, __file__, "rank"], env=dict(os.environ, RANK=str(r),
+                    LOCAL_RANK=str(r), WORLD_SIZE="2")) for r in range(2)]
+        for child in children:
+            child.wait()
+        for method in ("fork", "spawn", "forkserver"):
+            worker = multiprocessing.get_context(method).Process(target=work, args=(1,), name="W-" + method)
+            worker.start()
+            worker.join()
+        subprocess.run([sys.executable, "-m", "timeit", "-n1", "pass"], stdout=subprocess.DEVNULL)
+"""
+
+
+def test_sessions_are_named_by_what_the_process_is(launch, tmp_path: Path) -> None:
+    (tmp_path / "run.py").write_text(NAMES)
+    running = launch(sys.executable, "run.py", wait="20")
+    port = running.wait_state("waiting")["port"]
+    names: list[str] = []
+
+    class Noting(Editor):
+        def _event(self, session: Session, name: str, body: dict[str, Any]) -> None:
+            if name == "debugpyAttach":
+                names.append(body["name"])
+            super()._event(session, name, body)
+
+    with Noting(port, {}) as editor:
+        code, _, err = running.finish(timeout=40)
+    assert code == 0, err
+    assert editor.errors == []
+    pid = names[0] == "run.py" and next(n for n in names if "W-fork" in n).rpartition("(")[2][:-1]
+    assert sorted(names) == sorted(
+        [
+            "run.py",
+            "rank 0 (run.py)",
+            "rank 1 (run.py)",
+            f"multiprocessing worker W-fork of run.py ({pid})",
+            f"multiprocessing worker of run.py ({pid})",
+            f"multiprocessing worker of run.py ({pid})",
+            "python -m timeit",
+        ]
+    )
+
+
+def test_a_second_client_looks_on_and_changes_nothing(loop) -> None:
+    running = loop()
+    port = running.wait_state("running")["port"]
+    with Client(port).attach() as first, first.child() as child, Client(port).attach() as second:
+        assert "you look on: another editor (since " in second.event("output", text="look on")["output"]
+        with second.child() as onlooker:
+            child.session.request("pause", threadId=1)
+            thread = child.event("stopped")["threadId"]
+            assert onlooker.event("stopped")["threadId"] == thread
+            top = onlooker.session.request("stackTrace", threadId=thread)["stackFrames"][0]
+            assert top["source"]["path"].endswith("train.py")
+            scope = onlooker.session.request("scopes", frameId=top["id"])["scopes"][0]
+            reference = scope["variablesReference"]
+            variables = onlooker.session.request("variables", variablesReference=reference)["variables"]
+            assert "n" in [variable["name"] for variable in variables]
+            for command in ("continue", "next", "evaluate", "setVariable", "pause", "terminate"):
+                answer = onlooker.refusal(command, threadId=thread, expression="1", frameId=top["id"])
+                assert 'add "dkdbgRole": "take-over" to take it' in answer["message"], command
+            frame = child.session.request("stackTrace", threadId=thread)["stackFrames"][0]
+            held = f"train.py:{frame['line']} (pause)"
+            record = wait_for(lambda: running.record()["processes"][0], lambda p: p["stopped"] == held)
+            assert record["name"] == "train.py"
+            child.session.request("continue", threadId=thread)
+            onlooker.event("continued")
+            wait_for(lambda: running.record()["processes"][0], lambda p: p["stopped"] == "")
+            child.session.request("disconnect")
+            onlooker.event("terminated")
+
+
+def wait_for(read: Any, fits: Any) -> Any:
+    import time
+
+    end = time.monotonic() + 5
+    while not fits(read()):
+        assert time.monotonic() < end, read()
+        time.sleep(0.01)
+    return read()
+
+
+def test_a_client_that_takes_over_gets_the_session(loop, tmp_path: Path) -> None:
+    running = loop()
+    port = running.wait_state("running")["port"]
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(Client(port).attach())
+        child = stack.enter_context(first.child())
+        second = stack.enter_context(Client(port).attach(dkdbgRole="take-over"))
+        with second.child() as taken:
+            assert "(127.0.0.1) has taken this session over" in first.event("output", text="taken")["output"]
+            first.event("terminated")
+            child.event("terminated")
+            first.session.request("disconnect")
+            taken.session.request("pause", threadId=1)
+            thread = taken.event("stopped")["threadId"]
+            frame = taken.session.request("stackTrace", threadId=thread)["stackFrames"][0]["id"]
+            answer = taken.session.request("evaluate", expression="6 * 7", frameId=frame, context="repl")
+            assert answer["result"] == "42"
+            taken.session.request("continue", threadId=thread)
+            (tmp_path / "stop").touch()
+            assert running.finish()[0] == 0
