@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
@@ -196,6 +199,7 @@ def test_a_second_client_looks_on_and_changes_nothing(loop) -> None:
             held = f"train.py:{frame['line']} (pause)"
             record = wait_for(lambda: running.record()["processes"][0], lambda p: p["stopped"] == held)
             assert record["name"] == "train.py"
+            assert f"{record['pid']} train.py: stopped at {held}" in sessions(running)
             child.session.request("continue", threadId=thread)
             onlooker.event("continued")
             wait_for(lambda: running.record()["processes"][0], lambda p: p["stopped"] == "")
@@ -203,9 +207,13 @@ def test_a_second_client_looks_on_and_changes_nothing(loop) -> None:
             onlooker.event("terminated")
 
 
-def wait_for(read: Any, fits: Any) -> Any:
-    import time
+def sessions(running: Any) -> str:
+    environment = {**os.environ, "DKDBG_RUNTIME_DIR": str(running.runtime)}
+    command = [sys.executable, "-m", "dkdbg.agent", "sessions"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
+
+def wait_for(read: Any, fits: Any) -> Any:
     end = time.monotonic() + 5
     while not fits(read()):
         assert time.monotonic() < end, read()

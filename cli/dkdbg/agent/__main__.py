@@ -120,17 +120,21 @@ def _health() -> int:
 def _sessions(as_json: bool) -> int:
     from dkdbg.agent import records
 
-    found = [dict(record, live=records.is_live(record)) for record in records.list_records()]
+    known = records.list_records()
+    found = [dict(record, live=records.is_live(record)) for record in known]
     if as_json:
         import json
 
         print(json.dumps(found, indent=2))
         return 0
-    for record in found:
+    for record, read in zip(found, known):
         state = record["state"] if record["live"] or record["state"] == "exited" else "lost"
         print(
             "%-24s %-9s %s:%s  %s" % (record["id"], state, record["host"], record["port"], record["detail"])
         )
+        for process in read["processes"] if record["live"] else ():
+            if process.get("stopped"):  # an older agent's record has none
+                print("    %d %s: stopped at %s" % (process["pid"], process["name"], process["stopped"]))
     return 0
 
 
