@@ -124,3 +124,55 @@ def test_a_running_loop_stops_without_pydevds_library(launch, request, tmp_path:
         running.process.terminate()
         _, _, err = running.finish()
     assert all(line.startswith("dkdbg:") for line in err.splitlines()), err
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_breakpoint_crash_and_pdb_work_under_every_python(
+    launch, request, tmp_path: Path, minor: int
+) -> None:
+    python = find(minor)
+    if python is None:
+        pytest.skip(f"no CPython 3.{minor} here")
+    if minor < 10:
+        request.getfixturevalue("both_zips")
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import time\ndef spin(n):\n    while n:\n        n += 1\n        time.sleep(0.01)\n        if n < 0:\n            n = 0\n"
+        "print('up', flush=True)\nspin(1)\nbreakpoint()\nx = 1\nx / 0\n"
+    )
+    running = launch(python, "train.py", python=python, options=("--on-crash", "hold=1m"))
+    port = running.wait_state("running")["port"]
+    assert running.process.stdout.readline() == b"up\n"
+    pdb = subprocess.run(
+        [
+            python,
+            "-I",
+            "-S",
+            str(Path(bundle.__file__).parent / "__main__.py"),
+            "pdb",
+            "--name",
+            running.name,
+        ],
+        input="p spin.__name__\nn\nn\nn\nn\nn\nq\n",
+        env={"DKDBG_RUNTIME_DIR": str(running.runtime)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert "'spin'" in pdb.stdout, (pdb.stdout, pdb.stderr)
+    assert "detached" in pdb.stdout
+    with Editor(port, {str(script): [4]}, hold=True) as editor:
+        stop = editor.wait_stops(1)[0]
+        session = stop["session"]
+        session.request("setBreakpoints", source={"path": str(script)}, breakpoints=[])
+        session.request("evaluate", expression="n = -9", frameId=stop["frame"], context="repl")
+        session.request("continue", threadId=stop["thread"])
+        on_demand = editor.wait_stops(2)[1]
+        session.request("continue", threadId=on_demand["thread"])
+        crashed = editor.wait_stops(3)[2]
+        session.request("continue", threadId=crashed["thread"])
+        code, _, err = running.finish()
+    assert on_demand["line"] in (10, 11)
+    assert crashed["line"] == 12
+    assert code == 1
+    assert "ZeroDivisionError" in err

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from typing import List, Optional, Sequence
 
 _USAGE = """usage: dkdbg.agent launch [--host H] [--port P] [--wait SECONDS] [--then exit|run] [--name NAME]
-                          [--runtime DIR] -- COMMAND [ARGUMENT...]
+                          [--runtime DIR] [--on-crash hold=TIME] [--no-compile] [--pdb [HOST:]PORT]
+                          -- COMMAND [ARGUMENT...]
+       dkdbg.agent pdb [--pid N] [--name NAME]
        dkdbg.agent health | sessions [--json] | mapping"""
 
 
@@ -31,6 +33,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     command = words.pop(0) if words else ""
     if command == "launch":
         return _launch(words)
+    if command == "pdb":
+        from dkdbg.agent import pdb_client
+
+        return pdb_client.main(words)
     if command == "health":
         return _health()
     if command == "sessions":
@@ -45,8 +51,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _launch(words: List[str]) -> int:
-    from dkdbg.agent import launch
+    from dkdbg.agent import launch, program_env
 
+    try:
+        words = program_env.take_flags(words, os.environ)
+    except ValueError as error:
+        return _usage_error(str(error))
     if "--" not in words:
         return _usage_error("write -- before the command")
     cut = words.index("--")
@@ -68,6 +78,7 @@ def _launch(words: List[str]) -> int:
         return _usage_error(str(error))
     if options.then not in ("exit", "run"):
         return _usage_error("--then (%s) is exit or run, not %r" % (contract.ENV_THEN, options.then))
+    options.wait = program_env.prepare(os.environ, options.wait, options.then)
     return launch.run(options)
 
 

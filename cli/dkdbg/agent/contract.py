@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads it
     from typing import Dict, List, Literal, Optional, TypedDict
 
-    State = Literal["starting", "waiting", "attached", "running", "exited"]
+    State = Literal["starting", "waiting", "attached", "running", "post-mortem", "exited"]
 
     class Mapping(TypedDict):
         """One pair of roots as an editor wants it, plus what was found on the remote side.
@@ -34,6 +34,8 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
             started: epoch seconds.
             rank: global rank as its launcher (torchrun, Slurm, Open MPI) says, or null.
             joined: whether it is connected to the adapter.
+            state: what it waits for: `breakpoint`, or `post-mortem` after a crash; empty while it runs.
+            detail: where that is. expires: epoch seconds of that wait's end, null without one.
             origin: how it came to be: empty for a start of its own, else `fork`, `multiprocessing:NAME` or
                 `dataloader:NUMBER`.
             name: what it is, as an editor shows it. stopped: where a debugger holds it; empty while it runs.
@@ -47,6 +49,9 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
         local_rank: Optional[int]
         world_size: Optional[int]
         joined: bool
+        state: str
+        detail: str
+        expires: Optional[float]
         origin: str
         name: str
         stopped: str
@@ -125,7 +130,7 @@ PROCESSES_NAME = "p"
 READY_NAME = "ready"
 
 #: States in which a debugger can be attached now.
-ATTACHABLE = ("waiting", "attached", "running")
+ATTACHABLE = ("waiting", "attached", "running", "post-mortem")
 
 #: Address and port that the front listens on.
 ENV_HOST = "DKDBG_HOST"
@@ -153,6 +158,17 @@ ENV_SKIP = "DKDBG_SKIP"
 ENV_DEBUG = "DKDBG_DEBUG"
 #: Python for agent.sh.
 ENV_PYTHON = "DKDBG_PYTHON"
+#: Seconds that `dkdbg.breakpoint()` waits for an editor; the session's wait by default, `forever` is understood.
+ENV_BREAKPOINT_WAIT = "DKDBG_BREAKPOINT_WAIT"
+#: `hold=20m` (s, m, h): a Python process with an uncaught exception stays so long for an editor to look at it.
+ENV_ON_CRASH = "DKDBG_ON_CRASH"
+#: Set to 1: the program runs with TORCH_COMPILE_DISABLE=1, so that breakpoints in compiled functions stop.
+ENV_NO_COMPILE = "DKDBG_NO_COMPILE"
+#: HOST:PORT for pdb over TCP: `breakpoint()` stops there instead of in an editor. AT_START: at the first line too.
+ENV_PDB = "DKDBG_PDB"
+ENV_PDB_AT_START = "DKDBG_PDB_AT_START"
+#: Set by the agent for the program: salt and digest of the token, which a client of pdb types first.
+ENV_PDB_TOKEN = "DKDBG_PDB_TOKEN"  # noqa: S105
 #: Set by the agent for the program: the session's folder. The hook does nothing without it.
 ENV_SESSION_DIR = "DKDBG_SESSION_DIR"
 

@@ -17,6 +17,7 @@ from dkdbg.agent import (
     front,
     hookdir,
     mapping,
+    notes,
     peers,
     processes,
     procfs,
@@ -109,6 +110,7 @@ class Session:
         self._debugpy_dir = debugpy_dir
         self._warm_up: Optional[backend.WarmUp] = None
         self._ended_by_editor = threading.Event()
+        self._holds = notes.Holds(log, lambda: "%s:%d" % (self._front.host, self._front.port))
         try:
             self._front = front.Front(
                 options.host,
@@ -138,7 +140,7 @@ class Session:
         self._table = processes.ProcessTable(
             self._store.processes_dir,
             attached=lambda: self._backend.attached,
-            on_change=lambda found: self._store.update(processes=found),
+            on_change=self._on_processes,
         )
         self._store.create(self._first_record(debugpy_dir))
 
@@ -246,6 +248,10 @@ class Session:
             self._ended_by_editor.set()
         self._inbox.wake()
 
+    def _on_processes(self, found: List[contract.Process]) -> None:
+        fields = self._holds.fields(found)
+        self._store.update(processes=found, **fields, **self._live_state())
+
     def _on_restart(self) -> None:
         self._store.update(adapter_port=self._backend.client_port)
         self._table.ask_again()
@@ -256,7 +262,8 @@ class Session:
         record = self._store.snapshot()
         if record["state"] in ("waiting", "exited") and record["expires"] is not None:
             return {}
-        return {"state": "attached" if self._backend.attached else "running"}
+        held = "post-mortem" if self._holds.held else "running"
+        return {"state": "attached" if self._backend.attached else held}
 
     def _environment(self) -> Dict[str, str]:
         """The program's environment: ours, the hook's folder first on PYTHONPATH, and the session's folder."""

@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 
-from dkdbg.agent import naming, procfs
+from dkdbg.agent import naming, notes, procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -138,10 +138,21 @@ class ProcessTable:
             with self._lock:
                 if pid in self._known:
                     self._known[pid]["name"] = name
+        changed = self._look_at_notes() or changed
         if self._attached():
             self._ask_newcomers()
         if changed:
             self._report()
+
+    def _look_at_notes(self) -> bool:
+        changed = False
+        with self._lock:
+            for pid, process in self._known.items():
+                state, detail, expires = notes.read(self._directory, pid)
+                if state != process["state"] or detail != process["detail"]:
+                    process["state"], process["detail"], process["expires"] = state, detail, expires
+                    changed = True
+        return changed
 
     def _ask_newcomers(self) -> None:
         with self._lock:
@@ -160,7 +171,7 @@ class ProcessTable:
         self._report()
 
     def _forget(self, pid: int) -> None:
-        for suffix in (".json", ".sock"):
+        for suffix in (".json", ".sock", ".note", ".pdb"):
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(self._directory, "%d%s" % (pid, suffix)))
         with self._lock:
@@ -210,6 +221,9 @@ def _read(path: str) -> Optional[contract.Process]:
             "local_rank": ranks["local_rank"],
             "world_size": ranks["world_size"],
             "joined": False,
+            "state": "",
+            "detail": "",
+            "expires": None,
         }
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -9,6 +9,7 @@ alone. A client that goes away never ends or hangs the program: it goes on, and 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pdb  # noqa: T100
 import socket
@@ -40,12 +41,12 @@ class SocketPdb(pdb.Pdb):
 
     Args:
         connection: the client, who has shown the token.
-        stream: the same as text.
+        source, sink: the same as text.
     """
 
-    def __init__(self, connection: socket.socket, stream: TextIO) -> None:
+    def __init__(self, connection: socket.socket, source: TextIO, sink: TextIO) -> None:
         self._connection = connection
-        pdb.Pdb.__init__(self, stdin=stream, stdout=stream, nosigint=True, readrc=False)
+        pdb.Pdb.__init__(self, stdin=source, stdout=sink, nosigint=True, readrc=False)
         self.use_rawinput = False
         self.prompt = "(dkdbg) "
 
@@ -68,6 +69,10 @@ class SocketPdb(pdb.Pdb):
             pass
         self._connection.close()
         return True
+
+    def release(self) -> None:
+        """Let go of the client without a word to him."""
+        self._connection.detach()
 
     # `q` must not raise BdbQuit through a training loop.
     do_q = do_quit = do_exit = do_EOF = do_detach  # noqa: N815
@@ -122,6 +127,18 @@ def wait_at_start(address: str, seconds: float, then: str) -> None:
     sys.settrace(first_line)
 
 
+def forget() -> None:
+    """In a forked child: client and listeners are the parent's."""
+    global _current  # noqa: PLW0603
+    if _current is not None:
+        sys.settrace(None)
+        _current.release()
+    _current = None
+    for listener in _listeners.values():
+        listener.close()
+    _listeners.clear()
+
+
 def interrupt(path: str) -> str:
     """Open a Unix socket and make the main thread stop for its client at its next line; return what to answer."""
     import ctypes
@@ -172,12 +189,14 @@ def _accept(listener: socket.socket, seconds: float) -> Optional[SocketPdb]:
         except (socket.timeout, BlockingIOError):
             return None
         connection.settimeout(TOKEN_LIMIT)
-        stream: Any = connection.makefile("rw", encoding="utf-8", errors="replace", newline="\n")
+        # Two streams: a TextIOWrapper for both ways forgets lines that were read ahead when it writes.
+        source = connection.makefile("r", encoding="utf-8", errors="replace", newline="\n")
+        sink = connection.makefile("w", encoding="utf-8", errors="replace", newline="\n")
         token = "" if listener.family == socket.AF_UNIX else os.environ.get("DKDBG_PDB_TOKEN", "")
         try:
-            if token and not _is_token(stream.readline(200).strip(), token):
-                stream.write("dkdbg: wrong token\n")
-                stream.flush()
+            if token and not _is_token(source.readline(200).strip(), token):
+                sink.write("dkdbg: wrong token\n")
+                sink.flush()
                 raise OSError("wrong token")
             if listener.family != socket.AF_UNIX:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -187,7 +206,7 @@ def _accept(listener: socket.socket, seconds: float) -> Optional[SocketPdb]:
                 connection.shutdown(socket.SHUT_RDWR)  # the stream holds the descriptor
             connection.close()
             continue
-        return SocketPdb(connection, stream)
+        return SocketPdb(connection, source, sink)
 
 
 def _listener(address: str) -> socket.socket:
@@ -202,7 +221,13 @@ def _listener(address: str) -> socket.socket:
             host, _, port = address.rpartition(":")
             found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind((host.strip("[]") or "127.0.0.1", int(port)))
+            host = host.strip("[]") or "127.0.0.1"
+            try:
+                found.bind((host, int(port)))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                found.bind((host, 0))  # another process of the program has it: each says where it is
         found.listen(4)
         _listeners[address] = found
     return found

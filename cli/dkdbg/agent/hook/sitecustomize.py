@@ -9,7 +9,7 @@ Nothing here may break or delay the program: every error is swallowed, and DKDBG
 by whatever Python the user starts, so it is valid Python 2 as well; there it only runs the user's `sitecustomize`.
 """
 # Annotations are comments here: Python 2 reads this file too.
-# ruff: noqa: ANN001, ANN202, ANN204, SIM105
+# ruff: noqa: ANN001, ANN002, ANN003, ANN202, ANN204, SIM105
 # mypy: disable-error-code="import-not-found, attr-defined, arg-type, union-attr, assignment, no-any-return"
 
 import os
@@ -100,6 +100,8 @@ class _Member:
         self.directory = directory
         self.words = words
         self.fork_armed = False
+        self.worker_armed = False
+        self.held = None
         self.origin = ""
         self._thread = _thread
         self._reset()
@@ -269,10 +271,37 @@ class _Member:
             former_of_threads(details)
             self.hold((details.exc_type, details.exc_value, details.exc_traceback))
 
+        def at_end():  # type: () -> None
+            # A program that sets its own excepthook (rich, absl) takes ours away; Python has noted the exception.
+            value = getattr(sys, "last_value", None)
+            if value is not None and sys.excepthook is not excepthook and not hasattr(sys, "ps1"):
+                self.hold((type(value), value, sys.last_traceback))
+
+        register = getattr(
+            threading, "_register_atexit", None
+        )  # Python 3.9; threads can still be started there
+        if register is not None:
+            register(at_end)
         former, sys.excepthook = sys.excepthook, excepthook
         former_of_threads, threading.excepthook = threading.excepthook, thread_excepthook
 
+    def arm_for_worker(self):  # type: () -> None
+        """The same in a worker of multiprocessing, which prints its exception itself and ends."""
+        import traceback
+
+        def print_exc(*args, **kwargs):  # type: (object, object) -> None
+            former(*args, **kwargs)
+            caller = sys._getframe(1).f_code
+            if caller.co_name == "_bootstrap" and "multiprocessing" in caller.co_filename:
+                self.hold(sys.exc_info())
+
+        former, traceback.print_exc = traceback.print_exc, print_exc
+        self.worker_armed = True
+
     def hold(self, failure):  # type: (tuple[object, ...]) -> None
+        if failure[1] is self.held:
+            return
+        self.held = failure[1]
         try:
             if not issubclass(failure[0], (KeyboardInterrupt, SystemExit)):
                 self.load("crash").hold(self.directory, self.load, failure)
@@ -336,12 +365,18 @@ class _Member:
             self._reset()
             if listener is not None:
                 listener.close()
-            module = sys.modules.get("_dkdbg_join")
-            if module is not None:
-                module.forget()
+            for name in ("_dkdbg_join", "_dkdbg_tcppdb"):
+                if name in sys.modules:
+                    sys.modules[name].forget()
             if self._is_about_to_exec():
                 return
             self.origin = _origin_of_fork()
+            if (
+                os.environ.get("DKDBG_ON_CRASH")
+                and not self.worker_armed
+                and "multiprocessing.process" in sys.modules
+            ):
+                self.arm_for_worker()
             self.enter()
         except Exception as error:
             _say("in a forked child: %r" % (error,))
@@ -405,6 +440,8 @@ def _enter():  # type: () -> None
     sys.meta_path.append(_DkdbgFinder(member))
     if os.environ.get("DKDBG_ON_CRASH"):
         member.arm_for_crash()
+        if "--multiprocessing-fork" in words:
+            member.arm_for_worker()
     os.register_at_fork(before=member.before_fork, after_in_parent=member.after_fork_in_parent)
     if _FORKSERVER in " ".join(words):
         return

@@ -1,0 +1,180 @@
+"""`--on-crash hold=TIME`: a crash can be looked at, and changes nothing when nobody looks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.agent import crash
+from tests.agent.dap_probe import Editor
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CRASH = "def deep(a, b):\n    secret = a * 10\n    return secret / b\n\ndeep(4, 0)\n"
+
+
+def own_lines(err: str) -> str:
+    """What the program wrote: without the agent's lines."""
+    return "".join(line for line in err.splitlines(keepends=True) if not line.startswith("dkdbg: "))
+
+
+def bare(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "train.py", *words], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def locals_of(stop: dict) -> dict[str, str]:
+    session = stop["session"]
+    scope = session.request("scopes", frameId=stop["frame"])["scopes"][0]
+    found = session.request("variables", variablesReference=scope["variablesReference"])["variables"]
+    return {each["name"]: each["value"] for each in found}
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("hold=20m", 1200), ("hold=5s", 5), ("hold=1.5h", 5400), ("hold=3", 3)]
+)
+def test_times_are_understood(text: str, seconds: float) -> None:
+    assert crash.parse(text) == seconds
+
+
+def test_another_word_is_refused(launch) -> None:
+    code, _, err = launch("true", options=("--on-crash", "hold=soon")).finish()
+    assert code == 2
+    assert "--on-crash (DKDBG_ON_CRASH) is hold=TIME, such as hold=20m, not 'hold=soon'" in err
+
+
+@pytest.mark.parametrize("where", ["main", "thread", "child"])
+def test_a_crash_is_held_until_an_editor_has_seen_the_failing_frame(
+    launch, tmp_path: Path, where: str
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(CRASH)
+    if where == "thread":
+        script.write_text(
+            CRASH.replace(
+                "deep(4, 0)", "import threading\nthreading.Thread(target=deep, args=(4, 0)).start()"
+            )
+        )
+    command = [sys.executable, "train.py"]
+    if where == "child":
+        command = [sys.executable, "-c", f"import subprocess as s; raise SystemExit(s.call({command!r}))"]
+    running = launch(*command, options=("--on-crash", "hold=1m"))
+    record = running.wait_state("post-mortem")
+    assert record["detail"] == "post-mortem: train.py:3: ZeroDivisionError: division by zero"
+    with Editor(record["port"], {}, hold=True) as editor:
+        stop = editor.wait_stops(1)[0]
+        assert (stop["path"], stop["line"]) == (str(script), 3)
+        assert locals_of(stop)["secret"] == "40"
+        assert running.record()["state"] == "attached"
+        stop["session"].request("continue", threadId=stop["thread"])
+        code, _, err = running.finish()
+    plain = bare(tmp_path)
+    assert (code, own_lines(err)) == (plain.returncode, plain.stderr)
+    assert (
+        "has crashed: train.py:3: ZeroDivisionError: division by zero; it is held for a debugger on 127"
+        in err
+    )
+
+
+WORKER = """
+import multiprocessing, sys
+
+def deep(a, b):
+    secret = a * 10
+    return secret / b
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    worker = context.Process(target=deep, args=(4, 0), name="loader")
+    worker.start()
+    worker.join()
+    sys.exit(worker.exitcode)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_the_crash_of_a_worker_of_multiprocessing_is_held(launch, tmp_path: Path, method: str) -> None:
+    (tmp_path / "train.py").write_text(WORKER)
+    running = launch(sys.executable, "train.py", method, options=("--on-crash", "hold=1m"))
+    record = running.wait_state("post-mortem")
+    with Editor(record["port"], {}, hold=True) as editor:
+        stop = editor.wait_stops(1)[0]
+        assert stop["line"] == 6
+        assert locals_of(stop)["secret"] == "40"
+        stop["session"].request("continue", threadId=stop["thread"])
+        code, _, err = running.finish()
+    plain = bare(tmp_path, method)
+    assert (code, own_lines(err)) == (plain.returncode, plain.stderr)
+
+
+def test_nobody_comes_and_stderr_and_exit_code_are_those_of_a_bare_run(launch, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(CRASH)
+    begin = time.monotonic()
+    code, out, err = launch(sys.executable, "train.py", env={"DKDBG_ON_CRASH": "hold=1s"}).finish()
+    plain = bare(tmp_path)
+    assert time.monotonic() - begin > 1
+    assert (code, out, own_lines(err)) == (plain.returncode, plain.stdout, plain.stderr)
+
+
+def test_an_attached_editor_stops_at_once_and_once(launch, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(CRASH)
+    running = launch(sys.executable, "train.py", wait="20", options=("--on-crash", "hold=1m"))
+    port = running.wait_state("waiting")["port"]
+    with Editor(port, {}) as editor:
+        stop = editor.wait_stops(1)[0]
+        code, _, _ = running.finish()
+    assert (stop["line"], code, len(editor.stops)) == (3, 1, 1)
+
+
+@pytest.mark.parametrize("ending", ["raise SystemExit(7)", "raise KeyboardInterrupt", "print('fine')"])
+def test_other_endings_are_left_alone(launch, tmp_path: Path, ending: str) -> None:
+    (tmp_path / "train.py").write_text(ending + "\n")
+    code, out, err = launch(sys.executable, "train.py", options=("--on-crash", "hold=1m")).finish(10)
+    plain = bare(tmp_path)
+    assert (code, out) == (
+        plain.returncode if plain.returncode >= 0 else 128 - plain.returncode,
+        plain.stdout,
+    )
+    assert own_lines(err) == plain.stderr
+
+
+def test_the_programs_own_hook_runs_first(launch, tmp_path: Path) -> None:
+    mine = tmp_path / "sitecustomize.py"
+    mine.write_text("import sys\nsys.excepthook = lambda kind, value, trace: print('mine', value)\n")
+    (tmp_path / "train.py").write_text("raise ValueError('x')\n")
+    environment = {"DKDBG_ON_CRASH": "hold=60", "PYTHONPATH": str(tmp_path)}
+    running = launch(sys.executable, "train.py", env=environment)
+    record = running.wait_state("post-mortem")
+    with Editor(record["port"], {}) as editor:
+        editor.wait_stops(1)
+        code, out, err = running.finish()
+    assert (code, out, own_lines(err)) == (1, "mine x\n", "")
+
+
+@pytest.mark.parametrize("chained", [False, True])
+def test_a_program_that_sets_its_own_hook_later_is_held_once(launch, tmp_path: Path, chained: bool) -> None:
+    call = "former(kind, value, trace)" if chained else "print('mine', value)"
+    (tmp_path / "train.py").write_text(
+        "import sys\nformer = sys.excepthook\n"
+        f"def mine(kind, value, trace):\n    {call}\nsys.excepthook = mine\nraise ValueError('x')\n"
+    )
+    running = launch(sys.executable, "train.py", options=("--on-crash", "hold=1m"))
+    record = running.wait_state("post-mortem")
+    with Editor(record["port"], {}) as editor:
+        assert editor.wait_stops(1)[0]["line"] == 6
+        code, out, _ = running.finish()
+    assert (code, out, len(editor.stops)) == (1, "" if chained else "mine x\n", 1)
+
+
+def test_nothing_is_imported_before_a_crash(launch, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import sys\nprint([m for m in sys.modules if 'dkdbg' in m or m == 'traceback'])\n"
+    )
+    code, out, _ = launch(sys.executable, "train.py", options=("--on-crash", "hold=1m")).finish()
+    assert (code, out) == (0, "[]\n")

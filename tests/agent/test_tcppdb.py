@@ -1,0 +1,185 @@
+"""pdb over a socket: plain `nc` reaches it, the program's own streams stay its own, and leaving never ends it."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.agent.conftest import Launch
+
+LOOP = "def step(n):\n    doubled = n * 2\n    return doubled\n\nfor n in range(3):\n    breakpoint()\n    print(step(n), flush=True)\n"
+PROMPT = "(dkdbg) "
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Client:
+    """What `nc` is: it comes back until the port is open."""
+
+    def __init__(self, port: int, running: Launch) -> None:
+        end = time.monotonic() + 15
+        while True:
+            try:
+                self.sock = socket.create_connection(("127.0.0.1", port), timeout=15)
+                return
+            except OSError:  # noqa: PERF203
+                assert time.monotonic() < end
+                assert running.process.poll() is None, running.finish()
+                time.sleep(0.02)
+
+    def until(self, mark: str = PROMPT) -> str:
+        text = ""
+        while mark not in text:
+            data = self.sock.recv(4096)
+            if not data:
+                return text
+            text += data.decode()
+        return text
+
+    def ask(self, line: str) -> str:
+        self.sock.sendall(line.encode() + b"\n")
+        return self.until()
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port()
+
+
+def test_a_breakpoint_stops_for_a_plain_client(launch, tmp_path: Path, port: int) -> None:
+    (tmp_path / "train.py").write_text(LOOP)
+    running = launch(sys.executable, "train.py", env={"DKDBG_PDB": str(port), "DKDBG_BREAKPOINT_WAIT": "20"})
+    client = Client(port, running)
+    assert "train.py" in client.until()
+    assert client.ask("p n") == "0\n" + PROMPT
+    assert "doubled = n * 2" in client.ask("s") + client.ask("s") + client.ask("s") + client.ask("l")
+    client.ask("c")  # stops again in the second round
+    assert client.ask("p n") == "1\n" + PROMPT
+    client.sock.sendall(b"q\n")
+    assert client.until() == "detached\n"
+    again = Client(port, running)  # the third round takes a new client
+    assert again.until().endswith(PROMPT)
+    assert again.ask("p n") == "2\n" + PROMPT
+    again.sock.close()
+    code, out, err = running.finish()
+    assert (code, out) == (0, "0\n2\n4\n"), err
+    assert f"waiting for pdb on 127.0.0.1:{port} (nc 127.0.0.1 {port})" in err
+
+
+def test_nobody_comes_and_it_goes_on(launch, tmp_path: Path, port: int) -> None:
+    (tmp_path / "train.py").write_text(LOOP)
+    running = launch(sys.executable, "train.py", env={"DKDBG_PDB": str(port), "DKDBG_BREAKPOINT_WAIT": "0.3"})
+    code, out, err = running.finish()
+    assert (code, out) == (0, "0\n2\n4\n")
+    assert err.count("no pdb client within 0.3 s, going on") == 1
+
+
+def test_settrace_with_a_port_opens_it(launch, tmp_path: Path, port: int) -> None:
+    (tmp_path / "train.py").write_text(
+        f"import dkdbg\nx = 5\ndkdbg.settrace(port={port}, timeout=20)\nprint(x)\n"
+    )
+    running = launch(sys.executable, "train.py")
+    client = Client(port, running)
+    client.until()
+    client.ask("x = 6")
+    client.sock.sendall(b"c\n")
+    assert running.finish()[:2] == (0, "6\n")
+
+
+def test_launched_for_pdb_it_stops_at_the_first_line(launch, tmp_path: Path, port: int) -> None:
+    (tmp_path / "train.py").write_text('"""Train."""\nx = 1\nprint(x)\n')
+    running = launch(sys.executable, "train.py", wait="20", options=("--pdb", str(port)))
+    client = Client(port, running)
+    assert "train.py(1)<module>()" in client.until()
+    client.ask("n")
+    client.ask("n")
+    assert client.ask("p x") == "1\n" + PROMPT
+    client.sock.sendall(b"c\n")
+    code, out, err = running.finish()
+    assert (code, out) == (0, "1\n"), err
+
+
+@pytest.mark.parametrize(("then", "expected"), [("exit", (124, "")), ("run", (0, "on\n"))])
+def test_launched_for_pdb_and_nobody_comes(
+    launch, tmp_path: Path, port: int, then: str, expected: tuple[int, str]
+) -> None:
+    (tmp_path / "train.py").write_text("print('on')\n")
+    running = launch(sys.executable, "train.py", wait="0.5", options=("--pdb", str(port), "--then", then))
+    code, out, err = running.finish()
+    assert (code, out) == expected
+    assert ("the program was not started" in err) == (then == "exit")
+
+
+def test_a_forked_child_leaves_its_parents_client_alone(launch, tmp_path: Path, port: int) -> None:
+    (tmp_path / "train.py").write_text(
+        "import os, dkdbg\nbreakpoint()\npid = os.fork()\nif pid == 0:\n"
+        "    dkdbg.set_trace(timeout=0.3)\n    os._exit(7)\nprint(os.waitpid(pid, 0)[1] >> 8)\n"
+    )
+    running = launch(sys.executable, "train.py", env={"DKDBG_PDB": str(port), "DKDBG_BREAKPOINT_WAIT": "20"})
+    client = Client(port, running)
+    client.until()
+    for _ in range(4):
+        client.sock.sendall(b"n\n")
+    client.sock.sendall(b"c\n")
+    code, out, err = running.finish()
+    assert (code, out) == (0, "7\n"), err
+    assert "no pdb client within 0.3 s" in err
+
+
+def test_the_token_is_asked_for(launch, tmp_path: Path, port: int) -> None:
+    (tmp_path / "train.py").write_text(LOOP)
+    environment = {"DKDBG_PDB": str(port), "DKDBG_BREAKPOINT_WAIT": "20", "DKDBG_TOKEN": "secret"}
+    running = launch(sys.executable, "train.py", env=environment)
+    wrong = Client(port, running)
+    wrong.sock.sendall(b"p 1\n")
+    assert wrong.until() == "dkdbg: wrong token\n"
+    right = Client(port, running)
+    right.sock.sendall(b"secret\n")
+    assert right.until().endswith(PROMPT)
+    assert right.ask("p n") == "0\n" + PROMPT
+
+
+def test_a_crash_is_looked_at_in_pdb(launch, tmp_path: Path, port: int) -> None:
+    (tmp_path / "train.py").write_text("def deep(a):\n    secret = a\n    return secret / 0\n\ndeep(4)\n")
+    environment = {"DKDBG_PDB": str(port), "DKDBG_ON_CRASH": "hold=20"}
+    running = launch(sys.executable, "train.py", env=environment)
+    client = Client(port, running)
+    assert "ZeroDivisionError: division by zero" in client.until()
+    assert client.ask("p secret") == "4\n" + PROMPT
+    client.sock.sendall(b"q\n")
+    code, _, err = running.finish()
+    assert code == 1
+    assert "ZeroDivisionError" in err
+
+
+SPIN = "import time\ndef spin(n):\n    while n:\n        n += 1\n        time.sleep(0.01)\n        if n > 10**6: n = 0\nprint('up', flush=True)\nspin(1)\nprint('left')\n"
+
+
+def test_a_running_process_is_entered(launch, layout: Path, runtime: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SPIN)
+    running = launch(sys.executable, "train.py")
+    running.wait_state("running")
+    assert running.process.stdout.readline() == b"up\n"
+    for _ in range(2):  # the first client detaches; a second one comes
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", str(layout / "dkdbg/agent/__main__.py"), "pdb", "--name", running.name],
+            input="p 'in', spin.__name__\nq\n",
+            env={"DKDBG_RUNTIME_DIR": str(runtime)},
+            capture_output=True, text=True, timeout=20, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "('in', 'spin')" in done.stdout
+        assert "detached" in done.stdout
+    assert running.process.poll() is None
