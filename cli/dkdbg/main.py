@@ -40,6 +40,10 @@ def _run(options: argparse.Namespace) -> int:
         from dkdbg.commands.up import up
 
         return up(root, as_json=options.json, wait_timeout=options.wait_timeout)
+    if options.verb == "restart":
+        from dkdbg.commands.restart import restart
+
+        return restart(root)
     if options.verb == "down":
         from dkdbg.commands.down import down
 
@@ -116,6 +120,8 @@ def _parser() -> argparse.ArgumentParser:
         "--wait-timeout", type=_seconds, default=300, metavar="SECONDS", help="how long to wait for it (300)"
     )
     up.add_argument("--json", action="store_true", help="one JSON object instead of text")
+
+    verbs.add_parser("restart", help="start the program again; container, port and editor stay")
 
     down = verbs.add_parser("down", help="stop and remove the debug service")
     down.add_argument(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -82,13 +83,14 @@ def launch(layout: Path, runtime: Path, tmp_path: Path) -> Iterator[Any]:
         options: tuple[str, ...] = (),
         cwd: Path | None = None,
         layout: Path = layout,
+        verb: str = "launch",
     ) -> Launch:
         name = f"t{os.getpid()}x{time.monotonic_ns() % 10**9}"
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("DKDBG_", "PYTHON", "DEBUG"))}
         environment |= {"DKDBG_RUNTIME_DIR": str(runtime), "DKDBG_NAME": name, "DKDBG_WAIT": wait}
         environment |= {"DKDBG_PYTHON": python, "DKDBG_PORT": "0"} | (env or {})
         process = subprocess.Popen(
-            [str(layout / "agent.sh"), "launch", *options, "--", *command],
+            [str(layout / "agent.sh"), verb, *options, "--", *command],
             env=environment,
             cwd=cwd or tmp_path,
             stdin=subprocess.DEVNULL,
@@ -103,4 +105,8 @@ def launch(layout: Path, runtime: Path, tmp_path: Path) -> Iterator[Any]:
     for one in started:
         if one.process.poll() is None:
             os.killpg(one.process.pid, signal.SIGKILL)
+            for entry in Path("/proc").glob("[0-9]*/environ"):  # a supervised program has a group of its own
+                with contextlib.suppress(OSError):
+                    if f"{one.name}-{one.process.pid}".encode() in entry.read_bytes():
+                        os.kill(int(entry.parent.name), signal.SIGKILL)
             one.process.communicate()

@@ -8,6 +8,7 @@ blocked and fetched one by one instead of handled: what was sent with kill(2) is
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import threading
@@ -86,18 +87,28 @@ class Child:
         argv: passed on word by word.
         environment: its whole environment.
         mask: the signal mask that the agent itself was started with.
+        own_group: in a process group of its own; what a terminal sends then has to be passed on.
 
     Raises:
         StartError: there is no such command, or it cannot be executed.
     """
 
-    def __init__(self, argv: Sequence[str], environment: dict[str, str], mask: Iterable[int]) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        environment: dict[str, str],
+        mask: Iterable[int],
+        *,
+        own_group: bool = False,
+    ) -> None:
+        self.own_group = own_group
         self.exit_code: Optional[int] = None
         self.signal: Optional[int] = None
         try:
             # Not subprocess: descriptors that we were given on purpose stay open, and no code runs between
             # fork and exec of a process with threads.
-            self.pid = os.posix_spawnp(argv[0], list(argv), environment, setsigmask=mask, setsigdef=_RESET)
+            spawn = functools.partial(os.posix_spawnp, setpgroup=0) if own_group else os.posix_spawnp
+            self.pid = spawn(argv[0], list(argv), environment, setsigmask=mask, setsigdef=_RESET)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise StartError(_not_found(argv[0]), 127) from error
         except OSError as error:
@@ -105,7 +116,9 @@ class Child:
 
     def pass_on(self, arrival: Arrival) -> None:
         """Send the child a signal, unless the terminal has done so."""
-        if self.exit_code is None and not arrival.from_terminal:
+        # When a terminal is closed the kernel tells the session's leader alone, which may be the agent.
+        has_it = arrival.from_terminal and not self.own_group and arrival.number != signal.SIGHUP
+        if self.exit_code is None and not has_it:
             self.send(arrival.number)
 
     def send(self, number: int) -> None:

@@ -9,7 +9,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads it
     from typing import Dict, List, Literal, Optional, TypedDict
 
-    State = Literal["starting", "waiting", "attached", "running", "post-mortem", "exited"]
+    #: `idle`: the program has ended and `supervise` waits for a change or a request; `restarting`: it is being ended
+    #: to be started again.
+    State = Literal[
+        "starting", "waiting", "attached", "running", "post-mortem", "restarting", "idle", "exited"
+    ]
 
     class Mapping(TypedDict):
         """One pair of roots as an editor wants it, plus what was found on the remote side.
@@ -69,7 +73,8 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
             client: whether an editor is attached (it has sent configurationDone).
             child: pid of the user's command, null before its start.
             started, updated: epoch seconds. expires: epoch seconds of the wait's end, null without one.
-            exit_code: 0 to 255 as a shell sees it (128+n for signal n); null while it runs.
+            exit_code: 0 to 255 as a shell sees it (128+n for signal n); null while the agent runs.
+            runs: how many times the command was started. last_exit_code: of the run before, null in the first.
             detail: one line about the state in plain words; may be empty.
         """
 
@@ -93,6 +98,8 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
         updated: float
         expires: Optional[float]
         exit_code: Optional[int]
+        runs: int
+        last_exit_code: Optional[int]
         detail: str
         mappings: List[Mapping]
         processes: List[Process]
@@ -125,12 +132,14 @@ RECORD_VERSION = 1
 RECORD_NAME = "session.json"
 JOIN_NAME = "join.json"
 PROCESSES_NAME = "p"
+#: In the processes' folder, where a path is short enough for a socket: takes `restart`.
+CONTROL_NAME = "agent.sock"
 #: In the runtime folder, while a debugger can be attached: agent's pid, front's and adapter's port (4 hex digits), for
 #: the health check in agent.sh, which runs every other second and must not start a Python for it.
 READY_NAME = "ready"
 
 #: States in which a debugger can be attached now.
-ATTACHABLE = ("waiting", "attached", "running", "post-mortem")
+ATTACHABLE = ("waiting", "attached", "running", "post-mortem", "restarting", "idle")
 
 #: Address and port that the front listens on.
 ENV_HOST = "DKDBG_HOST"
@@ -154,6 +163,8 @@ ENV_MAPPINGS = "DKDBG_MAPPINGS"
 ENV_JOIN_DEADLINE = "DKDBG_JOIN_DEADLINE"
 #: More words that mark a housekeeping process, with commas; such a process is never debugged.
 ENV_SKIP = "DKDBG_SKIP"
+#: Set to 1: `launch` supervises: the program is started again on a changed file or on request, and the agent stays.
+ENV_RELOAD = "DKDBG_RELOAD"
 #: Set to 1: the hook says on stderr why it did nothing.
 ENV_DEBUG = "DKDBG_DEBUG"
 #: Python for agent.sh.

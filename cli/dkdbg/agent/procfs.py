@@ -6,7 +6,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional, Set
+    from typing import Dict, Optional, Set
 
 _LISTEN = "0A"
 
@@ -77,3 +77,27 @@ def _stat_fields(pid: int) -> Optional[list[str]]:
             return stat.read().rpartition(")")[2].split()
     except OSError:
         return None
+
+
+def parents() -> Dict[int, int]:
+    """Return the parent of every process of this PID namespace; empty without /proc."""
+    found = {}
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return {}
+    for name in names:
+        if name.isdigit():
+            fields = _stat_fields(int(name))
+            if fields is not None and fields[0] not in ("Z", "X"):
+                found[int(name)] = int(fields[1])
+    return found
+
+
+def environment_holds(pid: int, entry: str) -> bool:
+    """Tell whether a process was started with `NAME=value` in its environment; False when it may not be read."""
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as environ:
+            return os.fsencode(entry) in environ.read().split(b"\0")
+    except OSError:
+        return False

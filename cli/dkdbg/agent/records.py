@@ -77,6 +77,45 @@ def write_json(path: str, value: object) -> None:
     os.replace(temporary, path)
 
 
+def first_record(
+    *, session_id: str, name: str, host: str, port: int, debugpy: str, argv: List[str]
+) -> contract.Record:
+    """Return the record of a session that this process has just opened."""
+    import platform
+    import sys
+
+    from dkdbg.agent import mapping
+
+    now = time.time()
+    return {
+        "version": contract.RECORD_VERSION,
+        "id": session_id,
+        "name": name,
+        "pid": os.getpid(),
+        "pid_start": procfs.start_ticks(os.getpid()),
+        "pid_namespace": procfs.pid_namespace(),
+        "host": host,
+        "port": port,
+        "adapter_port": 0,
+        "state": "starting",
+        "client": False,
+        "child": None,
+        "python": "%s (%s)" % (platform.python_version(), sys.executable),
+        "debugpy": debugpy,
+        "argv": argv,
+        "cwd": os.getcwd(),
+        "started": now,
+        "updated": now,
+        "expires": None,
+        "exit_code": None,
+        "runs": 0,
+        "last_exit_code": None,
+        "detail": "",
+        "mappings": mapping.here(),
+        "processes": [],
+    }
+
+
 def read_record(session_dir: str) -> Optional[contract.Record]:
     """Return the record in a session's folder; None when there is none or it is not ours to read."""
     try:

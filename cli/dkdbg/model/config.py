@@ -24,12 +24,14 @@ class Config:
         port: port of the front on 127.0.0.1 and in the container.
         wait: seconds that the program waits for an editor before it goes on or exits; 0 does not wait; None
             lets the planner choose (servers do not wait).
+        reload: start the program again when a source file changes, and keep the container when it ends.
     """
 
     command: str | None = None
     service: str | None = None
     port: int = 5678
     wait: int | None = None
+    reload: bool = False
 
 
 def decode(data: bytes) -> str:
@@ -71,7 +73,7 @@ def parse(text: str) -> Config:
     if wrong:
         raise DkdbgError(
             f"{FILE_NAME}: " + "; ".join(wrong),
-            hint="there is one table, [debug]; its keys are command, service, port, wait",
+            hint="there is one table, [debug]; its keys are command, service, port, wait, reload",
             exit_code=EXIT_USAGE,
         )
     return replace(Config(), **table)
@@ -80,6 +82,8 @@ def parse(text: str) -> Config:
 def _problem(key: str, value: object) -> str | None:
     if key in {"command", "service"}:
         return None if isinstance(value, str) and value.strip() else f"{key} must be a text, not {value!r}"
+    if key == "reload":
+        return None if isinstance(value, bool) else f"reload must be true or false, not {value!r}"
     if key in {"port", "wait"}:
         top = 65535 if key == "port" else 7 * 86400
         low = 1 if key == "port" else 0

@@ -86,6 +86,7 @@ class ServicePlan:
         port: port of the front, container side and default on 127.0.0.1.
         app_ports: the program's own container ports.
         wait: seconds that the program waits for an editor; 0 starts at once.
+        reload: whether a changed source file starts the program again by default.
         gpu: whether GPU variants are written.
         host_network: the service shares the host's network, so nothing is published.
     """
@@ -104,6 +105,7 @@ class ServicePlan:
     port: int = 5678
     app_ports: tuple[int, ...] = ()
     wait: int = 600
+    reload: bool = False
     gpu: bool = False
     host_network: bool = False
     idle: bool = False

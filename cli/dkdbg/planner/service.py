@@ -61,6 +61,7 @@ def plan_service(
         port=config.port,
         app_ports=app_ports,
         wait=wait,
+        reload=config.reload and not idle,
         gpu=facts.gpu != "none" or bool(base and base.gpu),
         host_network=bool(base and base.host_network),
         idle=idle,

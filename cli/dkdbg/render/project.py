@@ -137,6 +137,7 @@ def _service(plan: ProjectPlan) -> str:
         port=service.port,
         app_ports=tuple((port, _shifted(port, taken=service.extends is not None)) for port in service.app_ports),
         wait=service.wait,
+        reload=service.reload,
         owner=owner,
         mappings=json.dumps(json.dumps(editor.path_mappings(plan.mappings)).replace("$", "$$")),
         mounts=service.mounts,

@@ -35,6 +35,10 @@ class ComposeService:
             "--wait-timeout", str(wait_timeout), self.service,
         )  # fmt: skip
 
+    def restart_program(self) -> tuple[str, ...]:
+        """Ask the agent in the running service to start its program again; container and debugger stay."""
+        return self.wrap(("sh", "/opt/dkdbg/agent.sh", "restart"))
+
     def down(self) -> tuple[str, ...]:
         """Stop and remove the service alone: what else runs in the project is not ours."""
         return self._compose("rm", "--stop", "--force", self.service)

@@ -1,0 +1,203 @@
+"""Watches source files by asking for their times, and compiles them before a program has to.
+
+Events of the kernel do not pass a bind mount of Docker Desktop or a network file system; a poll is cheap enough: a
+folder is listed anew only when its own time has changed, so a tree costs one stat(2) a folder and a source file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
+
+    #: Time of change in nanoseconds, size, inode: a rename over a file changes the inode at least.
+    Stamp = Tuple[int, int, int]
+
+#: Seconds between two looks; a look may take a tenth of the time at most.
+INTERVAL = 0.25
+#: Seconds without a further change before a change counts: editors save in several steps, git writes many files.
+QUIET = 0.1
+#: The same for a file that is empty now: it is being written.
+QUIET_EMPTY = 0.5
+#: Folders that are watched; beyond it lies a data set.
+MAX_FOLDERS = 20000
+_IGNORED = {"__pycache__", "node_modules", "site-packages", "dist-packages", "venv", "env"}
+_MARKS = ("pyvenv.cfg", "conda-meta")
+
+
+class Watcher:
+    """Looks at the files below some folders, in a thread of its own.
+
+    Args:
+        folders: absolute; hidden ones, caches, environments and links to folders below them are left out.
+        suffixes: of the files that count.
+        on_change: called in that thread with the changed, new and removed files.
+        log: takes one line for the user.
+    """
+
+    def __init__(
+        self,
+        folders: Iterable[str],
+        suffixes: Tuple[str, ...],
+        *,
+        on_change: Callable[[List[str]], None],
+        log: Callable[[str], None],
+    ) -> None:
+        self._roots = list(folders)
+        self._suffixes = suffixes
+        self._on_change = on_change
+        self._log = log
+        self._stop = threading.Event()
+        #: Time of a folder when it was listed, its folders and its files.
+        self._listed: Dict[str, Tuple[int, List[str], List[str]]] = {}
+        self._said_full = False
+
+    def start(self) -> None:
+        """Take what is there now as unchanged, and watch."""
+        threading.Thread(target=self._watch, name="dkdbg reload", daemon=True).start()
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._stop.set()
+
+    def look(self) -> Dict[str, Stamp]:
+        """Return every file that counts, with its stamp."""
+        found: Dict[str, Stamp] = {}
+        seen: Set[Tuple[int, int]] = set()
+        listed: Dict[str, Tuple[int, List[str], List[str]]] = {}
+        pending = list(reversed(self._roots))
+        while pending:
+            folder = pending.pop()
+            try:
+                info = os.stat(folder)
+            except OSError:
+                continue
+            if (info.st_dev, info.st_ino) in seen:
+                continue
+            seen.add((info.st_dev, info.st_ino))
+            if len(seen) > MAX_FOLDERS:
+                self._say_full(folder)
+                break
+            entry = self._listed.get(folder)
+            # A change within the clock's tick after the listing would be missed: list a young folder again.
+            if entry is None or entry[0] != info.st_mtime_ns or time.time_ns() - info.st_mtime_ns < 2 * 10**9:
+                entry = (info.st_mtime_ns, *self._list(folder, top=folder in self._roots))
+            listed[folder] = entry
+            pending.extend(entry[1])
+            for path in entry[2]:
+                stamp = _stamp(path)
+                if stamp is not None:
+                    found[path] = stamp
+        self._listed = listed
+        return found
+
+    def _watch(self) -> None:
+        known = self.look()
+        while not self._stop.is_set():
+            begin = time.monotonic()
+            now = self.look()
+            if now != known:
+                now = self._settled(known, now)
+                changed = _difference(known, now)
+                known = now
+                if changed and not self._stop.is_set():
+                    with contextlib.suppress(
+                        Exception
+                    ):  # whatever the program's files hold, watching goes on
+                        self._on_change(changed)
+            self._stop.wait(max(INTERVAL, 9 * (time.monotonic() - begin)))
+
+    def _settled(self, before: Dict[str, Stamp], now: Dict[str, Stamp]) -> Dict[str, Stamp]:
+        """Return the files once they have stopped changing."""
+        while not self._stop.is_set():
+            empty = any(path in now and now[path][1] == 0 for path in _difference(before, now))
+            self._stop.wait(QUIET_EMPTY if empty else QUIET)
+            later = self.look()
+            if later == now:
+                break
+            now = later
+        return now
+
+    def _list(self, folder: str, *, top: bool) -> Tuple[List[str], List[str]]:
+        folders: List[str] = []
+        files: List[str] = []
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name in _MARKS and not top:
+                    return [], []
+                if entry.name.endswith(self._suffixes):
+                    files.append(entry.path)
+                elif entry.name.startswith(".") or entry.name in _IGNORED:
+                    continue
+                elif entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+        return sorted(folders), files
+
+    def _say_full(self, folder: str) -> None:
+        if not self._said_full:
+            self._said_full = True
+            self._log("more than %d folders: those from %s on are not watched" % (MAX_FOLDERS, folder))
+
+
+def _stamp(path: str) -> Optional[Stamp]:
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None
+    return info.st_mtime_ns, info.st_size, info.st_ino
+
+
+def _difference(before: Dict[str, Stamp], now: Dict[str, Stamp]) -> List[str]:
+    return sorted(path for path in {*before, *now} if before.get(path) != now.get(path))
+
+
+def syntax_error(path: str, other_python: str = "") -> str:
+    """Return why a Python file cannot be compiled, as `FILE:LINE: reason`; empty when it can, or is gone.
+
+    Args:
+        path: the file.
+        other_python: the program's interpreter, asked when ours refuses: it may be a newer one.
+    """
+    import warnings
+
+    try:
+        with open(path, "rb") as source:
+            text = source.read()
+    except OSError:
+        return ""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(text, path, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        if other_python and _compiles(path, other_python):
+            return ""
+        return "%s:%d: %s: %s" % (path, error.lineno or 0, type(error).__name__, error.msg)
+    except ValueError as error:  # null bytes, before Python 3.12
+        return "%s:1: %s" % (path, error)
+    except (RecursionError, MemoryError):
+        pass
+    return ""
+
+
+def _compiles(path: str, python: str) -> bool:
+    import subprocess
+
+    code = "import sys; compile(open(sys.argv[1], 'rb').read(), sys.argv[1], 'exec')"
+    try:
+        done = subprocess.run(
+            [python, "-I", "-S", "-c", code, path],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return done.returncode == 0

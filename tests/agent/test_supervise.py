@@ -1,0 +1,409 @@
+"""Save, restart, still attached: one editor attaches once, and the program is started again under it."""
+
+# ruff: noqa: PERF203, PLW1510, T201
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dkdbg.agent import reload
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+
+LOOP = """\
+import time
+version = {version}
+print("ready", flush=True)
+for n in range(100000):
+    here = version * 2
+    time.sleep(0.02)
+"""
+
+
+def save(path: Path, text: str) -> None:
+    """As careful editors do: a new file over the old one."""
+    draft = path.with_name(path.name + ".new")
+    draft.write_text(text)
+    draft.replace(path)
+
+
+def until(is_done: Any, what: str, timeout: float = 20) -> None:
+    end = time.monotonic() + timeout
+    while not is_done():
+        assert time.monotonic() < end, f"waited {timeout} s for {what}"
+        time.sleep(0.02)
+
+
+def members(record: dict[str, Any]) -> list[int]:
+    """Living processes that carry the session in their environment."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if record["id"].encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def ask_restart(running: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "dkdbg.agent", "restart", "--name", running.name],
+        env=dict(os.environ, DKDBG_RUNTIME_DIR=str(running.runtime)),
+        capture_output=True,
+        text=True,
+        timeout=40,
+    )
+
+
+def attach(port: int, file: Path, *lines: int) -> Debugger:
+    debugger = Debugger(AttachOptions(port=port))
+    debugger.set_breakpoints(str(file), lines)
+    debugger.attach()
+    return debugger
+
+
+def said(debugger: Debugger) -> str:
+    return "".join(each.text for each in debugger.output)
+
+
+@pytest.fixture
+def supervise(launch):
+    """Start `supervise`, with --reload unless told otherwise."""
+
+    def start(*command: str, options: tuple[str, ...] = ("--reload",), **settings: Any) -> Any:
+        return launch(*command, options=options, verb="supervise", **settings)
+
+    return start
+
+
+def test_thirty_saves_in_a_row_stop_thirty_times_for_one_attach(supervise, tmp_path: Path, capsys) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(LOOP.format(version=0))
+    running = supervise(sys.executable, "train.py", wait="20")
+    port = running.wait_state("waiting")["port"]
+    times, hits = [], 0
+    with attach(port, script, 5) as debugger:
+        debugger.wait_stopped(30)
+        for version in range(1, 31):
+            begin = time.monotonic()
+            save(script, LOOP.format(version=version))
+            stop = debugger.wait_stopped(30)
+            times.append(time.monotonic() - begin)
+            top = debugger.stack(stop)[0]
+            hits += (top.line, debugger.local_values(top)["version"]) == (5, str(version))
+        record = running.record()
+        assert (record["runs"], record["last_exit_code"], record["client"]) == (31, 143, True)
+        assert len([one for one in debugger.sessions if not one.is_ended]) == 2  # the root and the program
+    with capsys.disabled():
+        print(
+            f"\n  {hits} of 30; save to stopped: median {statistics.median(times):.2f} s, longest {max(times):.2f} s"
+        )
+    assert hits == 30
+    running.process.terminate()
+    assert running.finish()[0] == 143
+    assert members(record) == []
+
+
+def test_a_syntax_error_keeps_the_old_process_and_is_shown(supervise, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(LOOP.format(version=1))
+    running = supervise(sys.executable, "train.py", wait="20")
+    port = running.wait_state("waiting")["port"]
+    with attach(port, script) as debugger:
+        assert running.process.stdout.readline() == b"ready\n"  # it has read its file
+        child = running.record()["child"]
+        save(script, "x = 1\nif x\n    pass\n")
+        debugger.wait_output(f"{script}:2: SyntaxError: ")
+        debugger.wait_output("the running program is kept")
+        assert running.record()["child"] == child
+        assert running.record()["runs"] == 1
+        debugger.set_breakpoints(str(script), [5])
+        assert debugger.wait_stopped().session.name != "debugger"  # the old process goes on
+        save(script, LOOP.format(version=2))
+        until(lambda: running.record()["runs"] == 2, "the second run")
+        stop = debugger.wait_stopped()
+        assert debugger.local_values(debugger.stack(stop)[0])["version"] == "2"
+    running.process.terminate()
+    assert f"dkdbg: {script}:2: SyntaxError: " in running.finish()[2]
+
+
+def test_after_a_crash_the_mended_file_runs_and_stops(supervise, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("raise SystemExit(3)\n")
+    running = supervise(sys.executable, "train.py", wait="20")
+    port = running.wait_state("waiting")["port"]
+    with attach(port, script) as debugger:
+        record = running.wait_state("idle")
+        assert (record["last_exit_code"], record["exit_code"], record["detail"]) == (
+            3,
+            None,
+            "exited with code 3",
+        )
+        debugger.wait_output("the program exited with code 3; waiting for a changed file")
+        debugger.set_breakpoints(str(script), [5])
+        save(script, LOOP.format(version=5))
+        stop = debugger.wait_stopped()
+        assert debugger.local_values(debugger.stack(stop)[0])["version"] == "5"
+        assert running.record()["state"] == "attached"
+    running.process.terminate()
+    running.finish()
+
+
+HANDLER = """\
+import signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+""" + LOOP.format(version=1)
+
+
+def test_a_request_restarts_a_program_that_is_paused(supervise, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(LOOP.format(version=1))
+    running = supervise(sys.executable, "train.py", wait="20", options=())
+    port = running.wait_state("waiting")["port"]
+    with attach(port, script, 5) as debugger:
+        first = debugger.wait_stopped()
+        done = ask_restart(running)
+        assert (done.returncode, done.stdout) == (0, "dkdbg: restarted, run 2\n")
+        assert debugger.wait_stopped().session is not first.session
+    running.process.terminate()
+    running.finish()
+
+
+def test_a_program_that_ignores_sigterm_is_killed(supervise, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(HANDLER.replace("lambda *_: sys.exit(0)", "signal.SIG_IGN"))
+    running = supervise(sys.executable, "train.py", wait="20", options=())
+    port = running.wait_state("waiting")["port"]
+    with attach(port, script, 7) as debugger:
+        debugger.wait_stopped()
+        os.kill(running.process.pid, signal.SIGHUP)
+        debugger.wait_stopped()
+        assert running.record()["last_exit_code"] == 137
+
+
+def test_sigterm_passes_through_and_the_exit_code_is_kept(supervise, tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text(HANDLER.replace("sys.exit(0)", "sys.exit(7)"))
+    running = supervise(sys.executable, "t.py")
+    assert running.process.stdout.readline() == b"ready\n"
+    running.process.terminate()
+    assert running.finish()[0] == 7
+    assert running.record()["exit_code"] == 7
+
+
+def test_sigterm_after_the_end_leaves_with_the_programs_code(supervise) -> None:
+    running = supervise("sh", "-c", "exit 4")
+    running.wait_state("idle")
+    running.process.terminate()
+    assert running.finish()[0] == 4
+
+
+@pytest.mark.parametrize("code", [0, 5])
+def test_it_ends_with_the_program_when_asked_to(supervise, code: int) -> None:
+    running = supervise("sh", "-c", f"exit {code}", options=("--on-crash", "exit"))
+    assert running.finish()[0] == code
+
+
+def test_a_crash_starts_it_again_so_often_and_no_more(supervise) -> None:
+    running = supervise("sh", "-c", "exit 6", options=("--on-crash", "restart", "--max-restarts", "1"))
+    until(lambda: running.record().get("runs") == 2, "the second run")
+    record = running.wait_state("idle")
+    until(lambda: running.record()["state"] == "idle", "the end")
+    running.process.terminate()
+    code, _, err = running.finish()
+    assert (code, record["last_exit_code"]) == (6, 6)
+    assert "dkdbg: the program exited with code 6; starting again in 1 s\n" in err
+    assert "dkdbg: crashed 2 times in a row: not started again\n" in err
+
+
+def test_a_command_that_does_not_exist_ends_it_at_once(supervise) -> None:
+    assert supervise("no-such-command").finish()[0] == 127
+
+
+def test_launch_supervises_when_the_environment_says_so(launch) -> None:
+    running = launch("sh", "-c", "exit 3", env={"DKDBG_RELOAD": "1"})
+    assert running.wait_state("idle")["last_exit_code"] == 3
+    running.process.terminate()
+    assert running.finish()[0] == 3
+    assert launch("sh", "-c", "exit 3", env={"DKDBG_RELOAD": "0"}).finish()[0] == 3
+
+
+def test_a_launch_says_that_it_cannot_be_restarted(launch) -> None:
+    running = launch("sleep", "60")
+    running.wait_state("running")
+    done = ask_restart(running)
+    assert done.returncode == 1
+    assert "runs its program once; start it with `supervise`, or with DKDBG_RELOAD=1" in done.stderr
+
+
+def test_an_editor_that_attaches_after_the_end_starts_it_again(supervise, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("x = 1\nx = 2\n")
+    running = supervise(sys.executable, "train.py")
+    port = running.wait_state("idle")["port"]
+    with attach(port, script, 2) as debugger:
+        assert debugger.stack(debugger.wait_stopped())[0].line == 2
+    running.wait_state("idle")
+    running.process.terminate()
+    assert running.finish()[0] == 0
+
+
+def test_the_editors_stop_button_ends_the_program_and_a_change_starts_it(supervise, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(LOOP.format(version=1))
+    running = supervise(sys.executable, "train.py", wait="20")
+    port = running.wait_state("waiting")["port"]
+    debugger = attach(port, script)
+    until(lambda: running.record()["runs"] == 1, "the program")
+    debugger.disconnect(terminate=True)
+    assert running.wait_state("idle")["child"] is None
+    save(script, LOOP.format(version=2))
+    until(lambda: running.record()["runs"] == 2, "the second run")
+    running.process.terminate()
+    running.finish()
+
+
+FAMILY = """\
+import multiprocessing, os, subprocess, sys, time
+
+def work():
+    time.sleep(600)
+
+if __name__ == "__main__":
+    for method in ("fork", "spawn"):
+        multiprocessing.get_context(method).Process(target=work).start()
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    subprocess.Popen(["setsid", "sh", "-c", "trap '' TERM; while :; do sleep 1; done"])
+    subprocess.Popen("sleep 600 & exit", shell=True)
+    print("ready", os.getpid(), flush=True)
+    time.sleep(600)
+"""
+
+
+def test_children_in_their_own_sessions_are_gone_after_a_restart(supervise, tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text(FAMILY)
+    running = supervise(sys.executable, "t.py", options=())
+    assert running.process.stdout.readline().startswith(b"ready")
+    until(lambda: len(members(running.record())) >= 7, "the family")
+    before = set(members(running.record()))
+    assert ask_restart(running).returncode == 0
+    assert running.process.stdout.readline().startswith(b"ready")
+    assert before & set(members(running.record())) == set()
+    running.process.terminate()
+    running.finish()
+    assert members(running.record()) == []
+
+
+def test_what_a_program_leaves_behind_at_its_end_is_ended(supervise) -> None:
+    running = supervise("sh", "-c", "setsid sleep 600 & exit 0", options=())
+    assert members(running.wait_state("idle")) == []
+    running.process.terminate()
+    running.finish()
+
+
+class Terminal:
+    """`supervise` in a terminal, with a program that says `ready` at each start."""
+
+    def __init__(self, layout: Path, runtime: Path, folder: Path) -> None:
+        (folder / "t.py").write_text("import time\nprint('ready', flush=True)\ntime.sleep(60)\n")
+        environment = dict(
+            os.environ, DKDBG_RUNTIME_DIR=str(runtime), DKDBG_PORT="0", DKDBG_PYTHON=sys.executable
+        )
+        command = [str(layout / "agent.sh"), "supervise", "--", sys.executable, str(folder / "t.py")]
+        self.pid, self.master = pty.fork()
+        if self.pid == 0:
+            os.execve(command[0], command, environment)
+        self.text = b""
+
+    def read_until(self, count: int, word: bytes = b"ready") -> None:
+        while self.text.count(word) < count:
+            self.text += os.read(self.master, 1000)
+
+    def ctrl_c(self) -> None:
+        os.write(self.master, b"\x03")
+
+    def code(self) -> int:
+        while True:
+            try:
+                if not os.read(self.master, 1000):
+                    break
+            except OSError:
+                break
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def test_one_ctrl_c_restarts_and_two_quit(layout: Path, runtime: Path, tmp_path: Path) -> None:
+    terminal = Terminal(layout, runtime, tmp_path)
+    terminal.read_until(1)
+    terminal.ctrl_c()
+    terminal.read_until(2)
+    assert b"dkdbg: Ctrl-C: restarting; once more within 2 s quits" in terminal.text
+    time.sleep(2.1)  # two single ones, not a double one
+    terminal.ctrl_c()
+    terminal.read_until(3)
+    terminal.ctrl_c()
+    assert terminal.code() == 130
+
+
+def test_a_closed_terminal_ends_it(layout: Path, runtime: Path, tmp_path: Path) -> None:
+    terminal = Terminal(layout, runtime, tmp_path)
+    terminal.read_until(1)
+    os.close(terminal.master)
+    assert os.waitpid(terminal.pid, 0)[1] != 0
+
+
+class Seen:
+    """A watcher's changes, as relative paths."""
+
+    def __init__(self, root: Path, suffixes: tuple[str, ...] = (".py",)) -> None:
+        self.root = root
+        self.watcher = reload.Watcher([str(root)], suffixes, on_change=lambda _: None, log=print)
+        self.before = self.watcher.look()
+
+    def change(self) -> list[str]:
+        now = self.watcher.look()
+        found = reload._difference(self.before, now)
+        self.before = now
+        return [os.path.relpath(path, self.root) for path in found]
+
+
+def test_the_watcher_sees_new_changed_renamed_and_removed_sources_alone(tmp_path: Path) -> None:
+    for folder in ("pkg/sub", ".git", "venv", "__pycache__", "other"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "a.py").write_text("1")
+    (tmp_path / "other/pyvenv.cfg").write_text("")
+    seen = Seen(tmp_path)
+    assert sorted(os.path.relpath(path, tmp_path) for path in seen.before) == ["pkg/sub/a.py"]
+    (tmp_path / "pkg/new.py").write_text("2")
+    assert seen.change() == ["pkg/new.py"]
+    (tmp_path / "pkg/sub/a.py").write_text("3")
+    assert seen.change() == ["pkg/sub/a.py"]
+    save(tmp_path / "pkg/new.py", "4")
+    assert seen.change() == ["pkg/new.py"]
+    for ignored in ("venv/a.py", ".git/a.py", "other/a.py", "pkg/data.csv", "pkg/conf.yaml"):
+        (tmp_path / ignored).write_text("9")
+    assert seen.change() == []
+    (tmp_path / "pkg/new.py").unlink()
+    assert seen.change() == ["pkg/new.py"]
+    (tmp_path / "pkg").rename(tmp_path / "lib")
+    assert seen.change() == ["lib/sub/a.py", "pkg/sub/a.py"]
+
+
+def test_a_newer_grammar_is_left_to_the_programs_python(tmp_path: Path) -> None:
+    file = tmp_path / "new.py"
+    file.write_text("x = = 1\n")
+    assert reload.syntax_error(str(file), sys.executable) == f"{file}:1: SyntaxError: invalid syntax"
+    newer = tmp_path / "python"
+    newer.write_text("#!/bin/sh\nexit 0\n")
+    newer.chmod(0o755)
+    assert reload.syntax_error(str(file), str(newer)) == ""
