@@ -30,7 +30,9 @@ def restart(root: Path) -> int:
         raise DkdbgError(f"{plan.service.name} is not running", hint="dkdbg up")
     result = process.run(target.restart_program(), cwd=root)
     if result.code:
-        said = (result.stderr.strip() or result.stdout.strip() or f"docker ended with {result.code}").splitlines()
+        said = (
+            result.stderr.strip() or result.stdout.strip() or f"docker ended with {result.code}"
+        ).splitlines()
         raise DkdbgError(
             f"{plan.service.name} was not restarted: {said[-1].removeprefix('dkdbg: ')}",
             hint="reload = true under [debug] in dkdbg.toml, then dkdbg init and dkdbg up: from then on it can be",
