@@ -289,7 +289,7 @@ class Session:
             "port": self._backend.server_port,
             "token": self._backend.token,
             "ppid": os.getpid(),
-            "search": search_dirs(),
+            "search": [*search_dirs(), self._runtime],
             "runtime": self._runtime,
             "deadline": deadline,
         }
