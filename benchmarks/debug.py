@@ -108,7 +108,7 @@ def overhead(bench: Bench, mode: str) -> dict[str, float]:
     with start(*argv) as (process, port):
         assert process.stdout is not None
         with contextlib.ExitStack() as stack:
-            if "attached" in mode:
+            if mode.endswith(" attached"):
                 debugger = stack.enter_context(Debugger(AttachOptions(port=port)))
                 debugger.attach()
                 if mode.startswith("dkdbg"):
