@@ -22,6 +22,7 @@ from dkdbg.render.artefacts import artefact
 
 if TYPE_CHECKING:
     from dkdbg.dap.values import Frame, Stop
+    from dkdbg.model.plan import ProjectPlan
 
 #: Both training functions of the example carry it: one of them runs.
 MARK = "# breakpoint"
@@ -96,7 +97,7 @@ def _run(folder: Path, wanted: str, report: _Report, *, show: bool) -> None:
     with console.step("dkdbg init --yes", show=show):
         plan, config = make_plan(folder)
         changes.apply(folder, changes.between(folder, files_for(folder, plan, config)), changes.Journal(root=folder))
-    chosen, report.why = choose(folder, wanted)
+    chosen, report.why = choose(folder, plan, wanted)
     report.target = chosen.name
     if show:
         console.say(f"  target: {chosen.name}{report.why}")
@@ -190,13 +191,12 @@ def with_example(folder: Path) -> None:
             (folder / entry.name).write_bytes(entry.read_bytes())
 
 
-def choose(folder: Path, wanted: str) -> tuple[Target, str]:
+def choose(folder: Path, plan: ProjectPlan, wanted: str) -> tuple[Target, str]:
     """The target, and a remark on why it is not the container one; empty when it is.
 
     Raises:
         DkdbgError: a container was asked for and no engine answers.
     """
-    plan, _ = make_plan(folder)
     if wanted == "local":
         return demo_targets.local(folder, plan), ""
     try:

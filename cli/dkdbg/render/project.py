@@ -165,8 +165,8 @@ def _editor(root: Path, plan: ProjectPlan, local_port: int) -> dict[str, FileWan
     for task in editor.tasks(plan):
         tasks = jsonc.upsert(tasks, ["tasks"], "label", task, file=TASKS)
     return {
-        LAUNCH: FileWanted(content=_encode(root, LAUNCH, launch), reason="F5", owned=False),
-        TASKS: FileWanted(content=_encode(root, TASKS, tasks), reason="what F5 runs first", owned=False),
+        LAUNCH: FileWanted(content=launch.encode(), reason="F5", owned=False),
+        TASKS: FileWanted(content=tasks.encode(), reason="what F5 runs first", owned=False),
     }
 
 
@@ -178,11 +178,6 @@ def with_port(root: Path, plan: ProjectPlan, local_port: int) -> FileWanted:
 def _read_json(root: Path, name: str) -> str:
     data = read(root, PurePosixPath(name))
     return "" if data is None else jsonc.decode(data, file=name)
-
-
-def _encode(root: Path, name: str, text: str) -> bytes:
-    del root, name
-    return text.encode("utf-8")
 
 
 def _devcontainer(plan: ProjectPlan) -> dict[str, FileWanted | None]:
