@@ -43,7 +43,7 @@ class QuickAckIO(socket.SocketIO):
     def readinto(self, buffer: Any) -> Any:
         """Read as SocketIO does, then ask for the acknowledgement."""
         count = super().readinto(buffer)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, AttributeError):  # closed meanwhile: there is no socket any more
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         return count
 

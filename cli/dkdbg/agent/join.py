@@ -75,6 +75,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     if pydevd.get_global_debugger() is not None:
         return "already joined"
     configured = _watch_configuration()
+    _wake_after_commands(pydevd.PyDB)
     helper_fits = _prepare_helper()
     pydevd.settrace(
         host=info["host"],
@@ -158,6 +159,31 @@ def _watch_configuration() -> threading.Event:
 
     PyDevdAPI.run = watched_run
     return configured
+
+
+def _wake_after_commands(debugger_class: Any) -> None:
+    """Let a held thread look at its state again as soon as a command for it has run.
+
+    pydevd's wait loop runs a command (a step, a resume) and then sleeps up to 0.2 s before it looks whether the
+    command has set the thread free: without this a step takes 204 ms instead of 4, whenever the thread was asleep
+    when the request came (PyDB._do_wait_suspend, debugpy 1.8.22).
+    """
+    post = debugger_class.post_internal_command
+
+    def post_and_wake(self: Any, command: Any, thread_id: str) -> None:
+        run = command.do_it
+
+        def run_and_wake(debugger: Any) -> None:
+            try:
+                run(debugger)
+            finally:
+                for event in list(self._thread_events.values()):  # a step may resume the other threads too
+                    event.set()
+
+        command.do_it = run_and_wake
+        post(self, command, thread_id)
+
+    debugger_class.post_internal_command = post_and_wake
 
 
 def _wait_for_breakpoints(configured: threading.Event, pydevd: Any, deadline: float) -> str:

@@ -1,0 +1,53 @@
+"""Joining, the parts that need no process of their own."""
+
+import queue
+import threading
+
+from dkdbg.agent import join
+
+
+class _Debugger:
+    """As much of pydevd's PyDB as its threads' command queues."""
+
+    def __init__(self) -> None:
+        self._thread_events = {"held": threading.Event(), "other": threading.Event()}
+        self.posted: queue.Queue[_Command] = queue.Queue()
+
+    def post_internal_command(self, command, thread_id):
+        self.posted.put(command)
+        self._thread_events[thread_id].set()
+
+
+class _Command:
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    def do_it(self, debugger):  # noqa: ARG002
+        if self.error:
+            raise self.error
+
+
+def _run_as_the_held_thread_does(error: Exception | None) -> _Debugger:
+    class Patched(_Debugger):
+        pass
+
+    join._wake_after_commands(Patched)
+    debugger = Patched()
+    debugger.post_internal_command(_Command(error), "held")
+    for event in debugger._thread_events.values():
+        event.clear()  # the thread has been woken by the request
+    try:
+        debugger.posted.get_nowait().do_it(debugger)
+    except ValueError:
+        assert error is not None
+    return debugger
+
+
+def test_a_held_thread_looks_again_after_its_command_instead_of_sleeping():
+    debugger = _run_as_the_held_thread_does(None)
+    assert all(event.is_set() for event in debugger._thread_events.values())
+
+
+def test_a_command_that_fails_wakes_the_threads_too():
+    debugger = _run_as_the_held_thread_does(ValueError("cannot jump there"))
+    assert all(event.is_set() for event in debugger._thread_events.values())
