@@ -21,7 +21,7 @@ from dkdbg.agent import dap_frames, front, peers, relay
 from tests.agent.dap_probe import Editor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 INITIALIZE = dap_frames.encode({"seq": 1, "type": "request", "command": "initialize", "arguments": {}})
@@ -70,19 +70,28 @@ def behind() -> Iterator[Behind]:
     one.listener.close()
 
 
+def open_front(backend_port: Callable[[], int], status=dict, log=lambda text: None) -> front.Front:
+    service = relay.Service(
+        backend_port=backend_port, token="", name_of=str, on_stop=lambda pid, where: None, log=log
+    )
+    one = front.Front(
+        "127.0.0.1",
+        0,
+        serve=service.serve,
+        ready=lambda: backend_port() != 0,
+        status=status,
+        allow=peers.AllowList(),
+        log=log,
+    )
+    one.start()
+    return one
+
+
 @pytest.fixture
 def port(behind: Behind, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     monkeypatch.setattr(front, "FIRST_FRAME_LIMIT", 0.4)
     status = {"state": "waiting", "client": False, "name": "job"}
-    one = front.Front(
-        "127.0.0.1",
-        0,
-        backend_port=lambda: behind.listener.getsockname()[1],
-        status=lambda: dict(status),
-        allow=peers.AllowList(),
-        log=lambda text: None,
-    )
-    one.start()
+    one = open_front(lambda: behind.listener.getsockname()[1], lambda: dict(status))
     yield one.port
     one.stop()
 
@@ -170,15 +179,7 @@ def test_a_client_that_comes_before_the_adapter_waits_and_is_told_so(
 ) -> None:
     monkeypatch.setattr(relay, "BACKEND_NOTICE", 0.05)
     up = threading.Event()
-    one = front.Front(
-        "127.0.0.1",
-        0,
-        backend_port=lambda: behind.listener.getsockname()[1] if up.is_set() else 0,
-        status=dict,
-        allow=peers.AllowList(),
-        log=lambda text: None,
-    )
-    one.start()
+    one = open_front(lambda: behind.listener.getsockname()[1] if up.is_set() else 0)
     with dial(one.port) as sock:
         sock.sendall(INITIALIZE)
         assert b"waiting for debugpy's adapter, up to 30 s" in sock.recv(4096)
@@ -191,10 +192,7 @@ def test_an_adapter_that_never_comes_is_an_error_that_the_editor_shows(
     behind: Behind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relay, "BACKEND_LIMIT", 0.1)
-    one = front.Front(
-        "127.0.0.1", 0, backend_port=lambda: 0, status=dict, allow=peers.AllowList(), log=lambda text: None
-    )
-    one.start()
+    one = open_front(lambda: 0)
     with dial(one.port) as sock:
         sock.sendall(INITIALIZE)
         parser = dap_frames.FrameParser()
@@ -224,15 +222,7 @@ def test_more_silent_connections_than_allowed_do_not_pile_up(
 def test_a_refused_peer_is_closed_and_logged_once(behind: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     monkeypatch.setattr(peers, "refusal", lambda *_: "it is a neighbour")
-    one = front.Front(
-        "127.0.0.1",
-        0,
-        backend_port=lambda: behind.listener.getsockname()[1],
-        status=dict,
-        allow=peers.AllowList(),
-        log=lines.append,
-    )
-    one.start()
+    one = open_front(lambda: behind.listener.getsockname()[1], log=lines.append)
     for _ in range(5):
         with dial(one.port) as sock:
             sock.sendall(INITIALIZE)

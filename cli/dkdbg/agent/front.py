@@ -1,8 +1,7 @@
-"""The one port that an editor attaches to: it keeps everything but real DAP clients away from the adapter.
+"""The one port that an editor attaches to: it keeps everything but real DAP clients away from what is behind it.
 
-A connection to the adapter is made only after a whole, valid first `initialize` request has arrived. Bare TCP
-probes, other protocols and half-open clients end here; `GET /healthz` and `GET /status` are answered here.
-From then on a relay passes messages on, and the door (door.py) decides which.
+A connection is handed on only after a whole, valid first `initialize` request has arrived. Bare TCP probes, other
+protocols and half-open clients end here; `GET /healthz` and `GET /status` are answered here.
 """
 
 from __future__ import annotations
@@ -13,16 +12,22 @@ import socket
 import threading
 import time
 
-from dkdbg.agent import dap_frames, hall, peers, relay
+from dkdbg.agent import dap_frames, peers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional, Set, Tuple
 
+    #: Serves a client until both sides have ended: its socket, the body of its first request, and the parser that
+    #: holds what came after it.
+    Serve = Callable[[socket.socket, bytes, dap_frames.FrameParser], None]
+
 #: Seconds for the first whole request; an editor sends it within milliseconds.
 FIRST_FRAME_LIMIT = 10.0
 #: An `initialize` request has about 600 bytes.
 FIRST_FRAME_SIZE = 64 << 10
+#: Bytes of one message before an attach was let in: a connection of a stranger costs no more memory.
+STRANGERS_BODY = 256 << 10
 #: Connections at one time: an editor uses one for each process, and 64 ranks with their loaders are a lot.
 MAX_CONNECTIONS = 512
 #: Of them, those that have not sent their first request; more are left in the kernel's queue meanwhile.
@@ -38,12 +43,11 @@ class Front:
     Args:
         host: address to bind; an empty one means all, IPv6 included.
         port: 0 for any free one; the `port` attribute has the real one.
-        backend_port: returns the adapter's loopback port, 0 while there is none.
-        status: what /status answers, and `state` and `client` of it what /healthz answers.
+        serve: takes over each client that has introduced itself; an OSError ends it. The front closes the socket.
+        ready: an attach will work now; what /healthz answers.
+        status: what /status answers, and `state` and `client` of it what /healthz adds.
         allow: who may connect besides loopback and the gateway.
         log: takes one line for the user.
-        token: what an attach has to show; empty for nothing.
-        name_of: what a process is, by its pid. on_stop: told where a process is held, empty when it runs.
 
     Raises:
         OSError: the port cannot be listened on.
@@ -54,23 +58,18 @@ class Front:
         host: str,
         port: int,
         *,
-        backend_port: Callable[[], int],
+        serve: Serve,
+        ready: Callable[[], bool],
         status: Callable[[], Dict[str, Any]],
         allow: peers.AllowList,
         log: Callable[[str], None],
-        token: str = "",
-        name_of: Callable[[int], str] = "process {}".format,
-        on_stop: Callable[[int, str], None] = lambda pid, where: None,  # noqa: ARG005
     ) -> None:
-        self._backend_port = backend_port
+        self._serve_client = serve
+        self._ready = ready
         self._status = status
         self._allow = allow
         self._log = log
         self._lock = threading.Lock()
-        self._hall = hall.Hall(
-            token, name_of=name_of, on_stop=on_stop, clock=time.monotonic, wall=lambda: time.strftime("%H:%M")
-        )
-        self._hall_lock = threading.Condition()
         self._open: Set[socket.socket] = set()
         self._newcomers = threading.BoundedSemaphore(MAX_NEWCOMERS)
         self._refused = 0
@@ -133,24 +132,13 @@ class Front:
             self._newcomers.release()
         try:
             if first is not None:
-                self._relay(sock, *first)
+                with contextlib.suppress(OSError):  # a client that is gone already
+                    _keep_alive(sock)
+                    self._serve_client(sock, *first)
         finally:
             with self._lock:
                 self._open.discard(sock)
             _close(sock)
-
-    def _relay(self, sock: socket.socket, body: bytes, parser: dap_frames.FrameParser) -> None:
-        with contextlib.suppress(OSError):  # a client that is gone already
-            _keep_alive(sock)
-            one = relay.Relay(
-                sock,
-                parser,
-                self._hall,
-                lock=self._hall_lock,
-                backend_port=self._backend_port,
-                log=self._log,
-            )
-            one.serve(body)
 
     def _introduce(self, sock: socket.socket) -> Optional[Tuple[bytes, dap_frames.FrameParser]]:
         """Read the first request; return it with the parser that holds what came after it, or None."""
@@ -178,7 +166,7 @@ class Front:
         message = dap_frames.decode(body)
         if message.get("type") != "request" or message.get("command") != "initialize":
             raise dap_frames.FrameError("the first request is not initialize")
-        parser.allow(relay.STRANGERS_BODY)
+        parser.allow(STRANGERS_BODY)
         return body, parser
 
     def _answer_http(self, sock: socket.socket, first: bytes, deadline: float) -> None:
@@ -193,8 +181,7 @@ class Front:
         if path == [b"/status"]:
             code, content = b"200 OK", status
         elif path == [b"/healthz"]:
-            ready = status.get("state") in ("waiting", "attached", "running") and self._backend_port() != 0
-            code = b"200 OK" if ready else b"503 Service Unavailable"
+            code = b"200 OK" if self._ready() else b"503 Service Unavailable"
             content = {"state": status.get("state"), "client": status.get("client")}
         else:
             code, content = b"404 Not Found", {"paths": ["/healthz", "/status"]}

@@ -19,12 +19,44 @@ BACKEND_LIMIT = 30.0
 BACKEND_NOTICE = 1.0
 #: Seconds from `initialize` to an attach; an editor sends it within milliseconds.
 ATTACH_LIMIT = 60.0
-#: Bytes of one message before an attach was let in: a connection of a stranger costs no more memory.
-STRANGERS_BODY = 256 << 10
 #: Seconds that one who looks on may be slow: nobody who holds a session waits for longer.
 ONLOOKER_LIMIT = 1.0
 #: Seconds that a client has to close after the last answer.
 GOODBYE = 1.0
+
+
+class Service:
+    """Serves the clients of one port that is before one adapter; what the front hands them on to.
+
+    Args:
+        backend_port: returns the adapter's loopback port, 0 while there is none.
+        token: what an attach has to show; empty for nothing.
+        name_of: what a process is, by its pid.
+        on_stop: told where a process is held, empty when it runs.
+    """
+
+    def __init__(
+        self,
+        *,
+        backend_port: Callable[[], int],
+        token: str,
+        name_of: Callable[[int], str],
+        on_stop: Callable[[int, str], None],
+        log: Callable[[str], None],
+    ) -> None:
+        self._backend_port = backend_port
+        self._log = log
+        self._hall = hall.Hall(
+            token, name_of=name_of, on_stop=on_stop, clock=time.monotonic, wall=lambda: time.strftime("%H:%M")
+        )
+        self._lock = threading.Condition()
+
+    def serve(self, client: socket.socket, first: bytes, parser: dap_frames.FrameParser) -> None:
+        """Serve one client until its end. Raises OSError."""
+        relay = Relay(
+            client, parser, self._hall, lock=self._lock, backend_port=self._backend_port, log=self._log
+        )
+        relay.serve(first)
 
 
 class Relay:

@@ -20,6 +20,7 @@ from dkdbg.agent import (
     peers,
     processes,
     records,
+    relay,
     tokens,
 )
 
@@ -91,17 +92,22 @@ class Session:
         self.attaches = 0
         self._holds = notes.Holds(console.log, lambda: "%s:%d" % (self._front.host, self._front.port))
         self._phase: contract.State = "starting"
+        service = relay.Service(
+            backend_port=lambda: self._backend.client_port,
+            token=tokens.read(os.environ),
+            name_of=lambda pid: self._table.name_of(pid),  # noqa: PLW0108
+            on_stop=lambda pid, where: self._table.set_stopped(pid, where),  # noqa: PLW0108
+            log=console.log,
+        )
         try:
             self._front = front.Front(
                 options.host,
                 options.port,
-                backend_port=lambda: self._backend.client_port,
+                serve=service.serve,
+                ready=self._ready,
                 status=self._status,
                 allow=allow,
                 log=console.log,
-                token=tokens.read(os.environ),
-                name_of=lambda pid: self._table.name_of(pid),  # noqa: PLW0108
-                on_stop=lambda pid, where: self._table.set_stopped(pid, where),  # noqa: PLW0108
             )
         except OSError as error:
             reason = "cannot listen on %s:%d: %s; choose another port with %s"
@@ -293,6 +299,9 @@ class Session:
             "runtime": self._runtime,
             "deadline": deadline,
         }
+
+    def _ready(self) -> bool:
+        return self._phase in ("waiting", "running") and self._backend.client_port != 0
 
     def _status(self) -> Dict[str, Any]:
         return dict(self.store.snapshot())
