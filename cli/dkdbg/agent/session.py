@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import threading
-import time
 
 from dkdbg.agent import (
     backend,
@@ -22,6 +20,7 @@ from dkdbg.agent import (
     records,
     relay,
     tokens,
+    waiting,
 )
 
 TYPE_CHECKING = False
@@ -90,7 +89,7 @@ class Session:
         self._warm_up: Optional[backend.WarmUp] = None
         self.ended_by_editor = threading.Event()
         self.attaches = 0
-        self._holds = notes.Holds(console.log, lambda: "%s:%d" % (self._front.host, self._front.port))
+        self._holds = notes.Holds(console.log, lambda: self.endpoint)
         self._phase: contract.State = "starting"
         service = relay.Service(
             backend_port=lambda: self._backend.client_port,
@@ -143,12 +142,12 @@ class Session:
         """Wait for the editor as asked, run the program, and clean up whatever happens."""
         code, detail = contract.EXIT_AGENT, ""
         try:
+            self._front.start()  # before the adapter: who attaches meanwhile waits for it
             self._backend.start()
             self.store.update(adapter_port=self._backend.client_port)
-            self._front.start()
             self._table.start()
             self._warm_up = backend.WarmUp(self._debugpy_dir)
-            ended = self._wait_for_editor()
+            ended = waiting.for_editor(self)
             code, detail = program(self) if ended is None else ended
         except backend.BackendError as error:
             detail = str(error)
@@ -157,35 +156,15 @@ class Session:
             self._clean_up(code, detail)
         return code
 
-    def _wait_for_editor(self) -> Optional[tuple[int, str]]:
-        """Return None when the command may start, else the exit code and why."""
-        options = self.options
-        where = "%s:%d" % (self._front.host, self._front.port)
-        if options.wait <= 0:
-            console.log("a debugger can attach on %s at any time" % where)
-            return None
-        forever = math.isinf(options.wait)
-        end = time.monotonic() + options.wait
-        limit = "without limit" if forever else "up to %g s" % options.wait
-        self.show(
-            "waiting",
-            expires=None if forever else time.time() + options.wait,
-            detail="waiting for a debugger, %s" % limit,
-        )
-        console.log("waiting for a debugger on %s, %s" % (where, limit))
-        while not self._backend.attached:
-            arrival = self.inbox.next(min(1.0, max(0.0, end - time.monotonic())))
-            if arrival is not None and arrival.number in child.ENDING:
-                return 128 + arrival.number, "signal %d while waiting for a debugger" % arrival.number
-            if time.monotonic() >= end and not self._backend.attached:
-                if options.then == "run":
-                    console.log("no debugger within %g s: going on without" % options.wait)
-                    self.store.update(expires=None)
-                    return None
-                console.log("no debugger within %g s: the program was not started" % options.wait)
-                return contract.EXIT_NOBODY_CAME, "no debugger within %g s" % options.wait
-        self.show("running", expires=None, detail="")
-        return None
+    @property
+    def attached(self) -> bool:
+        """Whether an editor is attached."""
+        return self._backend.attached
+
+    @property
+    def endpoint(self) -> str:
+        """Where an editor attaches, `host:port`."""
+        return "%s:%d" % (self._front.host, self._front.port)
 
     def start_program(self, *, own_group: bool = False) -> child.Child:
         """Start the command and say so in the record and the editor's console.
@@ -301,7 +280,7 @@ class Session:
         }
 
     def _ready(self) -> bool:
-        return self._phase in ("waiting", "running") and self._backend.client_port != 0
+        return self._phase in contract.ATTACHABLE and self._backend.client_port != 0
 
     def _status(self) -> Dict[str, Any]:
         return dict(self.store.snapshot())
