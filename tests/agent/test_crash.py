@@ -172,9 +172,9 @@ def test_a_program_that_sets_its_own_hook_later_is_held_once(launch, tmp_path: P
     assert (code, out, len(editor.stops)) == (1, "" if chained else "mine x\n", 1)
 
 
-def test_nothing_is_imported_before_a_crash(launch, tmp_path: Path) -> None:
+def test_only_the_arming_is_imported_before_a_crash(launch, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import sys\nprint([m for m in sys.modules if 'dkdbg' in m or m == 'traceback'])\n"
     )
     code, out, _ = launch(sys.executable, "train.py", options=("--on-crash", "hold=1m")).finish()
-    assert (code, out) == (0, "[]\n")
+    assert (code, out) == (0, "['_dkdbg_arming']\n")

@@ -43,6 +43,19 @@ def test_an_unattached_process_imports_nothing_of_debugpy_json_or_socket(session
     assert python(session, "-c", f"import sys; print(sorted({heavy} & set(sys.modules)))") == "[]\n"
 
 
+def test_what_forks_and_crashes_need_is_not_loaded_before(session: Path) -> None:
+    code = (
+        "import os, sys\n"
+        "def mine(): return sorted(name for name in sys.modules if '_dkdbg' in name)\n"
+        "print(mine())\n"
+        "pid = os.fork()\n"
+        "if pid == 0: os._exit(0)\n"
+        "os.waitpid(pid, 0)\n"
+        "print(mine())\n"
+    )
+    assert python(session, "-c", code) == "[]\n['_dkdbg_forking']\n"
+
+
 def test_a_process_announces_itself_with_its_rank(session: Path) -> None:
     code = "import os, time; print(open(os.environ['DKDBG_SESSION_DIR'] + '/p/%d.json' % os.getpid()).read())"
     text = python(session, "-c", code, 'ünï"q', env={"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8"})

@@ -15,6 +15,9 @@ import tempfile
 #: What a hooked process loads, relative to the package: the hook at start, the others when they are needed.
 FILES = (
     "hook/sitecustomize.py",
+    "forking.py",
+    "arming.py",
+    "answers.py",
     "join.py",
     "bundle.py",
     "ondemand.py",

@@ -99,6 +99,16 @@ def post_mortem(failure: Failure, address: str, seconds: float) -> None:
     client.do_detach("")
 
 
+def wait_as_asked(directory: str) -> None:
+    """`launch --pdb`: the session's first Python process, and no other, stops at its first line."""
+    try:
+        os.close(os.open(directory + "/pdb-first", os.O_CREAT | os.O_EXCL))
+    except OSError:
+        return
+    seconds = float(os.environ.get("DKDBG_BREAKPOINT_WAIT", "0").replace("forever", "inf"))
+    wait_at_start(os.environ["DKDBG_PDB"], seconds, os.environ.get("DKDBG_THEN") or "exit")
+
+
 def wait_at_start(address: str, seconds: float, then: str) -> None:
     """Before the program's first line: wait for a client, then stop at that line; end with 124 when nobody came.
 

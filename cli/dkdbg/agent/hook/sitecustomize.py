@@ -9,7 +9,7 @@ Nothing here may break or delay the program: every error is swallowed, and DKDBG
 by whatever Python the user starts, so it is valid Python 2 as well; there it only runs the user's `sitecustomize`.
 """
 # Annotations are comments here: Python 2 reads this file too.
-# ruff: noqa: ANN001, ANN002, ANN003, ANN202, ANN204, SIM105
+# ruff: noqa: ANN001, ANN202, ANN204, SIM105
 # mypy: disable-error-code="import-not-found, attr-defined, arg-type, union-attr, assignment, no-any-return"
 
 import os
@@ -99,14 +99,13 @@ class _Member:
 
         self.directory = directory
         self.words = words
+        self.say = _say
         self.fork_armed = False
-        self.worker_armed = False
-        self.held = None
         self.origin = ""
         self._thread = _thread
-        self._reset()
+        self.reset()
 
-    def _reset(self):  # type: () -> None
+    def reset(self):  # type: () -> None
         self.lock = self._thread.allocate_lock()  # guards `running`
         self.loading = self._thread.allocate_lock()  # guards `load`
         self.done = self._thread.allocate_lock()  # held while the thread runs
@@ -151,29 +150,18 @@ class _Member:
         os.rename(self.base + ".tmp", self.base + ".json")
 
     def wake_thread(self, waiting=None):  # type: (object) -> None
-        """Start the thread; `waiting` is the connection of the agent that asks this process to join.
-
-        Until this process has joined it is a bare thread, which a program that counts its threads does not see. From
-        then on pydevd sees every thread: it is one that `threading` knows, marked to be left alone. For a bare one
-        pydevd would make `threading` invent a dummy, and Python 3.13 complains about that when the program ends.
-        """
+        """Start the thread; `waiting` is the connection of the agent that asks this process to join."""
         with self.lock:
             if self.running or self.listener is None:
                 return
             self.running = True
             self.done.acquire()
             if waiting is None and not self.joined:
-                self._thread.start_new_thread(self._serve, (self.listener, self.done, None))
-                return
-            import threading
+                self._thread.start_new_thread(self.serve, (self.listener, self.done, None))
+            else:
+                self.load("answers").start_known(self, waiting)
 
-            arguments = (self.listener, self.done, waiting)
-            thread = threading.Thread(target=self._serve, args=arguments, name="dkdbg hook", daemon=True)
-            thread.pydev_do_not_trace = True
-            thread.is_pydev_daemon_thread = True
-            thread.start()
-
-    def _serve(self, listener, done, waiting):  # type: (object, object, object) -> None
+    def serve(self, listener, done, waiting):  # type: (object, object, object) -> None
         handed_over = None
         try:
             import _signal
@@ -181,19 +169,15 @@ class _Member:
             _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())  # they are for the program
             self.thread_id = self._thread.get_native_id()
             if waiting is not None:
-                self._answer(waiting)
+                self.load("answers").answer(self, waiting, b"join")
             while True:
                 connection, command = self._next(listener)
-                if command == b"join" and not self.joined:
-                    handed_over = connection
-                    break
-                if command == b"join":
-                    self._answer(connection)
-                elif command == b"pdb":
-                    self._open_pdb(connection)
-                else:
+                if command in (b"", b"sleep"):
                     connection.close()
-                if command == b"sleep":
+                    if command:
+                        break
+                elif self.load("answers").answer(self, connection, command):
+                    handed_over = connection
                     break
         except Exception as error:
             _say("socket closed: %r" % (error,))
@@ -214,21 +198,6 @@ class _Member:
         except OSError:
             return connection, b""
 
-    def _answer(self, connection):  # type: (object) -> None
-        try:
-            connection.sendall(self.join(False).encode("utf-8", "replace") + b"\n")
-        except OSError:
-            pass
-        finally:
-            connection.close()
-
-    def _open_pdb(self, connection):  # type: (object) -> None
-        try:
-            path = os.path.realpath(self.directory + "/p") + "/%d.pdb" % os.getpid()
-            connection.sendall(self.load("tcppdb").interrupt(path).encode() + b"\n")
-        finally:
-            connection.close()
-
     def join(self, at_start):  # type: (bool) -> str
         """Join the adapter."""
         answer = self.load("join").join(self.directory, at_start)
@@ -238,75 +207,21 @@ class _Member:
     def load(self, name):  # type: (str) -> object
         """Return the module in NAME.py beside the hook's folder, loaded when it is first needed."""
         key = "_dkdbg_" + name
-        with self.loading:
-            if key not in sys.modules:
-                import importlib.util
+        if (
+            key not in sys.modules
+        ):  # else no lock: a forked child has a copy of it that another thread may hold
+            with self.loading:
+                if key not in sys.modules:
+                    # What importlib.util would do, which costs 2 ms to import.
+                    from _frozen_importlib import module_from_spec
+                    from _frozen_importlib_external import spec_from_file_location
 
-                path = os.path.join(os.path.dirname(_HERE), name + ".py")
-                spec = importlib.util.spec_from_file_location(key, path)
-                module = importlib.util.module_from_spec(spec)
-                spec.loader.exec_module(module)
-                sys.modules[key] = module
-            return sys.modules[key]
-
-    def wait_for_pdb(self):  # type: () -> None
-        """`launch --pdb`: the first Python process stops at its first line."""
-        try:
-            os.close(os.open(self.directory + "/pdb-first", os.O_CREAT | os.O_EXCL))
-        except OSError:
-            return
-        environ = os.environ
-        seconds = float(environ.get("DKDBG_BREAKPOINT_WAIT", "0").replace("forever", "inf"))
-        self.load("tcppdb").wait_at_start(environ["DKDBG_PDB"], seconds, environ.get("DKDBG_THEN") or "exit")
-
-    def arm_for_crash(self):  # type: () -> None
-        """Have an uncaught exception looked at after the program's own hooks; `threading` is imported already."""
-        import threading
-
-        def excepthook(kind, value, trace):  # type: (type, BaseException, object) -> None
-            former(kind, value, trace)
-            self.hold((kind, value, trace))
-
-        def thread_excepthook(details):  # type: (object) -> None
-            former_of_threads(details)
-            self.hold((details.exc_type, details.exc_value, details.exc_traceback))
-
-        def at_end():  # type: () -> None
-            # A program that sets its own excepthook (rich, absl) takes ours away; Python has noted the exception.
-            value = getattr(sys, "last_value", None)
-            if value is not None and sys.excepthook is not excepthook and not hasattr(sys, "ps1"):
-                self.hold((type(value), value, sys.last_traceback))
-
-        register = getattr(
-            threading, "_register_atexit", None
-        )  # Python 3.9; threads can still be started there
-        if register is not None:
-            register(at_end)
-        former, sys.excepthook = sys.excepthook, excepthook
-        former_of_threads, threading.excepthook = threading.excepthook, thread_excepthook
-
-    def arm_for_worker(self):  # type: () -> None
-        """The same in a worker of multiprocessing, which prints its exception itself and ends."""
-        import traceback
-
-        def print_exc(*args, **kwargs):  # type: (object, object) -> None
-            former(*args, **kwargs)
-            caller = sys._getframe(1).f_code
-            if caller.co_name == "_bootstrap" and "multiprocessing" in caller.co_filename:
-                self.hold(sys.exc_info())
-
-        former, traceback.print_exc = traceback.print_exc, print_exc
-        self.worker_armed = True
-
-    def hold(self, failure):  # type: (tuple[object, ...]) -> None
-        if failure[1] is self.held:
-            return
-        self.held = failure[1]
-        try:
-            if not issubclass(failure[0], (KeyboardInterrupt, SystemExit)):
-                self.load("crash").hold(self.directory, self.load, failure)
-        except Exception as error:
-            _say("post-mortem: %r" % (error,))
+                    path = os.path.join(os.path.dirname(_HERE), name + ".py")
+                    spec = spec_from_file_location(key, path)
+                    module = module_from_spec(spec)
+                    spec.loader.exec_module(module)
+                    sys.modules[key] = module
+        return sys.modules[key]
 
     def enter(self):  # type: () -> None
         """Register, join if an editor is attached, and let the thread sleep on the socket."""
@@ -315,80 +230,16 @@ class _Member:
             _say(self.join(True))
         self.wake_thread()
 
-    # -- fork ---------------------------------------------------------------------------------------------------
+    def at_fork(self, moment):  # type: (str) -> object
+        """Return a callback that runs the function of this name in forking.py."""
 
-    def before_fork(self):  # type: () -> None
-        """Put the thread away, so that the program forks with the threads that it has by itself.
-
-        Python 3.12 and newer warn when a process with several threads forks. The callback for the child is
-        registered at the first fork and not at start: it has to run after the one of `threading`.
-        """
-        try:
-            if not self.fork_armed:
-                self.fork_armed = True
-                os.register_at_fork(after_in_child=self.after_fork_in_child)
-            if not self.running:
-                return
-            import _socket
-
-            knock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        def callback():  # type: () -> None
             try:
-                knock.settimeout(1)
-                knock.connect(self.listener.getsockname())
-                knock.sendall(b"sleep\n")
-            finally:
-                knock.close()
-            if self.done.acquire(True, 1):
-                self.done.release()
-                self._until_thread_is_gone()
-        except Exception as error:
-            _say("before fork: %r" % (error,))
+                getattr(self.load("forking"), moment)(self)
+            except Exception as error:
+                _say("fork, %s: %r" % (moment, error))
 
-    def _until_thread_is_gone(self):  # type: () -> None
-        import time
-
-        path = "/proc/self/task/%d" % self.thread_id
-        for _ in range(50):
-            if not os.path.exists(path):
-                return
-            time.sleep(0.0001)
-
-    def after_fork_in_parent(self):  # type: () -> None
-        try:
-            self.wake_thread()
-        except Exception as error:
-            _say("after fork: %r" % (error,))
-
-    def after_fork_in_child(self):  # type: () -> None
-        try:
-            listener = self.listener
-            self._reset()
-            if listener is not None:
-                listener.close()
-            for name in ("_dkdbg_join", "_dkdbg_tcppdb"):
-                if name in sys.modules:
-                    sys.modules[name].forget()
-            if self._is_about_to_exec():
-                return
-            self.origin = _origin_of_fork()
-            if (
-                os.environ.get("DKDBG_ON_CRASH")
-                and not self.worker_armed
-                and "multiprocessing.process" in sys.modules
-            ):
-                self.arm_for_worker()
-            self.enter()
-        except Exception as error:
-            _say("in a forked child: %r" % (error,))
-
-    def _is_about_to_exec(self):  # type: () -> bool
-        """Whether this is subprocess.Popen with a preexec_fn: its child has another program in a moment."""
-        frame = sys._getframe()
-        while frame is not None:
-            if frame.f_code.co_name == "_execute_child" and "subprocess" in frame.f_code.co_filename:
-                return True
-            frame = frame.f_back
-        return False
+        return callback
 
 
 class _DkdbgFinder:
@@ -413,22 +264,6 @@ class _DkdbgFinder:
             setattr(module, name, getattr(ondemand, name))
 
 
-def _origin_of_fork():  # type: () -> str
-    """Who forked this process, from the frames that it was forked in; see `origin` in contract.py."""
-    frame = sys._getframe()
-    name = ""
-    while frame is not None:
-        path = frame.f_code.co_filename.replace(os.sep, "/")
-        if path.endswith("multiprocessing/forkserver.py"):
-            return ""  # its command line says it
-        if path.endswith("multiprocessing/popen_fork.py"):
-            name = str(getattr(frame.f_locals.get("process_obj"), "_name", name))
-        elif path.endswith("torch/utils/data/dataloader.py") and isinstance(frame.f_locals.get("i"), int):
-            return "dataloader:%d" % frame.f_locals["i"]
-        frame = frame.f_back
-    return "multiprocessing:" + name if name else "fork"
-
-
 def _enter():  # type: () -> None
     directory = os.environ.get("DKDBG_SESSION_DIR")
     if not directory or not os.path.isdir(directory):
@@ -439,15 +274,16 @@ def _enter():  # type: () -> None
     member = _Member(directory, words)
     sys.meta_path.append(_DkdbgFinder(member))
     if os.environ.get("DKDBG_ON_CRASH"):
-        member.arm_for_crash()
+        arming = member.load("arming")
+        arming.arm(member)
         if "--multiprocessing-fork" in words:
-            member.arm_for_worker()
-    os.register_at_fork(before=member.before_fork, after_in_parent=member.after_fork_in_parent)
+            arming.arm_worker(member)
+    os.register_at_fork(before=member.at_fork("before"), after_in_parent=member.at_fork("in_parent"))
     if _FORKSERVER in " ".join(words):
         return
     member.enter()
     if os.environ.get("DKDBG_PDB_AT_START"):
-        member.wait_for_pdb()
+        member.load("tcppdb").wait_as_asked(directory)
 
 
 def _main():  # type: () -> None

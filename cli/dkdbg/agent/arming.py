@@ -1,0 +1,72 @@
+"""Has an exception that nobody catches looked at by crash.py, after the program's own hooks.
+
+Loaded by the hook, by path, at the start of a process that runs with DKDBG_ON_CRASH; it imports nothing that such a
+process would not have imported anyway.
+"""
+
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import sys
+import threading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Optional
+
+_held: Optional[BaseException] = None
+_worker_armed = False
+
+
+def arm(member: Any) -> None:
+    """Look at the exceptions of the main thread and of those that `threading` knows."""
+
+    def excepthook(kind: Any, value: Any, trace: Any) -> None:
+        former(kind, value, trace)
+        _hold(member, (kind, value, trace))
+
+    def thread_excepthook(details: Any) -> None:
+        former_of_threads(details)
+        _hold(member, (details.exc_type, details.exc_value, details.exc_traceback))
+
+    def at_end() -> None:
+        # A program that sets its own excepthook (rich, absl) takes ours away; Python has noted the exception.
+        value = getattr(sys, "last_value", None)
+        if value is not None and sys.excepthook is not excepthook and not hasattr(sys, "ps1"):
+            _hold(member, (type(value), value, sys.last_traceback))
+
+    register = getattr(threading, "_register_atexit", None)  # Python 3.9; threads can still be started there
+    if register is not None:
+        register(at_end)
+    former, sys.excepthook = sys.excepthook, excepthook
+    former_of_threads, threading.excepthook = threading.excepthook, thread_excepthook
+
+
+def arm_worker(member: Any) -> None:
+    """The same in a worker of multiprocessing, which prints its exception itself and ends."""
+    global _worker_armed  # noqa: PLW0603
+    if _worker_armed:
+        return
+    _worker_armed = True
+    import traceback
+
+    def print_exc(*args: Any, **kwargs: Any) -> None:
+        former(*args, **kwargs)
+        caller = sys._getframe(1).f_code
+        if caller.co_name == "_bootstrap" and "multiprocessing" in caller.co_filename:
+            _hold(member, sys.exc_info())
+
+    former, traceback.print_exc = traceback.print_exc, print_exc
+
+
+def _hold(member: Any, failure: Any) -> None:
+    global _held  # noqa: PLW0603
+    if failure[1] is _held:
+        return
+    _held = failure[1]
+    try:
+        if not issubclass(failure[0], (KeyboardInterrupt, SystemExit)):
+            member.load("crash").hold(member.directory, member.load, failure)
+    except Exception as error:
+        member.say("post-mortem: %r" % (error,))
