@@ -6,13 +6,14 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
+from dkdbg.dap.arrivals import Arrivals
 from dkdbg.dap.client import TIMEOUT, Session, dial
 from dkdbg.dap.inspection import Inspection
 from dkdbg.dap.values import AttachOptions, Breakpoint, BreakpointSet, Output, Stop
-from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
+from dkdbg.errors import DkdbgError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from types import TracebackType
 
     from typing_extensions import Self
@@ -33,25 +34,19 @@ _CLIENT: Body = {
 }
 
 
-class Debugger(Inspection):
+class Debugger(Arrivals, Inspection):
     """A root session and the sessions of the processes that join it, each on its own connection to the same port.
 
     Use it as a context manager: leaving detaches, and the programs run on. Waits end as soon as what they await is
-    there; all time limits are seconds. What is asked of a stop is in `Inspection`. Everything public may be called from one thread at a time.
+    there; all time limits are seconds. Waiting is in `Arrivals`, what is asked of a stop in `Inspection`. Everything
+    public may be called from one thread at a time.
     """
 
     def __init__(self, options: AttachOptions) -> None:
+        super().__init__()
         self.options = options
-        self.changed = threading.Condition()
-        self._sessions: list[Session] = []
-        self._stops: list[Stop] = []
-        self._output: list[Output] = []
-        self._failures: list[DkdbgError] = []
         self._breakpoints: dict[str, tuple[Breakpoint, ...]] = {}
         self._exceptions: tuple[str, ...] = ()
-        #: Sessions that take breakpoints already; each has a lock so that an older set never follows a newer one.
-        self._ready: dict[Session, threading.Lock] = {}
-        self._openers: list[threading.Thread] = []
         self._is_closed = False
 
     def __enter__(self) -> Self:
@@ -61,18 +56,6 @@ class Debugger(Inspection):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.disconnect()
-
-    @property
-    def sessions(self) -> tuple[Session, ...]:
-        """All sessions so far, the root first, ended ones included."""
-        with self.changed:
-            return tuple(self._sessions)
-
-    @property
-    def output(self) -> tuple[Output, ...]:
-        """What the processes printed so far."""
-        with self.changed:
-            return tuple(self._output)
 
     def attach(self, *, timeout: float = TIMEOUT) -> Session:
         """Connect, attach and set the breakpoints known so far; return the root session when the program may run.
@@ -123,84 +106,6 @@ class Debugger(Inspection):
                 if not session.is_ended:
                     session.request("setExceptionBreakpoints", {"filters": list(filters)}, timeout=timeout)
 
-    def wait_stopped(self, timeout: float = TIMEOUT, *, session: Session | None = None) -> Stop:
-        """Return the oldest stop that nobody has taken yet, of any session or of the one named.
-
-        Raises:
-            DkdbgError: nothing stopped in time (EXIT_TIMEOUT), or all programs ended first.
-        """
-
-        def oldest() -> Stop | None:
-            return next((stop for stop in self._stops if session in (None, stop.session)), None)
-
-        with self.changed:
-            self.wait(lambda: oldest() is not None, "a stop", timeout=timeout)
-            stop = oldest()
-            if stop is None:  # pragma: no cover  wait() would have raised
-                raise DkdbgError("no stop")
-            self._stops.remove(stop)
-            return stop
-
-    def wait_session(
-        self, is_wanted: Callable[[Session], bool], awaited: str, *, timeout: float = TIMEOUT
-    ) -> Session:
-        """Return the first configured session, present or future, for which `is_wanted`; `awaited` is for messages.
-
-        Raises:
-            DkdbgError: as `wait_stopped`.
-        """
-
-        def found() -> list[Session]:
-            return [session for session in self._ready if is_wanted(session)]
-
-        with self.changed:
-            self.wait(lambda: bool(found()), awaited, timeout=timeout)
-            return found()[0]
-
-    def wait_output(self, text: str, *, timeout: float = TIMEOUT) -> None:
-        """Return when `text` is in the output of one session, put together.
-
-        Raises:
-            DkdbgError: as `wait_stopped`.
-        """
-
-        def printed() -> bool:
-            joined: dict[Session, str] = {}
-            for each in self._output:
-                joined[each.session] = joined.get(each.session, "") + each.text
-            return any(text in each for each in joined.values())
-
-        self.wait(printed, f"{text!r} in the output", timeout=timeout)
-
-    def wait_ended(self, timeout: float = TIMEOUT, *, session: Session | None = None) -> None:
-        """Return when the session named, or every session, has ended.
-
-        Raises:
-            DkdbgError: not in time (EXIT_TIMEOUT).
-        """
-        awaited = f"the end of {session.name if session else 'all programs'}"
-        self.wait(lambda: session.is_ended if session else self._all_ended(), awaited, timeout=timeout)
-
-    def wait(self, is_done: Callable[[], bool], awaited: str, *, timeout: float = TIMEOUT) -> None:
-        """Return when `is_done()`, which is asked, with `changed` held, after everything that arrives.
-
-        Raises:
-            DkdbgError: not in time (EXIT_TIMEOUT), or it can no longer happen; says what was awaited.
-        """
-        with self.changed:
-            self.changed.wait_for(lambda: is_done() or self._all_ended(), timeout)
-            if is_done():
-                return
-            live = [session.name for session in self._sessions if not session.is_ended]
-            gone = [f"{session.name}: {session.why_ended}" for session in self._sessions if session.is_ended]
-            notes = "; ".join(gone + [str(failure) for failure in self._failures]) or "nothing was attached"
-        if not live:
-            raise DkdbgError(f"no program is left while waiting for {awaited} ({notes})")
-        message = f"waited {timeout:g} s for {awaited}; attached: {', '.join(live)}"
-        raise DkdbgError(
-            f"{message} ({notes})" if gone or self._failures else message, exit_code=EXIT_TIMEOUT
-        )
-
     def disconnect(self, *, terminate: bool = False, timeout: float = 5.0) -> None:
         """Detach from everything and close; may be called twice.
 
@@ -219,11 +124,6 @@ class Debugger(Inspection):
             session.close()
         for opener in openers:
             opener.join(timeout)
-
-    def _all_ended(self) -> bool:
-        return all(session.is_ended for session in self._sessions) and not any(
-            opener.is_alive() for opener in self._openers
-        )
 
     def _open(self, name: str, arguments: Body, timeout: float) -> Session:
         """Open one session; see debugpy's order: `initialized` follows `attach`, whose answer comes last."""

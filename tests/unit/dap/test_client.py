@@ -116,6 +116,34 @@ def test_the_end_of_the_program_is_known_with_its_exit_code(adapter):
     assert adapter.session.why_ended == "the program ended"
 
 
+@pytest.mark.parametrize("ending", ["terminated", "closed while it waits", "closed before"])
+def test_a_disconnect_is_done_when_the_session_ends_without_an_answer(adapter, ending):
+    def end_after_the_request():
+        next(adapter.messages)
+        if ending == "terminated":
+            adapter.event("terminated")
+        else:
+            adapter.sock.shutdown(socket.SHUT_RDWR)
+
+    if ending == "closed before":
+        adapter.sock.close()
+    else:
+        threading.Thread(target=end_after_the_request, daemon=True).start()
+    assert adapter.session.request("disconnect", timeout=10) == {}
+
+
+def test_another_request_is_told_that_the_session_has_ended(adapter):
+    adapter.event("terminated")
+    with pytest.raises(DkdbgError, match="the program ended while waiting for response"):
+        adapter.session.request("threads", timeout=10)
+
+
+def test_a_refused_disconnect_is_told(adapter):
+    threading.Thread(target=adapter.answer, kwargs={"success": False, "message": "busy"}, daemon=True).start()
+    with pytest.raises(DkdbgError, match="refused disconnect: busy"):
+        adapter.session.request("disconnect", timeout=10)
+
+
 def test_nobody_listening_is_said_with_the_address():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
