@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -159,6 +160,20 @@ def test_a_process_answers_that_no_editor_is_attached(session: Path) -> None:
         child.stdout.readline()
         assert processes.ask(str(session / "p" / f"{child.pid}.sock"), "join") == "no editor is attached"
         child.communicate(b"\n", timeout=10)
+
+
+def test_python_2_runs_the_users_sitecustomize_and_no_more(session: Path, tmp_path: Path) -> None:
+    found = [*Path.home().glob(".pyenv/versions/2.7.*/bin/python2.7"), Path(shutil.which("python2.7") or "-")]
+    if not found[0].exists():
+        pytest.skip("no Python 2.7 here")
+    (tmp_path / "sitecustomize.py").write_text("print('mine')\n")
+    hook = shutil.copytree(HOOK, tmp_path / "hook", ignore=shutil.ignore_patterns("*.pyc", "__pycache__"))
+    path = f"{hook}{os.pathsep}{tmp_path}"
+    environment = dict(os.environ, PYTHONPATH=path, DKDBG_SESSION_DIR=str(session), DKDBG_DEBUG="1")
+    command = [str(found[0]), "-c", "import sys; print(sys.version_info[0])"]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (result.stdout, result.stderr) == ("mine\n2\n", "")
+    assert list((session / "p").iterdir()) == []
 
 
 def test_it_costs_less_than_five_milliseconds(session: Path, tmp_path: Path) -> None:
