@@ -34,8 +34,8 @@ _SKIP = (
 )
 #: Programs that build or install; they start many short processes.
 _SKIP_PROGRAMS = ("pip", "pip3", "uv", "ninja", "cmake", "conda", "mamba", "poetry", "meson")
-#: Its children, made by fork, run the user's code.
-_FORKSERVER = "multiprocessing.forkserver"
+#: In Python 2 the globals of a module that nobody holds are gone.
+_kept = {}  # type: dict[str, object]
 _RANK_NAMES = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "PMI_RANK", "PMI_SIZE",
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALRANKID",
@@ -45,7 +45,7 @@ _RANK_NAMES = (
 def _chain():  # type: () -> None
     """Run the `sitecustomize` that would have been found without this one, as `site` would have."""
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _HERE]
-    here = sys.modules.pop("sitecustomize", None)
+    here = _kept["hook"] = sys.modules.pop("sitecustomize", None)
     try:
         import sitecustomize  # noqa: F401
     except ImportError as error:
@@ -279,8 +279,8 @@ def _enter():  # type: () -> None
         if "--multiprocessing-fork" in words:
             arming.arm_worker(member)
     os.register_at_fork(before=member.at_fork("before"), after_in_parent=member.at_fork("in_parent"))
-    if _FORKSERVER in " ".join(words):
-        return
+    if "multiprocessing.forkserver" in " ".join(words):
+        return  # its children, made by fork, run the user's code
     member.enter()
     if os.environ.get("DKDBG_PDB_AT_START"):
         member.load("tcppdb").wait_as_asked(directory)
