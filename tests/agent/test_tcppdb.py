@@ -2,55 +2,18 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.agent.nc import PROMPT, Client, free_port
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.agent.conftest import Launch
-
 LOOP = "def step(n):\n    doubled = n * 2\n    return doubled\n\nfor n in range(3):\n    breakpoint()\n    print(step(n), flush=True)\n"
-PROMPT = "(dkdbg) "
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-class Client:
-    """What `nc` is: it comes back until the port is open."""
-
-    def __init__(self, port: int, running: Launch) -> None:
-        end = time.monotonic() + 15
-        while True:
-            try:
-                self.sock = socket.create_connection(("127.0.0.1", port), timeout=15)
-                return
-            except OSError:  # noqa: PERF203
-                assert time.monotonic() < end
-                assert running.process.poll() is None, running.finish()
-                time.sleep(0.02)
-
-    def until(self, mark: str = PROMPT) -> str:
-        text = ""
-        while mark not in text:
-            data = self.sock.recv(4096)
-            if not data:
-                return text
-            text += data.decode()
-        return text
-
-    def ask(self, line: str) -> str:
-        self.sock.sendall(line.encode() + b"\n")
-        return self.until()
 
 
 @pytest.fixture
@@ -61,7 +24,7 @@ def port() -> int:
 def test_a_breakpoint_stops_for_a_plain_client(launch, tmp_path: Path, port: int) -> None:
     (tmp_path / "train.py").write_text(LOOP)
     running = launch(sys.executable, "train.py", env={"DKDBG_PDB": str(port), "DKDBG_BREAKPOINT_WAIT": "20"})
-    client = Client(port, running)
+    client = Client(port, running.process)
     assert "train.py" in client.until()
     assert client.ask("p n") == "0\n" + PROMPT
     assert "doubled = n * 2" in client.ask("s") + client.ask("s") + client.ask("s") + client.ask("l")
@@ -69,7 +32,7 @@ def test_a_breakpoint_stops_for_a_plain_client(launch, tmp_path: Path, port: int
     assert client.ask("p n") == "1\n" + PROMPT
     client.sock.sendall(b"q\n")
     assert client.until() == "detached\n"
-    again = Client(port, running)  # the third round takes a new client
+    again = Client(port, running.process)  # the third round takes a new client
     assert again.until().endswith(PROMPT)
     assert again.ask("p n") == "2\n" + PROMPT
     again.sock.close()
@@ -91,7 +54,7 @@ def test_settrace_with_a_port_opens_it(launch, tmp_path: Path, port: int) -> Non
         f"import dkdbg\nx = 5\ndkdbg.settrace(port={port}, timeout=20)\nprint(x)\n"
     )
     running = launch(sys.executable, "train.py")
-    client = Client(port, running)
+    client = Client(port, running.process)
     client.until()
     client.ask("x = 6")
     client.sock.sendall(b"c\n")
@@ -101,7 +64,7 @@ def test_settrace_with_a_port_opens_it(launch, tmp_path: Path, port: int) -> Non
 def test_launched_for_pdb_it_stops_at_the_first_line(launch, tmp_path: Path, port: int) -> None:
     (tmp_path / "train.py").write_text('"""Train."""\nx = 1\nprint(x)\n')
     running = launch(sys.executable, "train.py", wait="20", options=("--pdb", str(port)))
-    client = Client(port, running)
+    client = Client(port, running.process)
     assert "train.py(1)<module>()" in client.until()
     client.ask("n")
     client.ask("n")
@@ -128,7 +91,7 @@ def test_a_forked_child_leaves_its_parents_client_alone(launch, tmp_path: Path, 
         "    dkdbg.set_trace(timeout=0.3)\n    os._exit(7)\nprint(os.waitpid(pid, 0)[1] >> 8)\n"
     )
     running = launch(sys.executable, "train.py", env={"DKDBG_PDB": str(port), "DKDBG_BREAKPOINT_WAIT": "20"})
-    client = Client(port, running)
+    client = Client(port, running.process)
     client.until()
     for _ in range(4):
         client.sock.sendall(b"n\n")
@@ -142,10 +105,10 @@ def test_the_token_is_asked_for(launch, tmp_path: Path, port: int) -> None:
     (tmp_path / "train.py").write_text(LOOP)
     environment = {"DKDBG_PDB": str(port), "DKDBG_BREAKPOINT_WAIT": "20", "DKDBG_TOKEN": "secret"}
     running = launch(sys.executable, "train.py", env=environment)
-    wrong = Client(port, running)
+    wrong = Client(port, running.process)
     wrong.sock.sendall(b"p 1\n")
-    assert wrong.until() == "dkdbg: wrong token\n"
-    right = Client(port, running)
+    assert wrong.until() == "token: dkdbg: wrong token\n"
+    right = Client(port, running.process)
     right.sock.sendall(b"secret\n")
     assert right.until().endswith(PROMPT)
     assert right.ask("p n") == "0\n" + PROMPT
@@ -155,7 +118,7 @@ def test_a_crash_is_looked_at_in_pdb(launch, tmp_path: Path, port: int) -> None:
     (tmp_path / "train.py").write_text("def deep(a):\n    secret = a\n    return secret / 0\n\ndeep(4)\n")
     environment = {"DKDBG_PDB": str(port), "DKDBG_ON_CRASH": "hold=20"}
     running = launch(sys.executable, "train.py", env=environment)
-    client = Client(port, running)
+    client = Client(port, running.process)
     assert "ZeroDivisionError: division by zero" in client.until()
     assert client.ask("p secret") == "4\n" + PROMPT
     client.sock.sendall(b"q\n")

@@ -21,6 +21,7 @@ FILES = (
     "join.py",
     "bundle.py",
     "ondemand.py",
+    "pai.py",
     "crash.py",
     "tcppdb.py",
     "compiled.py",

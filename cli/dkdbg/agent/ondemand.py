@@ -59,6 +59,27 @@ def set_trace(
 settrace = set_trace
 
 
+def find_spec(name: str) -> Any:
+    """Return how the hook's finder makes `dkdbg` and `dkdbg.pai` where no package dkdbg is installed."""
+    import importlib.util
+    from importlib.machinery import ModuleSpec
+
+    if name == "dkdbg":
+        return ModuleSpec(name, _Loader(), is_package=True)  # type: ignore[arg-type]
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pai.py")
+    return importlib.util.spec_from_file_location(name, path)
+
+
+class _Loader:
+    """Makes `dkdbg` from this module."""
+
+    def create_module(self, spec: Any) -> None:
+        """Leave it to Python."""
+
+    def exec_module(self, module: Any) -> None:
+        module.breakpoint, module.set_trace, module.settrace = breakpoint, set_trace, settrace
+
+
 def _stop(frame: FrameType, seconds: float, pdb_address: str) -> None:
     directory = os.environ.get("DKDBG_SESSION_DIR", "")
     if not directory or not os.path.isdir(directory):

@@ -78,11 +78,34 @@ class SocketPdb(pdb.Pdb):
     do_q = do_quit = do_exit = do_EOF = do_detach  # noqa: N815
 
 
-def stop(frame: FrameType, address: str, seconds: float) -> None:
-    """Stop in a frame as soon as a client is there; go on when none comes within so many seconds."""
+def stop(frame: FrameType, address: str, seconds: float, *, again: bool = False) -> bool:
+    """Stop in a frame as soon as a client is there; go on when none comes within so many seconds.
+
+    Args:
+        frame: where.
+        address: `host:port`, or the path of a Unix socket.
+        seconds: for how long to wait.
+        again: wait also when nobody came the last time.
+
+    Returns:
+        Whether somebody was there.
+    """
+    global _ran_out  # noqa: PLW0603
+    _ran_out = _ran_out and not again
     client = _client(address, seconds, "breakpoint at %s:%d" % (frame.f_code.co_filename, frame.f_lineno))
     if client is not None:
         client.set_trace(frame)
+    return client is not None
+
+
+def wait_for_client(address: str, seconds: float) -> Optional[SocketPdb]:
+    """Return the pdb of the first client, None when nobody came within so many seconds."""
+    return _client(address, seconds, "", quiet=True)
+
+
+def is_current(client: SocketPdb) -> bool:
+    """Return whether this client has not gone."""
+    return client is _current
 
 
 def post_mortem(failure: Failure, address: str, seconds: float) -> None:
@@ -204,6 +227,9 @@ def _accept(listener: socket.socket, seconds: float) -> Optional[SocketPdb]:
         sink = connection.makefile("w", encoding="utf-8", errors="replace", newline="\n")
         token = "" if listener.family == socket.AF_UNIX else os.environ.get("DKDBG_PDB_TOKEN", "")
         try:
+            if token:
+                sink.write("token: ")
+                sink.flush()
             if token and not _is_token(source.readline(200).strip(), token):
                 sink.write("dkdbg: wrong token\n")
                 sink.flush()

@@ -22,7 +22,7 @@ OLD_PYTHON_DEBUGPY = "1.8.21"
 def agent_files() -> dict[str, bytes]:
     """The agent as it is put beside the program: path below `.dkdbg/` -> bytes."""
     package = resources.files("dkdbg")
-    files = {"dkdbg/__init__.py": package.joinpath("__init__.py").read_bytes()}
+    files = {f"dkdbg/{name}": package.joinpath(name).read_bytes() for name in ("__init__.py", "pai.py")}
     files.update(_tree(package.joinpath("agent"), "dkdbg/agent"))
     files["agent.sh"] = files.pop("dkdbg/agent/agent.sh")
     return files

@@ -249,19 +249,9 @@ class _DkdbgFinder:
         self.member = member
 
     def find_spec(self, name, path=None, target=None):  # type: (str, object, object) -> object  # noqa: ARG002
-        if name != "dkdbg":
+        if name not in ("dkdbg", "dkdbg.pai"):
             return None
-        from _frozen_importlib import ModuleSpec
-
-        return ModuleSpec(name, self)
-
-    def create_module(self, spec):  # type: (object) -> None
-        """Leave it to Python."""
-
-    def exec_module(self, module):  # type: (object) -> None
-        ondemand = self.member.load("ondemand")
-        for name in ("breakpoint", "set_trace", "settrace"):
-            setattr(module, name, getattr(ondemand, name))
+        return self.member.load("ondemand").find_spec(name)
 
 
 def _enter():  # type: () -> None

@@ -1,0 +1,13 @@
+"""`from dkdbg.pai import settrace` and `python -m dkdbg.pai SCRIPT`: OpenPAI's paipdb with the import changed only.
+
+This file also travels into containers, beside the agent: Python 3.8. What it does is in dkdbg.agent.pai.
+"""
+
+import sys
+
+from dkdbg.agent.pai import handle_trap, main, post_mortem, set_trace, settrace
+
+__all__ = ["handle_trap", "main", "post_mortem", "set_trace", "settrace"]
+
+if __name__ == "__main__":
+    sys.exit(main())

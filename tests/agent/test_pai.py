@@ -1,0 +1,247 @@
+"""OpenPAI's debug recipe with the import changed only: real processes, and a plain socket as `nc`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.render import payload
+from tests.agent.dap_probe import Editor
+from tests.agent.nc import Client, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Start = Callable[..., subprocess.Popen[str]]
+
+SCRIPT = "import sys\nprint('args', sys.argv[1:], __name__)\nvalue = 6 * 7\nprint('value', value)\n"
+TRAINING = (
+    "from dkdbg.pai import settrace\n\ndef step(n):\n    settrace()\n    return n * 2\n\nprint(step(21))\n"
+)
+
+
+@pytest.fixture
+def dkdbg_folder(tmp_path: Path) -> Path:
+    """`.dkdbg/` as `dkdbg init` checks it in."""
+    root = tmp_path / ".dkdbg"
+    for name, content in payload.agent_files().items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return root
+
+
+def pai_environment(port: int, *, index: str = "PAI_TASK_INDEX", label: str = "debug") -> dict[str, str]:
+    """What openpai-runtime's framework_parser exports into a task, as far as it concerns debugging."""
+    return {
+        "PAI_CURRENT_TASK_ROLE_NAME": "worker",
+        index: "0",
+        "PAI_HOST_IP_worker_0": "127.0.0.2",
+        f"PAI_PORT_LIST_worker_0_{label}": f"{port},{port + 1}",
+        "PAI_PORT_LIST_worker_0_ssh": "1",
+    }
+
+
+@pytest.fixture
+def start(tmp_path: Path, dkdbg_folder: Path) -> Iterator[Start]:
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*words: str, python: str = sys.executable, **env: str) -> subprocess.Popen[str]:
+        names = ("PYTHON", "DKDBG", "PAI_", "DEBUG", "FC_")
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(names)}
+        started.append(
+            subprocess.Popen(
+                [python, *words],
+                cwd=tmp_path,
+                env=clean | {"PYTHONPATH": str(dkdbg_folder), "PYTHONUNBUFFERED": "1"} | env,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            )
+        )  # fmt: skip
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def pythons() -> list[str]:
+    """This Python, and the oldest and a newer one of pyenv."""
+    found = [sys.executable]
+    for version in ("3.8", "3.13"):
+        found += [str(path) for path in Path.home().glob(f".pyenv/versions/{version}.*/bin/python")][:1]
+    return found
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_a_script_waits_for_nc_and_starts_anew_until_it_quits(
+    start: Start, tmp_path: Path, python: str
+) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    port = free_port()
+    running = start("-m", "dkdbg.pai", "train.py", "--epochs", "1", python=python, **pai_environment(port))
+    client = Client(port, running)
+    assert "train.py(1)<module>()" in client.until()
+    client.ask("n")
+    client.ask("n")
+    assert "value = 6 * 7" in client.ask("l")
+    assert "The program finished and will be restarted" in client.ask("c")
+    client.sock.sendall(b"q\n")
+    out, err = running.communicate(timeout=20)
+    assert (running.returncode, out) == (0, "args ['--epochs', '1'] __main__\nvalue 42\n")
+    assert f"debug host ip is set to 127.0.0.1, port is set to {port}, timeout is set to 600\n" in err
+    assert f"paipdb is running on 127.0.0.1:{port}\n" in err
+    assert "127.0.0.2" in err  # why it does not listen there
+
+
+def test_nobody_comes_to_a_script(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    running = start("-m", "dkdbg.pai", "train.py", DEBUG_TIMEOUT="0.3", **pai_environment(free_port()))
+    out, _ = running.communicate(timeout=20)
+    assert (running.returncode, out) == (1, "No client connect to server in 0.3 seconds, exit\n")
+
+
+def test_a_client_that_goes_away_lets_the_script_run_to_its_end(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT + "sys.exit(7)\n")
+    port = free_port()
+    running = start("-m", "dkdbg.pai", "train.py", **pai_environment(port))
+    client = Client(port, running)
+    client.until()
+    client.sock.close()
+    out, _ = running.communicate(timeout=20)
+    assert (running.returncode, "value 42" in out) == (7, True)
+
+
+def test_an_exception_is_shown_in_its_frame(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("def deep(a, b):\n    return a / b\n\ndeep(4, 0)\n")
+    port = free_port()
+    client = Client(port, start("-m", "dkdbg.pai", "train.py", **pai_environment(port)))
+    client.until()
+    assert "ZeroDivisionError: division by zero" in client.ask("c")
+    assert client.ask("p a, b").startswith("(4, 0)")
+
+
+@pytest.mark.parametrize("python", pythons())
+@pytest.mark.parametrize(
+    "index", ["PAI_TASK_ROLE_INDEX", "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX", "PAI_TASK_INDEX"]
+)
+def test_settrace_stops_on_the_jobs_debug_port(start: Start, tmp_path: Path, python: str, index: str) -> None:
+    (tmp_path / "train.py").write_text(TRAINING)
+    port = free_port()
+    client = Client(port, running := start("train.py", python=python, **pai_environment(port, index=index)))
+    assert "step()" in client.until()
+    assert client.ask("p n").startswith("21")
+    client.sock.sendall(b"c\n")
+    out, _ = running.communicate(timeout=20)
+    assert (running.returncode, out) == (0, "42\n")
+
+
+@pytest.mark.parametrize(
+    ("call", "env"),
+    [
+        ("set_trace(port={port}, timeout=20)", {}),
+        ("settrace('127.0.0.1', {port})", {}),
+        ("settrace()", {"DEBUG_PORT": "{port}"}),
+        ("settrace()", {"PAI_CONTAINER_HOST_debug_PORT_LIST": "{port}"}),
+        ("settrace()", {"DEBUG_PORT_NAME": "http", "FC_TASKROLE_NAME": "ps", "PAI_TASK_INDEX": "3",
+                        "PAI_PORT_LIST_ps_3_http": "{port},9"}),
+    ],
+)  # fmt: skip
+def test_the_port_may_be_named_in_other_ways(
+    start: Start, tmp_path: Path, call: str, env: dict[str, str]
+) -> None:
+    port = free_port()
+    (tmp_path / "train.py").write_text(f"from dkdbg.pai import *\n{call.format(port=port)}\nprint('on')\n")
+    running = start("train.py", **{name: value.format(port=port) for name, value in env.items()})
+    client = Client(port, running)
+    client.until()
+    client.sock.sendall(b"c\n")
+    assert running.communicate(timeout=20)[0] == "on\n"
+
+
+def test_nobody_comes_to_settrace_and_the_program_is_told(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import socket\nfrom dkdbg.pai import settrace\n"
+        "for _ in range(2):\n    try: settrace(timeout=0.2)\n    except socket.timeout as e: print(e)\n"
+    )
+    out, _ = start("train.py", **pai_environment(free_port())).communicate(timeout=20)
+    assert out == "No client connect to server in 0.2 seconds\n" * 2
+
+
+def test_without_a_debug_port_only_the_call_ends_the_program(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("from dkdbg.pai import settrace\nprint('imported')\nsettrace()\n")
+    running = start("train.py")
+    assert running.communicate(timeout=20)[0] == "imported\nCan not get debug port, exit\n"
+    assert running.returncode == 1
+
+
+def test_with_a_token_it_listens_on_the_node_and_asks_for_it(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAINING + "import os; print('DKDBG_TOKEN' in os.environ)\n")
+    port = free_port()
+    running = start("train.py", DKDBG_TOKEN="geheim", **pai_environment(port))
+    wrong = Client(port, running, host="127.0.0.2")
+    assert wrong.until("token: ") == "token: "
+    wrong.sock.sendall(b"open\n")
+    assert "wrong token" in wrong.until()
+    client = Client(port, running, host="127.0.0.2")
+    assert "step()" in client.ask("geheim")
+    client.sock.sendall(b"c\n")
+    out, err = running.communicate(timeout=20)
+    assert out == "42\nFalse\n"
+    assert "geheim" not in err
+
+
+def test_post_mortem_and_a_trap_reach_a_pdb(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import sys, time\nfrom dkdbg import pai\npai.handle_trap()\n"
+        "try:\n    a = 5\n    a / 0\nexcept ZeroDivisionError:\n    pai.post_mortem()\n"
+        "print('up', flush=True)\nwaiting = True\nwhile waiting:\n    time.sleep(0.01)\n"
+    )
+    port = free_port()
+    running = start("train.py", **pai_environment(port))
+    client = Client(port, running)
+    assert "ZeroDivisionError" in client.until()
+    assert client.ask("p a").startswith("5")
+    client.sock.sendall(b"q\n")
+    assert running.stdout is not None
+    assert running.stdout.readline() == "up\n"
+    running.send_signal(signal.SIGTRAP)
+    client = Client(port, running)
+    client.until()
+    client.ask("!waiting = False")
+    client.sock.sendall(b"c\n")
+    running.communicate(timeout=20)
+    assert running.returncode == 0
+
+
+@pytest.mark.parametrize("words", [["train.py"], ["-m", "dkdbg.pai", "script.py"]])
+def test_below_the_agent_no_dkdbg_has_to_be_installed(launch, tmp_path: Path, words: list[str]) -> None:
+    python = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
+    for candidate in pythons()[1:]:
+        python = candidate  # one that has no dkdbg
+    (tmp_path / "train.py").write_text(TRAINING)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    port = free_port()
+    running = launch(python, *words, env=pai_environment(port))
+    client = Client(port, running.process)
+    assert ("step()" if len(words) == 1 else "script.py(1)<module>()") in client.until()
+    with contextlib.suppress(OSError):
+        client.sock.sendall(b"q\n")
+    assert running.finish()[0] == 0
+
+
+def test_an_attached_editor_gets_the_stop(launch, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAINING)
+    running = launch(sys.executable, "train.py", wait="20", env=pai_environment(free_port()))
+    with Editor(running.wait_state("waiting")["port"], {}) as editor:
+        stop = editor.wait_stops(1)[0]
+        code, out, _ = running.finish()
+    assert (stop["path"], stop["line"] in (4, 5), code, out) == (str(tmp_path / "train.py"), True, 0, "42\n")
