@@ -15,6 +15,7 @@ from dkdbg.targets.compose import ComposeService, explain
 from dkdbg.targets.sessions import LABEL, container_of, of_record
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Sequence
 
     from dkdbg.model.plan import GpuKind
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     #: Takes one line of progress.
     Report = Callable[[str], None]
+    #: A process whose lines are read.
+    Watch = subprocess.Popen[str]
 
 
 #: Where a debug service mounts `.dkdbg/` (compose/service.yaml.j2).
@@ -136,18 +139,26 @@ def running(target: ComposeService, root: Path, container_port: int) -> Running 
     if result.code or not rows:
         return None
     row = rows[0]
-    published = [p["PublishedPort"] for p in row.get("Publishers") or () if p.get("TargetPort") == container_port]
+    published = [
+        p["PublishedPort"] for p in row.get("Publishers") or () if p.get("TargetPort") == container_port
+    ]
     return Running(
         id=row["ID"], name=row["Name"], state=row["State"], health=row.get("Health", ""),
         port=next((port for port in published if port), None),
     )  # fmt: skip
 
 
-def check_project(target: ComposeService, root: Path, *, env: dict[str, str]) -> None:
-    """Raise DkdbgError, with compose's reason, when compose does not accept the project's files."""
-    result = process.run(target.check(), cwd=root, env=env)
+def check_project(target: ComposeService, root: Path, *, env: dict[str, str]) -> dict[str, object]:
+    """Return the project as compose merges it (`docker compose config`).
+
+    Raises:
+        DkdbgError: with compose's reason, when compose does not accept the project's files.
+    """
+    result = process.run(target.config(), cwd=root, env=env)
     if result.code:
         raise explain(result.code, result.stderr)
+    model: dict[str, object] = json.loads(result.stdout)
+    return model
 
 
 def up(
@@ -158,7 +169,9 @@ def up(
     Raises:
         DkdbgError: whatever hindered it, with the program's last lines reported before.
     """
-    result = process.stream(target.up(build=True, wait_timeout=wait_timeout), cwd=root, env=env, report=report)
+    result = process.stream(
+        target.up(build=True, wait_timeout=wait_timeout), cwd=root, env=env, report=report
+    )
     if result.code:
         tail = process.run(target.logs(15), cwd=root, env=env).stdout.strip()
         if tail:
@@ -184,7 +197,9 @@ def labelled_containers() -> tuple[LabelledContainer, ...]:
     Raises:
         DkdbgError: no docker command, no engine, no permission.
     """
-    listed = process.run(["docker", "ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={LABEL}"], timeout=20.0)
+    listed = process.run(
+        ["docker", "ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={LABEL}"], timeout=20.0
+    )
     if listed.code:
         raise explain(listed.code, listed.stderr)
     ids = listed.stdout.split()
@@ -195,6 +210,19 @@ def labelled_containers() -> tuple[LabelledContainer, ...]:
         return tuple(container_of(each) for each in json.loads(inspected.stdout))
     except ValueError:
         raise explain(inspected.code or 1, inspected.stderr) from None
+
+
+def watch_containers() -> Watch:
+    """A process that prints a line whenever a container of a debug service starts or ends; the caller ends it.
+
+    Raises:
+        DkdbgError: there is no docker command.
+    """
+    actions = ("--filter", "event=start", "--filter", "event=die", "--filter", "event=destroy")
+    return process.start(
+        ["docker", "events", "--filter", "type=container", "--filter", f"label={LABEL}", *actions, "--format", "{{.Action}}"],
+        stdout=process.PIPE, stderr=process.DISCARD, new_session=True,
+    )  # fmt: skip
 
 
 def sessions_in(container: LabelledContainer) -> list[SeenSession]:

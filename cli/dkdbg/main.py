@@ -44,6 +44,10 @@ def _run(options: argparse.Namespace) -> int:
         from dkdbg.commands.restart import restart
 
         return restart(root)
+    if options.verb == "attach":
+        from dkdbg.commands.attach import attach
+
+        return attach(root, options.targets, port=options.port, as_json=options.json)
     if options.verb == "down":
         from dkdbg.commands.down import down
 
@@ -76,6 +80,12 @@ def _root(directory: str) -> Path:
 def _seconds(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number of seconds above 0")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port number")
     return int(text)
 
 
@@ -123,17 +133,32 @@ def _parser() -> argparse.ArgumentParser:
 
     verbs.add_parser("restart", help="start the program again; container, port and editor stay")
 
+    attach = verbs.add_parser(
+        "attach",
+        help="one port to attach to once: containers may come, go and restart behind it; until Ctrl-C",
+    )
+    attach.add_argument(
+        "targets", nargs="*", metavar="TARGET",
+        help="compose://SERVICE, docker://CONTAINER, local:[SESSION] or HOST:PORT (this repository's debug service)",
+    )  # fmt: skip
+    attach.add_argument("--port", type=_port, default=5677, metavar="PORT", help="on 127.0.0.1 (5677)")
+    attach.add_argument("--json", action="store_true", help="one JSON object a line for what happens")
+
     down = verbs.add_parser("down", help="stop and remove the debug service")
     down.add_argument(
         "--all", action="store_true", help="the whole compose project, profiled services included"
     )
 
-    ps = verbs.add_parser("ps", help="every session in containers and on this machine: state, where to attach, age")
+    ps = verbs.add_parser(
+        "ps", help="every session in containers and on this machine: state, where to attach, age"
+    )
     ps.add_argument("--all", action="store_true", help="those that have ended too")
     ps.add_argument("--json", action="store_true", help="one JSON object instead of a table")
 
     pdb = verbs.add_parser("pdb", help="enter the running program with pdb, without an editor; q leaves it")
-    pdb.add_argument("target", nargs="?", metavar="TARGET", help="a session or a container, as `dkdbg ps` names it")
+    pdb.add_argument(
+        "target", nargs="?", metavar="TARGET", help="a session or a container, as `dkdbg ps` names it"
+    )
     pdb.add_argument("--pid", type=int, metavar="PID", help="which process, as the target numbers them")
 
     demo = verbs.add_parser("demo", help="the whole path on a bundled example, in a temporary copy")

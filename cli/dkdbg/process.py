@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+#: For `start`: an output that the caller reads, and one that nobody does.
+PIPE = subprocess.PIPE
+DISCARD = subprocess.DEVNULL
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """How a process ended. `code` is negative for a signal, as subprocess has it."""
@@ -49,9 +54,13 @@ def run(
             check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except FileNotFoundError as error:
-        raise DkdbgError(f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127) from error
+        raise DkdbgError(
+            f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127
+        ) from error
     except subprocess.TimeoutExpired as error:
-        raise DkdbgError(f"{' '.join(argv)} did not end within {timeout:g} s", exit_code=EXIT_TIMEOUT) from error
+        raise DkdbgError(
+            f"{' '.join(argv)} did not end within {timeout:g} s", exit_code=EXIT_TIMEOUT
+        ) from error
     return Result(argv=tuple(argv), code=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
 
@@ -93,7 +102,9 @@ def become(argv: Sequence[str]) -> NoReturn:
     try:
         os.execvp(argv[0], list(argv))  # noqa: S606
     except FileNotFoundError as error:
-        raise DkdbgError(f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127) from error
+        raise DkdbgError(
+            f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127
+        ) from error
 
 
 def start(
@@ -116,4 +127,6 @@ def start(
             errors="replace", start_new_session=new_session,
         )  # fmt: skip
     except FileNotFoundError as error:
-        raise DkdbgError(f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127) from error
+        raise DkdbgError(
+            f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127
+        ) from error

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dkdbg.errors import EXIT_CONFLICT, EXIT_ENGINE, EXIT_ERROR, EXIT_TIMEOUT, DkdbgError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 PROFILE = "debug"
+LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +57,30 @@ class ComposeService:
         """The last `lines` lines of the program's output."""
         return self._compose("logs", "--no-color", "--no-log-prefix", "--tail", str(lines), self.service)
 
-    def check(self) -> tuple[str, ...]:
-        """End with 0 when compose accepts the project's files."""
-        return self._compose("config", "--quiet")
-
     def config(self) -> tuple[str, ...]:
         """The merged model as JSON."""
         return self._compose("config", "--format", "json")
+
+
+def open_addresses(model: Mapping[str, Any], service: str, port: int) -> tuple[str, ...]:
+    """Addresses of the host other than loopback on which `port` of a service's container can be reached.
+
+    Args:
+        model: the project as `docker compose config --format json` merges it.
+    """
+    found = model.get("services", {}).get(service, {})
+    if found.get("network_mode") == "host":
+        hosts = [(found.get("environment") or {}).get("DKDBG_HOST", LOOPBACK)]
+    else:
+        hosts = [each.get("host_ip") or "0.0.0.0" for each in found.get("ports", ()) if each.get("target") == port]  # noqa: S104
+    return tuple(dict.fromkeys(host for host in hosts if not _is_loopback(host)))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,7 +227,11 @@ def explain(code: int, output: str) -> DkdbgError:
     for known in _KNOWN:
         found = re.search(known.fragment, output, re.IGNORECASE)
         if found:
-            return DkdbgError(f"{known.cause}\n  engine: {_line_of(output, found.start())}", hint=known.hint, exit_code=known.exit_code)
+            return DkdbgError(
+                f"{known.cause}\n  engine: {_line_of(output, found.start())}",
+                hint=known.hint,
+                exit_code=known.exit_code,
+            )
     last = [line for line in output.strip().splitlines() if line.strip()][-6:]
     return DkdbgError(
         f"docker ended with {code}:\n  " + "\n  ".join(last or ["(it said nothing)"]),

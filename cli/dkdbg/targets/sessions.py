@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from dkdbg.agent.contract import DEFAULT_PORT, ENV_PORT
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -55,6 +57,10 @@ class LabelledContainer:
         running: whether it runs now.
         host_network: whether its ports are this machine's.
         published: port inside -> `host:port` outside.
+        port: the debug port inside.
+        address: the container's own IP address on one of its networks; empty when it has none.
+        service, project_dir: of compose, the folder resolved; empty without it.
+        created: as the engine writes it, which sorts by time.
     """
 
     id: str
@@ -63,6 +69,11 @@ class LabelledContainer:
     running: bool
     host_network: bool
     published: Mapping[int, str]
+    port: int = DEFAULT_PORT
+    address: str = ""
+    service: str = ""
+    project_dir: str = ""
+    created: str = ""
 
 
 LABEL = "dev.dkdbg.session"
@@ -75,11 +86,22 @@ def container_of(inspected: Mapping[str, Any]) -> LabelledContainer:
         for inside, bindings in (inspected["NetworkSettings"].get("Ports") or {}).items()
         if bindings
     }
+    labels = inspected["Config"]["Labels"]
+    networks = inspected["NetworkSettings"].get("Networks") or {}
     return LabelledContainer(
-        id=inspected["Id"], name=inspected["Name"].lstrip("/"), label=inspected["Config"]["Labels"].get(LABEL, ""),
+        id=inspected["Id"], name=inspected["Name"].lstrip("/"), label=labels.get(LABEL, ""),
         running=bool(inspected["State"]["Running"]),
         host_network=inspected["HostConfig"].get("NetworkMode") == "host", published=published,
+        port=_debug_port(inspected["Config"].get("Env") or ()),
+        address=next((net["IPAddress"] for net in networks.values() if net.get("IPAddress")), ""),
+        service=labels.get("com.docker.compose.service", ""),
+        project_dir=labels.get("com.docker.compose.project.working_dir", ""), created=inspected.get("Created", ""),
     )  # fmt: skip
+
+
+def _debug_port(environment: Sequence[str]) -> int:
+    said = dict(entry.partition("=")[::2] for entry in environment).get(ENV_PORT, "")
+    return int(said) if said.isdecimal() else DEFAULT_PORT
 
 
 def of_record(

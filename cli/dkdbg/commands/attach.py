@@ -1,0 +1,173 @@
+"""`dkdbg attach`: one port on this machine that an editor attaches to once, whatever becomes of the containers."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from dkdbg import console, engine
+from dkdbg.agent import front, peers
+from dkdbg.commands.init import check_root, make_plan
+from dkdbg.commands.up import check_initialised
+from dkdbg.door import service as doors
+from dkdbg.door.upstream import Events, Upstream
+from dkdbg.errors import EXIT_CONFLICT, DkdbgError
+from dkdbg.planner.editor import HOST, launch_entry
+from dkdbg.targets import address
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from dkdbg.door.actions import Note
+    from dkdbg.model.plan import ProjectPlan
+    from dkdbg.targets.address import Address
+
+#: Name of the launch entry that is shown.
+NAME = "dkdbg: attach and stay"
+#: Seconds that editors get to close their sessions at the end.
+GOODBYE = 1.5
+
+
+def attach(root: Path, targets: Sequence[str], *, port: int, as_json: bool) -> int:
+    """Gather the targets behind one port until Ctrl-C; the exit code.
+
+    Args:
+        targets: addresses; none means the debug service of this repository.
+        port: on 127.0.0.1; the next free one when it is taken.
+        as_json: one JSON object a line for what happens.
+
+    Raises:
+        DkdbgError: a target's address has no known form, or nothing here says what the debug service is.
+    """
+    plan = _plan(root, needed=not targets)
+    addresses = [address.parse(text) for text in targets]
+    if not addresses and plan is not None:
+        addresses = [address.Address(kind="compose", name=plan.service.name)]
+    upstreams = [Upstream(each, name, root) for each, name in _named(addresses)]
+    reporter = _Reporter(as_json=as_json)
+    opened: list[front.Front] = []
+    service = doors.Service(upstreams, port=lambda: opened[0].port, report=reporter.note)
+    opened.append(_listen(service, port, reporter))
+    events = Events([each for each in upstreams if each.is_container], reporter.line)
+    done = threading.Event()
+    former = signal.signal(signal.SIGTERM, lambda *_: done.set())
+    try:
+        if any(each.is_container for each in upstreams):
+            events.start()
+        opened[0].start()
+        _welcome(reporter, plan, upstreams, opened[0].port)
+        done.wait()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, former)
+        service.stop("dkdbg attach was ended")
+        opened[0].drain(GOODBYE)
+        opened[0].stop()
+        events.stop()
+    reporter.event("end", "ended")
+    return 0
+
+
+class _Reporter:
+    """Says what happens, to a person or to a program; from any thread."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._lock = threading.Lock()
+
+    def note(self, note: Note) -> None:
+        """Report what a router noted."""
+        self.event(
+            note.kind, note.text, **({"target": note.upstream} if note.upstream else {}), prefix=note.upstream
+        )
+
+    def line(self, text: str) -> None:
+        """Report something else."""
+        self.event("note", text)
+
+    def event(self, kind: str, text: str, *, prefix: str = "", **more: object) -> None:
+        """Report an event; `more` is for programs only."""
+        with self._lock:
+            if self._as_json:
+                console.say(json.dumps({"event": kind, "time": round(time.time(), 3), "text": text, **more}))
+            else:
+                console.say(f"{time.strftime('%H:%M:%S')}  {prefix}{': ' if prefix else ''}{text}")
+
+
+def _plan(root: Path, *, needed: bool) -> ProjectPlan | None:
+    """The repository's plan; None when none is needed and there is none."""
+    try:
+        check_root(root)
+        plan, _ = make_plan(root)
+        check_initialised(root, plan)
+    except DkdbgError:
+        if needed:
+            raise
+        return None
+    return plan
+
+
+def _named(addresses: Sequence[Address]) -> list[tuple[Address, str]]:
+    """Each target with a name of its own: its label, or all of it where two labels are the same."""
+    if len({str(each) for each in addresses}) < len(addresses):
+        raise DkdbgError("a target is named twice", hint="name each one once")
+    labels = [each.label for each in addresses]
+    return [
+        (each, label if labels.count(label) == 1 else str(each))
+        for each, label in zip(addresses, labels, strict=True)
+    ]
+
+
+def _listen(service: doors.Service, port: int, reporter: _Reporter) -> front.Front:
+    """Listen on the port, or on the next free one."""
+    for _ in range(20):
+        chosen = engine.free_port(port, ours=None)
+        try:
+            listening = front.Front(
+                HOST, chosen, serve=service.serve, ready=lambda: True, status=service.status,
+                allow=peers.AllowList(), log=reporter.line,
+            )  # fmt: skip
+        except OSError:  # somebody was faster
+            continue
+        if chosen != port:
+            reporter.event("port", f"port {port} is taken; using {chosen}", port=chosen)
+        return listening
+    raise DkdbgError(
+        f"cannot listen on {HOST}:{port}", hint="name another port with --port", exit_code=EXIT_CONFLICT
+    )
+
+
+def _welcome(reporter: _Reporter, plan: ProjectPlan | None, upstreams: Sequence[Upstream], port: int) -> None:
+    """Say where to attach, with which launch entry, and what is waited for."""
+    entry = entry_for(plan, port)
+    reporter.event("listening", f"attach to {HOST}:{port} once and stay", host=HOST, port=port, entry=entry)
+    if not reporter._as_json:  # noqa: SLF001
+        console.say("a launch entry for it:")
+        console.say("\n".join("    " + line for line in json.dumps(entry, indent=2).splitlines()))
+    for upstream in upstreams:
+        seen = upstream.look()
+        text = "ready" if seen.agent else f"waiting: {seen.why}"
+        reporter.event(
+            "target", text, prefix=upstream.name, target=upstream.name, address=str(upstream.address), ready=bool(seen.agent)
+        )  # fmt: skip
+
+
+def entry_for(plan: ProjectPlan | None, port: int) -> dict[str, object]:
+    """The launch entry: the one that `init` writes, at this port and without the task that starts the container."""
+    if plan is None:
+        connect = {"host": HOST, "port": port}
+        entry: dict[str, object] = {
+            "type": "debugpy",
+            "request": "attach",
+            "connect": connect,
+            "justMyCode": True,
+        }
+    else:
+        entry = launch_entry(plan, port)
+        entry.pop("preLaunchTask", None)
+    return {**entry, "name": NAME}

@@ -1,0 +1,148 @@
+"""What a router wants done, and what the routers of one port share. No I/O."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Smaller numbers in `subProcessId` are pids that a person wrote into a launch entry.
+FIRST_NUMBER = 1 << 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """One process that a container's door has announced to one editor.
+
+    Attributes:
+        number: what the editor knows it by: pids of two containers may be the same.
+        upstream: name of the target; pid: there.
+        name: what it is, prefixed by the target where there are several.
+    """
+
+    number: int
+    upstream: str
+    pid: int
+    name: str
+
+
+@dataclass(frozen=True)
+class ToClient:
+    """Send a message's body to the editor."""
+
+    body: bytes
+
+
+@dataclass(frozen=True)
+class ToUpstream:
+    """Send a message's body to a container's door."""
+
+    upstream: str
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Dial:
+    """Keep a connection to this upstream from now on: open it as soon as that is ready, and again after each loss."""
+
+    upstream: str
+
+
+@dataclass(frozen=True)
+class HangUp:
+    """Close the connection to this upstream.
+
+    Attributes:
+        then: what comes after: nothing (`stop`), a new connection as soon as one can be had (`redial`), or one to the
+            next agent there (`replaced`).
+    """
+
+    upstream: str
+    then: Literal["stop", "redial", "replaced"] = "stop"
+
+
+@dataclass(frozen=True)
+class Branch:
+    """From now on this connection is one process's: pass `opening` on to its door, then bytes.
+
+    Attributes:
+        opening: bodies of messages for the upstream.
+        hidden: number of the request whose answer the editor has got already.
+    """
+
+    process: Process
+    opening: tuple[bytes, ...]
+    hidden: int
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The editor opens no child sessions: give this process a port of its own."""
+
+    process: Process
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Call `Router.waited` after so many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something to report in the terminal; `kind` is for programs."""
+
+    kind: str
+    text: str
+    upstream: str = ""
+
+
+@dataclass(frozen=True)
+class Close:
+    """End the editor's connection; what was sent still arrives."""
+
+    reason: str
+
+
+Action: TypeAlias = ToClient | ToUpstream | Dial | HangUp | Branch | Offer | Wait | Note | Close
+
+
+class Exchange:
+    """Shared by the routers of one port: the targets, and the processes that were announced.
+
+    Not for several threads at a time.
+
+    Args:
+        upstreams: names of the targets.
+        port: the host's own port; read when needed, since it is known late.
+    """
+
+    def __init__(self, upstreams: tuple[str, ...], port: Callable[[], int]) -> None:
+        self.upstreams = upstreams
+        self.port = port
+        self._numbers = itertools.count(FIRST_NUMBER)
+        self._processes: dict[int, Process] = {}
+
+    def announced(self, upstream: str, pid: int, name: str) -> Process:
+        """Give a process a number."""
+        if len(self.upstreams) > 1:
+            name = f"{upstream}: {name}"
+        process = Process(number=next(self._numbers), upstream=upstream, pid=pid, name=name)
+        self._processes[process.number] = process
+        return process
+
+    def find(self, number: int) -> Process | None:
+        """Return the process that was announced by this number; a pid means one of the only target."""
+        found = self._processes.get(number)
+        if found is None and number < FIRST_NUMBER and len(self.upstreams) == 1:
+            return Process(number=number, upstream=self.upstreams[0], pid=number, name=f"process {number}")
+        return found
+
+    def forget(self, processes: list[Process]) -> None:
+        """Drop processes that are gone."""
+        for process in processes:
+            self._processes.pop(process.number, None)

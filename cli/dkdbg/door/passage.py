@@ -1,0 +1,107 @@
+"""The connection of one process's session: frames pass unread; its end is told properly even when a container is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+from dkdbg.agent import dap_frames, hall
+from dkdbg.door import wires
+
+if TYPE_CHECKING:
+    from dkdbg.door.actions import Branch
+
+#: A variable's value may be long.
+MAX_BODY = 1 << 30
+_CHUNK = 1 << 16
+
+
+class Passage:
+    """Between the editor and a container's door.
+
+    Args:
+        client, parser: the editor's socket, and what came after its attach.
+        upstream: a connection to the door.
+    """
+
+    def __init__(
+        self, client: socket.socket, parser: dap_frames.FrameParser, upstream: socket.socket, branch: Branch
+    ) -> None:
+        self._client = client
+        self._parser = parser
+        self._upstream = upstream
+        self._hidden: int | None = branch.hidden
+        self._opening = branch.opening
+        self._lock = threading.Lock()
+        self._ended = False
+
+    def serve(self) -> None:
+        """Pass everything on until both sides have ended; the editor's socket is left to the caller."""
+        back = threading.Thread(target=self._pass_back, name="dkdbg passage", daemon=True)
+        back.start()
+        with contextlib.suppress(OSError):
+            for body in self._opening:
+                self._upstream.sendall(dap_frames.wrap(body))
+            data = self._parser.rest()
+            while True:
+                self._upstream.sendall(data)
+                data = self._client.recv(_CHUNK)
+                if not data:
+                    break
+        with contextlib.suppress(OSError):
+            self._upstream.shutdown(socket.SHUT_WR)
+        back.join()
+        self._upstream.close()
+
+    def end(self) -> None:
+        """End the session from our side."""
+        self._say_ended()
+        wires.cut(self._upstream)
+
+    def _pass_back(self) -> None:
+        parser = dap_frames.FrameParser(max_body=MAX_BODY)
+        with contextlib.suppress(OSError, dap_frames.FrameError):
+            wires.read_frames(self._upstream, parser, self._to_client)
+        self._say_ended()
+        with contextlib.suppress(OSError):
+            self._client.shutdown(socket.SHUT_WR)
+
+    def _to_client(self, body: bytes) -> bool:
+        if self._hidden is not None and _is_answer(body, self._hidden):
+            self._hidden = None
+            return True
+        with self._lock:
+            if self._ended and b'"event"' in body[:60]:
+                return True
+            self._ended = self._ended or _is_terminated(body)
+            self._client.sendall(dap_frames.wrap(body))
+        return True
+
+    def _say_ended(self) -> None:
+        with self._lock, contextlib.suppress(OSError):
+            if not self._ended:
+                self._ended = True
+                self._client.sendall(dap_frames.wrap(hall.event("terminated")))
+
+
+def _is_terminated(body: bytes) -> bool:
+    if len(body) > 1000 or b"terminated" not in body:
+        return False
+    message = _decode(body)
+    return message.get("type") == "event" and message.get("event") == "terminated"
+
+
+def _is_answer(body: bytes, number: int) -> bool:
+    if len(body) > dap_frames.MAX_BODY or b"initialize" not in body:
+        return False
+    message = _decode(body)
+    return message.get("type") == "response" and message.get("request_seq") == number
+
+
+def _decode(body: bytes) -> dict[str, object]:
+    try:
+        return dap_frames.decode(body)
+    except dap_frames.FrameError:
+        return {}

@@ -1,0 +1,293 @@
+"""One editor's connection to the host's door, as a state machine: bodies of messages in, actions out. No I/O.
+
+The editor's root session is answered here and outlives every container; behind it, a root session with each
+container's door comes and goes (leg.py). The connection of a child session becomes a `Branch` at its attach.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Literal
+
+from dkdbg.agent import dap_frames, hall
+from dkdbg.door import desk
+from dkdbg.door.actions import Branch, Close, Dial, HangUp, Note, Offer, ToClient, ToUpstream, Wait
+from dkdbg.door.desk import as_dict
+from dkdbg.door.leg import Leg
+
+if TYPE_CHECKING:
+    from dkdbg.door.actions import Action, Exchange
+    from dkdbg.door.desk import Message
+    from dkdbg.door.leg import Heard
+
+    #: `arriving`: an upstream that is there may still refuse the attach. `configuring`: the editor sets breakpoints.
+    #: `ended`: the editor was told so and is about to leave. `branched`: it is a child session's connection.
+    Phase = Literal["new", "introduced", "arriving", "configuring", "live", "ended", "branched", "closed"]
+
+#: Seconds in which upstreams that are there have to take an attach; the longest wait of theirs for a leaving editor.
+ARRIVAL_LIMIT = 6.0
+
+
+class Router:
+    """Nothing is ever raised, whatever comes in.
+
+    Args:
+        address: where the editor is, for the terminal.
+
+    Attributes:
+        legs: by the target's name; empty before the attach.
+    """
+
+    def __init__(self, exchange: Exchange, address: str = "") -> None:
+        self.phase: Phase = "new"
+        self.legs: dict[str, Leg] = {}
+        self.address = address
+        self._exchange = exchange
+        self._initialize: Message = {}
+        self._attach: Message = {}
+        self._numbers = count(hall.OWN_SEQUENCE)
+
+    # -- the editor's side --------------------------------------------------------------------------------------
+
+    def from_client(self, body: bytes) -> list[Action]:
+        """Take one message of the editor."""
+        if self.phase in {"closed", "branched"}:
+            return []
+        try:
+            message = dap_frames.decode(body)
+        except dap_frames.FrameError as error:
+            return self._close(str(error))
+        if message.get("type") in ("response", "event"):
+            return []
+        sequence, command = message.get("seq"), message.get("command")
+        if message.get("type") != "request" or not isinstance(command, str) or not isinstance(sequence, int):
+            return self._close("not a request of the Debug Adapter Protocol")
+        if self.phase == "new":
+            return self._introduce(message)
+        if command == "disconnect":
+            return self._disconnect(message)
+        if self.phase == "introduced":
+            return self._before_attach(message, command)
+        if command in ("attach", "launch", "initialize"):
+            return [ToClient(hall.refuse(message, "this connection has attached already"))]
+        if command == "configurationDone" and self.phase in {"arriving", "configuring"}:
+            return self._configured(message)
+        if command == "terminate":
+            return [
+                ToClient(hall.answer(message)),
+                *self._leave(terminate=True),
+                *self._end("ended by the editor"),
+            ]
+        return [ToClient(desk.answer(message))]
+
+    def client_gone(self) -> list[Action]:
+        """The editor has closed its connection."""
+        actions: list[Action] = [HangUp(name) for name in self.legs]
+        if self.phase in {"live", "configuring", "arriving"}:
+            actions.append(Note("left", f"the editor at {self.address} is gone"))
+        return [*actions, *self._close("the editor is gone")]
+
+    def stop(self, reason: str) -> list[Action]:
+        """End the session from our side."""
+        if self.phase in {"arriving", "configuring", "live"}:
+            return [*self._leave(terminate=False), ToClient(hall.say(reason)), *self._end(reason)]
+        return self._close(reason)
+
+    def waited(self) -> list[Action]:
+        """The time of a Wait is over."""
+        return self._arrived() if self.phase == "arriving" else []
+
+    def _introduce(self, message: Message) -> list[Action]:
+        if message["command"] != "initialize":
+            return self._close("the first request is not initialize")
+        self.phase, self._initialize = "introduced", message
+        return [ToClient(hall.answer(message, **desk.CAPABILITIES))]
+
+    def _before_attach(self, message: Message, command: str) -> list[Action]:
+        if command == "launch":
+            return [ToClient(hall.refuse(message, "the program runs elsewhere: use an attach configuration"))]
+        if command != "attach":
+            return [ToClient(hall.refuse(message, f"attach first: {command[:40]} came before it"))]
+        self._attach = message
+        number = as_dict(message.get("arguments")).get("subProcessId")
+        if isinstance(number, int) and not isinstance(number, bool) and number > 0:
+            return self.branch(number)
+        arguments = as_dict(message.get("arguments"))
+        initialize = as_dict(self._initialize.get("arguments"))
+        self.phase = "arriving"
+        self.legs = {name: Leg(initialize, arguments) for name in self._exchange.upstreams}
+        return [*(Dial(name) for name in self.legs), Wait(ARRIVAL_LIMIT)]
+
+    def branch(self, number: int) -> list[Action]:
+        """Make this the connection of one process; its attach has come."""
+        process = self._exchange.find(number)
+        if process is None:
+            return self.unbranch()
+        self.phase = "branched"
+        arguments = {**as_dict(self._attach.get("arguments")), "subProcessId": process.pid}
+        opening = (hall.body_of(self._initialize), hall.body_of({**self._attach, "arguments": arguments}))
+        return [Branch(process=process, opening=opening, hidden=self._initialize["seq"])]
+
+    def unbranch(self) -> list[Action]:
+        """The process is gone: what debugpy says then."""
+        self.phase = "ended"
+        return [ToClient(hall.answer(self._attach)), ToClient(hall.event("terminated"))]
+
+    def _configured(self, message: Message) -> list[Action]:
+        self.phase = "live"
+        actions: list[Action] = [ToClient(hall.answer(message)), ToClient(hall.answer(self._attach))]
+        name = "dkdbg: " + ", ".join(self.legs)
+        actions.append(ToClient(hall.event("process", name=name, isLocalProcess=False, startMethod="attach")))
+        actions.append(Note("editor", f"an editor has attached from {self.address or 'here'}"))
+        for upstream, leg in self.legs.items():
+            if leg.phase == "ready":
+                actions += self._to(upstream, leg.configure())
+            elif leg.phase == "down":
+                actions.append(self._say(f"waiting for {upstream}: {leg.why or 'looking for it'}"))
+        return actions
+
+    def _disconnect(self, message: Message) -> list[Action]:
+        terminate = as_dict(message.get("arguments")).get("terminateDebuggee") is True
+        actions = [ToClient(hall.answer(message)), *self._leave(terminate=terminate)]
+        if self.phase in {"arriving", "configuring", "live"}:
+            actions.append(Note("left", f"the editor at {self.address or 'here'} has left"))
+        return [*actions, *self._close("it has left")]
+
+    # -- the upstreams' side ------------------------------------------------------------------------------------
+
+    def opened(self, upstream: str) -> list[Action]:
+        """There is a new connection to this upstream."""
+        if upstream not in self.legs or self.phase not in {"arriving", "configuring", "live"}:
+            return [HangUp(upstream)]
+        return self._to(upstream, self.legs[upstream].opened())
+
+    def absent(self, upstream: str, why: str) -> list[Action]:
+        """The upstream is not there; said again only with another reason."""
+        leg = self.legs.get(upstream)
+        if leg is None or leg.phase != "down" or leg.why == why:
+            return []
+        leg.why = why
+        if self.phase == "arriving":
+            return self._settle()
+        return [self._say(f"waiting for {upstream}: {why}")] if self.phase == "live" else []
+
+    def lost(self, upstream: str) -> list[Action]:
+        """The connection to this upstream has ended."""
+        leg = self.legs.get(upstream)
+        if leg is None:
+            return []
+        self._exchange.forget(leg.processes)
+        unexpected = leg.phase not in {"down", "left"}
+        leg.lost()
+        if self.phase == "arriving":
+            return self._settle()
+        if self.phase != "live" or not unexpected:
+            return []
+        return [Note("lost", "the connection has ended; waiting for it", upstream)]
+
+    def from_upstream(self, upstream: str, body: bytes) -> list[Action]:
+        """Take one message of an upstream."""
+        leg = self.legs.get(upstream)
+        if leg is None or self.phase not in {"arriving", "configuring", "live"}:
+            return []
+        actions: list[Action] = []
+        for heard in leg.take(body):
+            actions += self._heard(upstream, leg, heard)
+        return actions
+
+    def _heard(self, upstream: str, leg: Leg, heard: Heard) -> list[Action]:
+        match heard.kind:
+            case "reply":
+                return [ToUpstream(upstream, heard.body)]
+            case "ready":
+                return self._to(upstream, leg.configure()) if self.phase == "live" else self._settle()
+            case "attached":
+                return [
+                    self._say(f"{upstream}: attached"),
+                    Note("attached", "the editor is attached to it", upstream),
+                ]
+            case "refused":
+                return self._refused(upstream, heard.message)
+            case "child":
+                return self._announce(upstream, leg, heard.message)
+            case "output":
+                return [ToClient(desk.output(heard.message, upstream if len(self.legs) > 1 else ""))]
+            case "ended":
+                text = f"{upstream}: the program has ended; waiting for it to start again"
+                note = Note("ended", "the program has ended; waiting for it to start again", upstream)
+                return [self._say(text), note, HangUp(upstream, then="redial")]
+            case "closed":
+                return [HangUp(upstream, then="replaced"), *self._end_if_all_left("the session was ended")]
+
+    def _refused(self, upstream: str, response: Message) -> list[Action]:
+        text = str(response.get("message") or "the attach was refused").removeprefix("dkdbg: ")
+        note = Note("refused", text, upstream)
+        if self.phase == "arriving":
+            answer = {**response, "seq": 0, "request_seq": self._attach["seq"]}
+            hang_up = [HangUp(name) for name in self.legs]
+            return [note, ToClient(hall.body_of(answer)), *hang_up, *self._close("refused")]
+        say = ToClient(hall.say(f"{upstream}: {text}", "important"))
+        return [note, say, HangUp(upstream), *self._end_if_all_left("refused")]
+
+    def _announce(self, upstream: str, leg: Leg, configuration: Message) -> list[Action]:
+        process = self._exchange.announced(
+            upstream, configuration["subProcessId"], str(configuration.get("name"))
+        )
+        leg.processes.append(process)
+        mine = as_dict(self._attach.get("arguments")).get("connect")
+        connect = mine if isinstance(mine, dict) else {"host": "127.0.0.1", "port": self._exchange.port()}
+        child = {**configuration, "name": process.name, "subProcessId": process.number, "connect": connect}
+        actions: list[Action] = [Note("process", process.name, upstream)]
+        client = as_dict(self._initialize.get("arguments"))
+        actions.append(ToClient(desk.announcement(client, next(self._numbers), child)))
+        return actions if desk.opens_sessions(client) else [*actions, Offer(process)]
+
+    # -- what both lead to --------------------------------------------------------------------------------------
+
+    def say(self, text: str, category: str = "console") -> list[Action]:
+        """Print a line into the editor's debug console."""
+        return [ToClient(hall.say(text, category))] if self.phase in {"configuring", "live"} else []
+
+    def is_settled(self, upstream: str) -> bool:
+        """Whether this editor has what it wants of the upstream, or wants it no more."""
+        leg = self.legs.get(upstream)
+        return leg is None or leg.phase in {"held", "left"} or self.phase in {"ended", "closed"}
+
+    def _settle(self) -> list[Action]:
+        waiting = [
+            leg
+            for leg in self.legs.values()
+            if leg.phase == "attaching" or not (leg.why or leg.phase != "down")
+        ]
+        return [] if self.phase != "arriving" or waiting else self._arrived()
+
+    def _arrived(self) -> list[Action]:
+        self.phase = "configuring"
+        return [ToClient(hall.event("initialized"))]
+
+    def _end_if_all_left(self, reason: str) -> list[Action]:
+        return self._end(reason) if all(leg.phase == "left" for leg in self.legs.values()) else []
+
+    def _end(self, reason: str) -> list[Action]:
+        """Tell the editor that its session is over; it disconnects."""
+        self.phase = "ended"
+        hang_up = [HangUp(name) for name in self.legs]
+        return [ToClient(hall.event("terminated")), Note("over", f"the session is over: {reason}"), *hang_up]
+
+    def _leave(self, *, terminate: bool) -> list[Action]:
+        actions: list[Action] = []
+        for name, leg in self.legs.items():
+            actions += [*self._to(name, leg.leave(terminate=terminate)), HangUp(name)]
+        return actions
+
+    def _close(self, reason: str) -> list[Action]:
+        if self.phase == "closed":
+            return []
+        self.phase = "closed"
+        return [Close(reason)]
+
+    def _say(self, text: str) -> ToClient:
+        return ToClient(hall.say(text))
+
+    def _to(self, upstream: str, bodies: list[bytes]) -> list[Action]:
+        return [ToUpstream(upstream, body) for body in bodies]
