@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 #: Last debugpy whose wheels say Python 3.8 and 3.9 (facts: package metadata, 2026-11).
 OLD_PYTHON_DEBUGPY = "1.8.21"
 
+#: Folders of the agent that no program needs beside it: the receiver of sync travels through its standard input.
+_NOT_SHIPPED = ("__pycache__", "sync")
+
 
 def agent_files() -> dict[str, bytes]:
     """The agent as it is put beside the program: path below `.dkdbg/` -> bytes."""
@@ -31,7 +34,9 @@ def agent_files() -> dict[str, bytes]:
 def _tree(folder: Traversable, prefix: str) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for entry in folder.iterdir():
-        if entry.is_dir() and entry.name != "__pycache__":
+        if entry.is_dir() and entry.name in _NOT_SHIPPED:
+            continue
+        if entry.is_dir():
             found.update(_tree(entry, f"{prefix}/{entry.name}"))
         elif entry.name.endswith((".py", ".sh")):
             found[f"{prefix}/{entry.name}"] = entry.read_bytes()
