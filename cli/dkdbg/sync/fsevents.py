@@ -1,0 +1,61 @@
+"""watchdog's Observer, where there is no inotify: FSEvents on a Mac, recursive, all in one stream.
+
+Not tried on a Mac by us. Ignored folders are seen too and dropped by the scanner's rules.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from watchdog.events import FileSystemEvent, FileSystemEventHandler
+from watchdog.observers import Observer
+
+if TYPE_CHECKING:
+    from dkdbg.sync.watch import Inbox
+
+
+class ObserverSource(FileSystemEventHandler):
+    """One recursive watch of the root; events go to `inbox`."""
+
+    def __init__(self, root: str, inbox: Inbox) -> None:
+        self._root, self._inbox = root, inbox
+        self._files: set[str] = set()
+        self._observer = Observer()
+        self._observer.schedule(self, root, recursive=True)
+        self._observer.start()
+
+    def watch(self, folder: str) -> bool:
+        """Nothing to do: the whole root is watched."""
+        return bool(folder) or True
+
+    def watch_file(self, path: str) -> None:
+        """Report changes of this file when it is below the root."""
+        self._files.add(path)
+
+    def forget(self) -> None:
+        """Nothing to do: the one watch stays."""
+
+    def close(self) -> None:
+        """End the threads."""
+        self._observer.stop()
+        self._observer.join(5.0)
+
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        """Called by watchdog's thread."""
+        if event.event_type in {"opened", "closed_no_write"}:
+            return
+        for text in {os.fsdecode(event.src_path), os.fsdecode(event.dest_path)} - {""}:
+            if text in self._files:
+                self._inbox.settled(text)
+            if text == self._root:
+                if event.event_type in {"deleted", "moved"}:
+                    self._inbox.lose("the local root was moved or deleted")
+                continue
+            path = os.path.relpath(text, self._root)
+            if path.startswith(".." + os.sep) or (event.is_directory and event.event_type == "modified"):
+                continue
+            if event.event_type in {"modified", "created", "deleted"} and not event.is_directory:
+                self._inbox.unsettled(path)
+            else:
+                self._inbox.settled(path)

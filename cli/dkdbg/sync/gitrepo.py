@@ -1,0 +1,85 @@
+"""What git knows of the local root: where its rules stand and what it tracks though a rule matches it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from dkdbg import process
+from dkdbg.errors import DkdbgError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Repository(NamedTuple):
+    """The repository around a root.
+
+    Attributes:
+        prefix: the root relative to the top of the repository, ending in `/`; empty when it is the top.
+        above: (folder, path from it to the root ending in `/`) of the folders from the top down to the root's parent.
+        exclude: absolute path of info/exclude.
+        files: absolute paths whose change changes the rules: the index and info/exclude.
+    """
+
+    prefix: str
+    above: tuple[tuple[str, str], ...]
+    exclude: str
+    files: tuple[str, ...]
+
+
+def find(root: str) -> Repository | None:
+    """The repository that `root`, an absolute path, lies in; reads, starts nothing."""
+    above: list[tuple[str, str]] = []
+    folder = root
+    while True:
+        dot_git = os.path.join(folder, ".git")
+        if os.path.lexists(dot_git):
+            break
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return None
+        folder = parent
+        above.insert(0, (folder, os.path.relpath(root, folder) + "/"))
+    git_dir = _pointed_to(dot_git, folder)
+    common = _line(os.path.join(git_dir, "commondir"))
+    common_dir = os.path.normpath(os.path.join(git_dir, common)) if common else git_dir
+    exclude = os.path.join(common_dir, "info", "exclude")
+    return Repository(
+        prefix=above[0][1] if above else "",
+        above=tuple(above),
+        exclude=exclude,
+        files=(os.path.join(git_dir, "index"), exclude),
+    )
+
+
+def tracked_but_ignored(root: str, patterns: Iterable[str]) -> frozenset[str]:
+    """Paths below `root` that git tracks though its rules or one of `patterns` match them; empty without git.
+
+    git itself walks its index and matches: about 10 ms for 10,000 files.
+    """
+    argv = ["git", "--no-optional-locks", "ls-files", "-z", "--cached", "--ignored", "--exclude-standard"]
+    for pattern in patterns:
+        argv += ["-x", pattern]
+    try:
+        done = process.run(argv, cwd=Path(root))
+    except (DkdbgError, OSError):
+        return frozenset()
+    return frozenset(done.stdout.split("\0")[:-1]) if done.code == 0 else frozenset()
+
+
+def _pointed_to(dot_git: str, folder: str) -> str:
+    """`.git` itself, or where the file of that name of a worktree or submodule points to."""
+    if os.path.isdir(dot_git):
+        return dot_git
+    text = _line(dot_git)
+    return os.path.normpath(os.path.join(folder, text.removeprefix("gitdir:").strip())) if text else dot_git
+
+
+def _line(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.readline().rstrip("\n")
+    except OSError:
+        return ""

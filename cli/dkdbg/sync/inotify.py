@@ -1,0 +1,175 @@
+"""inotify, one watch a folder, through watchdog's InotifyFD.
+
+Not watchdog's Observer: that watches recursively, the ignored folders too, or takes a thread a folder, and holds
+each moved file back for 0.5 s to pair it with its new name, which sync has no use for.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from watchdog.observers.inotify_c import CallbackId, InotifyConstants, InotifyFD, Mask, WatchCallback
+
+if TYPE_CHECKING:
+    from watchdog.observers.inotify_c import InotifyEvent, WatchDescriptor
+
+    from dkdbg.sync.watch import Inbox
+
+_C = InotifyConstants
+_SETTLED = _C.IN_CLOSE_WRITE | _C.IN_MOVED_TO | _C.IN_ATTRIB
+_UNSETTLED = _C.IN_MODIFY | _C.IN_CREATE | _C.IN_DELETE | _C.IN_MOVED_FROM
+_SELF = _C.IN_DELETE_SELF | _C.IN_MOVE_SELF | _C.IN_UNMOUNT
+_MASK = Mask(
+    _SETTLED | _UNSETTLED | _C.IN_DELETE_SELF | _C.IN_MOVE_SELF
+    | _C.IN_ONLYDIR | _C.IN_DONT_FOLLOW | _C.IN_EXCL_UNLINK
+)  # fmt: skip
+_LIMITS = Path("/proc/sys/fs/inotify")
+
+
+class InotifySource(WatchCallback):
+    """Watches of single folders; events go to `inbox`."""
+
+    def __init__(self, root: str, inbox: Inbox) -> None:
+        self._root, self._inbox = root, inbox
+        self._lock = threading.RLock()
+        self._folder_of: dict[int, str] = {}
+        self._wd_of: dict[str, int] = {}
+        self._files: dict[int, set[str]] = {}
+        self._id = CallbackId(id(self))
+        self._fd: InotifyFD | None = None
+        try:
+            self._fd = InotifyFD()
+        except OSError as error:
+            inbox.limited = _limited(error)
+        else:
+            self._fd.start()
+
+    def watch(self, folder: str) -> bool:
+        """Watch the folder, relative to the root; False when it has to be polled."""
+        with self._lock:
+            if folder in self._wd_of:
+                return True
+            wd = self._add(os.path.join(self._root, folder) if folder else self._root)
+            if wd is None:
+                return False
+            if wd > 0:
+                before = self._folder_of.get(wd)
+                if before is not None and self._wd_of.get(before) == wd:
+                    del self._wd_of[before]
+                self._folder_of[wd], self._wd_of[folder] = folder, wd
+            return True
+
+    def watch_file(self, path: str) -> None:
+        """Report changes of the file at this absolute path; its folder is watched."""
+        with self._lock:
+            wd = self._add(os.path.dirname(path))
+            if wd is not None and wd > 0:
+                self._files.setdefault(wd, set()).add(path)
+
+    def forget(self) -> None:
+        """Drop all watches of folders of the tree."""
+        with self._lock:
+            self._drop(list(self._wd_of))
+
+    def close(self) -> None:
+        """End the thread."""
+        if self._fd is not None:
+            self._fd.stop()
+            if self._fd.is_alive():
+                self._fd.join(5.0)
+
+    def on_event(self, event: InotifyEvent) -> None:
+        """Called by watchdog's thread."""
+        with self._lock:
+            name = os.fsdecode(event.name)
+            for path in self._files.get(event.wd, ()):
+                if name == os.path.basename(path) and event.mask & (
+                    _C.IN_CLOSE_WRITE | _C.IN_MOVED_TO | _C.IN_DELETE
+                ):
+                    self._inbox.settled(path)
+            folder = self._folder_of.get(event.wd)
+            if folder is None:
+                return
+            if event.mask & _SELF:
+                if not folder:
+                    self._inbox.lose("the local root was moved, deleted or unmounted")
+                return
+            path = f"{folder}/{name}" if folder else name
+            if event.mask & _C.IN_ISDIR:
+                self._on_folder(event, path)
+            elif event.mask & _SETTLED:
+                self._inbox.settled(path)
+            else:
+                self._inbox.unsettled(path)
+
+    def on_watch_deleted(self, wd: WatchDescriptor) -> None:
+        """Called by watchdog's thread when the kernel has dropped a watch."""
+        with self._lock:
+            self._files.pop(wd, None)
+            folder = self._folder_of.pop(wd, None)
+            if folder is not None and self._wd_of.get(folder) == wd:
+                del self._wd_of[folder]
+
+    def on_queue_overflow(self) -> None:
+        """Called by watchdog's thread when the kernel threw events away."""
+        limit = _value("max_queued_events")
+        self._inbox.lose(
+            f"more than {limit} changes at once (fs.inotify.max_queued_events): looking at everything"
+        )
+
+    def _on_folder(self, event: InotifyEvent, path: str) -> None:
+        """A folder that moves keeps its watches under the old name: drop them, the scanner sets new ones."""
+        if event.mask & (_C.IN_MOVED_FROM | _C.IN_MOVED_TO):
+            start = path + "/"
+            self._drop([folder for folder in self._wd_of if folder == path or folder.startswith(start)])
+        if event.mask & (_C.IN_DELETE | _C.IN_MOVED_FROM):
+            self._inbox.unsettled(path)
+        else:
+            self._inbox.settled(path)
+
+    def _drop(self, folders: list[str]) -> None:
+        gone = []
+        for folder in folders:
+            wd = self._wd_of.pop(folder)
+            self._folder_of.pop(wd, None)
+            if wd not in self._files:
+                gone.append(wd)
+        if self._fd is not None and gone:
+            self._fd.remove_callbacks([(wd, self._id) for wd in gone])  # type: ignore[misc]
+
+    def _add(self, path: str) -> int | None:
+        """The watch descriptor; None when a limit was hit, 0 when the folder is gone or unreadable."""
+        if self._fd is None:
+            return None
+        try:
+            wd = self._fd.add_callback(os.fsencode(path), _MASK, self, self._id)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.ENOMEM):
+                self._inbox.limited = _limited(error)
+                return None
+            return 0
+        if wd < 0:  # watchdog passes over EACCES
+            self._fd.remove_callbacks([(wd, self._id)])
+            return 0
+        return wd
+
+
+def _limited(error: OSError) -> str:
+    name = "max_user_instances" if error.errno == errno.EMFILE else "max_user_watches"
+    value = _value(name)
+    more = max(2 * value, 512 if name == "max_user_instances" else 524288)
+    return (
+        f"fs.inotify.{name} is {value} and used up: some folders are polled every 2 s instead"
+        f" (sudo sysctl fs.inotify.{name}={more})"
+    )
+
+
+def _value(name: str) -> int:
+    try:
+        return int((_LIMITS / name).read_text())
+    except (OSError, ValueError):
+        return 0

@@ -1,0 +1,112 @@
+"""Read a file for sending, and notice when it changes meanwhile."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from dkdbg.sync.entries import FILE, Entry
+from dkdbg.sync.scan import stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: A file changed less than this before it was read can change again without a new time stamp; ns. Kernels tick at
+#: 1 to 10 ms, some file systems count whole seconds (up to two).
+_TICK, _COARSE = 30_000_000, 2_100_000_000
+
+_PIECE = 1 << 20
+
+
+class FileChangedError(Exception):
+    """The file was written, replaced or removed while it was read: read it again when it is quiet."""
+
+
+class Content(NamedTuple):
+    """A file as it was read.
+
+    Attributes:
+        entry: of what was read; its stamp is empty when the file could change again without a new one.
+        digest: sha256 of the content, in hex.
+        body: the content when it is at most `keep` bytes, else None.
+    """
+
+    entry: Entry
+    digest: str
+    body: bytes | None
+
+
+def read(root: str, path: str, *, keep: int = _PIECE, now: Callable[[], int] = time.time_ns) -> Content:
+    """Read `path`, relative to `root`, to its end. Never follows a symlink at its end.
+
+    Raises:
+        FileChangedError: it changed meanwhile or is gone or is not a file any more.
+        OSError: it cannot be read.
+    """
+    digest = hashlib.sha256()
+    kept: list[bytes] = []
+    fd = _open(root, path)
+    try:
+        began = now()
+        before = os.fstat(fd)
+        if not stat.S_ISREG(before.st_mode):
+            raise FileChangedError(path)
+        for piece in _pieces(fd):
+            digest.update(piece)
+            if before.st_size <= keep:
+                kept.append(piece)
+        if stamp(os.fstat(fd)) != stamp(before):
+            raise FileChangedError(path)
+    finally:
+        os.close(fd)
+    body = b"".join(kept) if before.st_size <= keep else None
+    return Content(_entry(before, began), digest.hexdigest(), body)
+
+
+def pieces(root: str, path: str, entry: Entry, *, offset: int = 0) -> Iterator[bytes]:
+    """The content of `path` from `offset` in pieces of up to 1 MiB, as long as it is the file that `entry` says.
+
+    The size and mtime of `entry` are compared before the first piece and after the last one.
+
+    Raises:
+        FileChangedError: it is not, or it changed meanwhile.
+        OSError: it cannot be read.
+    """
+    fd = _open(root, path)
+    try:
+        before = os.fstat(fd)
+        if (before.st_size, before.st_mtime_ns) != (entry.size, entry.mtime_ns):
+            raise FileChangedError(path)
+        os.lseek(fd, offset, os.SEEK_SET)
+        yield from _pieces(fd)
+        if stamp(os.fstat(fd)) != stamp(before):
+            raise FileChangedError(path)
+    finally:
+        os.close(fd)
+
+
+def _open(root: str, path: str) -> int:
+    try:
+        return os.open(os.path.join(root, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise FileChangedError(path) from error
+    except OSError as error:
+        if os.path.islink(os.path.join(root, path)):
+            raise FileChangedError(path) from error
+        raise
+
+
+def _pieces(fd: int) -> Iterator[bytes]:
+    while piece := os.read(fd, _PIECE):
+        yield piece
+
+
+def _entry(status: os.stat_result, began: int) -> Entry:
+    changed = max(status.st_mtime_ns, status.st_ctime_ns)
+    margin = _COARSE if status.st_ctime_ns % 1_000_000_000 == 0 else _TICK
+    racy = changed > began - margin
+    mark = "" if racy else stamp(status)
+    return Entry(FILE, status.st_mode & 0o777, status.st_size, status.st_mtime_ns, mark)

@@ -1,0 +1,168 @@
+"""What changes below the local root, as it happens: batches of paths to look at again.
+
+The scanner says which folders to watch, each just before it lists it, so that nothing falls between the two and
+no ignored folder costs a watch.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from dkdbg.sync.coalesce import Coalescer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Batch(NamedTuple):
+    """What to look at again.
+
+    Attributes:
+        paths: relative to the root; a folder means everything below it; an absolute path is a rule file elsewhere.
+            Hand them to `Scanner.rescan`.
+        lost: why events were lost, as a sentence, or empty. Everything has to be scanned again.
+    """
+
+    paths: frozenset[str]
+    lost: str = ""
+
+
+class Source(Protocol):
+    """Where events come from: inotify here, FSEvents on a Mac."""
+
+    def watch(self, folder: str) -> bool:
+        """Watch the folder; False when that cannot be and it has to be polled."""
+
+    def watch_file(self, path: str) -> None:
+        """Report changes of the file at this absolute path, which may not exist."""
+
+    def forget(self) -> None:
+        """Drop all watches of folders."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+class Inbox:
+    """Where a source puts what it sees; thread-safe. `limited` is said once, when folders have to be polled."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.changed = threading.Condition()
+        self.pending = Coalescer()
+        self.lost = ""
+        self.limited = ""
+        self.woken = False
+
+    def settled(self, path: str) -> None:
+        """`path` can be read now."""
+        with self.changed:
+            self.pending.settled(path)
+            self.changed.notify()
+
+    def unsettled(self, path: str) -> None:
+        """`path` may change again in a moment."""
+        with self.changed:
+            self.pending.unsettled(path, self.clock())
+            self.changed.notify()
+
+    def lose(self, reason: str) -> None:
+        """Events were lost."""
+        with self.changed:
+            self.lost = reason
+            self.pending.clear()
+            self.changed.notify()
+
+
+class Watcher:
+    """Watches the folders that it is told to.
+
+    Args:
+        root: the local root, absolute, resolved.
+        poll: seconds between two looks at folders that cannot be watched.
+
+    Attributes:
+        limited: why some folders are polled and what to type against it, as a sentence; empty when none is.
+    """
+
+    def __init__(self, root: str, *, poll: float = 2.0) -> None:
+        self._inbox = Inbox()
+        self._poll, self._next_poll = poll, 0.0
+        self._polled: set[str] = set()
+        self._source = _source(root, self._inbox)
+
+    @property
+    def limited(self) -> str:
+        """See the class."""
+        return self._inbox.limited
+
+    def watch(self, folder: str) -> None:
+        """Watch the folder, relative to the root; twice does no harm. Made for `Scanner(enter=...)`."""
+        if self._source.watch(folder):
+            self._polled.discard(folder)
+        else:
+            self._polled.add(folder)
+
+    def watch_file(self, path: str) -> None:
+        """Report changes of one file elsewhere, by absolute path: those of `Rules.files`."""
+        self._source.watch_file(path)
+
+    def batch(self, timeout: float | None = None) -> Batch | None:
+        """Wait for changes and return them; None after `timeout` seconds without any, or after `wake`.
+
+        After a batch with `lost` all watches of folders are gone: `Scanner.scan` sets them again.
+        """
+        inbox = self._inbox
+        end = None if timeout is None else inbox.clock() + timeout
+        with inbox.changed:
+            while True:
+                now = inbox.clock()
+                if inbox.lost:
+                    break
+                if (paths := inbox.pending.take(now) | self._due_polls(now)) or inbox.woken:
+                    inbox.woken = False
+                    return Batch(paths) if paths else None
+                if end is not None and now >= end:
+                    return None
+                times = (inbox.pending.due(), end, self._next_poll if self._polled else None)
+                wait = min((at for at in times if at is not None), default=None)
+                inbox.changed.wait(None if wait is None else max(wait - now, 0.0))
+            lost, inbox.lost = inbox.lost, ""
+        self._source.forget()
+        self._polled.clear()
+        return Batch(frozenset(), lost)
+
+    def wake(self) -> None:
+        """Make `batch` return, from another thread."""
+        with self._inbox.changed:
+            self._inbox.woken = True
+            self._inbox.changed.notify()
+
+    def close(self) -> None:
+        """End all watches and threads."""
+        self._source.close()
+
+    def _due_polls(self, now: float) -> frozenset[str]:
+        if not self._polled or now < self._next_poll:
+            return frozenset()
+        self._next_poll = now + self._poll
+        return frozenset(
+            folder for folder in self._polled if _parent(folder) not in self._polled or not folder
+        )
+
+
+def _parent(folder: str) -> str:
+    return folder.rpartition("/")[0]
+
+
+def _source(root: str, inbox: Inbox) -> Source:
+    if sys.platform == "linux":
+        from dkdbg.sync.inotify import InotifySource
+
+        return InotifySource(root, inbox)
+    from dkdbg.sync.fsevents import ObserverSource
+
+    return ObserverSource(root, inbox)
