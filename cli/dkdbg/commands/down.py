@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dkdbg import console, engine, process
-from dkdbg.commands.init import check_root, make_plan
-from dkdbg.commands.up import check_initialised
+from dkdbg.commands.init import check_root, debug_service
 from dkdbg.targets.compose import ComposeService, explain
 
 if TYPE_CHECKING:
@@ -20,13 +19,12 @@ def down(root: Path, *, everything: bool) -> int:
         DkdbgError: no engine, or compose failed.
     """
     check_root(root)
-    plan, _ = make_plan(root)
-    check_initialised(root, plan)
+    service = debug_service(root)
     engine.host_facts()
-    target = ComposeService(service=plan.service.name)
+    target = ComposeService(service=service.name)
     argv = target.down_project() if everything else target.down()
     result = process.run(argv, cwd=root, timeout=120.0)
     if result.code:
         raise explain(result.code, result.stderr)
-    console.say("the project is down" if everything else f"{plan.service.name} is down")
+    console.say("the project is down" if everything else f"{service.name} is down")
     return 0

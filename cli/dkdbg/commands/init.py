@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from dkdbg import console
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.model import config as configuration
-from dkdbg.render import changes, dotenv
-from dkdbg.render.manifest import FOLDER, MANIFEST, load
+from dkdbg.render import changes, dotenv, manifest
+from dkdbg.render.manifest import FOLDER, MANIFEST
 from dkdbg.render.transaction import read
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.model.config import Config
-    from dkdbg.model.plan import ProjectPlan
+    from dkdbg.model.plan import DebugService, ProjectPlan
     from dkdbg.render.changes import FileWanted
 
 
@@ -134,7 +134,7 @@ def make_plan(
         command=config.command if command is None else command,
         service=config.service if service is None else service,
     )
-    generated = frozenset(str(path) for path in load(root))
+    generated = frozenset(str(path) for path in manifest.load(root).files)
     facts = inspect(root, ignore=generated | {str(FOLDER), configuration.FILE_NAME})
     for name in facts.compose_files:  # a plan that overlooks the user's services would be wrong
         if not os.access(root / name, os.R_OK):
@@ -148,16 +148,40 @@ def files_for(root: Path, plan: ProjectPlan, config: Config) -> dict[str, FileWa
     """The wanted files; the launch entry keeps the local port that an earlier `up` had to choose."""
     from dkdbg.render.project import wanted_files
 
-    wanted = wanted_files(root, plan, config, local_port=local_port(root, plan))
-    stale = {str(path): None for path in load(root) if str(path) not in wanted}
+    wanted = wanted_files(root, plan, config, local_port=local_port(root, plan.service.port))
+    stale = {str(path): None for path in manifest.load(root).files if str(path) not in wanted}
     return {**wanted, **stale}
 
 
-def local_port(root: Path, plan: ProjectPlan) -> int:
-    """The port on 127.0.0.1: DKDBG_PORT of .env when an earlier `up` chose one, else the plan's."""
+def local_port(root: Path, planned: int) -> int:
+    """The port on 127.0.0.1: DKDBG_PORT of .env when an earlier `up` chose one, else the planned one."""
     env = read(root, PurePosixPath(".env"))
     chosen = dotenv.value_of(env.decode("utf-8", errors="replace"), "DKDBG_PORT") if env else None
-    return int(chosen) if chosen and chosen.isdigit() and 0 < int(chosen) < 65536 else plan.service.port
+    return int(chosen) if chosen and chosen.isdigit() and 0 < int(chosen) < 65536 else planned
+
+
+def debug_service(root: Path) -> DebugService:
+    """The debug service: as `init` wrote it, else as it would be written now, which takes an inspection.
+
+    Raises:
+        DkdbgError: as `make_plan`; or `init` has not written the debug service and the agent.
+    """
+    service = manifest.debug_service(root)
+    if service is None:
+        plan, _ = make_plan(root)
+        service = plan.debug_service
+    check_written(root, service.compose_file)
+    return service
+
+
+def check_written(root: Path, compose_file: str) -> None:
+    """Raise DkdbgError unless `init` has written the debug service and the agent."""
+    if read(root, PurePosixPath(compose_file)) is None or not (root / ".dkdbg" / "agent.sh").is_file():
+        raise DkdbgError(
+            f"{root} is not set up for dkdbg yet: {compose_file} or .dkdbg/ is missing",
+            hint="dkdbg init",
+            exit_code=EXIT_USAGE,
+        )
 
 
 def _show(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dkdbg import console, engine, process
-from dkdbg.commands.init import check_root, make_plan
-from dkdbg.commands.up import check_initialised
+from dkdbg.commands.init import check_root, debug_service
 from dkdbg.errors import DkdbgError
 from dkdbg.targets.compose import ComposeService
 
@@ -21,21 +20,20 @@ def restart(root: Path) -> int:
         DkdbgError: no engine, the service does not run, or its agent runs the program once.
     """
     check_root(root)
-    plan, _ = make_plan(root)
-    check_initialised(root, plan)
+    service = debug_service(root)
     engine.host_facts()
-    target = ComposeService(service=plan.service.name)
-    container = engine.running(target, root, plan.service.port)
+    target = ComposeService(service=service.name)
+    container = engine.running(target, root, service.port)
     if container is None or container.state != "running":
-        raise DkdbgError(f"{plan.service.name} is not running", hint="dkdbg up")
+        raise DkdbgError(f"{service.name} is not running", hint="dkdbg up")
     result = process.run(target.restart_program(), cwd=root)
     if result.code:
         said = (
             result.stderr.strip() or result.stdout.strip() or f"docker ended with {result.code}"
         ).splitlines()
         raise DkdbgError(
-            f"{plan.service.name} was not restarted: {said[-1].removeprefix('dkdbg: ')}",
+            f"{service.name} was not restarted: {said[-1].removeprefix('dkdbg: ')}",
             hint="reload = true under [debug] in dkdbg.toml, then dkdbg init and dkdbg up: from then on it can be",
         )
-    console.say(f"{plan.service.name}: {result.stdout.strip().removeprefix('dkdbg: ')}")
+    console.say(f"{service.name}: {result.stdout.strip().removeprefix('dkdbg: ')}")
     return 0

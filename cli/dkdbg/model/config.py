@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.model.plan import FROM_NOWHERE, TOKEN_KINDS
+
+if TYPE_CHECKING:
+    from dkdbg.model.plan import TokenKind
 
 FILE_NAME = "dkdbg.toml"
 BOM = "\ufeff"
@@ -25,6 +30,7 @@ class Config:
         wait: seconds that the program waits for an editor before it goes on or exits; 0 does not wait; None
             lets the planner choose (servers do not wait).
         reload: start the program again when a source file changes, and keep the container when it ends.
+        token: where the launch entry takes the token from that the debug port asks for.
     """
 
     command: str | None = None
@@ -32,6 +38,7 @@ class Config:
     port: int = 5678
     wait: int | None = None
     reload: bool = False
+    token: TokenKind = FROM_NOWHERE
 
 
 def decode(data: bytes) -> str:
@@ -68,12 +75,14 @@ def parse(text: str) -> Config:
             hint="write [debug] and its keys below it",
             exit_code=EXIT_USAGE,
         )
-    wrong = [f"unknown {'table' if isinstance(value, dict) else 'key'} {key!r}" for key, value in document.items()]
+    wrong = [
+        f"unknown {'table' if isinstance(value, dict) else 'key'} {key!r}" for key, value in document.items()
+    ]
     wrong += [problem for key, value in table.items() if (problem := _problem(key, value))]
     if wrong:
         raise DkdbgError(
             f"{FILE_NAME}: " + "; ".join(wrong),
-            hint="there is one table, [debug]; its keys are command, service, port, wait, reload",
+            hint="there is one table, [debug]; its keys are command, service, port, wait, reload, token",
             exit_code=EXIT_USAGE,
         )
     return replace(Config(), **table)
@@ -84,6 +93,10 @@ def _problem(key: str, value: object) -> str | None:
         return None if isinstance(value, str) and value.strip() else f"{key} must be a text, not {value!r}"
     if key == "reload":
         return None if isinstance(value, bool) else f"reload must be true or false, not {value!r}"
+    if key == "token":
+        return (
+            None if value in TOKEN_KINDS else f"token must be one of {', '.join(TOKEN_KINDS)}, not {value!r}"
+        )
     if key in {"port", "wait"}:
         top = 65535 if key == "port" else 7 * 86400
         low = 1 if key == "port" else 0

@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 #: Where a debug twin gets a GPU from; the names are those of the files in `.dkdbg/gpu/`.
 GpuKind = Literal["none", "nvidia", "cdi", "amd"]
 GPU_KINDS: tuple[GpuKind, ...] = ("none", "nvidia", "cdi", "amd")
+#: How the launch entry gets the token that the debug port asks for: not at all, from the editor's environment, or from
+#: the person at each start.
+TokenKind = Literal["none", "env", "prompt"]
+FROM_NOWHERE: TokenKind = "none"
+FROM_ENVIRONMENT: TokenKind = "env"
+FROM_PERSON: TokenKind = "prompt"
+TOKEN_KINDS = (FROM_NOWHERE, FROM_ENVIRONMENT, FROM_PERSON)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +124,18 @@ class ServicePlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DebugService:
+    """What starting and stopping need of a plan; `init` leaves it in the manifest. Attributes as in ServicePlan."""
+
+    name: str
+    compose_file: str
+    port: int
+    gpu: bool
+    host_network: bool
+    token: TokenKind
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProjectPlan:
     """Everything that `init` is going to write, before it is rendered.
 
@@ -126,6 +145,7 @@ class ProjectPlan:
         compose_chain: compose files in order, relative to the root, that make up the project.
         workspace: folder that "Reopen in Container" opens, container side.
         remote_user: user of the dev container.
+        token: where the launch entry takes the token from.
         notes: what a person should know although it changes nothing, such as a guess.
     """
 
@@ -137,10 +157,20 @@ class ProjectPlan:
     devcontainer: str
     workspace: str
     remote_user: str = "dev"
+    token: TokenKind = FROM_NOWHERE
     compose_file_value: str | None = None
     extensions: tuple[str, ...] = ("ms-python.python", "ms-python.debugpy")
     decisions: tuple[Decision, ...] = ()
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def debug_service(self) -> DebugService:
+        """The part of the plan that starting and stopping need."""
+        service = self.service
+        return DebugService(
+            name=service.name, compose_file=service.compose_file, port=service.port, gpu=service.gpu,
+            host_network=service.host_network, token=self.token,
+        )  # fmt: skip
 
     def describe(self) -> str:
         """The plan as text, one line a decision with its reason, notes last."""

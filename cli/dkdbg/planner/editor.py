@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dkdbg.model.plan import FROM_ENVIRONMENT, FROM_NOWHERE, FROM_PERSON
+
 if TYPE_CHECKING:
     from dkdbg.model.plan import Mapping, ProjectPlan
 
@@ -13,6 +15,10 @@ DOWN_LABEL = "dkdbg: down"
 #: What the program prints: an attached editor sees none of it.
 LOGS_LABEL = "dkdbg: logs"
 HOST = "127.0.0.1"
+#: The property of the attach request that carries the token (agent/tokens.py), and the input that asks for it.
+TOKEN_PROPERTY = "dkdbgToken"  # noqa: S105
+#: What the editor puts into that property; both are references, never the token.
+TOKEN_REFERENCES = {FROM_ENVIRONMENT: "${env:DKDBG_TOKEN}", FROM_PERSON: f"${{input:{TOKEN_PROPERTY}}}"}
 
 
 def launch_entry(plan: ProjectPlan, port: int) -> dict[str, object]:
@@ -27,7 +33,7 @@ def launch_entry(plan: ProjectPlan, port: int) -> dict[str, object]:
         plan: whose mappings are written out.
         port: on the local side.
     """
-    return {
+    entry: dict[str, object] = {
         "name": ATTACH_NAME,
         "type": "debugpy",
         "request": "attach",
@@ -39,12 +45,25 @@ def launch_entry(plan: ProjectPlan, port: int) -> dict[str, object]:
         "internalConsoleOptions": "openOnSessionStart",
         "preLaunchTask": UP_LABEL,
     }
+    # VS Code underlines a property that debugpy does not know, so only where it is wanted.
+    if plan.token != FROM_NOWHERE:
+        entry[TOKEN_PROPERTY] = TOKEN_REFERENCES[plan.token]
+    return entry
+
+
+def inputs(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
+    """What the editor asks a person at each start."""
+    if plan.token != FROM_PERSON:
+        return ()
+    question = "Token of the debug port (~/.config/dkdbg/token where it runs; empty when it asks for none)"
+    return ({"id": TOKEN_PROPERTY, "type": "promptString", "description": question, "password": True},)
 
 
 def path_mappings(mappings: tuple[Mapping, ...], root: str = "${workspaceFolder}") -> list[dict[str, str]]:
     """debugpy's pathMappings; `root` is the local root as the editor writes it."""
     return [
-        {"localRoot": root if m.local == "." else f"{root}/{m.local}", "remoteRoot": str(m.remote)} for m in mappings
+        {"localRoot": root if m.local == "." else f"{root}/{m.local}", "remoteRoot": str(m.remote)}
+        for m in mappings
     ]
 
 

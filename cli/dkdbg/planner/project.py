@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from dkdbg.model.plan import Decision, ImagePlan, Mapping, ProjectPlan
+from dkdbg.model.plan import FROM_ENVIRONMENT, FROM_PERSON, Decision, ImagePlan, Mapping, ProjectPlan
 from dkdbg.planner.image import plan_image
 from dkdbg.planner.service import MAINS, OVERRIDES, WORKSPACE, choose_service, plan_service
 
@@ -32,7 +32,10 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
     image, image_why = (ImagePlan(), no_decisions) if choose_service(facts, config) else plan_image(facts)
     service, mappings, service_why, notes = plan_service(facts, image, config)
     if not mappings:
-        notes = (*notes, "the image brings its own code: breakpoints bind in files that are mapped, and none could be mapped")
+        notes = (
+            *notes,
+            "the image brings its own code: breakpoints bind in files that are mapped, and none could be mapped",
+        )
     service, mappings, workspace = _with_workspace(service, mappings)
     chain, value = compose_chain(facts, service)
     devcontainer, why = _devcontainer(facts)
@@ -46,11 +49,13 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
         devcontainer=devcontainer,
         workspace=workspace,
         remote_user=_remote_user(facts, image, service),
+        token=config.token,
         extensions=_extensions(facts),
         decisions=(
             *image_why,
             *service_why,
             Decision(what=f"port {service.port} on 127.0.0.1", why="a debug port is remote code execution for whoever reaches it"),
+            *_token(config),
             *_gpu(facts, service),
             Decision(what=devcontainer, why=why),
         ),
@@ -120,12 +125,25 @@ def _extensions(facts: RepoFacts) -> tuple[str, ...]:
     return (*base, "ms-toolsai.jupyter") if facts.notebooks else base
 
 
+def _token(config: Config) -> tuple[Decision, ...]:
+    source = {FROM_ENVIRONMENT: "DKDBG_TOKEN of the editor's environment", FROM_PERSON: "you, at each start"}.get(
+        config.token
+    )
+    return (
+        (Decision(what=f"a token for that port, from {source}", why="dkdbg.toml says so"),) if source else ()
+    )
+
+
 def _gpu(facts: RepoFacts, service: ServicePlan) -> tuple[Decision, ...]:
     if not service.gpu:
         return (Decision(what="no GPU", why=facts.gpu_source or "nothing in the repository asks for one"),)
     needs = "it runs without one too" if facts.gpu == "optional" else "it asks for one"
     source = f" ({facts.gpu_source})" if facts.gpu_source else ""
-    return (Decision(what="GPU where the machine has one", why=f"{needs}{source}; which kind is decided at each start"),)
+    return (
+        Decision(
+            what="GPU where the machine has one", why=f"{needs}{source}; which kind is decided at each start"
+        ),
+    )
 
 
 def _env_note(value: str) -> tuple[str, ...]:

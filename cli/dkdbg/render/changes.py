@@ -32,17 +32,21 @@ class FileWanted:
         owned: True: generated as a whole, so a version that the user wrote or edited is never overwritten. False:
             an edit of the user's own file, `content` made from the bytes that are on the disk now.
         executable: give it the x bits; False leaves the mode alone.
+        note: a JSON object that the manifest remembers with the file.
+        yours: where an edit yields to the user, in phrases such as `port is 6000, not 5678`.
     """
 
     content: bytes
     reason: str
     owned: bool = True
     executable: bool = False
+    note: Mapping[str, object] | None = None
+    yours: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """A file that stays although something else is wanted there; `reason` such as `you changed it`."""
+    """A file, or a value in it, that stays although something else is wanted; `reason` such as `you changed it`."""
 
     path: PurePosixPath
     reason: str
@@ -73,15 +77,20 @@ def between(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Change
         if not disk.reason_to_keep(PurePosixPath(path), file)
         and (change := disk.change(PurePosixPath(path), file))
     ]
-    records = dict(disk.manifest)
+    records, notes = dict(disk.manifest.files), dict(disk.manifest.notes)
     for key, file in wanted.items():
         path = PurePosixPath(key)
         if file is None:
             records.pop(path, None)
-        elif file.owned and not disk.reason_to_keep(path, file):
-            records[path] = manifest.digest(file.content)
-    if records != disk.manifest:
-        after = manifest.dump(records) if records else None
+            notes.pop(path, None)
+        elif not disk.reason_to_keep(path, file):
+            if file.owned:
+                records[path] = manifest.digest(file.content)
+            if file.note is not None:
+                notes[path] = file.note
+    now = manifest.Manifest(files=records, notes=notes)
+    if manifest.dump(now) != manifest.dump(disk.manifest):
+        after = manifest.dump(now) if records else None
         reason = "tells generated files from edited ones"
         changes.append(Change(path=MANIFEST, before=read(root, MANIFEST), after=after, reason=reason))
     if changes and read(root, GITIGNORE) is None:
@@ -91,7 +100,7 @@ def between(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Change
 
 
 def kept(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Kept, ...]:
-    """Return the files that `between` leaves alone because the user wrote or edited them, each with the reason.
+    """Return what `between` leaves alone because the user wrote or edited it, each with the reason.
 
     Raises:
         DkdbgError: as `between`.
@@ -100,7 +109,9 @@ def kept(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Kept, ...
     reasons = {
         PurePosixPath(path): disk.reason_to_keep(PurePosixPath(path), file) for path, file in wanted.items()
     }
-    return tuple(Kept(path=path, reason=reason) for path, reason in reasons.items() if reason)
+    whole = tuple(Kept(path=path, reason=reason) for path, reason in reasons.items() if reason)
+    parts = ((path, phrase) for path, file in wanted.items() if file for phrase in file.yours)
+    return (*whole, *(Kept(path=PurePosixPath(path), reason=f"yours: {phrase}") for path, phrase in parts))
 
 
 def apply(root: Path, changes: Sequence[Change], journal: Journal) -> None:
@@ -136,7 +147,7 @@ class _Disk:
         present = read(self.root, path)
         if present is None:
             return False
-        if self.manifest.get(path) == manifest.digest(present):
+        if self.manifest.files.get(path) == manifest.digest(present):
             return True
         # After a crash the file may be newer than the manifest; the journal was written before both.
         entry = self._journal.get(path)
@@ -150,7 +161,7 @@ class _Disk:
             return None
         return (
             "you changed it"
-            if path in self.manifest or path in self._journal
+            if path in self.manifest.files or path in self._journal
             else "it was there before dkdbg"
         )
 

@@ -227,7 +227,7 @@ class Journal:
 def _is_edited(path: PurePosixPath, entry: Entry, current: bytes | None) -> bool:
     """Return whether going back would lose something that only the user can have written."""
     if current is None or current == entry.before or path == MANIFEST:
-        return False  # a colleague's merge may change the manifest; it holds nothing but our digests
+        return False  # a colleague's merge may change the manifest; it holds nothing but what we wrote
     return entry.edited or _sha(current) not in entry.written
 
 

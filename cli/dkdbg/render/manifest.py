@@ -1,13 +1,21 @@
-"""Knows which generated files are still as dkdbg wrote them: `.dkdbg/manifest.json`, checked in with them."""
+"""Knows what dkdbg wrote last: `.dkdbg/manifest.json`, checked in with the files.
+
+It tells generated files from edited ones by their digests, keeps our entries in the user's own files as they were
+written last, so that a merge can tell ours from theirs, and names the debug service, so that `up` and `down` need not
+inspect the repository again.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
+from dkdbg.model import config as configuration
+from dkdbg.model.plan import DebugService
 from dkdbg.render.transaction import read
 
 if TYPE_CHECKING:
@@ -17,6 +25,7 @@ if TYPE_CHECKING:
 #: dkdbg's own folder in the user's repository.
 FOLDER = PurePosixPath(".dkdbg")
 MANIFEST = FOLDER / "manifest.json"
+CONFIG = PurePosixPath(configuration.FILE_NAME)
 GITIGNORE = FOLDER / ".gitignore"
 GITIGNORE_TEXT = (
     b"# What `dkdbg init --undo` needs concerns this checkout alone.\n/undo.json\n/.undo.json.*\n"
@@ -30,20 +39,36 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
 
 
-def load(root: Path) -> dict[PurePosixPath, str]:
-    """Return the digest of each generated file as it was written last; empty without a manifest.
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The manifest's content.
+
+    Attributes:
+        files: digest of each generated file as it was written last.
+        notes: what else is remembered with a file, a JSON object each.
+    """
+
+    files: Mapping[PurePosixPath, str]
+    notes: Mapping[PurePosixPath, Mapping[str, object]]
+
+
+def load(root: Path) -> Manifest:
+    """Return the manifest; empty without one.
 
     Raises:
         DkdbgError: the manifest cannot be read.
     """
     data = read(root, MANIFEST)
     if data is None:
-        return {}
+        return Manifest(files={}, notes={})
     try:
         content = json.loads(data)
         if content["version"] != _VERSION:
             raise ValueError(f"version {content['version']}")
-        return {PurePosixPath(path): str(sha256) for path, sha256 in content["files"].items()}
+        return Manifest(
+            files={PurePosixPath(path): str(sha256) for path, sha256 in content["files"].items()},
+            notes={PurePosixPath(path): dict(note) for path, note in content.get("notes", {}).items()},
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DkdbgError(
             f"{MANIFEST} cannot be read: {error}",
@@ -52,7 +77,47 @@ def load(root: Path) -> dict[PurePosixPath, str]:
         ) from error
 
 
-def dump(files: Mapping[PurePosixPath, str]) -> bytes:
+def dump(manifest: Manifest) -> bytes:
     """Return the manifest as bytes: one line a file, sorted, so that git merges it well."""
-    records = {str(path): files[path] for path in sorted(files)}
-    return json.dumps({"version": _VERSION, "files": records}, indent=2).encode() + b"\n"
+    files = {str(path): manifest.files[path] for path in sorted(manifest.files)}
+    notes = {str(path): manifest.notes[path] for path in sorted(manifest.notes)}
+    return json.dumps({"version": _VERSION, "files": files, "notes": notes}, indent=2).encode() + b"\n"
+
+
+def service_note(service: DebugService, config: bytes) -> dict[str, object]:
+    """Return what is remembered with the compose file; `config` is the dkdbg.toml that belongs to it."""
+    return {"service": asdict(service), "config": asdict(configuration.parse(configuration.decode(config)))}
+
+
+def debug_service(root: Path) -> DebugService | None:
+    """Return the debug service as `init` wrote it; None when its compose file or dkdbg.toml has changed since.
+
+    Raises:
+        DkdbgError: the manifest or one of these files cannot be read, or dkdbg.toml is wrong.
+    """
+    manifest = load(root)
+    for path, note in manifest.notes.items():
+        match note:
+            case {
+                "service": {
+                    "name": str() as name, "compose_file": str() as compose_file, "port": int() as port,
+                    "gpu": bool() as gpu, "host_network": bool() as host_network,
+                    "token": "none" | "env" | "prompt" as token,
+                },
+                "config": dict() as config,
+            } if compose_file == str(path):  # fmt: skip
+                choices = read(root, CONFIG) or b""
+                if config != asdict(configuration.parse(configuration.decode(choices))):
+                    return None
+                present = read(root, path)
+                if present is None or manifest.files.get(path) != digest(present):
+                    return None
+                return DebugService(
+                    name=name,
+                    compose_file=compose_file,
+                    port=port,
+                    gpu=gpu,
+                    host_network=host_network,
+                    token=token,
+                )
+    return None

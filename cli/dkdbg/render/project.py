@@ -9,11 +9,12 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg.model import config as configuration
-from dkdbg.model.plan import GPU_KINDS
+from dkdbg.model.plan import FROM_NOWHERE, GPU_KINDS
 from dkdbg.planner import editor
-from dkdbg.render import dotenv, jsonc, payload
+from dkdbg.render import dotenv, manifest, payload
 from dkdbg.render.artefacts import artefact, render
 from dkdbg.render.changes import FileWanted
+from dkdbg.render.editor_files import editor_files
 from dkdbg.render.transaction import read
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from dkdbg.model.config import Config
     from dkdbg.model.plan import ProjectPlan
 
-LAUNCH = ".vscode/launch.json"
-TASKS = ".vscode/tasks.json"
 #: Id of the Feature beside devcontainer.json, and so the name of its folder.
 OWNER_FEATURE = "dkdbg-owner"
 #: Compose file beside devcontainer.json, the last of its chain.
@@ -32,7 +31,9 @@ DEVCONTAINER_COMPOSE = "compose.devcontainer.yaml"
 APP_PORT_SHIFT = 10000
 
 
-def wanted_files(root: Path, plan: ProjectPlan, config: Config, *, local_port: int) -> dict[str, FileWanted | None]:
+def wanted_files(
+    root: Path, plan: ProjectPlan, config: Config, *, local_port: int
+) -> dict[str, FileWanted | None]:
     """Every file that `init` wants, relative to `root`, in the order in which a reader meets them.
 
     Args:
@@ -45,18 +46,27 @@ def wanted_files(root: Path, plan: ProjectPlan, config: Config, *, local_port: i
         DkdbgError: a JSON file of the user's cannot be read as JSON with comments.
     """
     files: dict[str, FileWanted | None] = {}
-    files[configuration.FILE_NAME] = FileWanted(content=_config(root, config), reason="your choices", owned=False)
+    choices = _config(root, config)
+    files[configuration.FILE_NAME] = FileWanted(content=choices, reason="your choices", owned=False)
     if plan.image.ours:
         files.update(_image(plan))
-    files[plan.service.compose_file] = _text(_service(plan), "the debug service")
+    files[plan.service.compose_file] = FileWanted(
+        content=_service(plan).encode(),
+        reason="the debug service",
+        note=manifest.service_note(plan.debug_service, choices),
+    )
     if plan.service.gpu:
         for kind in GPU_KINDS:
             text = render("compose/gpu.yaml.j2", kind=kind, extends=plan.service.extends)
             files[f".dkdbg/gpu/{kind}.yaml"] = _text(text, f"GPU: {kind}")
     if plan.compose_file_value:
-        env = dotenv.with_value(dotenv.decode(read(root, PurePosixPath(".env"))), "COMPOSE_FILE", plan.compose_file_value)
-        files[".env"] = FileWanted(content=dotenv.encode(env), reason="compose reads one file more", owned=False)
-    files.update(_editor(root, plan, local_port))
+        env = dotenv.with_value(
+            dotenv.decode(read(root, PurePosixPath(".env"))), "COMPOSE_FILE", plan.compose_file_value
+        )
+        files[".env"] = FileWanted(
+            content=dotenv.encode(env), reason="compose reads one file more", owned=False
+        )
+    files.update(editor_files(root, plan, local_port))
     files.update(_devcontainer(plan))
     files.update(_payload(plan))
     return files
@@ -75,7 +85,9 @@ def _config(root: Path, config: Config) -> bytes:
 
 def _image(plan: ProjectPlan) -> dict[str, FileWanted]:
     image = plan.image
-    copied = image.context or tuple(dict.fromkeys(name for install in image.installs for name in install.copy))
+    copied = image.context or tuple(
+        dict.fromkeys(name for install in image.installs for name in install.copy)
+    )
     text = render(
         "templates/Dockerfile.j2",
         base=image.base,
@@ -135,9 +147,12 @@ def _service(plan: ProjectPlan) -> str:
         command="" if service.inherits_command else _words(service.command),
         host_network=service.host_network,
         port=service.port,
-        app_ports=tuple((port, _shifted(port, taken=service.extends is not None)) for port in service.app_ports),
+        app_ports=tuple(
+            (port, _shifted(port, taken=service.extends is not None)) for port in service.app_ports
+        ),
         wait=service.wait,
         reload=service.reload,
+        token=plan.token != FROM_NOWHERE,
         owner=owner,
         mappings=json.dumps(json.dumps(editor.path_mappings(plan.mappings)).replace("$", "$$")),
         mounts=service.mounts,
@@ -156,28 +171,6 @@ def _shifted(port: int, *, taken: bool) -> int:
     if not taken:
         return port
     return port + APP_PORT_SHIFT if port + APP_PORT_SHIFT < 65536 else port - APP_PORT_SHIFT
-
-
-def _editor(root: Path, plan: ProjectPlan, local_port: int) -> dict[str, FileWanted]:
-    launch = _read_json(root, LAUNCH) or '{\n  "version": "0.2.0",\n  "configurations": []\n}\n'
-    launch = jsonc.upsert(launch, ["configurations"], "name", editor.launch_entry(plan, local_port), file=LAUNCH)
-    tasks = _read_json(root, TASKS) or '{\n  "version": "2.0.0",\n  "tasks": []\n}\n'
-    for task in editor.tasks(plan):
-        tasks = jsonc.upsert(tasks, ["tasks"], "label", task, file=TASKS)
-    return {
-        LAUNCH: FileWanted(content=launch.encode(), reason="F5", owned=False),
-        TASKS: FileWanted(content=tasks.encode(), reason="what F5 runs first", owned=False),
-    }
-
-
-def with_port(root: Path, plan: ProjectPlan, local_port: int) -> FileWanted:
-    """launch.json with our entry on another local port; nothing else of it changes."""
-    return _editor(root, plan, local_port)[LAUNCH]
-
-
-def _read_json(root: Path, name: str) -> str:
-    data = read(root, PurePosixPath(name))
-    return "" if data is None else jsonc.decode(data, file=name)
 
 
 def _devcontainer(plan: ProjectPlan) -> dict[str, FileWanted | None]:
@@ -222,11 +215,15 @@ def _payload(plan: ProjectPlan) -> dict[str, FileWanted]:
         name=plan.service.name,
         port=plan.service.port,
         gpu=plan.service.gpu,
+        token=plan.token,
+        host_network=plan.service.host_network,
         command_sh=shlex.join(plan.service.argv),
     )
     files = {".dkdbg/up.sh": _text(up, "what F5 runs first", executable=True)}
     if plan.image.ours:
         files[".dkdbg/no-ca.pem"] = _text("", "stands for: no private CA")
+    if plan.token != FROM_NOWHERE:
+        files[".dkdbg/no-token"] = _text("", "stands for: no token")
     shipped = {**payload.agent_files(), **payload.debugpy_files(plan.facts.python.version)}
     for name, data in sorted(shipped.items()):
         reason = "debugpy, mounted read-only" if name.endswith(".zip") else "the agent, mounted read-only"

@@ -72,7 +72,8 @@ def open_addresses(model: Mapping[str, Any], service: str, port: int) -> tuple[s
     if found.get("network_mode") == "host":
         hosts = [(found.get("environment") or {}).get("DKDBG_HOST", LOOPBACK)]
     else:
-        hosts = [each.get("host_ip") or "0.0.0.0" for each in found.get("ports", ()) if each.get("target") == port]  # noqa: S104
+        ports = [each for each in found.get("ports", ()) if each.get("target") == port]
+        hosts = [each.get("host_ip") or "0.0.0.0" for each in ports]  # noqa: S104 - what compose means by none
     return tuple(dict.fromkeys(host for host in hosts if not _is_loopback(host)))
 
 

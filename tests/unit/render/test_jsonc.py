@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
-from dkdbg.render.jsonc import append_unique, decode, loads, set_if_absent, upsert
+from dkdbg.render.jsonc import append_unique, decode, drop, loads, set_if_absent, upsert
 
 ENTRY = {"name": "dkdbg: attach", "connect": {"host": "127.0.0.1", "port": 5678}, "args": ["a", "b"]}
 
@@ -26,8 +26,8 @@ LAUNCH = """\
 """
 
 
-def add(text, value=ENTRY):
-    return upsert(text, ["configurations"], "name", value, file="launch.json")
+def add(text, value=ENTRY, last=None):
+    return upsert(text, ["configurations"], "name", value, last=last, file="launch.json")
 
 
 def test_an_entry_is_appended_after_the_last_one_and_its_comments():
@@ -61,23 +61,19 @@ def test_comments_inside_our_own_entry_survive_while_its_value_is_equal():
     assert add(text) == text
 
 
-def test_a_changed_entry_is_replaced_in_its_place():
-    text = '{"configurations": [\n\t{"name": "a", "x": 1}, // one\n\t{"name": "b"},\n]}'
-    assert add(text, {"name": "a", "x": 2}) == (
-        '{"configurations": [\n\t{\n\t\t"name": "a",\n\t\t"x": 2\n\t}, // one\n\t{"name": "b"},\n]}'
-    )
-
-
 def test_of_duplicate_names_the_first_is_edited_and_the_others_stay():
-    text = '{"configurations": [\n  {"name": "a", "x": 1},\n  {"name": "a", "x": 2}\n]}'
-    assert loads(add(text, {"name": "a", "x": 3})) == {
-        "configurations": [{"name": "a", "x": 3}, {"name": "a", "x": 2}]
+    text = '{"configurations": [\n  {"name": "a", "x": 1},\n  {"name": "a", "x": 1}\n]}'
+    assert loads(add(text, {"name": "a", "x": 3}, last={"name": "a", "x": 1})) == {
+        "configurations": [{"name": "a", "x": 3}, {"name": "a", "x": 1}]
     }
 
 
 def test_true_and_one_are_not_equal():
     text = '{"configurations": [{"name": "a", "x": true}]}'
-    assert loads(add(text, {"name": "a", "x": 1}))["configurations"][0]["x"] is not True
+    assert (
+        loads(add(text, {"name": "a", "x": 1}, last={"name": "a", "x": True}))["configurations"][0]["x"]
+        is not True
+    )
 
 
 def test_the_files_newlines_tabs_mark_and_trailing_commas_are_kept():
@@ -228,9 +224,34 @@ def test_any_file_parses_back_to_itself_with_the_entry_in_its_place(document, x)
     entry = {"name": "b", "x": x}
     items = list(value["configurations"])
     found = [i for i, item in enumerate(items) if isinstance(item, dict) and item["name"] == "b"]
+    last = items[found[0]] if found else None
     items = [*items[: found[0]], entry, *items[found[0] + 1 :]] if found else [*items, entry]
-    changed = add(text, entry)
+    changed = add(text, entry, last)
     assert loads(changed) == {**value, "configurations": items}
-    assert add(changed, entry) == changed
+    assert add(changed, entry, entry) == changed
     for comment in ("/* c */", "// c"):
         assert found or changed.count(comment) == text.count(comment)
+
+
+@settings(max_examples=150, deadline=None, database=None)
+@given(VALUES, VALUES, VALUES)
+def test_a_merge_of_anything_ends_and_a_second_one_changes_nothing(have, want, last):
+    text = json.dumps({"configurations": [{"name": "b", "x": have}]})
+    merged = add(text, {"name": "b", "x": want}, {"name": "b", "x": last})
+    assert add(merged, {"name": "b", "x": want}, {"name": "b", "x": last}) == merged
+    if have == want:
+        assert merged == text
+
+
+@settings(max_examples=150, deadline=None, database=None)
+@given(documents())
+def test_any_file_is_valid_without_an_entry_and_has_all_the_others(document):
+    value, text = document
+    items = value["configurations"]
+    found = [i for i, item in enumerate(items) if isinstance(item, dict) and item["name"] == "b"]
+    rest = [item for i, item in enumerate(items) if i != found[0]] if found else items
+    wanted = {**value, "configurations": rest}
+    if found and not rest:
+        del wanted["configurations"]
+    last = items[found[0]] if found else {"name": "b"}
+    assert loads(drop(text, ["configurations"], "name", last)) == wanted

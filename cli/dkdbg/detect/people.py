@@ -1,0 +1,64 @@
+"""Who else uses this machine: everybody who can log in reaches a port on 127.0.0.1."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import sys
+from pathlib import Path
+
+#: User ids of people begin here; below are services. (login.defs; macOS counts from 501.)
+FIRST = 500 if sys.platform == "darwin" else 1000
+NOBODY = 65534
+_NO_LOGIN = frozenset({"nologin", "false", "true", "sync", "halt", "shutdown", ""})
+#: A folder of homes with more entries than this is not looked through.
+_MOST = 2000
+
+
+def others() -> tuple[str, ...]:
+    """Names of the people with a home here besides this user, sorted; a guess that may miss some.
+
+    Root is no person: where one other has a home, both are taken for the same.
+
+    From the accounts with a login shell and a home folder, and from the owners of the folders beside this user's home:
+    a directory service (LDAP, SSSD) often lists no accounts.
+    """
+    me = os.getuid()
+    names = {
+        entry.pw_uid: entry.pw_name
+        for entry in pwd.getpwall()
+        if _is_person(entry.pw_uid)
+        and Path(entry.pw_shell).name not in _NO_LOGIN
+        and Path(entry.pw_dir).is_dir()
+    }
+    for uid in _owners(Path.home().parent):
+        if uid not in names:
+            names[uid] = _name(uid)
+    return tuple(sorted(name for uid, name in names.items() if uid != me)) if len(names) > 1 else ()
+
+
+def _is_person(uid: int) -> bool:
+    return FIRST <= uid < NOBODY or uid > NOBODY + 1
+
+
+def _owners(homes: Path) -> set[int]:
+    if homes == Path("/"):  # root's home lies beside /usr and /var
+        return set()
+    found: set[int] = set()
+    try:
+        with os.scandir(homes) as entries:
+            for count, entry in enumerate(entries):
+                if count >= _MOST:
+                    break
+                if entry.is_dir(follow_symlinks=False):
+                    found.add(entry.stat(follow_symlinks=False).st_uid)
+    except OSError:
+        return set()
+    return {uid for uid in found if _is_person(uid)}
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"

@@ -1,0 +1,88 @@
+"""Our entries in launch.json and tasks.json, merged into what the user has made of them."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from dkdbg.planner import editor
+from dkdbg.render import jsonc, manifest
+from dkdbg.render.changes import FileWanted
+from dkdbg.render.transaction import read
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from dkdbg.model.plan import ProjectPlan
+
+    #: Array of the file -> our objects in it.
+    Entries = Mapping[str, Sequence[Mapping[str, Any]]]
+
+LAUNCH = ".vscode/launch.json"
+TASKS = ".vscode/tasks.json"
+_NEW = {
+    LAUNCH: '{\n  "version": "0.2.0",\n  "configurations": []\n}\n',
+    TASKS: '{\n  "version": "2.0.0",\n  "tasks": []\n}\n',
+}
+_REASONS = {LAUNCH: "F5", TASKS: "what F5 runs first"}
+#: Array -> the field by which its objects are told apart.
+_NAMES = {"configurations": "name", "tasks": "label", "inputs": "id"}
+
+
+def editor_files(root: Path, plan: ProjectPlan, local_port: int) -> dict[str, FileWanted]:
+    """Both files; `local_port` on 127.0.0.1 is what the launch entry attaches to.
+
+    Raises:
+        DkdbgError: one of them cannot be read as JSON with comments, or is built in another way than VS Code's.
+    """
+    launch = {"configurations": [editor.launch_entry(plan, local_port)], "inputs": editor.inputs(plan)}
+    return {
+        LAUNCH: _merged(root, LAUNCH, launch),
+        TASKS: _merged(root, TASKS, {"tasks": editor.tasks(plan)}),
+    }
+
+
+def with_port(root: Path, local_port: int) -> FileWanted | None:
+    """launch.json with our entry, as it was written last, on another local port; None when it is not known.
+
+    Raises:
+        DkdbgError: as `editor_files`.
+    """
+    wanted = copy.deepcopy(_written(root, LAUNCH))
+    for entry in wanted.get("configurations", []):
+        entry["connect"]["port"] = local_port
+    return _merged(root, LAUNCH, wanted) if wanted else None
+
+
+def _written(root: Path, name: str) -> dict[str, list[dict[str, Any]]]:
+    """Our entries as they were written last, by this clone or a colleague's."""
+    note = manifest.load(root).notes.get(PurePosixPath(name), {})
+    entries = note.get("entries")
+    return entries if isinstance(entries, dict) else {}
+
+
+def _merged(root: Path, name: str, wanted: Entries) -> FileWanted:
+    text, written = _read(root, name) or _NEW[name], _written(root, name)
+    yours: list[str] = []
+    for array, entries in wanted.items():
+        field = _NAMES[array]
+        before = {entry[field]: entry for entry in written.get(array, ())}
+        for entry in entries:
+            key = entry[field]
+            text = jsonc.upsert(text, [array], field, entry, last=before.pop(key, None), file=name)
+            yours += (
+                f'in "{key}" {phrase}' for phrase in jsonc.overruled(text, [array], field, entry, file=name)
+            )
+        for entry in before.values():
+            text = jsonc.drop(text, [array], field, entry, file=name)
+    note = {"entries": {array: list(entries) for array, entries in wanted.items() if entries}}
+    return FileWanted(
+        content=text.encode(), reason=_REASONS[name], owned=False, note=note, yours=tuple(yours)
+    )
+
+
+def _read(root: Path, name: str) -> str:
+    data = read(root, PurePosixPath(name))
+    return "" if data is None else jsonc.decode(data, file=name)

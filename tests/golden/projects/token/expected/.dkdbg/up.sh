@@ -1,0 +1,43 @@
+#!/bin/sh
+# Written by `dkdbg init`: what F5 runs first. It ends when an attach will work, or fails with the reason.
+# On the host it starts the debug service; inside the dev container it starts the program under the agent.
+set -eu
+cd "$(dirname "$0")/.."
+
+if [ -e /opt/dkdbg/agent.sh ] && [ "${DKDBG_MAPPINGS+set}" = set ]; then
+  sh /opt/dkdbg/agent.sh health >/dev/null 2>&1 && exit 0
+  # The port of launch.json: `dkdbg up` writes another one there and to .env when this one is taken on the host.
+  port=$(sed -n "s/^DKDBG_PORT=[\"']\{0,1\}\([0-9]\{1,5\}\).*/\1/p" .env 2>/dev/null | tail -n 1)
+  cd "$(cat /usr/local/share/dkdbg-owner/workdir 2>/dev/null || pwd)"
+  # The port is this container's own loopback's: there is nobody to keep out.
+  unset DKDBG_TOKEN DKDBG_TOKEN_FILE
+  # A session of its own: the editor closes this terminal when the task has ended, and SIGHUP would end the program.
+  session=nohup
+  if command -v setsid >/dev/null 2>&1; then session=setsid; fi
+  log=${TMPDIR:-/tmp}/dkdbg-output.log
+  echo "dkdbg: starting app-debug in this container; its output goes to $log"
+  "$session" sh /opt/dkdbg/agent.sh launch --host 127.0.0.1 --port "${port:-5678}" -- python train.py >"$log" 2>&1 </dev/null &
+  agent=$!
+  while ! sh /opt/dkdbg/agent.sh health >/dev/null 2>&1; do
+    kill -0 "$agent" 2>/dev/null || { cat "$log" >&2; exit 1; }
+    sleep 0.2
+  done
+  exit 0
+fi
+
+token=${XDG_CONFIG_HOME:-${HOME:-}/.config}/dkdbg/token
+if [ "${DKDBG_TOKEN+set}" != set ] && [ -r "$token" ]; then
+  DKDBG_TOKEN=$(cat "$token")
+  export DKDBG_TOKEN
+fi
+start=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+status=0
+docker compose --progress plain --profile debug up --build --detach --wait --wait-timeout 300 app-debug || status=$?
+if [ "$status" != 0 ]; then
+  # Compose says that a container exited, not why. Lines of an earlier run would only mislead.
+  docker compose --profile debug logs --no-color --no-log-prefix --since "$start" --tail 15 app-debug 2>/dev/null || :
+  case $(docker compose --profile debug ps --all --format '{{.State}}' app-debug 2>/dev/null) in
+    created) echo "dkdbg: when a port is taken: dkdbg up takes a free one and writes it to launch.json and .env" ;;
+  esac
+fi
+exit "$status"

@@ -1,0 +1,9 @@
+"""Trains."""
+
+
+def main():
+    print("step")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Our entry in a file of the user's: ours follows the plan, theirs stays, to the byte."""
+
+import pytest
+
+from dkdbg.render.jsonc import drop, loads, overruled, upsert
+
+LAST = {
+    "name": "dkdbg: attach",
+    "connect": {"host": "127.0.0.1", "port": 5678},
+    "pathMappings": [
+        {"localRoot": "${workspaceFolder}/app", "remoteRoot": "/app"},
+        {"localRoot": "${workspaceFolder}", "remoteRoot": "/workspace"},
+    ],
+    "args": ["a", "b"],
+    "justMyCode": True,
+}
+MINE = """\
+{
+    "configurations": [
+        {
+            "name": "dkdbg: attach",
+            "connect": {
+                "host": "127.0.0.1",
+                "port": 5678 // F5
+            },
+            "pathMappings": [
+                // mine
+                {"localRoot": "/data", "remoteRoot": "/mnt"},
+                {"localRoot": "${workspaceFolder}/app", "remoteRoot": "/app"}, // app
+                {"localRoot": "${workspaceFolder}", "remoteRoot": "/workspace"}
+            ],
+            "args": ["a", "b"],
+            "env": {"A": "1"}, // added
+            "justMyCode": false
+        }
+    ]
+}
+"""
+
+
+def merge(text, want, last=LAST):
+    return upsert(text, ["configurations"], "name", want, last=last)
+
+
+def kept(text, want):
+    return overruled(text, ["configurations"], "name", want)
+
+
+def test_what_the_user_changed_or_added_stays_while_the_plan_is_the_same():
+    assert merge(MINE, LAST) == MINE
+    assert kept(MINE, LAST) == ("justMyCode is false, not true",)
+
+
+def test_only_the_value_that_the_plan_changes_is_another_afterwards():
+    want = {**LAST, "connect": {"host": "127.0.0.1", "port": 5679}}
+    assert merge(MINE, want) == MINE.replace("5678 // F5", "5679 // F5")
+
+
+def test_a_pair_of_the_users_stays_and_ours_changes_in_its_place():
+    app, whole = LAST["pathMappings"]
+    want = {**LAST, "pathMappings": [{**app, "remoteRoot": "/srv/app"}, whole]}
+    assert loads(merge(MINE, want))["configurations"][0]["pathMappings"] == [
+        {"localRoot": "/data", "remoteRoot": "/mnt"}, {**app, "remoteRoot": "/srv/app"}, whole
+    ]  # fmt: skip
+    assert "// mine" in merge(MINE, want)
+    assert "// app" in merge(MINE, want)
+
+
+def test_a_new_pair_comes_before_the_one_that_it_is_narrower_than():
+    app, whole = LAST["pathMappings"]
+    new = {"localRoot": "${workspaceFolder}/lib", "remoteRoot": "/lib"}
+    pairs = loads(merge(MINE, {**LAST, "pathMappings": [app, new, whole]}))["configurations"][0][
+        "pathMappings"
+    ]
+    assert pairs.index(new) == pairs.index(whole) - 1
+
+
+def test_what_is_no_longer_wanted_goes_unless_the_user_changed_it():
+    want = {key: value for key, value in LAST.items() if key not in {"args", "justMyCode"}}
+    assert merge(MINE, want) == MINE.replace('            "args": ["a", "b"],\n', "")
+
+
+def test_what_the_user_removed_does_not_come_back_and_is_said():
+    text = MINE.replace('            "args": ["a", "b"],\n', "")
+    assert merge(text, LAST) == text
+    assert "args is removed" in kept(text, LAST)
+
+
+def test_a_new_key_is_added():
+    merged = merge(MINE, {**LAST, "dkdbgToken": "${env:DKDBG_TOKEN}"})
+    assert merged == MINE.replace(
+        '            "justMyCode": false\n',
+        '            "justMyCode": false,\n            "dkdbgToken": "${env:DKDBG_TOKEN}"\n',
+    )
+
+
+def test_without_knowing_the_last_one_every_difference_is_the_users():
+    want = {**LAST, "connect": {"host": "127.0.0.1", "port": 5679}, "new": 1}
+    merged = loads(merge(MINE, want, last=None))["configurations"][0]
+    assert (merged["connect"]["port"], merged["justMyCode"], merged["new"]) == (5678, False, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"inputs": [{"id": "t"}], "a": 1}', '{"a": 1}'),
+        ('{"a": 1, "inputs": [{"id": "t"}]}', '{"a": 1}'),
+        ('{\n  "a": 1, // one\n  "inputs": [\n    {"id": "t"}\n  ]\n}\n', '{\n  "a": 1 // one\n}\n'),
+        ('{\r\n  "a": 1,\r\n  "inputs": [\r\n    {"id": "t"}\r\n  ],\r\n}\r\n', '{\r\n  "a": 1,\r\n}\r\n'),
+        ('{"inputs": [{"id": "t"}, {"id": "u"}]}', '{"inputs": [{"id": "u"}]}'),
+        ('{"inputs": [\n  {"id": "u"}, // mine\n  {"id": "t"} // ours\n]}', '{"inputs": [\n  {"id": "u"} // mine\n  // ours\n]}'),
+        ('{"inputs": [{"id": "t", "mine": 1}]}', '{"inputs": [{"id": "t", "mine": 1}]}'),
+        ('{"a": 1}', '{"a": 1}'),
+    ],
+)  # fmt: skip
+def test_an_entry_that_is_no_longer_wanted_goes_and_leaves_the_rest(text, expected):
+    assert drop(text, ["inputs"], "id", {"id": "t"}) == expected
