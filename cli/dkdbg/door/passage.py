@@ -13,6 +13,8 @@ from dkdbg.door import wires
 if TYPE_CHECKING:
     from dkdbg.door.actions import Branch
 
+#: Seconds that an editor has to close its connection after its process is gone.
+GOODBYE = 2.0
 #: A variable's value may be long.
 MAX_BODY = 1 << 30
 _CHUNK = 1 << 16
@@ -75,15 +77,22 @@ class Passage:
         with self._lock:
             if self._ended and b'"event"' in body[:60]:
                 return True
-            self._ended = self._ended or _is_terminated(body)
             self._client.sendall(dap_frames.wrap(body))
+            if not self._ended and _is_terminated(body):
+                self._note_ended()
         return True
 
     def _say_ended(self) -> None:
         with self._lock, contextlib.suppress(OSError):
             if not self._ended:
-                self._ended = True
+                self._note_ended()
                 self._client.sendall(dap_frames.wrap(hall.event("terminated")))
+
+    def _note_ended(self) -> None:
+        self._ended = True
+        limit = threading.Timer(GOODBYE, wires.cut, (self._client,))
+        limit.daemon = True
+        limit.start()
 
 
 def _is_terminated(body: bytes) -> bool:

@@ -1,0 +1,161 @@
+"""`dkdbg attach` as a user runs it, and containers with the agent in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dkdbg.dap.values import AttachOptions
+from dkdbg.render.payload import agent_files, debugpy_files
+from tests.engine.projects import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WORK = "/w"
+
+
+class HostDoor:
+    """A running `dkdbg attach --json`."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.events: list[dict[str, Any]] = []
+        self.changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self.changed:
+                self.events.append(json.loads(line))
+                self.changed.notify_all()
+
+    @property
+    def port(self) -> int:
+        return int(self.wait("listening")["port"])
+
+    def wait(self, kind: str, timeout: float = 15, **fields: object) -> dict[str, Any]:
+        """Return the first event of this kind with these fields."""
+
+        def found() -> dict[str, Any] | None:
+            fitting = (e for e in self.events if e["event"] == kind and fields.items() <= e.items())
+            return next(fitting, None)
+
+        with self.changed:
+            assert self.changed.wait_for(lambda: found() is not None, timeout), (kind, fields, self.events)
+            return found() or {}
+
+    def descriptors(self) -> int:
+        """Number of its open files and sockets."""
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
+    def end(self) -> int:
+        """Press Ctrl-C and return the exit code."""
+        self.process.send_signal(signal.SIGINT)
+        code = self.process.wait(10)
+        self._reader.join(5)
+        return code
+
+
+@contextmanager
+def host_door(root: Path, *targets: str, options: tuple[str, ...] = (), port: int = 0) -> Iterator[HostDoor]:
+    """`dkdbg attach TARGET ... --json` in `root`, listening."""
+    command = [
+        sys.executable,
+        "-m",
+        "dkdbg",
+        "attach",
+        *targets,
+        "--port",
+        str(port or free_port()),
+        "--json",
+    ]
+    process = subprocess.Popen(
+        [*command, *options], cwd=root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
+    door = HostDoor(process)
+    try:
+        door.wait("listening")
+        yield door
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def lay_out(root: Path, **files: str) -> Path:
+    """`root` with the agent in `.dkdbg`, and files."""
+    for path, content in {**agent_files(), **debugpy_files("3.11")}.items():
+        file = root / ".dkdbg" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    for name, text in files.items():
+        (root / f"{name}.py").write_text(text)
+    return root
+
+
+def docker(*words: str) -> str:
+    """Run docker and return what it prints."""
+    done = subprocess.run(["docker", *words], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, f"docker {words}: {done.stdout}{done.stderr}"
+    return done.stdout.strip()
+
+
+class Containers:
+    """Containers with the agent, as debug services have it; taken away at the end.
+
+    Args:
+        root: what `lay_out` has made; mounted at WORK.
+    """
+
+    def __init__(self, root: Path, base: str) -> None:
+        self.root, self.base = root, base
+        self.names: list[str] = []
+
+    def run(self, *command: str, name: str = "", publish: bool = True, **settings: str) -> str:
+        """Start the command under the agent and return the container's name."""
+        name = name or self.name()
+        environment = {
+            "DKDBG_HOST": "0.0.0.0",
+            "DKDBG_NAME": name,
+            "DKDBG_RUNTIME_DIR": "/tmp/dkdbg",
+            "DKDBG_WAIT": "60",
+        }
+        flags = [
+            flag for key, value in {**environment, **settings}.items() for flag in ("-e", f"{key}={value}")
+        ]
+        ports = ["-p", "127.0.0.1:0:5678"] if publish else []
+        docker(
+            "run", "-d", "--init", "--name", name, "--label", f"dev.dkdbg.session={name}", "-w", WORK,
+            "-v", f"{self.root}/.dkdbg:/opt/dkdbg:ro", "-v", f"{self.root}:{WORK}", *flags, *ports, self.base,
+            "sh", "/opt/dkdbg/agent.sh", "launch", "--", *command,
+        )  # fmt: skip
+        return name
+
+    def name(self) -> str:
+        """A name for a container that is to come."""
+        self.names.append(f"dkdbg-test-attach-{os.getpid()}-{len(self.names)}-{time.monotonic_ns() % 10**6}")
+        return self.names[-1]
+
+    def options(self, port: int, **extra: object) -> AttachOptions:
+        """How a client attaches through the host's port."""
+        return AttachOptions(port=port, path_mappings=((str(self.root), WORK),), extra=extra)
+
+    def remove(self) -> None:
+        """Take them all away."""
+        for name in self.names:
+            subprocess.run(["docker", "rm", "-f", name], check=False, capture_output=True)
