@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -54,19 +55,33 @@ def find(root: str) -> Repository | None:
     )
 
 
-def tracked_but_ignored(root: str, patterns: Iterable[str]) -> frozenset[str]:
-    """Paths below `root` that git tracks though its rules or one of `patterns` match them; empty without git.
+class Tracked:
+    """Paths below `root` that git tracks though its rules or one of `patterns` match them; none without git.
 
-    git itself walks its index and matches: about 10 ms for 10,000 files.
+    git itself walks its index and matches, 20 ms for 10,000 files, while we already look at the tree.
     """
-    argv = ["git", "--no-optional-locks", "ls-files", "-z", "--cached", "--ignored", "--exclude-standard"]
-    for pattern in patterns:
-        argv += ["-x", pattern]
-    try:
-        done = process.run(argv, cwd=Path(root))
-    except (DkdbgError, OSError):
-        return frozenset()
-    return frozenset(done.stdout.split("\0")[:-1]) if done.code == 0 else frozenset()
+
+    def __init__(self, root: str, patterns: Iterable[str]) -> None:
+        argv = ["git", "--no-optional-locks", "ls-files", "-z", "--cached", "--ignored", "--exclude-standard"]
+        for pattern in patterns:
+            argv += ["-x", pattern]
+        self._paths: frozenset[str] = frozenset()
+        self._asking = threading.Thread(target=self._ask, args=(argv, root), daemon=True)
+        self._asking.start()
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """Relative to the root; waits for git."""
+        self._asking.join()
+        return self._paths
+
+    def _ask(self, argv: list[str], root: str) -> None:
+        try:
+            done = process.run(argv, cwd=Path(root))
+        except (DkdbgError, OSError):
+            return
+        if done.code == 0:
+            self._paths = frozenset(done.stdout.split("\0")[:-1])
 
 
 def _pointed_to(dot_git: str, folder: str) -> str:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    Matcher = Callable[[str], object]
+
 _BELOW = "(?:(?P<ps_d>/)|$)"
 _ANYWHERE = "^(?:.+/)?"
 _PLAIN = re.compile(r"[\w.+@%=,~ -]*[\w.+@%=,~-]")
@@ -39,7 +41,7 @@ class Rule(NamedTuple):
     negated: bool
     dir_only: bool
     whole: bool
-    matches: Callable[[str], object]
+    matches: Matcher
 
     def __str__(self) -> str:
         where = f"{self.source}:{self.line}" if self.line else self.source
@@ -53,26 +55,35 @@ class Patterns:
         source: for messages.
         lines: (line number, pattern) in the order in which the last one wins.
         cut: length of the rule file's folder below the root, with its `/`: cut off before a path is matched.
+        depth: of that folder; the root's is 0.
         prefix: path from a rule file above the root to the root, ending in `/`: put before a path.
     """
 
     def __init__(
-        self, source: str, lines: Iterable[tuple[int, str]], *, cut: int = 0, prefix: str = ""
+        self, source: str, lines: Iterable[tuple[int, str]], *, cut: int = 0, depth: int = 0, prefix: str = ""
     ) -> None:
         self.source = source
-        self.cut, self.prefix = cut, prefix
+        self.cut, self.prefix, self._cut_depth = cut, prefix, depth
         self.rules: list[Rule] = []
         self.names: set[str] = set()
         self.suffixes: set[str] = set()
-        name_parts: list[str] = []
-        path_parts: list[str] = []
+        self._name_parts: list[str] = []
+        self._path_parts: list[tuple[int, str]] = []
+        self._by_depth: dict[int, Matcher | None] = {}
         for number, text in lines:
-            self._add(number, text, name_parts, path_parts)
-        self.name_regex = "|".join(name_parts)
-        self.path_regex = re.compile("|".join(path_parts), re.DOTALL).match if path_parts else None
-        self._any_name = re.compile(self.name_regex, re.DOTALL).match if name_parts else None
+            self._add(number, text)
+        self.name_regex = "|".join(self._name_parts)
+        self._any_name = re.compile(self.name_regex, re.DOTALL).match if self.name_regex else None
 
-    def _add(self, number: int, text: str, name_parts: list[str], path_parts: list[str]) -> None:
+    def paths_at(self, depth: int) -> Matcher | None:
+        """Matches what a pattern with a slash may match in a folder `depth` folders below the root; None for nothing."""
+        depth += self.prefix.count("/") - self._cut_depth
+        if depth not in self._by_depth:
+            parts = [part for parts, part in self._path_parts if parts in (0, depth + 1)]
+            self._by_depth[depth] = re.compile("|".join(parts), re.DOTALL).match if parts else None
+        return self._by_depth[depth]
+
+    def _add(self, number: int, text: str) -> None:
         body = text
         negated = body.startswith("!")
         body = body[negated:]
@@ -97,7 +108,11 @@ class Patterns:
             expression = translated
             if not whole and expression.startswith(_ANYWHERE):
                 expression = expression[len(_ANYWHERE) :]
-            (path_parts if whole else name_parts).append(f"(?:{expression})")
+            if whole:
+                parts = 0 if "**" in body else body.lstrip("/").count("/") + 1
+                self._path_parts.append((parts, f"(?:{expression})"))
+            else:
+                self._name_parts.append(f"(?:{expression})")
         self.rules.append(
             Rule(
                 text=text, source=self.source, line=number, order=len(self.rules), negated=negated,
@@ -112,7 +127,10 @@ class Patterns:
             name in self.names
             or name[name.rfind(".") :] in self.suffixes
             or (self._any_name and self._any_name(name))
-            or (self.path_regex and self.path_regex(path))
+            or (
+                (matches := self.paths_at(path.count("/") + self._cut_depth - self.prefix.count("/")))
+                and matches(path)
+            )
         ):
             return None
         for rule in reversed(self.rules):

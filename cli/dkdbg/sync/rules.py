@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from dkdbg.sync import gitrepo
@@ -15,6 +16,8 @@ from dkdbg.sync.patterns import Patterns, Rule, dockerignore_lines, gitignore_li
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
+
+    from dkdbg.sync.patterns import Matcher
 
 #: `[sync] max_size` when dkdbg.toml says nothing, in bytes.
 MAX_SIZE = 100_000_000
@@ -88,17 +91,16 @@ class _Lists:
         self.names: frozenset[str] = frozenset().union(*(one.names for one in every))
         self.suffixes: frozenset[str] = frozenset().union(*(one.suffixes for one in every))
         parts = [one.name_regex for one in every if one.name_regex]
-        self.any_name = re.compile("|".join(parts), re.DOTALL).match if parts else None
-        self.paths = tuple((one.prefix, one.cut, one.path_regex) for one in every if one.path_regex)
+        self.any_name: Matcher = re.compile("|".join(parts) or "(?!)", re.DOTALL).match
+        self._every = every
+        self._paths: dict[int, tuple[tuple[str, int, Matcher], ...]] = {}
 
-    def touch(self, name: str, path: str) -> bool:
-        """Whether some rule may match this entry."""
-        return (
-            name in self.names
-            or name[name.rfind(".") :] in self.suffixes
-            or (self.any_name is not None and self.any_name(name) is not None)
-            or any(matches(prefix + path[cut:]) for prefix, cut, matches in self.paths)
-        )
+    def paths_at(self, depth: int) -> tuple[tuple[str, int, Matcher], ...]:
+        """(prefix, cut, matcher) of those lists whose patterns with a slash may match in a folder of this depth."""
+        if depth not in self._paths:
+            found = ((one, one.paths_at(depth)) for one in self._every)
+            self._paths[depth] = tuple((one.prefix, one.cut, matches) for one, matches in found if matches)
+        return self._paths[depth]
 
 
 class Level:
@@ -109,17 +111,24 @@ class Level:
         standing: the folder's own.
     """
 
-    __slots__ = ("_lists", "_rules", "path", "standing")
+    __slots__ = ("_lists", "_paths", "_rules", "path", "standing")
 
     def __init__(self, rules: Rules, path: str, standing: Standing, lists: _Lists) -> None:
         self._rules, self.path, self.standing, self._lists = rules, path, standing, lists
+        self._paths = lists.paths_at(path.count("/"))
 
     def judge(self, name: str, is_dir: bool) -> Standing:
         """The standing of the entry `name` of this folder; a symlink is not a folder."""
         path = self.path + name
         lists, above = self._lists, self.standing
-        if above is IN and not lists.touch(name, path):
-            return IN
+        if above is IN and not (
+            name in lists.names or name[name.rfind(".") :] in lists.suffixes or lists.any_name(name)
+        ):
+            for prefix, cut, matches in self._paths:
+                if matches(prefix + path[cut:]):
+                    break
+            else:
+                return IN
         sync = lists.sync.last(name, path, is_dir)
         if sync:
             return Standing(kept=sync) if sync.negated else Standing(sync=sync)
@@ -139,7 +148,7 @@ class Level:
                 if found:
                     git = None if found.negated else found
                     break
-        if git is None or path in self._rules.tracked:
+        if git is None or (name != ".git" and path in self._rules.tracked):
             return None
         if git.source == _RUNS and (
             path in self._rules.tracked_folders if is_dir else name.endswith(_SOURCE)
@@ -158,7 +167,7 @@ class Level:
         if standing.sync:
             return False
         if standing.git:
-            return standing.git.source == _RUNS or path in rules.tracked_folders
+            return standing.git.source == _RUNS or (name != ".git" and path in rules.tracked_folders)
         return any(_reaches(pattern, path) for pattern in rules.docker_reaching)
 
     def enter(self, name: str, standing: Standing, names: Collection[str]) -> Level | None:
@@ -188,7 +197,6 @@ class Rules:
 
     Attributes:
         reaching, docker_reaching: negated patterns, in parts, that may bring back what is below a folder that is out.
-        tracked: paths that git tracks though a rule of git or a default matches them.
         files: absolute paths outside the tree's own folders whose change changes the rules.
     """
 
@@ -199,6 +207,7 @@ class Rules:
         self.reaching = tuple(parts for parts in _brought_back(sync) if parts[0] != "**")
         self.docker_reaching = _brought_back(docker)
         repository = gitrepo.find(root)
+        self._tracked = gitrepo.Tracked(root, (*OUT, *RUNS)) if repository else None
         self.files: tuple[str, ...] = repository.files if repository else ()
         git: list[Patterns] = [
             Patterns(_RUNS, ((0, text) for text in RUNS)),
@@ -215,9 +224,17 @@ class Rules:
                 git.append(Patterns(os.path.join(folder, ".gitignore"), gitignore_lines(data), prefix=prefix))
         top = self.gitignore("")
         git += [top] if top else []
-        self.tracked = gitrepo.tracked_but_ignored(root, (*OUT, *RUNS)) if repository else frozenset()
-        self.tracked_folders = frozenset(folder for path in self.tracked for folder in _folders(path))
         self._top = Level(self, "", IN, _Lists(sync, docker, tuple(reversed(git))))
+
+    @property
+    def tracked(self) -> frozenset[str]:
+        """Paths that git tracks though a rule of git or a default matches them."""
+        return self._tracked.paths if self._tracked else frozenset()
+
+    @cached_property
+    def tracked_folders(self) -> frozenset[str]:
+        """The folders above `tracked`."""
+        return frozenset(folder for path in self.tracked for folder in _folders(path))
 
     def top(self) -> Level:
         """The rules inside the root folder."""
@@ -226,7 +243,7 @@ class Rules:
     def gitignore(self, path: str) -> Patterns | None:
         """The patterns of the .gitignore in the folder `path` (empty or ending in `/`), None when it has none."""
         lines = gitignore_lines(_read(os.path.join(self.root, path, ".gitignore")))
-        return Patterns(path + ".gitignore", lines, cut=len(path)) if lines else None
+        return Patterns(path + ".gitignore", lines, cut=len(path), depth=path.count("/")) if lines else None
 
     def why(self, path: str) -> Verdict:
         """Whether `path`, relative to the root with `/`, takes part, and the rule that decides it.

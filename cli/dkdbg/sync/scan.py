@@ -7,9 +7,10 @@ import stat
 from typing import TYPE_CHECKING
 
 from dkdbg.errors import DkdbgError
+from dkdbg.sync.compare import compare
 from dkdbg.sync.entries import FILE, FOLDER, LINK, Changes, Entry, Index, Skip
 from dkdbg.sync.links import travelling_target
-from dkdbg.sync.rules import Rules
+from dkdbg.sync.rules import IN, Rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -45,6 +46,8 @@ class Scanner:
         self._make_rules = rules
         self._enter = enter
         self._identity = _identity(self.root)
+        self._levels: dict[str, Level] = {}
+        self._exact = _ignores_case(self.root)
         self.rules = rules(self.root)
 
     def scan(self) -> Index:
@@ -53,14 +56,17 @@ class Scanner:
         Raises:
             DkdbgError: the root is gone or is another folder than at the start: never take that for an empty tree.
         """
-        if _identity(self.root) != self._identity:
-            raise DkdbgError(
-                f"{self.root} is not the folder any more that sync started with",
-                hint="start dkdbg sync again; nothing was deleted on the other side",
-            )
+        self._check()
         self.rules = self._make_rules(self.root)
+        self._levels.clear()
         index = Index()
-        self._folder("", self.rules.top(), index)
+        try:
+            self._enter("")
+            children = list(os.scandir(self.root))
+        except OSError as error:
+            raise DkdbgError(f"cannot read the folder {self.root}: {error.strerror}") from error
+        self._take_in("", self.rules.top(), children, index)
+        self._check()
         return index
 
     def rescan(self, index: Index, dirty: Iterable[str]) -> Changes:
@@ -71,89 +77,159 @@ class Scanner:
         Raises:
             DkdbgError: as `scan`.
         """
-        del dirty
-        return compare(index, self.scan())
+        places: set[str] = set()
+        for path in dirty:
+            place = self._place(path, index)
+            if place == "":
+                return compare(index, self.scan())
+            if place is not None:
+                places.add(place)
+        if not places:
+            return Changes()
+        self._check()
+        places = {place for place in places if not any(above in places for above in _above(place))}
+        found = Index()
+        for place in places:
+            self._look(place, found)
+        changes = compare(index, found, below=places)
+        self._check()
+        return self._without_hollow(index, changes)
 
-    def _folder(self, path: str, level: Level, index: Index) -> bool:
-        """Take in what is inside the folder `path`; whether anything was."""
+    def _check(self) -> None:
+        if _identity(self.root) != self._identity:
+            raise DkdbgError(
+                f"{self.root} is not the folder any more that sync started with",
+                hint="start dkdbg sync again; nothing was deleted on the other side",
+            )
+
+    def _place(self, path: str, index: Index) -> str | None:
+        """The path to look at for a dirty `path`: itself or a folder above it; empty for all, None for nothing."""
+        if not path or path.startswith("/") or path in {".gitignore", ".dockerignore"}:
+            return ""
+        folder, _, name = path.rpartition("/")
+        if folder and name in {".gitignore", "pyvenv.cfg", "conda-meta"}:
+            return self._place(folder, index)
+        above = [*reversed(list(_above(path)))]
+        for one in above:
+            entry, level = index.entries.get(one), self._levels.get(one)
+            if entry is None or level is None or entry.kind != FOLDER:
+                return one
+            if level.standing.out:
+                return one if path in index.entries or level.judge(name, False).out is None else None
+        return path
+
+    def _look(self, path: str, found: Index) -> None:
+        """Take in `path` and what is below it as they are now."""
+        folder, _, name = path.rpartition("/")
+        level = self._levels.get(folder) if folder else self.rules.top()
+        if level is None:
+            return
         here = os.path.join(self.root, path)
-        start = path + "/" if path else ""
-        found = False
-        self._enter(path)
         try:
-            with os.scandir(here) as listing:
-                children = sorted(listing, key=lambda child: child.name)
-        except FileNotFoundError:
-            return False
+            if self._exact and name not in os.listdir(os.path.dirname(here)):
+                return
+            status = os.lstat(here)
+            if any(stat.S_ISLNK(os.lstat(os.path.join(self.root, one)).st_mode) for one in _above(path)):
+                return
+            is_dir = stat.S_ISDIR(status.st_mode)
+            standing = level.judge(name, is_dir)
+            if is_dir:
+                self._folder(path, status, level, standing, found)
+            elif not standing.out:
+                self._add(path, status, found)
+        except (FileNotFoundError, NotADirectoryError):
+            return
         except OSError as error:
-            index.skipped[path] = Skip(f"cannot be read: {error.strerror}", unknown=True)
-            return False
+            found.skipped[path] = _unreadable(error)
+
+    def _take_in(self, path: str, level: Level, children: list[os.DirEntry[str]], found: Index) -> bool:
+        """Take in `children`, the entries of the folder `path`; whether any of them takes part."""
+        self._levels[path] = level
+        start = level.path
+        judge, add = level.judge, self._add
+        some = False
         for child in children:
-            found |= self._child(start + child.name, child, level, index)
-        return found
+            name = child.name
+            is_dir = child.is_dir(follow_symlinks=False)
+            standing = judge(name, is_dir)
+            if standing is not IN and not is_dir and standing.out:
+                continue
+            try:
+                if is_dir:
+                    status = child.stat(follow_symlinks=False)
+                    some |= self._folder(start + name, status, level, standing, found)
+                else:
+                    some |= add(start + name, child.stat(follow_symlinks=False), found)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                found.skipped[start + name] = _unreadable(error)
+        return some
 
-    def _child(self, path: str, child: os.DirEntry[str], level: Level, index: Index) -> bool:
-        is_dir = child.is_dir(follow_symlinks=False)
-        standing = level.judge(child.name, is_dir)
-        if is_dir:
-            return self._subfolder(path, child, level, standing, index)
-        if standing.out:
-            return False
-        try:
-            entry = self.entry(path, child.stat(follow_symlinks=False))
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            entry = Skip(f"cannot be read: {error.strerror}", unknown=True)
-        if isinstance(entry, Skip):
-            index.skipped[path] = entry
-            return False
-        index.entries[path] = entry
-        return True
-
-    def _subfolder(
-        self, path: str, child: os.DirEntry[str], level: Level, standing: Standing, index: Index
+    def _folder(
+        self, path: str, status: os.stat_result, level: Level, standing: Standing, found: Index
     ) -> bool:
-        if not level.visits(child.name, standing):
-            return False
-        try:
-            names = os.listdir(child.path)
-            entry = self.entry(path, child.stat(follow_symlinks=False))
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            index.skipped[path] = Skip(f"cannot be read: {error.strerror}", unknown=True)
-            return False
-        inner = level.enter(child.name, standing, names)
-        if inner is None or isinstance(entry, Skip):
-            return False
-        index.entries[path] = entry
-        found = self._folder(path, inner, index)
-        if standing.out and not found:
-            del index.entries[path]
-            return False
-        return True
-
-    def entry(self, path: str, status: os.stat_result) -> Entry | Skip:
-        """The entry of `path`, whose lstat is `status`, or why there is none.
+        """Take in the folder `path`, which is in the folder of `level`; whether it takes part.
 
         Raises:
-            OSError: a link that cannot be read.
+            OSError: it cannot be listed.
         """
-        mode, kind = status.st_mode & 0o777, stat.S_IFMT(status.st_mode)
-        if kind == stat.S_IFREG:
-            if status.st_size > self.rules.max_size:
-                return Skip(too_large(status.st_size, self.rules.max_size))
-            return Entry(FILE, mode, status.st_size, status.st_mtime_ns, stamp(status))
-        if kind == stat.S_IFDIR:
-            return Entry(FOLDER, mode, 0, 0, "")
-        if kind == stat.S_IFLNK:
+        name = path[len(level.path) :]
+        if standing is not IN and not level.visits(name, standing):
+            return False
+        self._enter(path)
+        with os.scandir(os.path.join(self.root, path)) as listing:
+            children = list(listing)
+        inner = level.enter(name, standing, [child.name for child in children])
+        if inner is None:
+            return False
+        found.entries[path] = Entry(FOLDER, status.st_mode & 0o777, 0, 0, "")
+        some = self._take_in(path, inner, children, found)
+        if not some and standing.out:
+            del found.entries[path]
+            return False
+        return True
+
+    def _add(self, path: str, status: os.stat_result, found: Index) -> bool:
+        """Take in `path`, no folder, whose lstat is `status`; False when it has to be left out."""
+        if stat.S_ISREG(status.st_mode):
+            size = status.st_size
+            if size <= self.rules.max_size:
+                found.entries[path] = Entry(
+                    FILE, status.st_mode & 0o777, size, status.st_mtime_ns, stamp(status)
+                )
+                return True
+            found.skipped[path] = Skip(too_large(size, self.rules.max_size))
+        elif stat.S_ISLNK(status.st_mode):
             text = os.readlink(os.path.join(self.root, path))
             target = travelling_target(self.root, path, text)
-            if target is None:
-                return Skip(f"a symlink that leads out of the root, to {text}")
-            return Entry(LINK, 0, 0, 0, stamp(status), target)
-        return Skip(f"a {_SPECIAL.get(kind, 'special file')}, which has no content to copy")
+            if target is not None:
+                found.entries[path] = Entry(LINK, 0, 0, 0, stamp(status), target)
+                return True
+            found.skipped[path] = Skip(f"a symlink that leads out of the root, to {text}")
+        else:
+            what = _SPECIAL.get(stat.S_IFMT(status.st_mode), "special file")
+            found.skipped[path] = Skip(f"a {what}, which has no content to copy")
+        return False
+
+    def _without_hollow(self, index: Index, changes: Changes) -> Changes:
+        """A folder that is out itself goes with the last thing in it: look again at those that lost something."""
+        hollow = {
+            one
+            for path in changes.removed
+            for one in _above(path)
+            if (level := self._levels.get(one)) is not None and level.standing.out and one in index.entries
+        }
+        if not hollow:
+            return changes
+        top = {one for one in hollow if not any(above in hollow for above in _above(one))}
+        after = Index(dict(index.entries), dict(index.skipped))
+        after.apply(changes)
+        for one in top:
+            for path in [one, *after.below(one)]:
+                after.entries.pop(path, None)
+            self._look(one, after)
+        return compare(index, after)
 
 
 _SPECIAL = {
@@ -174,20 +250,16 @@ def too_large(size: int, limit: int) -> str:
     return f"{size / 1e6:.0f} MB, more than max_size of [sync] in dkdbg.toml, {limit / 1e6:.0f} MB"
 
 
-def compare(before: Index, after: Index) -> Changes:
-    """What turns `before` into `after`."""
-    written = {path: entry for path, entry in after.entries.items() if before.entries.get(path) != entry}
-    removed = [
-        path
-        for path, entry in before.entries.items()
-        if (now := after.entries.get(path)) is None or now.kind != entry.kind
-    ]
-    return Changes(
-        written=written,
-        removed=tuple(sorted(removed, reverse=True)),
-        skipped={path: skip for path, skip in after.skipped.items() if before.skipped.get(path) != skip},
-        cleared=tuple(path for path in before.skipped if path not in after.skipped),
-    )
+def _unreadable(error: OSError) -> Skip:
+    return Skip(f"cannot be read: {error.strerror}", unknown=True)
+
+
+def _above(path: str) -> Iterable[str]:
+    """The folders above `path`, the nearest first, without the root."""
+    at = path.rfind("/")
+    while at > 0:
+        yield path[:at]
+        at = path.rfind("/", 0, at)
 
 
 def _identity(root: str) -> tuple[int, int]:
@@ -198,3 +270,13 @@ def _identity(root: str) -> tuple[int, int]:
     if not stat.S_ISDIR(status.st_mode):
         raise DkdbgError(f"{root} is not a folder")
     return status.st_dev, status.st_ino
+
+
+def _ignores_case(root: str) -> bool:
+    """Whether `Foo` also opens `foo`, as usual on a Mac; then only a listing tells the exact name."""
+    try:
+        return os.path.samefile(
+            root, os.path.join(os.path.dirname(root), os.path.basename(root).swapcase())
+        ) and (os.path.basename(root) != os.path.basename(root).swapcase())
+    except OSError:
+        return False
