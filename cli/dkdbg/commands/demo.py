@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from dkdbg import console, engine
+from dkdbg.agent import tokens
 from dkdbg.commands import demo_targets
 from dkdbg.commands.init import files_for, make_plan
 from dkdbg.dap.debugger import Debugger
@@ -96,7 +98,9 @@ def _run(folder: Path, wanted: str, report: _Report, *, show: bool) -> None:
         with_example(folder)
     with console.step("dkdbg init --yes", show=show):
         plan, config = make_plan(folder)
-        changes.apply(folder, changes.between(folder, files_for(folder, plan, config)), changes.Journal(root=folder))
+        changes.apply(
+            folder, changes.between(folder, files_for(folder, plan, config)), changes.Journal(root=folder)
+        )
     chosen, report.why = choose(folder, plan, wanted)
     report.target = chosen.name
     if show:
@@ -143,9 +147,13 @@ def _debug(target: Target, script: Path, port: int, report: _Report, *, show: bo
 def _stop_once(target: Target, script: Path, port: int, *, show: bool) -> str:
     """Attach, stop in the training loop, show where we are; the value of `rate` there. The program runs on."""
     lines = [number for number, line in enumerate(script.read_text("utf-8").splitlines(), 1) if MARK in line]
-    options = AttachOptions(port=port, path_mappings=target.path_mappings)
+    # A plain process inherits our environment, and with it the token that its port then asks for.
+    token = {tokens.PROPERTY: tokens.read(os.environ)} if target.name == demo_targets.LOCAL else {}
+    options = AttachOptions(port=port, path_mappings=target.path_mappings, extra=token)
     with Debugger(options) as debugger:
-        with console.step(f"attach to 127.0.0.1:{port}, breakpoints in {script.name}:{','.join(map(str, lines))}", show=show):
+        with console.step(
+            f"attach to 127.0.0.1:{port}, breakpoints in {script.name}:{','.join(map(str, lines))}", show=show
+        ):
             debugger.set_breakpoints(str(script), lines)
             debugger.attach()
         with console.step("stop at the breakpoint", show=show):
@@ -204,5 +212,7 @@ def choose(folder: Path, plan: ProjectPlan, wanted: str) -> tuple[Target, str]:
     except DkdbgError as error:
         if wanted == "compose" or error.exit_code not in {EXIT_ENGINE, 127}:
             raise
-        return demo_targets.local(folder, plan), f" ({error.message.splitlines()[0]}; for the container one: {error.hint})"
+        return demo_targets.local(
+            folder, plan
+        ), f" ({error.message.splitlines()[0]}; for the container one: {error.hint})"
     return demo_targets.compose(folder, plan, host), ""

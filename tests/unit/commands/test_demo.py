@@ -41,6 +41,13 @@ def test_it_stops_twice_with_the_changed_value_and_leaves_nothing(place, tmp_pat
     assert agents(place) == []
 
 
+def test_it_shows_the_token_that_its_own_port_asks_for(place, tmp_path):
+    done = run_dkdbg(tmp_path, "demo", "--on", "local", env={"DKDBG_TOKEN": "not to be shown"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "not to be shown" not in done.stdout + done.stderr
+    assert snapshot(place) == {}
+
+
 def test_json_is_one_object(place, tmp_path):
     done = run_dkdbg(tmp_path, "demo", "--on", "local", "--json")
     said = json.loads(done.stdout)

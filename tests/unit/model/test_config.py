@@ -21,7 +21,9 @@ def test_what_the_template_shows_is_what_holds_without_it():
 
 def test_the_keys_of_the_template_are_the_keys_that_are_read():
     text = render("templates/dkdbg.toml.j2").replace("\n# command", "\ncommand").replace("\n# ", "\n")
-    assert parse(text) == Config(command="python train.py --epochs 1", service="web", port=5678, wait=600, reload=False)
+    assert parse(text) == Config(
+        command="python train.py --epochs 1", service="web", port=5678, wait=600, reload=False
+    )
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,7 @@ def test_the_keys_of_the_template_are_the_keys_that_are_read():
         ("port = 1.5", "not 1.5"),
         ("wait = -1", "wait must be a whole number from 0 to 604800, not -1"),
         ("reload = 1", "reload must be true or false, not 1"),
+        ("token = 'abc'", "token must be one of none, env, prompt"),
         ("prot = 1", "unknown key 'prot'"),
     ],
 )

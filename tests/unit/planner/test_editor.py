@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from dkdbg.model.config import Config
 from dkdbg.model.facts import PythonFact, RepoFacts
 from dkdbg.model.plan import Mapping
-from dkdbg.planner.editor import DOWN_LABEL, UP_LABEL, launch_entry, path_mappings, tasks
+from dkdbg.planner.editor import DOWN_LABEL, UP_LABEL, inputs, launch_entry, path_mappings, tasks
 from dkdbg.planner.project import plan_project
 from dkdbg.targets.compose import ComposeService
 
@@ -69,3 +69,14 @@ def test_without_a_posix_shell_the_task_is_dockers_own_command():
     assert [word for word in (down["command"], *down["args"]) if word not in {"--progress", "plain"}] == list(
         service.down()
     )
+
+
+def test_a_token_is_only_referred_to():
+    plans = {
+        kind: plan_project(FACTS, Config(command="python train.py", token=kind)) for kind in ("env", "prompt")
+    }
+    assert launch_entry(plans["env"], 5678)["dkdbgToken"] == "${env:DKDBG_TOKEN}"
+    assert inputs(plans["env"]) == ()
+    (asked,) = inputs(plans["prompt"])
+    assert launch_entry(plans["prompt"], 5678)["dkdbgToken"] == f"${{input:{asked['id']}}}"
+    assert asked["password"] is True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dkdbg.targets.compose import ComposeService, explain
+from dkdbg.targets.compose import ComposeService, explain, open_addresses
 
 MESSAGES = {
     "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock": "may not use its socket",
@@ -59,3 +59,23 @@ def test_up_builds_waits_and_names_the_service_alone():
 
 def test_down_of_the_project_names_the_profile_or_profiled_services_would_stay():
     assert "--profile debug" in " ".join(ComposeService(service="x").down_project())
+
+
+def project(**service):
+    return {"services": {"app-debug": service, "db": {"ports": [{"target": 5678, "host_ip": "0.0.0.0"}]}}}
+
+
+@pytest.mark.parametrize(
+    ("service", "found"),
+    [
+        ({"ports": [{"target": 5678, "host_ip": "127.0.0.1"}, {"target": 8000}]}, ()),
+        ({"ports": [{"target": 5678, "host_ip": "::1"}]}, ()),
+        ({"ports": [{"target": 5678}]}, ("0.0.0.0",)),
+        ({"ports": [{"target": 5678, "host_ip": "127.0.0.1"}, {"target": 5678, "host_ip": "10.0.0.5"}]}, ("10.0.0.5",)),
+        ({"network_mode": "host", "environment": {"DKDBG_HOST": "127.0.0.1"}}, ()),
+        ({"network_mode": "host", "environment": {"DKDBG_HOST": "0.0.0.0"}}, ("0.0.0.0",)),
+        ({}, ()),
+    ],
+)  # fmt: skip
+def test_an_address_that_other_machines_reach_is_found(service, found):
+    assert open_addresses(project(**service), "app-debug", 5678) == found

@@ -1,0 +1,230 @@
+"""A debug port that asks for a token: who has it stops at the breakpoint, who has not runs nothing, and it lies nowhere."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from dkdbg.dap.client import Session, dial
+from dkdbg.dap.debugger import Debugger
+from dkdbg.errors import DkdbgError
+from dkdbg.planner.editor import ATTACH_NAME, TOKEN_REFERENCES
+from dkdbg.render import jsonc
+from tests.engine.projects import (
+    LOOP,
+    dkdbg,
+    free_port,
+    launch_options,
+    marked_line,
+    must,
+    repo,
+    take_away,
+)
+
+pytestmark = pytest.mark.engine
+
+#: A careless image of the user's: whatever lies in the repository goes into it.
+DOCKERFILE = 'FROM {base}\nWORKDIR /app\nCOPY . .\nCMD ["python3", "train.py"]\n'
+CHUNK = 1 << 20
+
+
+class Project:
+    """A repository on a shared machine, and compose as its owner types it there."""
+
+    def __init__(self, folder, base, source="env"):
+        self.settings = {"DKDBG_BASE": base, "XDG_CONFIG_HOME": str(folder / "config")}
+        self.token_file = folder / "config/dkdbg/token"
+        self.root = repo(
+            folder / f"token-{source}",
+            {
+                "dkdbg.toml": f'[debug]\ntoken = "{source}"\nport = {free_port()}\n',
+                "train.py": LOOP,
+                "Dockerfile": DOCKERFILE.format(base=base),
+            },
+        )
+        must(self.dkdbg("init", "--yes"))
+
+    def dkdbg(self, *words, **settings):
+        return dkdbg(self.root, *words, env={**self.settings, **settings})
+
+    def run(self, *argv, **settings):
+        env = {**os.environ, **self.settings, **settings}
+        return subprocess.run(
+            argv, cwd=self.root, env=env, capture_output=True, text=True, check=False, timeout=180
+        )
+
+    def compose(self, *words, **settings):
+        return self.run("docker", "compose", "--progress", "plain", "--profile", "debug", *words, **settings)
+
+    def container(self):
+        return must(self.compose("ps", "--all", "-q")).stdout.strip()
+
+    def options(self, **extra):
+        return replace(launch_options(self.root), extra=extra)
+
+    def stops_with(self, **extra):
+        file = self.root / "train.py"
+        with Debugger(self.options(**extra)) as debugger:
+            debugger.set_breakpoints(str(file), [marked_line(file)])
+            debugger.attach()
+            return debugger.stack(debugger.wait_stopped(30))[0].line == marked_line(file)
+
+
+@pytest.fixture(scope="module")
+def project(base_image, tmp_path_factory):
+    project = Project(tmp_path_factory.mktemp("token"), base_image)
+    yield project
+    take_away(project.root, project.settings)
+
+
+@pytest.fixture(scope="module")
+def token():
+    return secrets.token_urlsafe(32)
+
+
+@pytest.fixture
+def guarded(project, token):
+    """The service started by plain compose, with the token in the environment, as an export in a profile gives it."""
+    must(project.compose("up", "--build", "--detach", "--wait", DKDBG_TOKEN=token))
+    return project
+
+
+def entry_of(project):
+    entries = jsonc.loads((project.root / ".vscode/launch.json").read_text())["configurations"]
+    return next(each for each in entries if each["name"] == ATTACH_NAME)
+
+
+def test_the_launch_entry_refers_to_the_token(project):
+    assert entry_of(project)["dkdbgToken"] == TOKEN_REFERENCES["env"]
+
+
+def test_the_right_token_stops_at_the_breakpoint(guarded, token):
+    assert guarded.stops_with(dkdbgToken=token)
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"), [({"dkdbgToken": "guessed"}, "the token is wrong"), ({}, "the token is missing")]
+)
+def test_without_it_nothing_is_evaluated_and_the_refusal_says_what_to_do(guarded, shown, said):
+    options = guarded.options(**shown)
+    session = Session(dial(options.host, options.port), name="stranger")
+    try:
+        session.request("initialize", {"adapterID": "debugpy", "pathFormat": "path"})
+        with pytest.raises(DkdbgError, match=said) as refused:
+            session.request("attach", options.arguments())
+        assert '"dkdbgToken"' in refused.value.message
+        number = session.send("evaluate", {"expression": "open('/tmp/evaluated', 'w')", "context": "repl"})
+        with pytest.raises(DkdbgError):
+            session.response(number)
+    finally:
+        session.close()
+    assert guarded.run("docker", "exec", guarded.container(), "test", "-e", "/tmp/evaluated").returncode == 1
+
+
+def test_the_token_lies_in_no_place_that_others_read(guarded, token):
+    container = guarded.container()
+    assert token not in must(guarded.run("docker", "inspect", container)).stdout
+    logs = must(guarded.run("docker", "logs", container))
+    assert token not in logs.stdout + logs.stderr
+    assert token not in must(guarded.compose("config", DKDBG_TOKEN=token)).stdout
+    must(guarded.run("git", "add", "--all"))
+    for name in must(guarded.run("git", "ls-files", "-z")).stdout.split("\0")[:-1]:
+        assert token.encode() not in (guarded.root / name).read_bytes(), name
+    image = must(guarded.run("docker", "inspect", "--format", "{{.Image}}", container)).stdout.strip()
+    assert not is_in_image(image, token.encode())
+
+
+def is_in_image(image, needle):
+    """Whether any byte of an image's layers, history and settings is `needle`'s."""
+    with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as saved:
+        found, tail = False, b""
+        while chunk := saved.stdout.read(CHUNK):
+            found = found or needle in tail + chunk
+            tail = chunk[-len(needle) :]
+    assert saved.returncode == 0
+    return found
+
+
+def test_what_is_in_the_image_would_have_been_found(guarded):
+    image = must(
+        guarded.run("docker", "inspect", "--format", "{{.Image}}", guarded.container())
+    ).stdout.strip()
+    assert is_in_image(image, b"return loss  # breakpoint")
+
+
+def test_the_program_does_not_get_the_token(guarded, token):
+    file = guarded.root / "train.py"
+    with Debugger(guarded.options(dkdbgToken=token)) as debugger:
+        debugger.set_breakpoints(str(file), [marked_line(file)])
+        debugger.attach()
+        top = debugger.stack(debugger.wait_stopped(30))[0]
+        seen = debugger.evaluate("dict(__import__('os').environ)", top)
+    assert token not in seen
+    assert "DKDBG_TOKEN_FILE" not in seen
+
+
+def test_the_other_verbs_need_no_token(guarded):
+    listed = must(guarded.dkdbg("ps"))
+    assert "app-debug" in listed.stdout
+    restarted = guarded.dkdbg("restart")
+    assert "token" not in restarted.stdout + restarted.stderr
+
+
+def test_a_teammate_without_a_token_starts_and_attaches_as_before(project):
+    must(project.compose("up", "--detach", "--wait"))
+    assert project.stops_with()
+    assert project.stops_with(dkdbgToken="")  # what `${env:DKDBG_TOKEN}` is without the variable
+
+
+def test_up_makes_a_token_for_this_users_eyes_and_says_once_how_the_editor_gets_it(base_image, tmp_path):
+    project = Project(tmp_path, base_image, "prompt")
+    try:
+        first = must(project.dkdbg("up"))
+        made = project.token_file.read_text().strip()
+        assert stat.S_IMODE(project.token_file.stat().st_mode) == 0o600
+        assert str(project.token_file) in first.stdout
+        assert made not in first.stdout + first.stderr
+        again = must(project.dkdbg("up"))
+        assert "token" not in again.stdout.lower().replace("token-prompt", "")
+        assert project.token_file.read_text().strip() == made
+        assert project.stops_with(dkdbgToken=made)
+        with pytest.raises(DkdbgError, match="the token is missing"):
+            project.stops_with()
+        pressed = must(project.run("sh", ".dkdbg/up.sh"))  # F5, in an editor that has no variable
+        assert made not in pressed.stdout + pressed.stderr
+        with pytest.raises(DkdbgError, match="the token is missing"):
+            project.stops_with()
+    finally:
+        take_away(project.root, project.settings)
+
+
+def test_f5_says_that_the_editor_lacks_the_token_instead_of_attaching_in_vain(project):
+    project.token_file.parent.mkdir(parents=True, exist_ok=True)
+    project.token_file.write_text("not to be printed")
+    try:
+        done = project.run("sh", ".dkdbg/up.sh")
+    finally:
+        project.token_file.unlink()
+    assert done.returncode == 1
+    assert f'export DKDBG_TOKEN="$(cat {project.token_file})"' in done.stderr
+    assert "not to be printed" not in done.stdout + done.stderr
+
+
+def test_up_publishes_nothing_beyond_loopback_without_a_token(project):
+    name = "compose.open.yaml"
+    (project.root / name).write_text(
+        f'services: {{app-debug: {{ports: ["0.0.0.0:0:{project.options().port}"]}}}}\n'
+    )
+    chain = {"COMPOSE_FILE": f"compose.yaml:{name}"}
+    try:
+        refused = project.dkdbg("up", DKDBG_TOKEN="", **chain)
+        assert refused.returncode != 0
+        assert "0.0.0.0" in refused.stderr
+        assert "token" in refused.stderr
+    finally:
+        (project.root / name).unlink()

@@ -1,0 +1,73 @@
+"""What `dkdbg up` says and does about the token of the debug port, before anything starts."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from dkdbg.commands import up
+from dkdbg.errors import DkdbgError
+from dkdbg.model.plan import DebugService
+from dkdbg.render import token_file
+
+
+def service(token):
+    return DebugService(
+        name="app-debug", compose_file="compose.yaml", port=5678, gpu=False, host_network=False, token=token
+    )
+
+
+@pytest.fixture
+def said(tmp_path, monkeypatch):
+    """A user with a home of their own; the lines that were reported."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr(up, "others", lambda: ("anna", "ben", "cara", "dan"))
+    return []
+
+
+def choose(kind, said):
+    return up.choose_token(service(kind), report=said.append)
+
+
+def test_on_a_shared_machine_one_line_names_the_next_step(said):
+    assert choose("none", said) == ""
+    assert len(said) == 1
+    assert "anna, ben, cara and 1 more" in said[0]
+    assert 'token = "env"' in said[0]
+
+
+def test_on_a_machine_of_ones_own_nothing_is_said(said, monkeypatch):
+    monkeypatch.setattr(up, "others", tuple)
+    assert (choose("none", said), said) == ("", [])
+
+
+@pytest.mark.parametrize(("kind", "how"), [("env", "export DKDBG_TOKEN="), ("prompt", "F5 asks for it")])
+def test_a_token_that_is_wanted_is_made_and_never_shown(said, kind, how):
+    token = choose(kind, said)
+    assert token
+    assert token == choose(kind, [])
+    assert any(how in line for line in said)
+    assert not any(token in line for line in said)
+
+
+def test_the_way_to_the_editor_is_not_repeated_where_the_editor_has_it(said, monkeypatch):
+    monkeypatch.setenv("DKDBG_TOKEN", token_file.make(os.environ))
+    assert (bool(choose("env", said)), said) == (True, [])
+
+
+def test_an_empty_variable_wants_none_and_is_told_so(said, monkeypatch):
+    monkeypatch.setenv("DKDBG_TOKEN", "")
+    assert choose("env", said) == ""
+    assert "whoever can reach the port may attach" in said[0]
+
+
+def published(host):
+    return {"services": {"app-debug": {"ports": [{"target": 5678, "host_ip": host, "published": "5678"}]}}}
+
+
+def test_beyond_loopback_a_token_is_required():
+    with pytest.raises(DkdbgError, match=r"publishes its debug port on 0\.0\.0\.0"):
+        up.check_published(published("0.0.0.0"), service("none"), "")
+    up.check_published(published("0.0.0.0"), service("env"), "secret")
+    up.check_published(published("127.0.0.1"), service("none"), "")

@@ -1,0 +1,42 @@
+"""What `init` leaves for `up` and `down`: the debug service, as long as nothing that it came from has changed."""
+
+import pytest
+
+from dkdbg.commands.init import files_for, make_plan
+from dkdbg.render import changes, manifest
+from tests.checkout import TRAIN, checkout
+
+
+@pytest.fixture
+def root(tmp_path):
+    root = checkout(tmp_path / "script", {"train.py": TRAIN})
+    plan, config = make_plan(root)
+    wanted = files_for(root, plan, config)
+    changes.apply(root, changes.between(root, wanted), changes.Journal(root=root))
+    return root
+
+
+def test_the_service_is_the_plans(root):
+    plan, _ = make_plan(root)
+    assert manifest.debug_service(root) == plan.debug_service
+
+
+def test_a_comment_in_dkdbg_toml_changes_nothing(root):
+    with (root / "dkdbg.toml").open("a") as file:
+        file.write("# ours\n")
+    assert manifest.debug_service(root) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("dkdbg.toml", "[debug]\nport = 6000\n"), ("compose.yaml", "services: {}\n"), ("compose.yaml", None)]
+)  # fmt: skip
+def test_it_is_not_known_any_more_when_what_it_came_from_has_changed(root, name, text):
+    if text is None:
+        (root / name).unlink()
+    else:
+        (root / name).write_text(text)
+    assert manifest.debug_service(root) is None
+
+
+def test_nothing_is_known_before_init(tmp_path):
+    assert manifest.debug_service(tmp_path) is None
