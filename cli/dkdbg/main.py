@@ -47,7 +47,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.verb == "attach":
         from dkdbg.commands.attach import attach
 
-        return attach(root, options.targets, port=options.port, as_json=options.json)
+        return attach(root, options.targets, port=options.port, ports=options.ports, as_json=options.json)
     if options.verb == "down":
         from dkdbg.commands.down import down
 
@@ -142,6 +142,10 @@ def _parser() -> argparse.ArgumentParser:
         help="compose://SERVICE, docker://CONTAINER, local:[SESSION] or HOST:PORT (this repository's debug service)",
     )  # fmt: skip
     attach.add_argument("--port", type=_port, default=5677, metavar="PORT", help="on 127.0.0.1 (5677)")
+    attach.add_argument(
+        "--ports", type=_port, metavar="BASE",
+        help="a port for each process too, for clients without child sessions: rank r on BASE + r",
+    )  # fmt: skip
     attach.add_argument("--json", action="store_true", help="one JSON object a line for what happens")
 
     down = verbs.add_parser("down", help="stop and remove the debug service")

@@ -6,7 +6,9 @@ DKDBG_TEST_FULL=1 does what the small sizes here stand for: 20 restarts of the c
 from __future__ import annotations
 
 import os
+import socket
 import statistics
+import struct
 import sys
 import time
 import urllib.request
@@ -14,6 +16,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from dkdbg.agent import dap_frames
+from dkdbg.dap.client import Session, dial
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
@@ -51,12 +55,29 @@ while os.getpid():
         os._exit(0)
     os.waitpid(pid, 0)
 """
+INITIALIZE = dap_frames.encode({"seq": 1, "type": "request", "command": "initialize", "arguments": {}})
+GARBAGE = [
+    bytes(range(256)) * 8,
+    b"Content-Length: 99999999\r\n\r\n",
+    INITIALIZE[:-3],
+    INITIALIZE + b"\x00" * 50,
+    INITIALIZE + dap_frames.wrap(b"[1]"),
+    INITIALIZE + dap_frames.encode({"seq": 2, "type": "request", "command": "evaluate"}),
+    INITIALIZE + dap_frames.encode({"seq": 2, "type": "request", "command": "attach", "arguments": {}}),
+    b"SSH-2.0-OpenSSH_9.2\r\n",
+]
+RANKS = """\
+import os, subprocess, sys
+envs = [dict(os.environ, RANK=str(r), LOCAL_RANK=str(r), WORLD_SIZE="2") for r in range(2)]
+for child in [subprocess.Popen([sys.executable, "train.py"], env=env) for env in envs]:
+    child.wait()
+"""
 TOML = "[debug]\nport = {port}\nreload = true\n"
 
 
 @pytest.fixture(scope="module")
 def laid_out(tmp_path_factory):
-    return lay_out(tmp_path_factory.mktemp("attach"), train=PROGRAM, same_pid=SAME_PID)
+    return lay_out(tmp_path_factory.mktemp("attach"), train=PROGRAM, same_pid=SAME_PID, ranks=RANKS)
 
 
 @pytest.fixture
@@ -205,3 +226,91 @@ def test_a_wrong_token_is_refused_with_the_containers_words_now_and_later(contai
             important = [each.text for each in debugger.output if each.category == "important"]
             assert "the token is wrong" in "".join(important)
         assert "waiting" in docker("exec", name, "sh", "/opt/dkdbg/agent.sh", "sessions")
+
+
+class Plain:
+    """A client that knows one session on one port and no child sessions."""
+
+    def __init__(self, options, script, line):
+        self.stops, self.output = [], []
+        self.session = Session(dial("127.0.0.1", options.port), name="plain", on_event=self._event)
+        self.session.request(
+            "initialize", {"clientID": "plain", "adapterID": "debugpy", "pathFormat": "path"}
+        )
+        self.script, self.line = str(script), line
+        self.attach = self.session.send("attach", options.arguments())
+
+    def configure(self, timeout=30):
+        self.session.wait(lambda: self.session.has_seen("initialized"), "initialized", timeout=timeout)
+        points = {"source": {"path": self.script}, "breakpoints": [{"line": self.line}]}
+        self.session.request("setBreakpoints", points)
+        self.session.request("configurationDone")
+        self.session.response(self.attach)
+        return self
+
+    def rank_at_stop(self):
+        self.session.wait(lambda: bool(self.stops), "a stop", timeout=30)
+        stack = self.session.request("stackTrace", {"threadId": self.stops[0]["threadId"]})["stackFrames"]
+        frame = {
+            "expression": "__import__('os').environ.get('RANK')",
+            "frameId": stack[0]["id"],
+            "context": "repl",
+        }
+        return stack[0]["line"], self.session.request("evaluate", frame)["result"]
+
+    def said(self, text):
+        self.session.wait(lambda: any(text in each for each in self.output), text, timeout=30)
+        return next(each for each in self.output if text in each)
+
+    def _event(self, _, event, body):
+        if event == "stopped":
+            self.stops.append(body)
+        elif event == "output":
+            self.output.append(body["output"])
+
+
+def test_with_ports_a_plain_client_attaches_to_one_rank_before_it_runs(containers, laid_out):
+    name, base = containers.name(), free_port()
+    with host_door(laid_out, f"docker://{name}", options=("--ports", str(base))) as door:
+        door.wait("ports")
+        clients = [Plain(containers.options(base + rank), laid_out / "train.py", 4) for rank in range(2)]
+        clients[1].said("waiting for rank 1")
+        containers.run("python3", "ranks.py", name=name)
+        for rank, client in enumerate(clients):
+            assert client.configure().rank_at_stop() == (4, f"'{rank}'")
+        door.wait("port", text=f"ranks.py: attach to 127.0.0.1:{base + 100}")
+        for client in clients:
+            client.session.request("disconnect")
+            client.session.close()
+
+
+def test_a_plain_client_on_the_one_port_is_told_the_ports_of_the_processes(containers, laid_out):
+    name = containers.run("python3", "ranks.py")
+    with host_door(laid_out, f"docker://{name}") as door:
+        root = Plain(containers.options(door.port), laid_out / "train.py", 4).configure()
+        port = int(root.said("rank 1 (train.py): attach to").rpartition(":")[2])
+        client = Plain(containers.options(port), laid_out / "train.py", 4).configure()
+        assert client.rank_at_stop() == (4, "'1'")
+        for each in (client, root):
+            each.session.close()
+
+
+def test_after_a_thousand_probes_and_a_hundred_pieces_of_garbage_an_attach_works(containers, laid_out):
+    name = containers.run("python3", "train.py")
+    with host_door(laid_out, f"docker://{name}") as door:
+        for number in range(1000):
+            with socket.create_connection(("127.0.0.1", door.port)) as probe:
+                if number % 4 == 1:
+                    probe.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                elif number % 4 == 2:
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        half_open = [socket.create_connection(("127.0.0.1", door.port)) for _ in range(10)]
+        for number in range(100):
+            with socket.create_connection(("127.0.0.1", door.port)) as probe:
+                probe.sendall(GARBAGE[number % len(GARBAGE)])
+        with Debugger(containers.options(door.port)) as debugger:
+            debugger.set_breakpoints(str(laid_out / "train.py"), [4])
+            debugger.attach()
+            assert debugger.stack(debugger.wait_stopped(30))[0].line == 4
+        for sock in half_open:
+            sock.close()

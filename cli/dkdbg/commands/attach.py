@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 import time
 from typing import TYPE_CHECKING
 
 from dkdbg import console, engine
-from dkdbg.agent import front, peers
+from dkdbg.agent import front, peers, tokens
 from dkdbg.commands.init import check_root, make_plan
 from dkdbg.commands.up import check_initialised
 from dkdbg.door import service as doors
+from dkdbg.door.ports import AFTER_RANKS, DEFAULT_BASE, FIRST_RANKS, Ports
 from dkdbg.door.upstream import Events, Upstream
-from dkdbg.errors import EXIT_CONFLICT, DkdbgError
+from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.planner.editor import HOST, launch_entry
 from dkdbg.targets import address
 
@@ -32,12 +34,13 @@ NAME = "dkdbg: attach and stay"
 GOODBYE = 1.5
 
 
-def attach(root: Path, targets: Sequence[str], *, port: int, as_json: bool) -> int:
+def attach(root: Path, targets: Sequence[str], *, port: int, ports: int | None, as_json: bool) -> int:
     """Gather the targets behind one port until Ctrl-C; the exit code.
 
     Args:
         targets: addresses; none means the debug service of this repository.
         port: on 127.0.0.1; the next free one when it is taken.
+        ports: a port per process for every client, from this one on; None: for clients without child sessions only.
         as_json: one JSON object a line for what happens.
 
     Raises:
@@ -50,7 +53,9 @@ def attach(root: Path, targets: Sequence[str], *, port: int, as_json: bool) -> i
     upstreams = [Upstream(each, name, root) for each, name in _named(addresses)]
     reporter = _Reporter(as_json=as_json)
     opened: list[front.Front] = []
-    service = doors.Service(upstreams, port=lambda: opened[0].port, report=reporter.note)
+    service = doors.Service(upstreams, port=lambda: opened[0].port, report=reporter.note, token=_token())
+    extra = Ports(service, ports or DEFAULT_BASE, log=reporter.line)
+    service.offer = extra.offer
     opened.append(_listen(service, port, reporter))
     events = Events([each for each in upstreams if each.is_container], reporter.line)
     done = threading.Event()
@@ -59,6 +64,10 @@ def attach(root: Path, targets: Sequence[str], *, port: int, as_json: bool) -> i
         if any(each.is_container for each in upstreams):
             events.start()
         opened[0].start()
+        if ports is not None:
+            service.exchange.offers_all = True
+            extra.open_first()
+            _explain_ports(reporter, ports)
         _welcome(reporter, plan, upstreams, opened[0].port)
         done.wait()
     except KeyboardInterrupt:
@@ -68,6 +77,7 @@ def attach(root: Path, targets: Sequence[str], *, port: int, as_json: bool) -> i
         service.stop("dkdbg attach was ended")
         opened[0].drain(GOODBYE)
         opened[0].stop()
+        extra.stop()
         events.stop()
     reporter.event("end", "ended")
     return 0
@@ -110,6 +120,18 @@ def _plan(root: Path, *, needed: bool) -> ProjectPlan | None:
             raise
         return None
     return plan
+
+
+def _token() -> str:
+    """The token of this environment; only the ports per process need it, an editor shows its own.
+
+    Raises:
+        DkdbgError: the file that is named cannot be read.
+    """
+    try:
+        return tokens.read(os.environ)
+    except ValueError as error:
+        raise DkdbgError(str(error), exit_code=EXIT_USAGE) from error
 
 
 def _named(addresses: Sequence[Address]) -> list[tuple[Address, str]]:
@@ -155,6 +177,15 @@ def _welcome(reporter: _Reporter, plan: ProjectPlan | None, upstreams: Sequence[
         reporter.event(
             "target", text, prefix=upstream.name, target=upstream.name, address=str(upstream.address), ready=bool(seen.agent)
         )  # fmt: skip
+
+
+def _explain_ports(reporter: _Reporter, base: int) -> None:
+    others = base + AFTER_RANKS
+    text = f"rank r: attach to {HOST}:{base} + r, other processes from {others} on; also before they run"
+    reporter.event("ports", text, first=base, ranks=FIRST_RANKS, others=others)
+    reporter.line(
+        "once one client is there, each process waits for its own for DKDBG_JOIN_DEADLINE seconds (10) at its start"
+    )
 
 
 def entry_for(plan: ProjectPlan | None, port: int) -> dict[str, object]:

@@ -80,9 +80,14 @@ class Branch:
 
 @dataclass(frozen=True)
 class Offer:
-    """The editor opens no child sessions: give this process a port of its own."""
+    """Give this process a port of its own.
+
+    Attributes:
+        say: the editor opens no child sessions, and has to be told where that is.
+    """
 
     process: Process
+    say: bool
 
 
 @dataclass(frozen=True)
@@ -119,11 +124,15 @@ class Exchange:
     Args:
         upstreams: names of the targets.
         port: the host's own port; read when needed, since it is known late.
+
+    Attributes:
+        offers_all: each process gets a port of its own, whatever the editor can do.
     """
 
     def __init__(self, upstreams: tuple[str, ...], port: Callable[[], int]) -> None:
         self.upstreams = upstreams
         self.port = port
+        self.offers_all = False
         self._numbers = itertools.count(FIRST_NUMBER)
         self._processes: dict[int, Process] = {}
 

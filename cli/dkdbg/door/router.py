@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
     #: `arriving`: an upstream that is there may still refuse the attach. `configuring`: the editor sets breakpoints.
     #: `ended`: the editor was told so and is about to leave. `branched`: it is a child session's connection.
-    Phase = Literal["new", "introduced", "arriving", "configuring", "live", "ended", "branched", "closed"]
+    #: `expecting`: it will be, as soon as the process is there.
+    Phase = Literal[
+        "new", "introduced", "arriving", "configuring", "live", "ended", "expecting", "branched", "closed"
+    ]
 
 #: Seconds in which upstreams that are there have to take an attach; the longest wait of theirs for a leaving editor.
 ARRIVAL_LIMIT = 6.0
@@ -33,16 +36,18 @@ class Router:
 
     Args:
         address: where the editor is, for the terminal.
+        pinned: the editor came by the port of one process and is to get that one; see `branch`.
 
     Attributes:
         legs: by the target's name; empty before the attach.
     """
 
-    def __init__(self, exchange: Exchange, address: str = "") -> None:
+    def __init__(self, exchange: Exchange, address: str = "", *, pinned: bool = False) -> None:
         self.phase: Phase = "new"
         self.legs: dict[str, Leg] = {}
         self.address = address
         self._exchange = exchange
+        self._pinned = pinned
         self._initialize: Message = {}
         self._attach: Message = {}
         self._numbers = count(hall.OWN_SEQUENCE)
@@ -89,7 +94,7 @@ class Router:
 
     def stop(self, reason: str) -> list[Action]:
         """End the session from our side."""
-        if self.phase in {"arriving", "configuring", "live"}:
+        if self.phase in {"arriving", "configuring", "live", "expecting"}:
             return [*self._leave(terminate=False), ToClient(hall.say(reason)), *self._end(reason)]
         return self._close(reason)
 
@@ -112,6 +117,9 @@ class Router:
         number = as_dict(message.get("arguments")).get("subProcessId")
         if isinstance(number, int) and not isinstance(number, bool) and number > 0:
             return self.branch(number)
+        if self._pinned:
+            self.phase = "expecting"
+            return []
         arguments = as_dict(message.get("arguments"))
         initialize = as_dict(self._initialize.get("arguments"))
         self.phase = "arriving"
@@ -240,13 +248,16 @@ class Router:
         actions: list[Action] = [Note("process", process.name, upstream)]
         client = as_dict(self._initialize.get("arguments"))
         actions.append(ToClient(desk.announcement(client, next(self._numbers), child)))
-        return actions if desk.opens_sessions(client) else [*actions, Offer(process)]
+        alone = not desk.opens_sessions(client)
+        return [*actions, Offer(process, say=alone)] if alone or self._exchange.offers_all else actions
 
     # -- what both lead to --------------------------------------------------------------------------------------
 
     def say(self, text: str, category: str = "console") -> list[Action]:
         """Print a line into the editor's debug console."""
-        return [ToClient(hall.say(text, category))] if self.phase in {"configuring", "live"} else []
+        return (
+            [ToClient(hall.say(text, category))] if self.phase in {"configuring", "live", "expecting"} else []
+        )
 
     def is_settled(self, upstream: str) -> bool:
         """Whether this editor has what it wants of the upstream, or wants it no more."""
