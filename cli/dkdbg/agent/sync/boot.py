@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 _PACKAGE = "dkdbg.agent.sync"
 
 #: What the receiver consists of. `boot` stays on the host.
-MODULES = ("wire",)
+MODULES = (
+    "problems", "wire", "heads", "paths", "tree", "content", "root", "ledger", "state", "obstacles", "placing",
+    "transfers", "operations", "listing", "outlet", "session", "receiver",
+)  # fmt: skip
 
 #: No user site, no PYTHON* variables, no site-packages, no .pyc: only the standard library, and the quickest start.
 _FLAGS = ("-I", "-S", "-B")

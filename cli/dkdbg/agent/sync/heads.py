@@ -1,0 +1,98 @@
+"""What the heads of the host's frames must hold. Pure; a wrong type is a broken host, and ends the stream."""
+
+from __future__ import annotations
+
+from dkdbg.agent.sync import wire
+from dkdbg.agent.sync.problems import Fatal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict
+
+_ENTRY = {"id": int, "path": str, "mode": int, "size": int, "digest": str, "stamp": str}
+_FIELDS: Dict[int, Dict[str, type]] = {
+    wire.HELLO: {"version": int, "root": str},
+    wire.STAT: {"paths": list},
+    wire.PUT: dict(_ENTRY, mtime_ns=int),
+    wire.BEGIN: dict(_ENTRY, mtime_ns=int),
+    wire.DATA: {"id": int},
+    wire.END: {"id": int},
+    wire.MKDIR: {"id": int, "path": str, "mode": int},
+    wire.LINK: {"id": int, "path": str, "target": str, "stamp": str},
+    wire.MODE: {"id": int, "path": str, "mode": int, "stamp": str},
+    wire.ADOPT: dict(_ENTRY, kind=str),
+    wire.DELETE: {"id": int, "path": str},
+    wire.VERIFY: {},
+    wire.LIST: {"path": str},
+    wire.GET: {"path": str},
+    wire.PING: {"n": int},
+    wire.BYE: {},
+}
+_OPTIONAL: Dict[str, type] = {"probe": bool, "create": bool, "write": bool, "silence_s": int}
+_WITH_BODY = (wire.PUT, wire.DATA)
+
+#: Least and greatest value of each number. A time may lie before 1970.
+_RANGES = {
+    "id": (1, 1 << 53),
+    "mode": (0, 0o777),
+    "size": (0, 1 << 60),
+    "mtime_ns": (-(1 << 61), 1 << 62),
+    "silence_s": (0, 1 << 31),
+}
+_MAX_STAMP = 300
+_HEX = frozenset("0123456789abcdef")
+
+
+def check(kind: int, head: Dict[str, Any], body: bytes) -> None:
+    """Raise Fatal unless the frame is one that a host may send, with fields of the right types and ranges."""
+    fields = _FIELDS.get(kind)
+    if fields is None:
+        raise Fatal("%s is nothing that a host sends" % wire.NAMES[kind])
+    for name, wanted in fields.items():
+        value = head.get(name)
+        if type(value) is not wanted:
+            raise Fatal("%s needs %s as %s, not %.60r" % (wire.NAMES[kind], name, wanted.__name__, value))
+        if name in _RANGES:
+            _check_range(kind, name, head[name])
+    if body and kind not in _WITH_BODY:
+        raise Fatal("%s has no body" % wire.NAMES[kind])
+    if "stamp" in fields and len(head["stamp"]) > _MAX_STAMP:
+        raise Fatal("a stamp of %d characters" % len(head["stamp"]))
+    if kind in (wire.PUT, wire.BEGIN):
+        _check_digest(head["digest"])
+    elif kind == wire.ADOPT:
+        _check_adopted(head)
+    elif kind == wire.HELLO:
+        _check_hello(head)
+
+
+def _check_range(kind: int, name: str, value: int) -> None:
+    least, most = _RANGES[name]
+    if not least <= value <= most:
+        raise Fatal("%s: %s is %d, out of range" % (wire.NAMES[kind], name, value))
+
+
+def _check_digest(digest: str) -> None:
+    if len(digest) != 64 or not _HEX.issuperset(digest):
+        raise Fatal("not a sha256 in hex: %.80r" % digest)
+
+
+def _check_adopted(head: Dict[str, Any]) -> None:
+    if head["kind"] not in ("f", "d", "l"):
+        raise Fatal("ADOPT: kind is %.20r, not f, d or l" % head["kind"])
+    if head["kind"] != "d" or head["digest"]:
+        _check_digest(head["digest"])
+
+
+def _check_hello(head: Dict[str, Any]) -> None:
+    for name, wanted in _OPTIONAL.items():
+        if name in head:
+            if type(head[name]) is not wanted:
+                raise Fatal("HELLO: %s must be %s, not %.60r" % (name, wanted.__name__, head[name]))
+            if name in _RANGES:
+                _check_range(wire.HELLO, name, head[name])
+    if head["version"] != wire.VERSION:
+        raise Fatal(
+            "the host speaks version %.20s of the sync stream, this receiver %d"
+            % (head["version"], wire.VERSION)
+        )

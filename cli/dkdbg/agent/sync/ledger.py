@@ -1,0 +1,217 @@
+"""What sync put below the root, or found there with the same content: an append-only log beside the files.
+
+A line is a JSON list: `[path, kind, mode, size, digest, stamp, mtime_ns, ctime_ns, inode]` for what is held,
+the first six of these for an intent (what a rename is about to put there), `[path]` for what is held no longer.
+mode is the one that was asked for, stamp the host's. mtime_ns, ctime_ns and inode are those of the file here: as long
+as they and the size are the same, the digest is true without reading. All zero: it has to be read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import time
+
+from dkdbg.agent.sync import content, paths
+from dkdbg.agent.sync.problems import Fatal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Iterable, List
+
+    from dkdbg.agent.sync.wire import Entry
+
+NAME = b"ledger"
+_NEW = b"ledger.new"
+
+#: Indices into an entry.
+PATH, KIND, MODE, SIZE, DIGEST, STAMP, MTIME, CTIME, INODE = range(9)
+_INTENT = 6
+_HELD = 9
+_TYPES: List[type] = [str, str, int, int, str, str, int, int, int]
+
+#: A file that was changed at most this long before we looked may change again without a new time (git: "racy").
+RACY_NS = 50_000_000
+#: Lines that say nothing any more before the log is written anew.
+_WASTE = 20_000
+
+_dumps = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+class Ledger:
+    """The log in memory and on the disk.
+
+    Attributes:
+        held: path -> entry.
+        intents: path -> entry of a rename that was neither confirmed nor denied when the last receiver ended.
+    """
+
+    def __init__(self, folder: int, *, write: bool = True) -> None:
+        """Read the log in `folder`, the descriptor of sync's own folder. Raises OSError."""
+        self.held: Dict[str, Entry] = {}
+        self.intents: Dict[str, Entry] = {}
+        self._folder = folder
+        self._lines = 0
+        self._later: List[str] = []  # true already, and not yet in the file
+        self._torn = False  # the file may end within a line
+        self._log = -1
+        data = self._open(write)
+        lines = [line for line in data.split(b"\n")[:-1] if line]
+        for line in _parse(lines):
+            self._take(line)
+        if self._lines < len(lines):
+            self._lines += _WASTE  # some say nothing: write it anew
+        self._torn = bool(data) and not data.endswith(b"\n")
+
+    def _open(self, write: bool) -> bytes:
+        flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        flags |= os.O_RDWR | os.O_CREAT | os.O_APPEND if write else os.O_RDONLY
+        try:
+            log = os.open(NAME, flags, 0o600, dir_fd=self._folder)
+        except FileNotFoundError:
+            return b""
+        info = os.fstat(log)
+        pieces = []
+        if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1:
+            os.close(log)
+            raise Fatal(
+                "the ledger in .dkdbg-sync/ is not a plain file of its own", "remove .dkdbg-sync/ledger"
+            )
+        while True:
+            piece = os.read(log, 1 << 22)
+            if not piece:
+                break
+            pieces.append(piece)
+        if write:
+            self._give(log)
+            self._log = log
+        else:
+            os.close(log)
+        return b"".join(pieces)
+
+    def _take(self, line: Entry) -> None:
+        self._lines += 1
+        path = line[PATH]
+        if len(line) == _INTENT:
+            self.intents[path] = line
+            return
+        self.intents.pop(path, None)
+        if len(line) == _HELD:
+            self.held[path] = line
+        else:
+            self.held.pop(path, None)
+
+    def intend(self, entry: Entry) -> None:
+        """Write down what a rename is about to put there. Raises OSError: then the rename must not happen."""
+        self._later.append(_dumps(entry[:_INTENT]))
+        try:
+            self.flush()
+        except OSError:
+            self._later.pop()
+            raise
+
+    def hold(self, entry: Entry, info: os.stat_result) -> None:
+        """Note what stands there now, with its lstat; it is in the log after the next flush."""
+        if entry[KIND] == "d" or time.time_ns() - info.st_mtime_ns < RACY_NS:
+            seen = [0, 0, 0]
+        else:
+            seen = [info.st_mtime_ns, info.st_ctime_ns, info.st_ino]
+        line = entry[:_INTENT] + seen
+        self.held[line[PATH]] = line
+        self._later.append(_dumps(line))
+
+    def forget(self, path: str) -> None:
+        """Note that sync has nothing at this path any more; it is in the log after the next flush."""
+        self.held.pop(path, None)
+        self._later.append(_dumps([path]))
+
+    def forget_below(self, path: str) -> None:
+        """Forget a folder and everything in it."""
+        prefix = path + "/"
+        for one in [held for held in self.held if held == path or held.startswith(prefix)]:
+            self.forget(one)
+
+    def flush(self) -> None:
+        """Write what is not in the log yet. Raises OSError: nothing is lost, it is tried again the next time."""
+        if not self._later or self._log < 0:
+            return
+        text = "\n".join(self._later) + "\n"
+        data = ("\n" + text if self._torn else text).encode("ascii")
+        self._torn = True
+        content.write_all(self._log, data)
+        self._torn = False
+        self._lines += len(self._later)
+        self._later.clear()
+        if self._lines > 2 * len(self.held) + _WASTE:
+            self.compact()
+
+    def check(self) -> None:
+        """Raise Fatal when the log is not in the root any more: what is noted from now on would be lost."""
+        if self._log >= 0 and os.fstat(self._log).st_nlink == 0:
+            raise Fatal(
+                "sync's folder .dkdbg-sync/ was removed from the target while sync ran (git clean?)",
+                "start sync again: it compares everything anew",
+            )
+
+    def compact(self) -> None:
+        """Write the log anew when that shortens it; a failure leaves the old one."""
+        if self._log < 0 or self._lines <= len(self.held) + len(self.held) // 4 + 100:
+            return
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            log = os.open(_NEW, flags, 0o600, dir_fd=self._folder)
+        except OSError:
+            return
+        try:
+            self._give(log)
+            lines = "".join([_dumps(entry) + "\n" for entry in self.held.values()])
+            content.write_all(log, lines.encode("ascii"))
+            os.rename(_NEW, NAME, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        except OSError:
+            os.close(log)
+            return
+        os.close(self._log)
+        self._log, self._lines, self._torn = log, len(self.held), False
+        self._later.clear()  # the new log has it
+
+    def _give(self, log: int) -> None:
+        """Let a log that root made belong to the folder's owner, who may be the next to write."""
+        owner, mine = os.fstat(self._folder), os.fstat(log)
+        if (owner.st_uid, owner.st_gid) != (mine.st_uid, mine.st_gid):
+            with contextlib.suppress(OSError):
+                os.fchown(log, owner.st_uid, owner.st_gid)
+
+
+def is_same(entry: Entry, info: os.stat_result) -> bool:
+    """Say whether the lstat of a file or symlink is the noted one."""
+    return bool(
+        entry[SIZE] == info.st_size
+        and entry[MTIME] == info.st_mtime_ns
+        and entry[CTIME] == info.st_ctime_ns
+        and entry[INODE] == info.st_ino
+    )
+
+
+def _parse(lines: List[bytes]) -> Iterable[Entry]:
+    """Return what lines of the log say. One that is torn (by a kill, a full disk, a crash) says nothing."""
+    try:
+        found = json.loads(b"[" + b",".join(lines) + b"]")
+    except (ValueError, RecursionError):
+        found = [_parse_line(line) for line in lines]
+    return [line for line in found if _is_line(line)]
+
+
+def _parse_line(line: bytes) -> object:
+    try:
+        found: object = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found
+
+
+def _is_line(line: object) -> bool:
+    if type(line) is not list or len(line) not in (1, _INTENT, _HELD):
+        return False
+    return [type(value) for value in line] == _TYPES[: len(line)] and paths.is_plain(line[PATH])

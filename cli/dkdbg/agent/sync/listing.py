@@ -1,0 +1,229 @@
+"""What is really there: the ledger at the start, STAT, VERIFY, and LIST and GET for pull. Nothing is changed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+from dkdbg.agent.sync import content, ledger, paths, tree, wire
+from dkdbg.agent.sync.operations import signature
+from dkdbg.agent.sync.placing import STRAY
+from dkdbg.agent.sync.problems import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+    from dkdbg.agent.sync.ledger import Ledger
+    from dkdbg.agent.sync.tree import Tree
+    from dkdbg.agent.sync.wire import Entry
+
+_OWN = paths.OWN.encode()
+_PIECE = wire.MAX_BODY
+
+
+def settle_intents(root: Tree, book: Ledger) -> None:
+    """Find out what became of the renames in whose middle the last receiver ended, and clean up after them."""
+    for path, intent in list(book.intents.items()):
+        folder, name = _open_parent(root, path)
+        if folder < 0:
+            continue
+        try:
+            for stray in os.listdir(folder):
+                if os.fsencode(stray).startswith(STRAY):
+                    tree.remove(folder, os.fsencode(stray))
+            info = tree.look_at(folder, name)
+            if info is None or tree.kind_of(info) != intent[ledger.KIND]:
+                continue
+            if content.digest_at(folder, name, intent[ledger.KIND]) == intent[ledger.DIGEST]:
+                book.hold(intent, info)
+        finally:
+            os.close(folder)
+    book.intents.clear()
+
+
+def survey(root: Tree, book: Ledger, *, fresh: bool = False) -> List[Entry]:
+    """Return entries of everything in the ledger as it really is; what is gone is forgotten.
+
+    Args:
+        root: the tree.
+        book: the ledger; true again afterwards.
+        fresh: read every file, whatever its times say.
+    """
+    by_folder: Dict[str, List[Entry]] = {}
+    for path, entry in book.held.items():
+        by_folder.setdefault(path.rpartition("/")[0], []).append(entry)
+    found: List[Entry] = []
+    for above, entries in by_folder.items():
+        folder = _open_path(root, above)
+        try:
+            for entry in entries:
+                real = _really(book, folder, entry, fresh) if folder >= 0 else None
+                if real is None:
+                    book.forget(entry[ledger.PATH])
+                else:
+                    found.append(real)
+        finally:
+            if folder >= 0:
+                os.close(folder)
+    return found
+
+
+def _really(book: Ledger, folder: int, entry: Entry, fresh: bool) -> Optional[Entry]:
+    path, kind = entry[ledger.PATH], entry[ledger.KIND]
+    name = path.rpartition("/")[2].encode("utf-8", "surrogateescape")
+    info = tree.look_at(folder, name)
+    if info is None:
+        return None
+    if kind == "d" and tree.kind_of(info) == "d":
+        mode = info.st_mode & 0o777
+        if mode == entry[ledger.MODE] | tree.OWNER_RIGHTS:
+            return entry[:6]
+        return [path, kind, mode, 0, "", entry[ledger.STAMP]]
+    if not fresh and kind == tree.kind_of(info) and ledger.is_same(entry, info):
+        return entry[:6]
+    real = describe(folder, name, path, info)
+    if real is None:
+        return None
+    if real[ledger.KIND] == kind and real[ledger.DIGEST] == entry[ledger.DIGEST]:
+        real[ledger.STAMP] = entry[ledger.STAMP]
+        book.hold(real, info)
+    return real
+
+
+def describe(folder: int, name: bytes, path: str, info: os.stat_result) -> Optional[Entry]:
+    """Return the entry of what stands in an open folder, with its digest; None for what sync does not carry."""
+    kind = tree.kind_of(info)
+    if not kind:
+        return None
+    size = 0 if kind == "d" else info.st_size
+    mode = 0o777 if kind == "l" else info.st_mode & 0o777
+    return [path, kind, mode, size, content.digest_at(folder, name, kind), ""]
+
+
+def stat_paths(
+    root: Tree, asked: List[Any], seen: Dict[str, Tuple[Tuple[int, ...], str]]
+) -> Tuple[List[Entry], List[Tuple[str, Refused]]]:
+    """Return entries of those paths that exist, and what is wrong with the others; digests go into `seen`."""
+    found: List[Entry] = []
+    wrong: List[Tuple[str, Refused]] = []
+    above, folder = None, -1
+    try:
+        for path in asked:
+            try:
+                parts = paths.components(path)
+            except Refused as error:
+                wrong.append((path, error))
+                continue
+            if parts[:-1] != above:
+                if folder >= 0:
+                    os.close(folder)
+                above, folder = parts[:-1], _open_parts(root, parts[:-1])
+            info = tree.look_at(folder, parts[-1]) if folder >= 0 else None
+            entry = describe(folder, parts[-1], path, info) if info is not None else None
+            if info is not None and entry is not None:
+                found.append(entry)
+                seen[path] = (signature(info), entry[ledger.DIGEST])
+    finally:
+        if folder >= 0:
+            os.close(folder)
+    return found, wrong
+
+
+def others(root: Tree, book: Ledger) -> List[Entry]:
+    """Return entries of what is there and not in the ledger, without digests."""
+    found = []
+    for folder, path, name, info in _walk(root, ""):
+        if path not in book.held and tree.kind_of(info):
+            size = 0 if tree.kind_of(info) == "d" else info.st_size
+            found.append([path, tree.kind_of(info), info.st_mode & 0o777, size, "", ""])
+            del folder, name
+    return found
+
+
+def list_below(root: Tree, path: str) -> List[Entry]:
+    """Return entries of everything below a folder, for pull: a file's stamp is its mtime_ns. Raises Refused."""
+    if path:
+        info = root.look(paths.components(path))
+        if info is None or tree.kind_of(info) != "d":
+            raise Refused(
+                "there is no such folder on the target" if info is None else "it is no folder there"
+            )
+    found = []
+    for folder, one, name, info in _walk(root, path):
+        size = 0 if tree.kind_of(info) == "d" else info.st_size
+        entry = [one, tree.kind_of(info), info.st_mode & 0o777, size, "", str(info.st_mtime_ns)]
+        if entry[1] == "l":
+            entry[4] = content.digest_at(folder, name, "l")
+        if entry[1]:
+            found.append(entry)
+    return found
+
+
+def send_file(root: Tree, path: str, send: Callable[[bytes], None]) -> None:
+    """Send a file: FILE, DATA ..., END. Raises OSError or Refused before anything is sent, OSError later."""
+    parts = paths.components(path)
+    folder = root.open_folder(parts[:-1])
+    try:
+        descriptor = tree.open_file(folder, parts[-1])
+    finally:
+        os.close(folder)
+    try:
+        info = os.fstat(descriptor)
+        head = {
+            "path": path,
+            "size": info.st_size,
+            "mode": info.st_mode & 0o777,
+            "mtime_ns": info.st_mtime_ns,
+        }
+        send(wire.encode(wire.FILE, head))
+        hasher = hashlib.sha256()
+        left = info.st_size  # a log that grows would have no end
+        while left:
+            piece = os.read(descriptor, min(_PIECE, left))
+            if not piece:
+                break
+            left -= len(piece)
+            hasher.update(piece)
+            send(wire.encode(wire.DATA, {}, piece))
+        send(wire.encode(wire.END, {"digest": hasher.hexdigest()}))
+    finally:
+        os.close(descriptor)
+
+
+def _walk(root: Tree, top: str) -> Iterator[Tuple[int, str, bytes, os.stat_result]]:
+    """Yield (open folder, path, name, lstat) of everything below a folder but what is sync's own."""
+    waiting = [top]
+    while waiting:
+        above = waiting.pop()
+        folder = _open_path(root, above)
+        if folder < 0:
+            continue
+        try:
+            for name in sorted(os.fsencode(one) for one in os.listdir(folder)):
+                info = None if name.startswith(_OWN) else tree.look_at(folder, name)
+                if info is None:
+                    continue
+                path = above + "/" + paths.decode(name) if above else paths.decode(name)
+                if tree.kind_of(info) == "d":
+                    waiting.append(path)
+                yield folder, path, name, info
+        finally:
+            os.close(folder)
+
+
+def _open_parent(root: Tree, path: str) -> Tuple[int, bytes]:
+    above, _, name = path.rpartition("/")
+    return _open_path(root, above), paths.encode(name)
+
+
+def _open_path(root: Tree, path: str) -> int:
+    return _open_parts(root, paths.encode(path).split(b"/") if path else [])
+
+
+def _open_parts(root: Tree, parts: List[bytes]) -> int:
+    """Return a descriptor of a folder, -1 when it is not there or cannot be entered."""
+    try:
+        return root.open_folder(parts)
+    except OSError:
+        return -1

@@ -1,0 +1,170 @@
+"""Puts whole files and symlinks into place: made in `.dkdbg-sync/tmp/`, noted, renamed, confirmed."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from dkdbg.agent.sync import content, paths, tree
+from dkdbg.agent.sync.ledger import MODE, PATH, SIZE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Optional, Sequence, Tuple
+
+    from dkdbg.agent.sync.ledger import Ledger
+    from dkdbg.agent.sync.obstacles import Obstacles
+    from dkdbg.agent.sync.state import State
+    from dkdbg.agent.sync.wire import Entry
+
+#: Begins temporary names outside `.dkdbg-sync/`: on file systems that are mounted below the root.
+STRAY = paths.OWN.encode() + b"."
+#: Another process may remove or replace a folder between two of our steps; then they are taken again.
+_ATTEMPTS = 3
+_REMEMBERED = 10_000
+
+
+class Temporary:
+    """A file or symlink in tmp/ that is to be placed.
+
+    Attributes:
+        name: in tmp/.
+        descriptor: of an open file; None for a symlink.
+        mtime_ns: that the file will have.
+    """
+
+    def __init__(self, name: bytes, descriptor: Optional[int], mtime_ns: int = 0) -> None:
+        self.name = name
+        self.descriptor = descriptor
+        self.mtime_ns = mtime_ns
+
+
+class Placer:
+    """Puts files and symlinks into place below the root."""
+
+    def __init__(self, state: State, book: Ledger, way: Obstacles) -> None:
+        self._state = state
+        self._tree = state.tree
+        self._ledger = book
+        self._way = way
+        self._count = 0
+        self._gone: Dict[
+            str, Tuple[int, int]
+        ] = {}  # removed files: (size, mtime_ns), for content.fresh_mtime
+
+    def temporary_name(self) -> bytes:
+        """Return a new name in tmp/."""
+        self._count += 1
+        return b"t%d" % self._count
+
+    def new_file(self, data: bytes, mode: int) -> Tuple[bytes, int]:
+        """Write a temporary file and return its name and open descriptor. Raises OSError: nothing is left."""
+        name = self.temporary_name()
+        descriptor = tree.create_file(self._state.temporary, name)
+        try:
+            content.write_all(descriptor, data)
+            self.dress(descriptor, mode)
+        except OSError:
+            os.close(descriptor)
+            self.drop(name)
+            raise
+        return name, descriptor
+
+    def dress(self, descriptor: int, mode: int) -> None:
+        """Give a temporary file the owner and mode that it will have."""
+        self._tree.own(descriptor)
+        os.fchmod(descriptor, mode)
+
+    def drop(self, name: bytes) -> None:
+        """Remove a temporary file."""
+        tree.remove(self._state.temporary, name)
+
+    def remember_gone(self, path: str, old: os.stat_result) -> None:
+        """Remember a file that was removed: one that comes back in its second must not get its time."""
+        if len(self._gone) >= _REMEMBERED:
+            self._gone.clear()
+        self._gone[path] = (old.st_size, old.st_mtime_ns)
+
+    def place(self, parts: Sequence[bytes], entry: Entry, temporary: Temporary) -> None:
+        """Rename a temporary file or symlink to where it belongs.
+
+        Raises:
+            OSError: it could not be; the temporary file is still there.
+            Refused: likewise.
+        """
+        left = _ATTEMPTS
+        while left:
+            left -= 1
+            try:
+                folder = self._way.parent(parts)
+                try:
+                    self._place_in(folder, parts[-1], entry, temporary)
+                finally:
+                    os.close(folder)
+                return
+            except OSError as error:
+                if not left or not (tree.is_absent(error) or error.errno == errno.EISDIR):
+                    raise
+
+    def _place_in(self, folder: int, last: bytes, entry: Entry, temporary: Temporary) -> None:
+        path, size, descriptor = entry[PATH], entry[SIZE], temporary.descriptor
+        old = tree.look_at(folder, last)
+        before = self._gone.pop(path, None)
+        if old is not None:
+            before = (old.st_size, old.st_mtime_ns)
+            self._way.before_rename(folder, last, old, entry)
+        if descriptor is not None:
+            temporary.mtime_ns = content.fresh_mtime(temporary.mtime_ns, size, before)
+            os.utime(descriptor, ns=(temporary.mtime_ns, temporary.mtime_ns))
+        self._ledger.intend(entry)
+        try:
+            os.rename(temporary.name, last, src_dir_fd=self._state.temporary, dst_dir_fd=folder)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            self._carry(folder, last, temporary, entry[MODE])
+            descriptor = None
+        if descriptor is None:
+            info = os.stat(last, dir_fd=folder, follow_symlinks=False)
+        else:
+            info = os.fstat(descriptor)
+        self._ledger.hold(entry, info)
+
+    def _carry(self, folder: int, last: bytes, temporary: Temporary, mode: int) -> None:
+        """Bring a temporary file to another file system, which is mounted below the root, and rename it there."""
+        stray = STRAY + os.urandom(8).hex().encode()
+        try:
+            if temporary.descriptor is None:
+                target = os.readlink(temporary.name, dir_fd=self._state.temporary)
+                self._tree.make_link(folder, stray, target)
+            else:
+                made = tree.create_file(folder, stray)
+                try:
+                    content.copy(temporary.descriptor, made)
+                    self.dress(made, mode)
+                    os.utime(made, ns=(temporary.mtime_ns, temporary.mtime_ns))
+                finally:
+                    os.close(made)
+            os.rename(stray, last, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError:
+            tree.remove(folder, stray)
+            raise
+        self.drop(temporary.name)
+
+    def replace_by_copy(self, folder: int, parts: Sequence[bytes], entry: Entry, old: os.stat_result) -> None:
+        """Give a file a mode by putting a copy in its place: it has other names, or is not ours to change."""
+        source = tree.open_file(folder, parts[-1])
+        name = self.temporary_name()
+        try:
+            made = tree.create_file(self._state.temporary, name)
+            try:
+                content.copy(source, made)
+                self.dress(made, entry[MODE])
+                self.place(parts, entry, Temporary(name, made, old.st_mtime_ns))
+            finally:
+                os.close(made)
+        except BaseException:
+            self.drop(name)
+            raise
+        finally:
+            os.close(source)

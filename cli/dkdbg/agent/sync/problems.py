@@ -1,0 +1,84 @@
+"""What can go wrong, in words: one operation that is refused, a stream that is over, and what an OSError means."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Tuple
+
+
+class SyncError(Exception):
+    """Something that is told to the host: what went wrong, and what the user can do."""
+
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hint = hint
+
+
+class Refused(SyncError):  # noqa: N818 - what the stream calls FAILED, and no broken program
+    """One operation failed; nothing was changed by it, and the stream goes on."""
+
+
+class Fatal(SyncError):  # noqa: N818 - likewise
+    """The stream is over."""
+
+
+_SPACE = "make room on the target; the next save, or the next start of sync, sends the file again"
+_WORDS = {
+    errno.ENOSPC: ("no space left on the target's file system", _SPACE),
+    errno.EROFS: ("the file system is read-only there", "mount the workspace writable, or sync elsewhere"),
+    errno.ENAMETOOLONG: ("the name is too long for the target's file system", ""),
+    errno.ENOTDIR: ("something that is no folder, or a symlink, is where a folder should be", ""),
+    errno.ELOOP: ("a symlink is where a folder should be; sync does not write through symlinks", ""),
+    errno.ENOENT: ("the folder above it was removed there at the same time", ""),
+    errno.EISDIR: ("a folder is in the way", ""),
+    errno.ENOTEMPTY: ("a folder with something in it is in the way", ""),
+    errno.EBUSY: ("it is a mount point there, or in use", "leave it out with [sync] ignore"),
+    errno.EMFILE: ("too many open files in the receiver", ""),
+    errno.EINVAL: ("the target's file system does not allow this name or value", ""),
+    errno.EILSEQ: ("the target's file system does not allow this name (no UTF-8)", ""),
+}
+if hasattr(errno, "EDQUOT"):
+    _WORDS[errno.EDQUOT] = ("the disk quota on the target is used up", _SPACE)
+
+
+def explain(error: OSError) -> Tuple[str, str]:
+    """Return reason and hint of an operation's OSError."""
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return (
+            "no permission: sync runs as %s there" % user_name(os.geteuid()),
+            "let the folder belong to that user, or run sync as the user who owns it",
+        )
+    reason, hint = _WORDS.get(error.errno or 0, ("", ""))
+    return reason or "%s" % (error.strerror or error), hint
+
+
+def unwritable(root: str, info: os.stat_result, error: OSError) -> Fatal:
+    """Say why sync cannot make its folder in the root."""
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return Fatal(
+            "%s is not writable: it belongs to %s, mode %04o, and sync runs as %s"
+            % (root, user_name(info.st_uid), stat.S_IMODE(info.st_mode), user_name(os.geteuid())),
+            "give the folder to that user (chown), or run as the one who owns it",
+        )
+    if error.errno == errno.EROFS:
+        return Fatal(
+            "%s is on a read-only file system" % root, "mount a writable volume there, or choose another root"
+        )
+    reason, hint = explain(error)
+    return Fatal("sync cannot write to %s: %s" % (root, reason), hint)
+
+
+def user_name(uid: int) -> str:
+    """Return `uid 1000 (alice)`, without a name where the target knows none."""
+    try:
+        import pwd
+
+        return "uid %d (%s)" % (uid, pwd.getpwuid(uid).pw_name)
+    except (ImportError, KeyError):
+        return "uid %d" % uid

@@ -1,0 +1,68 @@
+"""The root folder of a sync on the target: opened once, made when asked, refused when it is not one."""
+
+from __future__ import annotations
+
+import os
+
+from dkdbg.agent.sync.problems import Fatal, explain, user_name
+from dkdbg.agent.sync.tree import Tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Tuple
+
+_FOLDER_MODE = 0o755
+
+
+def open_root(name: str, *, create: bool) -> Tuple[Tree, str]:
+    """Return the tree below a folder, and the folder's real path. Symlinks on the way to it are the user's.
+
+    Args:
+        name: absolute path on the target.
+        create: make it, and what is missing above it, with the owner of the nearest folder that is there.
+
+    Raises:
+        Fatal: it is no absolute path, is not there, cannot be entered, or is the whole file system.
+    """
+    if "\0" in name or not name.startswith("/"):
+        raise Fatal("the root must be an absolute path on the target, not %.200r" % name)
+    try:
+        path = name.encode("utf-8", "surrogateescape")
+        if create and not os.path.lexists(path):
+            _make(os.path.normpath(path))
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except UnicodeEncodeError:
+        raise Fatal("the root's path holds a surrogate that stands for no byte") from None
+    except OSError as error:
+        raise _unopened(name, error) from None
+    info, top = os.fstat(descriptor), os.stat("/")
+    if (info.st_dev, info.st_ino) == (top.st_dev, top.st_ino):
+        raise Fatal("the root is the target's whole file system (/)", "name the folder of the workspace")
+    return Tree(descriptor), os.fsdecode(os.path.realpath(path))
+
+
+def _unopened(name: str, error: OSError) -> Fatal:
+    if isinstance(error, FileNotFoundError):
+        return Fatal("%s does not exist on the target" % name, "make it there, or let sync make it")
+    if isinstance(error, NotADirectoryError):
+        return Fatal("%s is no folder on the target" % name)
+    if isinstance(error, PermissionError):
+        return Fatal(
+            "%s cannot be opened or made: sync runs as %s there" % (name, user_name(os.geteuid())),
+            "run sync as the user who owns it",
+        )
+    reason, hint = explain(error)
+    return Fatal("%s cannot be opened: %s" % (name, reason), hint)
+
+
+def _make(path: bytes) -> None:
+    """Make a folder and what is missing above it. Raises OSError."""
+    missing = []
+    while path and not os.path.lexists(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    owner = os.stat(path)
+    for one in reversed(missing):
+        os.mkdir(one, _FOLDER_MODE)
+        if os.geteuid() == 0 and (owner.st_uid, owner.st_gid) != (0, 0):
+            os.chown(one, owner.st_uid, owner.st_gid, follow_symlinks=False)

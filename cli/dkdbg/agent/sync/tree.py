@@ -1,0 +1,149 @@
+"""Operations below one directory descriptor that follow no symlink, whatever another process does meanwhile.
+
+Every call walks from the root with openat(O_NOFOLLOW), one component at a time. Descriptors are not cached between
+calls: a cached folder that was moved out of the root would have to be told from one that was not by looking at every
+component again, which costs as much as opening it (1.9 against 2.1 microseconds on Linux 6.18).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional, Sequence, Tuple
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+#: NONBLOCK: a pipe that somebody put in the place of a file must not make us wait.
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+#: A folder that its owner cannot enter and change would keep sync itself out.
+OWNER_RIGHTS = 0o700
+
+
+class Tree:
+    """The root, and who new files in it belong to.
+
+    Attributes:
+        root: directory descriptor.
+        owner: (uid, gid) for what is made, when we are root and the root folder is somebody else's; else None.
+    """
+
+    def __init__(self, root: int) -> None:
+        self.root = root
+        info = os.fstat(root)
+        self.owner: Optional[Tuple[int, int]] = None
+        if os.geteuid() == 0 and (info.st_uid, info.st_gid) != (0, 0):
+            self.owner = (info.st_uid, info.st_gid)
+
+    def open_folder(self, parts: Sequence[bytes]) -> int:
+        """Return a new descriptor of a folder.
+
+        Raises:
+            OSError: a component is missing (ENOENT), or is no folder (ENOTDIR, ELOOP).
+        """
+        if not parts:
+            return os.dup(self.root)
+        at = self.root
+        try:
+            for part in parts:
+                below = os.open(part, _DIRECTORY, dir_fd=at)
+                if at != self.root:
+                    os.close(at)
+                at = below
+        except BaseException:
+            if at != self.root:
+                os.close(at)
+            raise
+        return at
+
+    def look(self, parts: Sequence[bytes]) -> Optional[os.stat_result]:
+        """Return lstat of a path, None when it or a folder above it is not there."""
+        try:
+            folder = self.open_folder(parts[:-1])
+        except OSError as error:
+            if is_absent(error):
+                return None
+            raise
+        try:
+            return look_at(folder, parts[-1])
+        finally:
+            os.close(folder)
+
+    def own(self, descriptor: int) -> None:
+        """Give an open file or folder to the owner. Without CAP_CHOWN it stays ours, and so do all later ones."""
+        if self.owner is not None:
+            try:
+                os.fchown(descriptor, self.owner[0], self.owner[1])
+            except PermissionError:
+                self.owner = None
+
+    def make_folder(self, folder: int, name: bytes, mode: int) -> None:
+        """Make a folder of ours in an open one."""
+        os.mkdir(name, 0o700, dir_fd=folder)
+        made = os.open(name, _DIRECTORY, dir_fd=folder)
+        try:
+            self.own(made)
+            os.fchmod(made, mode | OWNER_RIGHTS)
+        finally:
+            os.close(made)
+
+    def make_link(self, folder: int, name: bytes, target: bytes) -> None:
+        """Make a symlink of ours in an open folder."""
+        os.symlink(target, name, dir_fd=folder)
+        if self.owner is not None:
+            try:
+                os.chown(name, self.owner[0], self.owner[1], dir_fd=folder, follow_symlinks=False)
+            except PermissionError:
+                self.owner = None
+
+
+def look_at(folder: int, name: bytes) -> Optional[os.stat_result]:
+    """Return lstat of a name in an open folder, None when it is not there."""
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def open_file(folder: int, name: bytes) -> int:
+    """Return a descriptor of a regular file for reading. Raises OSError: there is none."""
+    descriptor = os.open(name, _READ, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file")
+    return descriptor
+
+
+def create_file(folder: int, name: bytes) -> int:
+    """Return a descriptor of a new file that only its owner can read."""
+    return os.open(name, _CREATE, 0o600, dir_fd=folder)
+
+
+def open_below(folder: int, name: bytes) -> int:
+    """Return a descriptor of a folder in an open one. Raises OSError: there is none, or it is a symlink."""
+    return os.open(name, _DIRECTORY, dir_fd=folder)
+
+
+def remove(folder: int, name: bytes) -> None:
+    """Remove a file or symlink, if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+
+
+def kind_of(info: os.stat_result) -> str:
+    """Return `f`, `d` or `l`; `` for what sync does not carry (pipes, sockets, devices)."""
+    if stat.S_ISREG(info.st_mode):
+        return "f"
+    if stat.S_ISDIR(info.st_mode):
+        return "d"
+    return "l" if stat.S_ISLNK(info.st_mode) else ""
+
+
+def is_absent(error: OSError) -> bool:
+    """Say whether the error means that there is no such path without following a symlink."""
+    return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)

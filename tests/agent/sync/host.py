@@ -1,0 +1,160 @@
+"""A stand-in for the host's side of sync: it says whatever a test wants said, to a real receiver."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from dkdbg.agent.sync import boot, wire
+
+NOW = time.time_ns() - 3600 * 10**9
+SECONDS = 20.0
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def entry(path: str, data: bytes, **more: Any) -> dict[str, Any]:
+    head = {
+        "path": path,
+        "mode": 0o644,
+        "size": len(data),
+        "mtime_ns": NOW,
+        "digest": digest(data),
+        "stamp": "s",
+    }
+    return {**head, **more}
+
+
+class Host:
+    """One receiver, started as on a target, and what it has said."""
+
+    def __init__(self, python: str = sys.executable, user: int | None = None) -> None:
+        argv, start = boot.start(python)
+        self.process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={"PATH": os.environ["PATH"]},
+            cwd="/",
+            user=user,
+            group=user,
+            extra_groups=None if user is None else [],
+        )
+        self.frames: queue.Queue[wire.Frame | None] = queue.Queue()
+        self.number = 0
+        self.failed: list[dict[str, Any]] = []
+        self.kept: list[dict[str, Any]] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.raw(start)
+
+    def _read(self) -> None:
+        parser = wire.Parser()
+        while data := os.read(self.process.stdout.fileno(), 1 << 16):
+            parser.feed(data)
+            while frame := parser.take():
+                self.frames.put(frame)
+        self.frames.put(None)
+
+    def raw(self, data: bytes) -> None:
+        """Write bytes; a receiver that has ended is noticed by who reads."""
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(data)
+            self.process.stdin.flush()
+
+    def send(self, kind: int, head: dict[str, Any] | None = None, body: bytes = b"") -> None:
+        self.raw(wire.encode(kind, head, body))
+
+    def next(self) -> wire.Frame:
+        """Return the next frame."""
+        frame = self.frames.get(timeout=SECONDS)
+        assert frame is not None, f"the receiver ended: {self.process.stderr.read().decode()}"
+        return frame
+
+    def expect(self, kind: int) -> dict[str, Any]:
+        """Return the head of the next frame of a kind; FAILED and KEPT before it are noted."""
+        while True:
+            got, head, _ = self.next()
+            if got == kind:
+                return head
+            if got == wire.FAILED:
+                self.failed.append(head)
+            elif got == wire.KEPT:
+                self.kept.append(head)
+            else:
+                assert got == wire.DONE, (wire.NAMES[got], head)
+
+    def hello(self, root: Path | str, **more: Any) -> dict[str, Any]:
+        self.send(wire.HELLO, {"version": 1, "root": str(root), **more})
+        return self.expect(wire.READY)
+
+    def entries(self, kind: int) -> list[wire.Entry]:
+        """Return the entries of a LISTING, STATS or REMOTE, whole."""
+        found: list[wire.Entry] = []
+        while True:
+            head = self.expect(kind)
+            found += head["entries"]
+            if head["end"]:
+                return found
+
+    def open(self, root: Path | str, **more: Any) -> dict[str, wire.Entry]:
+        """Say HELLO and return the listing by path."""
+        self.hello(root, **more)
+        return {one[0]: one for one in self.entries(wire.LISTING)}
+
+    def begin(self, kind: int, head: dict[str, Any], body: bytes = b"") -> int:
+        """Send an operation and return its id."""
+        self.number += 1
+        self.send(kind, {"id": self.number, **head}, body)
+        return self.number
+
+    def settle(self) -> None:
+        """Wait until everything so far has been done or reported."""
+        while self.expect(wire.DONE)["upto"] < self.number:
+            pass
+
+    def do(self, kind: int, head: dict[str, Any], body: bytes = b"") -> list[dict[str, Any]]:
+        """Do one operation and return how it failed."""
+        before = len(self.failed)
+        self.begin(kind, head, body)
+        self.settle()
+        return self.failed[before:]
+
+    def put(self, path: str, data: bytes, **more: Any) -> list[dict[str, Any]]:
+        return self.do(wire.PUT, entry(path, data, **more), data)
+
+    def error(self) -> str:
+        """Return the reason of the ERROR that ends the stream; it comes with exit code 1 and without a traceback."""
+        head = self.expect(wire.ERROR)
+        assert self.frames.get(timeout=SECONDS) is None
+        assert self.process.wait(SECONDS) == 1
+        assert self.process.stderr.read() == b""
+        assert "\n" not in head["reason"]
+        return head["reason"]
+
+    def bye(self) -> None:
+        """End the stream as a host does, and see that the receiver says nothing more."""
+        self.send(wire.BYE)
+        assert self.process.wait(SECONDS) == 0, self.process.stderr.read()
+        assert self.process.stderr.read() == b""
+
+    def close(self) -> None:
+        """End the process, whatever it is doing."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            with contextlib.suppress(OSError):
+                pipe.close()
