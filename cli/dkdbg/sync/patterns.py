@@ -7,6 +7,7 @@ what pathspec adds to match everything below a folder is cut off again; dir-only
 from __future__ import annotations
 
 import re
+import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
 
 _BELOW = "(?:(?P<ps_d>/)|$)"
 _ANYWHERE = "^(?:.+/)?"
+_BLANK = "\ue000"
+_SLASH = re.compile(r"(?<!\\)((?:\\\\)*)\\/")
+_STARS = re.compile(r"(?<![^/])\*{3,}(?![^/])")
+_CLASS = re.compile(r"\[:(\w*):\]")
+_CLASSES = {
+    "alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "upper": "A-Z", "lower": "a-z", "xdigit": "0-9a-fA-F",
+    "space": " \t\n\r\f\v", "blank": " \t", "cntrl": "\x00-\x1f\x7f", "print": " -~", "graph": "!-~",
+    "punct": "!-.:-@\\[-`{-~",
+}  # fmt: skip
 _PLAIN = re.compile(r"[\w.+@%=,~ -]*[\w.+@%=,~-]")
 _SUFFIX = re.compile(r"\*(\.[\w+@%=,~-]+)")
 
@@ -73,24 +83,25 @@ class Patterns:
         for number, text in lines:
             self._add(number, text)
         self.name_regex = "|".join(self._name_parts)
-        self._any_name = re.compile(self.name_regex, re.DOTALL).match if self.name_regex else None
+        self._any_name = matcher(self.name_regex) if self.name_regex else None
 
     def paths_at(self, depth: int) -> Matcher | None:
         """Matches what a pattern with a slash may match in a folder `depth` folders below the root; None for nothing."""
         depth += self.prefix.count("/") - self._cut_depth
         if depth not in self._by_depth:
             parts = [part for parts, part in self._path_parts if parts in (0, depth + 1)]
-            self._by_depth[depth] = re.compile("|".join(parts), re.DOTALL).match if parts else None
+            self._by_depth[depth] = matcher("|".join(parts)) if parts else None
         return self._by_depth[depth]
 
     def _add(self, number: int, text: str) -> None:
         body = text
         negated = body.startswith("!")
         body = body[negated:]
-        dir_only = body.endswith("/") and not body.endswith("\\/")
+        dir_only = body.endswith("/")
         if dir_only:
             body = body[:-1]
-        if not body or body == "/":
+        body = _SLASH.sub(r"\1/", body)
+        if not body or body.endswith("/"):
             return
         plain = _PLAIN.fullmatch(body)
         suffix = _SUFFIX.fullmatch(body)
@@ -116,7 +127,7 @@ class Patterns:
         self.rules.append(
             Rule(
                 text=text, source=self.source, line=number, order=len(self.rules), negated=negated,
-                dir_only=dir_only, whole=whole, matches=re.compile(expression, re.DOTALL).match,
+                dir_only=dir_only, whole=whole, matches=matcher(expression),
             )
         )  # fmt: skip
 
@@ -139,22 +150,41 @@ class Patterns:
         return None
 
 
+def matcher(expression: str) -> Matcher:
+    """`expression`, compiled; a `[` within brackets is what the pattern's author wrote, nothing to warn of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return re.compile(expression, re.DOTALL).match
+
+
 def _translate(body: str) -> str | None:
-    """`body`, a gitignore pattern without `!` and trailing slash, as a regular expression; None matches nothing."""
+    """`body`, a gitignore pattern without `!` and trailing slash, as a regular expression; None matches nothing.
+
+    Three things that git knows and pathspec 1.1 does not: `[[:alpha:]]`, `***` (the same as `**`), and a blank at
+    the end that was escaped or is followed by a slash.
+    """
     from pathspec.patterns.gitignore.base import GitIgnorePatternError
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
+    if _CLASS.search(body):
+        body = _CLASS.sub(lambda found: _CLASSES.get(found[1], found[0]), body)
+        if _CLASS.search(body):
+            return None
+    body = _STARS.sub("**", body)
     if body[0] in "!#":
         body = "\\" + body
+    last = body[-1]
+    if last.isspace():
+        body = body[:-1].removesuffix("\\") + _BLANK
     try:
         expression, _ = GitIgnoreSpecPattern.pattern_to_regex(body)
     except GitIgnorePatternError:
         return None
     if expression is None:
         return None
-    expression = str(expression).replace(_BELOW, r"\Z")
+    expression = str(expression).replace(_BELOW, r"\Z").replace(_BLANK, re.escape(last))
     try:
-        re.compile(expression)
+        matcher(expression)
     except re.error:
         return None
     return expression

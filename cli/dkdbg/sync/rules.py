@@ -7,72 +7,19 @@ From weak to strong: what is out by default; git's ignore rules, where what git 
 from __future__ import annotations
 
 import os
-import re
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from dkdbg.sync import gitrepo
+from dkdbg.sync.level import Level, Lists
 from dkdbg.sync.patterns import Patterns, Rule, dockerignore_lines, gitignore_lines
+from dkdbg.sync.standing import ENVIRONMENT, IN, OUT, RUN_FOLDERS, RUNS, Standing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
-    from dkdbg.sync.patterns import Matcher
+    from collections.abc import Iterator, Sequence
 
 #: `[sync] max_size` when dkdbg.toml says nothing, in bytes.
 MAX_SIZE = 100_000_000
-
-#: Rule files inside the tree: a change of one changes what takes part.
-RULE_FILES = frozenset({".gitignore", ".dockerignore"})
-
-OUT = (
-    ".git", ".hg", ".svn", ".dkdbg-sync/",
-    ".venv/", "venv/", "conda-meta/",
-    "__pycache__/", "*.pyc", "*.pyo", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/", ".tox/", ".nox/", ".cache/",
-    "node_modules/", ".ipynb_checkpoints/", ".DS_Store",
-    "*.swp", "*.swx", "*~", ".#*", "#*#",
-    "*.ckpt", "*.pt", "*.pth", "*.safetensors",
-)  # fmt: skip
-#: Folders of runs. Source can live under these names: Python files stay in, and a folder with tracked files is source.
-RUNS = ("checkpoints/", "outputs/", "wandb/", "mlruns/", "lightning_logs/")
-_SOURCE = (".py", ".pyi")
-_RUNS = "defaults for run folders"
-_ENVIRONMENT = Rule(
-    "pyvenv.cfg, conda-meta",
-    "defaults for virtual environments",
-    0,
-    0,
-    False,
-    True,
-    False,
-    re.compile("").match,
-)
-
-
-class Standing(NamedTuple):
-    """What the rules say of one entry; what is below it starts from there.
-
-    Attributes:
-        git: the default or the rule of git that keeps it out.
-        docker: the last rule of .dockerignore that matched it or a folder above; a negated one keeps it in.
-        sync: the pattern of `[sync] ignore` that keeps it out.
-        kept: the pattern of `[sync] ignore` that brought this very entry back.
-    """
-
-    git: Rule | None = None
-    docker: Rule | None = None
-    sync: Rule | None = None
-    kept: Rule | None = None
-
-    @property
-    def out(self) -> Rule | None:
-        """The rule that keeps it out, None when it takes part."""
-        docker = self.docker if self.docker and not self.docker.negated else None
-        return self.sync or self.git or docker
-
-
-#: Takes part, no rule has matched.
-IN = Standing()
 
 
 class Verdict(NamedTuple):
@@ -80,111 +27,6 @@ class Verdict(NamedTuple):
 
     takes_part: bool
     reason: str
-
-
-class _Lists:
-    """The pattern lists in force in one folder, with one cheap test for the many names that nothing matches."""
-
-    def __init__(self, sync: Patterns, docker: Patterns, git: tuple[Patterns, ...]) -> None:
-        self.sync, self.docker, self.git = sync, docker, git
-        every = (sync, docker, *git)
-        self.names: frozenset[str] = frozenset().union(*(one.names for one in every))
-        self.suffixes: frozenset[str] = frozenset().union(*(one.suffixes for one in every))
-        parts = [one.name_regex for one in every if one.name_regex]
-        self.any_name: Matcher = re.compile("|".join(parts) or "(?!)", re.DOTALL).match
-        self._every = every
-        self._paths: dict[int, tuple[tuple[str, int, Matcher], ...]] = {}
-
-    def paths_at(self, depth: int) -> tuple[tuple[str, int, Matcher], ...]:
-        """(prefix, cut, matcher) of those lists whose patterns with a slash may match in a folder of this depth."""
-        if depth not in self._paths:
-            found = ((one, one.paths_at(depth)) for one in self._every)
-            self._paths[depth] = tuple((one.prefix, one.cut, matches) for one, matches in found if matches)
-        return self._paths[depth]
-
-
-class Level:
-    """The rules inside one folder.
-
-    Attributes:
-        path: the folder relative to the root, ending in `/`; empty for the root.
-        standing: the folder's own.
-    """
-
-    __slots__ = ("_lists", "_paths", "_rules", "path", "standing")
-
-    def __init__(self, rules: Rules, path: str, standing: Standing, lists: _Lists) -> None:
-        self._rules, self.path, self.standing, self._lists = rules, path, standing, lists
-        self._paths = lists.paths_at(path.count("/"))
-
-    def judge(self, name: str, is_dir: bool) -> Standing:
-        """The standing of the entry `name` of this folder; a symlink is not a folder."""
-        path = self.path + name
-        lists, above = self._lists, self.standing
-        if above is IN and not (
-            name in lists.names or name[name.rfind(".") :] in lists.suffixes or lists.any_name(name)
-        ):
-            for prefix, cut, matches in self._paths:
-                if matches(prefix + path[cut:]):
-                    break
-            else:
-                return IN
-        sync = lists.sync.last(name, path, is_dir)
-        if sync:
-            return Standing(kept=sync) if sync.negated else Standing(sync=sync)
-        if above.sync:
-            return above
-        docker = lists.docker.last(name, path, is_dir)
-        if above.docker and (docker is None or docker.order < above.docker.order):
-            docker = above.docker
-        git = self._git(name, path, is_dir)
-        return Standing(git=git, docker=docker) if git or docker else IN
-
-    def _git(self, name: str, path: str, is_dir: bool) -> Rule | None:
-        git = self.standing.git
-        if git is None or git.source == _RUNS:
-            for patterns in self._lists.git:
-                found = patterns.last(name, path, is_dir)
-                if found:
-                    git = None if found.negated else found
-                    break
-        if git is None or (name != ".git" and path in self._rules.tracked):
-            return None
-        if git.source == _RUNS and (
-            path in self._rules.tracked_folders if is_dir else name.endswith(_SOURCE)
-        ):
-            return None
-        return git
-
-    def visits(self, name: str, standing: Standing) -> bool:
-        """Whether the folder `name` of this folder has to be looked into: something below it may take part."""
-        out = standing.out
-        if out is None:
-            return True
-        path, rules = self.path + name, self._rules
-        if any(_reaches(pattern, path) for pattern in rules.reaching):
-            return True
-        if standing.sync:
-            return False
-        if standing.git:
-            return standing.git.source == _RUNS or (name != ".git" and path in rules.tracked_folders)
-        return any(_reaches(pattern, path) for pattern in rules.docker_reaching)
-
-    def enter(self, name: str, standing: Standing, names: Collection[str]) -> Level | None:
-        """The rules inside the folder `name`, whose entries are called `names`; None when it stays out.
-
-        Reads the .gitignore of the folder when it has one.
-        """
-        path = f"{self.path}{name}/"
-        if ("pyvenv.cfg" in names or "conda-meta" in names) and not standing.kept:
-            return None
-        lists = self._lists
-        if ".gitignore" in names:
-            own = self._rules.gitignore(path)
-            if own:
-                lists = _Lists(lists.sync, lists.docker, (own, *lists.git))
-        plain = standing.out is None and standing.docker is None
-        return Level(self._rules, path, IN if plain else standing, lists)
 
 
 class Rules:
@@ -210,7 +52,7 @@ class Rules:
         self._tracked = gitrepo.Tracked(root, (*OUT, *RUNS)) if repository else None
         self.files: tuple[str, ...] = repository.files if repository else ()
         git: list[Patterns] = [
-            Patterns(_RUNS, ((0, text) for text in RUNS)),
+            Patterns(RUN_FOLDERS, ((0, text) for text in RUNS)),
             Patterns("defaults", ((0, text) for text in OUT)),
         ]
         if repository:
@@ -224,7 +66,7 @@ class Rules:
                 git.append(Patterns(os.path.join(folder, ".gitignore"), gitignore_lines(data), prefix=prefix))
         top = self.gitignore("")
         git += [top] if top else []
-        self._top = Level(self, "", IN, _Lists(sync, docker, tuple(reversed(git))))
+        self._top = Level(self, "", IN, Lists(sync, docker, tuple(reversed(git))))
 
     @property
     def tracked(self) -> frozenset[str]:
@@ -260,11 +102,11 @@ class Rules:
             out = standing.out
             if last or (out and not level.visits(name, standing)):
                 if is_dir and not out and level.enter(name, standing, _names(here)) is None:
-                    out = _ENVIRONMENT
+                    out = ENVIRONMENT
                 return _verdict(level.path + name, path.rstrip("/"), standing, out, self)
             inner = level.enter(name, standing, _names(here))
             if inner is None:
-                return _verdict(level.path + name, path.rstrip("/"), standing, _ENVIRONMENT, self)
+                return _verdict(level.path + name, path.rstrip("/"), standing, ENVIRONMENT, self)
             level = inner
         raise AssertionError("a path has a last part")
 
@@ -304,17 +146,6 @@ def _brought_back(patterns: Patterns) -> tuple[tuple[str, ...], ...]:
         if rule.negated and "/" in body:
             found.append(tuple(body.lstrip("/").split("/")))
     return tuple(found)
-
-
-def _reaches(pattern: tuple[str, ...], folder: str) -> bool:
-    """Whether `pattern` may match something below `folder`."""
-    parts = folder.split("/")
-    for part, wanted in zip(parts, pattern, strict=False):
-        if wanted == "**":
-            return True
-        if not Patterns("", [(0, "/" + wanted)]).last(part, part, True):
-            return False
-    return len(parts) < len(pattern)
 
 
 def _read(path: str) -> bytes:

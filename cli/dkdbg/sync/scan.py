@@ -10,12 +10,14 @@ from dkdbg.errors import DkdbgError
 from dkdbg.sync.compare import compare
 from dkdbg.sync.entries import FILE, FOLDER, LINK, Changes, Entry, Index, Skip
 from dkdbg.sync.links import travelling_target
-from dkdbg.sync.rules import IN, Rules
+from dkdbg.sync.rules import Rules
+from dkdbg.sync.standing import IN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from dkdbg.sync.rules import Level, Standing
+    from dkdbg.sync.level import Level
+    from dkdbg.sync.standing import Standing
 
 
 class Scanner:

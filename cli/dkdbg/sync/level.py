@@ -1,0 +1,130 @@
+"""The rules inside one folder: who takes part, where to look, what holds below."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dkdbg.sync.patterns import Patterns, Rule, matcher
+from dkdbg.sync.standing import IN, RUN_FOLDERS, SOURCE, Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from dkdbg.sync.patterns import Matcher
+    from dkdbg.sync.rules import Rules
+
+
+class Lists:
+    """The pattern lists in force in one folder, with one cheap test for the many names that nothing matches."""
+
+    def __init__(self, sync: Patterns, docker: Patterns, git: tuple[Patterns, ...]) -> None:
+        self.sync, self.docker, self.git = sync, docker, git
+        every = (sync, docker, *git)
+        self.names: frozenset[str] = frozenset().union(*(one.names for one in every))
+        self.suffixes: frozenset[str] = frozenset().union(*(one.suffixes for one in every))
+        parts = [one.name_regex for one in every if one.name_regex]
+        self.any_name: Matcher = matcher("|".join(parts) or "(?!)")
+        self._every = every
+        self._paths: dict[int, tuple[tuple[str, int, Matcher], ...]] = {}
+
+    def paths_at(self, depth: int) -> tuple[tuple[str, int, Matcher], ...]:
+        """(prefix, cut, matcher) of those lists whose patterns with a slash may match in a folder of this depth."""
+        if depth not in self._paths:
+            found = ((one, one.paths_at(depth)) for one in self._every)
+            self._paths[depth] = tuple((one.prefix, one.cut, matches) for one, matches in found if matches)
+        return self._paths[depth]
+
+
+class Level:
+    """The rules inside one folder.
+
+    Attributes:
+        path: the folder relative to the root, ending in `/`; empty for the root.
+        standing: the folder's own.
+    """
+
+    __slots__ = ("_lists", "_paths", "_rules", "path", "standing")
+
+    def __init__(self, rules: Rules, path: str, standing: Standing, lists: Lists) -> None:
+        self._rules, self.path, self.standing, self._lists = rules, path, standing, lists
+        self._paths = lists.paths_at(path.count("/"))
+
+    def judge(self, name: str, is_dir: bool) -> Standing:
+        """The standing of the entry `name` of this folder; a symlink is not a folder."""
+        path = self.path + name
+        lists, above = self._lists, self.standing
+        if above is IN and not (
+            name in lists.names or name[name.rfind(".") :] in lists.suffixes or lists.any_name(name)
+        ):
+            for prefix, cut, matches in self._paths:
+                if matches(prefix + path[cut:]):
+                    break
+            else:
+                return IN
+        sync = lists.sync.last(name, path, is_dir)
+        if sync:
+            return Standing(kept=sync) if sync.negated else Standing(sync=sync)
+        if above.sync:
+            return above
+        docker = lists.docker.last(name, path, is_dir)
+        if above.docker and (docker is None or docker.order < above.docker.order):
+            docker = above.docker
+        git = self._git(name, path, is_dir)
+        return Standing(git=git, docker=docker) if git or docker else IN
+
+    def _git(self, name: str, path: str, is_dir: bool) -> Rule | None:
+        git = self.standing.git
+        if git is None or git.source == RUN_FOLDERS:
+            for patterns in self._lists.git:
+                found = patterns.last(name, path, is_dir)
+                if found:
+                    git = None if found.negated else found
+                    break
+        if git is None or (name != ".git" and path in self._rules.tracked):
+            return None
+        if git.source == RUN_FOLDERS and (
+            path in self._rules.tracked_folders if is_dir else name.endswith(SOURCE)
+        ):
+            return None
+        return git
+
+    def visits(self, name: str, standing: Standing) -> bool:
+        """Whether the folder `name` of this folder has to be looked into: something below it may take part."""
+        out = standing.out
+        if out is None:
+            return True
+        path, rules = self.path + name, self._rules
+        if any(_reaches(pattern, path) for pattern in rules.reaching):
+            return True
+        if standing.sync:
+            return False
+        if standing.git:
+            return standing.git.source == RUN_FOLDERS or (name != ".git" and path in rules.tracked_folders)
+        return any(_reaches(pattern, path) for pattern in rules.docker_reaching)
+
+    def enter(self, name: str, standing: Standing, names: Collection[str]) -> Level | None:
+        """The rules inside the folder `name`, whose entries are called `names`; None when it stays out.
+
+        Reads the .gitignore of the folder when it has one.
+        """
+        path = f"{self.path}{name}/"
+        if ("pyvenv.cfg" in names or "conda-meta" in names) and not standing.kept:
+            return None
+        lists = self._lists
+        if ".gitignore" in names:
+            own = self._rules.gitignore(path)
+            if own:
+                lists = Lists(lists.sync, lists.docker, (own, *lists.git))
+        plain = standing.out is None and standing.docker is None
+        return Level(self._rules, path, IN if plain else standing, lists)
+
+
+def _reaches(pattern: tuple[str, ...], folder: str) -> bool:
+    """Whether `pattern` may match something below `folder`."""
+    parts = folder.split("/")
+    for part, wanted in zip(parts, pattern, strict=False):
+        if wanted == "**":
+            return True
+        if not Patterns("", [(0, "/" + wanted)]).last(part, part, True):
+            return False
+    return len(parts) < len(pattern)

@@ -1,0 +1,253 @@
+"""What takes part: git and Docker decide what their files mean, we only have to say the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dkdbg.sync.rules import Rules
+from dkdbg.sync.scan import Scanner
+from tests.unit.sync.trees import git, put
+
+NAMES = ("a", "b", "c", "ab", "foo", "bar.py", "x.pyc", "data", "A", " ", "a b")
+PARTS = (
+    *NAMES, "*", "**", "?", "*.py", "*.py[co]", "[ab]", "[!a]", "[^a]", "[a-c]*", "f*o", "**a", "a**b", "***", "\\a",
+    "\\*", "[[:alpha:]]", "[[:digit:]a]", "x\\ ", "[]a]", "[!]a]", "*b", "?b", "[a-]", "[\\a]", "a\\", "",
+)  # fmt: skip
+
+
+@st.composite
+def patterns(draw, parts=PARTS):
+    body = "/".join(draw(st.lists(st.sampled_from(parts), min_size=1, max_size=3)))
+    start = draw(st.sampled_from(("", "", "", "/", "!", "!/", "#", "\\!")))
+    return start + body + draw(st.sampled_from(("", "", "", "/", "  ", "//")))
+
+
+trees = st.recursive(
+    st.none(), lambda below: st.dictionaries(st.sampled_from(NAMES), below, max_size=4), max_leaves=20
+)
+rule_files = st.lists(patterns(), min_size=1, max_size=4).map("\n".join)
+
+
+def _build(folder: Path, tree, texts) -> None:
+    for name, below in tree.items():
+        if below is None:
+            (folder / name).touch()
+        else:
+            (folder / name).mkdir()
+            _build(folder / name, below, texts)
+    if texts:
+        (folder / ".gitignore").write_text(texts.pop())
+
+
+def _all_paths(root: Path) -> list[str]:
+    found = []
+    for folder, names, files in os.walk(root):
+        if ".git" in names:
+            names.remove(".git")
+        found += [str(Path(folder, name).relative_to(root)) for name in [*names, *files]]
+    return found
+
+
+def _ignored_by_git(root: Path, paths) -> set[str]:
+    fields = (
+        git(root, "check-ignore", "-znv", "--stdin", stdin="\0".join(paths).encode()).decode().split("\0")
+    )
+    rows = zip(fields[2::4], fields[3::4], strict=False)
+    return {path for pattern, path in rows if pattern and not pattern.startswith("!")}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.dictionaries(st.sampled_from(NAMES), trees, min_size=1, max_size=5),
+    st.lists(rule_files, max_size=4),
+    rule_files,
+)
+def test_git_and_we_ignore_the_same(tree, texts, exclude):
+    """Whatever trees and patterns: the names that our own defaults do not take are out exactly when git says so."""
+    root = Path(tempfile.mkdtemp())
+    try:
+        git(root, "init", "-q")
+        _build(root, tree, list(texts))
+        (root / ".git/info/exclude").write_text(exclude)
+        paths = [path for path in _all_paths(root) if "x.pyc" not in path]
+        if not paths:
+            return
+        ignored = _ignored_by_git(root, paths)
+        entries = Scanner(str(root)).scan().entries
+        assert {path for path in paths if path not in entries} == ignored
+        rules = Rules(str(root))
+        assert {path for path in paths if not rules.why(path).takes_part} == ignored
+    finally:
+        shutil.rmtree(root)
+
+
+def test_rules_above_a_root_that_is_not_the_top_of_the_repository_count(root):
+    git(root, "init", "-q")
+    put(root, {".gitignore": "*.log\n/work/out\n/out2\n", "work/a.log": "", "work/out": "", "work/out2": ""})
+    assert set(Scanner(str(root / "work")).scan().entries) == {"out2"}
+
+
+def test_a_worktree_has_the_exclude_file_of_its_repository(root):
+    put(root, {"main/a.py": ""})
+    git(root / "main", "init", "-q")
+    git(root / "main", "add", ".")
+    git(root / "main", "commit", "-qm", "x")
+    git(root / "main", "worktree", "add", "-q", "../other")
+    put(root, {"main/.git/info/exclude": "*.tmp\n", "other/x.tmp": ""})
+    assert set(Scanner(str(root / "other")).scan().entries) == {"a.py"}
+
+
+DOCKER_CASES = [
+    # pattern lines, then what of the tree is in
+    ("*\n!src", {"src", "src/a.py", "src/deep", "src/deep/b.py"}),
+    ("src\n!src/deep/b.py", {"src", "src/deep", "src/deep/b.py", "top.py", "x", "x/src", "x/src/c.py"}),
+    ("**/src", {"top.py", "x"}),
+    ("/src/", {"top.py", "x", "x/src", "x/src/c.py"}),
+    ("./src/../x", {"src", "src/a.py", "src/deep", "src/deep/b.py", "top.py"}),
+    ("src/*", {"src", "top.py", "x", "x/src", "x/src/c.py"}),
+    ("# x\n\n  top.py  \nsrc\nx", set()),
+    ("!top.py\n*.py", {"src", "src/a.py", "src/deep", "src/deep/b.py", "x", "x/src", "x/src/c.py"}),
+    ("**\n!**/*.py", {"src", "src/a.py", "src/deep", "src/deep/b.py", "top.py", "x", "x/src", "x/src/c.py"}),
+]
+
+
+@pytest.mark.parametrize(("text", "inside"), DOCKER_CASES)
+def test_dockerignore_means_what_docker_means(root, text, inside):
+    put(root, {"src/a.py": "", "src/deep/b.py": "", "top.py": "", "x/src/c.py": "", ".dockerignore": text})
+    assert set(Scanner(str(root)).scan().entries) - {".dockerignore"} == inside
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(patterns(("a", "b", "c", "foo", "*", "?", "[ab]", "f*o", "*b")), min_size=1, max_size=4))
+def test_the_docker_sdk_and_we_ignore_the_same(lines):
+    """Without `**`, where the SDK knowingly differs from the engine: it does not take what is below a match."""
+    from docker.utils.build import PatternMatcher
+
+    lines = [line for line in lines if not line.startswith(("#", "\\"))]
+    oracle = PatternMatcher(list(lines))
+    paths = ["a/b/c", "a/c", "b/foo/a", "ab", "foo", "c/a/foo", "b/b/b", "f/c"]
+    with tempfile.TemporaryDirectory() as folder:
+        put(folder, dict.fromkeys(paths, ""))
+        Path(folder, ".dockerignore").write_text("\n".join(lines))
+        entries = Scanner(folder).scan().entries
+    assert {path for path in paths if path in entries} == {path for path in paths if not oracle.matches(path)}
+
+
+def test_environments_caches_and_checkpoints_are_out_by_default(root):
+    put(
+        root,
+        {
+            "train.py": "", ".git/config": "", ".venv/bin/python": "", "myenv/pyvenv.cfg": "", "myenv/lib/x.py": "",
+            "conda/conda-meta/history": "", "conda/bin/python": "", "pkg/__pycache__/x.cpython-311.pyc": "",
+            "node_modules/x/y.js": "", ".pytest_cache/v": "", "model.pt": "", "outputs/2024/log.txt": "",
+            "checkpoints/step-1/optimizer.bin": "", "wandb/run/x.wandb": "", ".dkdbg-sync/ledger": "",
+            ".train.py.swp": "",
+        },
+    )  # fmt: skip
+    assert set(Scanner(str(root)).scan().entries) == {"train.py", "pkg"}
+
+
+def test_python_files_in_a_folder_named_like_a_run_are_source(root):
+    put(root, {"pkg/checkpoints/io.py": "", "pkg/checkpoints/weights.bin": "", "outputs/a/b.txt": ""})
+    entries = Scanner(str(root)).scan().entries
+    assert set(entries) == {"pkg", "pkg/checkpoints", "pkg/checkpoints/io.py"}
+
+
+def test_what_git_tracks_is_in_whatever_a_default_or_gitignore_says(root):
+    put(
+        root,
+        {
+            "tiny.pt": "", "big.pt": "", "outputs/README.md": "", "outputs/new.txt": "", "data/keep.csv": "",
+            "data/raw.csv": "", ".gitignore": "data/\n", "node_modules/patched.js": "", "node_modules/x.js": "",
+        },
+    )  # fmt: skip
+    git(root, "init", "-q")
+    git(
+        root,
+        "add",
+        "-f",
+        "tiny.pt",
+        "outputs/README.md",
+        "data/keep.csv",
+        "node_modules/patched.js",
+        ".gitignore",
+    )
+    scanner = Scanner(str(root))
+    assert set(scanner.scan().entries) == {
+        ".gitignore", "tiny.pt", "outputs", "outputs/README.md", "outputs/new.txt", "data", "data/keep.csv",
+        "node_modules", "node_modules/patched.js",
+    }  # fmt: skip
+    assert "git tracks it" in scanner.rules.why("data/keep.csv").reason
+
+
+def test_gitignore_brings_back_what_a_default_leaves_out(root):
+    git(root, "init", "-q")
+    put(root, {".gitignore": "!tiny.pt\n", "tiny.pt": "", "big.pt": ""})
+    assert set(Scanner(str(root)).scan().entries) == {".gitignore", "tiny.pt"}
+
+
+def test_gitignore_counts_without_a_repository(root):
+    put(root, {".gitignore": "*.log\n", "a.log": "", "a.py": ""})
+    assert set(Scanner(str(root)).scan().entries) == {".gitignore", "a.py"}
+
+
+@pytest.mark.parametrize(
+    ("ignore", "inside"),
+    [
+        (["*.py"], {"data", "data/big.csv"}),
+        (["!logs/"], {"a.py", "data", "data/big.csv", "logs", "logs/x.log"}),
+        (["!logs/x.log"], {"a.py", "data", "data/big.csv", "logs", "logs/x.log"}),
+        (["data/*", "!data/big.csv"], {"a.py", "data", "data/big.csv"}),
+        (["data/", "!data/big.csv"], {"a.py", "data", "data/big.csv"}),
+        (["!*.pt"], {"a.py", "data", "data/big.csv", "m.pt"}),
+        (["!docker/*.txt"], {"a.py", "data", "data/big.csv", "docker", "docker/d.txt"}),
+        (["!docker"], {"a.py", "data", "data/big.csv", "docker", "docker/d.txt"}),
+        (["!.venv/lib/**"], {"a.py", "data", "data/big.csv", ".venv", ".venv/lib", ".venv/lib/y.py"}),
+    ],
+)
+def test_sync_ignore_has_the_last_word(root, ignore, inside):
+    put(
+        root,
+        {
+            "a.py": "", "data/big.csv": "", "logs/x.log": "", "m.pt": "", "docker/d.txt": "", ".venv/lib/y.py": "",
+            ".gitignore": "logs/\n", ".dockerignore": "docker\n",
+        },
+    )  # fmt: skip
+    entries = Scanner(str(root), rules=lambda where: Rules(where, ignore=ignore)).scan().entries
+    rule_files = {".gitignore", ".dockerignore"}
+    assert set(entries) - rule_files == inside
+
+
+@pytest.mark.parametrize(
+    ("path", "takes_part", "words"),
+    [
+        ("a.py", True, "no rule"),
+        ("src/x.log", False, "'*.log' in src/.gitignore:2"),
+        ("docker/deep/y", False, "'/docker' in .dockerignore:1, which keeps docker/ out"),
+        ("m.pt", False, "'*.pt' in defaults"),
+        ("kept.pt", True, "brought back by '!kept.pt' in [sync] ignore of dkdbg.toml"),
+        ("env/lib/x.py", False, "virtual environments, which keeps env/ out"),
+        ("env", False, "virtual environments"),
+        ("nothing/here.txt", True, "no rule"),
+    ],
+)
+def test_why_names_the_rule_its_file_and_line(root, path, takes_part, words):
+    put(
+        root,
+        {"src/.gitignore": "# logs\n*.log\n", ".dockerignore": "docker\n", "env/pyvenv.cfg": "", "a.py": ""},
+    )
+    verdict = Rules(str(root), ignore=["!kept.pt"]).why(path)
+    assert (verdict.takes_part, words in verdict.reason) == (takes_part, True), verdict
+
+
+def test_a_gitignore_that_is_a_symlink_is_not_read_as_git_does_not(root):
+    put(root, {"rules": "*.py\n", "a.py": ""})
+    (root / ".gitignore").symlink_to("rules")
+    assert "a.py" in Scanner(str(root)).scan().entries
