@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import stat
 import subprocess
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 
+import dkdbg as package
 from dkdbg.dap.client import Session, dial
 from dkdbg.dap.debugger import Debugger
 from dkdbg.errors import DkdbgError
 from dkdbg.planner.editor import ATTACH_NAME, TOKEN_REFERENCES
 from dkdbg.render import jsonc
+from tests.engine.devcontainer_cli import devcontainer_cli
 from tests.engine.projects import (
     LOOP,
     dkdbg,
@@ -25,6 +29,9 @@ from tests.engine.projects import (
     repo,
     take_away,
 )
+from tests.engine.test_devcontainer import ATTACH, Case, DevContainer
+
+__all__ = ["devcontainer_cli"]
 
 pytestmark = pytest.mark.engine
 
@@ -61,6 +68,13 @@ class Project:
     def compose(self, *words, **settings):
         return self.run("docker", "compose", "--progress", "plain", "--profile", "debug", *words, **settings)
 
+    def take_away(self):
+        take_away(self.root, self.settings)
+        label = (
+            f"label=com.docker.compose.project={self.root.name}"  # a build anew leaves the image before it
+        )
+        self.run("docker", "image", "prune", "--force", "--filter", label)
+
     def container(self):
         return must(self.compose("ps", "--all", "-q")).stdout.strip()
 
@@ -79,7 +93,7 @@ class Project:
 def project(base_image, tmp_path_factory):
     project = Project(tmp_path_factory.mktemp("token"), base_image)
     yield project
-    take_away(project.root, project.settings)
+    project.take_away()
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +214,7 @@ def test_up_makes_a_token_for_this_users_eyes_and_says_once_how_the_editor_gets_
         with pytest.raises(DkdbgError, match="the token is missing"):
             project.stops_with()
     finally:
-        take_away(project.root, project.settings)
+        project.take_away()
 
 
 def test_f5_says_that_the_editor_lacks_the_token_instead_of_attaching_in_vain(project):
@@ -228,3 +242,32 @@ def test_up_publishes_nothing_beyond_loopback_without_a_token(project):
         assert "token" in refused.stderr
     finally:
         (project.root / name).unlink()
+
+
+def test_in_the_dev_container_there_is_nobody_to_ask_and_the_token_is_in_no_label(
+    base_image, devcontainer_cli, tmp_path, token, monkeypatch
+):
+    """Its port is the container's own loopback's, and the variable of the launch entry would be empty in there."""
+    project = Project(tmp_path, base_image, "prompt")
+    monkeypatch.setenv("DKDBG_TOKEN", token)
+    opened = DevContainer(devcontainer_cli, project.root, Case(files={}), 0)
+    try:
+        opened.up()
+        inspected = must(project.run("docker", "inspect", opened.id)).stdout
+        assert token not in inspected
+        must(project.run("docker", "exec", opened.id, "mkdir", "/tmp/client"))
+        source = str(Path(package.__file__).parent)
+        must(project.run("docker", "cp", source, f"{opened.id}:/tmp/client/dkdbg"))
+        must(opened.f5())
+        file = f"{opened.folder}/train.py"
+        options = asdict(launch_options(project.root, opened.folder))
+        argument = json.dumps([options, file, marked_line(project.root / "train.py")])
+        done = must(opened.inside("env", "PYTHONPATH=/tmp/client", "python3", "-c", ATTACH, argument))
+        assert json.loads(done.stdout.splitlines()[-1])[0] == file
+    finally:
+        project.take_away()
+        built = must(
+            project.run("docker", "images", "-q", "--filter", f"reference=vsc-{project.root.name}-*")
+        )
+        for image in built.stdout.split():
+            project.run("docker", "rmi", "-f", image)
