@@ -151,6 +151,15 @@ class Containers:
         self.names.append(f"dkdbg-test-attach-{os.getpid()}-{len(self.names)}-{time.monotonic_ns() % 10**6}")
         return self.names[-1]
 
+    def wait_ready(self, name: str, timeout: float = 30) -> None:
+        """Return when an attach to the container would work."""
+        end = time.monotonic() + timeout
+        while subprocess.run(
+            ["docker", "exec", name, "sh", "/opt/dkdbg/agent.sh", "health"], check=False, capture_output=True
+        ).returncode:
+            assert time.monotonic() < end, docker("logs", name)
+            time.sleep(0.1)
+
     def options(self, port: int, **extra: object) -> AttachOptions:
         """How a client attaches through the host's port."""
         return AttachOptions(port=port, path_mappings=((str(self.root), WORK),), extra=extra)

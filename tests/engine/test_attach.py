@@ -184,6 +184,9 @@ def test_the_same_pids_in_two_containers_are_two_sessions_behind_one_port(contai
         debugger.wait_ended(10, session=gone)
         kept = next(stop for stop in stops if names[1] in stop.session.name)
         assert debugger.evaluate("n >= 0", debugger.stack(kept)[0]) == "True"
+        assert door.end() == 0
+        debugger.wait_ended(5)
+        assert "dkdbg attach was ended" in "".join(each.text for each in debugger.output)
 
 
 def test_a_second_client_looks_on_also_after_a_restart(containers, laid_out):
@@ -207,6 +210,7 @@ def test_a_second_client_looks_on_also_after_a_restart(containers, laid_out):
 def test_a_wrong_token_is_refused_with_the_containers_words_now_and_later(containers, laid_out):
     token = "correct horse"
     name = containers.run("python3", "train.py", DKDBG_TOKEN=token)
+    containers.wait_ready(name)
     with host_door(laid_out, f"docker://{name}") as door:
         with (
             Debugger(containers.options(door.port, dkdbgToken="wrong")) as debugger,
@@ -223,6 +227,7 @@ def test_a_wrong_token_is_refused_with_the_containers_words_now_and_later(contai
             debugger.attach()
             containers.run("python3", "train.py", name=name, DKDBG_TOKEN=token)
             debugger.wait_ended(30)
+            containers.wait_ready(name)
             important = [each.text for each in debugger.output if each.category == "important"]
             assert "the token is wrong" in "".join(important)
         assert "waiting" in docker("exec", name, "sh", "/opt/dkdbg/agent.sh", "sessions")
@@ -275,7 +280,7 @@ def test_with_ports_a_plain_client_attaches_to_one_rank_before_it_runs(container
         door.wait("ports")
         clients = [Plain(containers.options(base + rank), laid_out / "train.py", 4) for rank in range(2)]
         clients[1].said("waiting for rank 1")
-        containers.run("python3", "ranks.py", name=name)
+        containers.run("python3", "ranks.py", name=name, DKDBG_JOIN_DEADLINE="3")
         for rank, client in enumerate(clients):
             assert client.configure().rank_at_stop() == (4, f"'{rank}'")
         door.wait("port", text=f"ranks.py: attach to 127.0.0.1:{base + 100}")
@@ -285,7 +290,7 @@ def test_with_ports_a_plain_client_attaches_to_one_rank_before_it_runs(container
 
 
 def test_a_plain_client_on_the_one_port_is_told_the_ports_of_the_processes(containers, laid_out):
-    name = containers.run("python3", "ranks.py")
+    name = containers.run("python3", "ranks.py", DKDBG_JOIN_DEADLINE="3")
     with host_door(laid_out, f"docker://{name}") as door:
         root = Plain(containers.options(door.port), laid_out / "train.py", 4).configure()
         port = int(root.said("rank 1 (train.py): attach to").rpartition(":")[2])

@@ -6,7 +6,7 @@ container's door comes and goes (leg.py). The connection of a child session beco
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import chain, count
 from typing import TYPE_CHECKING, Literal
 
 from dkdbg.agent import dap_frames, hall
@@ -87,7 +87,7 @@ class Router:
 
     def client_gone(self) -> list[Action]:
         """The editor has closed its connection."""
-        actions: list[Action] = [HangUp(name) for name in self.legs]
+        actions: list[Action] = [*map(HangUp, self.legs)]
         if self.phase in {"live", "configuring", "arriving"}:
             actions.append(Note("left", f"the editor at {self.address} is gone"))
         return [*actions, *self._close("the editor is gone")]
@@ -114,13 +114,13 @@ class Router:
         if command != "attach":
             return [ToClient(hall.refuse(message, f"attach first: {command[:40]} came before it"))]
         self._attach = message
-        number = as_dict(message.get("arguments")).get("subProcessId")
+        arguments = as_dict(message.get("arguments"))
+        number = arguments.get("subProcessId")
         if isinstance(number, int) and not isinstance(number, bool) and number > 0:
             return self.branch(number)
         if self._pinned:
             self.phase = "expecting"
             return []
-        arguments = as_dict(message.get("arguments"))
         initialize = as_dict(self._initialize.get("arguments"))
         self.phase = "arriving"
         self.legs = {name: Leg(initialize, arguments) for name in self._exchange.upstreams}
@@ -210,10 +210,8 @@ class Router:
             case "ready":
                 return self._to(upstream, leg.configure()) if self.phase == "live" else self._settle()
             case "attached":
-                return [
-                    self._say(f"{upstream}: attached"),
-                    Note("attached", "the editor is attached to it", upstream),
-                ]
+                note = Note("attached", "the editor is attached to it", upstream)
+                return [self._say(f"{upstream}: attached"), note]
             case "refused":
                 return self._refused(upstream, heard.message)
             case "child":
@@ -221,19 +219,20 @@ class Router:
             case "output":
                 return [ToClient(desk.output(heard.message, upstream if len(self.legs) > 1 else ""))]
             case "ended":
-                text = f"{upstream}: the program has ended; waiting for it to start again"
-                note = Note("ended", "the program has ended; waiting for it to start again", upstream)
-                return [self._say(text), note, HangUp(upstream, then="redial")]
+                text = "the program has ended; waiting for it to start again"
+                say = self._say(f"{upstream}: {text}")
+                return [say, Note("ended", text, upstream), HangUp(upstream, then="redial")]
             case "closed":
-                return [HangUp(upstream, then="replaced"), *self._end_if_all_left("the session was ended")]
+                text = f"{upstream}: left; it is attached again after its next start"
+                hang_up: list[Action] = [self._say(text), HangUp(upstream, then="replaced")]
+                return [*hang_up, *self._end_if_all_left("the session was ended")]
 
     def _refused(self, upstream: str, response: Message) -> list[Action]:
         text = str(response.get("message") or "the attach was refused").removeprefix("dkdbg: ")
         note = Note("refused", text, upstream)
         if self.phase == "arriving":
             answer = {**response, "seq": 0, "request_seq": self._attach["seq"]}
-            hang_up = [HangUp(name) for name in self.legs]
-            return [note, ToClient(hall.body_of(answer)), *hang_up, *self._close("refused")]
+            return [note, ToClient(hall.body_of(answer)), *map(HangUp, self.legs), *self._close("refused")]
         say = ToClient(hall.say(f"{upstream}: {text}", "important"))
         return [note, say, HangUp(upstream), *self._end_if_all_left("refused")]
 
@@ -260,7 +259,7 @@ class Router:
         )
 
     def is_settled(self, upstream: str) -> bool:
-        """Whether this editor has what it wants of the upstream, or wants it no more."""
+        """Return whether this editor has what it wants of the upstream, or wants it no more."""
         leg = self.legs.get(upstream)
         return leg is None or leg.phase in {"held", "left"} or self.phase in {"ended", "closed"}
 
@@ -282,14 +281,12 @@ class Router:
     def _end(self, reason: str) -> list[Action]:
         """Tell the editor that its session is over; it disconnects."""
         self.phase = "ended"
-        hang_up = [HangUp(name) for name in self.legs]
-        return [ToClient(hall.event("terminated")), Note("over", f"the session is over: {reason}"), *hang_up]
+        note = Note("over", f"the session is over: {reason}")
+        return [ToClient(hall.event("terminated")), note, *map(HangUp, self.legs)]
 
     def _leave(self, *, terminate: bool) -> list[Action]:
-        actions: list[Action] = []
-        for name, leg in self.legs.items():
-            actions += [*self._to(name, leg.leave(terminate=terminate)), HangUp(name)]
-        return actions
+        told = [self._to(name, leg.leave(terminate=terminate)) for name, leg in self.legs.items()]
+        return [*chain(*told), *map(HangUp, self.legs)]
 
     def _close(self, reason: str) -> list[Action]:
         if self.phase == "closed":

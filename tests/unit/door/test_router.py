@@ -1,0 +1,416 @@
+"""The router as a state machine: what an editor hears while containers come and go, and whatever random clients send."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dkdbg.agent import dap_frames, hall
+from dkdbg.door.actions import (
+    FIRST_NUMBER,
+    Branch,
+    Close,
+    Dial,
+    Exchange,
+    HangUp,
+    Offer,
+    ToClient,
+    ToUpstream,
+)
+from dkdbg.door.router import Router
+
+PARAMETERS = settings(max_examples=150, deadline=None)
+PORT = 5677
+
+
+def request(command: str, seq: int = 1, **arguments: Any) -> bytes:
+    return json.dumps({"seq": seq, "type": "request", "command": command, "arguments": arguments}).encode()
+
+
+def response(command: str, to: int, *, success: bool = True, **more: Any) -> bytes:
+    head = {"seq": 7, "type": "response", "request_seq": to, "success": success, "command": command}
+    return json.dumps({**head, **more}).encode()
+
+
+def event(name: str, /, **body: Any) -> bytes:
+    return json.dumps({"seq": 8, "type": "event", "event": name, "body": body}).encode()
+
+
+def exchange(*names: str) -> Exchange:
+    return Exchange(names, lambda: PORT)
+
+
+class Bench:
+    """A router whose actions are kept, and upstreams that answer as a container's door does."""
+
+    def __init__(self, *names: str, shared: Exchange | None = None, pinned: bool = False) -> None:
+        self.router = Router(shared or exchange(*(names or ("web",))), "192.0.2.1", pinned=pinned)
+        self.actions: list[Any] = []
+
+    def do(self, actions: list[Any]) -> list[Any]:
+        self.actions += actions
+        return actions
+
+    def client(self, body: bytes) -> list[Any]:
+        return self.do(self.router.from_client(body))
+
+    def heard(self) -> list[dict[str, Any]]:
+        """What the editor was sent since the last call."""
+        found = [json.loads(action.body) for action in self.actions if isinstance(action, ToClient)]
+        self.actions = [action for action in self.actions if not isinstance(action, ToClient)]
+        return found
+
+    def sent(self, upstream: str) -> list[dict[str, Any]]:
+        """What the upstream was sent since the last call."""
+        mine = [a for a in self.actions if isinstance(a, ToUpstream) and a.upstream == upstream]
+        self.actions = [action for action in self.actions if action not in mine]
+        return [json.loads(action.body) for action in mine]
+
+    def names(self) -> list[str]:
+        return [each.get("event") or f"{each['command']} {each.get('success')}" for each in self.heard()]
+
+    def introduce(self, **arguments: Any) -> Bench:
+        self.client(request("initialize", supportsStartDebuggingRequest=True, **arguments))
+        return self
+
+    def attach(self, **arguments: Any) -> Bench:
+        self.client(request("attach", 2, **arguments))
+        return self
+
+    def take(self, upstream: str = "web") -> Bench:
+        """The upstream is there and takes the attach."""
+        self.do(self.router.opened(upstream))
+        self.do(self.router.from_upstream(upstream, event("initialized")))
+        return self
+
+    def let_run(self, upstream: str = "web") -> Bench:
+        self.do(self.router.from_upstream(upstream, response("attach", 2)))
+        return self
+
+    def live(self, *upstreams: str, **arguments: Any) -> Bench:
+        self.introduce().attach(**arguments)
+        for upstream in upstreams or ("web",):
+            self.take(upstream)
+        self.client(request("configurationDone", 3))
+        for upstream in upstreams or ("web",):
+            self.let_run(upstream)
+        self.actions.clear()
+        return self
+
+    def announce(self, pid: int, upstream: str = "web", **more: Any) -> dict[str, Any]:
+        configuration = {"subProcessId": pid, "name": f"rank {pid}", **more}
+        arguments = {"request": "attach", "configuration": configuration}
+        self.do(self.router.from_upstream(upstream, request("startDebugging", 9, **arguments)))
+        return next(each for each in self.heard() if each.get("command") == "startDebugging")["arguments"][
+            "configuration"
+        ]
+
+
+def test_the_root_session_is_complete_without_any_container() -> None:
+    bench = Bench().introduce()
+    (answer,) = bench.heard()
+    assert answer["body"]["supportsConditionalBreakpoints"] is True
+    bench.attach()
+    assert bench.names() == []
+    assert bench.router.absent("web", "there is no container yet") == [ToClient(hall.event("initialized"))]
+    bench.client(request("setBreakpoints", 3, breakpoints=[{"line": 1}, {"line": 2}]))
+    (answer,) = bench.heard()
+    assert [each["verified"] for each in answer["body"]["breakpoints"]] == [False, False]
+    bench.client(request("configurationDone", 4))
+    said = bench.heard()
+    assert [each.get("command") or each["event"] for each in said] == [
+        "configurationDone", "attach", "process", "output",
+    ]  # fmt: skip
+    assert said[3]["body"]["output"] == "dkdbg: waiting for web: there is no container yet\n"
+    bench.client(request("threads", 5))
+    bench.client(request("evaluate", 6, expression="1"))
+    threads, refused = bench.heard()
+    assert threads["body"] == {"threads": []}
+    assert (refused["success"], refused["body"]["error"]["showUser"]) == (False, False)
+
+
+def test_an_upstream_is_configured_only_after_the_editor_has_set_its_breakpoints() -> None:
+    bench = Bench().introduce().attach(dkdbgToken="t", justMyCode=False)
+    bench.do(bench.router.opened("web"))
+    initialize, attach = bench.sent("web")
+    assert initialize["arguments"]["supportsStartDebuggingRequest"] is True
+    assert attach["arguments"] == {"dkdbgToken": "t", "justMyCode": False}
+    assert bench.names() == ["initialize True"]
+    bench.do(bench.router.from_upstream("web", event("initialized")))
+    assert bench.names() == ["initialized"]
+    assert bench.sent("web") == []
+    bench.client(request("configurationDone", 3))
+    assert [each["command"] for each in bench.sent("web")] == ["configurationDone"]
+
+
+def test_a_refusal_of_an_upstream_that_is_there_fails_the_attach_with_its_words() -> None:
+    bench = Bench().introduce().attach(dkdbgToken="wrong")
+    bench.do(bench.router.opened("web"))
+    bench.heard()
+    error = {"error": {"id": 1, "format": "{reason}", "showUser": True}}
+    refusal = response("attach", 2, success=False, message="dkdbg: the token is wrong", body=error)
+    actions = bench.do(bench.router.from_upstream("web", refusal))
+    (answer,) = bench.heard()
+    assert (answer["request_seq"], answer["success"]) == (2, False)
+    assert (answer["message"], answer["body"]) == ("dkdbg: the token is wrong", error)
+    assert isinstance(actions[-1], Close)
+
+
+def test_a_later_refusal_is_shown_and_ends_the_session() -> None:
+    bench = Bench().introduce().attach()
+    bench.do(bench.router.absent("web", "not yet"))
+    bench.client(request("configurationDone", 3))
+    bench.do(bench.router.opened("web"))
+    bench.heard()
+    bench.do(bench.router.from_upstream("web", response("attach", 2, success=False, message="dkdbg: no")))
+    said, ended = bench.heard()
+    assert said["body"] == {"category": "important", "output": "dkdbg: web: no\n"}
+    assert ended["event"] == "terminated"
+
+
+def test_a_restarted_container_is_attached_to_again_without_the_editor() -> None:
+    bench = Bench().live()
+    bench.do(bench.router.from_upstream("web", event("exited", exitCode=0)))
+    actions = bench.do(bench.router.from_upstream("web", event("terminated")))
+    assert HangUp("web", then="redial") in actions
+    assert [each["event"] for each in bench.heard()] == ["output"]
+    bench.do(bench.router.lost("web"))
+    bench.do(bench.router.absent("web", "container web-1 is not running"))
+    bench.do(bench.router.absent("web", "container web-1 is not running"))
+    assert len(bench.heard()) == 1
+    bench.take()
+    assert [each["command"] for each in bench.sent("web")] == ["initialize", "attach", "configurationDone"]
+
+
+def test_a_session_that_the_editor_has_ended_in_the_container_is_not_taken_up_again() -> None:
+    """VS Code's stop button leaves the last process: the container's door ends the root session, without `exited`."""
+    bench = Bench().live()
+    actions = bench.do(bench.router.from_upstream("web", event("terminated")))
+    assert HangUp("web", then="replaced") in actions
+    assert bench.names() == ["output", "terminated"]
+
+
+def test_with_two_targets_the_other_one_stays() -> None:
+    bench = Bench("a", "b").live("a", "b")
+    bench.do(bench.router.from_upstream("a", event("terminated")))
+    assert bench.names() == ["output"]
+    assert bench.router.phase == "live"
+    bench.do(bench.router.lost("a"))
+    bench.take("a").let_run("a")
+    assert bench.router.is_settled("a")
+
+
+def test_the_same_pid_in_two_containers_gets_two_numbers_and_two_names() -> None:
+    shared = exchange("a", "b")
+    bench = Bench(shared=shared).live("a", "b")
+    first, second = bench.announce(7, "a", justMyCode=True), bench.announce(7, "b")
+    assert first["subProcessId"] != second["subProcessId"]
+    assert (first["name"], second["name"]) == ("a: rank 7", "b: rank 7")
+    assert (first["justMyCode"], first["connect"]) == (True, {"host": "127.0.0.1", "port": PORT})
+    child = Bench(shared=shared).introduce()
+    (branch,) = child.client(request("attach", 2, **second))
+    assert isinstance(branch, Branch)
+    initialize, attach = (json.loads(body) for body in branch.opening)
+    assert (branch.process.upstream, attach["arguments"]["subProcessId"]) == ("b", 7)
+    assert (branch.hidden, initialize["seq"]) == (1, 1)
+
+
+def test_a_process_that_is_gone_is_a_session_that_ends_at_once() -> None:
+    shared = exchange("web")
+    root = Bench(shared=shared).live()
+    number = root.announce(7)["subProcessId"]
+    root.do(root.router.lost("web"))
+    child = Bench(shared=shared).introduce().attach(subProcessId=number)
+    assert child.names() == ["initialize True", "attach True", "terminated"]
+
+
+def test_a_pid_in_the_launch_entry_means_a_process_of_the_only_target() -> None:
+    (branch,) = Bench("web").introduce().client(request("attach", 2, subProcessId=7))
+    assert branch.process.pid == 7
+    assert Bench("a", "b").introduce().attach(subProcessId=7).names()[-1] == "terminated"
+
+
+def test_children_are_told_the_address_by_which_the_editor_came() -> None:
+    forwarded = {"host": "localhost", "port": 15677}
+    assert Bench().live(connect=forwarded).announce(7)["connect"] == forwarded
+
+
+def test_a_client_without_child_sessions_gets_a_port_offered() -> None:
+    bench = Bench()
+    bench.client(request("initialize", clientID="plain"))
+    bench.attach().take()
+    bench.client(request("configurationDone", 3))
+    bench.let_run()
+    arguments = {"configuration": {"subProcessId": 7, "name": "rank 7"}}
+    actions = bench.do(bench.router.from_upstream("web", request("startDebugging", 9, **arguments)))
+    (offer,) = [action for action in actions if isinstance(action, Offer)]
+    assert (offer.process.pid, offer.say) == (7, True)
+    assert "debugpyAttach" in bench.names()
+
+
+def test_disconnect_is_passed_on_to_every_target_with_its_wish() -> None:
+    bench = Bench("a", "b").live("a", "b")
+    actions = bench.client(request("disconnect", 9, terminateDebuggee=True))
+    for upstream in ("a", "b"):
+        (sent,) = bench.sent(upstream)
+        assert (sent["command"], sent["arguments"]) == ("disconnect", {"terminateDebuggee": True})
+        assert HangUp(upstream) in actions
+    assert isinstance(actions[-1], Close)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "setBreakpoints", "configurationDone", "launch"])
+def test_nothing_is_done_before_the_attach(command: str) -> None:
+    bench = Bench().introduce()
+    bench.heard()
+    bench.client(request(command, 2))
+    (answer,) = bench.heard()
+    assert answer["success"] is False
+
+
+def test_an_upstream_that_does_not_answer_does_not_keep_the_editor_waiting() -> None:
+    bench = Bench().introduce().attach()
+    bench.do(bench.router.opened("web"))
+    bench.heard()
+    bench.do(bench.router.waited())
+    assert bench.names() == ["initialized"]
+
+
+def test_a_client_at_the_port_of_a_process_waits_for_it() -> None:
+    shared = exchange("web")
+    root = Bench(shared=shared).live()
+    bench = Bench(shared=shared, pinned=True).introduce().attach(justMyCode=False)
+    assert (bench.router.phase, [each for each in bench.actions if isinstance(each, Dial)]) == (
+        "expecting",
+        [],
+    )
+    (branch,) = bench.router.branch(root.announce(7)["subProcessId"])
+    assert isinstance(branch, Branch)
+    assert json.loads(branch.opening[1])["arguments"] == {"justMyCode": False, "subProcessId": 7}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+NAMES = [
+    "initialize",
+    "attach",
+    "launch",
+    "evaluate",
+    "disconnect",
+    "terminate",
+    "configurationDone",
+    "setBreakpoints",
+]
+NAMES += ["startDebugging", "debugpyAttach", "initialized", "exited", "terminated", "output", "threads"]
+ARGUMENTS = JSON | st.fixed_dictionaries(
+    {},
+    optional={
+        "subProcessId": st.sampled_from([0, 7, FIRST_NUMBER, FIRST_NUMBER + 1, "7", True, None, -1]),
+        "configuration": JSON | st.fixed_dictionaries({"subProcessId": st.integers(-1, 9), "name": JSON}),
+        "connect": JSON,
+        "breakpoints": JSON,
+        "clientID": JSON,
+        "supportsStartDebuggingRequest": JSON,
+        "output": JSON,
+        "terminateDebuggee": JSON,
+    },
+)
+MESSAGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "seq": st.integers(0, 6) | st.sampled_from([hall.OWN_SEQUENCE, "1", None]),
+        "type": st.sampled_from(["request", "request", "request", "response", "event", 1]),
+        "command": st.sampled_from(NAMES) | JSON,
+        "event": st.sampled_from(NAMES) | JSON,
+        "request_seq": st.integers(0, 3) | JSON,
+        "success": JSON,
+        "message": JSON,
+        "arguments": ARGUMENTS,
+        "body": ARGUMENTS,
+    },
+)
+BODIES = (
+    st.binary(max_size=30)
+    | JSON.map(lambda x: json.dumps(x).encode())
+    | MESSAGES.map(lambda x: json.dumps(x).encode())
+)
+STEPS = st.sampled_from(
+    [
+        "client",
+        "client",
+        "upstream",
+        "upstream",
+        "opened",
+        "absent",
+        "lost",
+        "waited",
+        "branch",
+        "gone",
+        "stop",
+    ]
+)
+
+
+@PARAMETERS
+@given(st.lists(st.tuples(STEPS, st.sampled_from(["a", "b", "?"]), BODIES), max_size=40), st.integers(0, 3))
+def test_whatever_comes_nothing_is_raised_and_nothing_reaches_a_target_before_an_attach(
+    steps: list[tuple[str, str, bytes]], begun: int
+) -> None:
+    bench = Bench("a", "b")
+    script = [request("initialize"), request("attach", 2), request("configurationDone", 3)]
+    for body in script[:begun]:
+        bench.client(body)
+    attached = begun > 1
+    for what, upstream, body in steps:
+        router = bench.router
+        if what == "client":
+            attached = attached or b"attach" in body
+            actions = router.from_client(body)
+        elif what == "branch":
+            actions = router.branch(FIRST_NUMBER) if router.phase == "expecting" else []
+        else:
+            actions = {
+                "upstream": lambda: router.from_upstream(upstream, body),  # noqa: B023
+                "opened": lambda: router.opened(upstream) if upstream in router.legs else [],  # noqa: B023
+                "absent": lambda: router.absent(upstream, "why"),  # noqa: B023
+                "lost": lambda: router.lost(upstream),  # noqa: B023
+                "waited": router.waited,
+                "gone": router.client_gone,
+                "stop": lambda: router.stop("bye"),  # noqa: B023
+            }[what]()
+        for action in actions:
+            if isinstance(action, ToClient):
+                json.loads(action.body)
+            if isinstance(action, ToUpstream | HangUp):
+                assert action.upstream in router.legs
+            assert attached or not isinstance(action, ToUpstream | Dial | Branch)
+
+
+@PARAMETERS
+@given(st.lists(st.binary(max_size=200) | BODIES.map(dap_frames.wrap), max_size=12), st.data())
+def test_any_bytes_in_any_pieces_leave_the_router_standing(parts: list[bytes], data: Any) -> None:
+    stream = dap_frames.wrap(request("initialize")) + b"".join(parts)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
+    bench, parser = Bench("a"), dap_frames.FrameParser(max_body=150)
+    try:
+        for begin, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+            parser.feed(stream[begin:end])
+            while (body := parser.take()) is not None:
+                bench.client(body)
+    except dap_frames.FrameError:
+        bench.do(bench.router.client_gone())
+    assert bench.router.phase in {
+        "introduced",
+        "arriving",
+        "live",
+        "ended",
+        "branched",
+        "closed",
+        "configuring",
+    }
