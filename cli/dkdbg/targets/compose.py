@@ -178,6 +178,12 @@ _KNOWN = (
         exit_code=EXIT_ERROR,
     ),
     _Known(
+        fragment=r"container rootfs is marked read-only",
+        cause="the service's file system is read-only, so compose cannot put the token of the debug port into it",
+        hint="read_only: false for the debug service in an override file, or DKDBG_TOKEN= for a start without a token",
+        exit_code=EXIT_CONFLICT,
+    ),
+    _Known(
         fragment=r"no such service",
         cause="the project has no such service; the debug files may be older than your compose file",
         hint="dkdbg init writes them anew",

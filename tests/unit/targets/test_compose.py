@@ -32,6 +32,7 @@ MESSAGES = {
     "container x-app-debug-1 exited (3)": "ended before",
     "container x-app-debug-1 is unhealthy": "does not listen",
     "ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed": "certificate",
+    "Error response from daemon: container rootfs is marked read-only": "read-only",
 }
 
 
