@@ -25,6 +25,7 @@ FILES = (
     "crash.py",
     "tcppdb.py",
     "compiled.py",
+    "untrace.py",
 )
 
 

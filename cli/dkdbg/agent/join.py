@@ -76,6 +76,7 @@ def _join(session_dir: str, at_start: bool) -> str:
         return "already joined"
     configured = _watch_configuration()
     _wake_after_commands(pydevd.PyDB)
+    _load("untrace").watch(pydevd.PyDB, _api())
     helper_fits = _prepare_helper()
     pydevd.settrace(
         host=info["host"],
@@ -148,17 +149,22 @@ def _watch_configuration() -> threading.Event:
     `ready_to_run` cannot tell it: pydevd sets it at once when it is asked not to wait, and asked to wait it waits
     for ever (debugpy #549).
     """
-    from _pydevd_bundle.pydevd_api import PyDevdAPI
-
+    api = _api()
     configured = threading.Event()
-    run = PyDevdAPI.run
+    run = api.run
 
     def watched_run(self: Any, py_db: Any) -> Any:
         configured.set()
         return run(self, py_db)
 
-    PyDevdAPI.run = watched_run
+    api.run = watched_run
     return configured
+
+
+def _api() -> Any:
+    from _pydevd_bundle.pydevd_api import PyDevdAPI
+
+    return PyDevdAPI
 
 
 def _wake_after_commands(debugger_class: Any) -> None:

@@ -199,7 +199,7 @@ def _ondemand() -> Any:
     """Return ondemand.py: the one by which the hook has found this file, or the installed one."""
     found = sys.modules.get("_dkdbg_ondemand")
     if found is None:
-        from dkdbg.agent import ondemand as found  # type: ignore[no-redef]
+        from dkdbg.agent import ondemand as found
     return found
 
 

@@ -1,0 +1,76 @@
+"""Once the editor has left, no thread is traced any more; the next editor stops in them all the same."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.agent.dap_probe import Editor
+
+PROGRAM = """import sys, threading, time
+
+def work(name):
+    while True:
+        traced = sys.gettrace() is not None
+        seen[name] = traced
+        time.sleep(0.005)
+
+def work_later(name):
+    while True:
+        seen[name] = sys.gettrace() is not None
+        time.sleep(0.005)
+
+seen = {}
+for name in "ab":
+    threading.Thread(target=work, args=(name,), daemon=True).start()
+late = None
+while True:
+    seen["main"] = sys.gettrace() is not None
+    if late is None and len(sys.argv) > 1 and __import__("os").path.exists(sys.argv[1]):
+        late = threading.Thread(target=work_later, args=("late",), daemon=True)
+        late.start()
+    print(sorted(seen.items()), flush=True)
+    time.sleep(0.005)
+"""
+
+
+def pythons() -> list[str]:
+    """This Python, and others of pyenv for which this debugpy is made."""
+    found = [sys.executable]
+    for version in ("3.10", "3.13"):
+        found += [str(path) for path in Path.home().glob(f".pyenv/versions/{version}.*/bin/python")][:1]
+    return found
+
+
+def until(running, wanted: list[tuple[str, bool]]) -> None:
+    """Read what the program prints until it says so."""
+    end = time.monotonic() + 20
+    line = b""
+    while time.monotonic() < end:
+        line = running.process.stdout.readline()
+        if line.decode().strip() == str(wanted):
+            return
+    pytest.fail(f"{line.decode()!r}, not {wanted}")
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_every_thread_is_bare_after_the_detach_and_stops_for_the_next_editor(
+    launch, tmp_path: Path, python: str
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(PROGRAM)
+    mark = tmp_path / "mark"
+    running = launch(python, "train.py", str(mark))
+    port = running.wait_state("running")["port"]
+    threads = ["a", "b", "main"]
+    for _ in range(2):
+        with Editor(port, {str(script): [6, 20]}, hold=True) as editor:
+            assert {stop["line"] for stop in editor.wait_stops(1)} <= {6, 20}
+        until(running, [(name, False) for name in threads])
+    mark.write_text("")  # a thread that starts while nobody is attached
+    until(running, [(name, False) for name in sorted(["late", *threads])])
+    with Editor(port, {str(script): [11]}, hold=True) as editor:
+        assert editor.wait_stops(1)[0]["line"] == 11
