@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 #: For `start`: an output that the caller reads, and one that nobody does.
 PIPE = subprocess.PIPE
 DISCARD = subprocess.DEVNULL
+#: What waiting for a started process raises.
+TimeoutExpired = subprocess.TimeoutExpired
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,3 +132,21 @@ def start(
         raise DkdbgError(
             f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127
         ) from error
+
+
+def converse(argv: Sequence[str], *, cwd: Path | None = None) -> subprocess.Popen[bytes]:
+    """Start `argv` with pipes of bytes, unbuffered, on all three streams; the caller ends it.
+
+    It does not get the terminal's Ctrl-C: the caller says goodbye in the protocol's own words.
+
+    Raises:
+        DkdbgError: the program does not exist or cannot be started.
+    """
+    try:
+        return subprocess.Popen(
+            list(argv), cwd=cwd, stdin=PIPE, stdout=PIPE, stderr=PIPE, bufsize=0, start_new_session=True
+        )
+    except FileNotFoundError as error:
+        raise DkdbgError(f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127) from error
+    except PermissionError as error:
+        raise DkdbgError(f"{argv[0]!r} may not be executed", hint=f"ls -l {argv[0]}", exit_code=126) from error

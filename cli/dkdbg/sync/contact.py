@@ -1,0 +1,144 @@
+"""Start the receiver on a target: find a Python there without a shell, say who we are, hear who it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dkdbg.agent.sync import boot, wire
+from dkdbg.errors import DkdbgError
+from dkdbg.sync.stream import Stream, StreamEndedError, expect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+#: Tried in this order; the full paths are for a target whose PATH is empty or wrong.
+PYTHONS = ("python3", "python", "/usr/local/bin/python3", "/usr/bin/python3")
+
+#: What a command line ends with when the program is not there (OCI runtimes, ssh, shells), or may not be executed.
+_NOT_FOUND = (126, 127)
+_READY_SECONDS = 30.0
+#: The receiver gives up, and its lock, after so long without a frame from us; a session pings more often.
+SILENCE_SECONDS = 300
+
+
+class Reach(Protocol):
+    """Where the receiver runs.
+
+    Attributes:
+        label: for people, such as `compose://app (shop-app-1)`.
+    """
+
+    @property
+    def label(self) -> str:
+        """See the class."""
+
+    def wrap(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """The local command line that runs `argv` there, with our standard input and output."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """What the receiver says of itself.
+
+    Attributes:
+        root: the remote root, as it resolved it.
+        probe: path of a file with a random name that it made there, relative to the root; empty without.
+        empty: nothing is in the root that the ledger does not know.
+    """
+
+    python: str
+    pid: int
+    user: str
+    root: str
+    probe: str
+    empty: bool
+    case_sensitive: bool
+
+
+class Contact:
+    """The start of one stream. `start` returns at once; `ready` waits, and tries the next Python when one is missing.
+
+    Args:
+        root: remote root, absolute.
+        pythons: interpreters to try; the one that answered is put first for the next time.
+        look_only: nothing is made or written on the target.
+    """
+
+    def __init__(self, root: str, *, pythons: Sequence[str] = PYTHONS, look_only: bool = False) -> None:
+        self._hello = {
+            "version": wire.VERSION, "root": root, "probe": not look_only, "create": not look_only,
+            "write": not look_only,
+            "silence_s": SILENCE_SECONDS,
+        }  # fmt: skip
+        self._pythons = list(pythons)
+        self._stream: Stream | None = None
+        self.label = root
+
+    def start(self, reach: Reach, bell: Callable[[], None] = lambda: None) -> None:
+        """Start the receiver.
+
+        Raises:
+            DkdbgError: the local program of the command line does not exist.
+        """
+        self.stop()
+        self._reach, self._bell = reach, bell
+        self.label = reach.label
+        self._launch(self._pythons[0])
+
+    def ready(self) -> tuple[Stream, Ready]:
+        """Wait for the receiver, and say who it is. The stream belongs to the caller.
+
+        Raises:
+            StreamEndedError: the target is gone or refuses.
+            DkdbgError: there is no Python, or the receiver refused, with its reason.
+        """
+        if self._stream is None:
+            raise AssertionError("start() comes first")
+        try:
+            for python in tuple(self._pythons):
+                if self._stream is None:
+                    self._launch(python)
+                try:
+                    _, head, _ = expect(self._stream, frozenset({wire.READY}), _READY_SECONDS)
+                except StreamEndedError as error:
+                    if error.answered or error.code not in _NOT_FOUND:
+                        raise
+                    self.stop()
+                    continue
+                self._pythons.remove(python)
+                self._pythons.insert(0, python)
+                stream, self._stream = self._stream, None
+                return stream, _ready(head)
+        finally:
+            self.stop()
+        raise DkdbgError(
+            f"there is no Python on {self.label}: tried {', '.join(self._pythons)}",
+            hint="name one with --python PATH; the receiver needs Python 3.8 or newer and nothing else",
+        )
+
+    def stop(self) -> None:
+        """End a receiver that was started and not handed out."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def _launch(self, python: str) -> None:
+        argv, first = boot.start(python)
+        self._stream = Stream(self._reach.wrap(argv), first, bell=self._bell)
+        try:
+            self._stream.send(wire.HELLO, self._hello)
+            self._stream.flush()
+        except StreamEndedError:
+            pass  # `ready` hears the reason
+
+
+def _ready(head: dict[str, Any]) -> Ready:
+    if head.get("version") != wire.VERSION:
+        raise DkdbgError(
+            f"the receiver speaks version {head.get('version')} of the stream, we {wire.VERSION}"
+        )
+    return Ready(
+        python=str(head["python"]), pid=int(head["pid"]), user=str(head["user"]), root=str(head["root"]),
+        probe=str(head.get("probe") or ""), empty=bool(head["empty"]), case_sensitive=bool(head["case_sensitive"]),
+    )  # fmt: skip

@@ -1,0 +1,169 @@
+"""The other side as we know it while one stream lasts: learn what is there, and make it what is here."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from dkdbg.agent.sync import wire
+from dkdbg.sync import plan
+from dkdbg.sync.flight import Counts
+from dkdbg.sync.plan import There
+from dkdbg.sync.report import event
+from dkdbg.sync.sender import Sender
+from dkdbg.sync.stream import expect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from dkdbg.sync.contact import Ready
+    from dkdbg.sync.entries import Index
+    from dkdbg.sync.plan import Step
+    from dkdbg.sync.report import Event
+    from dkdbg.sync.stream import Stream
+
+_ANSWER_SECONDS = 300.0
+_STAT_PATHS = 2000
+_PROGRESS_SECONDS = 0.2
+
+
+class Replica:
+    """One remote root behind one stream.
+
+    Args:
+        local: the local root, absolute.
+
+    Attributes:
+        view: remote entries by path.
+        sender: what carries out steps.
+    """
+
+    def __init__(
+        self, stream: Stream, ready: Ready, local: str, *, report: Callable[[Event], None],
+    ) -> None:  # fmt: skip
+        self.stream = stream
+        self.ready = ready
+        self.view: dict[str, There] = {}
+        self.sender = Sender(stream, local, self.view, report=report)
+        self._local = local
+        self._report = report
+
+    def learn(self, local: Collection[str]) -> None:
+        """Take in the listing of the ledger, and ask for what exists besides of the paths `local`.
+
+        Raises:
+            StreamEndedError, DkdbgError: as `expect`.
+        """
+        self.view.update(listing(self.stream, wire.LISTING))
+        asked = [] if self.ready.empty else plan.unknown(local, self.view)
+        chunks = [asked[start : start + _STAT_PATHS] for start in range(0, len(asked), _STAT_PATHS)]
+        for chunk in chunks:
+            self.stream.send(wire.STAT, {"paths": chunk})
+        self.stream.flush()
+        for _ in chunks:
+            self.view.update(listing(self.stream, wire.STATS, held=False))
+
+    def converge(self, index: Index) -> Counts:
+        """Make everything there what it is here; what was done."""
+        gone = [path for path, there in self.view.items() if there.held and path not in index.entries]
+        alone = still_here(self._local, gone)
+        remote = (
+            {path: there for path, there in self.view.items() if path not in alone} if alone else self.view
+        )
+        return self._carry_out(plan.plan(index.entries, remote))
+
+    def steps(self, index: Index, paths: Iterable[str]) -> list[Step]:
+        """What makes `paths`, and nothing else, there what they are here."""
+        chosen = set(paths)
+        local = {path: entry for path in chosen if (entry := index.entries.get(path)) is not None}
+        remote = {path: there for path in chosen if (there := self.view.get(path)) is not None}
+        for path in still_here(self._local, [path for path in remote if path not in local]):
+            del remote[path]
+        return plan.plan(local, remote)
+
+    def perform(self, steps: list[Step]) -> Counts:
+        """Carry out `steps`, and say what was done."""
+        return self._carry_out(steps, quiet=True)
+
+    def _carry_out(self, steps: list[Step], *, quiet: bool = False) -> Counts:
+        self.sender.counts = Counts()
+        self.sender.progress = (lambda _files, _bytes: None) if quiet else Progress(steps, self._report)
+        self.sender.perform(steps)
+        return self.sender.counts
+
+
+class Progress:
+    """Adds up what has arrived and says so now and then."""
+
+    def __init__(self, steps: Iterable[Step], report: Callable[[Event], None]) -> None:
+        sizes = [step.wanted.size for step in steps if step.wanted and step.operation in {"put", "check"}]
+        self._facts: dict[str, Any] = {
+            "files": 0,
+            "files_total": len(sizes),
+            "bytes": 0,
+            "bytes_total": sum(sizes),
+        }
+        self._report = report
+        self._next = 0.0
+
+    def __call__(self, files: int, size: int) -> None:
+        """So many more files with so many bytes are there."""
+        self._facts["files"] += files
+        self._facts["bytes"] += size
+        now = time.monotonic()
+        if now >= self._next and self._facts["files_total"]:
+            self._next = now + _PROGRESS_SECONDS
+            self._report(event("progress", **self._facts))
+
+
+def listing(stream: Stream, kind: int, *, held: bool = True) -> dict[str, There]:
+    """The entries of one answer, which may come in several frames of `kind`.
+
+    Raises:
+        StreamEndedError, DkdbgError: as `expect`.
+    """
+    found: dict[str, There] = {}
+    while True:
+        got, head, _ = expect(stream, frozenset({kind, wire.FAILED}), _ANSWER_SECONDS)
+        if got == wire.FAILED:  # a name that STAT refuses: its operation will be refused with the same reason
+            continue
+        for path, kind_there, mode, size, digest, stamp in head["entries"]:
+            found[path] = There(kind_there, mode, size, digest, stamp, held)
+        if head.get("end", True):
+            return found
+
+
+def still_here(root: str, paths: Iterable[str]) -> set[str]:
+    """Those of `paths` that exist below the local `root` although they do not take part: they stay as they are there.
+
+    Names are compared as the folder lists them, so that `a` is gone when it was renamed to `A` on any file system.
+    """
+    names: dict[str, frozenset[str] | None] = {"": _names(root)}
+
+    def listed(folder: str) -> frozenset[str] | None:
+        """What is in `folder`; None when nobody may look."""
+        if folder not in names:
+            parent, _, name = folder.rpartition("/")
+            above = listed(parent)
+            full = os.path.join(root, folder)
+            here = above is None or (name in above and not os.path.islink(full))
+            names[folder] = _names(full) if here else frozenset()
+        return names[folder]
+
+    found = set()
+    for path in paths:
+        parent, _, name = path.rpartition("/")
+        above = listed(parent)
+        if above is None or name in above:
+            found.add(path)
+    return found
+
+
+def _names(folder: str) -> frozenset[str] | None:
+    try:
+        return frozenset(os.listdir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return frozenset()
+    except OSError:
+        return None

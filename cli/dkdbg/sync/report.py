@@ -1,0 +1,114 @@
+"""What a sync has to say: events as values, as JSON, and as lines for a person. Nothing here prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dkdbg.sync.flight import Counts
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened.
+
+    Attributes:
+        name: `connected`, `copying`, `progress`, `changed`, `failed`, `kept`, `skipped`, `rescan`, `lost`, `in_sync`.
+        facts: JSON values; paths relative to the local root, sizes in bytes, times in seconds.
+    """
+
+    name: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The event as one object; bytes of a name that are no UTF-8 are escaped."""
+        return {"event": self.name, **{key: printable(value) for key, value in self.facts.items()}}
+
+
+def event(name: str, **facts: Any) -> Event:  # noqa: ANN401 - JSON values
+    """An `Event` with these facts."""
+    return Event(name, facts)
+
+
+def did(counts: Counts) -> str:
+    """Such as `12 sent (1.2 MB), 3 deleted`; empty when nothing was done."""
+    parts = [f"{counts.sent:,} sent ({size(counts.bytes)})"] if counts.sent else []
+    named = (
+        (counts.deleted, "deleted"), (counts.folders, "folders made"), (counts.modes, "modes changed"),
+        (counts.adopted, "found equal"), (counts.failed, "failed"),
+    )  # fmt: skip
+    return ", ".join([*parts, *(f"{count:,} {what}" for count, what in named if count)])
+
+
+def as_line(happened: Event) -> str:
+    """The event as one line for a person; empty for those that only move the status."""
+    facts = {key: printable(value) for key, value in happened.facts.items()}
+    return _LINES[happened.name](facts) if happened.name in _LINES else ""
+
+
+def status(files: int, last: str, seconds: float | None) -> str:
+    """The quiet line while nothing happens: `in sync: 10,000 files · last: train.py, 4 ms`."""
+    tail = f" · last: {printable(last)}" if last else ""
+    if last and seconds is not None:
+        tail += f", {seconds * 1000:.0f} ms" if seconds < 1 else f", {seconds:.1f} s"
+    return f"in sync: {files:,} {'file' if files == 1 else 'files'}{tail}"
+
+
+def progress(facts: dict[str, Any]) -> str:
+    """`copying: 1,200 of 10,000 files, 6.2 of 52 MB`."""
+    return (
+        f"copying: {facts['files']:,} of {facts['files_total']:,} files, "
+        f"{size(facts['bytes'])} of {size(facts['bytes_total'])}"
+    )
+
+
+def size(count: int) -> str:
+    """Bytes as a person reads them."""
+    for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= limit:
+            value = count / limit
+            return f"{value:.1f} {unit}" if value < 10 else f"{value:.0f} {unit}"
+    return f"{count} B"
+
+
+def printable(value: Any) -> Any:  # noqa: ANN401 - JSON values
+    """`value` with what no terminal and no UTF-8 can carry (undecodable bytes, control characters) escaped."""
+    if isinstance(value, str):
+        text = value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        return "".join(
+            char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+        )
+    return [printable(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def _connected(facts: dict[str, Any]) -> str:
+    return f"{facts['target']}: {facts['root']} (as {facts['user']}, Python {facts['python']})"
+
+
+def _failed(facts: dict[str, Any]) -> str:
+    hint = f"\n  hint: {facts['hint']}" if facts.get("hint") else ""
+    return f"not synced: {facts['path']}: {facts['reason']}{hint}"
+
+
+def _kept(facts: dict[str, Any]) -> str:
+    if facts["where"] == facts["path"]:
+        return f"kept: the folder {facts['path']} stays there, because something in it is not sync's"
+    return f"kept: {facts['path']} there was not sync's; it is now {facts['where']}"
+
+
+def _in_sync(facts: dict[str, Any]) -> str:
+    did = f": {facts['did']}" if facts["did"] else ", nothing to do"
+    return f"in sync: {facts['files']:,} files, {facts['seconds']:.1f} s{did}"
+
+
+_LINES = {
+    "connected": _connected,
+    "failed": _failed,
+    "kept": _kept,
+    "skipped": lambda facts: f"left out: {facts['path'] or '.'}: {facts['reason']}",
+    "rescan": lambda facts: f"looking at everything again: {facts['reason']}",
+    "lost": lambda facts: f"connection lost: {facts['reason']}; trying again",
+    "in_sync": _in_sync,
+    "progress": progress,
+}

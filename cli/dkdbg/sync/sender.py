@@ -1,0 +1,270 @@
+"""Carry out a plan through one stream: read, pack, send, and know what has arrived."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from dkdbg.agent.sync import wire
+from dkdbg.sync import reading
+from dkdbg.sync.flight import Counts, Flight
+from dkdbg.sync.plan import LARGE, There
+from dkdbg.sync.reading import FileChangedError
+from dkdbg.sync.report import event
+from dkdbg.sync.stream import StreamEndedError, refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from dkdbg.agent.sync.wire import Frame
+    from dkdbg.sync.plan import Step
+    from dkdbg.sync.reading import Content
+    from dkdbg.sync.report import Event
+    from dkdbg.sync.stream import Stream
+
+#: Seconds without an answer after which the other side counts as gone.
+_SILENCE = 120.0
+
+
+class Sender:
+    """Sends operations and keeps `view`, what the other side has, up to date.
+
+    Args:
+        stream: after READY.
+        root: the local root, absolute.
+        view: remote entries by path; changed in place, by what was sent, taken back by what failed.
+        report: takes each event.
+
+    Attributes:
+        failed: path -> (reason, hint) of what could not be done and was not done since.
+        changed: paths that were written while they were read, to be looked at again.
+        racy: paths that were read so soon after a change that their stamp says nothing (ADR 10).
+        counts: what was done since `counts` was last set.
+        pause: called between the pieces of large files; gives steps that came up, of which the small ones go first.
+        heard: when the other side last said something; seconds of the monotonic clock.
+    """
+
+    def __init__(
+        self, stream: Stream, root: str, view: dict[str, There], *, report: Callable[[Event], None],
+    ) -> None:  # fmt: skip
+        self._stream = stream
+        self._root = root
+        self._view = view
+        self._report = report
+        self._id = 0
+        self._flight = Flight(view)
+        self._streaming = False
+        self._offsets: dict[int, int] = {}
+        self._todo: deque[Step] = deque()
+        self.failed: dict[str, tuple[str, str]] = {}
+        self.changed: set[str] = set()
+        self.racy: set[str] = set()
+        self.pause: Callable[[], Iterable[Step]] = tuple
+        self.counts = Counts()
+        self.heard = time.monotonic()
+        self.progress: Callable[[int, int], None] = lambda _files, _bytes: None
+
+    def perform(self, steps: Iterable[Step]) -> None:
+        """Carry out `steps` in order and return when all of them are on the other side's disk, or reported.
+
+        Raises:
+            StreamEndedError: the receiver is gone.
+            DkdbgError: the receiver gave up.
+        """
+        self._todo.extend(steps)
+        while self._todo:
+            step = self._todo.popleft()
+            if _is_large(step):
+                self._urgent()
+            self._perform(step)
+        self.drain()
+
+    def drain(self) -> None:
+        """Wait until everything sent has been answered."""
+        self._stream.flush()
+        while self._flight:
+            self._take()
+
+    def _urgent(self) -> None:
+        """Carry out what came up meanwhile and is small; what is large waits for its turn."""
+        for step in self.pause():
+            if _is_large(step):
+                self._todo.append(step)
+            else:
+                self._perform(step)
+        self._stream.flush()
+
+    def _perform(self, step: Step) -> None:
+        wanted = step.wanted
+        if step.operation == "delete":
+            self._send(wire.DELETE, step.path, None)
+        elif wanted is None:
+            raise AssertionError(step)
+        elif step.operation == "mkdir":
+            made = There(kind="d", mode=wanted.mode | 0o700, size=0, digest="", stamp="")
+            self._send(wire.MKDIR, step.path, made, mode=made.mode)
+        elif step.operation == "link":
+            made = There(kind="l", mode=0, size=0, digest=wanted.target, stamp=wanted.stamp)
+            self._send(wire.LINK, step.path, made, target=wanted.target, stamp=wanted.stamp)
+        elif step.operation == "mode":
+            self._mode(step.path, wanted.mode, wanted.stamp)
+        elif step.operation == "adopt":
+            self._adopt(step.path, wanted.stamp)
+        else:
+            self._file(step)
+        self._keep_window()
+
+    def _file(self, step: Step) -> None:
+        try:
+            content = reading.read(self._root, step.path)
+        except FileChangedError:
+            self.changed.add(step.path)
+            return
+        except OSError as error:
+            self.fail(step.path, f"cannot be read here: {error.strerror}", "")
+            return
+        if not content.entry.stamp:
+            self.racy.add(step.path)
+        there = self._view.get(step.path)
+        if step.operation == "check" and there is not None and there.digest == content.digest:
+            self._found_equal(step.path, there, content)
+        elif content.body is not None:
+            self._send(wire.PUT, step.path, _there(content), content.body, **_head(content))
+        else:
+            self._large(step, content)
+
+    def _found_equal(self, path: str, there: There, content: Content) -> None:
+        mode, stamp = content.entry.mode, content.entry.stamp
+        if not there.held or (there.mode == mode and there.stamp != stamp):
+            self._adopt(path, stamp)
+        if there.mode != mode:
+            self._mode(path, mode, stamp)
+        self.progress(1, there.size)
+
+    def _adopt(self, path: str, stamp: str) -> None:
+        there = self._view[path]
+        self._send(
+            wire.ADOPT, path, there._replace(stamp=stamp, held=True),
+            kind=there.kind, mode=there.mode, size=there.size, digest=there.digest, stamp=stamp,
+        )  # fmt: skip
+
+    def _mode(self, path: str, mode: int, stamp: str) -> None:
+        made = self._view[path]._replace(mode=mode, stamp=stamp, held=True)
+        self._send(wire.MODE, path, made, mode=mode, stamp=stamp)
+
+    def _large(self, step: Step, content: Content) -> None:
+        """In pieces, from where the other side has it already; what is small goes between them."""
+        number = self._send(wire.BEGIN, step.path, _there(content), **_head(content))
+        self._stream.flush()
+        while number not in self._offsets and number in self._flight:
+            self._take()
+        offset = self._offsets.pop(number, 0)
+        if number not in self._flight:
+            return
+        self._streaming = True
+        try:
+            for piece in reading.pieces(self._root, step.path, content.entry, offset=offset):
+                self._stream.send(wire.DATA, {"id": number}, piece)
+                self._stream.flush()
+                self.hear()
+                if number not in self._flight:  # reported as failed meanwhile, such as a full disk
+                    return
+                self._urgent()
+        except (FileChangedError, OSError):
+            self.changed.add(step.path)
+            self._flight.abandon(number)
+        finally:
+            self._streaming = False
+        self._stream.send(wire.END, {"id": number})
+
+    def _send(self, kind: int, path: str, made: There | None, body: bytes = b"", /, **head: Any) -> int:  # noqa: ANN401
+        """Send one operation and note what it makes of the view; its id."""
+        self._id += 1
+        try:
+            self._stream.send(kind, {"id": self._id, "path": path, **head}, body)
+        except wire.WireError as error:
+            self.fail(path, str(error), "")
+            return self._id
+        self._flight.send(self._id, kind, path, made, len(body))
+        return self._id
+
+    def _keep_window(self) -> None:
+        self.hear()
+        if self._flight.full and not self._streaming:  # DONE stays behind an open large file
+            self._stream.flush()
+            while not self._flight.low:
+                self._take()
+
+    def _take(self) -> None:
+        frame = self._stream.take(_SILENCE)
+        if frame is None:
+            raise StreamEndedError(f"no answer for {_SILENCE:g} s", code=None, answered=True)
+        self.handle(frame)
+
+    def hear(self) -> None:
+        """Take in what has arrived."""
+        while (frame := self._stream.take()) is not None:
+            self.handle(frame)
+
+    def ping(self) -> None:
+        """Ask for a sign of life; `heard` says when the last one came."""
+        self._stream.send(wire.PING, {"n": self._id})
+        self._stream.flush()
+
+    def handle(self, frame: Frame) -> None:
+        """Take in one answer.
+
+        Raises:
+            DkdbgError: the receiver gave up.
+        """
+        kind, head, _ = frame
+        self.heard = time.monotonic()
+        if kind == wire.DONE:
+            self._done(int(head["upto"]))
+        elif kind == wire.FAILED:
+            self._failed(head)
+        elif kind == wire.KEPT:
+            self._report(event("kept", path=head["path"], where=head["where"]))
+        elif kind == wire.RESUME:
+            self._offsets[int(head["id"])] = int(head["offset"])
+        elif kind == wire.ERROR:
+            raise refused(head)
+
+    def _done(self, upto: int) -> None:
+        files = size = 0
+        for done in self._flight.done(upto):
+            self.failed.pop(done.path, None)
+            if not done.abandoned:
+                self.counts.add(done)
+                files += done.kind in {wire.PUT, wire.BEGIN}
+                size += done.size
+        self.progress(files, size)
+
+    def _failed(self, head: dict[str, Any]) -> None:
+        sent = self._flight.failed(int(head["id"]))
+        if sent is not None and not sent.abandoned:
+            self.fail(sent.path, str(head.get("reason", "")), str(head.get("hint", "")))
+
+    def fail(self, path: str, reason: str, hint: str) -> None:
+        """Note that `path` could not be synced, and say so when that is news."""
+        self.counts.failed += 1
+        if self.failed.get(path) != (reason, hint):
+            self._report(event("failed", path=path, reason=reason, hint=hint))
+        self.failed[path] = (reason, hint)
+
+
+def _is_large(step: Step) -> bool:
+    return step.wanted is not None and step.wanted.size > LARGE and step.operation in {"check", "put"}
+
+
+def _there(content: Content) -> There:
+    entry = content.entry
+    return There(kind="f", mode=entry.mode, size=entry.size, digest=content.digest, stamp=entry.stamp)
+
+
+def _head(content: Content) -> dict[str, Any]:
+    entry = content.entry
+    return {
+        "mode": entry.mode, "size": entry.size, "mtime_ns": entry.mtime_ns, "digest": content.digest, "stamp": entry.stamp,
+    }  # fmt: skip

@@ -1,0 +1,295 @@
+"""A sync from its start to its end: watch, scan, converge, follow; and again when the stream was lost."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.sync.again import CHANGED, Again
+from dkdbg.sync.contact import PYTHONS, Contact
+from dkdbg.sync.flight import Counts
+from dkdbg.sync.replica import Replica
+from dkdbg.sync.report import did, event
+from dkdbg.sync.rules import Rules
+from dkdbg.sync.scan import Scanner
+from dkdbg.sync.stream import StreamEndedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from dkdbg.sync.contact import Reach, Ready
+    from dkdbg.sync.entries import Index, Skip
+    from dkdbg.sync.plan import Step
+    from dkdbg.sync.report import Event
+    from dkdbg.sync.watch import Watcher
+
+#: Seconds between two attempts to reach a target that went away, first and longest; attempts of `once`.
+_BACKOFF, _BACKOFF_LONGEST, _ONCE_ATTEMPTS = 0.2, 5.0, 8
+_PING_SECONDS, _PONG_SECONDS = 20.0, 60.0
+_ONCE_CHANGED = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roots:
+    """What is synced where.
+
+    Attributes:
+        local: existing local folder.
+        remote: absolute path on the target.
+        rules: of the local root.
+        pythons: to try on the target.
+    """
+
+    local: str
+    remote: str
+    rules: Callable[[str], Rules] = Rules
+    pythons: tuple[str, ...] = PYTHONS
+
+
+class Session:
+    """Keeps one remote root equal to one local root.
+
+    Args:
+        resolve: the target as it is now; called before each connection, because containers get new names.
+        report: takes each event, on the thread that called.
+
+    Attributes:
+        files: how many files are in sync.
+        failed: path -> (reason, hint) of what could not be synced.
+    """
+
+    def __init__(
+        self, roots: Roots, resolve: Callable[[], Reach], *, report: Callable[[Event], None]
+    ) -> None:
+        self._roots = roots
+        self._resolve = resolve
+        self._report = report
+        self._contact = Contact(roots.remote, pythons=roots.pythons)
+        self._told: dict[str, Skip] = {}
+        self._again = Again()
+        self._index: Index | None = None
+        self._lost_events = ""
+        self._reason = ""
+        self.failed: dict[str, tuple[str, str]] = {}
+
+    @property
+    def files(self) -> int:
+        """See the class."""
+        entries = self._index.entries.values() if self._index else ()
+        return sum(1 for entry in entries if entry.kind == "f") - len(self.failed)
+
+    def once(self) -> None:
+        """Make both sides equal and return.
+
+        Raises:
+            DkdbgError: the target cannot be reached or does not stay.
+        """
+        scanner = Scanner(self._roots.local, rules=self._roots.rules)
+        for attempt in range(_ONCE_ATTEMPTS):
+            try:
+                with self._connected(scanner) as replica:
+                    self._converge(replica)
+                    self._quieten(replica, scanner)
+                return
+            except (StreamEndedError, _NotYetError) as error:  # noqa: PERF203
+                if self._index is None or attempt == _ONCE_ATTEMPTS - 1:
+                    raise self._unreachable(error) from None
+                self._lost(str(error), attempt)
+
+    def follow(self) -> None:
+        """Make both sides equal and keep them so, whatever happens to the stream, until KeyboardInterrupt.
+
+        Raises:
+            DkdbgError: the target could not be reached at the start, the local root is gone, the receiver gave up.
+        """
+        from dkdbg.sync.watch import Watcher
+
+        watcher = Watcher(os.path.realpath(self._roots.local))
+        try:
+            scanner = Scanner(self._roots.local, rules=self._roots.rules, enter=watcher.watch)
+            attempt = 0
+            while True:
+                try:
+                    with self._connected(scanner, watcher) as replica:
+                        self._converge(replica)
+                        attempt = 0
+                        self._steady(replica, scanner, watcher)
+                except (StreamEndedError, _NotYetError) as error:  # noqa: PERF203
+                    if self._index is None:
+                        raise self._unreachable(error) from None
+                    self._lost(str(error), attempt)
+                    attempt += 1
+        finally:
+            watcher.close()
+
+    @contextmanager
+    def _connected(self, scanner: Scanner, watcher: Watcher | None = None) -> Iterator[Replica]:
+        """A stream to the target as it is now; the local tree is read while the other side starts."""
+        try:
+            with self._patience():
+                self._contact.start(self._resolve(), watcher.wake if watcher else lambda: None)
+            index = self._scan(scanner, watcher)
+            with self._patience():
+                stream, ready = self._contact.ready()
+        finally:
+            self._contact.stop()
+        try:
+            refuse_same_folder(scanner.root, ready)
+            facts = {"root": ready.root, "user": ready.user, "python": ready.python}
+            self._report(event("connected", target=self._contact.label, **facts))
+            self._reason = ""
+            self._index = index
+            self._tell(index.skipped)
+            replica = Replica(stream, ready, scanner.root, report=self._report)
+            if watcher:
+                replica.sender.pause = partial(self._urgent, replica, scanner, watcher)
+            replica.sender.failed = self.failed
+            replica.learn(index.entries)
+            yield replica
+        finally:
+            stream.close()
+
+    @contextmanager
+    def _patience(self) -> Iterator[None]:
+        """What would be an error at the start may pass by itself once there was a connection."""
+        try:
+            yield
+        except DkdbgError as error:
+            if self._index is None:
+                raise
+            raise _NotYetError(error.message) from error
+
+    def _lost(self, reason: str, attempt: int) -> None:
+        """Say why the target is not there, once, and wait a little longer than before."""
+        if reason != self._reason:
+            self._report(event("lost", reason=reason))
+            self._reason = reason
+        time.sleep(min(_BACKOFF * 2**attempt, _BACKOFF_LONGEST))
+
+    def _unreachable(self, error: Exception) -> DkdbgError:
+        return DkdbgError(
+            f"cannot sync to {self._contact.label}: {error}", hint="is it running? dkdbg ps, docker ps"
+        )
+
+    def _scan(self, scanner: Scanner, watcher: Watcher | None) -> Index:
+        index = scanner.scan()
+        self._lost_events = ""
+        if watcher:
+            for path in scanner.rules.files:
+                watcher.watch_file(path)
+        return index
+
+    def _converge(self, replica: Replica) -> None:
+        began = time.monotonic()
+        counts = replica.converge(self._here)
+        self._note(replica)
+        seconds = round(time.monotonic() - began, 3)
+        self._report(event("in_sync", files=self.files, seconds=seconds, did=did(counts)))
+
+    def _quieten(self, replica: Replica, scanner: Scanner) -> None:
+        """For `once`: read again what was written while it was read, until it is quiet or it is time to give up."""
+        paths: set[str] = set()
+        for _ in range(_ONCE_CHANGED):
+            paths = self._again.take_changed()
+            if not paths:
+                return
+            time.sleep(CHANGED)
+            self._here.apply(scanner.rescan(self._here, paths))
+            replica.perform(replica.steps(self._here, paths))
+            self._note(replica)
+        for path in paths:
+            replica.sender.fail(path, "is written all the time, and could not be read in one piece", "")
+
+    def _steady(self, replica: Replica, scanner: Scanner, watcher: Watcher) -> None:
+        """Follow what changes, until the stream ends."""
+        sender = replica.sender
+        pinged = 0.0
+        while True:
+            now = time.monotonic()
+            batch = watcher.batch(max(self._again.next(now + _PING_SECONDS) - now, 0.0))
+            sender.hear()
+            now = time.monotonic()
+            dirty = self._again.take(now)
+            if batch:
+                dirty |= batch.paths
+                self._lost_events = batch.lost or self._lost_events
+            if self._lost_events:
+                self._report(event("rescan", reason=self._lost_events))
+                self._index = self._scan(scanner, watcher)
+                self._tell(self._here.skipped)
+                self._converge(replica)
+            elif dirty:
+                self._look_at(dirty, replica, scanner, watcher)
+            elif now - max(sender.heard, pinged) >= _PING_SECONDS:
+                sender.ping()
+                pinged = now
+            if pinged > sender.heard and now - sender.heard > _PONG_SECONDS:
+                raise StreamEndedError(f"no answer for {_PONG_SECONDS:g} s", code=None, answered=True)
+
+    def _look_at(self, dirty: set[str], replica: Replica, scanner: Scanner, watcher: Watcher) -> None:
+        began = time.monotonic()
+        steps = self._steps(dirty, replica, scanner, watcher)
+        counts = replica.perform(steps) if steps else Counts()
+        self._note(replica)
+        if counts.visible:
+            last = next((step.path for step in reversed(steps) if step.operation != "mkdir"), steps[-1].path)
+            seconds = round(time.monotonic() - began, 4)
+            facts = {"paths": len(steps), "last": last, "seconds": seconds, "did": did(counts)}
+            self._report(event("changed", files=self.files, **facts))
+
+    def _steps(self, dirty: set[str], replica: Replica, scanner: Scanner, watcher: Watcher) -> list[Step]:
+        changes = scanner.rescan(self._here, dirty)
+        self._here.apply(changes)
+        for path in changes.cleared:
+            self._told.pop(path, None)
+        self._tell(changes.skipped)
+        for path in scanner.rules.files:
+            watcher.watch_file(path)
+        return replica.steps(self._here, {*changes.written, *changes.removed, *dirty})
+
+    def _urgent(self, replica: Replica, scanner: Scanner, watcher: Watcher) -> list[Step]:
+        """What changed while a large file is on its way."""
+        batch = watcher.batch(0)
+        if batch is None or self._lost_events:
+            return []
+        if batch.lost:
+            self._lost_events = batch.lost
+            return []
+        return self._steps(set(batch.paths), replica, scanner, watcher)
+
+    @property
+    def _here(self) -> Index:
+        assert self._index is not None  # noqa: S101 - set before anything is sent
+        return self._index
+
+    def _note(self, replica: Replica) -> None:
+        """Plan another look at what changed while it was read, what failed and what was read too soon."""
+        sender = replica.sender
+        self._again.note(changed=sender.changed, failed=sender.failed, racy=sender.racy, now=time.monotonic())
+        sender.changed.clear()
+        sender.racy.clear()
+
+    def _tell(self, skipped: dict[str, Skip]) -> None:
+        for path, skip in skipped.items():
+            if self._told.get(path) != skip:
+                self._told[path] = skip
+                self._report(event("skipped", path=path, reason=skip.reason))
+
+
+class _NotYetError(Exception):
+    """The target was there before and is not now."""
+
+
+def refuse_same_folder(local: str, ready: Ready) -> None:
+    """Raise DkdbgError when the probe that the receiver made on the target lies in the local root."""
+    if ready.probe and os.path.lexists(os.path.join(local, ready.probe)):
+        raise DkdbgError(
+            f"{ready.root} there and {local} here are the same folder",
+            hint="a workspace that is mounted needs no sync: what you save is there already",
+            exit_code=EXIT_USAGE,
+        )

@@ -1,0 +1,234 @@
+"""One receiver at the other end of a command line: frames in, frames out, and why it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import queue
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from dkdbg import process
+from dkdbg.agent.sync import wire
+from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from dkdbg.agent.sync.wire import Frame
+
+#: Bytes that are gathered before they are written: a write to `docker exec` costs more than a copy.
+_PACK = 256 * 1024
+_PIPE_SIZE = 1 << 20
+_STDERR_KEPT = 4096
+
+
+class StreamEndedError(Exception):
+    """The receiver is not there any more, or what came from it was no frame.
+
+    Attributes:
+        code: exit code of the command line, negative for a signal, None when it had to be ended.
+        answered: whether anything had come from it before.
+    """
+
+    def __init__(self, reason: str, *, code: int | None, answered: bool) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.answered = answered
+
+
+class Stream:
+    """A running receiver. Frames arrive on a thread and wait; nothing here knows what they mean.
+
+    Args:
+        argv: local command line.
+        first: bytes that it must read before the first frame.
+        bell: called, on the reading thread, after each arrival and at the end.
+
+    Raises:
+        DkdbgError: the program does not exist.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        first: bytes,
+        *,
+        cwd: Path | None = None,
+        bell: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._child = process.converse(argv, cwd=cwd)
+        self._bell = bell
+        self._frames: queue.SimpleQueue[Frame | StreamEndedError] = queue.SimpleQueue()
+        self._ended: StreamEndedError | None = None
+        self._stderr = b""
+        self._out: list[bytes] = [first]
+        self._out_size = len(first)
+        self._torn = False  # whether half a frame may have been written
+        self._widen()
+        self._listener = threading.Thread(target=self._listen, name="dkdbg-sync-stderr", daemon=True)
+        self._reader = threading.Thread(target=self._read, name="dkdbg-sync-stream", daemon=True)
+        self._listener.start()
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """Of the local end of the command line."""
+        return self._child.pid
+
+    def send(self, kind: int, head: dict[str, Any] | None = None, body: bytes = b"") -> None:
+        """Pack one frame; it is written with those after it, by `flush` at the latest.
+
+        Raises:
+            StreamEndedError: the other side is gone.
+            wire.WireError: the frame is larger than allowed.
+        """
+        data = wire.encode(kind, head, body)
+        self._out.append(data)
+        self._out_size += len(data)
+        if self._out_size >= _PACK:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was packed; waits while the other side has more than it can take.
+
+        Raises:
+            StreamEndedError: the other side is gone.
+        """
+        if not self._out:
+            return
+        data = memoryview(b"".join(self._out))
+        self._out, self._out_size = [], 0
+        assert self._child.stdin is not None  # noqa: S101 - converse() makes it
+        self._torn = True
+        try:
+            while data:
+                data = data[self._child.stdin.write(data) :]
+        except (OSError, ValueError):
+            raise self._end() from None
+        self._torn = False
+
+    def take(self, timeout: float | None = 0) -> Frame | None:
+        """The next frame; None when none came within `timeout` seconds (None waits for ever).
+
+        Raises:
+            StreamEndedError: the other side is gone, and all that it said has been taken.
+        """
+        try:
+            frame = self._frames.get(timeout=timeout) if timeout != 0 else self._frames.get_nowait()
+        except queue.Empty:
+            return None
+        if isinstance(frame, StreamEndedError):
+            self._frames.put(frame)
+            raise frame
+        return frame
+
+    def close(self, grace: float = 2.0) -> None:
+        """Say goodbye, let the receiver finish for `grace` seconds, then end it."""
+        watchdog = threading.Timer(grace, self._child.terminate)  # a write may wait for a frozen container
+        watchdog.daemon = True
+        watchdog.start()
+        if not self._torn:
+            with contextlib.suppress(StreamEndedError):
+                self.send(wire.BYE)
+                self.flush()
+        with contextlib.suppress(OSError):
+            assert self._child.stdin is not None  # noqa: S101
+            self._child.stdin.close()
+        with contextlib.suppress(process.TimeoutExpired):
+            self._child.wait(grace)
+        watchdog.cancel()
+        self._kill()
+        self._reader.join(1)
+        self._listener.join(1)
+        for pipe in (self._child.stdout, self._child.stderr):
+            if pipe is not None:
+                pipe.close()
+
+    def _kill(self) -> None:
+        if self._child.poll() is None:
+            self._child.terminate()
+            try:
+                self._child.wait(1)
+            except process.TimeoutExpired:
+                self._child.kill()
+                self._child.wait()
+
+    def _widen(self) -> None:
+        """Fewer wake-ups with larger pipes; only Linux lets us ask."""
+        with contextlib.suppress(OSError, AttributeError):
+            fcntl.fcntl(self._child.stdin, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)  # type: ignore[arg-type]
+            fcntl.fcntl(self._child.stdout, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)  # type: ignore[arg-type]
+
+    def _read(self) -> None:
+        parser = wire.Parser()
+        answered = False
+        reason = ""
+        assert self._child.stdout is not None  # noqa: S101
+        try:
+            while data := self._child.stdout.read(_PIPE_SIZE):
+                answered = True
+                parser.feed(data)
+                while (frame := parser.take()) is not None:
+                    self._frames.put(frame)
+                self._bell()
+        except (OSError, ValueError) as error:
+            reason = str(error)
+        self._ended = self._why(reason, answered)
+        self._frames.put(self._ended)
+        self._bell()
+
+    def _listen(self) -> None:
+        assert self._child.stderr is not None  # noqa: S101
+        with contextlib.suppress(OSError, ValueError):
+            while data := self._child.stderr.read(_STDERR_KEPT):
+                self._stderr = (self._stderr + data)[-_STDERR_KEPT:]
+
+    def _why(self, reason: str, answered: bool) -> StreamEndedError:
+        try:
+            code: int | None = self._child.wait(3)
+        except process.TimeoutExpired:
+            code = None
+        self._listener.join(1)
+        said = [line.strip() for line in self._stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+        ending = (
+            "the stream was cut" if code is None else f"exit code {code}" if code >= 0 else f"signal {-code}"
+        )
+        return StreamEndedError(reason or (said[-1] if said else ending), code=code, answered=answered)
+
+    def _end(self) -> StreamEndedError:
+        """Why writing failed: the reader knows, as soon as it has seen the end."""
+        deadline = time.monotonic() + 5
+        while self._ended is None and time.monotonic() < deadline:
+            self._reader.join(0.05)
+        return self._ended or StreamEndedError("the stream was cut", code=None, answered=True)
+
+
+def expect(stream: Stream, kinds: frozenset[int], timeout: float) -> Frame:
+    """The next frame, which has to be one of `kinds`.
+
+    Raises:
+        DkdbgError: the receiver reported an error, said something else, or nothing for `timeout` seconds.
+        StreamEndedError: it is gone.
+    """
+    frame = stream.take(timeout)
+    if frame is None:
+        names = " or ".join(sorted(wire.NAMES[kind] for kind in kinds))
+        raise DkdbgError(
+            f"the other side did not answer within {timeout:g} s ({names})",
+            hint="try again; if it stays so, the target may be out of memory or stopped",
+            exit_code=EXIT_TIMEOUT,
+        )
+    kind, head, _ = frame
+    if kind == wire.ERROR:
+        raise refused(head)
+    if kind not in kinds:
+        raise DkdbgError(f"the other side said {wire.NAMES[kind]} out of turn", hint="this is a bug of dkdbg")
+    return frame
+
+
+def refused(head: dict[str, Any]) -> DkdbgError:
+    """The error in an ERROR frame."""
+    return DkdbgError(str(head.get("reason", "the other side gave up")), hint=str(head.get("hint", "")))
