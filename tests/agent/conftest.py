@@ -110,3 +110,13 @@ def launch(layout: Path, runtime: Path, tmp_path: Path) -> Iterator[Any]:
                     if f"{one.name}-{one.process.pid}".encode() in entry.read_bytes():
                         os.kill(int(entry.parent.name), signal.SIGKILL)
             one.process.communicate()
+
+
+@pytest.fixture
+def loop(launch, tmp_path: Path) -> Any:
+    """A program that goes round until it is told to end; `loop(env)` returns its agent."""
+    (tmp_path / "train.py").write_text(
+        "import os, time\nn = 0\nwhile not os.path.exists('stop'):\n    n += 1\n    time.sleep(0.02)\n"
+    )
+    yield lambda **env: launch(sys.executable, "train.py", env=env)
+    (tmp_path / "stop").touch()

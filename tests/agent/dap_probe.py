@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import socket
 import threading
 import time
 from typing import Any
+
+import pytest
 
 from dkdbg.agent import dap_frames
 
@@ -160,3 +163,63 @@ class Editor:
         with self.changed:
             assert self.changed.wait_for(lambda: len(self.stops) >= count, timeout), (self.stops, self.errors)
             return list(self.stops)
+
+
+class Client:
+    """One session that keeps all its events."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.changed = threading.Condition()
+        self.session = Session(port, self._event)
+        self.session.request("initialize", clientID="probe", adapterID="debugpy", pathFormat="path")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.session.close()
+
+    def _event(self, _: Session, name: str, body: dict[str, Any]) -> None:
+        with self.changed:
+            self.events.append((name, body))
+            self.changed.notify_all()
+
+    def event(self, name: str, timeout: float = 10, text: str = "", count: int = 1) -> dict[str, Any]:
+        def found() -> dict[str, Any] | None:
+            matching = [b for n, b in self.events if n == name and text in json.dumps(b)]
+            return matching[count - 1] if len(matching) >= count else None
+
+        with self.changed:
+            assert self.changed.wait_for(lambda: found() is not None, timeout), (name, self.events)
+            return found() or {}
+
+    def attach(self, **arguments: Any) -> Client:
+        connect = {"host": "127.0.0.1", "port": self.port}
+        number = self.session.send("attach", justMyCode=True, connect=connect, **arguments)
+        self.event("initialized")
+        self.session.request("setBreakpoints", source={"path": "/x.py"}, breakpoints=[{"line": 1}])
+        self.session.request("configurationDone")
+        self.session.wait(number)
+        return self
+
+    def child(self, text: str = "", **arguments: Any) -> Client:
+        body = {k: v for k, v in self.event("debugpyAttach", text=text).items() if k != "request"}
+        body.pop("justMyCode", None)
+        body.pop("connect", None)
+        return Client(self.port).attach(**dict(body, **arguments))
+
+    def refusal(self, command: str, **arguments: Any) -> dict[str, Any]:
+        number = self.session.send(command, **arguments)
+        with pytest.raises(AssertionError):
+            self.session.wait(number)
+        return self.session.answers.get(number) or {}
+
+
+def wait_for(read: Any, fits: Any) -> Any:
+    end = time.monotonic() + 5
+    while not fits(value := read()):
+        assert time.monotonic() < end, value
+        time.sleep(0.01)
+    return value

@@ -227,10 +227,14 @@ def test_a_killed_adapter_is_replaced_and_the_program_goes_on(launch, tmp_path: 
         editor.wait_stops(1)
 
 
-def test_the_editors_stop_button_on_the_last_process_ends_the_root_session_too(launch, tmp_path: Path) -> None:
+def test_the_editors_stop_button_on_the_last_process_ends_the_root_session_too(
+    launch, tmp_path: Path
+) -> None:
     """VS Code disconnects the child in focus alone; the root's session must not stay behind (seen in VS Code 1.139)."""
     script = tmp_path / "train.py"
-    script.write_text("import os, time\nn = 0\nwhile not os.path.exists('stop'):\n    n += 1\n    time.sleep(0.02)\n")
+    script.write_text(
+        "import os, time\nn = 0\nwhile not os.path.exists('stop'):\n    n += 1\n    time.sleep(0.02)\n"
+    )
     running = launch(sys.executable, str(script), wait="20")
     port = running.wait_state("waiting")["port"]
     with Debugger(AttachOptions(port=port)) as debugger:

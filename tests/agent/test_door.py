@@ -110,7 +110,7 @@ def test_children_are_named_in_both_kinds_of_announcement() -> None:
     reverse = {"seq": 4, "type": "request", "command": "startDebugging"}
     asked = json.dumps({**reverse, "arguments": {"request": "attach", "configuration": body}}).encode()
     (named,) = sent(one.from_adapter(asked), hall.TO_CLIENT)
-    wanted = {"name": "name of 7", "subProcessId": 7, "dkdbgToken": "t"}
+    wanted = {"name": "name of 7", "subProcessId": 7, "dkdbgToken": "t", "dkdbgEditor": one.editor}
     assert named["arguments"]["configuration"] == wanted
     (named,) = sent(one.from_adapter(event("debugpyAttach", **body)), hall.TO_CLIENT)
     assert named["body"] == wanted
@@ -144,8 +144,12 @@ def test_an_onlooker_sees_copies_and_its_questions_are_asked_for_it() -> None:
         "dkdbg: another editor (since 12:34, from 192.0.2.1) holds this session; "
         'add "dkdbgRole": "take-over" to take it'
     )
-    ended = first.ended()
-    assert [json.loads(action.body)["event"] for action in ended] == ["output", "terminated"]
+    ended = first.from_adapter(event("exited")) + first.from_adapter(event("terminated"))
+    assert [json.loads(action.body)["event"] for action in ended if action.door is second] == [
+        "exited",
+        "terminated",
+    ]
+    assert first.adapter_gone() == []
 
 
 def test_a_second_client_without_a_role_waits_for_a_first_one_that_is_just_leaving() -> None:
@@ -180,6 +184,79 @@ def test_a_take_over_tells_the_first_client_and_waits_for_its_end() -> None:
     assert second.ready()
     assert [action.kind for action in second.resume()] == [hall.TO_ADAPTER]
     assert building.hall.holder(hall.ROOT) is second
+
+
+def test_a_root_session_is_set_up_at_a_new_adapter_with_what_the_client_has_set() -> None:
+    building = Building(TOKEN)
+    one = building.attached(dkdbgToken=TOKEN, justMyCode=True)
+    one.from_client(request("setExceptionBreakpoints", seq=3, filters=["uncaught"]))
+    one.from_adapter(response("setExceptionBreakpoints", 3))
+    one.from_client(request("threads", seq=4))
+    actions = one.adapter_gone()
+    assert [m["message"] for m in sent(actions, hall.TO_CLIENT) if m["type"] == "response"] == [
+        "dkdbg: debugpy's adapter died"
+    ]
+    assert actions[-1].kind == hall.RECONNECT
+    (initialize,) = sent(one.again(), hall.TO_ADAPTER)
+    assert one.again() == []
+    assert one.from_client(request("setFunctionBreakpoints", seq=5, breakpoints=[])) == []
+    (attach,) = sent(one.from_adapter(response("initialize", initialize["seq"])), hall.TO_ADAPTER)
+    assert attach["arguments"] == {"dkdbgToken": TOKEN, "justMyCode": True}
+    configured = sent(one.from_adapter(event("initialized")), hall.TO_ADAPTER)
+    assert [(m["command"], m["arguments"]) for m in configured] == [
+        ("setExceptionBreakpoints", {"filters": ["uncaught"]}),
+        ("configurationDone", {}),
+    ]
+    (passed,) = one.from_adapter(response("attach", attach["seq"]))
+    assert (passed.kind, json.loads(passed.body)["seq"]) == (hall.TO_ADAPTER, 5)
+    assert one.phase == door.HOLDING
+
+
+def test_an_answer_passes_to_the_adapter_that_has_asked_and_to_no_other() -> None:
+    one = Building().attached()
+    reverse = {"seq": 4, "type": "request", "command": "startDebugging", "arguments": {}}
+    answer = json.dumps({"seq": 3, "type": "response", "request_seq": 4, "success": True}).encode()
+    assert one.from_client(answer) == []
+    one.from_adapter(json.dumps(reverse).encode())
+    assert [action.body for action in one.from_client(answer)] == [answer]
+    assert one.from_client(answer) == []
+
+
+def test_who_looks_on_longest_gets_a_process_and_knows_its_breakpoints_again() -> None:
+    building = Building()
+    first, second, third = building.attached(), building.onlooker(), building.onlooker()
+    asked = request("setBreakpoints", seq=4, source={"path": "/a.py"}, breakpoints=[{"line": 3}])
+    (told,) = sent(second.from_client(asked), hall.TO_CLIENT)
+    (unset,) = told["body"]["breakpoints"]
+    first.from_client(request("disconnect", seq=9))
+    actions = first.from_adapter(event("terminated")) + first.adapter_gone()
+    assert [action.door for action in actions if action.kind == hall.RECONNECT] == [second, third]
+    assert third.again() == []
+    (initialize,) = sent(second.again(), hall.TO_ADAPTER)
+    (attach,) = sent(second.from_adapter(response("initialize", initialize["seq"])), hall.TO_ADAPTER)
+    assert "dkdbgRole" not in attach["arguments"]
+    breakpoints, _ = sent(second.from_adapter(event("initialized")), hall.TO_ADAPTER)
+    assert breakpoints["arguments"] == json.loads(asked)["arguments"]
+    verified = response("setBreakpoints", breakpoints["seq"], breakpoints=[{"id": 0, "verified": True}])
+    (changed,) = sent(second.from_adapter(verified), hall.TO_CLIENT)
+    assert changed["body"] == {"reason": "changed", "breakpoint": {"id": unset["id"], "verified": True}}
+    second.from_adapter(response("attach", attach["seq"]))
+    assert (building.hall.holder(hall.ROOT), third.phase) == (second, door.LOOKING)
+
+
+def test_who_looks_on_at_a_process_does_not_get_it_before_its_editor_has_the_root_session() -> None:
+    building = Building()
+    root, child = building.attached(), building.attached(subProcessId=7)
+    taker = building.door("192.0.2.5")
+    watching, looking = building.onlooker(), building.onlooker(subProcessId=7, dkdbgEditor=2)
+    assert watching.editor == looking.editor == 2
+    taker.from_client(request("initialize"))
+    taker.from_client(request("attach", seq=2, dkdbgRole="take-over"))
+    root.adapter_gone()
+    child.adapter_gone()
+    taker.resume()
+    assert building.hall.holder(hall.ROOT) is taker
+    assert watching.again() == looking.again() == []
 
 
 def test_an_attach_that_fails_leaves_the_process_free() -> None:
@@ -239,7 +316,8 @@ BODIES = (
     | MESSAGES.map(lambda x: json.dumps(x).encode())
 )
 STEPS = st.tuples(
-    st.integers(0, 2), st.sampled_from(["client", "client", "adapter", "resume", "gone", "ended"])
+    st.integers(0, 2),
+    st.sampled_from(["client", "client", "adapter", "resume", "gone", "lost", "again", "ended"]),
 )
 
 
@@ -262,6 +340,10 @@ def test_random_clients_raise_nothing_and_pass_nothing_without_the_token(steps: 
         elif what == "resume":
             one.ready()
             actions = one.resume()
+        elif what == "lost":
+            actions = one.adapter_gone()
+        elif what == "again":
+            actions = one.again()
         else:
             actions = one.client_gone() if what == "gone" else one.ended()
         for action in actions:

@@ -103,7 +103,11 @@ def test_health_needs_no_python_while_all_is_well(launch, layout: Path, tmp_path
     running = launch("sleep", "60", wait="20", env={"DKDBG_RUNTIME_DIR": str(runtime)})
     running.runtime = runtime
     running.wait_state("waiting")
-    environment = {"PATH": "/nonexistent", "DKDBG_RUNTIME_DIR": str(runtime), "DKDBG_PYTHON": "/nonexistent/python"}
+    environment = {
+        "PATH": "/nonexistent",
+        "DKDBG_RUNTIME_DIR": str(runtime),
+        "DKDBG_PYTHON": "/nonexistent/python",
+    }
     argv = ["/bin/sh", str(layout / "agent.sh"), "health"]
     assert subprocess.run(argv, env=environment).returncode == 0
     running.process.kill()

@@ -26,7 +26,18 @@ def test_a_program_of_a_python_without_debugpy_can_be_debugged(tmp_path: Path) -
         pytest.skip(f"{python} has a debugpy of its own")
     script = tmp_path / "train.py"
     script.write_text("import os, time\nwhile not os.path.exists('stop'):\n    time.sleep(0.02)\n")
-    argv = [sys.executable, "-m", "dkdbg.agent", "launch", "--port", "0", "--runtime", str(tmp_path / "run"), "--", python]
+    argv = [
+        sys.executable,
+        "-m",
+        "dkdbg.agent",
+        "launch",
+        "--port",
+        "0",
+        "--runtime",
+        str(tmp_path / "run"),
+        "--",
+        python,
+    ]
     agent = subprocess.Popen([*argv, str(script)], cwd=tmp_path, env=dict(os.environ))
     try:
         port = _port(tmp_path / "run")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dkdbg.agent import hall
+from dkdbg.agent import hall, tokens
+from dkdbg.agent.stops import as_dict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,12 +17,38 @@ if TYPE_CHECKING:
 ROLE = "dkdbgRole"
 LOOK_ON = "look-on"
 TAKE_OVER = "take-over"
+#: The property by which a child session shows whose it is. We add it to each announcement.
+EDITOR = "dkdbgEditor"
 
 #: Seconds that an attach waits: for a former client whose end has not been seen yet; for the adapter to let go of
 #: the process; for somebody to look on at.
 GRACE = 0.3
 FREE_LIMIT = 3.0
 HELD_LIMIT = 5.0
+
+
+def admit(door: Door, message: Message, body: bytes) -> List[hall.Action]:
+    """Check an attach request and, when it may come in, begin its arrival.
+
+    Args:
+        message, body: the request, decoded and as it came.
+    """
+    arguments = as_dict(message.get("arguments"))
+    reason = door.hall.check.refusal(arguments.get(tokens.PROPERTY), door.address, door.hall.clock())
+    if reason:
+        return [door.refuse(message, reason), *door.close("refused: " + reason.partition(":")[0])]
+    role = arguments.get(ROLE, "")
+    if role not in ("", LOOK_ON, TAKE_OVER):
+        return [door.refuse(message, '"%s" is "%s" or "%s"' % (ROLE, LOOK_ON, TAKE_OVER))]
+    pid, editor = arguments.get("subProcessId"), arguments.get(EDITOR)
+    door.key = pid if isinstance(pid, int) and pid > 0 else hall.ROOT
+    if door.key == hall.ROOT:
+        door.editor = door.hall.next_editor()
+    else:
+        door.editor = editor if isinstance(editor, int) else 0
+    door.attach, door.arguments = message["seq"], arguments
+    door.arrival = Arrival(door, message, body)
+    return door.arrival.settle()
 
 
 class Arrival:

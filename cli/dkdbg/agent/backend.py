@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 #: Seconds until the adapter must have said where it listens. A cold start from a slow disk takes 2.
 START_LIMIT = 30.0
-#: An adapter that dies this often in a row is not started again.
+#: An adapter that dies this often in a row is not started again; one that has lived for so many seconds begins anew.
 MAX_RESTARTS = 5
+HEALTHY = 60.0
 
 
 class BackendError(Exception):
@@ -34,6 +35,7 @@ class Backend:
         debugpy_dir: folder that holds the `debugpy` package.
         announce: the front's port.
         on_attach, on_detach: see Phantom.
+        on_lost: called when the adapter has died.
         on_restart: called after a new adapter has taken over; processes have to join again.
         log: takes one line for the user.
     """
@@ -45,6 +47,7 @@ class Backend:
         *,
         on_attach: Callable[[], None],
         on_detach: Callable[[bool], None],
+        on_lost: Callable[[], None],
         on_restart: Callable[[], None],
         log: Callable[[str], None],
     ) -> None:
@@ -55,9 +58,11 @@ class Backend:
         self._announce = announce
         self._on_attach = on_attach
         self._on_detach = on_detach
+        self._on_lost = on_lost
         self._on_restart = on_restart
         self._log = log
         self._restarts = 0
+        self._started = 0.0
         self._stopping = False
         self._process: Optional[subprocess.Popen[bytes]] = None
         self._phantom: Optional[phantom.Phantom] = None
@@ -88,6 +93,7 @@ class Backend:
         except OSError as error:
             raise BackendError("cannot start %s: %s" % (sys.executable, error)) from error
         self._process = process
+        self._started = time.monotonic()
         options = {"debugpy": self._debugpy_dir, "token": self.token, "announce": self._announce}
         endpoints = _exchange(process, options)
         self.client_port, self.server_port = endpoints
@@ -120,16 +126,17 @@ class Backend:
 
     def _restart_later(self) -> None:
         if not self._stopping:
+            self.client_port = 0
+            self._on_lost()
             threading.Thread(target=self._restart, name="dkdbg restart", daemon=True).start()
 
     def _restart(self) -> None:
-        self._restarts += 1
+        self._restarts = 1 if time.monotonic() - self._started > HEALTHY else self._restarts + 1
         if self._process is not None:
             self._process.kill()
             self._process.wait()
         if self._restarts > MAX_RESTARTS:
             self._log("debugpy's adapter died %d times: no debugging in this run any more" % self._restarts)
-            self.client_port = 0
             return
         time.sleep(0.1 * self._restarts)
         try:
@@ -138,7 +145,7 @@ class Backend:
             self._log("debugpy's adapter died and did not start again: %s" % error)
             self.client_port = 0
             return
-        self._log("debugpy's adapter died; a new one is ready: attach again")
+        self._log("debugpy's adapter died; a new one is ready, and an editor that was attached stays")
         self._on_restart()
 
 

@@ -8,28 +8,21 @@ from __future__ import annotations
 
 import re
 
-from dkdbg.agent import arrival, dap_frames, hall, onlooker, stops, tokens
+from dkdbg.agent import announcing, arrival, dap_frames, hall, onlooker, replay, stops, succession, unanswered
+from dkdbg.agent.hall import CLOSED, EVICTED, HOLDING, INTRODUCED, JOINING, LOOKING, NEW
 from dkdbg.agent.stops import as_dict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Tuple
+    from typing import Any, Dict, List, Optional
 
     Message = Dict[str, Any]
-
-NEW, INTRODUCED, HOLDING, LOOKING, EVICTED, CLOSED = (
-    "new",
-    "introduced",
-    "holding",
-    "looking",
-    "evicted",
-    "closed",
-)
 
 #: Larger answers of the adapter are passed on unread.
 _LARGE = 32 << 10
 _ANSWER = re.compile(rb'\{"seq": ?\d+, ?"type": ?"response", ?"request_seq": ?(\d+),')
-_COPIED = ("stopped", "continued", "output", "thread", "process", "module", "exited", "terminated")
+#: Messages that are kept while a session is set up in the client's place.
+_QUEUE = 1000
 
 
 class Door:
@@ -43,8 +36,11 @@ class Door:
     Attributes:
         key: the pid that is attached to, hall.ROOT for the root session.
         since: time of day of the attach.
+        editor: number of the editor that this session belongs to; 0 where it is not known.
         leaving: the client goes or has gone, the adapter is still busy with that.
+        restarting: it has said that it comes back.
         configured: the adapter has answered the attach.
+        settings: what the client has set. introduction: the arguments of its `initialize`.
         stops: where the process is held.
         link: the front's, to find its sockets.
     """
@@ -55,17 +51,25 @@ class Door:
         self.phase = NEW
         self.key = hall.ROOT
         self.since = ""
+        self.editor = 0
         self.leaving = False
+        self.restarting = False
         self.configured = False
+        self.settings = replay.Settings()
+        self.replay: Optional[replay.Replay] = None
+        self.attempts = 0
         self.stops = stops.Stops(self._report)
         self.link: Any = None
         self.arguments: Message = {}
         self.starts_sessions = False
+        self.introduction: Message = {}
+        self.attach = 0
+        self.arrival: Optional[arrival.Arrival] = None
+        self.onlooker: Optional[onlooker.Onlooker] = None
         self._initialize: Message = {}
-        self._attach = 0
-        self._arrival: Optional[arrival.Arrival] = None
-        self._lent: Dict[int, Optional[Tuple[Door, Message]]] = {}
-        self._onlooker: Optional[onlooker.Onlooker] = None
+        self.unanswered = unanswered.Unanswered(self)
+        self.exited = False
+        self.queue: List[Message] = []
 
     # -- the client's side --------------------------------------------------------------------------------------
 
@@ -76,110 +80,107 @@ class Door:
         try:
             message = dap_frames.decode(body)
         except dap_frames.FrameError as error:
-            return self._close(str(error))
+            return self.close(str(error))
         kind = message.get("type")
         if kind in ("response", "event"):
-            return [self._to_adapter(body)] if self.phase == HOLDING else []
+            passes = self.phase in (HOLDING, JOINING) and self.unanswered.answered_adapter(message)
+            return [self.to_adapter(body)] if passes else []
         sequence = message.get("seq")
         if kind != "request" or not isinstance(message.get("command"), str) or not isinstance(sequence, int):
-            return self._close("not a request of the Debug Adapter Protocol")
+            return self.close("not a request of the Debug Adapter Protocol")
         if sequence >= hall.OWN_SEQUENCE:
-            return [self._refuse(message, "sequence numbers end at %d" % (hall.OWN_SEQUENCE - 1))]
+            return [self.refuse(message, "sequence numbers end at %d" % (hall.OWN_SEQUENCE - 1))]
         if self.phase == NEW:
             return self._introduce(message)
         if self.phase == INTRODUCED:
             return self._before_attach(message, body)
         if self.phase == HOLDING:
             return self._held(message, body)
-        if self._onlooker is not None:
-            return self._onlooker.from_client(message)
-        if message["command"] == "disconnect":
-            return [self.to_client(hall.answer(message)), *self._close("it was taken over")]
-        return [self._refuse(message, "another editor has taken this session over", show=False)]
+        if message["command"] == "disconnect" and self.phase in (JOINING, EVICTED):
+            return [self.to_client(hall.answer(message)), *self.close("it has left")]
+        if self.phase == JOINING and len(self.queue) < _QUEUE:
+            self.queue.append(message)
+            return []
+        if self.phase == LOOKING and self.onlooker is not None:
+            return self.onlooker.from_client(message)
+        return [self.refuse(message, "this session has ended", show=False)]
 
     def _introduce(self, message: Message) -> List[hall.Action]:
         if message["command"] != "initialize":
-            return self._close("the first request is not initialize")
+            return self.close("the first request is not initialize")
         self.phase = INTRODUCED
-        self._initialize = message
-        self.starts_sessions = as_dict(message.get("arguments")).get("supportsStartDebuggingRequest") is True
-        return [self._to_adapter(hall.body_of(message))]
+        self._initialize, self.introduction = message, as_dict(message.get("arguments"))
+        self.starts_sessions = self.introduction.get("supportsStartDebuggingRequest") is True
+        return [self.to_adapter(hall.body_of(message))]
 
     def _before_attach(self, message: Message, body: bytes) -> List[hall.Action]:
         command = message["command"]
         if command == "attach":
-            return self._authenticate(message, body)
+            return arrival.admit(self, message, body)
         if command in ("initialize", "disconnect"):
-            return [self._to_adapter(hall.body_of(message))]
+            return [self.to_adapter(hall.body_of(message))]
         if command == "launch":
-            return [self._refuse(message, "the program runs already: use an attach configuration")]
-        return [self._refuse(message, "attach first: %s came before it" % command[:40])]
-
-    def _authenticate(self, message: Message, body: bytes) -> List[hall.Action]:
-        arguments = as_dict(message.get("arguments"))
-        reason = self.hall.check.refusal(arguments.get(tokens.PROPERTY), self.address, self.hall.clock())
-        if reason:
-            return [self._refuse(message, reason), *self._close("refused: " + reason.partition(":")[0])]
-        role = arguments.get(arrival.ROLE, "")
-        if role not in ("", arrival.LOOK_ON, arrival.TAKE_OVER):
-            text = '"%s" is "%s" or "%s"' % (arrival.ROLE, arrival.LOOK_ON, arrival.TAKE_OVER)
-            return [self._refuse(message, text)]
-        pid = arguments.get("subProcessId")
-        self.key = pid if isinstance(pid, int) and pid > 0 else hall.ROOT
-        self._attach, self.arguments = message["seq"], arguments
-        self._arrival = arrival.Arrival(self, message, body)
-        return self._arrival.settle()
+            return [self.refuse(message, "the program runs already: use an attach configuration")]
+        return [self.refuse(message, "attach first: %s came before it" % command[:40])]
 
     # -- who holds the process ----------------------------------------------------------------------------------
 
     def ready(self) -> bool:
         """Tell whether what a WAIT was for has come."""
-        return self._arrival is None or self._arrival.ready()
+        return self.arrival is None or self.arrival.ready()
 
     def resume(self) -> List[hall.Action]:
         """Go on after a WAIT."""
-        return self._arrival.resume() if self._arrival is not None and self.phase == INTRODUCED else []
+        return self.arrival.resume() if self.arrival is not None and self.phase == INTRODUCED else []
 
     def hold(self, attach: bytes) -> List[hall.Action]:
         """Pass the attach on: the client gets the process."""
         self.phase = HOLDING
         self.since = self.hall.wall()
         self.hall.hold(self.key, self)
-        return [self._to_adapter(attach)]
+        self.unanswered.from_client({"seq": self.attach, "command": "attach"})
+        return [self.to_adapter(attach), *succession.follow(self)]
 
     def look_on(self, holder: Door, attach: Message) -> List[hall.Action]:
         """Let the client look on at what the holder does."""
         self.phase = LOOKING
-        self._onlooker = onlooker.Onlooker(self, holder, attach)
+        self.onlooker = onlooker.Onlooker(self, holder, attach)
         self.hall.look_on(self.key, self)
-        return [hall.Action(hall.DROP_ADAPTER, self), *self._onlooker.begin()]
+        return [hall.Action(hall.DROP_ADAPTER, self), *self.onlooker.begin()]
 
     def give_up(self, text: str) -> List[hall.Action]:
         """Take the process from the client, and tell it why."""
-        self.phase, self.leaving = EVICTED, True
-        sequence = self.hall.next_sequence()
-        self._lent[sequence] = None
-        request = {"seq": sequence, "type": "request", "command": "disconnect"}
+        told = [self.to_client(hall.say(text, "important")), self.to_client(hall.event("terminated"))]
+        joining, self.phase, self.leaving = self.phase == JOINING, EVICTED, True
+        if joining:
+            return [*told, hall.Action(hall.DROP_ADAPTER, self), *succession.released(self)]
+        request = {"seq": self.unanswered.ours(), "type": "request", "command": "disconnect"}
         body = hall.body_of(dict(request, arguments={"terminateDebuggee": False}))
-        end = hall.event("terminated")
-        return [self.to_client(hall.say(text, "important")), self.to_client(end), self._to_adapter(body)]
+        return [*told, self.to_adapter(body)]
 
     # -- holding ------------------------------------------------------------------------------------------------
 
     def _held(self, message: Message, body: bytes) -> List[hall.Action]:
         command = message["command"]
         if command in ("launch", "attach"):
-            return [self._refuse(message, "this connection has attached already")]
+            return [self.refuse(message, "this connection has attached already")]
         if command == "disconnect":
             self.leaving = True
+            self.restarting = as_dict(message.get("arguments")).get("restart") is True
         elif command == "stackTrace":
             self.stops.asked(message)
-        return [self._to_adapter(body)]
+        self.settings.note(message)
+        self.unanswered.from_client(message)
+        return [self.to_adapter(body)]
+
+    @property
+    def lends(self) -> bool:
+        """Whether the adapter can be asked in the name of somebody who looks on."""
+        return self.phase == HOLDING and self.configured and not self.leaving
 
     def lend(self, borrower: Door, request: Message) -> List[hall.Action]:
         """Ask the adapter in the name of somebody who looks on."""
-        sequence = self.hall.next_sequence()
-        self._lent[sequence] = (borrower, request)
+        sequence = self.unanswered.ours(borrower, request)
         return [hall.Action(hall.TO_ADAPTER, self, hall.body_of(dict(request, seq=sequence)))]
 
     # -- the adapter's side -------------------------------------------------------------------------------------
@@ -188,6 +189,10 @@ class Door:
         """Take one message of the adapter."""
         if self.phase in (LOOKING, CLOSED):
             return []
+        if self.phase == JOINING and self.replay is not None:
+            taken = succession.take(self, self.replay, body)
+            if taken is not None:
+                return taken
         actions = self._from_adapter(body)
         if self.phase == EVICTED:  # its client was told already
             return [action for action in actions if action.door is not self]
@@ -197,7 +202,8 @@ class Door:
         passed = [self.to_client(body)]
         if len(body) > _LARGE:
             found = _ANSWER.match(body[:200])
-            if found and int(found.group(1)) not in self._lent:
+            if found and not self.unanswered.is_ours(int(found.group(1))):
+                self.unanswered.answered_client(int(found.group(1)))
                 return passed
         try:
             message = dap_frames.decode(body)
@@ -207,21 +213,23 @@ class Door:
         if kind == "response":
             return self._answered(message, passed)
         if kind == "event":
-            return self._happened(message, body, passed)
+            return self._happened(message, body)
         if kind == "request" and message.get("command") == "startDebugging":
-            return self._announce(message, as_dict(as_dict(message.get("arguments")).get("configuration")))
+            return announcing.announce(
+                self, message, as_dict(as_dict(message.get("arguments")).get("configuration"))
+            )
+        if kind == "request":
+            self.unanswered.from_adapter(message)
         return passed
 
     def _answered(self, message: Message, passed: List[hall.Action]) -> List[hall.Action]:
         sequence = message.get("request_seq")
         if not isinstance(sequence, int):
             return passed
-        if sequence in self._lent:
-            lent = self._lent.pop(sequence)
-            if lent is None or lent[0].phase != LOOKING:
-                return []
-            return [lent[0].to_client(hall.body_of(dict(message, request_seq=lent[1]["seq"])))]
-        if self.phase == HOLDING and message.get("command") == "attach" and sequence == self._attach:
+        if self.unanswered.is_ours(sequence):
+            return self.unanswered.answered_us(sequence, message)
+        self.unanswered.answered_client(sequence)
+        if self.phase == HOLDING and message.get("command") == "attach" and sequence == self.attach:
             self.configured = message.get("success") is True
             if not self.configured:
                 self.phase = INTRODUCED
@@ -229,67 +237,61 @@ class Door:
         self.stops.answered(sequence, message)
         return passed
 
-    def _happened(self, message: Message, body: bytes, passed: List[hall.Action]) -> List[hall.Action]:
+    def _happened(self, message: Message, body: bytes) -> List[hall.Action]:
         name, content = message.get("event"), as_dict(message.get("body"))
         if name == "debugpyAttach":
-            return self._announce(message, content)
+            return announcing.announce(self, message, content)
         self.stops.happened(name, content)
-        if name == "terminated":
-            self.leaving = True
-        if name in _COPIED and content.get("category") != "telemetry":
-            passed += [door.to_client(body) for door in self.hall.onlookers(self.key) if door.configured]
-        return passed
+        return announcing.happened(self, name, content, body)
 
     def _report(self, where: str) -> None:
         if self.key != hall.ROOT and self.hall.holder(self.key) is self:
             self.hall.on_stop(self.key, where)
-
-    def _announce(self, message: Message, configuration: Message) -> List[hall.Action]:
-        pid = configuration.get("subProcessId")
-        if isinstance(pid, int):
-            configuration["name"] = self.hall.name_of(pid)
-        configuration.pop(arrival.ROLE, None)
-        actions = [self.to_client(hall.body_of(message))]
-        for door in self.hall.onlookers(self.key):
-            if door._onlooker is not None and door.configured and isinstance(pid, int):
-                actions += door._onlooker.announce(pid)
-        return actions
 
     # -- the end ------------------------------------------------------------------------------------------------
 
     def client_gone(self) -> List[hall.Action]:
         """The client has closed its side; what is left to come from the adapter still passes."""
         self.leaving = True
-        return []
+        return self.close("the client has left") if self.phase == JOINING else []
 
     def adapter_gone(self) -> List[hall.Action]:
-        """The adapter has closed its side: the process is free, and those that look on have seen all."""
-        if not self.hall.let_go(self.key, self):
-            return []
-        self.leaving = True
-        found = [door._onlooker for door in self.hall.onlookers(self.key)]
-        return [action for one in found if one is not None for action in one.end()]
+        """The adapter has closed its side: the process is free, or the adapter is no more."""
+        if self.phase == JOINING:
+            return succession.broken(self)
+        if self.phase == HOLDING and self.configured and not self.leaving:
+            return succession.lost(self)
+        return succession.released(self)
+
+    def again(self) -> List[hall.Action]:
+        """Do what a RECONNECT was for."""
+        return succession.again(self)
 
     def no_adapter(self, reason: str) -> List[hall.Action]:
         """There was no adapter to pass `initialize` to."""
-        return [self._refuse(self._initialize, reason), *self._close(reason)]
+        if self.phase == JOINING:
+            return succession.failed(self, reason)
+        return [self.refuse(self._initialize, reason), *self.close(reason)]
 
     def ended(self) -> List[hall.Action]:
         """Both connections are closed."""
         self.phase = CLOSED
         self.hall.look_away(self.key, self)
-        return self.adapter_gone()
+        return succession.released(self)
 
     def to_client(self, body: bytes) -> hall.Action:
         """Return the action that sends this to the client."""
         return hall.Action(hall.TO_CLIENT, self, body)
 
-    def _to_adapter(self, body: bytes) -> hall.Action:
+    def to_adapter(self, body: bytes) -> hall.Action:
+        """Return the action that sends this to the adapter."""
         return hall.Action(hall.TO_ADAPTER, self, body)
 
-    def _refuse(self, message: Message, text: str, *, show: bool = True) -> hall.Action:
+    def refuse(self, message: Message, text: str, *, show: bool = True) -> hall.Action:
+        """Return the action that answers a request of the client with an error."""
         return self.to_client(hall.refuse(message, text, show=show))
 
-    def _close(self, reason: str) -> List[hall.Action]:
+    def close(self, reason: str) -> List[hall.Action]:
+        """Return the actions that end the connection."""
         self.phase = CLOSED
         return [hall.Action(hall.CLOSE, self, reason=reason)]

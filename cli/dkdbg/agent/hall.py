@@ -18,6 +18,19 @@ ROOT = 0
 #: Requests of our own to the adapter are numbered from here on; an editor counts from 1.
 OWN_SEQUENCE = 1 << 30
 
+#: The phases of a door, in the order in which a client goes through them.
+NEW = "new"
+INTRODUCED = "introduced"
+#: The client's attach was passed on.
+HOLDING = "holding"
+#: It sees a copy of what another client sees.
+LOOKING = "looking"
+#: Its session is being set up at the adapter in its place.
+JOINING = "joining"
+#: It was told that its session has ended, and has not left yet.
+EVICTED = "evicted"
+CLOSED = "closed"
+
 TO_CLIENT = "to client"
 TO_ADAPTER = "to adapter"
 #: The connection to the adapter is not needed any more, the client stays.
@@ -25,6 +38,8 @@ DROP_ADAPTER = "drop adapter"
 CLOSE = "close"
 #: Read no more from this client until `Door.ready`, `seconds` at most, then call `Door.resume`.
 WAIT = "wait"
+#: Connect to the adapter anew after `seconds` and do what `Door.again` says.
+RECONNECT = "reconnect"
 
 
 class Action:
@@ -76,12 +91,17 @@ class Hall:
         self.clock = clock
         self.wall = wall
         self._sequence = itertools.count(OWN_SEQUENCE)
+        self._editors = itertools.count(1)
         self._holders: Dict[int, Door] = {}
         self._onlookers: Dict[int, List[Door]] = {}
 
     def next_sequence(self) -> int:
         """Return a number for a request of our own to an adapter or a client."""
         return next(self._sequence)
+
+    def next_editor(self) -> int:
+        """Return a number for an editor, by which its child sessions are known."""
+        return next(self._editors)
 
     def holder(self, key: int) -> Optional[Door]:
         """Return whose attach to this process was passed on and has not ended."""
@@ -107,6 +127,10 @@ class Hall:
     def onlookers(self, key: int) -> List[Door]:
         """Return those who look on."""
         return list(self._onlookers.get(key, ()))
+
+    def looked_at(self) -> List[int]:
+        """Return the keys of the processes that somebody looks on at."""
+        return list(self._onlookers)
 
     def look_on(self, key: int, door: Door) -> None:
         """Add one."""

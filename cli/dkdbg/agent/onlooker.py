@@ -1,12 +1,13 @@
 """Looking on: a second client sees what the first one sees, and changes nothing. No I/O.
 
 It gets a copy of the events, and its questions are asked through the connection of the client that holds the
-process. Its own connection to the adapter is not used.
+process. Its own connection to the adapter is not used until that client leaves: then who looks on longest gets the
+process, with the breakpoints that it has set meanwhile (succession.py).
 """
 
 from __future__ import annotations
 
-from dkdbg.agent import hall
+from dkdbg.agent import arrival, hall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,10 +64,10 @@ class Onlooker:
 
     def __init__(self, door: Door, holder: Door, attach: Message) -> None:
         self._door = door
-        self._holder = holder
+        self.holder = holder
+        self.over = False
         self._attach = attach
-        self._over = False
-        self._who = "another editor (since %s, from %s) holds this session" % (holder.since, holder.address)
+        self._who = _who(holder)
 
     def begin(self) -> List[hall.Action]:
         """Let the client configure its session."""
@@ -85,11 +86,13 @@ class Onlooker:
         if command in _SETS:
             wanted = request.get("arguments")
             points = wanted.get("breakpoints") if isinstance(wanted, dict) else None
+            given = [self._door.hall.next_sequence() for _ in points] if isinstance(points, list) else []
+            self._door.settings.note(request, given)
             unset = {"verified": False, "message": self._who + "; this one looks on"}
-            return [self._say(hall.answer(request, breakpoints=[unset] * len(points or ())))]
-        if command in _READS and not self._over:
-            if self._door.hall.holder(self._door.key) is self._holder and not self._holder.leaving:
-                return self._holder.lend(self._door, request)
+            return [self._say(hall.answer(request, breakpoints=[dict(unset, id=each) for each in given]))]
+        if command in _READS and not self.over:
+            if self._door.hall.holder(self._door.key) is self.holder and self.holder.lends:
+                return self.holder.lend(self._door, request)
             return [self._say(hall.refuse(request, "the other editor is leaving", show=False))]
         text = '%s; add "dkdbgRole": "take-over" to take it' % self._who
         return [self._say(hall.refuse(request, text, show=command not in _QUIET))]
@@ -97,27 +100,38 @@ class Onlooker:
     def announce(self, pid: int) -> List[hall.Action]:
         """Offer the client to look at one more process."""
         arguments = {k: v for k, v in self._door.arguments.items() if k not in _NOT_INHERITED}
-        theirs = self._holder.arguments.get("connect")
+        theirs = self.holder.arguments.get("connect")
         arguments.setdefault("connect", theirs if isinstance(theirs, dict) else {})
-        arguments.update(name=self._door.hall.name_of(pid), subProcessId=pid, dkdbgRole="look-on")
+        arguments.update({"name": self._door.hall.name_of(pid), "subProcessId": pid})
+        arguments.update({arrival.ROLE: arrival.LOOK_ON, arrival.EDITOR: self._door.editor})
         if not self._door.starts_sessions:
             return [self._say(hall.event("debugpyAttach", **dict(arguments, request="attach")))]
         request = {"seq": self._door.hall.next_sequence(), "type": "request", "command": "startDebugging"}
         content = {"request": "attach", "configuration": arguments}
         return [self._say(hall.body_of(dict(request, arguments=content)))]
 
-    def end(self) -> List[hall.Action]:
-        """The client that held the session has left."""
-        if self._over:
+    def copy(self, body: bytes) -> hall.Action:
+        """Show the client an event of the process."""
+        return self._say(body)
+
+    def follow(self, holder: Door) -> List[hall.Action]:
+        """Another client holds the process now."""
+        if holder is self.holder:
             return []
-        self._over = True
-        return [
-            self._say(hall.say("the other editor has left: attach again to debug", "important")),
-            self._say(hall.event("terminated")),
-        ]
+        self.holder, self._who = holder, _who(holder)
+        if self._door.key != hall.ROOT:
+            return []
+        return [self._say(hall.say("you look on: %s" % self._who, "important"))]
+
+    def end(self) -> List[hall.Action]:
+        """The process has ended, or will be announced anew."""
+        if self.over:
+            return []
+        self.over = True
+        return [self._say(hall.event("terminated"))]
 
     def _configured(self, request: Message) -> List[hall.Action]:
-        door, holder = self._door, self._holder
+        door, holder = self._door, self.holder
         if door.configured:
             return [self._say(hall.answer(request))]
         door.configured = True
@@ -144,3 +158,7 @@ class Onlooker:
 
     def _say(self, body: bytes) -> hall.Action:
         return self._door.to_client(body)
+
+
+def _who(holder: Door) -> str:
+    return "another editor (since %s, from %s) holds this session" % (holder.since, holder.address)

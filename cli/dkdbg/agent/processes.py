@@ -10,18 +10,21 @@ import json
 import os
 import socket
 import threading
+import time
 
 from dkdbg.agent import naming, notes, procfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Set
+    from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
     from dkdbg.agent import contract
 
 #: Seconds for an answer: a first import of debugpy from a slow disk takes 3, a process that waits for its
 #: breakpoints at start answers after that.
 ANSWER_LIMIT = 30.0
+#: Seconds that a process may need to notice that the adapter died.
+ORPHANED_LIMIT = 5.0
 #: Seconds between two looks at the folder.
 INTERVAL = 0.5
 #: Processes that are asked at the same time: each one imports debugpy, about 0.2 s of CPU.
@@ -54,6 +57,8 @@ class ProcessTable:
         self._on_change = on_change
         self._known: Dict[int, contract.Process] = {}
         self._asked: Set[int] = set()
+        self._joined: Dict[int, float] = {}
+        self._died = float("-inf")
         self._stops: Dict[int, str] = {}
         self._lock = threading.Lock()
         self._slots = threading.BoundedSemaphore(PARALLEL)
@@ -80,6 +85,11 @@ class ProcessTable:
             for process in self._known.values():
                 process["joined"] = False
         self._wake.set()
+
+    def adapter_died(self) -> None:
+        """Note that no process is connected any more, whatever it says: it needs up to 1 s to notice."""
+        self._died = time.monotonic()
+        self.ask_again()
 
     def name_of(self, pid: int) -> str:
         """Return what a process is; one that has announced itself a moment ago is known too."""
@@ -162,13 +172,27 @@ class ProcessTable:
             threading.Thread(target=self._ask, args=(pid,), name="dkdbg ask", daemon=True).start()
 
     def _ask(self, pid: int) -> None:
+        path = os.path.join(self._directory, "%d.sock" % pid)
         with self._slots:
-            answer = ask(os.path.join(self._directory, "%d.sock" % pid), "join")
+            answer, since = self._ask_once(path)
+            while answer == "already joined" and self._is_orphaned(pid):
+                time.sleep(0.05)
+                answer, since = self._ask_once(path)
+        if answer.startswith("joined"):
+            self._joined[pid] = since
         with self._lock:
             process = self._known.get(pid)
             if process is not None:
                 process["joined"] = answer.startswith(("joined", "already joined"))
         self._report()
+
+    def _ask_once(self, path: str) -> Tuple[str, float]:
+        since = time.monotonic()
+        return ask(path, "join"), since
+
+    def _is_orphaned(self, pid: int) -> bool:
+        before = self._joined.get(pid, float("-inf")) < self._died
+        return before and time.monotonic() < self._died + ORPHANED_LIMIT
 
     def _forget(self, pid: int) -> None:
         for suffix in (".json", ".sock", ".note", ".pdb"):
@@ -177,6 +201,7 @@ class ProcessTable:
         with self._lock:
             self._known.pop(pid, None)
             self._stops.pop(pid, None)
+            self._joined.pop(pid, None)
             self._asked.discard(pid)
 
     def _report(self) -> None:

@@ -8,7 +8,7 @@ import struct
 import threading
 import time
 
-from dkdbg.agent import dap_frames, door, hall
+from dkdbg.agent import dap_frames, dialing, door, hall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,6 +50,11 @@ class Service:
             token, name_of=name_of, on_stop=on_stop, clock=time.monotonic, wall=lambda: time.strftime("%H:%M")
         )
         self._lock = threading.Condition()
+
+    def is_rejoining(self) -> bool:
+        """Whether the root session is being set up in its client's place."""
+        root = self._hall.holder(hall.ROOT)
+        return root is not None and root.phase == hall.JOINING
 
     def serve(self, client: socket.socket, first: bytes, parser: dap_frames.FrameParser) -> None:
         """Serve one client until its end. Raises OSError."""
@@ -105,8 +110,11 @@ class Relay:
             self._read_client()
         except (OSError, dap_frames.FrameError):
             self._break()
-        if self._answers is not None:
-            self._answers.join()
+        answers = None
+        while answers is not self._answers:  # a thread may have been followed by another one
+            answers = self._answers
+            if answers is not None:
+                answers.join()
         self._act(self._ask(self._door.ended))
         if self._closed:
             self._drain()
@@ -119,7 +127,7 @@ class Relay:
             body = self._parser.take()
             while body is not None:
                 self._act(self._ask(lambda: self._door.from_client(body or b"")))  # noqa: B023
-                if strange and self._door.phase in (door.HOLDING, door.LOOKING):
+                if strange and self._door.phase in (hall.HOLDING, hall.LOOKING):
                     strange = False
                     self._parser.allow(dap_frames.MAX_BODY)
                     self._client.settimeout(None)
@@ -127,7 +135,7 @@ class Relay:
                     return
                 body = self._parser.take()
             data = self._client.recv(65536)
-            _acknowledge(self._client)
+            dialing.acknowledge(self._client)
             if not data:
                 self._act(self._ask(self._door.client_gone))
                 if self._backend is not None:
@@ -140,7 +148,7 @@ class Relay:
         try:
             while True:
                 data = backend.recv(65536)
-                _acknowledge(backend)
+                dialing.acknowledge(backend)
                 if not data:
                     break
                 parser.feed(data)
@@ -148,16 +156,46 @@ class Relay:
                 while body is not None:
                     self._act(self._ask(lambda: self._door.from_adapter(body or b"")))  # noqa: B023
                     body = parser.take()
-        except (OSError, dap_frames.FrameError):
-            if self._door.phase not in (door.LOOKING, door.EVICTED):
-                self._break()
-        self._act(self._ask(self._door.adapter_gone))
-        if self._door.phase == door.EVICTED:  # it was told to leave, and wants an answer to its disconnect
+        except OSError:  # it was killed
+            pass
+        except dap_frames.FrameError:
+            self._break()
+        if not self._over:  # else it is we who have closed it, and `ended` comes
+            self._act(self._ask(self._door.adapter_gone))
+        self._say_goodbye()
+
+    def _say_goodbye(self) -> None:
+        """Close our side to the client, unless its session goes on without this connection to the adapter."""
+        if self._door.phase == hall.EVICTED:  # it was told to leave, and wants an answer to its disconnect
             with self._lock:
-                self._lock.wait_for(lambda: self._door.phase == door.CLOSED, GOODBYE)
-        if self._door.phase != door.LOOKING:
+                self._lock.wait_for(lambda: self._over, GOODBYE)  # which comes after the answer
+        if self._door.phase not in (hall.LOOKING, hall.JOINING):
             with contextlib.suppress(OSError):
                 self._client.shutdown(socket.SHUT_WR)
+
+    def reconnect(self, seconds: float) -> None:
+        """Connect to the adapter once more, later, if the door still wants it then."""
+        arguments = (seconds, self._answers)
+        name = "dkdbg again"
+        self._answers = threading.Thread(target=self._reconnect, args=arguments, name=name, daemon=True)
+        self._answers.start()
+
+    def _reconnect(self, seconds: float, former: Optional[threading.Thread]) -> None:
+        if former is not None:
+            former.join()
+        with self._lock:
+            self._lock.wait_for(lambda: self._over, seconds)
+        actions = self._ask(self._door.again)
+        if not actions or self._over:
+            return
+        if self._backend is not None:
+            self._backend.close()
+            self._backend = None
+        # One who looked on was not to keep others waiting; now nobody depends on it.
+        self._client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 0))
+        self._act(actions)
+        if self._backend is None:
+            self._say_goodbye()
 
     def _ask(self, question: Callable[[], List[hall.Action]]) -> List[hall.Action]:
         with self._lock:
@@ -178,6 +216,8 @@ class Relay:
                 self._act(self._ask(self._door.resume))
             elif action.kind == hall.DROP_ADAPTER:
                 relay.drop_adapter()
+            elif action.kind == hall.RECONNECT:
+                relay.reconnect(action.seconds)
             else:
                 relay.close(action.reason)
 
@@ -192,7 +232,13 @@ class Relay:
     def to_adapter(self, body: bytes) -> None:
         """Send a message to the adapter, connecting to it first if need be."""
         if self._backend is None:
-            self._backend = self._connect()
+            self._backend = dialing.connect(
+                self._backend_port,
+                BACKEND_LIMIT,
+                BACKEND_NOTICE,
+                over=lambda: self._over,
+                tell=self.to_client,
+            )
             if self._backend is None:
                 reason = "debugpy's adapter did not come up within %g s" % BACKEND_LIMIT
                 self._act(self._ask(lambda: self._door.no_adapter(reason)))
@@ -206,7 +252,8 @@ class Relay:
             with self._backend_lock:
                 self._backend.sendall(dap_frames.wrap(body))
         except OSError:
-            self._break()
+            with contextlib.suppress(OSError):  # whoever reads from it finds out what that means
+                self._backend.shutdown(socket.SHUT_RDWR)
 
     def drop_adapter(self) -> None:
         """Go on without the adapter. From now on the client must not keep others waiting."""
@@ -220,7 +267,8 @@ class Relay:
         """End both connections; what was sent to the client still arrives."""
         if reason.startswith("refused"):
             self._log("%s: %s" % (self._address, reason))
-        self._over = self._closed = True
+        self._closed = True
+        self._end()
         with contextlib.suppress(OSError):
             self._client.shutdown(socket.SHUT_WR)
         if self._backend is not None:
@@ -236,39 +284,14 @@ class Relay:
                 if not self._client.recv(65536):
                     return
 
+    def _end(self) -> None:
+        with self._lock:
+            self._over = True
+            self._lock.notify_all()
+
     def _break(self) -> None:
-        self._over = True
+        self._end()
         for sock in (self._client, self._backend):
             if sock is not None:
                 with contextlib.suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
-
-    def _connect(self) -> Optional[socket.socket]:
-        start = time.monotonic()
-        told = False
-        while time.monotonic() < start + BACKEND_LIMIT:
-            port = self._backend_port()
-            if port:
-                try:
-                    backend = socket.create_connection(("127.0.0.1", port), timeout=5)
-                except OSError:
-                    pass
-                else:
-                    backend.settimeout(None)
-                    backend.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    return backend
-            if not told and time.monotonic() > start + BACKEND_NOTICE:
-                told = True
-                self.to_client(hall.say("waiting for debugpy's adapter, up to %g s" % BACKEND_LIMIT))
-            if self._over:
-                return None
-            time.sleep(0.02)
-        return None
-
-
-def _acknowledge(sock: socket.socket) -> None:
-    """Have what was read acknowledged at once. It does not last: each time."""
-    quick_ack = getattr(socket, "TCP_QUICKACK", None)
-    if quick_ack is not None:
-        with contextlib.suppress(OSError):
-            sock.setsockopt(socket.IPPROTO_TCP, quick_ack, 1)

@@ -91,7 +91,7 @@ class Session:
         self.attaches = 0
         self._holds = notes.Holds(console.log, lambda: self.endpoint)
         self._phase: contract.State = "starting"
-        service = relay.Service(
+        self._service = relay.Service(
             backend_port=lambda: self._backend.client_port,
             token=tokens.read(os.environ),
             name_of=lambda pid: self._table.name_of(pid),  # noqa: PLW0108
@@ -102,7 +102,7 @@ class Session:
             self._front = front.Front(
                 options.host,
                 options.port,
-                serve=service.serve,
+                serve=self._service.serve,
                 ready=self._ready,
                 status=self._status,
                 allow=allow,
@@ -118,6 +118,7 @@ class Session:
             self._front.port,
             on_attach=self._on_attach,
             on_detach=self._on_detach,
+            on_lost=self._on_lost,
             on_restart=self._on_restart,
             log=console.log,
         )
@@ -225,7 +226,8 @@ class Session:
 
     def _on_attach(self) -> None:
         self.store.open_for_joining(self._join_info())
-        self.attaches += 1
+        if not self._service.is_rejoining():  # else it is the same editor, at a new adapter
+            self.attaches += 1
         self.store.update(client=True, state=self._state())
         self._table.look_now()
         self.inbox.wake()
@@ -242,9 +244,12 @@ class Session:
         fields = self._holds.fields(found)
         self.store.update(processes=found, state=self._state(), **fields)
 
+    def _on_lost(self) -> None:
+        self.store.update(adapter_port=0)
+        self._table.adapter_died()
+
     def _on_restart(self) -> None:
         self.store.update(adapter_port=self._backend.client_port)
-        self._table.ask_again()
 
     # -- values -------------------------------------------------------------------------------------------------
 

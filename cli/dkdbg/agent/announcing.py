@@ -1,0 +1,61 @@
+"""What the adapter tells of its own accord: new processes by name, and copies for those who look on. No I/O."""
+
+from __future__ import annotations
+
+from dkdbg.agent import arrival, hall
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
+
+    from dkdbg.agent.door import Door
+    from dkdbg.agent.onlooker import Onlooker
+
+    Message = Dict[str, Any]
+
+_COPIED = ("stopped", "continued", "output", "thread", "process", "module", "exited")
+
+
+def announce(door: Door, message: Message, configuration: Message) -> List[hall.Action]:
+    """Offer a process to the client that holds the root session and to those who look on.
+
+    Args:
+        message: the adapter's `debugpyAttach` or `startDebugging`. configuration: the attach request within.
+    """
+    pid = configuration.get("subProcessId")
+    configuration.pop(arrival.ROLE, None)
+    actions: List[hall.Action] = []
+    if isinstance(pid, int):
+        configuration["name"] = door.hall.name_of(pid)
+        configuration[arrival.EDITOR] = door.editor
+        if any(other.editor == door.editor for other in door.hall.onlookers(pid)):
+            # It looks on at the process already, and gets it because its former holder has left.
+            return [door.to_adapter(hall.answer(message))] if message.get("type") == "request" else []
+        actions = [action for one in onlookers(door) for action in one.announce(pid)]
+    if message.get("type") == "request":
+        door.unanswered.from_adapter(message)
+    return [door.to_client(hall.body_of(message)), *actions]
+
+
+def happened(door: Door, name: object, content: Message, body: bytes) -> List[hall.Action]:
+    """Pass an event on, and copy it for those who look on.
+
+    Args:
+        name, content, body: the event's name, its body, and the whole frame's.
+    """
+    passed = [door.to_client(body)]
+    if name == "exited":
+        door.exited = True
+    if name == "terminated":
+        # Of this session alone: its client has asked for it, or the adapter has ended it and the agent lives on.
+        alone, door.leaving = door.leaving or (door.key == hall.ROOT and not door.exited), True
+        return passed if alone else passed + [action for one in onlookers(door) for action in one.end()]
+    if name in _COPIED and content.get("category") != "telemetry":
+        passed += [one.copy(body) for one in onlookers(door)]
+    return passed
+
+
+def onlookers(door: Door) -> List[Onlooker]:
+    """Return those who look on at the process that this door's client holds, and have configured their session."""
+    found = door.hall.onlookers(door.key)
+    return [other.onlooker for other in found if other.onlooker is not None and other.configured]

@@ -1,0 +1,134 @@
+"""The adapter is killed, or the editor that holds the session leaves: who stays goes on without doing anything."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.agent.dap_probe import Client, Editor, wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LINE = 4  # of the loop's `n += 1`
+
+
+def kill_adapter(running: Any) -> None:
+    command = ["pgrep", "-P", str(running.process.pid), "-f", "adapter.py"]
+    (pid,) = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    os.kill(int(pid), signal.SIGKILL)
+
+
+def test_a_killed_adapter_leaves_the_editors_session_and_breakpoints(loop, tmp_path: Path) -> None:
+    running = loop()
+    port = running.wait_state("running")["port"]
+    script = str(tmp_path / "train.py")
+    with Editor(port, {script: [LINE]}, hold=True) as editor:
+        root, first = editor.sessions[0], editor.wait_stops(1)[0]
+        for times in range(1, 4):
+            kill_adapter(running)
+            stop = editor.wait_stops(times + 1)[-1]
+            # pydevd may hold a thread that it held before at once, before it comes to the breakpoint.
+            assert (stop["path"], stop["line"] in (LINE - 1, LINE, LINE + 1)) == (script, True)
+            assert editor.errors == []
+            assert stop["session"] is not first["session"]
+            assert "terminated" in first["session"].seen
+            assert not root.closed
+            assert "terminated" not in root.seen
+            assert root.request("threads")["threads"] == [{"id": 1, "name": "dkdbg agent"}]
+            answer = stop["session"].request("evaluate", expression="n > 0", frameId=stop["frame"])
+            assert answer["result"] == "True"
+            first = stop
+        assert any("adapter died; a new one is being started" in line for line in editor.output)
+        (tmp_path / "stop").touch()
+        stop["session"].request("setBreakpoints", source={"path": script}, breakpoints=[])
+        stop["session"].request("continue", threadId=stop["thread"])
+        code, _, err = running.finish()
+    assert code == 0, err
+    assert editor.exit_codes[-1] == 0
+
+
+def test_requests_that_a_killed_adapter_has_not_answered_are_answered_by_the_door(loop) -> None:
+    running = loop()
+    port = running.wait_state("running")["port"]
+    with Client(port).attach() as root, root.child() as child:
+        (pid,) = subprocess.run(
+            ["pgrep", "-P", str(running.process.pid), "-f", "adapter.py"],
+            stdout=subprocess.PIPE, text=True, check=True,
+        ).stdout.split()  # fmt: skip
+        os.kill(int(pid), signal.SIGSTOP)
+        asked = root.session.send("threads")
+        childs = child.session.send("threads")
+        time.sleep(0.1)
+        os.kill(int(pid), signal.SIGKILL)
+        for client, number in ((root, asked), (child, childs)):
+            with pytest.raises(AssertionError, match="adapter died"):
+                client.session.wait(number)
+        child.event("terminated")
+        assert child.session.request("disconnect") == {}
+        root.event("debugpyAttach", count=2)
+        assert root.session.request("threads")["threads"] == [{"id": 1, "name": "dkdbg agent"}]
+
+
+def test_a_new_adapter_is_no_new_editor_for_a_program_that_waits_for_one(launch, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('run')\n")
+    running = launch(sys.executable, "train.py", verb="supervise", wait="20")
+    port = running.wait_state("waiting")["port"]
+    with Editor(port, {}) as editor:
+        running.wait_state("idle")
+        kill_adapter(running)
+        wait_for(lambda: running.record()["client"], lambda client: not client)
+        wait_for(lambda: running.record()["client"], bool)
+        assert editor.sessions[0].request("threads")["threads"]
+        assert (running.record()["state"], running.record()["runs"]) == ("idle", 1)
+
+
+def test_who_looks_on_gets_the_session_when_the_other_editor_leaves(loop, tmp_path: Path) -> None:
+    running = loop()
+    port = running.wait_state("running")["port"]
+    script = str(tmp_path / "train.py")
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(Editor(port, {}))
+        wait_for(lambda: list(first.sessions), lambda found: len(found) == 2)
+        second = stack.enter_context(Editor(port, {script: [LINE]}, hold=True))
+        third = stack.enter_context(Editor(port, {}))
+        for editor in (second, third):
+            wait_for(lambda editor=editor: list(editor.sessions), lambda found: len(found) == 2)
+        assert second.stops == []
+        for session in first.sessions.values():
+            session.close()
+        stop = second.wait_stops(1)[0]
+        assert stop["line"] == LINE
+        answer = stop["session"].request("evaluate", expression="6 * 7", frameId=stop["frame"])
+        assert answer["result"] == "42"
+        assert any("this session is yours now" in line for line in second.output)
+        wait_for(lambda: third.stops, bool)  # looks on at the second one now
+        assert len(second.sessions) == 2
+        assert second.errors == third.errors == []
+        with pytest.raises(AssertionError, match="take-over"):
+            third.stops[0]["session"].request("continue", threadId=stop["thread"])
+        stop["session"].request("setBreakpoints", source={"path": script}, breakpoints=[])
+        stop["session"].request("continue", threadId=stop["thread"])
+        (tmp_path / "stop").touch()
+        assert running.finish()[0] == 0
+
+
+def test_an_editor_that_comes_back_at_once_keeps_its_session(loop) -> None:
+    running = loop()
+    port = running.wait_state("running")["port"]
+    with Client(port).attach() as first, Client(port).attach() as second:
+        second.event("output", text="you look on")
+        first.session.send("disconnect", restart=True)
+        first.event("terminated")
+        with Client(port).attach() as again:
+            second.event("output", text="you look on", count=2)
+            again.event("debugpyAttach")
+            with pytest.raises(AssertionError, match="take-over"):
+                second.session.request("pause", threadId=1)
