@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Where a debug service mounts `.dkdbg/` (compose/service.yaml.j2).
 AGENT_PATH = "/opt/dkdbg"
+#: Where a debug service finds the token of its port, if it asks for one.
+TOKEN_PATH = "/run/secrets/dkdbg-token"  # noqa: S105
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +148,21 @@ def running(target: ComposeService, root: Path, container_port: int) -> Running 
         id=row["ID"], name=row["Name"], state=row["State"], health=row.get("Health", ""),
         port=next((port for port in published if port), None),
     )  # fmt: skip
+
+
+def take_away_other_token(target: ComposeService, root: Path, token: str) -> bool:
+    """Remove the service when it runs with another token than `token`: compose does not look into a secret's value.
+
+    Raises:
+        DkdbgError: it runs and cannot be removed.
+    """
+    held = process.run(target.wrap(("cat", TOKEN_PATH)), cwd=root)
+    if held.code or held.stdout.strip() == token:
+        return False
+    removed = process.run(target.down(), cwd=root, timeout=120.0)
+    if removed.code:
+        raise explain(removed.code, removed.stderr)
+    return True
 
 
 def check_project(target: ComposeService, root: Path, *, env: dict[str, str]) -> dict[str, object]:

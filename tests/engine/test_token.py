@@ -7,6 +7,7 @@ import os
 import secrets
 import stat
 import subprocess
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -215,6 +216,18 @@ def test_up_makes_a_token_for_this_users_eyes_and_says_once_how_the_editor_gets_
             project.stops_with()
     finally:
         project.take_away()
+
+
+@pytest.mark.parametrize(
+    "start", [(sys.executable, "-m", "dkdbg", "up"), ("sh", ".dkdbg/up.sh")], ids=["up", "F5"]
+)
+def test_a_changed_token_reaches_a_service_that_runs(guarded, start):
+    new = secrets.token_urlsafe(32)
+    started = must(guarded.run(*start, DKDBG_TOKEN=new))
+    assert "ran with another token; it starts anew" in started.stdout
+    assert new not in started.stdout + started.stderr
+    assert guarded.stops_with(dkdbgToken=new)
+    must(guarded.compose("rm", "--stop", "--force"))
 
 
 def test_f5_says_that_the_editor_lacks_the_token_instead_of_attaching_in_vain(project):

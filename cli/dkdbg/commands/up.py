@@ -41,6 +41,8 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
     model = engine.check_project(target, root, env=environment(port=service.port, gpu=gpu, token=token))
     check_published(model, service, token)
     port = choose_port(root, service, target, report=report)
+    if token and engine.take_away_other_token(target, root, token):
+        report(f"{service.name} ran with another token; it starts anew")
     engine.up(
         target,
         root,

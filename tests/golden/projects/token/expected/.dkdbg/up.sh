@@ -30,6 +30,13 @@ if [ "${DKDBG_TOKEN+set}" != set ] && [ -r "$token" ]; then
   DKDBG_TOKEN=$(cat "$token")
   export DKDBG_TOKEN
 fi
+# Compose does not look into a secret's value: a service that runs with another token has to start anew.
+if [ -n "${DKDBG_TOKEN:-}" ] &&
+  held=$(docker compose --profile debug exec -T app-debug cat /run/secrets/dkdbg-token 2>/dev/null </dev/null) &&
+  [ "$held" != "$DKDBG_TOKEN" ]; then
+  echo "dkdbg: app-debug ran with another token; it starts anew"
+  docker compose --profile debug rm --stop --force app-debug
+fi
 start=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 status=0
 docker compose --progress plain --profile debug up --build --detach --wait --wait-timeout 300 app-debug || status=$?
