@@ -20,6 +20,7 @@ from dkdbg.agent import dap_frames
 from dkdbg.dap.client import Session, dial
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
+from dkdbg.door.passage import GOODBYE
 from dkdbg.errors import DkdbgError
 from tests.engine.host_doors import Containers, docker, host_door, lay_out
 from tests.engine.projects import (
@@ -103,46 +104,47 @@ def test_one_attach_outlives_restarts_of_the_container_and_of_the_program(base_i
     must(dkdbg(root, "init", "--yes"))
     script = root / "train.py"
     text, line = script.read_text(), marked_line(script)
-    with running(root, base_image), host_door(root) as door:
+    with ExitStack() as stack:
+        door = stack.enter_context(host_door(root))
         options = AttachOptions(port=door.port, path_mappings=launch_options(root).path_mappings)
+        debugger = stack.enter_context(Debugger(options))
+        debugger.set_breakpoints(str(script), [line])
+        root_session = debugger.attach()
+        stack.enter_context(running(root, base_image))
         container = docker(
             "ps", "-q", "--filter", "label=dev.dkdbg.session=app-debug", "--filter", f"volume={root}"
         )
         hits, seconds, known = 0, [], set()
-        with Debugger(options) as debugger:
-            debugger.set_breakpoints(str(script), [line])
-            root_session = debugger.attach()
-            stopped_anew(debugger, known)
-            before = (len(docker("top", container).splitlines()), door.descriptors())
-            for _ in range(RESTARTS):
-                docker("restart", "-t", "5", container)
-                stop = stopped_anew(debugger, known)
-                hits += debugger.stack(stop)[0].line == line
-                debugger.continue_(stop)
-                debugger.wait_stopped(10)
-            for number in range(EDITS):
-                began = time.monotonic()
-                script.write_text(text.replace("1.0 /", f"{number + 2}.0 /"))
-                stop = stopped_anew(debugger, known)
-                seconds.append(time.monotonic() - began)
-                top = debugger.stack(stop)[0]
-                hits += (top.line, debugger.local_values(top)["loss"]) == (line, f"{number + 2}.0")
-                debugger.continue_(stop)
-                debugger.wait_stopped(10)
-            time.sleep(
-                2.5
-            )  # an ended session's connection, which this client does not close, is cut after 2 s
-            after = (len(docker("top", container).splitlines()), door.descriptors())
-            assert not root_session.is_ended
-        with capsys.disabled():
-            figures = f"save to stopped: median {statistics.median(seconds):.2f} s, max {max(seconds):.2f} s"
-            sys.stdout.write(
-                f"\n{hits} of {RESTARTS + EDITS} hits; {figures}; left over: {before} -> {after}\n"
-            )
-        assert hits == RESTARTS + EDITS
-        assert after[0] == before[0]
-        assert after[1] <= before[1] + 3
+        stopped_anew(debugger, known)
+        before = (len(docker("top", container).splitlines()), door.descriptors())
+        for _ in range(RESTARTS):
+            docker("restart", "-t", "5", container)
+            stop = stopped_anew(debugger, known)
+            hits += debugger.stack(stop)[0].line == line
+            debugger.continue_(stop)
+            debugger.wait_stopped(10)
+        for number in range(EDITS):
+            began = time.monotonic()
+            script.write_text(text.replace("1.0 /", f"{number + 2}.0 /"))
+            stop = stopped_anew(debugger, known)
+            seconds.append(time.monotonic() - began)
+            top = debugger.stack(stop)[0]
+            hits += (top.line, debugger.local_values(top)["loss"]) == (line, f"{number + 2}.0")
+            debugger.continue_(stop)
+            debugger.wait_stopped(10)
+        time.sleep(GOODBYE + 0.5)  # this client does not close the connection of a session that has ended
+        after = (len(docker("top", container).splitlines()), door.descriptors())
+        must(dkdbg(root, "down"))
+        debugger.wait_output("waiting for app-debug: there is no container yet")
+        assert not root_session.is_ended
+        debugger.disconnect()
         assert door.end() == 0
+    with capsys.disabled():
+        figures = f"save to stopped: median {statistics.median(seconds):.2f} s, max {max(seconds):.2f} s"
+        sys.stdout.write(f"\n{hits} of {RESTARTS + EDITS} hits; {figures}; left over: {before} -> {after}\n")
+    assert hits == RESTARTS + EDITS
+    assert after[0] == before[0]
+    assert after[1] <= before[1] + 3
 
 
 def test_a_client_that_attaches_before_up_stops_at_the_first_line(containers, laid_out):

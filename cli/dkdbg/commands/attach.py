@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import signal
+import textwrap
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -80,21 +82,23 @@ def attach(root: Path, targets: Sequence[str], *, port: int, ports: int | None, 
         extra.stop()
         events.stop()
     reporter.event("end", "ended")
+    reporter.end()
     return 0
 
 
 class _Reporter:
-    """Says what happens, to a person or to a program; from any thread."""
+    """Says what happens, to a person or to a program; from any thread, and without waiting for whoever reads it."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
-        self._lock = threading.Lock()
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._print, name="dkdbg report", daemon=True)
+        self._thread.start()
 
     def note(self, note: Note) -> None:
         """Report what a router noted."""
-        self.event(
-            note.kind, note.text, **({"target": note.upstream} if note.upstream else {}), prefix=note.upstream
-        )
+        more = {"target": note.upstream} if note.upstream else {}
+        self.event(note.kind, note.text, prefix=note.upstream, **more)
 
     def line(self, text: str) -> None:
         """Report something else."""
@@ -102,11 +106,24 @@ class _Reporter:
 
     def event(self, kind: str, text: str, *, prefix: str = "", **more: object) -> None:
         """Report an event; `more` is for programs only."""
-        with self._lock:
-            if self._as_json:
-                console.say(json.dumps({"event": kind, "time": round(time.time(), 3), "text": text, **more}))
-            else:
-                console.say(f"{time.strftime('%H:%M:%S')}  {prefix}{': ' if prefix else ''}{text}")
+        if self._as_json:
+            self._lines.put(json.dumps({"event": kind, "time": round(time.time(), 3), "text": text, **more}))
+        else:
+            self._lines.put(f"{time.strftime('%H:%M:%S')}  {prefix}{': ' if prefix else ''}{text}")
+
+    def plain(self, text: str) -> None:
+        """Print a text for a person."""
+        if not self._as_json:
+            self._lines.put(text)
+
+    def end(self) -> None:
+        """Print what is left."""
+        self._lines.put(None)
+        self._thread.join(GOODBYE)
+
+    def _print(self) -> None:
+        while (line := self._lines.get()) is not None:
+            console.say(line)
 
 
 def _plan(root: Path, *, needed: bool) -> ProjectPlan | None:
@@ -168,9 +185,7 @@ def _welcome(reporter: _Reporter, plan: ProjectPlan | None, upstreams: Sequence[
     """Say where to attach, with which launch entry, and what is waited for."""
     entry = entry_for(plan, port)
     reporter.event("listening", f"attach to {HOST}:{port} once and stay", host=HOST, port=port, entry=entry)
-    if not reporter._as_json:  # noqa: SLF001
-        console.say("a launch entry for it:")
-        console.say("\n".join("    " + line for line in json.dumps(entry, indent=2).splitlines()))
+    reporter.plain("a launch entry for it:\n" + textwrap.indent(json.dumps(entry, indent=2), "    "))
     for upstream in upstreams:
         seen = upstream.look()
         text = "ready" if seen.agent else f"waiting: {seen.why}"

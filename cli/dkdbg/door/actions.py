@@ -6,6 +6,8 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from dkdbg.agent import hall
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -114,6 +116,16 @@ class Close:
 
 
 Action: TypeAlias = ToClient | ToUpstream | Dial | HangUp | Branch | Offer | Wait | Note | Close
+
+
+def say(text: str, category: str = "console") -> ToClient:
+    """Print a line into the editor's debug console."""
+    return ToClient(hall.say(text, category))
+
+
+def send(upstream: str, bodies: list[bytes]) -> list[Action]:
+    """Send messages to a container's door."""
+    return [ToUpstream(upstream, body) for body in bodies]
 
 
 class Exchange:

@@ -83,10 +83,16 @@ class Passage:
         return True
 
     def _say_ended(self) -> None:
-        with self._lock, contextlib.suppress(OSError):
+        if not self._lock.acquire(timeout=GOODBYE):  # the editor does not read
+            wires.cut(self._client)
+            return
+        try:
             if not self._ended:
                 self._note_ended()
-                self._client.sendall(dap_frames.wrap(hall.event("terminated")))
+                with contextlib.suppress(OSError):
+                    self._client.sendall(dap_frames.wrap(hall.event("terminated")))
+        finally:
+            self._lock.release()
 
     def _note_ended(self) -> None:
         self._ended = True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dkdbg.agent import dap_frames, hall
 from dkdbg.door import desk
-from dkdbg.door.actions import Branch, Close, Dial, HangUp, Note, Offer, ToClient, ToUpstream, Wait
+from dkdbg.door.actions import Branch, Close, Dial, HangUp, Note, Offer, ToClient, ToUpstream, Wait, say, send
 from dkdbg.door.desk import as_dict
 from dkdbg.door.leg import Leg
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Seconds in which upstreams that are there have to take an attach; the longest wait of theirs for a leaving editor.
 ARRIVAL_LIMIT = 6.0
+#: Announced processes of one target that can still be opened; a run may start a worker for every epoch.
+MAX_PROCESSES = 4096
 
 
 class Router:
@@ -95,7 +97,7 @@ class Router:
     def stop(self, reason: str) -> list[Action]:
         """End the session from our side."""
         if self.phase in {"arriving", "configuring", "live", "expecting"}:
-            return [*self._leave(terminate=False), ToClient(hall.say(reason)), *self._end(reason)]
+            return [*self._leave(terminate=False), say(reason), *self._end(reason)]
         return self._close(reason)
 
     def waited(self) -> list[Action]:
@@ -149,9 +151,9 @@ class Router:
         actions.append(Note("editor", f"an editor has attached from {self.address or 'here'}"))
         for upstream, leg in self.legs.items():
             if leg.phase == "ready":
-                actions += self._to(upstream, leg.configure())
+                actions += send(upstream, leg.configure())
             elif leg.phase == "down":
-                actions.append(self._say(f"waiting for {upstream}: {leg.why or 'looking for it'}"))
+                actions.append(say(f"waiting for {upstream}: {leg.why or 'looking for it'}"))
         return actions
 
     def _disconnect(self, message: Message) -> list[Action]:
@@ -167,7 +169,7 @@ class Router:
         """There is a new connection to this upstream."""
         if upstream not in self.legs or self.phase not in {"arriving", "configuring", "live"}:
             return [HangUp(upstream)]
-        return self._to(upstream, self.legs[upstream].opened())
+        return send(upstream, self.legs[upstream].opened())
 
     def absent(self, upstream: str, why: str) -> list[Action]:
         """The upstream is not there; said again only with another reason."""
@@ -177,7 +179,7 @@ class Router:
         leg.why = why
         if self.phase == "arriving":
             return self._settle()
-        return [self._say(f"waiting for {upstream}: {why}")] if self.phase == "live" else []
+        return [say(f"waiting for {upstream}: {why}")] if self.phase == "live" else []
 
     def lost(self, upstream: str) -> list[Action]:
         """The connection to this upstream has ended."""
@@ -208,10 +210,10 @@ class Router:
             case "reply":
                 return [ToUpstream(upstream, heard.body)]
             case "ready":
-                return self._to(upstream, leg.configure()) if self.phase == "live" else self._settle()
+                return send(upstream, leg.configure()) if self.phase == "live" else self._settle()
             case "attached":
                 note = Note("attached", "the editor is attached to it", upstream)
-                return [self._say(f"{upstream}: attached"), note]
+                return [say(f"{upstream}: attached"), note]
             case "refused":
                 return self._refused(upstream, heard.message)
             case "child":
@@ -220,11 +222,11 @@ class Router:
                 return [ToClient(desk.output(heard.message, upstream if len(self.legs) > 1 else ""))]
             case "ended":
                 text = "the program has ended; waiting for it to start again"
-                say = self._say(f"{upstream}: {text}")
-                return [say, Note("ended", text, upstream), HangUp(upstream, then="redial")]
+                line = say(f"{upstream}: {text}")
+                return [line, Note("ended", text, upstream), HangUp(upstream, then="redial")]
             case "closed":
                 text = f"{upstream}: left; it is attached again after its next start"
-                hang_up: list[Action] = [self._say(text), HangUp(upstream, then="replaced")]
+                hang_up: list[Action] = [say(text), HangUp(upstream, then="replaced")]
                 return [*hang_up, *self._end_if_all_left("the session was ended")]
 
     def _refused(self, upstream: str, response: Message) -> list[Action]:
@@ -233,14 +235,16 @@ class Router:
         if self.phase == "arriving":
             answer = {**response, "seq": 0, "request_seq": self._attach["seq"]}
             return [note, ToClient(hall.body_of(answer)), *map(HangUp, self.legs), *self._close("refused")]
-        say = ToClient(hall.say(f"{upstream}: {text}", "important"))
-        return [note, say, HangUp(upstream), *self._end_if_all_left("refused")]
+        line = say(f"{upstream}: {text}", "important")
+        return [note, line, HangUp(upstream), *self._end_if_all_left("refused")]
 
     def _announce(self, upstream: str, leg: Leg, configuration: Message) -> list[Action]:
         process = self._exchange.announced(
             upstream, configuration["subProcessId"], str(configuration.get("name"))
         )
         leg.processes.append(process)
+        self._exchange.forget(leg.processes[:-MAX_PROCESSES])
+        del leg.processes[:-MAX_PROCESSES]
         mine = as_dict(self._attach.get("arguments")).get("connect")
         connect = mine if isinstance(mine, dict) else {"host": "127.0.0.1", "port": self._exchange.port()}
         child = {**configuration, "name": process.name, "subProcessId": process.number, "connect": connect}
@@ -254,9 +258,7 @@ class Router:
 
     def say(self, text: str, category: str = "console") -> list[Action]:
         """Print a line into the editor's debug console."""
-        return (
-            [ToClient(hall.say(text, category))] if self.phase in {"configuring", "live", "expecting"} else []
-        )
+        return [say(text, category)] if self.phase in {"configuring", "live", "expecting"} else []
 
     def is_settled(self, upstream: str) -> bool:
         """Return whether this editor has what it wants of the upstream, or wants it no more."""
@@ -285,7 +287,7 @@ class Router:
         return [ToClient(hall.event("terminated")), note, *map(HangUp, self.legs)]
 
     def _leave(self, *, terminate: bool) -> list[Action]:
-        told = [self._to(name, leg.leave(terminate=terminate)) for name, leg in self.legs.items()]
+        told = [send(name, leg.leave(terminate=terminate)) for name, leg in self.legs.items()]
         return [*chain(*told), *map(HangUp, self.legs)]
 
     def _close(self, reason: str) -> list[Action]:
@@ -293,9 +295,3 @@ class Router:
             return []
         self.phase = "closed"
         return [Close(reason)]
-
-    def _say(self, text: str) -> ToClient:
-        return ToClient(hall.say(text))
-
-    def _to(self, upstream: str, bodies: list[bytes]) -> list[Action]:
-        return [ToUpstream(upstream, body) for body in bodies]

@@ -1,0 +1,114 @@
+"""`dkdbg attach` as a process, with a program on this machine: no engine is needed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from tests.engine.host_doors import HostDoor, host_door
+from tests.engine.projects import dkdbg, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+SCRIPT = "import time\nn = 0\nwhile n < 500:\n    n += 1\n    time.sleep(0.02)\n"
+
+
+@pytest.fixture
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+    """Starts train.py under the agent, as the session `job`."""
+    monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "run"))
+    (tmp_path / "train.py").write_text(SCRIPT)
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> subprocess.Popen[bytes]:
+        words = ["launch", "--port", "0", "--wait", "30", "--name", "job", "--", sys.executable, "train.py"]
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "dkdbg.agent", *words], cwd=tmp_path, stderr=subprocess.DEVNULL
+            )
+        )
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.terminate()
+        one.wait(10)
+
+
+def status(door: HostDoor, path: str = "/status") -> dict[str, Any]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{door.port}{path}") as answer:
+        return dict(json.loads(answer.read()))
+
+
+def test_one_attach_sees_run_after_run_and_the_door_says_so(agent, tmp_path: Path) -> None:
+    with host_door(tmp_path, "local:job") as door, Debugger(AttachOptions(port=door.port)) as debugger:
+        debugger.set_breakpoints(str(tmp_path / "train.py"), [4])
+        root = debugger.attach()
+        for number in range(3):
+            running = agent()
+            stop = debugger.wait_stopped(20)
+            assert debugger.local_values(debugger.stack(stop)[0])["n"] == "0"
+            assert len({each for each in debugger.sessions if each.name == "train.py"}) == number + 1
+            said = status(door)
+            assert (said["state"], said["client"], said["targets"][0]["attached"]) == ("attached", True, True)
+            assert status(door, "/healthz")["state"] == "attached"
+            running.send_signal(signal.SIGTERM if number else signal.SIGKILL)
+            debugger.wait_ended(10, session=stop.session)
+        assert not root.is_ended
+        assert door.end() == 0
+        debugger.wait_ended(5)
+
+
+def test_leaving_the_program_ends_the_session_instead_of_attaching_again(agent, tmp_path: Path) -> None:
+    """What VS Code's stop button does: it ends the session in focus, the process's."""
+    with host_door(tmp_path, "local:job") as door, Debugger(AttachOptions(port=door.port)) as debugger:
+        debugger.set_breakpoints(str(tmp_path / "train.py"), [4])
+        root = debugger.attach()
+        running = agent()
+        stop = debugger.wait_stopped(20)
+        stop.session.request("disconnect", {"terminateDebuggee": False})
+        debugger.wait_ended(10, session=root)
+        assert running.poll() is None
+        assert running.wait(30) == 0
+
+
+def test_a_taken_port_is_passed_over_and_said(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with host_door(tmp_path, "local:", port=port) as door:
+            assert door.port > port
+            assert door.wait("port")["port"] == door.port
+            assert door.wait("listening")["entry"]["connect"] == {"host": "127.0.0.1", "port": door.port}
+
+
+@pytest.mark.parametrize("words", [("ssh://x",), ("local:a", "local:a"), (), ("--port", "0", "local:")])
+def test_a_command_line_that_names_nothing_is_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = dkdbg(tmp_path, "attach", *words)
+    assert done.returncode in (1, 2), done.stdout
+    assert "hint:" in done.stderr
+
+
+def test_a_person_reads_where_to_attach_and_what_is_waited_for(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "dkdbg", "attach", "local:job", "--port", str(free_port())]
+    process = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    lines = []
+    with contextlib.suppress(StopIteration):
+        while "waiting" not in (line := next(process.stdout)):
+            lines.append(line)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 0
+    assert "attach to 127.0.0.1:" in lines[0]
+    assert '"request": "attach"' in "".join(lines)

@@ -1,0 +1,122 @@
+"""Finding a target's door without ever taking something else for one."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.agent import front, peers
+from dkdbg.door.upstream import Upstream, status_of
+from dkdbg.targets import address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+RECORD = {"id": "job-7", "pid": 7, "started": 1.0, "state": "waiting", "adapter_port": 4000}
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        yield one
+
+
+def answer_with(listener: socket.socket, reply: bytes | None) -> tuple[str, int]:
+    """A stand-in for whatever may listen at a target's port; None closes at once, as docker-proxy does."""
+
+    def serve() -> None:
+        sock, _ = listener.accept()
+        with sock:
+            if reply is not None:
+                sock.recv(1000)
+                sock.sendall(reply)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return "127.0.0.1", listener.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        None,
+        b"",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{",
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"\x00" * 100,
+    ],
+)
+def test_what_is_no_door_is_not_ready(listener: socket.socket, reply: bytes | None) -> None:
+    assert status_of(answer_with(listener, reply)) == {}
+
+
+def test_nobody_listening_is_not_ready(listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    listener.close()
+    assert status_of(("127.0.0.1", port)) == {}
+
+
+@pytest.fixture
+def door() -> Iterator[Callable[..., int]]:
+    """A real front that says what its record is told to; returns its port."""
+    opened: list[front.Front] = []
+
+    def start(**more: object) -> int:
+        one = front.Front(
+            "127.0.0.1", 0, serve=lambda *_: None, ready=lambda: True, status=lambda: {**RECORD, **more},
+            allow=peers.AllowList(), log=print,
+        )  # fmt: skip
+        one.start()
+        opened.append(one)
+        return one.port
+
+    yield start
+    for one in opened:
+        one.stop()
+
+
+def test_a_door_that_takes_an_attach_is_ready_and_known_again_by_its_agent(
+    door: Callable[..., int], tmp_path: Path
+) -> None:
+    first, second = (
+        Upstream(address.parse(f"127.0.0.1:{door(started=started)}"), "x", tmp_path).look()
+        for started in (1.0, 2.0)
+    )
+    assert (first.why, second.why) == ("", "")
+    assert first.agent != second.agent
+
+
+@pytest.mark.parametrize("more", [{"state": "exited"}, {"state": "starting"}, {"adapter_port": 0}])
+def test_a_door_that_takes_none_yet_is_waited_for(
+    door: Callable[..., int], tmp_path: Path, more: dict[str, object]
+) -> None:
+    seen = Upstream(address.parse(f"127.0.0.1:{door(**more)}"), "x", tmp_path).look()
+    assert seen.agent == ""
+    assert seen.why
+
+
+def test_a_local_session_is_found_by_its_record(
+    door: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    from dkdbg.agent import records
+
+    monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path))
+    upstream = Upstream(address.parse("local:job"), "job", tmp_path)
+    assert upstream.look().why == "no session job runs on this machine"
+    record = records.first_record(
+        session_id="job-7", name="job", host="127.0.0.1", port=door(), debugpy="1", argv=["x"]
+    )
+    (tmp_path / "job-7").mkdir()
+    (tmp_path / "job-7" / "session.json").write_text(
+        json.dumps({**record, "state": "waiting", "pid": os.getpid()})
+    )
+    upstream.poke()
+    assert upstream.look().agent
