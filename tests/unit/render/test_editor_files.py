@@ -1,0 +1,55 @@
+"""launch.json on another local port, as `dkdbg up` writes it when a port is taken, without inspecting the repository."""
+
+import json
+
+import pytest
+
+from dkdbg.commands.init import files_for, make_plan
+from dkdbg.render import changes, jsonc
+from dkdbg.render.editor_files import LAUNCH, with_port
+from tests.checkout import TRAIN, checkout
+
+
+def write(root, wanted):
+    changes.apply(root, changes.between(root, wanted), changes.Journal(root=root))
+
+
+@pytest.fixture
+def root(tmp_path):
+    root = checkout(tmp_path / "script", {"train.py": TRAIN})
+    write(root, files_for(root, *make_plan(root)))
+    return root
+
+
+def ports(root):
+    return [each["connect"]["port"] for each in jsonc.loads((root / LAUNCH).read_text())["configurations"]]
+
+
+def test_only_the_port_changes_and_changes_back(root):
+    before = (root / LAUNCH).read_text()
+    write(root, {LAUNCH: with_port(root, 6001)})
+    assert (root / LAUNCH).read_text() == before.replace("5678", "6001")
+    write(root, {LAUNCH: with_port(root, 5678)})
+    assert (root / LAUNCH).read_text() == before
+
+
+def test_a_port_of_the_users_stays_and_is_named(root):
+    path = root / LAUNCH
+    path.write_text(path.read_text().replace("5678", "7000"))
+    wanted = with_port(root, 6001)
+    write(root, {LAUNCH: wanted})
+    assert ports(root) == [7000]
+    assert wanted.yours == ('in "dkdbg: attach" connect > port is 7000, not 6001',)
+
+
+def test_the_other_files_records_stay(root):
+    path = root / ".dkdbg/manifest.json"
+    before = json.loads(path.read_text())
+    write(root, {LAUNCH: with_port(root, 6001)})
+    after = json.loads(path.read_text())
+    assert {name for name in after["notes"] if after["notes"][name] != before["notes"][name]} == {LAUNCH}
+    assert after["files"] == before["files"]
+
+
+def test_before_init_nothing_is_known(tmp_path):
+    assert with_port(tmp_path, 6001) is None
