@@ -216,11 +216,14 @@ class Scanner:
 
     def _without_hollow(self, index: Index, changes: Changes) -> Changes:
         """A folder that is out itself goes with the last thing in it: look again at those that lost something."""
+        gone = set(changes.removed)
+        for path in gone:
+            self._levels.pop(path, None)
         hollow = {
             one
-            for path in changes.removed
+            for path in gone
             for one in _above(path)
-            if (level := self._levels.get(one)) is not None and level.standing.out and one in index.entries
+            if one not in gone and (level := self._levels.get(one)) is not None and level.standing.out
         }
         if not hollow:
             return changes

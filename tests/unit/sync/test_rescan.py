@@ -1,0 +1,199 @@
+"""Looking again at what is dirty finds what a whole scan would find."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dkdbg.sync.rules import Rules
+from dkdbg.sync.scan import Scanner
+from tests.unit.sync.trees import git, put
+
+NAMES = ("a", "b", "c", "x.py", "y.log", "outputs", ".venv", "data", "e\nf")
+RULES = ("*.log\n", "/a\n", "data/\n!data/x.py\n", "b/\n", "\n")
+IGNORE = ("!data/keep/x.py", "c/a")
+
+
+class Tree:
+    """A local tree that changes at random, and the paths that a watcher would call dirty."""
+
+    def __init__(self, root: Path, chance: random.Random) -> None:
+        self.root, self.chance, self.dirty = root, chance, set()
+
+    def path(self) -> str:
+        return "/".join(self.chance.choice(NAMES) for _ in range(self.chance.randint(1, 4)))
+
+    def any(self) -> str | None:
+        found = [
+            str(Path(folder, name).relative_to(self.root))
+            for folder, names, files in os.walk(self.root)
+            for name in [*names, *files]
+        ]
+        return self.chance.choice(found) if found else None
+
+    def change(self) -> None:
+        step = self.chance.choice(
+            (self.write, self.write, self.write, self.remove, self.move, self.link, self.rules)
+        )
+        with contextlib.suppress(OSError):
+            step()
+
+    def write(self) -> None:
+        self._at(self.path()).write_text(str(self.chance.random()))
+
+    def remove(self) -> None:
+        if path := self.any():
+            place = self.root / path
+            self.dirty.add(path)
+            if place.is_dir() and not place.is_symlink():
+                shutil.rmtree(place)
+            else:
+                place.unlink()
+
+    def move(self) -> None:
+        if source := self.any():
+            (self.root / source).rename(self._at(self.path()))
+            self.dirty.add(source)
+
+    def link(self) -> None:
+        self._at(self.path()).symlink_to(self.chance.choice(("a", "../b", "/etc", "c/x.py", ".")))
+
+    def rules(self) -> None:
+        path = self.chance.choice(("", "a/", "b/c/", "data/")) + self.chance.choice(
+            (".gitignore", ".dockerignore")
+        )
+        self._at(path).write_text(self.chance.choice(RULES))
+        if self.chance.random() < 0.2:
+            self._at(self.path() + "/pyvenv.cfg").touch()
+
+    def _at(self, path: str) -> Path:
+        """The place of a path that is about to change; the folders above it are made, the first new one is dirty."""
+        for folder in reversed(Path(path).parents):
+            if not (self.root / folder).is_dir():
+                self.dirty.add(str(folder))
+                break
+        place = self.root / path
+        if place.is_symlink() or any((self.root / folder).is_symlink() for folder in Path(path).parents):
+            raise OSError("through a link: the change would be elsewhere")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        self.dirty.add(path)
+        return place
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32))
+def test_random_changes_looked_at_piecewise_give_what_a_whole_scan_gives(seed):
+    chance = random.Random(seed)
+    folder = tempfile.mkdtemp()
+    try:
+        tree = Tree(Path(folder), chance)
+        scanner = Scanner(folder, rules=lambda where: Rules(where, ignore=IGNORE))
+        index = scanner.scan()
+        for _ in range(12):
+            tree.dirty.clear()
+            for _ in range(chance.randint(1, 4)):
+                tree.change()
+            changes = scanner.rescan(index, tree.dirty)
+            before = dict(index.entries)
+            index.apply(changes)
+            whole = Scanner(folder, rules=lambda where: Rules(where, ignore=IGNORE)).scan()
+            assert index.entries == whole.entries
+            assert index.skipped == whole.skipped
+            assert set(changes.removed) <= set(before)
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_what_is_inside_is_removed_before_its_folder_and_made_after_it(root):
+    put(root, {"old/deep/x": ""})
+    scanner = Scanner(str(root))
+    index = scanner.scan()
+    (root / "old").rename(root / "new")
+    changes = scanner.rescan(index, ["old", "new"])
+    assert changes.removed == ("old/deep/x", "old/deep", "old")
+    assert list(changes.written) == ["new", "new/deep", "new/deep/x"]
+
+
+def test_a_file_that_becomes_a_folder_is_removed_and_written(root):
+    put(root, {"a": ""})
+    scanner = Scanner(str(root))
+    index = scanner.scan()
+    (root / "a").unlink()
+    put(root, {"a/b": ""})
+    changes = scanner.rescan(index, ["a"])
+    assert (changes.removed, list(changes.written)) == (("a",), ["a", "a/b"])
+
+
+def test_a_rename_that_changes_case_alone_is_a_removal_and_a_new_file(root):
+    put(root, {"Model.py": "x"})
+    scanner = Scanner(str(root))
+    index = scanner.scan()
+    (root / "Model.py").rename(root / "model.py")
+    changes = scanner.rescan(index, ["Model.py", "model.py"])
+    assert (changes.removed, list(changes.written)) == (("Model.py",), ["model.py"])
+
+
+def test_a_dirty_path_that_takes_no_part_changes_nothing(root):
+    put(root, {"a.py": "", ".gitignore": "*.log\n"})
+    scanner = Scanner(str(root))
+    index = scanner.scan()
+    put(root, {"x.log": "", "__pycache__/a.pyc": "", "outputs/r/log.txt": ""})
+    assert not scanner.rescan(
+        index, ["x.log", "__pycache__", "__pycache__/a.pyc", "outputs", "outputs/r/log.txt"]
+    )
+
+
+def test_nothing_dirty_and_nothing_changed_change_nothing(root):
+    put(root, {"a/b": ""})
+    scanner = Scanner(str(root))
+    index = scanner.scan()
+    assert not scanner.rescan(index, [])
+    assert not scanner.rescan(index, ["a/b", "a", "", "gone", "gone/deep"])
+
+
+def test_a_file_that_grows_over_the_limit_is_skipped_and_said(root):
+    put(root, {"a": "12345"})
+    scanner = Scanner(str(root), rules=lambda where: Rules(where, max_size=5))
+    index = scanner.scan()
+    put(root, {"a": "123456"})
+    changes = scanner.rescan(index, ["a"])
+    index.apply(changes)
+    assert (changes.removed, list(changes.skipped)) == (("a",), ["a"])
+    put(root, {"a": "1"})
+    changes = scanner.rescan(index, ["a"])
+    assert (list(changes.written), changes.cleared) == (["a"], ("a",))
+
+
+@pytest.mark.parametrize("dirty", ["index", ".gitignore"])
+def test_a_change_of_the_rules_brings_files_in_and_takes_them_out(root, dirty):
+    git(root, "init", "-q")
+    put(root, {".gitignore": "*.log\n", "a.log": "", "b.txt": ""})
+    scanner = Scanner(str(root))
+    index = scanner.scan()
+    if dirty == "index":
+        git(root, "add", "-f", "a.log")
+        path = next(file for file in scanner.rules.files if file.endswith("index"))
+        assert list(scanner.rescan(index, [path]).written) == ["a.log"]
+    else:
+        put(root, {".gitignore": "*.txt\n"})
+        changes = scanner.rescan(index, [".gitignore"])
+        assert (sorted(changes.written), changes.removed) == ([".gitignore", "a.log"], ("b.txt",))
+
+
+def test_a_file_behind_a_folder_that_became_a_link_is_not_looked_at(root):
+    put(root, {"d/x": "1"})
+    (root.parent / "secret").mkdir()
+    (root.parent / "secret/x").write_text("other")
+    scanner = Scanner(str(root))
+    index = scanner.scan()
+    shutil.rmtree(root / "d")
+    (root / "d").symlink_to(root.parent / "secret")
+    assert scanner.rescan(index, ["d/x"]).removed == ("d/x",)
