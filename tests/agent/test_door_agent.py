@@ -57,6 +57,36 @@ def test_children_show_the_token_by_themselves_and_it_is_said_nowhere(launch, tm
     assert "127.0.0.1: refused: the token is wrong" in err
 
 
+def get(port: int, path: str, **headers: str) -> dict[str, Any]:
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
+    with urllib.request.urlopen(request) as answer:
+        return dict(json.load(answer))
+
+
+@pytest.mark.parametrize("token", ["", TOKEN])
+def test_the_status_shows_no_command_line_and_without_the_token_only_states_and_counts(
+    launch, tmp_path: Path, token: str
+) -> None:
+    (tmp_path / "train.py").write_text("import time\ntime.sleep(60)\n")
+    running = launch(sys.executable, "train.py", "--key=hunter2", env={"DKDBG_TOKEN": token})
+    port = running.wait_state("running")["port"]
+    wait_for(lambda: running.record()["processes"], bool)
+    shown = get(port, "/status", authorization=f"bearer  {TOKEN} ")
+    assert "hunter2" not in json.dumps(shown)
+    assert (shown["program"], shown["processes"][0]["name"]) == ("train.py", "train.py")
+    assert shown["cwd"] == str(tmp_path)
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}):
+        open_to_all = get(port, "/status", **headers)
+        assert open_to_all["state"] == "running"
+        if token:
+            assert open_to_all["process_count"] == 1
+            assert not {"program", "processes", "cwd", "host", "port", "mappings"} & set(open_to_all)
+            assert "train" not in json.dumps(open_to_all)
+        else:
+            assert open_to_all["program"] == "train.py"
+    assert get(port, "/healthz") == {"state": "running", "client": False}
+
+
 def test_an_empty_token_file_ends_the_agent(launch, tmp_path: Path) -> None:
     (tmp_path / "token").touch()
     code, _, err = launch("true", env={"DKDBG_TOKEN_FILE": str(tmp_path / "token")}).finish()

@@ -73,3 +73,17 @@ def test_a_worker_forked_by_a_dataloader_is_known_by_its_number(launch, tmp_path
     (tmp_path / "stop").touch()
     assert {one["name"] for one in running.record()["processes"]} == wanted
     assert running.finish()[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "name"),
+    [
+        (["python3.11", "-u", "train.py", "--key", "secret"], "train.py"),
+        (["/usr/bin/python", "-c", "secret"], "python -c"),
+        (["/opt/bin/torchrun", "--nproc-per-node", "4", "train.py"], "torchrun"),
+        (["sh", "-c", "KEY=secret python train.py"], "sh"),
+        ([], ""),
+    ],
+)
+def test_a_command_is_named_without_its_arguments(argv: list[str], name: str) -> None:
+    assert naming.command(argv) == name

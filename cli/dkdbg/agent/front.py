@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import threading
 import time
 
-from dkdbg.agent import dap_frames, peers
+from dkdbg.agent import dap_frames, peers, tokens
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ MAX_NEWCOMERS = 64
 #: At most one line in the log for refused peers in so many seconds.
 REFUSAL_LOG_INTERVAL = 10.0
 _HTTP = (b"GET ", b"HEAD ")
+_BEARER = re.compile(rb"\r\nauthorization:[ \t]*bearer[ \t]+([^\r\n]+?)[ \t]*(?=\r\n|$)", re.IGNORECASE)
+#: Of the status without the token. The host's door needs the identity of the agent and whether the adapter is up.
+_OPEN = ("id", "name", "pid", "state", "client", "adapter_port", "started", "updated", "runs", "exit_code")
 
 
 class Front:
@@ -47,6 +51,7 @@ class Front:
         ready: an attach will work now; what /healthz answers.
         status: what /status answers, and `state` and `client` of it what /healthz adds.
         allow: who may connect besides loopback and the gateway.
+        token: what `Authorization: Bearer` of a request for the whole status has to show; empty for nothing.
         log: takes one line for the user.
 
     Raises:
@@ -62,12 +67,14 @@ class Front:
         ready: Callable[[], bool],
         status: Callable[[], Dict[str, Any]],
         allow: peers.AllowList,
+        token: str = "",
         log: Callable[[str], None],
     ) -> None:
         self._serve_client = serve
         self._ready = ready
         self._status = status
         self._allow = allow
+        self._check = tokens.Check(token)
         self._log = log
         self._lock = threading.Lock()
         self._open: Set[socket.socket] = set()
@@ -179,7 +186,7 @@ class Front:
         status = self._status()
         path = request.split(b" ", 2)[1:2]
         if path == [b"/status"]:
-            code, content = b"200 OK", status
+            code, content = b"200 OK", status if self._may_see_all(sock, request) else _brief(status)
         elif path == [b"/healthz"]:
             code = b"200 OK" if self._ready() else b"503 Service Unavailable"
             content = {"state": status.get("state"), "client": status.get("client")}
@@ -188,6 +195,15 @@ class Front:
         body = json.dumps(content).encode() + b"\n"
         head = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
         sock.sendall(head % (code, len(body)) + (b"" if first.startswith(b"HEAD ") else body))
+
+    def _may_see_all(self, sock: socket.socket, request: bytes) -> bool:
+        found = _BEARER.search(request.partition(b"\r\n\r\n")[0])
+        shown = found.group(1).decode("utf-8", "replace") if found else None
+        address = str(sock.getpeername()[0])
+        if shown is None:  # no guess
+            return not self._check
+        with self._lock:
+            return not self._check.refusal(shown, address, time.monotonic())
 
     def _refuse(self, sock: socket.socket, reason: str) -> None:
         with self._lock:
@@ -202,6 +218,15 @@ class Front:
         self._log(
             "refused a connection from %s: %s; DKDBG_ALLOW=%s lets it in%s" % (peer, reason, peer, more)
         )
+
+
+def _brief(status: Dict[str, Any]) -> Dict[str, Any]:
+    """Return what everybody may know: nothing that the program was started with or says."""
+    found = {name: status[name] for name in _OPEN if name in status}
+    processes = status.get("processes")
+    if isinstance(processes, list):
+        found["process_count"] = len(processes)
+    return found
 
 
 def _listen(host: str, port: int) -> socket.socket:

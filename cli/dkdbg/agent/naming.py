@@ -37,6 +37,12 @@ def program(argv: Sequence[str]) -> str:
     return "python"
 
 
+def command(argv: Sequence[str]) -> str:
+    """Return what any command line runs, without its arguments: they may hold secrets."""
+    first = os.path.basename(argv[0]) if argv else ""
+    return program(argv) if first.startswith("python") else first
+
+
 def describe(process: contract.Process, parent: Optional[contract.Process] = None) -> str:
     """Return the name of a process.
 

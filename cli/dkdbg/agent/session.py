@@ -14,6 +14,7 @@ from dkdbg.agent import (
     contract,
     front,
     hookdir,
+    naming,
     notes,
     peers,
     processes,
@@ -91,9 +92,10 @@ class Session:
         self.attaches = 0
         self._holds = notes.Holds(console.log, lambda: self.endpoint)
         self._phase: contract.State = "starting"
+        token = tokens.read(os.environ)
         self._service = relay.Service(
             backend_port=lambda: self._backend.client_port,
-            token=tokens.read(os.environ),
+            token=token,
             name_of=lambda pid: self._table.name_of(pid),  # noqa: PLW0108
             on_stop=lambda pid, where: self._table.set_stopped(pid, where),  # noqa: PLW0108
             log=console.log,
@@ -106,6 +108,7 @@ class Session:
                 ready=self._ready,
                 status=self._status,
                 allow=allow,
+                token=token,
                 log=console.log,
             )
         except OSError as error:
@@ -288,4 +291,8 @@ class Session:
         return self._phase in contract.ATTACHABLE and self._backend.client_port != 0
 
     def _status(self) -> Dict[str, Any]:
-        return dict(self.store.snapshot())
+        """The record, with the programs' names in place of their command lines, which may hold secrets."""
+        record: Dict[str, Any] = dict(self.store.snapshot())
+        program = naming.command(record.pop("argv"))
+        processes = [{k: v for k, v in each.items() if k != "argv"} for each in record["processes"]]
+        return dict(record, program=program, processes=processes)
