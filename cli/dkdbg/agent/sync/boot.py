@@ -1,14 +1,15 @@
 """How the host starts the receiver on a target that has nothing but a Python 3. No I/O but reading this package.
 
-`python3 -c BOOT` reads a length and that many bytes of Python from standard input and executes them: the sources of
-this package and a loader that makes modules of them in memory. Nothing is written to the target's disk. The bytes
-after them are the stream.
+`python3 -c BOOT` reads a length and that many bytes from standard input: compressed Python, the sources of this
+package and a loader that makes modules of them in memory. Nothing is written to the target's disk. The bytes after
+them are the stream.
 """
 
 from __future__ import annotations
 
 import json
 import pkgutil
+import zlib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ MODULES = (
 _FLAGS = ("-I", "-S", "-B")
 
 # A buffer of one byte never reads ahead: what follows belongs to the stream. It runs under any Python since 2.7.
-BOOT = "import io;f=io.BufferedReader(io.FileIO(0,closefd=False),1);exec(f.read(int(f.read(8))))"
+BOOT = "import io,zlib;f=io.BufferedReader(io.FileIO(0,closefd=False),1);exec(zlib.decompress(f.read(int(f.read(8)))))"
 
 _LOADER = r"""
 import sys
@@ -71,7 +72,7 @@ def start(python: str = "python3") -> Tuple[List[str], bytes]:
     packages = [name for name in sources if sources[name] == "" or name == _PACKAGE]
     # JSON in ASCII is a Python literal too, as long as it holds nothing but strings, lists and objects.
     code = "SOURCES = %s\nPACKAGES = %s\n%s" % (json.dumps(sources), json.dumps(packages), _LOADER)
-    payload = code.encode("ascii")
+    payload = zlib.compress(code.encode("ascii"), 9)
     return [python, *_FLAGS, "-c", BOOT], b"%8d" % len(payload) + payload
 
 

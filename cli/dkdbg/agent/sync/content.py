@@ -7,6 +7,7 @@ import hashlib
 import os
 
 from dkdbg.agent.sync import tree
+from dkdbg.agent.sync.problems import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def digest_at(folder: int, name: bytes, kind: str) -> str:
         if kind != "f":
             return ""
         descriptor = tree.open_file(folder, name)
-    except OSError:
+    except (OSError, Refused):
         return ""
     try:
         hasher = hashlib.sha256()

@@ -9,12 +9,13 @@ as they and the size are the same, the digest is true without reading. All zero:
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import stat
 import time
 
-from dkdbg.agent.sync import content, paths
+from dkdbg.agent.sync import content, paths, tree
 from dkdbg.agent.sync.problems import Fatal
 
 TYPE_CHECKING = False
@@ -72,13 +73,15 @@ class Ledger:
             log = os.open(NAME, flags, 0o600, dir_fd=self._folder)
         except FileNotFoundError:
             return b""
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EISDIR):
+                raise _not_plain() from None
+            raise
         info = os.fstat(log)
         pieces = []
         if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1:
             os.close(log)
-            raise Fatal(
-                "the ledger in .dkdbg-sync/ is not a plain file of its own", "remove .dkdbg-sync/ledger"
-            )
+            raise _not_plain()
         while True:
             piece = os.read(log, 1 << 22)
             if not piece:
@@ -114,7 +117,7 @@ class Ledger:
 
     def hold(self, entry: Entry, info: os.stat_result) -> None:
         """Note what stands there now, with its lstat; it is in the log after the next flush."""
-        if entry[KIND] == "d" or time.time_ns() - info.st_mtime_ns < RACY_NS:
+        if entry[KIND] == "d" or abs(time.time_ns() - info.st_mtime_ns) < RACY_NS:
             seen = [0, 0, 0]
         else:
             seen = [info.st_mtime_ns, info.st_ctime_ns, info.st_ino]
@@ -159,8 +162,9 @@ class Ledger:
         """Write the log anew when that shortens it; a failure leaves the old one."""
         if self._log < 0 or self._lines <= len(self.held) + len(self.held) // 4 + 100:
             return
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
+            tree.remove(self._folder, _NEW)
             log = os.open(_NEW, flags, 0o600, dir_fd=self._folder)
         except OSError:
             return
@@ -182,6 +186,10 @@ class Ledger:
         if (owner.st_uid, owner.st_gid) != (mine.st_uid, mine.st_gid):
             with contextlib.suppress(OSError):
                 os.fchown(log, owner.st_uid, owner.st_gid)
+
+
+def _not_plain() -> Fatal:
+    return Fatal("the ledger in .dkdbg-sync/ is not a plain file of its own", "remove .dkdbg-sync/ledger")
 
 
 def is_same(entry: Entry, info: os.stat_result) -> bool:

@@ -87,7 +87,8 @@ def _really(book: Ledger, folder: int, entry: Entry, fresh: bool) -> Optional[En
         return None
     if real[ledger.KIND] == kind and real[ledger.DIGEST] == entry[ledger.DIGEST]:
         real[ledger.STAMP] = entry[ledger.STAMP]
-        book.hold(real, info)
+        if not ledger.is_same(entry, info):
+            book.hold(real, info)
     return real
 
 

@@ -49,8 +49,12 @@ class Operations:
 
     def begin(self, head: Dict[str, Any]) -> int:
         """Begin a large file and return how many of its bytes are here already."""
-        self._new(head["path"])
-        return self.transfers.begin(head)
+        try:
+            self._new(head["path"])
+            return self.transfers.begin(head)
+        except (OSError, Refused):
+            self.transfers.ignore(head["id"])
+            raise
 
     def end(self, number: int) -> None:
         """Put a large file in place."""

@@ -35,7 +35,7 @@ _WORDS = {
     errno.ENAMETOOLONG: ("the name is too long for the target's file system", ""),
     errno.ENOTDIR: ("something that is no folder, or a symlink, is where a folder should be", ""),
     errno.ELOOP: ("a symlink is where a folder should be; sync does not write through symlinks", ""),
-    errno.ENOENT: ("the folder above it was removed there at the same time", ""),
+    errno.ENOENT: ("it, or a folder above it, is not there any more", ""),
     errno.EISDIR: ("a folder is in the way", ""),
     errno.ENOTEMPTY: ("a folder with something in it is in the way", ""),
     errno.EBUSY: ("it is a mount point there, or in use", "leave it out with [sync] ignore"),

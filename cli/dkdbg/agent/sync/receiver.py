@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -32,6 +33,7 @@ def main() -> int:
         signal.SIGINT, signal.SIG_IGN
     )  # on the local target, Ctrl-C reaches us as well: the host says BYE
     os.umask(0)
+    gc.set_threshold(50_000, 20, 100)  # the ledger is many small lists and no cycles
     return serve(0, stream)
 
 

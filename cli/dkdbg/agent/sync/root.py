@@ -65,4 +65,6 @@ def _make(path: bytes) -> None:
     for one in reversed(missing):
         os.mkdir(one, _FOLDER_MODE)
         if os.geteuid() == 0 and (owner.st_uid, owner.st_gid) != (0, 0):
-            os.chown(one, owner.st_uid, owner.st_gid, follow_symlinks=False)
+            made = os.open(one, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            os.fchown(made, owner.st_uid, owner.st_gid)
+            os.close(made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
+import sys
 
 from dkdbg.agent.sync import listing, paths, wire
 from dkdbg.agent.sync.ledger import Ledger
@@ -61,7 +61,7 @@ class Session:
         own = paths.OWN
         ready = {
             "version": wire.VERSION,
-            "python": platform.python_version(),
+            "python": "%d.%d.%d" % sys.version_info[:3],
             "pid": os.getpid(),
             "user": _user(),
             "root": root,
@@ -122,6 +122,7 @@ class Session:
             return
         self._operations.transfers.close()
         self._save()
+        self._ledger.compact()
         if self._state.made and not self._touched:
             self._state.take_away()
 
@@ -195,7 +196,10 @@ class Session:
             self._outlet.send_encoded(frame)
 
     def _get(self, head: Head, _: bytes) -> None:
-        listing.send_file(self._tree, head["path"], self._outlet.send_encoded)
+        try:
+            listing.send_file(self._tree, head["path"], self._outlet.send_encoded)
+        except FileNotFoundError:
+            raise Refused("there is no such file on the target") from None
 
     def _ping(self, head: Head, _: bytes) -> None:
         self._outlet.send(wire.PONG, {"n": head["n"]})

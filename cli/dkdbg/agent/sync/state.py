@@ -111,8 +111,9 @@ class State:
 
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         self._lock = os.open(_LOCK, flags, 0o600, dir_fd=self.folder)
-        if not stat.S_ISREG(os.fstat(self._lock).st_mode):
-            raise Fatal("%s/lock is not a plain file" % paths.OWN, "remove it")
+        info = os.fstat(self._lock)
+        if not stat.S_ISREG(info.st_mode) or info.st_nlink > 1:
+            raise Fatal("%s/lock is not a plain file of its own" % paths.OWN, "remove it")
         end = time.monotonic() + _LOCK_SECONDS
         while True:
             try:

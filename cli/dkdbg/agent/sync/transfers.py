@@ -66,19 +66,26 @@ class Transfers:
         return transfer.size
 
     def _continued(self, head: Dict[str, Any], name: bytes) -> Optional[Transfer]:
-        old = tree.look_at(self._folder, name)
-        if old is None:
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            descriptor = os.open(name, flags, dir_fd=self._folder)
+        except FileNotFoundError:
             return None
-        if tree.kind_of(old) == "f" and old.st_nlink == 1 and 0 < old.st_size <= head["size"]:
-            try:
-                descriptor = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._folder)
-                transfer = Transfer(head, name, descriptor)
-                transfer.size = content.feed(transfer.hasher, descriptor)
-                return transfer
-            except OSError:
-                pass
+        except OSError:
+            tree.remove(self._folder, name)
+            return None
+        info = os.fstat(descriptor)
+        if tree.kind_of(info) == "f" and info.st_nlink == 1 and info.st_size <= head["size"]:
+            transfer = Transfer(head, name, descriptor)
+            transfer.size = content.feed(transfer.hasher, descriptor)
+            return transfer
+        os.close(descriptor)
         tree.remove(self._folder, name)
         return None
+
+    def ignore(self, number: int) -> None:
+        """Expect pieces of a file that was refused: they were under way before the host knew."""
+        self._ended.add(number)
 
     def data(self, number: int, body: bytes) -> None:
         """Append a piece.

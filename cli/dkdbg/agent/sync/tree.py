@@ -12,6 +12,8 @@ import errno
 import os
 import stat
 
+from dkdbg.agent.sync.problems import Refused
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional, Sequence, Tuple
@@ -94,12 +96,20 @@ class Tree:
 
     def make_link(self, folder: int, name: bytes, target: bytes) -> None:
         """Make a symlink of ours in an open folder."""
-        os.symlink(target, name, dir_fd=folder)
-        if self.owner is not None:
-            try:
-                os.chown(name, self.owner[0], self.owner[1], dir_fd=folder, follow_symlinks=False)
-            except PermissionError:
-                self.owner = None
+        if self.owner is None:
+            os.symlink(target, name, dir_fd=folder)
+            return
+        # Made as the owner, as there is no descriptor to give it to him: by its name, it could be another's by then.
+        try:
+            os.setegid(self.owner[1])
+            os.seteuid(self.owner[0])
+            os.symlink(target, name, dir_fd=folder)
+        except PermissionError:
+            os.seteuid(0)
+            os.symlink(target, name, dir_fd=folder)
+        finally:
+            os.seteuid(0)
+            os.setegid(0)
 
 
 def look_at(folder: int, name: bytes) -> Optional[os.stat_result]:
@@ -111,11 +121,11 @@ def look_at(folder: int, name: bytes) -> Optional[os.stat_result]:
 
 
 def open_file(folder: int, name: bytes) -> int:
-    """Return a descriptor of a regular file for reading. Raises OSError: there is none."""
+    """Return a descriptor of a regular file for reading. Raises OSError and Refused: there is none."""
     descriptor = os.open(name, _READ, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file")
+        raise Refused("it is no regular file there")
     return descriptor
 
 
