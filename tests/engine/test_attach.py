@@ -255,6 +255,10 @@ class Plain:
         self.session.response(self.attach)
         return self
 
+    def leave(self):
+        self.session.request("disconnect")
+        self.session.close()
+
     def rank_at_stop(self):
         self.session.wait(lambda: bool(self.stops), "a stop", timeout=30)
         stack = self.session.request("stackTrace", {"threadId": self.stops[0]["threadId"]})["stackFrames"]
@@ -286,9 +290,15 @@ def test_with_ports_a_plain_client_attaches_to_one_rank_before_it_runs(container
         for rank, client in enumerate(clients):
             assert client.configure().rank_at_stop() == (4, f"'{rank}'")
         door.wait("port", text=f"ranks.py: attach to 127.0.0.1:{base + 100}")
-        for client in clients:
-            client.session.request("disconnect")
-            client.session.close()
+        clients[0].leave()
+        again = Plain(containers.options(base), laid_out / "train.py", 4).configure()
+        assert again.rank_at_stop() == (4, "'0'")
+        clients[1].leave()
+        again.leave()
+        containers.wait_ready(name)
+        last = Plain(containers.options(base + 1), laid_out / "train.py", 4).configure()
+        assert last.rank_at_stop() == (4, "'1'")
+        last.leave()
 
 
 def test_a_plain_client_on_the_one_port_is_told_the_ports_of_the_processes(containers, laid_out):

@@ -26,6 +26,9 @@ class Passage:
     Args:
         client, parser: the editor's socket, and what came after its attach.
         upstream: a connection to the door.
+
+    Attributes:
+        begun: the process was there: the editor was asked for its breakpoints.
     """
 
     def __init__(
@@ -36,6 +39,7 @@ class Passage:
         self._upstream = upstream
         self._hidden: int | None = branch.hidden
         self._opening = branch.opening
+        self.begun = False
         self._lock = threading.Lock()
         self._ended = False
 
@@ -78,7 +82,8 @@ class Passage:
             if self._ended and b'"event"' in body[:60]:
                 return True
             self._client.sendall(dap_frames.wrap(body))
-            if not self._ended and _is_terminated(body):
+            self.begun = self.begun or _is_event(body, "initialized")
+            if not self._ended and _is_event(body, "terminated"):
                 self._note_ended()
         return True
 
@@ -101,11 +106,11 @@ class Passage:
         limit.start()
 
 
-def _is_terminated(body: bytes) -> bool:
-    if len(body) > 1000 or b"terminated" not in body:
+def _is_event(body: bytes, name: str) -> bool:
+    if len(body) > 1000 or name.encode() not in body:
         return False
     message = _decode(body)
-    return message.get("type") == "event" and message.get("event") == "terminated"
+    return message.get("type") == "event" and message.get("event") == name
 
 
 def _is_answer(body: bytes, number: int) -> bool:

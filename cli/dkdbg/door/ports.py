@@ -61,8 +61,8 @@ class Slot:
             self._process, self.label = process, process.name
             self._changed.notify_all()
 
-    def ended(self, process: Process) -> None:
-        """The process has ended, or its client has left: the next client waits until it is announced again."""
+    def gone(self, process: Process) -> None:
+        """The process was not there any more: the next client waits for another one."""
         with self._changed:
             if self._process is process:
                 self._process = None

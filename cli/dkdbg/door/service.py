@@ -194,8 +194,8 @@ class Connection(Party):
             self._over = True
             with self.service.lock:
                 self.service.passages.discard(passage)
-            if self._slot is not None:
-                self._slot.ended(branch.process)
+            if self._slot is not None and not passage.begun:
+                self._slot.gone(branch.process)
 
     def _drain(self) -> None:
         """Read what the client still sends: to close before would reset the connection and lose our last answer."""
