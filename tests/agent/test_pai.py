@@ -203,7 +203,7 @@ def test_post_mortem_and_a_trap_reach_a_pdb(start: Start, tmp_path: Path) -> Non
     (tmp_path / "train.py").write_text(
         "import sys, time\nfrom dkdbg import pai\npai.handle_trap()\n"
         "try:\n    a = 5\n    a / 0\nexcept ZeroDivisionError:\n    pai.post_mortem()\n"
-        "print('up', flush=True)\nwaiting = True\nwhile waiting:\n    time.sleep(0.01)\n"
+        "waiting = True\nprint('up', flush=True)\nwhile waiting:\n    time.sleep(0.01)\n"
     )
     port = free_port()
     running = start("train.py", **pai_environment(port))

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, List
+
+#: C callbacks that must not be collected.
+_kept: List[object] = []
 
 
 def answer(member: Any, connection: Any, command: bytes) -> bool:
@@ -51,7 +55,35 @@ def _is_known() -> bool:
 def _text(member: Any, command: bytes) -> str:
     if command == b"join":
         return str(member.join(False))
-    if command == b"pdb":
-        path = os.path.realpath(member.directory + "/p") + "/%d.pdb" % os.getpid()
-        return str(member.load("tcppdb").interrupt(path))
-    return ""
+    return _interrupt(member) if command == b"pdb" else ""
+
+
+def _interrupt(member: Any) -> str:
+    """Open a Unix socket and make the main thread stop for its client at its next line; return what to answer."""
+    if _editor_is_here():
+        return "an editor is attached to this process: use its debug console, or detach it first"
+    import ctypes
+
+    tcppdb = member.load("tcppdb")
+    if tcppdb.holder() is not None:
+        return "another pdb is connected to this process: leave it first (q)"
+    path: str = os.path.realpath(member.directory + "/p") + "/%d.pdb" % os.getpid()
+    tcppdb.listen(path)
+
+    def enter(_: object) -> int:
+        try:
+            tcppdb.stop(sys._getframe(1), path, tcppdb.TOKEN_LIMIT, again=True)
+        except Exception as error:
+            member.say("pdb: %r" % (error,))
+        return 0
+
+    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(enter)
+    _kept.append(callback)
+    ctypes.pythonapi.Py_AddPendingCall(callback, None)
+    return "pdb " + path
+
+
+def _editor_is_here() -> bool:
+    pydevd = sys.modules.get("pydevd")
+    debugger = pydevd.get_global_debugger() if pydevd is not None else None
+    return debugger is not None and bool(debugger.is_attached())

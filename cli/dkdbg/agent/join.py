@@ -10,6 +10,7 @@ hangs: an editor that ignores child sessions costs a starting program JoinInfo.d
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -71,6 +72,8 @@ def _join(session_dir: str, at_start: bool) -> str:
     except OSError:
         return "no editor is attached"
     os.kill(info["ppid"], 0)  # an agent that was killed leaves its file behind
+    if _pdb_is_here(session_dir):
+        return "not joined: a pdb client holds this process"
     pydevd = _import_debugpy(info, at_start)
     if pydevd.get_global_debugger() is not None:
         return "already joined"
@@ -102,6 +105,35 @@ def _join(session_dir: str, at_start: bool) -> str:
     if not helper_fits:
         _trace_main_thread(pydevd.get_global_debugger())
     return "joined"
+
+
+def _pdb_is_here(session_dir: str) -> bool:
+    """Return whether a pdb client holds this process; then it joins as soon as the client leaves.
+
+    Both trace the same threads: up to Python 3.11 pdb would silently stop at nothing any more.
+    """
+    tcppdb: Any = sys.modules.get("_dkdbg_tcppdb")
+    client = tcppdb.holder() if tcppdb is not None else None
+    if client is None:
+        return False
+    if tcppdb.on_release is None:
+        tcppdb.on_release = lambda: _knock(session_dir)
+        text = "an editor has attached: it gets this process when pdb leaves (q)"
+        with contextlib.suppress(OSError, ValueError):
+            client.message("\n*** " + text)
+            client.stdout.flush()
+        sys.stderr.write("dkdbg: pid %d: %s\n" % (os.getpid(), text))
+    return True
+
+
+def _knock(session_dir: str) -> None:
+    """Have the hook's thread of this process join."""
+    import socket
+
+    sys.modules["_dkdbg_tcppdb"].on_release = None  # type: ignore[attr-defined]
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.connect(os.path.join(session_dir, "p", "%d.sock" % os.getpid()))
+        sock.sendall(b"join\n")
 
 
 def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:

@@ -50,8 +50,6 @@ def set_trace(
     """
     address = "%s:%d" % (addr or "127.0.0.1", port) if port else _default_pdb()
     seconds = _seconds(os.environ.get("DKDBG_BREAKPOINT_WAIT", "")) if timeout is None else float(timeout)
-    if port and editor_is_attached(os.environ.get("DKDBG_SESSION_DIR", "")):
-        address = ""
     _stop(frame or sys._getframe(1), seconds, address)
 
 
@@ -85,7 +83,7 @@ def _stop(frame: FrameType, seconds: float, pdb_address: str) -> None:
     if not directory or not os.path.isdir(directory):
         return
     try:
-        if pdb_address:
+        if pdb_address and not editor_is_attached(directory):
             load("tcppdb").stop(frame, pdb_address, seconds)
         elif _editor_comes(directory, seconds, frame):
             reason = connect(directory)

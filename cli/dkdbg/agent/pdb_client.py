@@ -44,7 +44,7 @@ def main(words: List[str]) -> int:
     folder = os.path.realpath(os.path.join(records.default_runtime_dir(), session["id"], "p"))
     answer = processes.ask(os.path.join(folder, "%d.sock" % process["pid"]), "pdb")
     if not answer.startswith("pdb "):
-        return _fail("process %d does not answer" % process["pid"])
+        return _fail("process %d: %s" % (process["pid"], answer or "it does not answer"))
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.connect(answer[4:])
         threading.Thread(target=_send, args=(sock,), daemon=True).start()

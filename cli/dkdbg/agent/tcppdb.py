@@ -20,7 +20,7 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
-    from typing import Any, Dict, List, Optional, TextIO, Tuple, Type
+    from typing import Any, Callable, Dict, Optional, TextIO, Tuple, Type
 
     Failure = Tuple[Type[BaseException], BaseException, TracebackType]
 
@@ -32,8 +32,8 @@ _listeners: Dict[str, socket.socket] = {}
 _current: Optional[SocketPdb] = None
 #: An ended wait is not repeated, see ondemand.py.
 _ran_out = False
-#: C callbacks that must not be collected.
-_kept: List[object] = []
+#: Called when the client has left: somebody waits for this process.
+on_release: Optional[Callable[[], None]] = None
 
 
 class SocketPdb(pdb.Pdb):
@@ -60,6 +60,7 @@ class SocketPdb(pdb.Pdb):
         """Go on and close this connection; the next stop takes a new one."""
         global _current  # noqa: PLW0603
         _current = None
+        self.clear_all_breaks()  # else the program stays traced for nobody
         self.set_continue()
         try:
             self.message("detached")
@@ -68,7 +69,18 @@ class SocketPdb(pdb.Pdb):
         except (OSError, ValueError):
             pass
         self._connection.close()
+        if on_release is not None:
+            on_release()
         return True
+
+    def has_left(self) -> bool:
+        """Return whether the client has closed the connection; noticed also while the program runs."""
+        try:
+            return not self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def release(self) -> None:
         """Let go of the client without a word to him."""
@@ -101,6 +113,14 @@ def stop(frame: FrameType, address: str, seconds: float, *, again: bool = False)
 def wait_for_client(address: str, seconds: float) -> Optional[SocketPdb]:
     """Return the pdb of the first client, None when nobody came within so many seconds."""
     return _client(address, seconds, "", quiet=True)
+
+
+def holder() -> Optional[SocketPdb]:
+    """Return the pdb of the client that is connected now."""
+    global _current  # noqa: PLW0603
+    if _current is not None and _current.has_left():
+        _current = None
+    return _current
 
 
 def is_current(client: SocketPdb) -> bool:
@@ -141,7 +161,7 @@ def wait_at_start(address: str, seconds: float, then: str) -> None:
         then: `exit` or `run`, when nobody came.
     """
     if seconds <= 0:
-        _listener(address)
+        listen(address)
         return
     client = _client(address, seconds, "the program's start", quiet=then == "exit")
     if client is None:
@@ -172,32 +192,12 @@ def forget() -> None:
     _listeners.clear()
 
 
-def interrupt(path: str) -> str:
-    """Open a Unix socket and make the main thread stop for its client at its next line; return what to answer."""
-    import ctypes
-
-    _listener(path)
-
-    def enter(_: object) -> int:
-        frame = sys._getframe(1)
-        try:
-            stop(frame, path, TOKEN_LIMIT)
-        except Exception as error:
-            _say("pdb: %r" % (error,))
-        return 0
-
-    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(enter)
-    _kept.append(callback)
-    ctypes.pythonapi.Py_AddPendingCall(callback, None)
-    return "pdb " + path
-
-
 def _client(address: str, seconds: float, what: str, *, quiet: bool = False) -> Optional[SocketPdb]:
     """Return the connected client, or wait for one."""
     global _current, _ran_out  # noqa: PLW0603
-    if _current is not None:
+    if holder() is not None:
         return _current
-    listener = _listener(address)
+    listener = listen(address)
     where = _where(listener)
     if seconds > 0 and not _ran_out and not quiet:
         _say("%s: waiting for pdb on %s (nc %s)" % (what, where, where.replace(":", " ")))
@@ -245,7 +245,8 @@ def _accept(listener: socket.socket, seconds: float) -> Optional[SocketPdb]:
         return SocketPdb(connection, source, sink)
 
 
-def _listener(address: str) -> socket.socket:
+def listen(address: str) -> socket.socket:
+    """Return the listener on `host:port` or a Unix socket's path, opened with the first call."""
     found = _listeners.get(address)
     if found is None:
         if address.startswith("/"):

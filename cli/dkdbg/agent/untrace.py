@@ -68,6 +68,9 @@ def _take() -> None:
     """Take the trace function from every thread that runs Python, and from those that will."""
     global _is_bare, _hook  # noqa: PLW0603
     with _lock:
+        import pydevd_tracing
+
+        pydevd_tracing.restore_sys_set_trace_func()  # its stand-in complains when pdb calls sys.settrace
         if not _is_bare:
             _hook = getattr(threading, "_trace_hook", None)
             threading.settrace(None)
@@ -89,6 +92,7 @@ def _give_back(debugger: Any) -> None:
         threading.settrace(_hook)
         import pydevd_tracing
 
+        pydevd_tracing.replace_sys_set_trace_func()
         if pydevd_tracing._load_python_helper_lib() is not None:
             pydevd_tracing.set_trace_to_threads(debugger.trace_dispatch)
         else:

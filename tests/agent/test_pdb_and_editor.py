@@ -1,0 +1,127 @@
+"""An editor and a pdb want the same process: one has it, and the other is told so and comes next."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.agent.dap_probe import Editor
+from tests.agent.test_untrace import pythons
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SPIN = "import time\n\ndef spin(n):\n    n += 1\n    time.sleep(0.01)\n    return n\n\nn = 0\nwhile True:\n    n = spin(n)\n"
+
+
+class Terminal:
+    """`agent.sh pdb` with pipes as its terminal."""
+
+    def __init__(self, layout: Path, runtime: Path, name: str) -> None:
+        command = [sys.executable, "-I", "-S", str(layout / "dkdbg/agent/__main__.py"), "pdb", "--name", name]
+        self.process = subprocess.Popen(
+            command, env={"DKDBG_RUNTIME_DIR": str(runtime)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def until(self, mark: bytes) -> bytes:
+        assert self.process.stdout is not None
+        text = b""
+        while mark not in text:
+            data = self.process.stdout.read1(4096)  # type: ignore[attr-defined]
+            assert data, (text, self.process.communicate())
+            text += data
+        return text
+
+    def say(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+
+
+@pytest.fixture
+def terminal(layout: Path, runtime: Path) -> Iterator[object]:
+    opened: list[Terminal] = []
+
+    def start(name: str) -> Terminal:
+        opened.append(Terminal(layout, runtime, name))
+        return opened[-1]
+
+    yield start
+    for each in opened:
+        with contextlib.suppress(OSError):
+            each.process.kill()
+        each.process.communicate()
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_pdb_is_refused_while_an_editor_is_there_and_works_afterwards(
+    launch, terminal, tmp_path: Path, python: str
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SPIN)
+    running = launch(python, "train.py")
+    port = running.wait_state("running")["port"]
+    with Editor(port, {str(script): [5]}, hold=True) as editor:
+        stop = editor.wait_stops(1)[0]
+        refused = terminal(running.name).process
+        assert refused.wait(20) == 1
+        assert b"an editor is attached to this process" in refused.stderr.read()
+        session = stop["session"]
+        session.request("next", threadId=stop["thread"])  # the editor's session is unharmed
+        assert editor.wait_stops(2)[1]["line"] == 6
+    end = time.monotonic() + 10
+    while running.record().get("client") and time.monotonic() < end:
+        time.sleep(0.02)
+    pdb = terminal(running.name)
+    pdb.until(b"(dkdbg) ")
+    pdb.say("b 5")
+    pdb.say("c")
+    assert b"train.py(5)spin()" in pdb.until(b"spin()")
+    pdb.say("q")
+    pdb.until(b"detached")
+    running.process.terminate()
+    assert b"PYDEV DEBUGGER WARNING" not in running.process.communicate(timeout=20)[1]
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_an_editor_that_attaches_meanwhile_gets_the_process_when_pdb_leaves(
+    launch, terminal, tmp_path: Path, python: str
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SPIN)
+    running = launch(python, "train.py")
+    port = running.wait_state("running")["port"]
+    pdb = terminal(running.name)
+    pdb.until(b"(dkdbg) ")
+    with Editor(port, {str(script): [6]}, hold=True) as editor:
+        pdb.until(b"an editor has attached: it gets this process when pdb leaves (q)")
+        pdb.say("b 4")
+        pdb.say("c")
+        assert b"train.py(4)spin()" in pdb.until(b"spin()")  # pdb goes on working
+        assert editor.stops == []
+        pdb.say("q")
+        assert editor.wait_stops(1)[0]["line"] == 6
+
+
+def test_a_pdb_client_that_was_killed_is_in_nobodys_way(launch, terminal, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SPIN)
+    running = launch(sys.executable, "train.py")
+    port = running.wait_state("running")["port"]
+    pdb = terminal(running.name)
+    pdb.until(b"(dkdbg) ")
+    pdb.say("c")
+    second = terminal(running.name).process
+    assert second.wait(20) == 1
+    assert b"another pdb is connected to this process" in second.stderr.read()
+    pdb.process.kill()
+    pdb.process.wait()
+    with Editor(port, {str(script): [6]}, hold=True) as editor:
+        assert editor.wait_stops(1)[0]["line"] == 6
