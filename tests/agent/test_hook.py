@@ -7,15 +7,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from dkdbg.agent import hookdir, processes
+from dkdbg.agent import processes
 
 HOOK = Path(processes.__file__).parent / "hook"
 
@@ -174,21 +172,3 @@ def test_python_2_runs_the_users_sitecustomize_and_no_more(session: Path, tmp_pa
     result = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert (result.stdout, result.stderr) == ("mine\n2\n", "")
     assert list((session / "p").iterdir()) == []
-
-
-def test_it_costs_less_than_five_milliseconds(session: Path, tmp_path: Path) -> None:
-    hook = hookdir.install(str(tmp_path))
-
-    def median(env: dict[str, str]) -> float:
-        times = []
-        for _ in range(15):
-            begin = time.perf_counter()
-            subprocess.run([sys.executable, "-c", "pass"], env=env, check=True)
-            times.append(time.perf_counter() - begin)
-        return statistics.median(times) * 1000
-
-    base = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-    hooked = dict(base, PYTHONPATH=hook, PYTHONDONTWRITEBYTECODE="1", DKDBG_SESSION_DIR=str(session))
-    median(base)
-    cost = min(median(hooked) - median(base) for _ in range(4))
-    assert cost < 5
