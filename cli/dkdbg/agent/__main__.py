@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
 _USAGE = """usage: dkdbg.agent launch [--host H] [--port P] [--wait SECONDS] [--then exit|run] [--name NAME]
                           [--runtime DIR] [--on-crash hold=TIME] [--no-compile] [--pdb [HOST:]PORT]
-                          -- COMMAND [ARGUMENT...]
+                          [--housekeeping] -- COMMAND [ARGUMENT...]
        dkdbg.agent supervise [as launch] [--reload [DIR...]] [--reload-config] [--on-crash restart|wait|exit]
                              [--max-restarts N] [--interactive] -- COMMAND [ARGUMENT...]
        dkdbg.agent restart [--name NAME]
        dkdbg.agent pdb [--pid N] [--name NAME]
-       dkdbg.agent health | sessions [--json] | mapping"""
+       dkdbg.agent health | sessions [--json] | mapping
+
+       --housekeeping (DKDBG_HOUSEKEEPING=1): debug processes that serve others as well, such as multiprocessing's
+       resource tracker and forkserver, torch's compile workers and Ray's own"""
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:

@@ -163,6 +163,9 @@ ENV_MAPPINGS = "DKDBG_MAPPINGS"
 ENV_JOIN_DEADLINE = "DKDBG_JOIN_DEADLINE"
 #: More words that mark a housekeeping process, with commas; such a process is never debugged.
 ENV_SKIP = "DKDBG_SKIP"
+#: Set to 1: processes that serve others can be debugged too: multiprocessing's resource tracker and forkserver,
+#: torch's compile workers, Ray's own.
+ENV_HOUSEKEEPING = "DKDBG_HOUSEKEEPING"
 #: Set to 1: `launch` supervises: the program is started again on a changed file or on request, and the agent stays.
 ENV_RELOAD = "DKDBG_RELOAD"
 #: Set to 1: the hook says on stderr why it did nothing.

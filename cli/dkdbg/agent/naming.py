@@ -16,7 +16,19 @@ if TYPE_CHECKING:
 
 #: Options of the interpreter that take the next word.
 _WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
-_SPAWN = ("--multiprocessing-fork", "multiprocessing.spawn", "multiprocessing.forkserver")
+_FORKSERVER = "multiprocessing.forkserver"
+#: Processes that serve others, by a word of their command line; hidden unless asked for (DKDBG_HOUSEKEEPING).
+_SERVING = (
+    ("multiprocessing.resource_tracker", "multiprocessing resource tracker"),
+    ("multiprocessing.semaphore_tracker", "multiprocessing semaphore tracker"),
+    ("torch/_inductor/compile_worker", "torch compile worker"),
+    ("torch._inductor.compile_worker", "torch compile worker"),
+    ("ray/dashboard/", "Ray dashboard"),
+    ("ray/autoscaler/", "Ray autoscaler"),
+    ("ray/_private/log_monitor.py", "Ray log monitor"),
+    ("ray/_private/runtime_env/agent", "Ray runtime environment agent"),
+)
+_SPAWN = ("--multiprocessing-fork", "multiprocessing.spawn", _FORKSERVER)
 
 
 def program(argv: Sequence[str]) -> str:
@@ -54,6 +66,11 @@ def describe(process: contract.Process, parent: Optional[contract.Process] = Non
         return "DataLoader worker %s of %s" % (detail, _whose(process, parent))
     if kind == "multiprocessing":
         return "multiprocessing worker %s of %s" % (detail, _whose(process, parent))
+    for mark, name in _SERVING:
+        if any(mark in word for word in process["argv"]):
+            return "%s of %s" % (name, _whose(process, parent))
+    if is_forkserver(process) and parent is not None and parent["pid"] == process["ppid"]:
+        return "multiprocessing forkserver of %s" % _whose(process, parent)
     if any(mark in word for word in process["argv"] for mark in _SPAWN):
         return "multiprocessing worker of %s" % _whose(process, parent)
     what = program(process["argv"])
@@ -64,6 +81,11 @@ def describe(process: contract.Process, parent: Optional[contract.Process] = Non
     if parent is not None and parent["rank"] == process["rank"]:  # the variable is inherited
         return "%s (%d) of rank %d" % (what, process["pid"], process["rank"])
     return "rank %d (%s)" % (process["rank"], what)
+
+
+def is_forkserver(process: contract.Process) -> bool:
+    """Tell whether it is a forkserver or was forked from one: they have one command line."""
+    return any(_FORKSERVER in word for word in process["argv"])
 
 
 def _whose(process: contract.Process, parent: Optional[contract.Process]) -> str:

@@ -108,11 +108,13 @@ class ProcessTable:
 
     def _parent_of(self, process: contract.Process) -> Optional[contract.Process]:
         pid = process["ppid"]
-        for _ in range(2):  # a forkserver in between has not registered
+        for _ in range(2):  # a forkserver in between is not what was asked for; mostly it has not registered
             with self._lock:
                 parent = self._known.get(pid)
             parent = parent or _read(os.path.join(self._directory, "%d.json" % pid))
-            if parent is not None or "forkserver" not in " ".join(process["argv"]):
+            if not naming.is_forkserver(process):
+                return parent
+            if parent is not None and not naming.is_forkserver(parent):
                 return parent
             pid = procfs.parent(pid)
         return None

@@ -14,7 +14,7 @@ _YES = ("1", "true", "yes", "on")
 
 
 def take_flags(words: List[str], environment: MutableMapping[str, str]) -> List[str]:
-    """Move `--pdb [HOST:]PORT`, `--on-crash hold=TIME` and `--no-compile` into the environment.
+    """Move `--pdb [HOST:]PORT`, `--on-crash hold=TIME`, `--no-compile` and `--housekeeping` into the environment.
 
     Args:
         words: the command line after the sub-command; what follows `--` is the user's.
@@ -34,6 +34,8 @@ def take_flags(words: List[str], environment: MutableMapping[str, str]) -> List[
         name, equals, value = flag.partition("=")
         if flag == "--no-compile":
             environment[contract.ENV_NO_COMPILE] = "1"
+        elif flag == "--housekeeping":
+            environment[contract.ENV_HOUSEKEEPING] = "1"
         elif name == "--pdb":
             environment[contract.ENV_PDB] = _address(value if equals else _next(flags, flag))
             environment[contract.ENV_PDB_AT_START] = "1"
