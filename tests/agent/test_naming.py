@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dkdbg.agent import naming
+from tests.agent.dap_probe import Editor, wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +47,54 @@ def test_processes_are_named_by_what_they_are() -> None:
     assert naming.describe(process("train.py", origin="fork"), plain) == "train.py (42), forked from 41"
     spawned = process("-c", "from multiprocessing.spawn import spawn_main", "--multiprocessing-fork")
     assert naming.describe(spawned) == "multiprocessing worker of 41"
+
+
+def test_processes_that_serve_others_are_named_by_what_they_are() -> None:
+    train = process("train.py", pid=41)
+    tracker = process("-c", "from multiprocessing.resource_tracker import main;main(5)")
+    assert naming.describe(tracker, train) == "multiprocessing resource tracker of train.py (41)"
+    line = ("-c", "from multiprocessing.forkserver import main; main(3, 4)")
+    server = process(*line)
+    assert naming.describe(server, train) == "multiprocessing forkserver of train.py (41)"
+    assert (
+        naming.describe(process(*line, pid=43, ppid=42), train) == "multiprocessing worker of train.py (41)"
+    )
+
+
+SERVED = """
+import multiprocessing, os, time
+
+def work(n):
+    while not os.path.exists("stop"):
+        time.sleep(0.02)
+
+if __name__ == "__main__":
+    worker = multiprocessing.get_context("forkserver").Process(target=work, args=(1,))
+    worker.start()
+    worker.join()
+    raise SystemExit(worker.exitcode)
+"""
+
+
+@pytest.mark.parametrize("asked", ["", "flag", "variable"])
+def test_processes_that_serve_others_can_be_debugged_when_asked_for(
+    launch, tmp_path: Path, asked: str
+) -> None:
+    (tmp_path / "train.py").write_text(SERVED)
+    options = ("--housekeeping",) if asked == "flag" else ()
+    env = {"DKDBG_HOUSEKEEPING": "1"} if asked == "variable" else {}
+    running = launch(sys.executable, "train.py", options=options, env=env)
+    port = running.wait_state("running")["port"]
+    worker = "multiprocessing worker of train.py"
+    serving = {"multiprocessing forkserver of train.py", "multiprocessing resource tracker of train.py"}
+    wanted = {"train.py", worker} | (serving if asked else set())
+    with Editor(port, {}) as editor:
+        found = wait_for(lambda: running.record()["processes"], lambda f: len(f) >= len(wanted))
+        assert {one["name"].partition(" (")[0] for one in found} == wanted
+        wait_for(lambda: [one["joined"] for one in running.record()["processes"]], all)
+        (tmp_path / "stop").touch()
+        code, _, err = running.finish()
+    assert (code, editor.errors) == (0, []), err
 
 
 def test_a_worker_forked_by_a_dataloader_is_known_by_its_number(launch, tmp_path: Path) -> None:

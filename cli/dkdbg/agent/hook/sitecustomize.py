@@ -18,7 +18,7 @@ import sys
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 #: A process with one of these words in its command line serves others and holds no code of the user. It neither
-#: registers nor joins; pydevd.py is a process that has joined already.
+#: registers nor joins, unless DKDBG_HOUSEKEEPING=1 asks for it.
 _SKIP = (
     "multiprocessing.resource_tracker",
     "multiprocessing.semaphore_tracker",
@@ -28,10 +28,9 @@ _SKIP = (
     "ray/autoscaler/",
     "ray/_private/log_monitor.py",
     "ray/_private/runtime_env/agent",
-    "debugpy/adapter",
-    "pydevd.py",
-    "dkdbg/agent/",
 )
+#: The debugger itself; pydevd.py is a process that has joined already.
+_NEVER = ("debugpy/adapter", "pydevd.py", "dkdbg/agent/")
 #: Programs that build or install; they start many short processes.
 _SKIP_PROGRAMS = ("pip", "pip3", "uv", "ninja", "cmake", "conda", "mamba", "poetry", "meson")
 #: In Python 2 the globals of a module that nobody holds are gone.
@@ -72,10 +71,15 @@ def _command_line():  # type: () -> list[str]
         return list(getattr(sys, "argv", []))
 
 
+def _shows_housekeeping():  # type: () -> bool
+    return os.environ.get("DKDBG_HOUSEKEEPING", "").lower() in ("1", "true", "yes", "on")
+
+
 def _is_housekeeping(words):  # type: (list[str]) -> bool
     line = " ".join(words)
     more = [word for word in os.environ.get("DKDBG_SKIP", "").split(",") if word]
-    if any(mark in line for mark in _SKIP) or any(mark in line for mark in more):
+    hidden = () if _shows_housekeeping() else _SKIP
+    if any(mark in line for marks in (_NEVER, hidden, more) for mark in marks):
         return True
     for position, word in enumerate(words[1:], 1):
         if word == "-m":
@@ -269,7 +273,7 @@ def _enter():  # type: () -> None
         if "--multiprocessing-fork" in words:
             arming.arm_worker(member)
     os.register_at_fork(before=member.at_fork("before"), after_in_parent=member.at_fork("in_parent"))
-    if "multiprocessing.forkserver" in " ".join(words):
+    if "multiprocessing.forkserver" in " ".join(words) and not _shows_housekeeping():
         return  # its children, made by fork, run the user's code
     member.enter()
     if os.environ.get("DKDBG_PDB_AT_START"):
