@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from contextlib import contextmanager
@@ -47,6 +48,43 @@ def failure(error: DkdbgError) -> None:
     warn(f"dkdbg: {error.message}")
     if error.hint:
         warn(f"  hint: {error.hint}")
+
+
+def emit_line(value: object) -> None:
+    """One JSON object on one line, for a program that follows what happens."""
+    _print(json.dumps(value, ensure_ascii=False))
+
+
+class Status:
+    """One line that is redrawn in place while a person looks on; lines said through it stay above it.
+
+    Attributes:
+        live: whether standard output is a terminal. Without one nothing is redrawn.
+    """
+
+    def __init__(self) -> None:
+        self.live = sys.stdout.isatty()
+        self._shown = False
+
+    def show(self, text: str) -> None:
+        """Put `text` in the place of the line before."""
+        if self.live:
+            width = shutil.get_terminal_size().columns - 1
+            sys.stdout.write(f"\r\x1b[2K{text[:width]}")
+            sys.stdout.flush()
+            self._shown = True
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        self.clear()
+        say(text)
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            sys.stdout.write("\r\x1b[2K")
+            sys.stdout.flush()
+            self._shown = False
 
 
 def ask(question: str) -> bool:

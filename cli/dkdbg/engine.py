@@ -7,11 +7,12 @@ import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.targets.compose import ComposeService, explain
+from dkdbg.targets.container import Listed
 from dkdbg.targets.sessions import LABEL, container_of, of_record
 
 if TYPE_CHECKING:
@@ -256,6 +257,35 @@ def agent_command(container: str, words: Sequence[str], *, tty: bool | None) -> 
     """The command line that runs the agent in a container, with our terminal, our stdin, or (None) neither."""
     flags = () if tty is None else ("-it",) if tty else ("-i",)
     return ("docker", "exec", *flags, container, "sh", f"{AGENT_PATH}/agent.sh", *words)
+
+
+def running_containers(root: Path) -> tuple[Listed, ...]:
+    """The running containers of the compose project whose folder is `root`, one-off ones left out.
+
+    Raises:
+        DkdbgError: no docker command, no engine, no permission.
+    """
+    filters = ("--filter", "label=com.docker.compose.project.working_dir", "--filter", "label=com.docker.compose.oneoff=False")
+    result = process.run(["docker", "ps", "--no-trunc", *filters, "--format", Listed.template()], timeout=20.0)
+    if result.code:
+        raise explain(result.code, result.stderr)
+    found = [Listed.parse(line) for line in result.stdout.splitlines()]
+    return tuple(each for each in found if os.path.realpath(each.project_dir) == os.path.realpath(root))
+
+
+def inspect(container: str) -> dict[str, Any]:
+    """What `docker inspect` says of a container.
+
+    Raises:
+        DkdbgError: there is none of that name, or no engine.
+    """
+    result = process.run(["docker", "container", "inspect", container], timeout=20.0)
+    if result.code and "no such container" in result.stderr.lower():
+        raise DkdbgError(f"there is no container {container}", hint="docker ps")
+    if result.code:
+        raise explain(result.code, result.stderr)
+    found: dict[str, Any] = json.loads(result.stdout)[0]
+    return found
 
 
 def has_image(name: str) -> bool:

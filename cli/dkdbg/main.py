@@ -48,6 +48,15 @@ def _run(options: argparse.Namespace) -> int:
         from dkdbg.commands.attach import attach
 
         return attach(root, options.targets, port=options.port, ports=options.ports, as_json=options.json)
+    if options.verb == "sync":
+        from dkdbg.commands import sync
+
+        if options.explain is not None:
+            return sync.explain(root, options.explain)
+        return sync.sync(
+            root, options.target, to=options.to, once=options.once, verify=options.verify, pull=options.pull,
+            into=options.into, python=options.python, as_json=options.json,
+        )  # fmt: skip
     if options.verb == "down":
         from dkdbg.commands.down import down
 
@@ -147,6 +156,18 @@ def _parser() -> argparse.ArgumentParser:
         help="a port for each process too, for clients without child sessions: rank r on BASE + r",
     )  # fmt: skip
     attach.add_argument("--json", action="store_true", help="one JSON object a line for what happens")
+
+    sync = verbs.add_parser("sync", help="make the target's files those that you see, and keep them so until Ctrl-C")
+    sync.add_argument("target", nargs="?", metavar="TARGET", help="SERVICE, docker://CONTAINER or local:/folder (the debug service)")  # fmt: skip
+    sync.add_argument("--to", metavar="PATH", help="folder on the target (where init planned it, else WORKDIR)")
+    what = sync.add_mutually_exclusive_group()
+    what.add_argument("--once", action="store_true", help="end when both sides are equal")
+    what.add_argument("--verify", action="store_true", help="only compare both sides; exit 1 when they differ")
+    what.add_argument("--pull", action="append", default=[], metavar="FOLDER", help="copy a folder of the target back")
+    what.add_argument("--explain", metavar="PATH", help="say whether PATH takes part, and which rule decides it")
+    sync.add_argument("--into", metavar="DIR", help="with --pull: where to (dkdbg-pulled/TARGET)")
+    sync.add_argument("--python", metavar="PATH", help="interpreter on the target (python3, python, ...)")
+    sync.add_argument("--json", action="store_true", help="one JSON object a line for what happens")
 
     down = verbs.add_parser("down", help="stop and remove the debug service")
     down.add_argument(

@@ -57,12 +57,7 @@ class Replica:
         """
         self.view.update(listing(self.stream, wire.LISTING))
         asked = [] if self.ready.empty else plan.unknown(local, self.view)
-        chunks = [asked[start : start + _STAT_PATHS] for start in range(0, len(asked), _STAT_PATHS)]
-        for chunk in chunks:
-            self.stream.send(wire.STAT, {"paths": chunk})
-        self.stream.flush()
-        for _ in chunks:
-            self.view.update(listing(self.stream, wire.STATS, held=False))
+        self.view.update(stat(self.stream, asked))
 
     def converge(self, index: Index) -> Counts:
         """Make everything there what it is here; what was done."""
@@ -132,6 +127,21 @@ def listing(stream: Stream, kind: int, *, held: bool = True) -> dict[str, There]
             found[path] = There(kind_there, mode, size, digest, stamp, held)
         if head.get("end", True):
             return found
+
+
+def stat(stream: Stream, paths: list[str]) -> dict[str, There]:
+    """Those of `paths` that exist there, with digests, as not held: STAT does not say who put them there.
+
+    Raises:
+        StreamEndedError, DkdbgError: as `expect`.
+    """
+    chunks = [paths[start : start + _STAT_PATHS] for start in range(0, len(paths), _STAT_PATHS)]
+    found: dict[str, There] = {}
+    for chunk in chunks:
+        stream.send(wire.STAT, {"paths": chunk})
+        stream.flush()
+        found.update(listing(stream, wire.STATS, held=False))
+    return found
 
 
 def still_here(root: str, paths: Iterable[str]) -> set[str]:

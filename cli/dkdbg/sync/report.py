@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +80,8 @@ def printable(value: Any) -> Any:  # noqa: ANN401 - JSON values
         return "".join(
             char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
         )
+    if isinstance(value, Mapping):
+        return {printable(key): printable(each) for key, each in value.items()}
     return [printable(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
@@ -107,6 +110,8 @@ _LINES = {
     "failed": _failed,
     "kept": _kept,
     "skipped": lambda facts: f"left out: {facts['path'] or '.'}: {facts['reason']}",
+    "differs": lambda facts: f"differs: {facts['path']} {facts['what']}",
+    "only_there": lambda facts: f"only there: {facts['path']}",
     "rescan": lambda facts: f"looking at everything again: {facts['reason']}",
     "lost": lambda facts: f"connection lost: {facts['reason']}; trying again",
     "in_sync": _in_sync,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from dkdbg.sync.patterns import Rule, matcher
 
 OUT = (
-    ".git", ".hg", ".svn", ".dkdbg-sync/",
+    ".git", ".hg", ".svn", ".dkdbg-sync/", "dkdbg-pulled/",
     ".venv/", "venv/", "conda-meta/",
     "__pycache__/", "*.pyc", "*.pyo", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/", ".tox/", ".nox/", ".cache/",
     "node_modules/", ".ipynb_checkpoints/", ".DS_Store",

@@ -15,9 +15,11 @@ class Local:
 
     Attributes:
         python: interpreter that runs the agent.
+        label: for people.
     """
 
     python: str
+    label: str = "local"
 
     def wrap(self, argv: Sequence[str]) -> tuple[str, ...]:
         """`argv` itself: it runs here."""

@@ -1,0 +1,148 @@
+"""`dkdbg sync`: the files on the target are those that you see."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
+
+from dkdbg import console, engine
+from dkdbg.commands.sync_report import Reporter
+from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
+from dkdbg.sync.contact import PYTHONS
+from dkdbg.sync.report import printable
+from dkdbg.sync.rules import Rules
+from dkdbg.targets import address, container
+from dkdbg.targets.container import Container, Workspace
+from dkdbg.targets.local import Local
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from dkdbg.sync.contact import Reach
+    from dkdbg.sync.session import Roots
+
+
+def sync(
+    root: Path, target: str | None, *, to: str | None, once: bool, verify: bool, pull: Sequence[str], into: str | None,
+    python: str | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Make the target's files those of `root` and keep them so until Ctrl-C; the exit code.
+
+    Args:
+        target: an address or the name of a compose service; None for the debug service of this repository.
+        to: remote folder; None to take what `init` planned, or WORKDIR.
+        once: end when both sides are equal.
+        verify: change nothing, compare both sides byte for byte instead.
+        pull: change nothing there, copy these folders back instead, below `into`.
+        python: interpreter on the target, None to find one.
+
+    Raises:
+        DkdbgError: the target cannot be reached, has no Python, or its files cannot be written, with the reason.
+    """
+    resolve, label = _reach(root, target)
+    place = Workspace(local=".", remote=to, why="--to") if to else _workspace(resolve(), target)
+    roots = _roots(root / place.local, place.remote, python)
+    reporter = Reporter(as_json=as_json)
+    if not as_json and not to:
+        reporter.line(f"to {place.remote}: {place.why}")
+    if verify:
+        from dkdbg.sync.verify import verify as compare
+
+        return reporter.verified(compare(roots, resolve()))
+    if pull:
+        from dkdbg.sync import pull as pulling
+
+        folder = pulling.destination(str(root), into, label, roots)
+        return reporter.pulled(pulling.pull(roots, resolve(), pull, folder, report=reporter.event), folder)
+    from dkdbg.sync.session import Session
+
+    session = Session(roots, resolve, report=reporter.event)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        if once:
+            session.once()
+        else:
+            session.follow()
+    except KeyboardInterrupt:
+        reporter.stopped(session.files)
+        return 0
+    finally:
+        reporter.close()
+    return EXIT_ERROR if session.failed else 0
+
+
+def explain(root: Path, path: str) -> int:
+    """Say whether `path`, relative to `root` or absolute, takes part, and which rule decides it; the exit code.
+
+    Raises:
+        DkdbgError: it is not below `root`.
+    """
+    from dkdbg.sync.scan import Scanner
+
+    full = os.path.normpath(root / path)
+    relative = os.path.relpath(full, root)
+    if relative == os.pardir or relative.startswith(os.pardir + "/"):
+        raise DkdbgError(
+            f"{path} is not below {root}", hint="dkdbg -C ROOT sync --explain PATH", exit_code=EXIT_USAGE
+        )
+    scanner = Scanner(str(root), rules=_rules(root))
+    skip = scanner.scan().skipped.get(relative)
+    verdict = scanner.rules.why(relative + ("/" if path.endswith("/") else ""))
+    reason = f"left out: {skip.reason}" if verdict.takes_part and skip else verdict.reason
+    console.say(f"{printable(relative)}: {reason}")
+    return 0
+
+
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _reach(root: Path, target: str | None) -> tuple[Callable[[], Reach], str]:
+    """What finds the target, now and after it went away, and a short name for it.
+
+    Raises:
+        DkdbgError: `target` has no known form.
+    """
+    if target is None:
+        return partial(_service, root, ""), "debug"
+    named = address.parse(target if ":" in target else f"compose://{target}")
+    if named.kind == "docker":
+        return lambda: Container(name=named.name, label=str(named)), named.name
+    if named.kind == "compose":
+        return partial(_service, root, named.name), named.name
+    if named.kind == "local" and named.name.startswith("/"):
+        return lambda: Local(python=sys.executable), "local"
+    raise DkdbgError(
+        f"{target!r} is nothing to sync to",
+        hint="compose://SERVICE, docker://CONTAINER or local:/folder",
+        exit_code=EXIT_USAGE,
+    )
+
+
+def _service(root: Path, service: str) -> Container:
+    found = container.choose(engine.running_containers(root), service)
+    return Container(name=found.id, label=f"compose://{found.service} ({found.name})")
+
+
+def _workspace(reach: Reach, target: str | None) -> Workspace:
+    if isinstance(reach, Container):
+        return container.workspace_of(engine.inspect(reach.name))
+    return Workspace(local=".", remote=(target or "").removeprefix("local:"), why="the target says so")
+
+
+def _roots(local: Path, remote: str, python: str | None) -> Roots:
+    from dkdbg.sync.session import Roots
+
+    if not remote.startswith("/"):
+        raise DkdbgError(f"--to {remote}: it has to be an absolute path on the target", exit_code=EXIT_USAGE)
+    return Roots(
+        local=str(local), remote=remote, rules=_rules(local), pythons=(python,) if python else PYTHONS
+    )
+
+
+def _rules(_root: Path) -> Callable[[str], Rules]:
+    return Rules

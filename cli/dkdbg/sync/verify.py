@@ -1,0 +1,146 @@
+"""Prove that both sides are equal: digests of every file on both, and what is only there. Nothing is changed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dkdbg.agent.sync import wire
+from dkdbg.errors import DkdbgError
+from dkdbg.sync import reading
+from dkdbg.sync.contact import Contact
+from dkdbg.sync.plan import There, link_digest
+from dkdbg.sync.replica import listing, stat, still_here
+from dkdbg.sync.scan import Scanner
+from dkdbg.sync.stream import Stream, StreamEndedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dkdbg.sync.contact import Reach
+    from dkdbg.sync.entries import Entry, Index
+    from dkdbg.sync.session import Roots
+
+#: Seconds until what differs is compared once more: a sync that runs meanwhile may be about to send it.
+_AGAIN = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What was found.
+
+    Attributes:
+        equal: how many files, links and folders are the same on both sides.
+        differences: path -> what differs, for what is here or was put there by sync.
+        only_there: paths that are on the target alone and none of sync's business.
+    """
+
+    equal: int
+    differences: Mapping[str, str]
+    only_there: tuple[str, ...]
+
+
+def compare(
+    local: Mapping[str, Entry], digests: Mapping[str, str], there: Mapping[str, There]
+) -> tuple[int, dict[str, str]]:
+    """How many entries are equal, and what differs, by path. Pure.
+
+    Args:
+        local: the index. digests: of its files, as they are now.
+        there: what the target has, with fresh digests; what sync does not hold only for paths of `local`.
+    """
+    equal, different = 0, {}
+    for path, entry in local.items():
+        problem = _difference(entry, digests.get(path, ""), there.get(path))
+        if problem:
+            different[path] = problem
+        else:
+            equal += 1
+    for path, found in there.items():
+        if found.held and path not in local:
+            different[path] = "was put there by sync and is not here any more"
+    return equal, different
+
+
+def _difference(entry: Entry, digest: str, there: There | None) -> str:
+    if there is None:
+        return "is missing there"
+    if there.kind != entry.kind:
+        names = {"f": "file", "d": "folder", "l": "symlink"}
+        return f"is a {names[entry.kind]} here and a {names[there.kind]} there"
+    if entry.kind == "d":
+        return ""
+    if entry.kind == "l":
+        return "" if there.digest == link_digest(entry.target) else "leads to another target there"
+    if there.digest != digest:
+        sizes = f" ({entry.size:,} bytes here, {there.size:,} there)" if entry.size != there.size else ""
+        return f"has other content there{sizes}"
+    return "" if there.mode == entry.mode else f"has mode {entry.mode:o} here and {there.mode:o} there"
+
+
+def verify(roots: Roots, reach: Reach) -> Comparison:
+    """Compare both sides.
+
+    Raises:
+        DkdbgError: the target cannot be reached, or a local file cannot be read.
+    """
+    contact = Contact(roots.remote, pythons=roots.pythons, look_only=True)
+    try:
+        contact.start(reach)
+        scanner = Scanner(roots.local, rules=roots.rules)
+        index = scanner.scan()
+        stream, _ = contact.ready()
+    except StreamEndedError as error:
+        raise DkdbgError(f"cannot verify {contact.label}: {error}", hint="is it running? docker ps") from None
+    finally:
+        contact.stop()
+    try:
+        listing(stream, wire.LISTING)
+        stream.send(wire.VERIFY)
+        stream.flush()
+        digests = _digests(scanner.root, index)
+        there = listing(stream, wire.LISTING)
+        others = listing(stream, wire.REMOTE, held=False)
+        there.update(stat(stream, [path for path in index.entries if path in others]))
+        alone = still_here(scanner.root, [path for path in there if path not in index.entries])
+        found = {path: entry for path, entry in there.items() if path not in alone}
+        equal, different = compare(index.entries, digests, found)
+        if different:
+            time.sleep(_AGAIN)
+            equal, different = _once_more(stream, scanner, found, different)
+        only_there = tuple(sorted(path for path in others if path not in index.entries))
+        return Comparison(equal=equal, differences=different, only_there=only_there)
+    except StreamEndedError as error:
+        raise DkdbgError(
+            f"{contact.label} went away while it was compared: {error}", hint="try again"
+        ) from None
+    finally:
+        stream.close()
+
+
+def _once_more(
+    stream: Stream, scanner: Scanner, there: dict[str, There], different: dict[str, str]
+) -> tuple[int, dict[str, str]]:
+    """Look at what differed again, on both sides: somebody may have been writing, or sync was on its way."""
+    index = scanner.scan()
+    fresh = stat(stream, list(different))
+    now = {
+        path: found._replace(held=there[path].held if path in there else False)
+        for path, found in fresh.items()
+    }
+    chosen = {path: entry for path, entry in index.entries.items() if path in different}
+    _, still = compare(chosen, _digests(scanner.root, index, chosen), now)
+    return len(index.entries) - len(still.keys() & index.entries.keys()), still
+
+
+def _digests(root: str, index: Index, chosen: Mapping[str, Entry] | None = None) -> dict[str, str]:
+    found = {}
+    for path, entry in (index.entries if chosen is None else chosen).items():
+        if entry.kind != "f":
+            continue
+        try:
+            found[path] = reading.read(root, path, keep=0).digest
+        except (reading.FileChangedError, OSError):
+            found[path] = "cannot be read here"
+    return found
