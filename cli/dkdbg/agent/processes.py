@@ -29,6 +29,10 @@ ORPHANED_LIMIT = 5.0
 INTERVAL = 0.5
 #: Processes that are asked at the same time: each one imports debugpy, about 0.2 s of CPU.
 PARALLEL = 8
+#: Reasons that are told.
+REASONS = 20
+#: Answers of a process that does not join and that nobody needs to hear of.
+_HARMLESS = ("already joined", "no editor is attached")
 _RANKS = {
     "rank": ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"),
     "local_rank": ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"),
@@ -43,6 +47,7 @@ class ProcessTable:
         directory: where processes announce themselves.
         attached: tells whether an editor is attached now.
         on_change: called with the processes, by pid, whenever something about them changed.
+        on_refusal: told once for each reason why a process cannot be debugged, in one line.
     """
 
     def __init__(
@@ -51,10 +56,13 @@ class ProcessTable:
         *,
         attached: Callable[[], bool],
         on_change: Callable[[List[contract.Process]], None],
+        on_refusal: Callable[[str], None],
     ) -> None:
         self._directory = directory
         self._attached = attached
         self._on_change = on_change
+        self._on_refusal = on_refusal
+        self._reasons: Set[str] = set()
         self._known: Dict[int, contract.Process] = {}
         self._asked: Set[int] = set()
         self._joined: Dict[int, float] = {}
@@ -182,11 +190,20 @@ class ProcessTable:
                 answer, since = self._ask_once(path)
         if answer.startswith("joined"):
             self._joined[pid] = since
+        elif answer and not answer.startswith(_HARMLESS):
+            self._refused(pid, answer)
         with self._lock:
             process = self._known.get(pid)
             if process is not None:
                 process["joined"] = answer.startswith(("joined", "already joined"))
         self._report()
+
+    def _refused(self, pid: int, reason: str) -> None:
+        with self._lock:
+            known = reason in self._reasons or len(self._reasons) >= REASONS
+            self._reasons.add(reason)
+        if not known:
+            self._on_refusal("%s cannot be debugged: %s" % (self.name_of(pid), reason))
 
     def _ask_once(self, path: str) -> Tuple[str, float]:
         since = time.monotonic()

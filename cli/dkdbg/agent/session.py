@@ -130,6 +130,7 @@ class Session:
             self.store.processes_dir,
             attached=lambda: self._backend.attached,
             on_change=self._on_processes,
+            on_refusal=self.tell,
         )
         self.store.create(
             records.first_record(

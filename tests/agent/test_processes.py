@@ -1,0 +1,63 @@
+"""Asking processes to join: one that cannot is named with the reason, once, and runs on."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from tests.agent.dap_probe import Editor, wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: The program has a module of its own called debugpy: joining fails in earnest.
+PROGRAM = """
+import os, subprocess, sys, time, types
+
+if len(sys.argv) == 1:
+    children = [subprocess.Popen([sys.executable, __file__, "rank"], env=dict(os.environ, RANK=str(r))) for r in (0, 1)]
+    raise SystemExit(max(child.wait() for child in children))
+sys.modules["debugpy"] = types.ModuleType("debugpy")
+open("ready" + os.environ["RANK"], "w").close()
+while not os.path.exists("stop"):
+    time.sleep(0.02)
+"""
+REASON = (
+    "cannot be debugged: not joined: ModuleNotFoundError: "
+    "No module named 'debugpy.server'; 'debugpy' is not a package"
+)
+
+
+def test_why_a_process_cannot_be_debugged_is_said_once_on_stderr_and_in_the_editors_console(
+    launch, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(PROGRAM)
+    running = launch(sys.executable, "train.py")
+    port = running.wait_state("running")["port"]
+    wait_for(lambda: sorted(tmp_path.glob("ready?")), lambda found: len(found) == 2)
+    for turn in range(2):
+        with Editor(port, {}) as editor:
+            wait_for(lambda: [one for one in running.record()["processes"] if one["joined"]], bool)
+            if turn == 0:
+                said = wait_for(lambda: [line for line in editor.output if REASON in line], bool)
+                assert said[0].startswith("dkdbg: rank ")
+        wait_for(lambda: running.record()["client"], lambda client: not client)
+    (tmp_path / "stop").touch()
+    code, _, err = running.finish()
+    assert code == 0
+    lines = [line for line in err.splitlines() if "cannot be debugged" in line]
+    assert lines in (["dkdbg: rank 0 (train.py) " + REASON], ["dkdbg: rank 1 (train.py) " + REASON])
+
+
+def test_processes_that_join_say_nothing(launch, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import os, time\nwhile not os.path.exists('stop'):\n    time.sleep(0.02)\n")
+    running = launch(sys.executable, "train.py")
+    port = running.wait_state("running")["port"]
+    for _ in range(3):  # "already joined" and "no editor is attached" come about
+        with Editor(port, {}):
+            wait_for(lambda: [one["joined"] for one in running.record()["processes"]], any)
+    (tmp_path / "stop").touch()
+    code, _, err = running.finish()
+    assert (code, "cannot be debugged" in err) == (0, False)
