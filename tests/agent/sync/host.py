@@ -10,10 +10,12 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.sync import boot, wire
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NOW = time.time_ns() - 3600 * 10**9
 SECONDS = 20.0

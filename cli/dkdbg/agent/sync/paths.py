@@ -38,6 +38,10 @@ def components(path: str) -> List[bytes]:
 def is_plain(path: str) -> bool:
     """Say whether a path leads nowhere but below the root: for a ledger that somebody may have written in."""
     walled = "/%s/" % path
+    try:
+        path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
     return not ("//" in walled or "/./" in walled or "/../" in walled or "\0" in path)
 
 

@@ -1,0 +1,66 @@
+"""A root with a sentinel tree around it, and receivers that end with the test."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.agent.sync.host import Host
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+def snapshot(folder: Path, without: Path | None = None) -> dict[str, Any]:
+    """Everything below a folder: mode, times of files, and every byte."""
+    found: dict[str, Any] = {}
+    for above, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if Path(above, name) != without]
+        for path in (Path(above, name) for name in [*folders, *files]):
+            info = path.lstat()
+            what: Any = None
+            if stat.S_ISLNK(info.st_mode):
+                what = str(path.readlink())
+            elif stat.S_ISREG(info.st_mode):
+                what = (path.read_bytes(), info.st_mtime_ns, info.st_ctime_ns, info.st_nlink)
+            found[str(path.relative_to(folder))] = (oct(info.st_mode), info.st_uid, info.st_ino, what)
+    return found
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    """The root of a sync. What lies around it is compared byte by byte when the test is over."""
+    fence = tmp_path / "fence"
+    inside = fence / "home" / "root"
+    inside.mkdir(parents=True)
+    (fence / "home" / "secret").write_bytes(b"sentinel\0\xff")
+    (fence / "home" / "root-not").mkdir()
+    (fence / "home" / "root-not" / "a").write_text("beside")
+    (fence / "empty").mkdir()
+    (fence / "link").symlink_to("home/secret")
+    before = snapshot(fence, inside)
+    yield inside
+    assert snapshot(fence, inside) == before
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Host]]:
+    """Start receivers."""
+    started: list[Host] = []
+
+    def begin(*arguments: Any, **more: Any) -> Host:
+        started.append(Host(*arguments, **more))
+        return started[-1]
+
+    yield begin
+    for host in started:
+        host.close()
+
+
+@pytest.fixture
+def host(start: Callable[..., Host]) -> Host:
+    return start()
