@@ -68,7 +68,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.verb == "pdb":
         from dkdbg.commands.pdb import pdb
 
-        return pdb(options.target, pid=options.pid)
+        return pdb(options.target, pid=options.pid, rank=options.rank)
     from dkdbg.commands.demo import demo
 
     return demo(target=options.on, as_json=options.json)
@@ -185,6 +185,7 @@ def _parser() -> argparse.ArgumentParser:
         "target", nargs="?", metavar="TARGET", help="a session or a container, as `dkdbg ps` names it"
     )
     pdb.add_argument("--pid", type=int, metavar="PID", help="which process, as the target numbers them")
+    pdb.add_argument("--rank", type=int, metavar="N", help="which process, by its rank (0 by default)")
 
     demo = verbs.add_parser("demo", help="the whole path on a bundled example, in a temporary copy")
     demo.add_argument(

@@ -125,3 +125,28 @@ def test_a_pdb_client_that_was_killed_is_in_nobodys_way(launch, terminal, tmp_pa
     pdb.process.wait()
     with Editor(port, {str(script): [6]}, hold=True) as editor:
         assert editor.wait_stops(1)[0]["line"] == 6
+
+
+def test_of_several_processes_rank_0_is_entered_and_another_by_its_rank(
+    launch, layout: Path, runtime: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(SPIN)
+    (tmp_path / "launcher.py").write_text(
+        "import os, subprocess, sys\n"
+        "ranks = [subprocess.Popen([sys.executable, 'train.py'], env=dict(os.environ, RANK=str(n))) for n in (1, 0)]\n"
+        "print('up', flush=True)\n"
+        "for rank in ranks: rank.wait()\n"
+    )
+    running = launch(sys.executable, "launcher.py")
+    end = time.monotonic() + 15
+    while len(running.record().get("processes", [])) < 3 and time.monotonic() < end:
+        time.sleep(0.05)
+    for words, rank in (([], 0), (["--rank", "1"], 1)):
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", str(layout / "dkdbg/agent/__main__.py"), "pdb", "--name", running.name, *words],
+            env={"DKDBG_RUNTIME_DIR": str(runtime)}, input="import os\np 'rank', os.environ['RANK']\nq\n",
+            capture_output=True, text=True, timeout=20, check=False,
+        )  # fmt: skip
+        assert f"('rank', '{rank}')" in done.stdout, done
+        assert f"rank {rank} (train.py); others: " in done.stderr
+        assert f"rank {1 - rank} (train.py)" in done.stderr

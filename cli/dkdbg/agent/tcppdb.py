@@ -94,7 +94,6 @@ def stop(frame: FrameType, address: str, seconds: float, *, again: bool = False)
     """Stop in a frame as soon as a client is there; go on when none comes within so many seconds.
 
     Args:
-        frame: where.
         address: `host:port`, or the path of a Unix socket.
         seconds: for how long to wait.
         again: wait also when nobody came the last time.
@@ -104,7 +103,8 @@ def stop(frame: FrameType, address: str, seconds: float, *, again: bool = False)
     """
     global _ran_out  # noqa: PLW0603
     _ran_out = _ran_out and not again
-    client = _client(address, seconds, "breakpoint at %s:%d" % (frame.f_code.co_filename, frame.f_lineno))
+    what = "breakpoint at %s:%d" % (frame.f_code.co_filename, frame.f_lineno)
+    client = _client(address, seconds, what, quiet=address.startswith("/"))  # its client is there already
     if client is not None:
         client.set_trace(frame)
     return client is not None

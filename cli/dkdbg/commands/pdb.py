@@ -9,12 +9,13 @@ from dkdbg.commands.ps import find
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 
-def pdb(target: str | None, *, pid: int | None) -> int:
+def pdb(target: str | None, *, pid: int | None, rank: int | None = None) -> int:
     """Enter a session's process at its next line; `q` leaves it and the program goes on. The exit code.
 
     Args:
         target: a session's name, its id or its container's name; None when there is only one.
-        pid: in the target's own numbering; the program's first Python process by default.
+        pid: in the target's own numbering; rank 0, or else the program's first Python process, by default.
+        rank: the process with this rank.
 
     Raises:
         DkdbgError: there is no such session, or more than one.
@@ -32,6 +33,7 @@ def pdb(target: str | None, *, pid: int | None) -> int:
         )
     session = found[0]
     words = ["pdb", "--name", session.id, *(["--pid", str(pid)] if pid is not None else [])]
+    words += ["--rank", str(rank)] if rank is not None else []
     if session.target == "local":
         from dkdbg.agent import pdb_client
 
