@@ -212,6 +212,24 @@ def test_a_root_session_is_set_up_at_a_new_adapter_with_what_the_client_has_set(
     assert one.phase == door.HOLDING
 
 
+@pytest.mark.parametrize(
+    ("client", "key", "told"),
+    [
+        ({"clientID": "lsp4e"}, {}, True),
+        ({}, {}, True),
+        ({"clientID": "vscode"}, {}, False),
+        ({"clientID": "neovim", "supportsStartDebuggingRequest": True}, {}, False),
+        ({"clientID": "lsp4e"}, {"subProcessId": 7}, False),
+    ],
+)
+def test_a_client_that_opens_no_child_sessions_is_told_what_to_do(client: Any, key: Any, told: bool) -> None:
+    one = Building().door()
+    one.from_client(request("initialize", **client))
+    one.from_client(request("attach", seq=2, **key))
+    said = sent(one.from_adapter(response("attach", 2)), hall.TO_CLIENT)
+    assert ["dkdbg attach --ports" in json.dumps(message) for message in said[1:]] == [True] * told
+
+
 def test_an_answer_passes_to_the_adapter_that_has_asked_and_to_no_other() -> None:
     one = Building().attached()
     reverse = {"seq": 4, "type": "request", "command": "startDebugging", "arguments": {}}

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 
     Message = Dict[str, Any]
 
+#: Clients that open a session for each `debugpyAttach`, though they do not say that they know `startDebugging`.
+_UNDERSTAND_EVENT = ("vscode", "visualstudio", "dkdbg")
+_ADVICE = (
+    "this session is the agent's and never stops: each Python process has a session of its own. A client that does "
+    "not open those: `dkdbg attach --ports` on your machine gives each process a port"
+)
 _COPIED = ("stopped", "continued", "output", "thread", "process", "module", "exited")
 
 
@@ -35,6 +41,12 @@ def announce(door: Door, message: Message, configuration: Message) -> List[hall.
     if message.get("type") == "request":
         door.unanswered.from_adapter(message)
     return [door.to_client(hall.body_of(message)), *actions]
+
+
+def advice(door: Door) -> List[hall.Action]:
+    """Tell a client that attached to the root session alone, and may never see a process stop, what to do."""
+    understands = door.starts_sessions or door.introduction.get("clientID") in _UNDERSTAND_EVENT
+    return [] if understands or door.key != hall.ROOT else [door.to_client(hall.say(_ADVICE, "important"))]
 
 
 def happened(door: Door, name: object, content: Message, body: bytes) -> List[hall.Action]:

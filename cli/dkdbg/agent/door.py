@@ -231,7 +231,9 @@ class Door:
         self.unanswered.answered_client(sequence)
         if self.phase == HOLDING and message.get("command") == "attach" and sequence == self.attach:
             self.configured = message.get("success") is True
-            if not self.configured:
+            if self.configured:
+                passed = passed + announcing.advice(self)
+            else:
                 self.phase = INTRODUCED
                 self.hall.let_go(self.key, self)
         self.stops.answered(sequence, message)
