@@ -7,15 +7,23 @@ each moved file back for 0.5 s to pair it with its new name, which sync has no u
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from watchdog.observers.inotify_c import CallbackId, InotifyConstants, InotifyFD, Mask, WatchCallback
+from watchdog.observers.inotify_c import (
+    CallbackId,
+    InotifyConstants,
+    InotifyFD,
+    Mask,
+    WatchCallback,
+    WatchDescriptor,
+)
 
 if TYPE_CHECKING:
-    from watchdog.observers.inotify_c import InotifyEvent, WatchDescriptor
+    from watchdog.observers.inotify_c import InotifyEvent
 
     from dkdbg.sync.watch import Inbox
 
@@ -27,7 +35,6 @@ _MASK = Mask(
     _SETTLED | _UNSETTLED | _C.IN_DELETE_SELF | _C.IN_MOVE_SELF
     | _C.IN_ONLYDIR | _C.IN_DONT_FOLLOW | _C.IN_EXCL_UNLINK
 )  # fmt: skip
-_LIMITS = Path("/proc/sys/fs/inotify")
 
 
 class InotifySource(WatchCallback):
@@ -39,7 +46,8 @@ class InotifySource(WatchCallback):
         self._folder_of: dict[int, str] = {}
         self._wd_of: dict[str, int] = {}
         self._files: dict[int, set[str]] = {}
-        self._id = CallbackId(id(self))
+        self._ids: dict[int, CallbackId] = {}
+        self._next_id = itertools.count(1)
         self._fd: InotifyFD | None = None
         try:
             self._fd = InotifyFD()
@@ -110,13 +118,14 @@ class InotifySource(WatchCallback):
         """Called by watchdog's thread when the kernel has dropped a watch."""
         with self._lock:
             self._files.pop(wd, None)
+            self._ids.pop(wd, None)
             folder = self._folder_of.pop(wd, None)
             if folder is not None and self._wd_of.get(folder) == wd:
                 del self._wd_of[folder]
 
     def on_queue_overflow(self) -> None:
         """Called by watchdog's thread when the kernel threw events away."""
-        limit = _value("max_queued_events")
+        limit = _value("fs.inotify.max_queued_events")
         self._inbox.lose(
             f"more than {limit} changes at once (fs.inotify.max_queued_events): looking at everything"
         )
@@ -139,37 +148,43 @@ class InotifySource(WatchCallback):
             if wd not in self._files:
                 gone.append(wd)
         if self._fd is not None and gone:
-            self._fd.remove_callbacks([(wd, self._id) for wd in gone])  # type: ignore[misc]
+            self._fd.remove_callbacks(
+                [(WatchDescriptor(wd), self._ids.pop(wd)) for wd in gone if wd in self._ids]
+            )
 
     def _add(self, path: str) -> int | None:
         """The watch descriptor; None when a limit was hit, 0 when the folder is gone or unreadable."""
         if self._fd is None:
             return None
+        identity = CallbackId(next(self._next_id))
         try:
-            wd = self._fd.add_callback(os.fsencode(path), _MASK, self, self._id)
+            wd = self._fd.add_callback(os.fsencode(path), _MASK, self, identity)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.ENOMEM):
                 self._inbox.limited = _limited(error)
                 return None
             return 0
         if wd < 0:  # watchdog passes over EACCES
-            self._fd.remove_callbacks([(wd, self._id)])
+            self._fd.remove_callbacks([(wd, identity)])
             return 0
+        # the kernel knows folders, not names: one that was moved comes back with the watch that it has
+        before, self._ids[wd] = self._ids.get(wd), identity
+        if before is not None:
+            self._fd.remove_callbacks([(wd, before)])
         return wd
 
 
 def _limited(error: OSError) -> str:
-    name = "max_user_instances" if error.errno == errno.EMFILE else "max_user_watches"
-    value = _value(name)
-    more = max(2 * value, 512 if name == "max_user_instances" else 524288)
-    return (
-        f"fs.inotify.{name} is {value} and used up: some folders are polled every 2 s instead"
-        f" (sudo sysctl fs.inotify.{name}={more})"
-    )
+    """Which limit was hit, what it is and what to type; the one of the user namespace when that is lower."""
+    what, floor = ("instances", 512) if error.errno == errno.EMFILE else ("watches", 524288)
+    names = (f"fs.inotify.max_user_{what}", f"user.max_inotify_{what}")
+    found = ((value, name) for name in names if (value := _value(name)) is not None)
+    value, name = min(found, default=(0, names[0]))
+    return f"{name} is {value}, all used up; more with: sudo sysctl {name}={max(2 * value, floor)}"
 
 
-def _value(name: str) -> int:
+def _value(name: str) -> int | None:
     try:
-        return int((_LIMITS / name).read_text())
+        return int(Path("/proc/sys", *name.split(".")).read_text())
     except (OSError, ValueError):
-        return 0
+        return None

@@ -66,6 +66,7 @@ class Rules:
                 git.append(Patterns(os.path.join(folder, ".gitignore"), gitignore_lines(data), prefix=prefix))
         top = self.gitignore("")
         git += [top] if top else []
+        self._texts = [[(rule.source, rule.text) for rule in one.rules] for one in (sync, docker, *git)]
         self._top = Level(self, "", IN, Lists(sync, docker, tuple(reversed(git))))
 
     @property
@@ -77,6 +78,10 @@ class Rules:
     def tracked_folders(self) -> frozenset[str]:
         """The folders above `tracked`."""
         return frozenset(folder for path in self.tracked for folder in _folders(path))
+
+    def same_as(self, other: Rules) -> bool:
+        """Whether both decide the same, as far as rules outside the folders of the tree go."""
+        return self._texts == other._texts and self.tracked == other.tracked
 
     def top(self) -> Level:
         """The rules inside the root folder."""

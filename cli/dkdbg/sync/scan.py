@@ -106,8 +106,10 @@ class Scanner:
 
     def _place(self, path: str, index: Index) -> str | None:
         """The path to look at for a dirty `path`: itself or a folder above it; empty for all, None for nothing."""
-        if not path or path.startswith("/") or path in {".gitignore", ".dockerignore"}:
+        if not path or path in {".gitignore", ".dockerignore"}:
             return ""
+        if path.startswith("/"):  # git writes its index at every `git status`; mostly nothing changes for us
+            return None if self._make_rules(self.root).same_as(self.rules) else ""
         folder, _, name = path.rpartition("/")
         if folder and name in {".gitignore", "pyvenv.cfg", "conda-meta"}:
             return self._place(folder, index)
@@ -116,9 +118,17 @@ class Scanner:
             entry, level = index.entries.get(one), self._levels.get(one)
             if entry is None or level is None or entry.kind != FOLDER:
                 return one
-            if level.standing.out:
-                return one if path in index.entries or level.judge(name, False).out is None else None
+            if level.standing.out:  # in it for the sake of what is below: all or nothing
+                known = path in index.entries or path in index.skipped
+                return None if not known and self._stays_out(path) else one
         return path
+
+    def _stays_out(self, path: str) -> bool:
+        """Whether `path`, below a folder that is out itself, is certainly no folder and out too."""
+        folder, _, name = path.rpartition("/")
+        level = self._levels.get(folder)
+        is_dir = os.path.isdir(os.path.join(self.root, path))
+        return level is not None and not is_dir and level.judge(name, False).out is not None
 
     def _look(self, path: str, found: Index) -> None:
         """Take in `path` and what is below it as they are now."""

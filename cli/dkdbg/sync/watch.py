@@ -82,7 +82,7 @@ class Watcher:
 
     Args:
         root: the local root, absolute, resolved.
-        poll: seconds between two looks at folders that cannot be watched.
+        poll: seconds between two looks at folders that cannot be watched; more when a look takes long.
 
     Attributes:
         limited: why some folders are polled and what to type against it, as a sentence; empty when none is.
@@ -90,14 +90,15 @@ class Watcher:
 
     def __init__(self, root: str, *, poll: float = 2.0) -> None:
         self._inbox = Inbox()
-        self._poll, self._next_poll = poll, 0.0
+        self._poll, self._next_poll, self._polled_at = poll, 0.0, 0.0
         self._polled: set[str] = set()
         self._source = _source(root, self._inbox)
 
     @property
     def limited(self) -> str:
         """See the class."""
-        return self._inbox.limited
+        count = len(self._polled)
+        return f"{count} folders are polled every {self._poll:g} s: {self._inbox.limited}" if count else ""
 
     def watch(self, folder: str) -> None:
         """Watch the folder, relative to the root; twice does no harm. Made for `Scanner(enter=...)`."""
@@ -117,6 +118,7 @@ class Watcher:
         """
         inbox = self._inbox
         end = None if timeout is None else inbox.clock() + timeout
+        self._pace_polls(inbox.clock())
         with inbox.changed:
             while True:
                 now = inbox.clock()
@@ -145,10 +147,16 @@ class Watcher:
         """End all watches and threads."""
         self._source.close()
 
+    def _pace_polls(self, now: float) -> None:
+        """The caller is back from looking at polled folders: rest ten times as long as that took."""
+        if self._polled_at:
+            self._next_poll = now + max(self._poll, 10 * (now - self._polled_at))
+            self._polled_at = 0.0
+
     def _due_polls(self, now: float) -> frozenset[str]:
         if not self._polled or now < self._next_poll:
             return frozenset()
-        self._next_poll = now + self._poll
+        self._polled_at = now
         return frozenset(
             folder for folder in self._polled if _parent(folder) not in self._polled or not folder
         )

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import random
 
 GIT = (
     "git",
@@ -34,3 +40,73 @@ def put(root, files):
             continue
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
+
+
+NAMES = ("a", "b", "c", "x.py", "y.log", "outputs", ".venv", "data", "e\nf")
+RULES = ("*.log\n", "/a\n", "data/\n!data/x.py\n", "b/\n", "\n")
+
+
+class Tree:
+    """A local tree that changes at random, and the paths that a watcher would call dirty."""
+
+    def __init__(self, root: Path, chance: random.Random) -> None:
+        self.root, self.chance, self.dirty = root, chance, set()
+
+    def path(self) -> str:
+        return "/".join(self.chance.choice(NAMES) for _ in range(self.chance.randint(1, 4)))
+
+    def any(self) -> str | None:
+        found = [
+            str(Path(folder, name).relative_to(self.root))
+            for folder, names, files in os.walk(self.root)
+            for name in [*names, *files]
+        ]
+        return self.chance.choice(found) if found else None
+
+    def change(self) -> None:
+        step = self.chance.choice(
+            (self.write, self.write, self.write, self.remove, self.move, self.link, self.rules)
+        )
+        with contextlib.suppress(OSError):
+            step()
+
+    def write(self) -> None:
+        self._at(self.path()).write_text(str(self.chance.random()))
+
+    def remove(self) -> None:
+        if path := self.any():
+            place = self.root / path
+            self.dirty.add(path)
+            if place.is_dir() and not place.is_symlink():
+                shutil.rmtree(place)
+            else:
+                place.unlink()
+
+    def move(self) -> None:
+        if source := self.any():
+            (self.root / source).rename(self._at(self.path()))
+            self.dirty.add(source)
+
+    def link(self) -> None:
+        self._at(self.path()).symlink_to(self.chance.choice(("a", "../b", "/etc", "c/x.py", ".")))
+
+    def rules(self) -> None:
+        path = self.chance.choice(("", "a/", "b/c/", "data/")) + self.chance.choice(
+            (".gitignore", ".dockerignore")
+        )
+        self._at(path).write_text(self.chance.choice(RULES))
+        if self.chance.random() < 0.2:
+            self._at(self.path() + "/pyvenv.cfg").touch()
+
+    def _at(self, path: str) -> Path:
+        """The place of a path that is about to change; the folders above it are made, the first new one is dirty."""
+        for folder in reversed(Path(path).parents):
+            if not (self.root / folder).is_dir():
+                self.dirty.add(str(folder))
+                break
+        place = self.root / path
+        if place.is_symlink() or any((self.root / folder).is_symlink() for folder in Path(path).parents):
+            raise OSError("through a link: the change would be elsewhere")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        self.dirty.add(path)
+        return place

@@ -1,0 +1,70 @@
+"""When a changed path is due, with a clock of the test's own."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dkdbg.sync.coalesce import LONGEST, QUIET, Coalescer
+
+
+def test_a_settled_path_is_due_at_once_and_once():
+    pending = Coalescer()
+    pending.settled("a")
+    pending.settled("a")
+    assert pending.due() == 0.0
+    assert pending.take(5.0) == {"a"}
+    assert (pending.due(), pending.take(5.0)) == (None, frozenset())
+
+
+def test_an_unsettled_path_waits_for_quiet():
+    pending = Coalescer()
+    pending.unsettled("a", 10.0)
+    pending.unsettled("a", 10.03)
+    assert pending.due() == 10.03 + QUIET
+    assert pending.take(10.06) == frozenset()
+    assert pending.take(10.03 + QUIET) == {"a"}
+
+
+def test_a_file_that_is_written_to_all_the_time_is_due_after_a_second():
+    pending = Coalescer()
+    now = 0.0
+    while now < LONGEST:
+        pending.unsettled("log", now)
+        assert pending.take(now) == frozenset()
+        now += QUIET / 2
+    assert pending.take(LONGEST) == {"log"}
+
+
+def test_closing_a_file_ends_its_wait():
+    pending = Coalescer()
+    pending.unsettled("a", 1.0)
+    pending.settled("a")
+    assert pending.take(1.0) == {"a"}
+    assert pending.due() is None
+
+
+def test_a_path_taken_with_others_does_not_take_those_that_wait():
+    pending = Coalescer()
+    pending.unsettled("gone", 1.0)
+    pending.settled("a")
+    assert pending.take(1.0) == {"a"}
+    assert pending.due() == 1.0 + QUIET
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.floats(0, 0.4)), max_size=30))
+def test_nothing_is_ever_lost_nor_late(events):
+    pending, now, owed = Coalescer(), 0.0, {}
+    for path, settled, pause in events:
+        now += pause
+        for taken in pending.take(now):
+            owed.pop(taken)
+        if settled:
+            pending.settled(path)
+        else:
+            pending.unsettled(path, now)
+        owed.setdefault(path, now)
+        due = pending.due()
+        assert due is not None
+        assert due <= min(owed.values()) + LONGEST
+    assert pending.take(now + LONGEST) == set(owed)
