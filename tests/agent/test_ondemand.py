@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.agent.dap_probe import Editor
+from tests.agent.nc import Client, free_port
+from tests.agent.test_pai import pythons
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,3 +129,54 @@ def test_without_a_session_it_does_nothing(tmp_path: Path) -> None:
     )
     assert (done.stdout, done.stderr) == ("42\n", "")
     assert time.monotonic() - begin < 5
+
+
+WHERE = """
+import multiprocessing, os, sys, threading, dkdbg
+
+def work(n):
+    CALL
+    return n * 2
+
+if __name__ == "__main__":
+    if sys.argv[1] == "thread":
+        thread = threading.Thread(target=work, args=(21,)); thread.start(); thread.join()
+    elif sys.argv[1] == "os.fork":
+        pid = os.fork()
+        if pid == 0:
+            work(21)
+            os._exit(0)
+        os.waitpid(pid, 0)
+    else:
+        worker = multiprocessing.get_context(sys.argv[1]).Process(target=work, args=(21,))
+        worker.start(); worker.join()
+    print("done")
+"""
+
+
+@pytest.mark.parametrize("python", pythons())
+@pytest.mark.parametrize("where", ["thread", "os.fork", "fork", "spawn", "forkserver"])
+def test_settrace_with_a_port_reaches_nc_from_everywhere(
+    launch, tmp_path: Path, python: str, where: str
+) -> None:
+    port = free_port()
+    (tmp_path / "train.py").write_text(WHERE.replace("CALL", f"dkdbg.settrace(port={port}, timeout=20)"))
+    running = launch(python, "train.py", where)
+    client = Client(port, running.process)
+    assert "work()" in client.until()
+    assert client.ask("p n").startswith("21\n")
+    client.sock.sendall(b"c\n")
+    code, out, err = running.finish()
+    assert (code, out) == (0, "done\n"), err
+
+
+@pytest.mark.parametrize("where", ["fork", "spawn", "forkserver"])
+def test_a_worker_stops_for_the_editor(launch, tmp_path: Path, where: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(WHERE.replace("CALL", "dkdbg.breakpoint()"))
+    running = launch(sys.executable, "train.py", where, wait="20")
+    with Editor(running.wait_state("waiting")["port"], {}) as editor:
+        stop = editor.wait_stops(1)[0]
+        code, out, err = running.finish()
+    assert (stop["path"], stop["line"] in (5, 6)) == (str(script), True)
+    assert (code, out) == (0, "done\n"), err
