@@ -122,6 +122,38 @@ def test_nobody_comes_and_stderr_and_exit_code_are_those_of_a_bare_run(launch, t
     assert (code, out, own_lines(err)) == (plain.returncode, plain.stdout, plain.stderr)
 
 
+SEVERAL = CRASH.replace(
+    "deep(4, 0)",
+    "import subprocess, sys, threading, traceback\n"
+    "if len(sys.argv) == 1:\n"
+    "    thread = threading.Thread(target=deep, args=(4, 0), name='loader')\n"
+    "    thread.start()\n"
+    "    thread.join()\n"
+    "    code = subprocess.call([sys.executable, __file__, 'child'])\n"
+    "    print('child', code, file=sys.stderr, flush=True)\n"
+    "deep(4, 0)",
+)
+
+
+@pytest.mark.parametrize("options", [(), ("--on-crash", "hold=1s")])
+def test_unattended_crashes_of_thread_child_and_program_leave_no_trace_of_dkdbg(
+    launch, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """The program's stderr is a file of its own: each byte of it is compared, and the agent's lines are elsewhere."""
+    (tmp_path / "train.py").write_text(SEVERAL)
+
+    def command(name: str) -> list[str]:
+        return ["sh", "-c", f"exec {sys.executable} train.py 2>{name}"]
+
+    plain = subprocess.run(command("plain"), cwd=tmp_path, capture_output=True, check=False)
+    code, out, _ = launch(*command("under"), options=options).finish(30)
+    assert (code, out.encode()) == (plain.returncode, plain.stdout)
+    said = (tmp_path / "plain").read_bytes()
+    assert (tmp_path / "under").read_bytes() == said
+    assert said.count(b"ZeroDivisionError: division by zero") == 3
+    assert (b"child 1\n" in said, plain.returncode) == (True, 1)
+
+
 def test_an_attached_editor_stops_at_once_and_once(launch, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(CRASH)
     running = launch(sys.executable, "train.py", wait="20", options=("--on-crash", "hold=1m"))

@@ -23,18 +23,42 @@ TOKEN = "correct horse battery staple"
 @pytest.mark.parametrize(
     "shown", [{}, {"dkdbgToken": "wrong"}, {"dkdbgToken": 3}, {"dkdbgToken": TOKEN[:-1]}]
 )
-def test_without_the_right_token_nothing_is_attached_or_evaluated(loop, shown: dict[str, Any]) -> None:
+def test_without_the_right_token_nothing_is_attached_or_evaluated(
+    loop, tmp_path: Path, shown: dict[str, Any]
+) -> None:
     running = loop(DKDBG_TOKEN=TOKEN)
     port = running.wait_state("running")["port"]
+    trace = f"open({str(tmp_path / 'evaluated')!r}, 'w').close()"
     with Client(port) as client:
-        early = client.refusal("evaluate", expression="1+1", context="repl")
+        early = client.refusal("evaluate", expression=trace, context="repl")
         assert early["message"].startswith("dkdbg: attach first")
         answer = client.refusal("attach", **shown)
         assert answer["body"]["error"]["showUser"] is True
         assert "dkdbgToken" in answer["message"]
-        late = client.refusal("evaluate", expression="1+1", context="repl")
+        late = client.refusal("evaluate", expression=trace, context="repl")
         assert late == {}  # closed
-    assert running.record()["client"] is False
+    (pid,) = wait_for(lambda: [one["pid"] for one in running.record()["processes"]], bool)
+    for key in ({}, {"subProcessId": pid}):  # all at once, without waiting to be let in
+        with Client(port) as client:
+            with contextlib.suppress(OSError):
+                client.session.send("attach", **shown, **key)
+                client.session.send("configurationDone")
+                client.session.send("evaluate", expression=trace, context="repl")
+            wait_for(lambda client=client: client.session.closed, bool)
+            assert not [
+                answer for answer in client.session.answers.values() if answer["command"] == "evaluate"
+            ]
+    assert not (tmp_path / "evaluated").exists()
+    record = running.record()
+    assert (record["client"], [one["joined"] for one in record["processes"]]) == (False, [False])
+    arguments = {"connect": {"host": "127.0.0.1", "port": port}, "dkdbgToken": TOKEN}
+    editor = Editor(port, {str(tmp_path / "train.py"): [4]}, hold=True)
+    with contextlib.closing(
+        editor.attach(arguments=arguments).sessions[0]
+    ):  # with it, the same word leaves its trace
+        stop = editor.wait_stops(1)[0]
+        stop["session"].request("evaluate", expression=trace, frameId=stop["frame"], context="repl")
+    assert (tmp_path / "evaluated").exists()
 
 
 def test_children_show_the_token_by_themselves_and_it_is_said_nowhere(launch, tmp_path: Path) -> None:
