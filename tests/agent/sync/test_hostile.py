@@ -320,13 +320,6 @@ def test_what_the_ledger_does_not_hold_is_not_deleted(host: Host, root: Path) ->
     host.bye()
 
 
-def plant(root: Path, name: str, make: Any) -> None:
-    own = root / ".dkdbg-sync"
-    if name:
-        own.mkdir(0o700)
-    make(own / name if name else own)
-
-
 @pytest.mark.parametrize(
     "name",
     ["", "ledger", "lock", "tmp", "ledger.new", "kept", ".gitignore"],

@@ -1,0 +1,270 @@
+"""kill -9 of the receiver at any moment: no half file, a ledger that tells the truth, a restart that converges."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.agent.sync import wire
+from tests.agent.sync.host import Host, digest, entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FILES = 2000
+ROUNDS = int(os.environ.get("DKDBG_TEST_KILLS", "12"))
+
+
+def content(name: str, version: int) -> bytes:
+    """Content that says itself whether it is whole."""
+    body = (f"{name} {version} " * 80).encode()[: 500 + version % 7 * 300]
+    return digest(body).encode() + body
+
+
+def is_whole(data: bytes) -> bool:
+    return digest(data[64:]).encode() == data[:64]
+
+
+def real_files(root: Path) -> dict[str, str]:
+    """What is there, without what is sync's own: path -> digest."""
+    found = {}
+    for above, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if name != ".dkdbg-sync"]
+        for path in (Path(above, name) for name in files):
+            found[str(path.relative_to(root))] = digest(path.read_bytes())
+        for path in (Path(above, name) for name in folders):
+            found[str(path.relative_to(root))] = ""
+    return found
+
+
+class Reader:
+    """Reads every file below the root, over and over, and notes each that is not whole."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.half, self.reads = root, list[str](), 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop)
+        self._thread.start()
+
+    def _loop(self) -> None:
+        while not self._stop.is_set():
+            for folder in list(self.root.glob("d*")):
+                with contextlib.suppress(OSError):
+                    for name in os.listdir(folder):  # noqa: PTH208 - names only, quickly
+                        with contextlib.suppress(FileNotFoundError):
+                            self._look(folder / name)
+            time.sleep(0.001)
+
+    def _look(self, path: Path) -> None:
+        self.reads += 1
+        if not is_whole(path.read_bytes()):
+            self.half.append(str(path))
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+@pytest.fixture
+def reader(root: Path) -> Iterator[Reader]:
+    one = Reader(root)
+    yield one
+    one.stop()
+
+
+def send_all(
+    host: Host, wanted: dict[str, bytes], there: dict[str, wire.Entry], order: random.Random
+) -> None:
+    """Send what differs, in one go, as a thread that a kill interrupts."""
+    frames = []
+    for path in sorted(there):
+        if path not in wanted and there[path][1] == "f":
+            host.number += 1
+            frames.append(wire.encode(wire.DELETE, {"id": host.number, "path": path}))
+    paths = list(wanted)
+    order.shuffle(paths)
+    for path in paths:
+        data = wanted[path]
+        if path in there and there[path][4] == digest(data):
+            continue
+        host.number += 1
+        if order.random() < 0.02:
+            frames.append(wire.encode(wire.BEGIN, {"id": host.number, **entry(path, data)}))
+            frames += [
+                wire.encode(wire.DATA, {"id": host.number}, piece) for piece in (data[:400], data[400:])
+            ]
+            frames.append(wire.encode(wire.END, {"id": host.number}))
+        else:
+            frames.append(wire.encode(wire.PUT, {"id": host.number, **entry(path, data)}, data))
+    threading.Thread(target=host.raw, args=(b"".join(frames),), daemon=True).start()
+
+
+def check_truth(root: Path, listing: dict[str, wire.Entry]) -> None:
+    """The ledger holds exactly what is there: all of it is sync's in these tests."""
+    assert {path: one[4] for path, one in listing.items()} == real_files(root)
+
+
+def test_kills_in_the_middle_of_2000_files(start: Callable[..., Host], root: Path, reader: Reader) -> None:
+    seed = int(os.environ.get("DKDBG_TEST_SEED", time.time_ns() % 10**6))
+    order = random.Random(seed)
+    names = [f"d{index % 20}/f{index}.py" for index in range(FILES)]
+    interrupted = 0
+    for version in range(ROUNDS):
+        wanted = {name: content(name, version) for name in names if order.random() < 0.9}
+        host = start()
+        there = host.open(root)
+        check_truth(root, there)
+        send_all(host, wanted, there, order)
+        time.sleep(order.random() * 0.25)
+        interrupted += not _is_done(host)
+        host.process.kill()
+        host.process.wait()
+    host = start()
+    there = host.open(root)
+    check_truth(root, there)
+    assert list((root / ".dkdbg-sync" / "tmp").glob("t*")) == []
+    send_all(host, wanted, there, order)
+    while host.next()[1].get("upto") != host.number:
+        pass
+    real = {path: one for path, one in real_files(root).items() if one}
+    assert real == {path: digest(data) for path, data in wanted.items()}, f"seed {seed}"
+    host.bye()
+    assert interrupted > ROUNDS // 3, "the kills came too late to show anything"
+    assert reader.half == [], f"seed {seed}"
+    assert reader.reads > 1000
+
+
+def _is_done(host: Host) -> bool:
+    """Say whether the receiver has said that everything is done."""
+    last = 0
+    while not host.frames.empty():
+        frame = host.frames.get()
+        last = frame[1].get("upto", last) if frame else last
+    return last == host.number
+
+
+def test_a_rename_that_was_not_confirmed_is_known_by_its_content(
+    start: Callable[..., Host], root: Path
+) -> None:
+    """The state between rename and confirmation, made by hand: the intent is all that the log says."""
+    host = start()
+    host.open(root)
+    host.put("a", b"old")
+    host.put("b", b"old")
+    host.bye()
+    (root / "a").write_bytes(b"new")
+    (root / "c").write_bytes(b"new")
+    (root / "e").write_bytes(b"somebody's")
+    with (root / ".dkdbg-sync" / "ledger").open("a") as log:
+        for path in "abcde":
+            log.write(f'["{path}","f",420,3,"{digest(b"new")}","stamp"]\n')
+        log.write('["f","f",420,3,"' + digest(b"new")[:20])
+    host = start()
+    listing = host.open(root)
+    assert {path: (one[4], one[5]) for path, one in listing.items()} == {
+        "a": (digest(b"new"), "stamp"),  # the rename happened
+        "b": (digest(b"old"), "s"),  # it did not
+        "c": (digest(b"new"), "stamp"),  # it happened, to a new file
+    }  # d is not there; e is not sync's
+    assert "not sync's" in host.do(wire.DELETE, {"path": "e"})[0]["reason"]
+    host.put("g", b"after a torn line")
+    host.bye()
+    assert set(start().open(root)) == {"a", "b", "c", "g"}
+
+
+@pytest.mark.parametrize("what", ["edit", "touch", "remove", "chmod", "replace", "folder", "symlink"])
+def test_what_happens_while_the_receiver_is_away_is_noticed(
+    start: Callable[..., Host], root: Path, what: str
+) -> None:
+    host = start()
+    host.open(root)
+    host.put("d/a", b"content")
+    host.put("d/b", b"other")
+    host.bye()
+    path = root / "d" / "a"
+    info = path.stat()
+    if what == "edit":  # of the same size, and with its old time
+        path.write_bytes(b"CONTENT")
+        os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))
+    elif what == "touch":
+        path.touch()
+    elif what == "remove":
+        path.unlink()
+    elif what == "chmod":
+        path.chmod(0o755)
+    elif what == "replace":
+        (root / "new").write_bytes(b"content")
+        (root / "new").rename(path)
+    elif what == "folder":
+        path.unlink()
+        path.mkdir()
+    else:
+        path.unlink()
+        path.symlink_to("b")
+    listing = start().open(root)
+    assert listing["d/b"][4:] == [digest(b"other"), "s"]
+    expected = {
+        "edit": ["f", 0o644, digest(b"CONTENT"), ""],
+        "touch": ["f", 0o644, digest(b"content"), "s"],
+        "remove": None,
+        "chmod": ["f", 0o755, digest(b"content"), "s"],
+        "replace": ["f", 0o644, digest(b"content"), "s"],
+        "folder": ["d", 0o755, "", ""],
+        "symlink": ["l", 0o777, digest(b"b"), ""],
+    }[what]
+    found = listing.get("d/a")
+    assert (found and [found[1], found[2], found[4], found[5]]) == expected
+
+
+def test_a_large_file_is_continued_after_a_kill(start: Callable[..., Host], root: Path) -> None:
+    data = os.urandom(3 << 20)
+    host = start()
+    host.open(root)
+    number = host.begin(wire.BEGIN, entry("big", data))
+    host.expect(wire.RESUME)
+    host.send(wire.DATA, {"id": number}, data[: 1 << 20])
+    host.send(wire.PING, {"n": 1})
+    host.expect(wire.PONG)
+    host.process.kill()
+    host.process.wait()
+    assert not (root / "big").exists()
+    host = start()
+    assert host.open(root) == {}
+    number = host.begin(wire.BEGIN, entry("big", data))
+    assert host.expect(wire.RESUME)["offset"] == 1 << 20
+    for at in (1 << 20, 2 << 20):
+        host.send(wire.DATA, {"id": number}, data[at : at + (1 << 20)])
+    host.send(wire.END, {"id": number})
+    host.settle()
+    assert (root / "big").read_bytes() == data
+    assert list((root / ".dkdbg-sync" / "tmp").iterdir()) == []
+    host.bye()
+
+
+def test_pieces_of_a_large_file_that_went_bad_are_noticed(start: Callable[..., Host], root: Path) -> None:
+    data = os.urandom(2 << 20)
+    host = start()
+    host.open(root)
+    host.put("other", b"1")
+    host.bye()
+    part = root / ".dkdbg-sync" / "tmp" / f"part-{digest(data)}"
+    part.write_bytes(b"x" * (1 << 20))
+    host = start()
+    host.open(root)
+    for offset in (1 << 20, 0):
+        number = host.begin(wire.BEGIN, entry("big", data))
+        assert host.expect(wire.RESUME)["offset"] == offset
+        for at in range(offset, 2 << 20, 1 << 20):
+            host.send(wire.DATA, {"id": number}, data[at : at + (1 << 20)])
+        host.send(wire.END, {"id": number})
+        host.settle()
+        assert (root / "big").exists() == (offset == 0)
+    assert len(host.failed) == 1
+    host.bye()
