@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
@@ -17,6 +18,20 @@ if TYPE_CHECKING:
 
 FILE_NAME = "dkdbg.toml"
 BOM = "\ufeff"
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyncConfig:
+    """What sync leaves out of the local tree.
+
+    Attributes:
+        ignore: patterns as in .gitignore, with the last word; `!` brings back.
+        max_size: larger files stay out; bytes.
+    """
+
+    ignore: tuple[str, ...] = ()
+    max_size: int = 100_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +46,7 @@ class Config:
             lets the planner choose (servers do not wait).
         reload: start the program again when a source file changes, and keep the container when it ends.
         token: where the launch entry takes the token from that the debug port asks for.
+        sync: the table [sync].
     """
 
     command: str | None = None
@@ -39,6 +55,7 @@ class Config:
     wait: int | None = None
     reload: bool = False
     token: TokenKind = FROM_NOWHERE
+    sync: SyncConfig = SyncConfig()
 
 
 def decode(data: bytes) -> str:
@@ -68,24 +85,54 @@ def parse(text: str) -> Config:
         raise DkdbgError(
             message, hint=f"mend {FILE_NAME} by hand; dkdbg changed nothing", exit_code=EXIT_USAGE
         ) from error
-    table = document.pop("debug", {})
-    if not isinstance(table, dict):
-        raise DkdbgError(
-            f"{FILE_NAME}: [debug] must be a table",
-            hint="write [debug] and its keys below it",
-            exit_code=EXIT_USAGE,
-        )
+    table, sync = (_table(document, name) for name in ("debug", "sync"))
     wrong = [
         f"unknown {'table' if isinstance(value, dict) else 'key'} {key!r}" for key, value in document.items()
     ]
     wrong += [problem for key, value in table.items() if (problem := _problem(key, value))]
+    wrong += [problem for key, value in sync.items() if (problem := _sync_problem(key, value))]
     if wrong:
         raise DkdbgError(
             f"{FILE_NAME}: " + "; ".join(wrong),
-            hint="there is one table, [debug]; its keys are command, service, port, wait, reload, token",
+            hint="the keys of [debug] are command, service, port, wait, reload, token; of [sync] ignore, max_size",
             exit_code=EXIT_USAGE,
         )
-    return replace(Config(), **table)
+    ignore = tuple(sync.get("ignore", ()))
+    max_size = _size(sync["max_size"]) if "max_size" in sync else None
+    return replace(
+        Config(), **table, sync=SyncConfig(ignore=ignore, max_size=max_size or SyncConfig.max_size)
+    )
+
+
+def _table(document: dict[str, Any], name: str) -> dict[str, Any]:
+    table = document.pop(name, {})
+    if not isinstance(table, dict):
+        raise DkdbgError(
+            f"{FILE_NAME}: [{name}] must be a table",
+            hint=f"write [{name}] and its keys below it",
+            exit_code=EXIT_USAGE,
+        )
+    return table
+
+
+def _size(value: object) -> int | None:
+    """Bytes of `100 MB`, `2 GiB` or a whole number; None when it is none of them."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if value > 0 else None
+    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        return None
+    number, power, binary = found.groups()
+    return int(float(number) * (1024 if binary else 1000) ** " kmgt".index(power.lower() or " ")) or None
+
+
+def _sync_problem(key: str, value: object) -> str | None:
+    if key == "ignore":
+        texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
+        return None if texts else f"ignore must be a list of texts, not {value!r}"
+    if key == "max_size":
+        return None if _size(value) else f'max_size must be a size such as "100 MB", not {value!r}'
+    return f"unknown key {key!r} in [sync]"
 
 
 def _problem(key: str, value: object) -> str | None:

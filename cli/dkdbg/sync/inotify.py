@@ -74,6 +74,8 @@ class InotifySource(WatchCallback):
     def watch_file(self, path: str) -> None:
         """Report changes of the file at this absolute path; its folder is watched."""
         with self._lock:
+            if any(path in paths for paths in self._files.values()):
+                return
             wd = self._add(os.path.dirname(path))
             if wd is not None and wd > 0:
                 self._files.setdefault(wd, set()).add(path)

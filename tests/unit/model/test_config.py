@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from dkdbg.errors import DkdbgError
-from dkdbg.model.config import Config, decode, parse, shell_argv, with_values
+from dkdbg.model.config import Config, SyncConfig, decode, parse, shell_argv, with_values
 from dkdbg.render.artefacts import render
 
 
@@ -22,7 +22,12 @@ def test_what_the_template_shows_is_what_holds_without_it():
 def test_the_keys_of_the_template_are_the_keys_that_are_read():
     text = render("templates/dkdbg.toml.j2").replace("\n# command", "\ncommand").replace("\n# ", "\n")
     assert parse(text) == Config(
-        command="python train.py --epochs 1", service="web", port=5678, wait=600, reload=False
+        command="python train.py --epochs 1",
+        service="web",
+        port=5678,
+        wait=600,
+        reload=False,
+        sync=SyncConfig(ignore=("data/", "!data/tiny.csv"), max_size=100_000_000),
     )
 
 
@@ -48,6 +53,41 @@ def test_a_wrong_value_is_named(line, said):
     assert said in caught.value.message
     assert caught.value.hint
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("ignore = 'data/'", "ignore must be a list of texts, not 'data/'"),
+        ("ignore = [1]", "ignore must be a list of texts"),
+        ("max_size = 'big'", "max_size must be a size such as \"100 MB\", not 'big'"),
+        ("max_size = 0", "not 0"),
+        ("max_size = '0 MB'", "not '0 MB'"),
+        ("max_size = true", "not True"),
+        ("ignored = []", "unknown key 'ignored' in [sync]"),
+    ],
+)
+def test_a_wrong_value_of_sync_is_named(line, said):
+    with pytest.raises(DkdbgError) as caught:
+        parse(f"[sync]\n{line}\n")
+    assert said in caught.value.message
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("'100 MB'", 100_000_000), ("'2GiB'", 2 * 1024**3), ("'1.5 kB'", 1500), ("4096", 4096), ("'7'", 7),
+        ("'1 TB'", 10**12), ("'512 B'", 512), ("'3K'", 3000),
+    ],
+)  # fmt: skip
+def test_a_size_is_read_in_the_usual_units(text, size):
+    assert parse(f"[sync]\nmax_size = {text}\n").sync.max_size == size
+
+
+def test_sync_has_patterns_in_their_order():
+    config = parse("[debug]\nport = 6000\n[sync]\nignore = ['data/', '!data/tiny.csv']\n")
+    assert (config.port, config.sync.ignore) == (6000, ("data/", "!data/tiny.csv"))
 
 
 def test_a_byte_that_is_no_utf_8_is_found_by_its_line():

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dkdbg.sync.rules import Rules
+from dkdbg.model.config import SyncConfig
+from dkdbg.sync.rules import MAX_SIZE, Rules
 from dkdbg.sync.scan import Scanner
 from tests.unit.sync.trees import git, put
 
@@ -251,3 +252,7 @@ def test_a_gitignore_that_is_a_symlink_is_not_read_as_git_does_not(root):
     put(root, {"rules": "*.py\n", "a.py": ""})
     (root / ".gitignore").symlink_to("rules")
     assert "a.py" in Scanner(str(root)).scan().entries
+
+
+def test_the_size_limit_is_the_one_of_the_configuration():
+    assert SyncConfig().max_size == MAX_SIZE
