@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -210,3 +211,33 @@ def test_only_the_arming_is_imported_before_a_crash(launch, tmp_path: Path) -> N
     )
     code, out, _ = launch(sys.executable, "train.py", options=("--on-crash", "hold=1m")).finish()
     assert (code, out) == (0, "['_dkdbg_arming']\n")
+
+
+DATA_LOADER = """
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Items(Dataset):
+    def __len__(self):
+        return 4
+    def __getitem__(self, i):
+        secret = i * 10
+        return torch.tensor(1 / (2 - i))
+
+for batch in DataLoader(Items(), num_workers=1):
+    pass
+"""
+
+
+def test_the_crash_of_a_data_loaders_worker_is_held_in_the_worker(launch, tmp_path: Path) -> None:
+    python = os.environ.get("DKDBG_TEST_TORCH_PYTHON")
+    if not python:
+        pytest.skip("DKDBG_TEST_TORCH_PYTHON names no Python with torch")
+    (tmp_path / "train.py").write_text(DATA_LOADER)
+    running = launch(python, "train.py", options=("--on-crash", "hold=1m"))
+    record = running.wait_state("post-mortem", timeout=30)
+    assert record["detail"] == "post-mortem: train.py:10: ZeroDivisionError: division by zero"
+    with Editor(record["port"], {}, hold=True) as editor:
+        stop = editor.wait_stops(1)[0]
+        assert locals_of(stop)["secret"] == "20"
+        stop["session"].request("continue", threadId=stop["thread"])

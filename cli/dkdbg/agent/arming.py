@@ -58,6 +58,20 @@ def arm_worker(member: Any) -> None:
             _hold(member, sys.exc_info())
 
     former, traceback.print_exc = traceback.print_exc, print_exc
+    wrapper: Any = getattr(sys.modules.get("torch._utils"), "ExceptionWrapper", None)
+    if wrapper is not None:
+        _arm_wrapper(member, wrapper)
+
+
+def _arm_wrapper(member: Any, wrapper: Any) -> None:
+    """The same in a forked worker of a DataLoader: it sends its exception to its parent, without the frames."""
+    former = wrapper.__init__
+
+    def init(self: Any, exc_info: Any = None, *args: Any, **kwargs: Any) -> None:
+        _hold(member, exc_info or sys.exc_info())
+        former(self, exc_info, *args, **kwargs)
+
+    wrapper.__init__ = init
 
 
 def _hold(member: Any, failure: Any) -> None:
