@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NoReturn
 from dkdbg import console, engine
 from dkdbg.commands.sync_report import Reporter
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
+from dkdbg.sync.configured import ConfiguredRules
 from dkdbg.sync.contact import PYTHONS
 from dkdbg.sync.report import printable
-from dkdbg.sync.rules import Rules
 from dkdbg.targets import address, container
 from dkdbg.targets.container import Container, Workspace
 from dkdbg.targets.local import Local
@@ -89,7 +89,7 @@ def explain(root: Path, path: str) -> int:
         raise DkdbgError(
             f"{path} is not below {root}", hint="dkdbg -C ROOT sync --explain PATH", exit_code=EXIT_USAGE
         )
-    scanner = Scanner(str(root), rules=_rules(root))
+    scanner = Scanner(str(root), rules=ConfiguredRules())
     skip = scanner.scan().skipped.get(relative)
     verdict = scanner.rules.why(relative + ("/" if path.endswith("/") else ""))
     reason = f"left out: {skip.reason}" if verdict.takes_part and skip else verdict.reason
@@ -140,9 +140,5 @@ def _roots(local: Path, remote: str, python: str | None) -> Roots:
     if not remote.startswith("/"):
         raise DkdbgError(f"--to {remote}: it has to be an absolute path on the target", exit_code=EXIT_USAGE)
     return Roots(
-        local=str(local), remote=remote, rules=_rules(local), pythons=(python,) if python else PYTHONS
+        local=str(local), remote=remote, rules=ConfiguredRules(), pythons=(python,) if python else PYTHONS
     )
-
-
-def _rules(_root: Path) -> Callable[[str], Rules]:
-    return Rules

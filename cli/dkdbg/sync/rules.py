@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: `[sync] max_size` when dkdbg.toml says nothing, in bytes.
 MAX_SIZE = 100_000_000
 
+#: In the root: a change of it may change the rules.
+CONFIGURATION = "dkdbg.toml"
+
 
 class Verdict(NamedTuple):
     """Whether a path takes part, and the reason as a sentence."""
@@ -81,6 +84,8 @@ class Rules:
 
     def same_as(self, other: Rules) -> bool:
         """Whether both decide the same, as far as rules outside the folders of the tree go."""
+        if self.max_size != other.max_size:
+            return False
         return self._texts == other._texts and self.tracked == other.tracked
 
     def top(self) -> Level:

@@ -10,7 +10,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.sync.compare import compare
 from dkdbg.sync.entries import FILE, FOLDER, LINK, Changes, Entry, Index, Skip
 from dkdbg.sync.links import travelling_target
-from dkdbg.sync.rules import Rules
+from dkdbg.sync.rules import CONFIGURATION, Rules
 from dkdbg.sync.standing import IN
 
 if TYPE_CHECKING:
@@ -108,8 +108,11 @@ class Scanner:
         """The path to look at for a dirty `path`: itself or a folder above it; empty for all, None for nothing."""
         if not path or path in {".gitignore", ".dockerignore"}:
             return ""
-        if path.startswith("/"):  # git writes its index at every `git status`; mostly nothing changes for us
-            return None if self._make_rules(self.root).same_as(self.rules) else ""
+        if (
+            path.startswith("/") or path == CONFIGURATION
+        ):  # git writes its index often, mostly nothing changes
+            same = self._make_rules(self.root).same_as(self.rules)
+            return (None if path.startswith("/") else path) if same else ""
         folder, _, name = path.rpartition("/")
         if folder and name in {".gitignore", "pyvenv.cfg", "conda-meta"}:
             return self._place(folder, index)

@@ -1,0 +1,57 @@
+"""[sync] of dkdbg.toml at work, and while it is being edited."""
+
+from __future__ import annotations
+
+import pytest
+
+from dkdbg.errors import DkdbgError
+from dkdbg.sync.configured import ConfiguredRules
+from dkdbg.sync.scan import Scanner
+from tests.unit.sync.trees import put
+
+
+def scanner(root):
+    return Scanner(str(root), rules=ConfiguredRules())
+
+
+def test_without_a_dkdbg_toml_the_defaults_hold(root):
+    put(root, {"a.csv": "", "m.pt": ""})
+    assert set(scanner(root).scan().entries) == {"a.csv"}
+
+
+def test_ignore_and_max_size_hold(root):
+    put(
+        root,
+        {"dkdbg.toml": "[sync]\nignore = ['*.csv', '!m.pt']\nmax_size = '60 B'\n", "a.csv": "", "m.pt": ""},
+    )
+    put(root, {"big": "x" * 61})
+    index = scanner(root).scan()
+    assert set(index.entries) == {"dkdbg.toml", "m.pt"}
+    assert "big" in index.skipped
+
+
+def test_a_change_of_sync_is_followed_and_a_change_of_debug_is_a_changed_file(root):
+    put(root, {"dkdbg.toml": "", "a.csv": ""})
+    looking = scanner(root)
+    index = looking.scan()
+    put(root, {"dkdbg.toml": "[debug]\nport = 6000\n"})
+    changes = looking.rescan(index, ["dkdbg.toml"])
+    assert (list(changes.written), changes.removed) == (["dkdbg.toml"], ())
+    index.apply(changes)
+    put(root, {"dkdbg.toml": "[sync]\nignore = ['*.csv']\n"})
+    assert looking.rescan(index, ["dkdbg.toml"]).removed == ("a.csv",)
+
+
+def test_a_dkdbg_toml_that_breaks_while_it_is_edited_leaves_what_it_said(root):
+    put(root, {"dkdbg.toml": "[sync]\nignore = ['*.csv']\n", "a.csv": ""})
+    looking = scanner(root)
+    index = looking.scan()
+    put(root, {"dkdbg.toml": "[sync\n"})
+    changes = looking.rescan(index, ["dkdbg.toml"])
+    assert (list(changes.written), changes.removed) == (["dkdbg.toml"], ())
+
+
+def test_a_dkdbg_toml_that_is_broken_at_the_start_is_said(root):
+    put(root, {"dkdbg.toml": "[sync]\nignore = 3\n"})
+    with pytest.raises(DkdbgError, match="ignore must be a list"):
+        scanner(root)
