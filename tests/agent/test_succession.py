@@ -132,3 +132,45 @@ def test_an_editor_that_comes_back_at_once_keeps_its_session(loop) -> None:
             again.event("debugpyAttach")
             with pytest.raises(AssertionError, match="take-over"):
                 second.session.request("pause", threadId=1)
+
+
+def both_attached(stack: contextlib.ExitStack, port: int, script: str) -> tuple[Editor, Editor]:
+    """Two editors with a session of each process; the first one holds them."""
+    first = stack.enter_context(Editor(port, {}))
+    wait_for(lambda: list(first.sessions), lambda found: len(found) == 2)
+    second = stack.enter_context(Editor(port, {script: [LINE]}, hold=True))
+    wait_for(lambda: list(second.sessions), lambda found: len(found) == 2)
+    return first, second
+
+
+def test_the_stop_button_of_the_other_editor_hands_the_session_on(loop, tmp_path: Path) -> None:
+    """VS Code's button ends the child in focus alone, whereupon the adapter ends the root's session."""
+    running = loop()
+    port = running.wait_state("running")["port"]
+    script = str(tmp_path / "train.py")
+    with contextlib.ExitStack() as stack:
+        first, second = both_attached(stack, port, script)
+        child = next(session for pid, session in first.sessions.items() if pid)
+        child.send("disconnect", terminateDebuggee=False)
+        wait_for(lambda: first.sessions[0].closed, bool)
+        assert second.wait_stops(1)[0]["line"] == LINE
+        assert (second.sessions[0].closed, len(second.sessions), second.errors) == (False, 2, [])
+
+
+def test_a_killed_adapter_leaves_the_one_who_looks_on_looking(loop, tmp_path: Path) -> None:
+    running = loop()
+    port = running.wait_state("running")["port"]
+    script = str(tmp_path / "train.py")
+    with contextlib.ExitStack() as stack:
+        first, second = both_attached(stack, port, script)
+        before = second.sessions.copy()
+        first.hold, first.breakpoints = True, {script: [LINE]}
+        kill_adapter(running)
+        assert first.wait_stops(1)[0]["line"] == LINE
+        stop = second.wait_stops(1)[0]
+        assert stop["line"] == LINE
+        assert second.sessions[0] is before[0]
+        assert stop["session"] not in before.values()
+        with pytest.raises(AssertionError, match="take-over"):
+            stop["session"].request("continue", threadId=stop["thread"])
+        assert first.errors == second.errors == []
