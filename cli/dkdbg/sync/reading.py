@@ -105,8 +105,7 @@ def _pieces(fd: int) -> Iterator[bytes]:
 
 
 def _entry(status: os.stat_result, began: int) -> Entry:
-    changed = max(status.st_mtime_ns, status.st_ctime_ns)
     margin = _COARSE if status.st_ctime_ns % 1_000_000_000 == 0 else _TICK
-    racy = changed > began - margin
+    racy = status.st_ctime_ns > began - margin  # mtime may be set to anything
     mark = "" if racy else stamp(status)
     return Entry(FILE, status.st_mode & 0o777, status.st_size, status.st_mtime_ns, mark)

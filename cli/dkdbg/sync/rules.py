@@ -47,7 +47,7 @@ class Rules:
 
     def __init__(self, root: str, *, ignore: Sequence[str] = (), max_size: int = MAX_SIZE) -> None:
         self.root, self.ignore, self.max_size = root, tuple(ignore), max_size
-        sync = Patterns("[sync] ignore of dkdbg.toml", enumerate(self.ignore, 1))
+        sync = Patterns("[sync] ignore of dkdbg.toml", ((0, text) for text in self.ignore))
         docker = Patterns(".dockerignore", dockerignore_lines(_read(os.path.join(root, ".dockerignore"))))
         self.reaching = tuple(parts for parts in _brought_back(sync) if parts[0] != "**")
         self.docker_reaching = _brought_back(docker)
