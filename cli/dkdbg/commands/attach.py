@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 NAME = "dkdbg: attach and stay"
 #: Seconds that editors get to close their sessions at the end.
 GOODBYE = 1.5
+#: Seconds until Ctrl-C is noticed at the latest.
+SIGNAL_INTERVAL = 0.3
 
 
 def attach(root: Path, targets: Sequence[str], *, port: int, ports: int | None, as_json: bool) -> int:
@@ -60,8 +62,7 @@ def attach(root: Path, targets: Sequence[str], *, port: int, ports: int | None, 
     service.offer = extra.offer
     opened.append(_listen(service, port, reporter))
     events = Events([each for each in upstreams if each.is_container], reporter.line)
-    done = threading.Event()
-    former = signal.signal(signal.SIGTERM, lambda *_: done.set())
+    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if any(each.is_container for each in upstreams):
             events.start()
@@ -71,7 +72,8 @@ def attach(root: Path, targets: Sequence[str], *, port: int, ports: int | None, 
             extra.open_first()
             _explain_ports(reporter, ports)
         _welcome(reporter, plan, upstreams, opened[0].port)
-        done.wait()
+        while True:  # a signal may reach another thread, and Python acts on it in this one
+            time.sleep(SIGNAL_INTERVAL)
     except KeyboardInterrupt:
         pass
     finally:

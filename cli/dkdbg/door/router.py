@@ -225,9 +225,12 @@ class Router:
                 line = say(f"{upstream}: {text}")
                 return [line, Note("ended", text, upstream), HangUp(upstream, then="redial")]
             case "closed":
-                text = f"{upstream}: left; it is attached again after its next start"
-                hang_up: list[Action] = [say(text), HangUp(upstream, then="replaced")]
-                return [*hang_up, *self._end_if_all_left("the session was ended")]
+                hang_up: Action = HangUp(upstream, then="replaced")
+                ended = self._end_if_all_left("the session was ended")
+                return [
+                    hang_up,
+                    *(ended or [say(f"{upstream}: left; it is attached to again after its next start")]),
+                ]
 
     def _refused(self, upstream: str, response: Message) -> list[Action]:
         text = str(response.get("message") or "the attach was refused").removeprefix("dkdbg: ")

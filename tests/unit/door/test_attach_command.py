@@ -112,3 +112,31 @@ def test_a_person_reads_where_to_attach_and_what_is_waited_for(tmp_path: Path) -
     assert process.wait(10) == 0
     assert "attach to 127.0.0.1:" in lines[0]
     assert '"request": "attach"' in "".join(lines)
+
+
+def test_a_second_editor_looks_on_then_gets_the_session_and_a_third_takes_it_over(
+    agent, tmp_path: Path
+) -> None:
+    """Who holds is decided behind the door; what it says reaches each editor."""
+    agent()
+    with host_door(tmp_path, "local:job") as door, contextlib.ExitStack() as stack:
+
+        def editor(**extra: object) -> Debugger:
+            one = stack.enter_context(Debugger(AttachOptions(port=door.port, extra=extra)))
+            one.set_breakpoints(str(tmp_path / "train.py"), [4])
+            one.attach()
+            return one
+
+        first = editor()
+        first.wait_stopped(20)
+        second = editor()
+        second.wait_output("you look on: another editor")
+        second.wait_stopped(20)
+        first.disconnect()
+        second.wait_output("this session is yours now")
+        third = editor(dkdbgRole="take-over")
+        stop = third.wait_stopped(20)
+        assert third.evaluate("n >= 0", third.stack(stop)[0]) == "True"
+        second.wait_output("has taken this session over")
+        second.wait_ended(10, session=second.sessions[0])
+        assert "look on" not in "".join(each.text for each in third.output)

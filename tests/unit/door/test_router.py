@@ -191,7 +191,7 @@ def test_a_session_that_the_editor_has_ended_in_the_container_is_not_taken_up_ag
     bench = Bench().live()
     actions = bench.do(bench.router.from_upstream("web", event("terminated")))
     assert HangUp("web", then="replaced") in actions
-    assert bench.names() == ["output", "terminated"]
+    assert bench.names() == ["terminated"]
 
 
 def test_with_two_targets_the_other_one_stays() -> None:
