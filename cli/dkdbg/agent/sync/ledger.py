@@ -50,7 +50,7 @@ class Ledger:
     """
 
     def __init__(self, folder: int, *, write: bool = True) -> None:
-        """Read the log in `folder`, the descriptor of sync's own folder. Raises OSError."""
+        """Read the log in `folder`, the descriptor of sync's own folder (-1: there is none). Raises OSError."""
         self.held: Dict[str, Entry] = {}
         self.intents: Dict[str, Entry] = {}
         self._folder = folder
@@ -58,7 +58,7 @@ class Ledger:
         self._later: List[str] = []  # true already, and not yet in the file
         self._torn = False  # the file may end within a line
         self._log = -1
-        data = self._open(write)
+        data = self._open(write) if folder >= 0 else b""
         lines = [line for line in data.split(b"\n")[:-1] if line]
         for line in _parse(lines):
             self._take(line)

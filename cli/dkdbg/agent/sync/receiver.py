@@ -97,6 +97,7 @@ class Loop:
             if not data:
                 if self._parser.rest():
                     raise wire.WireError("it ended within a frame")
+                self._settle()
                 return
             self._parser.feed(data)
             if not self._serve_frames():

@@ -1,0 +1,392 @@
+"""Targets as they are: other users, other Pythons, full and read-only disks, mounts, names that fold."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dkdbg.agent.sync import boot, tree, wire
+from dkdbg.agent.sync.ledger import Ledger
+from dkdbg.agent.sync.operations import Operations
+from dkdbg.agent.sync.problems import Refused
+from dkdbg.agent.sync.state import State
+from tests.agent.sync.conftest import snapshot
+from tests.agent.sync.host import Host, digest, entry
+from tests.agent.test_pythons import find
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+USER = 12345
+ROOT_ONLY = "only root can become another user, and mount"
+
+
+@pytest.fixture
+def as_root() -> None:
+    """What a test needs that becomes another user or mounts. A missing right skips on a laptop, and fails in CI."""
+    if os.geteuid() != 0:
+        if os.environ.get("CI"):
+            pytest.fail(ROOT_ONLY)
+        pytest.skip(ROOT_ONLY)
+
+
+@pytest.fixture
+def as_user(open_root: Path, start: Callable[..., Host]) -> Callable[[], Host]:
+    """Start receivers as a user who is not root, with a Python that this user may run."""
+    for python in (sys.executable, "/usr/local/bin/python3", "/usr/bin/python3"):
+        with contextlib.suppress(OSError):
+            if not subprocess.run(
+                [python, "-c", "import json"], user=USER, cwd=open_root, check=False
+            ).returncode:
+                return lambda: start(python, user=USER)
+    pytest.skip("no Python here that another user may run")
+
+
+@pytest.fixture
+def open_root(tmp_path_factory: pytest.TempPathFactory, as_root: None) -> Iterator[Path]:  # noqa: ARG001
+    """A root that another user can reach: pytest's own folders are private."""
+    folder = Path("/var/tmp") / f"dkdbg-test-{os.getpid()}-{tmp_path_factory.mktemp('x').name}"
+    folder.mkdir(mode=0o755)
+    (folder / "root").mkdir()
+    yield folder / "root"
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def mounted(tmp_path: Path, as_root: None) -> Iterator[Callable[..., Path]]:  # noqa: ARG001
+    """Mount a tmpfs; where mounts are not allowed, the test is skipped with the reason."""
+    places: list[Path] = []
+
+    def mount(place: Path, options: str) -> Path:
+        place.mkdir(parents=True, exist_ok=True)
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no mount here: {done.stderr.strip()}")
+        places.append(place)
+        return place
+
+    yield mount
+    for place in reversed(places):
+        subprocess.run(["umount", str(place)], check=True)
+    assert str(tmp_path) not in Path("/proc/mounts").read_text()
+
+
+@pytest.mark.parametrize("minor", range(8, 15))
+def test_it_runs_under_every_python(start: Callable[..., Host], root: Path, minor: int) -> None:
+    python = find(minor)
+    if python is None:
+        pytest.skip(f"no CPython 3.{minor} here")
+    for _ in range(2):
+        host = start(python)
+        host.hello(root, probe=True)
+        listing = host.entries(wire.LISTING)
+        host.put("d/a", os.urandom(20))
+        host.put("d/b", b"1")
+        host.do(wire.LINK, {"path": "d/l", "target": "../d/a", "stamp": ""})
+        host.do(wire.DELETE, {"path": "d/b"})
+        host.do(wire.MODE, {"path": "d/a", "mode": 0o600, "stamp": ""})
+        number = host.begin(wire.BEGIN, entry("big", b"12"))
+        host.expect(wire.RESUME)
+        host.send(wire.DATA, {"id": number}, b"12")
+        host.send(wire.END, {"id": number})
+        host.settle()
+        host.send(wire.VERIFY)
+        assert len(host.entries(wire.LISTING)) == 4
+        assert host.entries(wire.REMOTE) == []
+        assert host.failed == []
+        host.bye()
+    assert sorted(one[0] for one in listing) == ["big", "d", "d/a", "d/l"]
+
+
+@pytest.mark.parametrize("minor", [6, 7])
+def test_an_older_python_says_so_in_one_frame(minor: int) -> None:
+    python = find(minor)
+    if python is None:
+        pytest.skip(f"no CPython 3.{minor} here")
+    argv, first = boot.start(python)
+    done = subprocess.run(argv, input=first, capture_output=True, check=False)
+    parser = wire.Parser()
+    parser.feed(done.stdout)
+    kind, head, _ = parser.take() or (0, {}, b"")
+    assert (kind, done.returncode, done.stderr) == (wire.ERROR, 1, b"")
+    assert f"Python 3.{minor} on the target is too old" in head["reason"]
+
+
+def test_a_locale_without_utf8_does_not_matter(root: Path) -> None:
+    argv, first = boot.start(sys.executable)
+    name = "grün/é\udcff"
+    frames = wire.encode(wire.HELLO, {"version": 1, "root": str(root)})
+    frames += wire.encode(wire.PUT, {"id": 1, **entry(name, b"x")}, b"x") + wire.encode(wire.VERIFY)
+    done = subprocess.run(
+        argv,
+        input=first + frames,
+        capture_output=True,
+        check=True,
+        env={"LC_ALL": "POSIX", "PYTHONUTF8": "0"},
+    )
+    assert done.stderr == b""
+    assert (root / name).read_bytes() == b"x"
+    (root / "grün").rename(root / "renamed")
+    done = subprocess.run(argv, input=first + frames, capture_output=True, check=True, env={"LC_ALL": "C"})
+    assert b"renamed" in done.stdout
+
+
+def test_a_user_who_is_not_root_gets_files_of_their_own(as_user: Callable[[], Host], open_root: Path) -> None:
+    os.chown(open_root, USER, USER)
+    host = as_user()
+    host.open(open_root)
+    host.put("d/a", b"1")
+    host.do(wire.LINK, {"path": "l", "target": "d", "stamp": ""})
+    host.bye()
+    assert {path.lstat().st_uid for path in open_root.rglob("*")} == {USER}
+
+
+def test_what_root_writes_belongs_to_the_owner_of_the_root_folder(
+    start: Callable[..., Host], as_user: Callable[[], Host], open_root: Path
+) -> None:
+    os.chown(open_root, USER, USER + 1)
+    host = start()
+    host.open(open_root)
+    host.put("d/a", b"1", mode=0o750)
+    host.do(wire.MKDIR, {"path": "e", "mode": 0o755})
+    host.do(wire.LINK, {"path": "l", "target": "d", "stamp": ""})
+    number = host.begin(wire.BEGIN, entry("big", b"12"))
+    host.expect(wire.RESUME)
+    host.send(wire.DATA, {"id": number}, b"12")
+    host.send(wire.END, {"id": number})
+    host.settle()
+    (open_root / "d" / "a").write_text("changed there")
+    host.put("d/a", b"2")
+    host.bye()
+    owners = {(info.st_uid, info.st_gid) for info in (path.lstat() for path in open_root.rglob("*"))}
+    assert owners == {(USER, USER + 1)}
+    host = as_user()  # and the owner can go on with it
+    assert set(host.open(open_root)) == {"d", "d/a", "e", "l", "big"}
+    host.put("d/a", b"3")
+    assert host.failed == []
+    host.bye()
+
+
+def test_a_root_that_is_not_there_is_made_when_asked(start: Callable[..., Host], open_root: Path) -> None:
+    os.chown(open_root, USER, USER)
+    missing = open_root / "a" / "b"
+    host = start()
+    host.send(wire.HELLO, {"version": 1, "root": str(missing)})
+    assert "does not exist on the target" in host.error()
+    host = start()
+    host.open(missing, create=True)
+    host.put("f", b"1")
+    host.bye()
+    assert {path.lstat().st_uid for path in open_root.rglob("*")} == {USER}
+
+
+def test_a_root_that_cannot_be_written_says_whose_it_is(as_user: Callable[[], Host], open_root: Path) -> None:
+    host = as_user()
+    host.send(wire.HELLO, {"version": 1, "root": str(open_root)})
+    reason = host.error()
+    assert reason.startswith(
+        f"{open_root} is not writable: it belongs to uid 0 (root), mode 0755, and sync runs as"
+    )
+    assert f"uid {USER}" in reason
+    host = as_user()
+    host.send(wire.HELLO, {"version": 1, "root": str(open_root / "new"), "create": True})
+    assert "cannot be opened or made" in host.error()
+    assert list(open_root.iterdir()) == []
+
+
+def test_a_folder_of_another_user_says_that_permission_is_missing(
+    as_user: Callable[[], Host], open_root: Path
+) -> None:
+    os.chown(open_root, USER, USER)
+    (open_root / "theirs").mkdir(mode=0o755)
+    (open_root / "theirs" / "f").write_text("1")
+    host = as_user()
+    host.open(open_root)
+    assert f"no permission: sync runs as uid {USER}" in host.put("theirs/f", b"2")[0]["reason"]
+    assert host.put("ours", b"2") == []
+    assert (open_root / "theirs" / "f").read_text() == "1"
+    host.bye()
+
+
+def test_syncs_folder_of_another_user_is_not_used(
+    start: Callable[..., Host], as_user: Callable[[], Host], open_root: Path
+) -> None:
+    open_root.chmod(0o777)
+    host = start()
+    host.open(open_root)
+    host.put("f", b"1")
+    host.bye()
+    host = as_user()
+    host.send(wire.HELLO, {"version": 1, "root": str(open_root)})
+    assert "belongs to uid 0 (root), and sync runs as" in host.error()
+    (open_root / ".dkdbg-sync").rename(open_root / "away")
+    (open_root / ".dkdbg-sync").mkdir()
+    os.chown(open_root / ".dkdbg-sync", USER, USER)
+    host = start()
+    host.send(wire.HELLO, {"version": 1, "root": str(open_root)})
+    assert f"belongs to uid {USER}, and sync runs as uid 0" in host.error()
+
+
+def test_a_full_disk_is_said_and_the_stream_goes_on(
+    tmp_path: Path, mounted: Callable[..., Path], start: Callable[..., Host]
+) -> None:
+    root = mounted(tmp_path / "small", "size=1m")
+    host = start()
+    host.open(root)
+    host.put("kept", b"old")
+    data = os.urandom(900_000)
+    host.put("fits", data[:400_000])
+    (failed,) = host.put("kept", data)
+    assert "no space left" in failed["reason"]
+    assert failed["hint"]
+    number = host.begin(wire.BEGIN, entry("large", data * 3))
+    host.expect(wire.RESUME)
+    for _ in range(3):
+        host.send(wire.DATA, {"id": number}, data)
+    host.send(wire.END, {"id": number})
+    host.settle()
+    assert "no space left" in host.failed[-1]["reason"]
+    assert host.failed[-1]["path"] == "large"
+    assert len(host.failed) == 2
+    assert (root / "kept").read_bytes() == b"old"
+    assert list((root / ".dkdbg-sync" / "tmp").iterdir()) == []
+    assert host.put("small", b"still works") == []
+    host.do(wire.DELETE, {"path": "fits"})
+    assert host.put("kept", data[:600_000]) == []
+    host.bye()
+    assert start().open(root)["kept"][4] == digest(data[:600_000])
+
+
+def test_a_disk_without_room_for_the_ledger_loses_no_truth(
+    tmp_path: Path, mounted: Callable[..., Path], start: Callable[..., Host]
+) -> None:
+    """tmpfs has pages of 4 KiB: empty files need none, but the log of them does."""
+    root = mounted(tmp_path / "small", "size=64k,nr_inodes=3000")
+    host = start()
+    host.open(root)
+    for index in range(1000):
+        host.begin(wire.PUT, entry(f"empty{index}", b""))
+    host.settle()
+    assert 0 < len(host.failed) < 1000
+    assert all("no space left" in one["reason"] for one in host.failed)
+    there = {path.name for path in root.glob("empty*")}
+    assert len(there) == 1000 - len(host.failed)
+    host.bye()
+    assert set(start().open(root)) == there
+
+
+def test_a_read_only_file_system_is_said(
+    tmp_path: Path, mounted: Callable[..., Path], start: Callable[..., Host]
+) -> None:
+    root = mounted(tmp_path / "fixed", "size=1m")
+    (root / "f").write_text("1")
+    subprocess.run(["mount", "-o", "remount,ro", str(root)], check=True)
+    host = start()
+    host.send(wire.HELLO, {"version": 1, "root": str(root)})
+    assert "is on a read-only file system" in host.error()
+    host = start()
+    assert host.open(root, write=False) == {}
+    host.send(wire.LIST, {"path": ""})
+    assert [one[0] for one in host.entries(wire.LISTING)] == ["f"]
+    host.bye()
+
+
+def test_a_file_system_mounted_below_the_root_gets_whole_files(
+    tmp_path: Path, mounted: Callable[..., Path], start: Callable[..., Host]
+) -> None:
+    root = tmp_path / "root"
+    volume = mounted(root / "data", "size=4m")
+    (volume / "theirs").write_text("work")
+    host = start()
+    host.open(root)
+    assert host.put("data/a", b"1", mode=0o751) == []
+    assert host.put("data/d/a", b"1") == []
+    assert host.put("data/theirs", b"ours") == []
+    assert host.do(wire.LINK, {"path": "data/l", "target": "a", "stamp": ""}) == []
+    assert host.put("data/a", b"2", mode=0o751) == []
+    assert "mount point" in host.put("data", b"1")[0]["reason"]
+    assert (
+        "no space" in host.put("data/full", os.urandom(900_000) * 1)[0]["reason"] if _fill(volume) else True
+    )
+    assert [one["path"] for one in host.kept] == ["data/theirs"]
+    assert (root / host.kept[0]["where"]).read_text() == "work"
+    (volume / "fill").unlink()
+    host.bye()
+    assert sorted(snapshot(volume)) == ["a", "d", "d/a", "l", "theirs"]
+    assert ((volume / "a").stat().st_mode & 0o777, (volume / "a").read_bytes()) == (0o751, b"2")
+    (volume / ".dkdbg-sync.0123456789abcdef").write_text("left by a kill")
+    with (root / ".dkdbg-sync" / "ledger").open("a") as log:
+        log.write(f'["data/b","f",420,1,"{digest(b"1")}","s"]\n')
+    assert set(start().open(root)) == {"data/a", "data/d", "data/d/a", "data/l", "data/theirs"}
+    assert not (volume / ".dkdbg-sync.0123456789abcdef").exists()
+
+
+def _fill(volume: Path) -> None:
+    """Use up what is left of a file system."""
+    with contextlib.suppress(OSError), (volume / "fill").open("wb", buffering=0) as out:
+        while out.write(b"x" * 4096):
+            pass
+
+
+def test_two_names_that_the_file_system_folds_are_not_put_over_each_other(root: Path) -> None:
+    """Without a file system that folds names, only what the receiver makes of having found one can be shown."""
+    top = tree.Tree(os.open(root, os.O_RDONLY))
+    state = State(top, str(root), write=True)
+    state.case_sensitive = False
+    operations = Operations(state, Ledger(state.folder), lambda _path, _where: None)
+
+    def put(path: str) -> None:
+        operations.put(entry(path, b"1"), b"1")
+
+    put("Readme")
+    put("Readme")
+    with pytest.raises(
+        Refused, match="Readme is there, and the target's file system takes both names for one"
+    ):
+        put("README")
+    put("caf\u00e9")
+    with pytest.raises(Refused, match="takes both names"):
+        put("cafe\u0301")
+    operations.delete({"path": "Readme"})
+    put("README")
+    with pytest.raises(Refused, match="takes both names"):
+        operations.mkdir({"path": "readme", "mode": 0o755})
+
+
+@pytest.fixture
+def folding(tmp_path: Path, as_root: None) -> Iterator[Path]:  # noqa: ARG001
+    """A file system that does not tell case: vfat, where the kernel has it."""
+    image, place = tmp_path / "image", tmp_path / "vfat"
+    place.mkdir()
+    image.write_bytes(b"")
+    os.truncate(image, 8 << 20)
+    steps: list[list[Any]] = [["mkfs.vfat", image], ["mount", "-o", "loop", image, place]]
+    for step in steps:
+        try:
+            done = subprocess.run(step, capture_output=True, text=True, check=False)
+        except FileNotFoundError as error:
+            pytest.skip(str(error))
+        if done.returncode:
+            pytest.skip(f"no vfat here: {done.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_file_system_that_folds_names_is_found_out(folding: Path, host: Host) -> None:
+    assert host.hello(folding)["case_sensitive"] is False
+    host.entries(wire.LISTING)
+    assert host.put("Readme", b"1", mode=0o755) == []
+    assert "takes both names for one" in host.put("README", b"2", mode=0o755)[0]["reason"]
+    host.bye()

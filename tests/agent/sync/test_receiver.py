@@ -1,0 +1,439 @@
+"""What the operations of the stream do on a real file system."""
+
+from __future__ import annotations
+
+import os
+import py_compile
+import shutil
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.agent.sync import wire
+from tests.agent.sync.host import NOW, Host, digest, entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def kept(root: Path, host: Host) -> dict[str, bytes]:
+    """What KEPT said, and what is there."""
+    return {one["path"]: (root / one["where"]).read_bytes() for one in host.kept}
+
+
+def test_ready_says_what_the_host_has_to_know(host: Host, root: Path) -> None:
+    (root.parent / "way").symlink_to("root")
+    ready = host.hello(root.parent / "way")
+    (root.parent / "way").unlink()
+    assert ready == {
+        "version": 1,
+        "python": sys.version.split()[0],
+        "pid": host.process.pid,
+        "user": ready["user"],
+        "root": str(root),
+        "probe": "",
+        "empty": True,
+        "case_sensitive": True,
+    }
+    assert host.entries(wire.LISTING) == []
+    host.bye()
+
+
+def test_a_file_gets_content_mode_and_time(host: Host, root: Path) -> None:
+    host.open(root)
+    host.put("a/b/c.sh", b"#!/bin/sh\n", mode=0o755, mtime_ns=1_600_000_000_123_456_789)
+    info = (root / "a/b/c.sh").stat()
+    assert (info.st_mode & 0o7777, info.st_mtime_ns) == (0o755, 1_600_000_000_123_456_789)
+    assert (root / "a/b/c.sh").read_bytes() == b"#!/bin/sh\n"
+    host.put("a/b/c.sh", b"")
+    assert (root / "a/b/c.sh").read_bytes() == b""
+    host.put("old", b"1969", mtime_ns=-5)
+    assert (root / "old").stat().st_mtime_ns == -5
+    host.bye()
+
+
+def test_the_listing_of_the_next_start_is_what_was_put(start: Callable[..., Host], root: Path) -> None:
+    host = start()
+    host.open(root)
+    name = os.fsdecode(b"odd \xff\n'\"name \xc3\xa9")
+    host.put(name, b"x", stamp="1:2:3")
+    host.do(wire.MKDIR, {"path": "empty", "mode": 0o555})
+    host.do(wire.LINK, {"path": "l", "target": name, "stamp": "4"})
+    host.bye()
+    assert (root / name).read_bytes() == b"x"
+    listing = start().open(root)
+    target = name.encode("utf-8", "surrogateescape")
+    assert listing == {
+        name: [name, "f", 0o644, 1, digest(b"x"), "1:2:3"],
+        "empty": ["empty", "d", 0o555, 0, "", ""],
+        "l": ["l", "l", 0o777, len(target), digest(target), "4"],
+    }
+    assert (root / "empty").stat().st_mode & 0o777 == 0o755
+
+
+def test_local_wins_and_what_was_changed_there_is_kept(host: Host, root: Path) -> None:
+    host.open(root)
+    for path in ("edited", "touched", "same", "deleted"):
+        host.put(path, b"from here")
+    (root / "edited").write_bytes(b"work of somebody")
+    (root / "deleted").write_bytes(b"more work")
+    (root / "touched").touch()
+    (root / "theirs").write_bytes(b"their own")
+    (root / "equal").write_bytes(b"second")
+    for path in ("edited", "touched", "same", "theirs", "equal"):
+        host.put(path, b"second")
+        assert (root / path).read_bytes() == b"second"
+    host.do(wire.DELETE, {"path": "deleted"})
+    assert not (root / "deleted").exists()
+    assert host.failed == []
+    assert kept(root, host) == {
+        "edited": b"work of somebody",
+        "theirs": b"their own",
+        "deleted": b"more work",
+    }
+    host.bye()
+
+
+def test_a_folder_in_the_way_of_a_file_is_kept_whole(host: Host, root: Path) -> None:
+    (root / "a" / "deep").mkdir(parents=True)
+    (root / "a" / "deep" / "work").write_text("theirs")
+    host.open(root)
+    host.put("a/ours", b"1")
+    host.put("a", b"file")
+    assert (root / "a").read_bytes() == b"file"
+    (one,) = host.kept
+    assert (root / one["where"] / "deep" / "work").read_text() == "theirs"
+    assert "not sync's" not in str(host.do(wire.DELETE, {"path": "a/ours"}))
+    host.bye()
+
+
+def test_a_file_or_symlink_in_the_way_of_a_folder_is_kept(host: Host, root: Path) -> None:
+    (root / "a").write_text("theirs")
+    (root / "l").symlink_to("a")
+    os.mkfifo(root / "pipe")
+    host.open(root)
+    host.put("ours", b"1")
+    for path in ("a", "l", "pipe", "ours"):
+        host.put(f"{path}/f", b"1")
+        assert (root / path / "f").read_bytes() == b"1"
+        assert not (root / path).is_symlink()
+    assert {one["path"] for one in host.kept} == {"a", "l", "pipe"}
+    assert host.failed == []
+    host.bye()
+
+
+def test_an_empty_folder_of_ours_gives_way_to_a_file(host: Host, root: Path) -> None:
+    host.open(root)
+    host.do(wire.MKDIR, {"path": "a", "mode": 0o755})
+    host.put("a", b"file")
+    host.do(wire.DELETE, {"path": "a"})
+    host.do(wire.LINK, {"path": "a", "target": "b", "stamp": ""})
+    host.do(wire.MKDIR, {"path": "a", "mode": 0o755})
+    assert (root / "a").is_dir()
+    assert host.failed + host.kept == []
+    host.bye()
+
+
+def test_a_folder_goes_only_when_nothing_is_left_in_it(start: Callable[..., Host], root: Path) -> None:
+    host = start()
+    host.open(root)
+    host.put("d/a", b"1")
+    (root / "d" / "made there").write_text("theirs")
+    host.do(wire.DELETE, {"path": "d/a"})
+    host.do(wire.DELETE, {"path": "d"})
+    assert (root / "d" / "made there").read_text() == "theirs"
+    assert host.kept == [{"id": host.number, "path": "d", "where": "d"}]
+    host.bye()
+    assert start().open(root) == {}
+
+
+def test_deleting_again_is_done(host: Host, root: Path) -> None:
+    host.open(root)
+    host.put("a", b"1")
+    for _ in range(2):
+        assert host.do(wire.DELETE, {"path": "a"}) == []
+    assert host.do(wire.DELETE, {"path": "no/such/thing"}) == []
+    host.bye()
+
+
+def test_what_took_the_place_of_ours_is_not_deleted(host: Host, root: Path) -> None:
+    host.open(root)
+    host.put("a", b"1")
+    (root / "a").unlink()
+    (root / "a").mkdir()
+    (root / "a" / "theirs").touch()
+    host.do(wire.DELETE, {"path": "a"})
+    assert (root / "a" / "theirs").exists()
+    assert host.kept[0]["where"] == "a"
+    host.bye()
+
+
+def test_a_folder_that_was_moved_out_of_the_root_is_not_written_to(host: Host, root: Path) -> None:
+    host.open(root)
+    host.put("d/a", b"1")
+    away = root.parent / "away"
+    (root / "d").rename(away)
+    host.put("d/a", b"2")
+    assert (away / "a").read_bytes() == b"1"
+    assert (root / "d" / "a").read_bytes() == b"2"
+    shutil.rmtree(away)
+    host.bye()
+
+
+def test_mode_changes_what_sync_holds_and_nothing_else(host: Host, root: Path) -> None:
+    host.open(root)
+    host.put("a", b"1")
+    host.put("linked", b"1")
+    os.link(root / "linked", root / "other name")
+    (root / "theirs").write_text("x")
+    host.do(wire.MKDIR, {"path": "d", "mode": 0o755})
+    for path in ("a", "linked", "d"):
+        assert host.do(wire.MODE, {"path": path, "mode": 0o700, "stamp": "2"}) == []
+        assert (root / path).stat().st_mode & 0o777 == 0o700
+    assert (root / "other name").stat().st_mode & 0o777 == 0o644
+    assert (
+        "no file or folder" in host.do(wire.MODE, {"path": "theirs", "mode": 0o700, "stamp": ""})[0]["reason"]
+    )
+    (root / "a").write_bytes(b"2")
+    assert "changed there" in host.do(wire.MODE, {"path": "a", "mode": 0o600, "stamp": ""})[0]["reason"]
+    host.send(wire.VERIFY)
+    assert {one[0]: one[2:] for one in host.entries(wire.LISTING)}["linked"] == [0o700, 1, digest(b"1"), "2"]
+    host.bye()
+
+
+def test_adopt_notes_only_what_is_really_there(start: Callable[..., Host], root: Path) -> None:
+    host = start()
+    (root / "a").write_bytes(b"same")
+    (root / "d").mkdir()
+    (root / "l").symlink_to("a")
+    before = (root / "a").stat()[:7], (root / "a").stat().st_ctime_ns  # all but atime
+    host.open(root)
+    host.send(wire.STAT, {"paths": ["a", "d", "l", "none", "a/b"]})
+    there = {one[0]: one for one in host.entries(wire.STATS)}
+    assert sorted(there) == ["a", "d", "l"]
+    for path, kind, mode, size, known, _ in there.values():
+        head = {"path": path, "kind": kind, "mode": mode, "size": size, "digest": known, "stamp": "adopted"}
+        assert host.do(wire.ADOPT, head) == []
+    assert host.do(wire.ADOPT, {**entry("a", b"SAME"), "kind": "f"})[0]["reason"]
+    assert host.do(wire.ADOPT, {**entry("a", b""), "kind": "d", "digest": ""})[0]["reason"]
+    assert host.do(wire.ADOPT, {**entry("none", b"x"), "kind": "f"})[0]["reason"]
+    assert ((root / "a").stat()[:7], (root / "a").stat().st_ctime_ns) == before
+    host.bye()
+    listing = start().open(root)
+    assert {path: one[5] for path, one in listing.items()} == dict.fromkeys("adl", "adopted")
+
+
+def test_a_file_that_changed_between_stat_and_adopt_is_not_noted(host: Host, root: Path) -> None:
+    (root / "a").write_bytes(b"same")
+    host.open(root)
+    host.send(wire.STAT, {"paths": ["a"]})
+    host.entries(wire.STATS)
+    (root / "a").write_bytes(b"SAME")
+    assert "another by now" in host.do(wire.ADOPT, {**entry("a", b"same"), "kind": "f"})[0]["reason"]
+    host.bye()
+
+
+def test_python_never_runs_an_old_pyc(host: Host, root: Path) -> None:
+    """Saves of the same size and time: each must invalidate the .pyc that any of the earlier ones left."""
+    host.open(root)
+    for value in (1, 2, 3, 4):
+        if value == 3:  # as an editor that moves the old file away before it writes the new one
+            host.do(wire.DELETE, {"path": "module.py"})
+        host.put("module.py", b"value = %d\n" % value)
+        run = [sys.executable, "-c", "import module; print(module.value)"]
+        result = subprocess.run(run, cwd=root, capture_output=True, text=True, check=True)
+        assert result.stdout == f"{value}\n"
+    py_compile.compile(str(root / "module.py"))
+    host.put("longer.py", b"value = 10\n")
+    assert (root / "longer.py").stat().st_mtime_ns == NOW
+    host.bye()
+
+
+def test_verify_reads_everything_anew_and_says_what_else_is_there(host: Host, root: Path) -> None:
+    host.open(root)
+    host.put("a", b"right")
+    host.put("d/b", b"right")
+    info = (root / "a").stat()
+    (root / "a").write_bytes(b"WRONG")
+    os.utime(root / "a", ns=(info.st_atime_ns, info.st_mtime_ns))
+    (root / "d" / "theirs").write_text("12345")
+    (root / "l").symlink_to("/etc")
+    os.mkfifo(root / "pipe")
+    host.send(wire.VERIFY)
+    listing = {one[0]: one for one in host.entries(wire.LISTING)}
+    assert listing["a"][4:] == [digest(b"WRONG"), ""]
+    assert listing["d/b"][4:] == [digest(b"right"), "s"]
+    assert sorted((one[0], one[1], one[3]) for one in host.entries(wire.REMOTE)) == [
+        ("d/theirs", "f", 5),
+        ("l", "l", 4),
+    ]
+    host.bye()
+
+
+def test_pull_lists_and_reads_without_following_symlinks(host: Host, root: Path) -> None:
+    data = os.urandom((2 << 20) + 7)
+    (root / "outputs" / "run").mkdir(parents=True)
+    (root / "outputs" / "run" / "model.pt").write_bytes(data)
+    (root / "outputs" / "last").symlink_to("run")
+    host.open(root)
+    host.send(wire.LIST, {"path": "outputs"})
+    found = {one[0]: one for one in host.entries(wire.LISTING)}
+    assert sorted(found) == ["outputs/last", "outputs/run", "outputs/run/model.pt"]
+    info = (root / "outputs/run/model.pt").stat()
+    assert found["outputs/run/model.pt"][3:] == [len(data), "", str(info.st_mtime_ns)]
+    host.send(wire.GET, {"path": "outputs/run/model.pt"})
+    assert host.expect(wire.FILE)["size"] == len(data)
+    got = b""
+    while (frame := host.next())[0] == wire.DATA:
+        got += frame[2]
+    assert got == data
+    assert frame[:2] == (wire.END, {"digest": digest(data)})
+    for path in ("outputs/last/model.pt", "outputs/last", "outputs", "none"):
+        host.send(wire.GET, {"path": path})
+    host.send(wire.LIST, {"path": "none"})
+    host.send(wire.PING, {"n": 5})
+    assert host.expect(wire.PONG) == {"n": 5}
+    assert len(host.failed) == 5
+    host.bye()
+
+
+def test_the_probe_is_there_until_the_next_frame(host: Host, root: Path) -> None:
+    probe = host.hello(root, probe=True)["probe"]
+    assert (root / probe).is_file()
+    host.entries(wire.LISTING)
+    assert (root / probe).is_file()
+    host.put("a", b"1")
+    assert not (root / probe).exists()
+    host.bye()
+
+
+def test_a_receiver_that_was_told_nothing_leaves_nothing(start: Callable[..., Host], root: Path) -> None:
+    host = start()
+    host.open(root, probe=True)
+    host.bye()
+    assert list(root.iterdir()) == []
+    host = start()
+    host.open(root)
+    host.put("a", b"1")
+    host.bye()
+    host = start()
+    host.open(root, probe=True)
+    host.process.stdin.close()  # the end of the stream means the same
+    assert host.process.wait(20) == 0
+    assert sorted(one.name for one in (root / ".dkdbg-sync").iterdir()) == [
+        ".gitignore",
+        "ledger",
+        "lock",
+        "tmp",
+    ]
+    assert (root / ".dkdbg-sync").stat().st_mode & 0o7777 == 0o700
+
+
+def test_git_never_sees_syncs_folder(host: Host, root: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    host.open(root)
+    host.put("a", b"1")
+    status = subprocess.run(
+        ["git", "-C", str(root), "status", "--short", "-uall"], capture_output=True, text=True, check=True
+    )
+    assert status.stdout == "?? a\n"
+    host.bye()
+
+
+def test_only_one_receiver_writes_and_the_second_says_who_the_first_is(
+    start: Callable[..., Host], root: Path
+) -> None:
+    first, second, third = start(), start(), start()
+    first.open(root)
+    first.put("a", b"1")
+    second.send(wire.HELLO, {"version": 1, "root": str(root)})
+    assert list(third.open(root, write=False)) == ["a"]  # to look is allowed
+    third.send(wire.VERIFY)
+    assert [one[0] for one in third.entries(wire.LISTING)] == ["a"]
+    assert third.entries(wire.REMOTE) == []
+    third.begin(wire.PUT, entry("b", b"1"), b"1")
+    assert "nothing will be written" in third.error()
+    reason = second.error()
+    assert f"pid {first.process.pid} of uid {os.getuid()}" in reason
+    first.put("a", b"2")
+    first.bye()
+    assert list(start().open(root)) == ["a"]
+
+
+def test_a_second_receiver_takes_over_as_soon_as_the_first_ends(
+    start: Callable[..., Host], root: Path
+) -> None:
+    first, second = start(), start()
+    first.open(root)
+    second.send(wire.HELLO, {"version": 1, "root": str(root)})
+    time.sleep(0.2)
+    first.process.kill()
+    second.expect(wire.READY)
+
+
+def test_a_receiver_that_hears_nothing_ends_when_the_host_asked_for_that(host: Host, root: Path) -> None:
+    host.open(root, silence_s=1)
+    assert host.process.wait(20) == 0
+
+
+def test_reading_beside_nothing_makes_nothing(host: Host, root: Path) -> None:
+    (root / "a").write_text("x")
+    assert host.open(root, write=False) == {}
+    host.send(wire.VERIFY)
+    assert host.entries(wire.LISTING) == []
+    assert [one[0] for one in host.entries(wire.REMOTE)] == ["a"]
+    host.bye()
+    assert [one.name for one in root.iterdir()] == ["a"]
+
+
+def test_done_never_passes_a_file_that_is_still_coming(host: Host, root: Path) -> None:
+    host.open(root)
+    large = host.begin(wire.BEGIN, entry("large", b"12345678"))
+    assert host.expect(wire.RESUME) == {"id": large, "offset": 0}
+    host.send(wire.DATA, {"id": large}, b"1234")
+    host.begin(wire.PUT, entry("small", b"1"), b"1")
+    host.send(wire.PING, {"n": 1})
+    heads = []
+    while (frame := host.next())[0] != wire.PONG:
+        heads.append(frame[1])
+    assert all(head["upto"] < large for head in heads)
+    assert (root / "small").exists()
+    host.send(wire.DATA, {"id": large}, b"5678")
+    host.send(wire.END, {"id": large})
+    host.settle()
+    assert (root / "large").read_bytes() == b"12345678"
+    host.bye()
+
+
+@pytest.mark.parametrize("what", ["folder", "root"])
+def test_a_ledger_that_is_gone_ends_the_stream(host: Host, root: Path, what: str, tmp_path: Path) -> None:
+    if what == "root":
+        root = tmp_path / "other"
+        root.mkdir()
+    host.open(root)
+    host.put("a", b"1")
+    shutil.rmtree(root if what == "root" else root / ".dkdbg-sync")
+    host.begin(wire.PUT, entry("b", b"1"), b"1")
+    assert "was removed from the target" in host.error()
+
+
+def test_a_log_of_many_saves_is_written_anew(start: Callable[..., Host], root: Path) -> None:
+    host = start()
+    host.open(root)
+    host.put("a", b"1")
+    frames = []
+    for index in range(30_000):
+        host.number += 1
+        mode = {"id": host.number, "path": "a", "mode": 0o600 + index % 2, "stamp": str(index)}
+        frames.append(wire.encode(wire.MODE, mode))
+    host.raw(b"".join(frames))
+    host.settle()
+    log = root / ".dkdbg-sync" / "ledger"
+    assert len(log.read_text().splitlines()) < 10_000
+    host.bye()
+    assert len(log.read_text().splitlines()) == 1
+    assert start().open(root)["a"][4:] == [digest(b"1"), "29999"]
