@@ -6,7 +6,7 @@ import contextlib
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dkdbg.agent.sync import wire
@@ -111,6 +111,7 @@ def test_too_large_a_frame_is_not_sent() -> None:
         wire.encode(wire.PUT, {}, b"x" * (wire.MAX_BODY + 1))
 
 
+@settings(deadline=None, max_examples=30)
 @given(st.integers(0, 5000), st.booleans(), st.integers(1, 1000))
 def test_a_listing_is_split_so_that_each_frame_fits_and_only_the_last_says_end(
     count: int, end: bool, length: int
