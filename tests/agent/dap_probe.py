@@ -67,7 +67,7 @@ class Session:
         return self.wait(self.send(command, **arguments))
 
     def start(self, breakpoints: dict[str, list[int]], arguments: dict[str, Any]) -> None:
-        self.request("initialize", clientID="probe", adapterID="debugpy", pathFormat="path")
+        self.request("initialize", clientID="vscode", adapterID="debugpy", pathFormat="path")
         attach = self.send("attach", **arguments)
         with self.changed:
             self.changed.wait_for(
