@@ -33,7 +33,7 @@ _INTENT = 6
 _HELD = 9
 _TYPES: List[type] = [str, str, int, int, str, str, int, int, int]
 
-#: A file that was changed at most this long before we looked may change again without a new time (git: "racy").
+#: As git's "racy" entries.
 RACY_NS = 50_000_000
 #: Lines that say nothing any more before the log is written anew.
 _WASTE = 20_000
@@ -117,7 +117,7 @@ class Ledger:
 
     def hold(self, entry: Entry, info: os.stat_result) -> None:
         """Note what stands there now, with its lstat; it is in the log after the next flush."""
-        if entry[KIND] == "d" or abs(time.time_ns() - info.st_mtime_ns) < RACY_NS:
+        if entry[KIND] == "d" or is_racy(info):
             seen = [0, 0, 0]
         else:
             seen = [info.st_mtime_ns, info.st_ctime_ns, info.st_ino]
@@ -186,6 +186,11 @@ class Ledger:
         if (owner.st_uid, owner.st_gid) != (mine.st_uid, mine.st_gid):
             with contextlib.suppress(OSError):
                 os.fchown(log, owner.st_uid, owner.st_gid)
+
+
+def is_racy(info: os.stat_result) -> bool:
+    """Say whether a file was changed so recently that it may change again without a new time."""
+    return abs(time.time_ns() - info.st_mtime_ns) < RACY_NS
 
 
 def _not_plain() -> Fatal:

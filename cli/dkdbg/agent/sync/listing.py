@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _OWN = paths.OWN.encode()
 _PIECE = wire.MAX_BODY
+#: Digests that are remembered from STAT to ADOPT.
+_SEEN = 100_000
 
 
 def settle_intents(root: Tree, book: Ledger) -> None:
@@ -108,6 +110,8 @@ def stat_paths(
     """Return entries of those paths that exist, and what is wrong with the others; digests go into `seen`."""
     found: List[Entry] = []
     wrong: List[Tuple[str, Refused]] = []
+    if len(seen) > _SEEN:
+        seen.clear()
     above, folder = None, -1
     try:
         for path in asked:
@@ -124,7 +128,8 @@ def stat_paths(
             entry = describe(folder, parts[-1], path, info) if info is not None else None
             if info is not None and entry is not None:
                 found.append(entry)
-                seen[path] = (signature(info), entry[ledger.DIGEST])
+                if not ledger.is_racy(info):
+                    seen[path] = (signature(info), entry[ledger.DIGEST])
     finally:
         if folder >= 0:
             os.close(folder)

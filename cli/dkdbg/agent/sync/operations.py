@@ -173,7 +173,7 @@ class Operations:
         held = self._ledger.held.get(head["path"])
         if held is not None and held[ledger.DIGEST] == digest and ledger.is_same(held, info):
             return True
-        if self.seen.get(head["path"]) == (signature(info), digest):
+        if self.seen.pop(head["path"], None) == (signature(info), digest):
             return True
         return bool(content.digest_at(folder, name, head["kind"]) == digest)
 

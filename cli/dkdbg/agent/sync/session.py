@@ -112,7 +112,6 @@ class Session:
             self._ledger.check()
             self._outlet.send(wire.DONE, {"upto": upto})
             self._told = upto
-        self._operations.seen.clear()
         self._outlet.flush()
 
     def close(self) -> None:
