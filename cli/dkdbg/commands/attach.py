@@ -9,7 +9,7 @@ import signal
 import textwrap
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from dkdbg import console, engine
 from dkdbg.agent import front, peers, tokens
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 NAME = "dkdbg: attach and stay"
 #: Seconds that editors get to close their sessions at the end.
 GOODBYE = 1.5
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Seconds until Ctrl-C is noticed at the latest.
 SIGNAL_INTERVAL = 0.3
 
@@ -62,7 +63,7 @@ def attach(root: Path, targets: Sequence[str], *, port: int, ports: int | None, 
     service.offer = extra.offer
     opened.append(_listen(service, port, reporter))
     events = Events([each for each in upstreams if each.is_container], reporter.line)
-    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    former = {number: signal.signal(number, _interrupt_once) for number in ENDING}
     try:
         if any(each.is_container for each in upstreams):
             events.start()
@@ -77,15 +78,23 @@ def attach(root: Path, targets: Sequence[str], *, port: int, ports: int | None, 
     except KeyboardInterrupt:
         pass
     finally:
-        signal.signal(signal.SIGTERM, former)
         service.stop("dkdbg attach was ended")
         opened[0].drain(GOODBYE)
         opened[0].stop()
         extra.stop()
         events.stop()
+        for number, handler in former.items():
+            signal.signal(number, handler)
     reporter.event("end", "ended")
     reporter.end()
     return 0
+
+
+def _interrupt_once(*_: object) -> NoReturn:
+    """Begin to end; a second signal does not disturb what is being closed, which takes two seconds at most."""
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 class _Reporter:

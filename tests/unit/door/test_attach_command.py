@@ -105,7 +105,8 @@ def test_a_person_reads_where_to_attach_and_what_is_waited_for(tmp_path: Path) -
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = list(iter(lambda: "" if "waiting" in (line := next(process.stdout, "")) else line, ""))
-        process.send_signal(signal.SIGTERM)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # the second one does not disturb
+            process.send_signal(number)
         try:
             assert process.wait(10) == 0
         finally:
