@@ -27,7 +27,8 @@ class ObserverSource(FileSystemEventHandler):
 
     def watch(self, folder: str) -> bool:
         """Nothing to do: the whole root is watched."""
-        return bool(folder) or True
+        del folder
+        return True
 
     def watch_file(self, path: str) -> None:
         """Report changes of this file when it is below the root."""

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+#: Set inside a git hook, and about that repository alone.
+_ELSEWHERE = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR"}
+
+
 class Repository(NamedTuple):
     """The repository around a root.
 
@@ -77,7 +81,8 @@ class Tracked:
 
     def _ask(self, argv: list[str], root: str) -> None:
         try:
-            done = process.run(argv, cwd=Path(root))
+            env = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
+            done = process.run(argv, cwd=Path(root), env=env)
         except (DkdbgError, OSError):
             return
         if done.code == 0:

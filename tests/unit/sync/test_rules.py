@@ -188,6 +188,15 @@ def test_what_git_tracks_is_in_whatever_a_default_or_gitignore_says(root):
     assert "git tracks it" in scanner.rules.why("data/keep.csv").reason
 
 
+def test_the_repository_of_a_git_hook_that_we_run_in_does_not_count(root, monkeypatch):
+    put(root, {"here/m.pt": "", "other/x": ""})
+    for folder in ("here", "other"):
+        git(root / folder, "init", "-q")
+        git(root / folder, "add", "-f", ".")
+    monkeypatch.setenv("GIT_DIR", str(root / "other/.git"))
+    assert set(Scanner(str(root / "here")).scan().entries) == {"m.pt"}
+
+
 def test_gitignore_brings_back_what_a_default_leaves_out(root):
     git(root, "init", "-q")
     put(root, {".gitignore": "!tiny.pt\n", "tiny.pt": "", "big.pt": ""})
