@@ -9,6 +9,7 @@ import os
 import socket
 import statistics
 import struct
+import subprocess
 import sys
 import time
 import urllib.request
@@ -98,7 +99,9 @@ def stopped_anew(debugger, known, timeout=30):
             return stop
 
 
-def test_one_attach_outlives_restarts_of_the_container_and_of_the_program(base_image, tmp_path, capsys):
+def test_one_attach_outlives_restarts_of_container_and_program_and_another_container(
+    base_image, tmp_path, capsys
+):
     files = {"train.py": LOOP, "requirements.txt": "# nothing\n", "dkdbg.toml": TOML.format(port=free_port())}
     root = repo(tmp_path / "stays", files)
     must(dkdbg(root, "init", "--yes"))
@@ -111,9 +114,8 @@ def test_one_attach_outlives_restarts_of_the_container_and_of_the_program(base_i
         debugger.set_breakpoints(str(script), [line])
         root_session = debugger.attach()
         stack.enter_context(running(root, base_image))
-        container = docker(
-            "ps", "-q", "--filter", "label=dev.dkdbg.session=app-debug", "--filter", f"volume={root}"
-        )
+        label = ("--filter", "label=dev.dkdbg.session=app-debug", "--filter", f"volume={root}")
+        container = docker("ps", "-q", *label)
         hits, seconds, known = 0, [], set()
         stopped_anew(debugger, known)
         before = (len(docker("top", container).splitlines()), door.descriptors())
@@ -132,6 +134,12 @@ def test_one_attach_outlives_restarts_of_the_container_and_of_the_program(base_i
             hits += (top.line, debugger.local_values(top)["loss"]) == (line, f"{number + 2}.0")
             debugger.continue_(stop)
             debugger.wait_stopped(10)
+        compose = ["docker", "compose", "--profile", "debug", "up", "--detach", "--force-recreate"]
+        env = {**os.environ, "DKDBG_BASE": base_image}
+        must(subprocess.run(compose, cwd=root, env=env, capture_output=True, text=True, check=False))
+        hits += debugger.stack(stopped_anew(debugger, known))[0].line == line
+        former, container = container, docker("ps", "-q", *label)
+        assert former != container
         time.sleep(GOODBYE + 0.5)  # this client does not close the connection of a session that has ended
         after = (len(docker("top", container).splitlines()), door.descriptors())
         must(dkdbg(root, "down"))
@@ -141,8 +149,10 @@ def test_one_attach_outlives_restarts_of_the_container_and_of_the_program(base_i
         assert door.end() == 0
     with capsys.disabled():
         figures = f"save to stopped: median {statistics.median(seconds):.2f} s, max {max(seconds):.2f} s"
-        sys.stdout.write(f"\n{hits} of {RESTARTS + EDITS} hits; {figures}; left over: {before} -> {after}\n")
-    assert hits == RESTARTS + EDITS
+        sys.stdout.write(
+            f"\n{hits} of {RESTARTS + EDITS + 1} hits; {figures}; left over: {before} -> {after}\n"
+        )
+    assert hits == RESTARTS + EDITS + 1
     assert after[0] == before[0]
     assert after[1] <= before[1] + 3
 
