@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 
@@ -60,10 +61,10 @@ class Placer:
     def new_file(self, data: bytes, mode: int) -> Tuple[bytes, int]:
         """Write a temporary file and return its name and open descriptor. Raises OSError: nothing is left."""
         name = self.temporary_name()
-        descriptor = tree.create_file(self._state.temporary, name)
+        descriptor = tree.create_file(self._state.temporary, name, mode)  # tmp/ is private
         try:
             content.write_all(descriptor, data)
-            self.dress(descriptor, mode)
+            self._tree.own(descriptor)
         except OSError:
             os.close(descriptor)
             self.drop(name)
@@ -73,7 +74,8 @@ class Placer:
     def dress(self, descriptor: int, mode: int) -> None:
         """Give a temporary file the owner and mode that it will have."""
         self._tree.own(descriptor)
-        os.fchmod(descriptor, mode)
+        with contextlib.suppress(PermissionError):  # a file system without modes: vfat, some network mounts
+            os.fchmod(descriptor, mode)
 
     def drop(self, name: bytes) -> None:
         """Remove a temporary file."""
@@ -128,6 +130,9 @@ class Placer:
             info = os.stat(last, dir_fd=folder, follow_symlinks=False)
         else:
             info = os.fstat(descriptor)
+            if info.st_mode & 0o777 != entry[MODE]:  # inherited access control lists change it at creation
+                self.dress(descriptor, entry[MODE])
+                info = os.fstat(descriptor)
         self._ledger.hold(entry, info)
 
     def _carry(self, folder: int, last: bytes, temporary: Temporary, mode: int) -> None:

@@ -129,9 +129,9 @@ def open_file(folder: int, name: bytes) -> int:
     return descriptor
 
 
-def create_file(folder: int, name: bytes) -> int:
-    """Return a descriptor of a new file that only its owner can read."""
-    return os.open(name, _CREATE, 0o600, dir_fd=folder)
+def create_file(folder: int, name: bytes, mode: int = 0o600) -> int:
+    """Return a descriptor of a new file, open for writing whatever its mode. Raises OSError: also when it exists."""
+    return os.open(name, _CREATE, mode, dir_fd=folder)
 
 
 def open_below(folder: int, name: bytes) -> int:
