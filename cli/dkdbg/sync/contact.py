@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dkdbg.agent.sync import boot, wire
-from dkdbg.errors import DkdbgError
+from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.sync.stream import Stream, StreamEndedError, expect
 
 if TYPE_CHECKING:
@@ -142,3 +143,13 @@ def _ready(head: dict[str, Any]) -> Ready:
         python=str(head["python"]), pid=int(head["pid"]), user=str(head["user"]), root=str(head["root"]),
         probe=str(head.get("probe") or ""), empty=bool(head["empty"]), case_sensitive=bool(head["case_sensitive"]),
     )  # fmt: skip
+
+
+def refuse_same_folder(local: str, ready: Ready) -> None:
+    """Raise DkdbgError when the probe that the receiver made on the target lies in the local root."""
+    if ready.probe and os.path.lexists(os.path.join(local, ready.probe)):
+        raise DkdbgError(
+            f"{ready.root} there and {local} here are the same folder",
+            hint="a workspace that is mounted needs no sync: what you save is there already",
+            exit_code=EXIT_USAGE,
+        )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.errors import DkdbgError
 from dkdbg.sync.again import CHANGED, Again
-from dkdbg.sync.contact import PYTHONS, Contact
+from dkdbg.sync.contact import PYTHONS, Contact, refuse_same_folder
 from dkdbg.sync.flight import Counts
 from dkdbg.sync.replica import Replica
 from dkdbg.sync.report import did, event
@@ -22,7 +23,7 @@ from dkdbg.sync.stream import StreamEndedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from dkdbg.sync.contact import Reach, Ready
+    from dkdbg.sync.contact import Reach
     from dkdbg.sync.entries import Index, Skip
     from dkdbg.sync.plan import Step
     from dkdbg.sync.report import Event
@@ -75,6 +76,9 @@ class Session:
         self._index: Index | None = None
         self._lost_events = ""
         self._reason = ""
+        self._began = 0.0
+        self._ending = threading.Event()
+        self._watcher: Watcher | None = None
         self.failed: dict[str, tuple[str, str]] = {}
 
     @property
@@ -102,18 +106,18 @@ class Session:
                 self._lost(str(error), attempt)
 
     def follow(self) -> None:
-        """Make both sides equal and keep them so, whatever happens to the stream, until KeyboardInterrupt.
+        """Make both sides equal and keep them so, whatever happens to the stream, until KeyboardInterrupt or `stop`.
 
         Raises:
             DkdbgError: the target could not be reached at the start, the local root is gone, the receiver gave up.
         """
         from dkdbg.sync.watch import Watcher
 
-        watcher = Watcher(os.path.realpath(self._roots.local))
+        self._watcher = watcher = Watcher(os.path.realpath(self._roots.local))
         try:
             scanner = Scanner(self._roots.local, rules=self._roots.rules, enter=watcher.watch)
             attempt = 0
-            while True:
+            while not self._ending.is_set():
                 try:
                     with self._connected(scanner, watcher) as replica:
                         self._converge(replica)
@@ -127,9 +131,16 @@ class Session:
         finally:
             watcher.close()
 
+    def stop(self) -> None:
+        """Make `follow` return, from another thread, when it is in sync with what it has seen."""
+        self._ending.set()
+        if self._watcher:
+            self._watcher.wake()
+
     @contextmanager
     def _connected(self, scanner: Scanner, watcher: Watcher | None = None) -> Iterator[Replica]:
         """A stream to the target as it is now; the local tree is read while the other side starts."""
+        self._began = time.monotonic()
         try:
             with self._patience():
                 self._contact.start(self._resolve(), watcher.wake if watcher else lambda: None)
@@ -169,7 +180,7 @@ class Session:
         if reason != self._reason:
             self._report(event("lost", reason=reason))
             self._reason = reason
-        time.sleep(min(_BACKOFF * 2**attempt, _BACKOFF_LONGEST))
+        self._ending.wait(min(_BACKOFF * 2**attempt, _BACKOFF_LONGEST))
 
     def _unreachable(self, error: Exception) -> DkdbgError:
         return DkdbgError(
@@ -185,10 +196,9 @@ class Session:
         return index
 
     def _converge(self, replica: Replica) -> None:
-        began = time.monotonic()
         counts = replica.converge(self._here)
         self._note(replica)
-        seconds = round(time.monotonic() - began, 3)
+        seconds = round(time.monotonic() - self._began, 3)
         self._report(event("in_sync", files=self.files, seconds=seconds, did=did(counts)))
 
     def _quieten(self, replica: Replica, scanner: Scanner) -> None:
@@ -209,7 +219,7 @@ class Session:
         """Follow what changes, until the stream ends."""
         sender = replica.sender
         pinged = 0.0
-        while True:
+        while not self._ending.is_set():
             now = time.monotonic()
             batch = watcher.batch(max(self._again.next(now + _PING_SECONDS) - now, 0.0))
             sender.hear()
@@ -220,6 +230,7 @@ class Session:
                 self._lost_events = batch.lost or self._lost_events
             if self._lost_events:
                 self._report(event("rescan", reason=self._lost_events))
+                self._began = now
                 self._index = self._scan(scanner, watcher)
                 self._tell(self._here.skipped)
                 self._converge(replica)
@@ -283,13 +294,3 @@ class Session:
 
 class _NotYetError(Exception):
     """The target was there before and is not now."""
-
-
-def refuse_same_folder(local: str, ready: Ready) -> None:
-    """Raise DkdbgError when the probe that the receiver made on the target lies in the local root."""
-    if ready.probe and os.path.lexists(os.path.join(local, ready.probe)):
-        raise DkdbgError(
-            f"{ready.root} there and {local} here are the same folder",
-            hint="a workspace that is mounted needs no sync: what you save is there already",
-            exit_code=EXIT_USAGE,
-        )
