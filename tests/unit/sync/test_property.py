@@ -4,7 +4,7 @@ The watcher, the session and the receiver are the real ones; the receiver runs o
 be cut at either end. 100 sequences; 2,000 with DKDBG_TEST_FULL=1; DKDBG_TEST_SEED=N runs one of them.
 """
 
-# ruff: noqa: PTH - names that pathlib would drop, and speed
+# ruff: noqa: PTH
 from __future__ import annotations
 
 import contextlib
