@@ -38,6 +38,10 @@ _WORDS = {
     errno.ENOENT: ("it, or a folder above it, is not there any more", ""),
     errno.EISDIR: ("a folder is in the way", ""),
     errno.ENOTEMPTY: ("a folder with something in it is in the way", ""),
+    errno.EXDEV: (
+        "a folder on another file system that is mounted there is in the way",
+        "move it away there",
+    ),
     errno.EBUSY: ("it is a mount point there, or in use", "leave it out with [sync] ignore"),
     errno.EMFILE: ("too many open files in the receiver", ""),
     errno.EINVAL: ("the target's file system does not allow this name or value", ""),

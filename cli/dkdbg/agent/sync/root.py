@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from dkdbg.agent.sync import paths
 from dkdbg.agent.sync.problems import Fatal, explain, user_name
 from dkdbg.agent.sync.tree import Tree
 
@@ -38,7 +39,7 @@ def open_root(name: str, *, create: bool) -> Tuple[Tree, str]:
     info, top = os.fstat(descriptor), os.stat("/")
     if (info.st_dev, info.st_ino) == (top.st_dev, top.st_ino):
         raise Fatal("the root is the target's whole file system (/)", "name the folder of the workspace")
-    return Tree(descriptor), os.fsdecode(os.path.realpath(path))
+    return Tree(descriptor), paths.decode(os.path.realpath(path))
 
 
 def _unopened(name: str, error: OSError) -> Fatal:

@@ -99,6 +99,7 @@ class Tree:
         if self.owner is None:
             os.symlink(target, name, dir_fd=folder)
             return
+        group = os.getegid()
         # Made as the owner, as there is no descriptor to give it to him: by its name, it could be another's by then.
         try:
             os.setegid(self.owner[1])
@@ -109,7 +110,7 @@ class Tree:
             os.symlink(target, name, dir_fd=folder)
         finally:
             os.seteuid(0)
-            os.setegid(0)
+            os.setegid(group)
 
 
 def look_at(folder: int, name: bytes) -> Optional[os.stat_result]:
