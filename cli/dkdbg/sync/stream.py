@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import queue
+import re
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 _PACK = 256 * 1024
 _PIPE_SIZE = 1 << 20
 _STDERR_KEPT = 4096
+#: READY or ERROR. What comes before is a banner of a login, or why the program could not be started, which `docker exec`
+#: says on standard output.
+_FIRST_FRAME = re.compile(rb"[\xc1\xcb]\x00")
 
 
 class StreamEndedError(Exception):
@@ -30,7 +34,7 @@ class StreamEndedError(Exception):
 
     Attributes:
         code: exit code of the command line, negative for a signal, None when it had to be ended.
-        answered: whether anything had come from it before.
+        answered: whether the receiver had said anything.
     """
 
     def __init__(self, reason: str, *, code: int | None, answered: bool) -> None:
@@ -165,17 +169,27 @@ class Stream:
     def _read(self) -> None:
         parser = wire.Parser()
         answered = False
+        banner = b""
         reason = ""
         assert self._child.stdout is not None  # noqa: S101
         try:
             while data := self._child.stdout.read(_PIPE_SIZE):
-                answered = True
+                if not answered:
+                    banner += data
+                    found = _FIRST_FRAME.search(banner)
+                    answered = found is not None
+                    if found is None:
+                        banner = banner[-_STDERR_KEPT:]
+                        continue
+                    data = banner[found.start() :]
                 parser.feed(data)
                 while (frame := parser.take()) is not None:
                     self._frames.put(frame)
                 self._bell()
         except (OSError, ValueError) as error:
             reason = str(error)
+        if not answered:
+            self._stderr += b"\n" + banner
         self._ended = self._why(reason, answered)
         self._frames.put(self._ended)
         self._bell()

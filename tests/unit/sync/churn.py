@@ -1,6 +1,5 @@
 """Random work on a tree, as people, editors and git do it, and what the two sides look like afterwards."""
 
-# ruff: noqa: PTH
 from __future__ import annotations
 
 import os

@@ -4,7 +4,6 @@ The watcher, the session and the receiver are the real ones; the receiver runs o
 be cut at either end. 100 sequences; 2,000 with DKDBG_TEST_FULL=1; DKDBG_TEST_SEED=N runs one of them.
 """
 
-# ruff: noqa: PTH
 from __future__ import annotations
 
 import contextlib
@@ -15,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 
 import pytest
 
@@ -110,6 +110,11 @@ class Rig:
         while not any(event.name == "in_sync" for event in self.events):
             assert self.thread.is_alive(), self.problem
             time.sleep(0.01)
+
+    def where(self):
+        """What the session is doing."""
+        frame = sys._current_frames().get(self.thread.ident)
+        return "".join(traceback.format_stack(frame)[-6:]) if frame else "it has ended"
 
     def kill_something(self):
         parts = parts_of_streams()
