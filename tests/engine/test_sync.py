@@ -1,0 +1,332 @@
+"""`dkdbg sync` into real containers that mount nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import textwrap
+
+import pytest
+
+from tests.engine.synced import docker, following, local_tree, run_box, sync, take_away
+
+pytestmark = pytest.mark.engine
+
+TO = ("--to", "/ws")
+
+
+def git(root, *words):
+    env = {
+        **os.environ,
+        "GIT_AUTHOR_NAME": "t",
+        "GIT_AUTHOR_EMAIL": "t@t",
+        "GIT_COMMITTER_NAME": "t",
+        "GIT_COMMITTER_EMAIL": "t@t",
+    }
+    subprocess.run(
+        ["git", "-c", "commit.gpgsign=false", *words], cwd=root, check=True, capture_output=True, env=env
+    )
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A repository with everything that a file system can say about a file."""
+    folder = tmp_path / "repo"
+    (folder / "pkg" / "deep").mkdir(parents=True)
+    (folder / "empty").mkdir()
+    (folder / "train.py").write_text("print(1)\n")
+    (folder / "pkg" / "deep" / "model.py").write_text("x = 1\n")
+    (folder / "run.sh").write_text("#!/bin/sh\n")
+    (folder / "run.sh").chmod(0o755)
+    (folder / "ünï cödé.py").write_text("")
+    (folder / "new\nline").write_text("odd")
+    (folder / "pkg" / "link").symlink_to("deep/model.py")
+    (folder / "absolute").symlink_to(folder / "train.py")
+    (folder / "weights.bin").write_bytes(os.urandom(3_000_001))
+    git(folder, "init", "-q", "-b", "main")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shared(base_image):
+    name = f"dkdbg-sync-{os.getpid()}"
+    try:
+        yield run_box(name, base_image)
+    finally:
+        take_away(name)
+
+
+@pytest.fixture
+def box(shared):
+    """A container with Python and no /ws."""
+    shared.sh("rm -rf /ws")
+    return shared
+
+
+@pytest.fixture
+def own():
+    """The name of a container of one test, taken away afterwards."""
+    name = f"dkdbg-sync-own-{os.getpid()}"
+    yield name
+    take_away(name)
+
+
+def expected(root):
+    return {**local_tree(root), "absolute": "l train.py"}
+
+
+def test_everything_arrives_as_it_is_and_a_second_time_nothing_is_sent(root, box):
+    done = sync(root, f"docker://{box.name}", *TO, "--once")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert box.tree("/ws") == expected(root)
+    again = sync(root, f"docker://{box.name}", *TO, "--once", "--json")
+    assert [json.loads(line)["event"] for line in again.stdout.splitlines()] == ["connected", "in_sync"]
+    assert json.loads(again.stdout.splitlines()[-1])["did"] in {"", "1 found equal"}
+    assert sync(root, f"docker://{box.name}", *TO, "--verify").returncode == 0
+
+
+def test_a_link_that_leads_outside_is_left_out_with_a_reason(root, box):
+    (root / "outside").symlink_to("/etc/passwd")
+    done = sync(root, f"docker://{box.name}", *TO, "--once")
+    assert done.returncode == 0
+    assert "left out: outside: a symlink that leads out of the root, to /etc/passwd" in done.stdout
+    assert "outside" not in box.tree("/ws")
+
+
+def test_saves_renames_deletes_and_branches_are_followed(root, box):
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "one")
+    git(root, "checkout", "-qb", "other")
+    (root / "train.py").write_text("print(2)\n")
+    for number in range(300):
+        (root / "pkg" / f"m{number}.py").write_text(f"{number}\n")
+    (root / "pkg" / "deep" / "model.py").unlink()
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "two")
+    git(root, "checkout", "-q", "main")
+    with following(root, f"docker://{box.name}", *TO) as followed:
+        assert box.tree("/ws") == expected(root)
+
+        def same(what):
+            followed.wait(lambda: box.tree("/ws") == expected(root), what)
+
+        (root / "train.py").write_text("print(3)\n")  # truncate and write
+        same("a plain save")
+        (root / "train.py.tmp").write_text("print(4)\n")
+        (root / "train.py.tmp").replace(root / "train.py")
+        same("a save by rename")
+        (root / "train.py").rename(root / "train.py~")
+        (root / "train.py").write_text("print(5)\n")
+        (root / "train.py~").unlink()
+        same("a save with a backup file")
+        (root / "train.py").rename(root / "Train.py")
+        (root / "Train.py").rename(root / "train.py")
+        (root / "pkg").rename(root / "lib")
+        same("a folder's new name")
+        (root / "lib").rename(root / "Lib")
+        same("a folder's new name that differs in case")
+        (root / "Lib").rename(root / "pkg")
+        (root / "run.sh").chmod(0o644)
+        (root / "empty").rmdir()
+        (root / "empty").write_text("a file now")
+        same("a folder that became a file")
+        git(root, "checkout", "-qf", "other")
+        same("another branch")
+        git(root, "checkout", "-qf", "main")
+        same("and back")
+        assert followed.stop() == 0
+        assert followed.events[-1]["event"] == "stopped"
+    assert sync(root, f"docker://{box.name}", *TO, "--verify").returncode == 0
+
+
+def test_what_was_in_the_image_is_adopted_when_equal_and_kept_when_not_and_what_is_only_there_stays(
+    root, box
+):
+    box.sh(
+        "mkdir -p /ws/pkg && echo 'print(1)' > /ws/train.py && echo old > /ws/run.sh && echo mine > /ws/pkg/only_there"
+    )
+    done = sync(root, f"docker://{box.name}", *TO, "--once")
+    assert done.returncode == 0
+    assert "kept: run.sh there was not sync's; it is now .dkdbg-sync/kept/" in done.stdout
+    (root / "pkg" / "link").unlink()
+    (root / "pkg" / "deep" / "model.py").unlink()
+    (root / "pkg" / "deep").rmdir()
+    (root / "pkg").rmdir()
+    done = sync(root, f"docker://{box.name}", *TO, "--once")
+    assert "kept: the folder pkg stays there, because something in it is not sync's" in done.stdout
+    assert box.read("/ws/pkg/only_there") == "mine\n"
+    assert box.tree("/ws") == {
+        **expected(root),
+        "pkg": "d",
+        "pkg/only_there": box.tree("/ws")["pkg/only_there"],
+    }
+    assert box.sh("cat /ws/.dkdbg-sync/kept/*/run.sh") == "old\n"
+
+
+def test_it_goes_on_after_a_restart_and_in_a_new_container(root, own, base_image):
+    run_box(own, base_image)
+    with following(root, f"docker://{own}", *TO) as followed:
+        docker("restart", "-t", "0", own)
+        followed.wait(lambda: len(followed.named("in_sync")) == 2, "in sync after the restart")
+        take_away(own)
+        (root / "train.py").write_text("while it was away\n")
+        followed.wait(lambda: followed.named("lost"), "the loss is said")
+        box = run_box(own, base_image)
+        followed.wait(lambda: box.tree("/ws") == expected(root), "the new container has everything")
+        assert followed.stop() == 0
+
+
+def test_a_compose_service_is_found_by_its_name_and_again_under_its_new_container(root, base_image):
+    (root / "compose.yaml").write_text(
+        textwrap.dedent(f"""\
+        services:
+          app:
+            image: {base_image}
+            command: sleep 100000
+            init: true
+            working_dir: /srv/code
+        """)
+    )
+    try:
+        subprocess.run(["docker", "compose", "up", "-d"], cwd=root, check=True, capture_output=True)
+        with following(root, "app") as followed:
+            assert followed.named("connected")[0]["root"] == "/srv/code"
+            subprocess.run(
+                ["docker", "compose", "up", "-d", "--force-recreate", "-t", "0"],
+                cwd=root,
+                check=True,
+                capture_output=True,
+            )
+            followed.wait(lambda: len(followed.named("in_sync")) == 2, "in sync in the new container")
+            assert followed.stop() == 0
+        assert sync(root, "app", "--verify").returncode == 0
+    finally:
+        subprocess.run(["docker", "compose", "down", "-t", "0"], cwd=root, check=False, capture_output=True)
+
+
+def test_a_user_who_owns_the_workspace_needs_no_root(root, own, base_image):
+    box = run_box(own, base_image, "--user", "1000:1000", "--tmpfs", "/ws:uid=1000,gid=1000,mode=755")
+    done = sync(root, f"docker://{own}", *TO, "--once")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "(as uid 1000" in done.stdout
+    assert box.tree("/ws") == expected(root)
+    assert box.sh("stat -c %u /ws/train.py") == "1000\n"
+
+
+def test_a_user_who_may_not_write_there_hears_who_owns_it(root, own, base_image):
+    box = run_box(own, base_image, "--user", "1000:1000")
+    box.sh("mkdir -p /ws && chown 1234:1234 /ws")
+    done = sync(root, f"docker://{own}", *TO, "--once")
+    assert done.returncode == 1
+    assert "uid 1000" in done.stderr
+    assert "1234" in done.stderr
+    assert "hint:" in done.stderr
+
+
+def test_a_workspace_of_another_user_stays_his_when_the_container_runs_as_root(root, box):
+    box.sh("mkdir /ws && chown 1234:1234 /ws")
+    assert sync(root, f"docker://{box.name}", *TO, "--once").returncode == 0
+    assert box.sh("stat -c %u:%g /ws/train.py /ws/pkg /ws/pkg/link").split() == ["1234:1234"] * 3
+
+
+def test_a_read_only_file_system_with_a_writable_workspace_is_enough(root, own, base_image):
+    box = run_box(
+        own, base_image, "--read-only", "--tmpfs", "/ws", "--user", "1000:1000", "--cap-drop", "ALL"
+    )
+    done = sync(root, f"docker://{own}", *TO, "--once")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert box.tree("/ws") == expected(root)
+    done = sync(root, f"docker://{own}", "--to", "/elsewhere", "--once")
+    assert done.returncode == 1
+    assert "/elsewhere" in done.stderr
+
+
+@pytest.fixture
+def distroless(base_image, tmp_path):
+    """An image with a Python and nothing else: no shell, no PATH, no coreutils."""
+    tag = f"dkdbg-test/distroless:{os.getpid()}"
+    (tmp_path / "Dockerfile").write_text(
+        textwrap.dedent(f"""\
+        FROM {base_image} AS full
+        RUN mkdir /only && cp -a --parents /usr/bin/python3* /usr/lib/python3* /only && \\
+            for l in $(ldd /usr/bin/python3 /usr/lib/python3*/lib-dynload/*.so | grep -o '/[^ ]*' | grep '\\.so' | sort -u); do \\
+              [ -e "$l" ] && cp -L --parents "$l" /only; done; ls -l /only
+        FROM scratch
+        COPY --from=full /only /
+        ENV PATH=/nowhere
+        ENTRYPOINT ["/usr/bin/python3", "-c", "import time; time.sleep(100000)"]
+        """)
+    )
+    docker("build", "-q", "-t", tag, str(tmp_path))
+    yield tag
+    docker("rmi", "-f", tag, check=False)
+
+
+def test_an_image_with_a_python_and_no_shell_is_enough(root, own, distroless):
+    docker("run", "-d", "--name", own, distroless)
+    done = sync(root, f"docker://{own}", *TO, "--once")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sync(root, f"docker://{own}", *TO, "--verify").returncode == 0
+
+
+def test_without_a_python_it_says_what_was_tried(root, own, base_image):
+    run_box(own, base_image)
+    done = sync(root, f"docker://{own}", *TO, "--once", "--python", "/opt/none/python3")
+    assert done.returncode == 1
+    assert f"there is no Python on docker://{own}: tried /opt/none/python3" in done.stderr
+    assert "--python PATH" in done.stderr
+
+
+def test_a_mounted_workspace_is_refused(root, own, base_image):
+    run_box(own, base_image, "-v", f"{root}:/ws")
+    done = sync(root, f"docker://{own}", *TO, "--once")
+    assert done.returncode == 2
+    assert "the same folder" in done.stderr
+    assert "a workspace that is mounted needs no sync" in done.stderr
+
+
+def test_a_second_sync_to_the_same_folder_hears_of_the_first(root, box):
+    with following(root, f"docker://{box.name}", *TO):
+        done = sync(root, f"docker://{box.name}", *TO, "--once")
+        assert done.returncode == 1
+        assert "another sync writes there: pid" in done.stderr
+
+
+def test_verify_lists_what_differs_and_what_is_only_there(root, box):
+    assert sync(root, f"docker://{box.name}", *TO, "--once").returncode == 0
+    box.sh("echo more >> /ws/train.py; rm /ws/run.sh; echo x > /ws/only_there")
+    done = sync(root, f"docker://{box.name}", *TO, "--verify")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[:-1] == [
+        "differs: run.sh is missing there",
+        "differs: train.py has other content there (9 bytes here, 14 there)",
+        "only there: only_there",
+    ]
+    told = json.loads(sync(root, f"docker://{box.name}", *TO, "--verify", "--json").stdout)
+    assert (sorted(told["differences"]), told["only_there"]) == (["run.sh", "train.py"], ["only_there"])
+    assert box.read("/ws/only_there") == "x\n"
+
+
+def test_pull_copies_folders_back_and_skips_what_is_here_already(root, box, tmp_path):
+    assert sync(root, f"docker://{box.name}", *TO, "--once").returncode == 0
+    box.sh(
+        "mkdir -p /ws/outputs/run1 && head -c 2500000 /dev/urandom > /ws/outputs/run1/model.pt && echo 1 > /ws/outputs/log"
+    )
+    done = sync(root, f"docker://{box.name}", *TO, "--pull", "outputs/")
+    assert done.returncode == 0, done.stderr
+    assert "2 copied (2.5 MB), 0 were here already" in done.stdout
+    place = root / "dkdbg-pulled" / box.name / "outputs"
+    assert (place / "log").read_text() == "1\n"
+    assert (place / "run1" / "model.pt").stat().st_size == 2_500_000
+    assert (
+        "0 copied (0 B), 2 were here already"
+        in sync(root, f"docker://{box.name}", *TO, "--pull", "outputs").stdout
+    )
+    sync(root, f"docker://{box.name}", *TO, "--once")
+    assert "dkdbg-pulled" not in box.tree("/ws")
+    done = sync(root, f"docker://{box.name}", *TO, "--pull", "outputs", "--into", str(root / "pkg"))
+    assert done.returncode == 2
+    assert "sources that are synced from here" in done.stderr
+    done = sync(root, f"docker://{box.name}", *TO, "--pull", "outputs", "--into", str(tmp_path / "elsewhere"))
+    assert (tmp_path / "elsewhere" / "outputs" / "log").read_text() == "1\n"
