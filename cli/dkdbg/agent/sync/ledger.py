@@ -20,7 +20,7 @@ from dkdbg.agent.sync.problems import Fatal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Iterable, List
+    from typing import Dict, Iterable, List, TypeGuard
 
     from dkdbg.agent.sync.wire import Entry
 
@@ -32,6 +32,7 @@ PATH, KIND, MODE, SIZE, DIGEST, STAMP, MTIME, CTIME, INODE = range(9)
 _INTENT = 6
 _HELD = 9
 _TYPES: List[type] = [str, str, int, int, str, str, int, int, int]
+_SHAPES = {length: _TYPES[:length] for length in (1, _INTENT, _HELD)}
 
 #: As git's "racy" entries.
 RACY_NS = 50_000_000
@@ -60,10 +61,11 @@ class Ledger:
         self._log = -1
         data = self._open(write) if folder >= 0 else b""
         lines = [line for line in data.split(b"\n")[:-1] if line]
-        for line in _parse(lines):
-            self._take(line)
-        if self._lines < len(lines):
-            self._lines += _WASTE  # some say nothing: write it anew
+        told = [line for line in _parse(lines) if _is_line(line)]
+        self._replay(told)
+        self._lines = (
+            len(lines) if len(told) == len(lines) else len(lines) + _WASTE
+        )  # then it is written anew
         self._torn = bool(data) and not data.endswith(b"\n")
 
     def _open(self, write: bool) -> bytes:
@@ -94,17 +96,18 @@ class Ledger:
             os.close(log)
         return b"".join(pieces)
 
-    def _take(self, line: Entry) -> None:
-        self._lines += 1
-        path = line[PATH]
-        if len(line) == _INTENT:
-            self.intents[path] = line
-            return
-        self.intents.pop(path, None)
-        if len(line) == _HELD:
-            self.held[path] = line
-        else:
-            self.held.pop(path, None)
+    def _replay(self, lines: Iterable[Entry]) -> None:
+        held, intents = self.held, self.intents
+        for line in lines:
+            path = line[PATH]
+            if len(line) == _INTENT:
+                intents[path] = line
+                continue
+            intents.pop(path, None)
+            if len(line) == _HELD:
+                held[path] = line
+            else:
+                held.pop(path, None)
 
     def intend(self, entry: Entry) -> None:
         """Write down what a rename is about to put there. Raises OSError: then the rename must not happen."""
@@ -207,13 +210,13 @@ def is_same(entry: Entry, info: os.stat_result) -> bool:
     )
 
 
-def _parse(lines: List[bytes]) -> Iterable[Entry]:
+def _parse(lines: List[bytes]) -> List[object]:
     """Return what lines of the log say. One that is torn (by a kill, a full disk, a crash) says nothing."""
     try:
-        found = json.loads(b"[" + b",".join(lines) + b"]")
+        found: List[object] = json.loads(b"[" + b",".join(lines) + b"]")
     except (ValueError, RecursionError):
         found = [_parse_line(line) for line in lines]
-    return [line for line in found if _is_line(line)]
+    return found
 
 
 def _parse_line(line: bytes) -> object:
@@ -224,7 +227,7 @@ def _parse_line(line: bytes) -> object:
     return found
 
 
-def _is_line(line: object) -> bool:
-    if type(line) is not list or len(line) not in (1, _INTENT, _HELD):
-        return False
-    return [type(value) for value in line] == _TYPES[: len(line)] and paths.is_plain(line[PATH])
+def _is_line(line: object) -> TypeGuard[Entry]:
+    return (
+        type(line) is list and list(map(type, line)) == _SHAPES.get(len(line)) and paths.is_plain(line[PATH])
+    )

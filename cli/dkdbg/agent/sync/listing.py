@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 
 from dkdbg.agent.sync import content, ledger, paths, tree, wire
-from dkdbg.agent.sync.operations import signature
-from dkdbg.agent.sync.placing import STRAY
 from dkdbg.agent.sync.problems import Refused
 
 TYPE_CHECKING = False
@@ -32,7 +29,7 @@ def settle_intents(root: Tree, book: Ledger) -> None:
             continue
         try:
             for stray in os.listdir(folder):
-                if os.fsencode(stray).startswith(STRAY):
+                if os.fsencode(stray).startswith(paths.STRAY):
                     tree.remove(folder, os.fsencode(stray))
             info = tree.look_at(folder, name)
             if info is None or tree.kind_of(info) != intent[ledger.KIND]:
@@ -129,7 +126,7 @@ def stat_paths(
             if info is not None and entry is not None:
                 found.append(entry)
                 if not ledger.is_racy(info):
-                    seen[path] = (signature(info), entry[ledger.DIGEST])
+                    seen[path] = (tree.signature(info), entry[ledger.DIGEST])
     finally:
         if folder >= 0:
             os.close(folder)
@@ -168,6 +165,8 @@ def list_below(root: Tree, path: str) -> List[Entry]:
 
 def send_file(root: Tree, path: str, send: Callable[[bytes], None]) -> None:
     """Send a file: FILE, DATA ..., END. Raises OSError or Refused before anything is sent, OSError later."""
+    import hashlib
+
     parts = paths.components(path)
     folder = root.open_folder(parts[:-1])
     try:

@@ -173,7 +173,7 @@ class Operations:
         held = self._ledger.held.get(head["path"])
         if held is not None and held[ledger.DIGEST] == digest and ledger.is_same(held, info):
             return True
-        if self.seen.pop(head["path"], None) == (signature(info), digest):
+        if self.seen.pop(head["path"], None) == (tree.signature(info), digest):
             return True
         return bool(content.digest_at(folder, name, head["kind"]) == digest)
 
@@ -254,8 +254,3 @@ def _fold(path: str) -> str:
     import unicodedata
 
     return unicodedata.normalize("NFC", path).casefold()
-
-
-def signature(info: os.stat_result) -> Tuple[int, ...]:
-    """Return what must be the same for content to be the same without reading it."""
-    return (info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 #: The receiver's own folder in the root; `.dkdbg-sync.` begins its temporary names elsewhere.
 OWN = ".dkdbg-sync"
 _OWN = OWN.encode()
+#: Begins temporary names outside of it: on file systems that are mounted below the root.
+STRAY = _OWN + b"."
 
 _MAX_NAME = 255
 _MAX_PATH = 4095

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from dkdbg.agent.sync.state import State
     from dkdbg.agent.sync.wire import Entry
 
-#: Begins temporary names outside `.dkdbg-sync/`: on file systems that are mounted below the root.
-STRAY = paths.OWN.encode() + b"."
 #: Another process may remove or replace a folder between two of our steps; then they are taken again.
 _ATTEMPTS = 3
 _REMEMBERED = 10_000
@@ -137,7 +135,7 @@ class Placer:
 
     def _carry(self, folder: int, last: bytes, temporary: Temporary, mode: int) -> None:
         """Bring a temporary file to another file system, which is mounted below the root, and rename it there."""
-        stray = STRAY + os.urandom(8).hex().encode()
+        stray = paths.STRAY + os.urandom(8).hex().encode()
         try:
             if temporary.descriptor is None:
                 target = os.readlink(temporary.name, dir_fd=self._state.temporary)

@@ -8,7 +8,6 @@ import sys
 
 from dkdbg.agent.sync import listing, paths, wire
 from dkdbg.agent.sync.ledger import Ledger
-from dkdbg.agent.sync.operations import Operations
 from dkdbg.agent.sync.problems import Fatal, Refused, explain
 from dkdbg.agent.sync.root import open_root
 from dkdbg.agent.sync.state import State
@@ -46,6 +45,11 @@ class Session:
         self._tree, name = open_root(hello["root"], create=create)
         self._state = State(self._tree, name, write=self._write)
         self._ledger = Ledger(self._state.folder, write=self._write)
+        if hello.get("probe", False) and self._write:
+            self._state.make_probe()
+        self._greet(name)
+        from dkdbg.agent.sync.operations import Operations  # the host has something to do by now
+
         self._operations = Operations(self._state, self._ledger, self._kept)
         self._handlers = {
             wire.PUT: self._operations.put, wire.BEGIN: self._begin, wire.DATA: self._data, wire.END: self._end,
@@ -53,9 +57,6 @@ class Session:
             wire.DELETE: self._delete, wire.STAT: self._stat, wire.VERIFY: self._verify, wire.LIST: self._list,
             wire.GET: self._get, wire.PING: self._ping,
         }  # fmt: skip
-        if hello.get("probe", False) and self._write:
-            self._state.make_probe()
-        self._greet(name)
 
     def _greet(self, root: str) -> None:
         own = paths.OWN
