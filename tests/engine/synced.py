@@ -135,15 +135,21 @@ class Following:
 
 @contextmanager
 def following(root: Path, *words: str) -> Iterator[Following]:
-    """`dkdbg sync --json ...` in the background, in sync once, ended afterwards."""
+    """As `starting`, in sync once."""
+    with starting(root, *words) as followed:
+        followed.wait(lambda: followed.named("in_sync"), "in sync once")
+        yield followed
+
+
+@contextmanager
+def starting(root: Path, *words: str) -> Iterator[Following]:
+    """`dkdbg sync --json ...` in the background, killed with -9 afterwards."""
     process = subprocess.Popen(
         [sys.executable, "-m", "dkdbg", "sync", "--json", *words], cwd=root, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=dict(os.environ),
     )  # fmt: skip
     try:
-        followed = Following(process)
-        followed.wait(lambda: followed.named("in_sync"), "in sync once")
-        yield followed
+        yield Following(process)
     finally:
         process.kill()
         process.wait()

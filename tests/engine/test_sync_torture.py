@@ -1,0 +1,108 @@
+"""kill -9 of everything in the middle of thousands of files: nobody ever sees half a file, and both sides end equal."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+
+import pytest
+
+from tests.engine.synced import Box, docker, starting, sync, take_away
+
+pytestmark = pytest.mark.engine
+
+COUNT = 10_000 if os.environ.get("DKDBG_TEST_FULL") else 4_000
+TO = ("--to", "/ws")
+
+# The first line of each file is the digest of the rest. The container's own program reads all of them, all the time.
+READER = """
+import hashlib, os, time
+open('/log/started', 'a').write('x')
+seen = 0
+while True:
+    for at, folders, names in os.walk('/ws'):
+        folders[:] = [f for f in folders if f != '.dkdbg-sync']
+        for name in names:
+            path = os.path.join(at, name)
+            try:
+                data = open(path, 'rb').read()
+            except FileNotFoundError:
+                continue
+            head, _, rest = data.partition(b'\\n')
+            if head != hashlib.sha256(rest).hexdigest().encode():
+                open('/log/bad', 'a').write('%s %d\\n' % (path, len(data)))
+            seen += 1
+    open('/log/seen', 'w').write(str(seen))
+    time.sleep(0.001)
+"""
+
+
+def write_all(root, salt):
+    for number in range(COUNT):
+        folder = root / f"p{number // 200}"
+        folder.mkdir(exist_ok=True)
+        rest = f"{salt} {number}\n".encode() * (number % 97 + 1)
+        (folder / f"m{number}.py").write_bytes(hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest)
+    rest = os.urandom(5_000_000)
+    (root / "large.bin").write_bytes(hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest)
+
+
+def stream_of(process):
+    """Pid of the local end of the stream, `docker exec`."""
+    done = subprocess.run(
+        ["pgrep", "-P", str(process.pid), "docker"], capture_output=True, text=True, check=False
+    )
+    return [int(line) for line in done.stdout.split()]
+
+
+@pytest.fixture
+def box(base_image):
+    """A container whose only program is the reader."""
+    name = f"dkdbg-torture-{os.getpid()}"
+    program = "import os; os.makedirs('/ws', exist_ok=True); os.makedirs('/log', exist_ok=True)\n" + READER
+    docker("run", "-d", "--name", name, base_image, "python3", "-c", program)
+    try:
+        yield Box(name)
+    finally:
+        take_away(name)
+
+
+def copied(followed):
+    """How many files the sync said to have copied since it began."""
+    events = followed.named("progress")
+    return events[-1]["files"] if events else 0
+
+
+def test_kill_9_of_container_stream_and_dkdbg_shows_no_half_file_and_ends_equal(box, tmp_path):
+    root = tmp_path / "repo"
+    root.mkdir()
+    write_all(root, "one")
+    with starting(root, f"docker://{box.name}", *TO) as followed:
+        followed.wait(lambda: copied(followed) > COUNT // 10, "the first copy is under way")
+        docker("kill", "-s", "KILL", box.name)
+        docker("start", box.name)
+        followed.wait(lambda: followed.named("in_sync"), "in sync after the container was killed", 120)
+        assert len(followed.named("lost")) >= 1
+        write_all(root, "two")
+        before = len(followed.named("lost"))
+        for pid in stream_of(followed.process):
+            os.kill(pid, signal.SIGKILL)
+        followed.wait(lambda: len(followed.named("lost")) > before, "the loss of the stream is said")
+        followed.wait(lambda: len(followed.named("connected")) >= 3, "connected again")
+    # leaving the block kills dkdbg with -9, in the middle of the second copy
+    assert followed.process.returncode == -signal.SIGKILL
+    write_all(root, "three")
+    with starting(root, f"docker://{box.name}", *TO) as followed:
+        followed.wait(lambda: copied(followed) > COUNT // 10, "the third copy is under way")
+    done = sync(root, f"docker://{box.name}", *TO, "--once")
+    assert done.returncode == 0, done.stderr
+    done = sync(root, f"docker://{box.name}", *TO, "--verify")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (
+        0,
+        f"{COUNT + 1 + -(-COUNT // 200):,} equal, no difference",
+    )
+    assert box.read("/log/bad") == ""
+    assert int(box.read("/log/seen") or 0) > COUNT
+    assert box.read("/log/started") == "xx"
