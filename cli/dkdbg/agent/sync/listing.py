@@ -28,9 +28,9 @@ def settle_intents(root: Tree, book: Ledger) -> None:
         if folder < 0:
             continue
         try:
-            for stray in os.listdir(folder):
-                if os.fsencode(stray).startswith(paths.STRAY):
-                    tree.remove(folder, os.fsencode(stray))
+            for stray in tree.names(folder):
+                if stray.startswith(paths.STRAY):
+                    tree.remove(folder, stray)
             info = tree.look_at(folder, name)
             if info is None or tree.kind_of(info) != intent[ledger.KIND]:
                 continue
@@ -205,7 +205,7 @@ def _walk(root: Tree, top: str) -> Iterator[Tuple[int, str, bytes, os.stat_resul
         if folder < 0:
             continue
         try:
-            for name in sorted(os.fsencode(one) for one in os.listdir(folder)):
+            for name in tree.names(folder):
                 info = None if name.startswith(_OWN) else tree.look_at(folder, name)
                 if info is None:
                     continue

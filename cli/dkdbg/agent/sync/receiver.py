@@ -6,6 +6,7 @@ import gc
 import os
 import select
 import signal
+import sys
 import time
 
 from dkdbg.agent.sync import heads, wire
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 _PIECE = 1 << 20
 #: Under a flood, the host hears at least this often how far we are.
 _DONE_SECONDS = 0.1
+
+
+class CutError(Exception):
+    """The connection was lost: the stream ended in the middle of a frame."""
 
 
 def main() -> int:
@@ -40,7 +45,12 @@ def main() -> int:
 def serve(source: int, target: int) -> int:
     """Serve the stream on two descriptors; return the exit code: 1 after an ERROR."""
     outlet = Outlet(target)
-    problem = _run(Loop(source, outlet))
+    try:
+        problem = _run(Loop(source, outlet))
+    except CutError:
+        # No ERROR: the host would take it for a refusal, and not connect again.
+        sys.stderr.write("dkdbg: the stream was cut within a frame\n")
+        return 1
     if problem is None:
         return 0
     try:
@@ -58,6 +68,8 @@ def _run(loop: Loop) -> Optional[SyncError]:
             loop.run()
         finally:
             loop.close()
+    except CutError:
+        raise
     except ConnectionError:
         return None  # the host is gone, which is the same as BYE
     except wire.WireError as error:
@@ -96,7 +108,7 @@ class Loop:
             data = os.read(self._source, _PIECE)
             if not data:
                 if self._parser.rest():
-                    raise wire.WireError("it ended within a frame")
+                    raise CutError
                 self._settle()
                 return
             self._parser.feed(data)

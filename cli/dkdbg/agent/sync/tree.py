@@ -16,9 +16,11 @@ from dkdbg.agent.sync.problems import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional, Sequence, Tuple
+    from typing import List, Optional, Sequence, Tuple
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+#: To pass through only: overlayfs opens a folder twice for reading, and not at all for this.
+_WALK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: NONBLOCK: a pipe that somebody put in the place of a file must not make us wait.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -43,7 +45,7 @@ class Tree:
             self.owner = (info.st_uid, info.st_gid)
 
     def open_folder(self, parts: Sequence[bytes]) -> int:
-        """Return a new descriptor of a folder.
+        """Return a new descriptor of a folder, for use as dir_fd alone.
 
         Raises:
             OSError: a component is missing (ENOENT), or is no folder (ENOTDIR, ELOOP).
@@ -53,7 +55,7 @@ class Tree:
         at = self.root
         try:
             for part in parts:
-                below = os.open(part, _DIRECTORY, dir_fd=at)
+                below = os.open(part, _WALK, dir_fd=at)
                 if at != self.root:
                     os.close(at)
                 at = below
@@ -128,6 +130,15 @@ def open_file(folder: int, name: bytes) -> int:
         os.close(descriptor)
         raise Refused("it is no regular file there")
     return descriptor
+
+
+def names(folder: int) -> List[bytes]:
+    """Return what is in a folder, in order. Raises OSError: it may not be read."""
+    readable = os.open(b".", _DIRECTORY, dir_fd=folder)
+    try:
+        return sorted(os.fsencode(name) for name in os.listdir(readable))
+    finally:
+        os.close(readable)
 
 
 def create_file(folder: int, name: bytes, mode: int = 0o600) -> int:
