@@ -39,7 +39,12 @@ def _run(options: argparse.Namespace) -> int:
     if options.verb == "up":
         from dkdbg.commands.up import up
 
-        return up(root, as_json=options.json, wait_timeout=options.wait_timeout)
+        code = up(root, as_json=options.json, wait_timeout=options.wait_timeout)
+        if code or not options.sync:
+            return code
+        from dkdbg.commands.sync import after_up
+
+        return after_up(root, as_json=options.json)
     if options.verb == "restart":
         from dkdbg.commands.restart import restart
 
@@ -138,6 +143,7 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--wait-timeout", type=_seconds, default=300, metavar="SECONDS", help="how long to wait for it (300)"
     )
+    up.add_argument("--sync", action="store_true", help="then sync until Ctrl-C, when the workspace is not mounted")
     up.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
     verbs.add_parser("restart", help="start the program again; container, port and editor stay")

@@ -8,11 +8,11 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from dkdbg import console, engine
+from dkdbg import console
 from dkdbg.commands.sync_report import Reporter
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.sync.configured import ConfiguredRules
-from dkdbg.sync.contact import PYTHONS
+from dkdbg.sync.contact import PYTHONS, SameFolderError
 from dkdbg.sync.report import printable
 from dkdbg.targets import address, container
 from dkdbg.targets.container import Container, Workspace
@@ -75,6 +75,22 @@ def sync(
     return EXIT_ERROR if session.failed else 0
 
 
+def after_up(root: Path, *, as_json: bool) -> int:
+    """Sync into the debug service that was just started, unless it mounts the workspace; the exit code.
+
+    Raises:
+        DkdbgError: as `sync`.
+    """
+    try:
+        return sync(
+            root, None, to=None, once=False, verify=False, pull=(), into=None, python=None, as_json=as_json
+        )
+    except SameFolderError:
+        if not as_json:
+            console.say("nothing to sync: the workspace is mounted, and what you save is there already")
+        return 0
+
+
 def explain(root: Path, path: str) -> int:
     """Say whether `path`, relative to `root` or absolute, takes part, and which rule decides it; the exit code.
 
@@ -124,12 +140,16 @@ def _reach(root: Path, target: str | None) -> tuple[Callable[[], Reach], str]:
 
 
 def _service(root: Path, service: str) -> Container:
+    from dkdbg import engine  # 30 ms, which a target that needs no looking up saves
+
     found = container.choose(engine.running_containers(root), service)
     return Container(name=found.id, label=f"compose://{found.service} ({found.name})")
 
 
 def _workspace(reach: Reach, target: str | None) -> Workspace:
     if isinstance(reach, Container):
+        from dkdbg import engine
+
         return container.workspace_of(engine.inspect(reach.name))
     return Workspace(local=".", remote=(target or "").removeprefix("local:"), why="the target says so")
 

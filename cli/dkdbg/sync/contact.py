@@ -38,6 +38,10 @@ class Reach(Protocol):
         """The local command line that runs `argv` there, with our standard input and output."""
 
 
+class SameFolderError(DkdbgError):
+    """Both sides are one folder: there is nothing to sync, and syncing would be wrong."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ready:
     """What the receiver says of itself.
@@ -146,9 +150,9 @@ def _ready(head: dict[str, Any]) -> Ready:
 
 
 def refuse_same_folder(local: str, ready: Ready) -> None:
-    """Raise DkdbgError when the probe that the receiver made on the target lies in the local root."""
+    """Raise SameFolderError when the probe that the receiver made on the target lies in the local root."""
     if ready.probe and os.path.lexists(os.path.join(local, ready.probe)):
-        raise DkdbgError(
+        raise SameFolderError(
             f"{ready.root} there and {local} here are the same folder",
             hint="a workspace that is mounted needs no sync: what you save is there already",
             exit_code=EXIT_USAGE,

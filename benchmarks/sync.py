@@ -1,0 +1,335 @@
+"""What sync costs, beside docker compose watch, docker cp, tar and rsync, all in one run against one container.
+
+usage: python benchmarks/sync.py [--files 10000] [--switch 2000] [--saves 20] [--rounds 3]
+
+When something is visible is seen by a loop inside the container that writes down its own clock, which is the host's;
+nothing is asked through docker while the clock runs. rsync runs through the same `docker exec -i` as ours, with a copy of
+the host's rsync in the container. Only ratios mean anything on a shared machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+BASE = os.environ.get("DKDBG_TEST_BASE", "dkdbg-test/python:3.11")
+CLI = str(Path(__file__).resolve().parent.parent / "cli")
+ENV = {**os.environ, "PYTHONPATH": CLI}
+DKDBG = [sys.executable, "-m", "dkdbg"]
+
+# Prints "TOKEN SECONDS" as soon as every file of the list that it got holds the token that it waits for.
+WATCHER = """
+import sys, time
+for line in sys.stdin:
+    token, paths = line.split(None, 1)
+    left = paths.split()
+    while left:
+        still = []
+        for path in left:
+            try:
+                with open(path) as file:
+                    if file.readline().strip() != token: still.append(path)
+            except OSError: still.append(path)
+        left = still
+        time.sleep(0.0005)
+    print(token, time.time(), flush=True)
+"""
+
+
+def run(*words: str, cwd: Path | None = None, quiet: bool = True) -> float:
+    """Seconds that a command took; it has to succeed."""
+    began = time.perf_counter()
+    done = subprocess.run(words, cwd=cwd, env=ENV, capture_output=quiet, text=True, check=False, stdin=subprocess.DEVNULL)
+    took = time.perf_counter() - began
+    if done.returncode:
+        raise SystemExit(f"{' '.join(words)} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return took
+
+
+class Box:
+    """The container, and a process in it that sees when files change."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / f"bench{os.getpid()}"  # compose locks a project by its name
+        self.root.mkdir()
+        (self.root / "Dockerfile").write_text(f"FROM {BASE}\nRUN mkdir -p /watch\n")
+        (self.root / ".dockerignore").write_text("many\n")
+        (self.root / "compose.yaml").write_text(
+            textwrap.dedent("""\
+            services:
+              app:
+                build: .
+                init: true
+                command: sleep 100000
+                develop:
+                  watch: [{action: sync, path: ./code, target: /watch/code}]
+            """)
+        )
+        (self.root / "code").mkdir()
+        git(self.root, "init", "-q", "-b", "one")
+        run("docker", "compose", "up", "-d", "--build", cwd=self.root)
+        listed = subprocess.run(["docker", "compose", "ps", "-q"], cwd=self.root, capture_output=True, text=True, check=True)
+        self.name = listed.stdout.strip()
+        self._eye = subprocess.Popen(
+            ["docker", "exec", "-i", self.name, "python3", "-c", WATCHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._seen: dict[str, float] = {}
+        self._arrived = threading.Condition()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._eye.stdout is not None
+        for line in self._eye.stdout:
+            token, at = line.split()
+            with self._arrived:
+                self._seen[token] = float(at)
+                self._arrived.notify_all()
+
+    def visible(self, token: str, paths: list[str], act: Callable[[], object], limit: float = 120.0) -> float:
+        """Seconds from the start of `act` until all `paths` begin with `token` in the container; inf after `limit`."""
+        assert self._eye.stdin is not None
+        self._eye.stdin.write(f"{token} {' '.join(paths)}\n")
+        self._eye.stdin.flush()
+        time.sleep(0.05)
+        began = time.time()
+        act()
+        with self._arrived:
+            if not self._arrived.wait_for(lambda: token in self._seen, limit):
+                return float("inf")
+        return self._seen[token] - began
+
+    def close(self) -> None:
+        self._eye.kill()
+        subprocess.run(["docker", "compose", "down", "-t", "0", "--rmi", "local"], cwd=self.root, capture_output=True, check=False)
+
+
+def git(root: Path, *words: str) -> None:
+    who = ("-c", "user.name=b", "-c", "user.email=b@b", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *who, *words], cwd=root, check=True, capture_output=True)
+
+
+@contextlib.contextmanager
+def background(command: list[str], cwd: Path, ready: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that follows changes, from when its output says `ready`."""
+    process = subprocess.Popen(
+        command, cwd=cwd, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    said = ""
+    for line in process.stdout:
+        said += line
+        if ready in line:
+            break
+    else:
+        raise SystemExit(f"{command} said:\n{said}")
+    threading.Thread(target=process.stdout.read, daemon=True).start()
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(5)
+        process.kill()
+
+
+def followers(box: Box) -> dict[str, Callable[[], contextlib.AbstractContextManager[subprocess.Popen[str]]]]:
+    """What follows changes, by name; each has its own folder in the container."""
+    loop = f"while :; do {' '.join(rsync_words(box, box.root / 'code', '/rsync/code'))} && echo round; sleep 0.1; done"
+    found = {
+        "dkdbg": lambda: background([*DKDBG, "sync", f"docker://{box.name}", "--to", "/dkdbg", "--json"], box.root, "in_sync"),
+        "compose watch": lambda: background(["docker", "compose", "watch", "--no-up"], box.root, "Watch enabled"),
+    }
+    if shutil.which("rsync"):
+        found["rsync loop"] = lambda: background(["sh", "-c", loop], box.root, "round")
+    return found
+
+
+PLACES = {"dkdbg": "/dkdbg/code", "compose watch": "/watch/code", "rsync loop": "/rsync/code"}
+
+
+def saves(box: Box, count: int) -> dict[str, list[float]]:
+    """Milliseconds from a save until the container sees it."""
+    found = {}
+    for name, start in followers(box).items():
+        with start():
+            time.sleep(1.0)
+            taken = []
+            for number in range(count + 1):
+                token = f"{name.replace(' ', '-')}-{number}"
+                path = box.root / "code" / "train.py"
+                took = box.visible(token, [f"{PLACES[name]}/train.py"], lambda path=path, token=token: path.write_text(f"{token}\n"), 10)
+                taken.append(took * 1000)
+                time.sleep(random.uniform(0.02, 0.2))
+            found[name] = taken[1:]  # the first one opens what the others find open
+    return found
+
+
+def first_copies(box: Box, rounds: int) -> dict[str, list[float]]:
+    """Seconds for a first copy of `many/`, each into a folder of its own that never held anything."""
+    many = box.root / "many"
+    found: dict[str, list[float]] = {"dkdbg": [], "docker cp": [], "tar": []}
+    for number in range(rounds):
+        found["dkdbg"].append(run(*DKDBG, "-C", str(many), "sync", f"docker://{box.name}", "--to", f"/many/dkdbg{number}", "--once"))
+        run("docker", "exec", box.name, "mkdir", "-p", f"/many/cp{number}", f"/many/tar{number}")
+        found["docker cp"].append(run("docker", "cp", f"{many}/.", f"{box.name}:/many/cp{number}"))
+        pipe = f"tar -C '{many}' -c . | docker exec -i {box.name} tar -C /many/tar{number} -x"
+        found["tar"].append(run("sh", "-c", pipe))
+    return found
+
+
+def rsync_words(box: Box, source: Path, target: str) -> list[str]:
+    """rsync into the container through `docker exec -i`, with the copy of rsync that `bring_rsync` made."""
+    there = f"{box.name}:{target}/"
+    return ["rsync", "-a", "--delete", "--blocking-io", "-e", "'docker exec -i'", "--rsync-path=/opt/rsync/run", f"{source}/", there]
+
+
+def bring_rsync(box: Box, folder: Path) -> bool:
+    """Put the host's rsync and its libraries into the container; whether there is one."""
+    rsync = shutil.which("rsync")
+    if rsync is None:
+        return False
+    place = folder / "rsync"
+    (place / "lib").mkdir(parents=True)
+    shutil.copy(rsync, place / "rsync")
+    for line in subprocess.run(["ldd", rsync], capture_output=True, text=True, check=True).stdout.splitlines():
+        for word in line.split():
+            if word.startswith("/"):
+                shutil.copy(word, place / "lib")
+                if "ld-" in word:
+                    shutil.copy(word, place / "loader")
+    (place / "run").write_text('#!/bin/sh\nexec /opt/rsync/loader --library-path /opt/rsync/lib /opt/rsync/rsync "$@"\n')
+    (place / "run").chmod(0o755)
+    run("docker", "cp", str(place), f"{box.name}:/opt/rsync")
+    run("docker", "exec", box.name, "mkdir", "-p", "/rsync/code", "/many/rsync")
+    return True
+
+
+def unchanged(box: Box, rounds: int, with_rsync: bool) -> dict[str, list[float]]:
+    """Seconds of a start when nothing has changed."""
+    many = box.root / "many"
+    ours = [*DKDBG, "-C", str(many), "sync", f"docker://{box.name}", "--to", "/many/dkdbg0", "--once"]
+    theirs = ["sh", "-c", " ".join(rsync_words(box, many, "/many/rsync"))]
+    run(*ours)
+    found: dict[str, list[float]] = {"dkdbg": []}
+    if with_rsync:
+        run(*theirs)
+        found["rsync -a"] = []
+    for _ in range(rounds + 2):
+        found["dkdbg"].append(run(*ours))
+        if with_rsync:
+            found["rsync -a"].append(run(*theirs))
+    return found
+
+
+def switches(box: Box, count: int, rounds: int) -> dict[str, list[float]]:
+    """Seconds from the start of `git checkout` until the container has all of the other branch."""
+    for branch in ("one", "two"):
+        if branch == "two":
+            git(box.root, "checkout", "-qb", "two")
+        for number in range(count):
+            path = box.root / "code" / f"p{number // 100}" / f"m{number}.py"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(f"{branch}\n" + f"x = {number}\n" * 50)
+        git(box.root, "add", "code")
+        git(box.root, "commit", "-qm", branch)
+    found = {}
+    for name, start in followers(box).items():
+        git(box.root, "checkout", "-q", "two")
+        files = [f"{PLACES[name]}/p{number // 100}/m{number}.py" for number in range(count)]
+        with start():
+            time.sleep(1.0)
+            taken = []
+            for turn in range(rounds * 2):
+                branch = ("one", "two")[turn % 2]
+                box._seen.pop(branch, None)  # noqa: SLF001
+                taken.append(box.visible(branch, files, lambda branch=branch: git(box.root, "checkout", "-q", branch)))
+                time.sleep(1.5)
+            found[name] = taken
+            if float("inf") in taken:
+                return found
+    return found
+
+
+def at_rest(box: Box, seconds: float = 10.0) -> dict[str, float]:
+    """CPU milliseconds a second of the processes here, and in the container of what they started there."""
+    found = {}
+    for name, start in followers(box).items():
+        if name == "rsync loop":
+            continue
+        with start() as process:
+            time.sleep(3.0)
+            before = cpu(process.pid, box)
+            time.sleep(seconds)
+            found[name] = (cpu(process.pid, box) - before) / seconds * 1000
+    return found
+
+
+def cpu(group: int, box: Box) -> float:
+    """CPU seconds of a process group here and of all receivers in the container."""
+    top = subprocess.run(["docker", "top", box.name, "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    inside = [int(line.split()[0]) for line in top.splitlines()[1:] if "io.FileIO(0" in line]
+    total = 0.0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError):
+            columns = stat.read_text().rpartition(")")[2].split()
+            if int(columns[2]) == group or int(stat.parent.name) in inside:
+                total += (int(columns[11]) + int(columns[12])) / os.sysconf("SC_CLK_TCK")
+    return total
+
+
+def show(title: str, found: dict[str, list[float]], unit: str) -> None:
+    """Medians, and the others as a ratio to ours."""
+    ours = statistics.median(found["dkdbg"])
+    print(f"{title} ({unit}, median of {len(found['dkdbg'])})")
+    for name, values in found.items():
+        middle = statistics.median(values)
+        print(f"  {name:14} {middle:9.3f}   {middle / ours:7.2f} x ours   from {min(values):.3f} to {max(values):.3f}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, default=10_000)
+    parser.add_argument("--switch", type=int, default=2_000)
+    parser.add_argument("--saves", type=int, default=20)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    dice = random.Random(1)
+    with tempfile.TemporaryDirectory(prefix="dkdbg-bench-") as name:
+        folder = Path(name)
+        box = Box(folder)
+        try:
+            for number in range(options.files):
+                path = box.root / "many" / f"pkg{number // 500}" / f"sub{number // 50 % 10}" / f"mod{number}.py"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(dice.randbytes(dice.randint(200, 10_000)))
+            with_rsync = bring_rsync(box, folder)
+            show(f"first copy of {options.files} files", first_copies(box, options.rounds), "s")
+            show(f"start with {options.files} unchanged files", unchanged(box, options.rounds, with_rsync), "s")
+            shutil.rmtree(box.root / "many")
+            show("save to visible", saves(box, options.saves), "ms")
+            show(f"branch switch of {options.switch} files", switches(box, options.switch, options.rounds), "s")
+            for follower, used in at_rest(box).items():
+                print(f"CPU at rest: {follower:14} {used:6.2f} ms a second", flush=True)
+        finally:
+            box.close()
+
+
+if __name__ == "__main__":
+    main()
