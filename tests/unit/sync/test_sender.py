@@ -1,0 +1,159 @@
+"""The sender and the session against a real receiver on a local folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from dkdbg.errors import DkdbgError
+from dkdbg.sync.again import CHANGED, Again
+from dkdbg.sync.session import Roots, Session
+from dkdbg.sync.verify import verify
+from dkdbg.targets.local import Local
+
+
+@pytest.fixture
+def roots(tmp_path):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    return Roots(local=str(tmp_path / "here"), remote=str(tmp_path / "there"), pythons=(sys.executable,))
+
+
+@pytest.fixture
+def here(roots):
+    return Path(roots.local)
+
+
+@pytest.fixture
+def there(roots):
+    return Path(roots.remote)
+
+
+def once(roots):
+    events = []
+    session = Session(roots, lambda: Local(python=sys.executable), report=events.append)
+    session.once()
+    return session, [event.as_json() for event in events]
+
+
+def test_a_file_that_the_receiver_refuses_is_one_failure_and_the_others_arrive(roots, here, there):
+    (here / ".dkdbg-sync.mine").write_text("x")
+    (here / "other").write_text("y")
+    session, events = once(roots)
+    assert list(session.failed) == [".dkdbg-sync.mine"]
+    assert "names that begin with .dkdbg-sync are sync's own" in next(
+        e["reason"] for e in events if e["event"] == "failed"
+    )
+    assert (there / "other").read_text() == "y"
+
+
+def test_a_file_that_is_written_all_the_time_arrives_whole_when_it_rests(roots, here, there):
+    path = here / "log"
+    path.write_text("")
+    stop = threading.Event()
+
+    def write():
+        with path.open("a") as file:
+            while not stop.is_set():
+                file.write("line\n" * 2000)
+                file.flush()
+                time.sleep(0.0005)
+
+    writer = threading.Thread(target=write)
+    events = []
+    session = Session(roots, lambda: Local(python=sys.executable), report=events.append)
+    follower = threading.Thread(target=session.follow, daemon=True)
+    writer.start()
+    follower.start()
+    time.sleep(0.5)
+    stop.set()
+    writer.join()
+    deadline = time.monotonic() + 20
+    while not (there / "log").exists() or (there / "log").read_bytes() != path.read_bytes():
+        assert time.monotonic() < deadline, [event.as_json() for event in events]
+        time.sleep(0.02)
+    session.stop()
+    follower.join(10)
+    assert not follower.is_alive()
+
+
+def test_a_large_file_goes_on_where_it_was_cut(roots, here, there):
+    data = os.urandom(6_000_000)
+    (here / "large").write_bytes(data)
+    once(roots)
+    (there / "large").unlink()
+    import hashlib
+
+    part = there / ".dkdbg-sync" / "tmp" / f"part-{hashlib.sha256(data).hexdigest()}"
+    part.write_bytes(data[:4_000_000])
+    once(roots)
+    assert (there / "large").read_bytes() == data
+
+
+def test_what_became_ignored_stays_there_and_what_was_deleted_goes(roots, here, there):
+    (here / "a").write_text("a")
+    (here / "b").write_text("b")
+    once(roots)
+    (here / ".gitignore").write_text("a\n")
+    (here / "b").unlink()
+    once(roots)
+    assert (there / "a").read_text() == "a"
+    assert not (there / "b").exists()
+
+
+def test_verify_says_what_is_missing_different_and_left_over(roots, here, there):
+    for name in ("same", "missing", "other", "mode"):
+        (here / name).write_text(name)
+    once(roots)
+    (there / "missing").unlink()
+    (there / "other").write_text("OTHER")
+    (there / "mode").chmod(0o755)
+    (there / "only_there").write_text("")
+    found = verify(roots, Local(python=sys.executable))
+    assert found.equal == 1
+    assert found.only_there == ("only_there",)
+    assert found.differences == {
+        "missing": "is missing there", "other": "has other content there", "mode": "has mode 644 here and 755 there",
+    }  # fmt: skip
+
+
+def test_a_local_root_that_is_the_remote_one_is_refused(roots, here):
+    same = Roots(local=roots.local, remote=roots.local, pythons=(sys.executable,))
+    with pytest.raises(DkdbgError, match="the same folder"):
+        once(same)
+    assert not (here / ".dkdbg-sync").exists()
+
+
+def test_another_python_is_tried_when_the_first_is_missing(roots, here, there):
+    (here / "a").write_text("a")
+    several = Roots(local=roots.local, remote=roots.remote, pythons=("/nowhere/python3", sys.executable))
+    session = Session(several, Shell, report=lambda _: None)
+    session.once()
+    assert (there / "a").read_text() == "a"
+
+
+class Shell:
+    """A stand-in for a transport that says 127 for what is not there, and greets before."""
+
+    label = "a shell"
+
+    def wrap(self, argv):
+        return ("sh", "-c", 'echo "Welcome to node4, it is Sunday"; exec "$@"', "shell", *argv)
+
+
+def test_a_path_is_looked_at_again_later_each_time_until_it_is_well():
+    again = Again()
+    again.note(changed={"a"}, failed=(), racy=(), now=0.0)
+    assert again.next(99.0) == CHANGED
+    assert again.take(CHANGED) == {"a"}
+    again.note(changed={"a"}, failed=(), racy=(), now=0.0)
+    assert again.next(99.0) == 2 * CHANGED
+    assert again.take(1.0) == {"a"}
+    again.note(changed=(), failed=(), racy=(), now=0.0)
+    again.note(changed={"a"}, failed=(), racy=(), now=0.0)
+    assert again.next(99.0) == CHANGED
