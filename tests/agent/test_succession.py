@@ -157,6 +157,69 @@ def test_the_stop_button_of_the_other_editor_hands_the_session_on(loop, tmp_path
         assert (second.sessions[0].closed, len(second.sessions), second.errors) == (False, 2, [])
 
 
+def count_attaches(editor: Editor) -> list[int]:
+    """Return a list that gets the pid of each session which the editor opens from now on."""
+    opened: list[int] = []
+    attach = editor.attach
+
+    def counted(pid: int = 0, arguments: dict[str, Any] | None = None) -> Editor:
+        opened.append(pid)
+        return attach(pid, arguments)
+
+    editor.attach = counted  # type: ignore[method-assign]
+    return opened
+
+
+def inherit(stack: contextlib.ExitStack, port: int, script: str) -> tuple[Editor, list[int]]:
+    """Return an editor at the moment in which it gets a stopped process from one that leaves, and its sessions."""
+    first = stack.enter_context(Editor(port, {script: [LINE]}, hold=True))
+    first.wait_stops(1)
+    second = Editor(port, {}, hold=True)
+    opened = count_attaches(second)
+    stack.enter_context(second)
+    wait_for(lambda: second.stops, bool)
+    for session in first.sessions.values():
+        session.close()
+    wait_for(lambda: list(second.output), lambda lines: any("yours now" in line for line in lines))
+    return second, opened
+
+
+@pytest.mark.parametrize("pause", [0, 0.01, 0.03])
+def test_a_take_over_at_the_moment_of_inheriting_gets_the_process(loop, tmp_path: Path, pause: float) -> None:
+    running = loop()
+    port = running.wait_state("running")["port"]
+    script = str(tmp_path / "train.py")
+    with contextlib.ExitStack() as stack:
+        second, _ = inherit(stack, port, script)
+        time.sleep(pause)
+        third = Editor(port, {script: [LINE]}, hold=True)
+        stack.push(third)
+        connect = {"host": "127.0.0.1", "port": port}
+        third.attach(0, {"justMyCode": True, "connect": connect, "dkdbgRole": "take-over"})
+        stop = third.wait_stops(1)[0]
+        answer = stop["session"].request("evaluate", expression="6 * 7", frameId=stop["frame"])
+        assert (stop["line"], answer["result"]) == (LINE, "42")
+        wait_for(lambda: [session.closed for session in second.sessions.values()], all)
+        assert (len(third.sessions), third.errors, second.errors) == (2, [], [])
+        stop["session"].request("setBreakpoints", source={"path": script}, breakpoints=[])
+        stop["session"].request("continue", threadId=stop["thread"])
+        (tmp_path / "stop").touch()
+        assert running.finish()[0] == 0
+
+
+def test_who_inherits_a_process_has_one_session_of_it(loop, tmp_path: Path) -> None:
+    running = loop()
+    port = running.wait_state("running")["port"]
+    script = str(tmp_path / "train.py")
+    with contextlib.ExitStack() as stack:
+        second, opened = inherit(stack, port, script)
+        child = next(session for pid, session in second.sessions.items() if pid)
+        child.request("setBreakpoints", source={"path": script}, breakpoints=[{"line": LINE}])
+        wait_for(lambda: second.stops, lambda stops: stops[-1]["line"] == LINE and len(stops) == 2)
+        assert second.stops[-1]["session"] is child
+        assert len(opened) == 2
+
+
 def test_a_killed_adapter_leaves_the_one_who_looks_on_looking(loop, tmp_path: Path) -> None:
     running = loop()
     port = running.wait_state("running")["port"]

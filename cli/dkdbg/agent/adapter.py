@@ -159,7 +159,8 @@ def end_with_last_child(clients: Any, sessions: Any) -> None:
             return disconnect(self, request)
         finally:
             if parent is not None and parent is not session:
-                live = [each for each in list(sessions._sessions) if not each.is_finalizing]
+                # One without a server has not attached: a second editor that is about to look on.
+                live = [each for each in list(sessions._sessions) if each.server and not each.is_finalizing]
                 if not [each for each in live if each not in (session, parent)]:
                     parent.finalize("the editor left the last process", False)
 

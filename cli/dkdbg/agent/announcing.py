@@ -34,13 +34,23 @@ def announce(door: Door, message: Message, configuration: Message) -> List[hall.
     if isinstance(pid, int):
         configuration["name"] = door.hall.name_of(pid)
         configuration[arrival.EDITOR] = door.editor
-        if any(other.editor == door.editor for other in door.hall.onlookers(pid)):
-            # It looks on at the process already, and gets it because its former holder has left.
+        if _has_it(door, pid):
             return [door.to_adapter(hall.answer(message))] if message.get("type") == "request" else []
         actions = [action for one in onlookers(door) for action in one.announce(pid)]
     if message.get("type") == "request":
         door.unanswered.from_adapter(message)
     return [door.to_client(hall.body_of(message)), *actions]
+
+
+def _has_it(door: Door, pid: int) -> bool:
+    """Tell whether the client has a session of the process from when it looked on.
+
+    With that it gets the process, or has got it: the adapter does not know so, and would have it open another one.
+    """
+    holder = door.hall.holder(pid)
+    if holder is not None and holder.inherited and holder.editor == door.editor and not holder.leaving:
+        return True
+    return any(other.editor == door.editor for other in door.hall.onlookers(pid))
 
 
 def advice(door: Door) -> List[hall.Action]:
@@ -70,4 +80,8 @@ def happened(door: Door, name: object, content: Message, body: bytes) -> List[ha
 def onlookers(door: Door) -> List[Onlooker]:
     """Return those who look on at the process that this door's client holds, and have configured their session."""
     found = door.hall.onlookers(door.key)
-    return [other.onlooker for other in found if other.onlooker is not None and other.configured]
+    return [
+        other.onlooker
+        for other in found
+        if other.onlooker is not None and other.configured and not other.onlooker.over
+    ]

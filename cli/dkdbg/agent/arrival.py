@@ -90,6 +90,8 @@ class Arrival:
         """
         door, role = self._door, self._role
         holder = door.hall.holder(door.key)
+        if door.key != hall.ROOT and door.editor in door.hall.evicted:
+            return self._nobody()  # its editor opens what it was told of before it lost the session
         if role == LOOK_ON and (holder is None or holder.leaving or not holder.configured):
             return self._nobody() if waited else self._wait("held", HELD_LIMIT)
         if holder is None or (holder.leaving and waited == "free"):
@@ -114,8 +116,16 @@ class Arrival:
         return [door.to_client(hall.refuse(self._request, text))]
 
     def _evict(self) -> List[hall.Action]:
-        """Take the process from its holder; with the root session go all others."""
-        key, found = self._door.key, self._door.hall.holders()
+        """Take the process from its holder; with the root session go all others, and what looks on beside it."""
+        shared, key = self._door.hall, self._door.key
+        found = shared.holders()
         self._evicted = [d for other, d in found.items() if key in (hall.ROOT, other) and not d.leaving]
         text = "another editor (%s) has taken this session over" % self._door.address
-        return [action for door in self._evicted for action in door.give_up(text)]
+        ends: List[hall.Action] = []
+        if key == hall.ROOT:
+            shared.evicted.update(door.editor for door in self._evicted if door.key == hall.ROOT)
+            beside = [door for other in shared.looked_at() for door in shared.onlookers(other)]
+            for door in beside:
+                if door.onlooker is not None and door.editor in shared.evicted:
+                    ends += door.onlooker.end()
+        return [*ends, *(action for door in self._evicted for action in door.give_up(text))]

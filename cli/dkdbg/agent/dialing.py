@@ -54,3 +54,13 @@ def acknowledge(sock: socket.socket) -> None:
     if quick_ack is not None:
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.IPPROTO_TCP, quick_ack, 1)
+
+
+def drain(client: socket.socket, seconds: float) -> None:
+    """Read what a client still sends: to close before would reset the connection and lose our last answer."""
+    end = time.monotonic() + seconds
+    with contextlib.suppress(OSError):
+        while time.monotonic() < end:
+            client.settimeout(max(0.01, end - time.monotonic()))
+            if not client.recv(65536):
+                return

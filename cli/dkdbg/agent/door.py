@@ -37,6 +37,7 @@ class Door:
         key: the pid that is attached to, hall.ROOT for the root session.
         since: time of day of the attach.
         editor: number of the editor that this session belongs to; 0 where it is not known.
+        inherited: its client looked on and has got the process from another one.
         leaving: the client goes or has gone, the adapter is still busy with that.
         restarting: it has said that it comes back.
         configured: the adapter has answered the attach.
@@ -52,6 +53,7 @@ class Door:
         self.key = hall.ROOT
         self.since = ""
         self.editor = 0
+        self.inherited = False
         self.leaving = False
         self.restarting = False
         self.configured = False
@@ -150,13 +152,7 @@ class Door:
 
     def give_up(self, text: str) -> List[hall.Action]:
         """Take the process from the client, and tell it why."""
-        told = [self.to_client(hall.say(text, "important")), self.to_client(hall.event("terminated"))]
-        joining, self.phase, self.leaving = self.phase == JOINING, EVICTED, True
-        if joining:
-            return [*told, hall.Action(hall.DROP_ADAPTER, self), *succession.released(self)]
-        request = {"seq": self.unanswered.ours(), "type": "request", "command": "disconnect"}
-        body = hall.body_of(dict(request, arguments={"terminateDebuggee": False}))
-        return [*told, self.to_adapter(body)]
+        return succession.give_up(self, text)
 
     # -- holding ------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from dkdbg.agent import tokens
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional
+    from typing import Any, Callable, Dict, List, Optional, Set
 
     from dkdbg.agent.door import Door
 
@@ -35,6 +35,8 @@ TO_CLIENT = "to client"
 TO_ADAPTER = "to adapter"
 #: The connection to the adapter is not needed any more, the client stays.
 DROP_ADAPTER = "drop adapter"
+#: Nothing more is sent to the adapter; `Door.adapter_gone` comes when it has ended the session.
+LEAVE_ADAPTER = "leave adapter"
 CLOSE = "close"
 #: Read no more from this client until `Door.ready`, `seconds` at most, then call `Door.resume`.
 WAIT = "wait"
@@ -94,6 +96,8 @@ class Hall:
         self._editors = itertools.count(1)
         self._holders: Dict[int, Door] = {}
         self._onlookers: Dict[int, List[Door]] = {}
+        #: Editors whose root session was taken over. What they still open of their processes ends at once.
+        self.evicted: Set[int] = set()
 
     def next_sequence(self) -> int:
         """Return a number for a request of our own to an adapter or a client."""

@@ -93,6 +93,7 @@ class Relay:
         self._door.link = self
         self._backend: Optional[socket.socket] = None
         self._answers: Optional[threading.Thread] = None
+        self._listens = False
         self._client_lock = threading.Lock()
         self._backend_lock = threading.Lock()
         self._over = False
@@ -117,7 +118,7 @@ class Relay:
                 answers.join()
         self._act(self._ask(self._door.ended))
         if self._closed:
-            self._drain()
+            dialing.drain(self._client, GOODBYE)
         if self._backend is not None:
             self._backend.close()
 
@@ -160,6 +161,7 @@ class Relay:
             pass
         except dap_frames.FrameError:
             self._break()
+        self._listens = False
         if not self._over:  # else it is we who have closed it, and `ended` comes
             self._act(self._ask(self._door.adapter_gone))
         self._say_goodbye()
@@ -170,8 +172,7 @@ class Relay:
             with self._lock:
                 self._lock.wait_for(lambda: self._over, GOODBYE)  # which comes after the answer
         if self._door.phase not in (hall.LOOKING, hall.JOINING):
-            with contextlib.suppress(OSError):
-                self._client.shutdown(socket.SHUT_WR)
+            _shut(self._client, socket.SHUT_WR)
 
     def reconnect(self, seconds: float) -> None:
         """Connect to the adapter once more, later, if the door still wants it then."""
@@ -216,6 +217,8 @@ class Relay:
                 self._act(self._ask(self._door.resume))
             elif action.kind == hall.DROP_ADAPTER:
                 relay.drop_adapter()
+            elif action.kind == hall.LEAVE_ADAPTER:
+                relay.leave_adapter()
             elif action.kind == hall.RECONNECT:
                 relay.reconnect(action.seconds)
             else:
@@ -243,7 +246,7 @@ class Relay:
                 reason = "debugpy's adapter did not come up within %g s" % BACKEND_LIMIT
                 self._act(self._ask(lambda: self._door.no_adapter(reason)))
                 return
-            arguments = (self._backend,)
+            arguments, self._listens = (self._backend,), True
             self._answers = threading.Thread(
                 target=self._read_backend, args=arguments, name="dkdbg answers", daemon=True
             )
@@ -255,11 +258,17 @@ class Relay:
             with contextlib.suppress(OSError):  # whoever reads from it finds out what that means
                 self._backend.shutdown(socket.SHUT_RDWR)
 
+    def leave_adapter(self) -> None:
+        """Have the adapter end the session: it does so when we send no more, and then closes its side."""
+        backend = self._backend if self._listens else None
+        if backend is None:
+            self._act(self._ask(self._door.adapter_gone))
+        else:
+            _shut(backend, socket.SHUT_WR)
+
     def drop_adapter(self) -> None:
         """Go on without the adapter. From now on the client must not keep others waiting."""
-        if self._backend is not None:
-            with contextlib.suppress(OSError):
-                self._backend.shutdown(socket.SHUT_RDWR)
+        _shut(self._backend, socket.SHUT_RDWR)
         limit = struct.pack("ll", int(ONLOOKER_LIMIT), 0)
         self._client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 
@@ -269,20 +278,9 @@ class Relay:
             self._log("%s: %s" % (self._address, reason))
         self._closed = True
         self._end()
-        with contextlib.suppress(OSError):
-            self._client.shutdown(socket.SHUT_WR)
-        if self._backend is not None:
-            with contextlib.suppress(OSError):
-                self._backend.shutdown(socket.SHUT_RDWR)
-
-    def _drain(self) -> None:
-        """Read what the client still sends: to close before would reset the connection and lose our last answer."""
-        end = time.monotonic() + GOODBYE
-        with contextlib.suppress(OSError):
-            while time.monotonic() < end:
-                self._client.settimeout(max(0.01, end - time.monotonic()))
-                if not self._client.recv(65536):
-                    return
+        _shut(self._client, socket.SHUT_WR)
+        # The process of one that leaves is free when the adapter has closed its side, not before.
+        _shut(self._backend, socket.SHUT_WR if self._door.leaving else socket.SHUT_RDWR)
 
     def _end(self) -> None:
         with self._lock:
@@ -292,6 +290,10 @@ class Relay:
     def _break(self) -> None:
         self._end()
         for sock in (self._client, self._backend):
-            if sock is not None:
-                with contextlib.suppress(OSError):
-                    sock.shutdown(socket.SHUT_RDWR)
+            _shut(sock, socket.SHUT_RDWR)
+
+
+def _shut(sock: Optional[socket.socket], how: int) -> None:
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.shutdown(how)

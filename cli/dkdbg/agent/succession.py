@@ -42,6 +42,17 @@ def lost(door: Door) -> List[hall.Action]:
     return [*unanswered, door.to_client(hall.say(note, "important")), _reconnect(door, 0.0)]
 
 
+def give_up(door: Door, text: str) -> List[hall.Action]:
+    """Take the process from the client, and tell it why; it is free when the adapter has let go of it."""
+    told = [door.to_client(hall.say(text, "important")), door.to_client(hall.event("terminated"))]
+    joining, door.phase, door.leaving = door.phase == JOINING, EVICTED, True
+    if joining:
+        return [*told, hall.Action(hall.LEAVE_ADAPTER, door)]
+    request = {"seq": door.unanswered.ours(), "type": "request", "command": "disconnect"}
+    body = hall.body_of(dict(request, arguments={"terminateDebuggee": False}))
+    return [*told, door.to_adapter(body)]
+
+
 def released(door: Door) -> List[hall.Action]:
     """The adapter has let go of the process that this door's client held."""
     shared = door.hall
@@ -63,9 +74,11 @@ def again(door: Door) -> List[hall.Action]:
     if door.phase == LOOKING:
         if door.hall.holder(door.key) is not None or _heir(door) is not door:
             return []
-        door.phase, door.configured, door.attempts = JOINING, False, 0
+        door.phase, door.configured, door.attempts, door.inherited = JOINING, False, 0, True
         door.hall.look_away(door.key, door)
         door.hall.hold(door.key, door)
+    elif door.phase == EVICTED:  # taken over before there was a connection that could end
+        return released(door)
     elif door.phase != JOINING or door.replay is not None:
         return []
     attach = {name: value for name, value in door.arguments.items() if name != arrival.ROLE}
