@@ -35,10 +35,8 @@ DKDBG = [sys.executable, "-m", "dkdbg"]
 
 # Prints "TOKEN SECONDS" as soon as every file of the list that it got holds the token that it waits for.
 WATCHER = """
-import sys, time
-for line in sys.stdin:
-    token, paths = line.split(None, 1)
-    left = paths.split()
+import sys, threading, time
+def watch(token, left):
     while left:
         still = []
         for path in left:
@@ -49,6 +47,9 @@ for line in sys.stdin:
         left = still
         time.sleep(0.0005)
     print(token, time.time(), flush=True)
+for line in sys.stdin:
+    token, paths = line.split(None, 1)
+    threading.Thread(target=watch, args=(token, paths.split()), daemon=True).start()
 """
 
 
@@ -165,9 +166,11 @@ PLACES = {"dkdbg": "/dkdbg/code", "compose watch": "/watch/code", "rsync loop": 
 
 
 def saves(box: Box, count: int) -> dict[str, list[float]]:
-    """Milliseconds from a save until the container sees it."""
+    """Milliseconds from a save until the container sees it. A loop of rsync misses saves of one size in one second."""
     found = {}
     for name, start in followers(box).items():
+        if name == "rsync loop":
+            continue
         with start():
             time.sleep(1.0)
             taken = []
