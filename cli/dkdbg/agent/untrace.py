@@ -125,7 +125,9 @@ def _for_every_thread(api: Any) -> None:
 
 
 def _in_main_thread(work: Callable[[], Any]) -> None:
-    """Have the main thread do something at its next bytecode."""
+    """Have the main thread do something at its next bytecode, unless it has ended."""
+    if not threading.main_thread().is_alive():  # Python is shutting down; 3.8 would print a SystemError
+        return
 
     def call(_: object) -> int:
         _quietly(work)

@@ -86,7 +86,14 @@ def dump(manifest: Manifest) -> bytes:
 
 def service_note(service: DebugService, config: bytes) -> dict[str, object]:
     """Return what is remembered with the compose file; `config` is the dkdbg.toml that belongs to it."""
-    return {"service": asdict(service), "config": asdict(configuration.parse(configuration.decode(config)))}
+    return {"service": asdict(service), "config": _choices(config)}
+
+
+def _choices(config: bytes) -> dict[str, object]:
+    """What of a dkdbg.toml the debug service depends on."""
+    choices = asdict(configuration.parse(configuration.decode(config)))
+    del choices["sync"]
+    return choices
 
 
 def debug_service(root: Path) -> DebugService | None:
@@ -106,8 +113,7 @@ def debug_service(root: Path) -> DebugService | None:
                 },
                 "config": dict() as config,
             } if compose_file == str(path):  # fmt: skip
-                choices = read(root, CONFIG) or b""
-                if config != asdict(configuration.parse(configuration.decode(choices))):
+                if config != _choices(read(root, CONFIG) or b""):
                     return None
                 present = read(root, path)
                 if present is None or manifest.files.get(path) != digest(present):
