@@ -81,6 +81,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     _wake_after_commands(pydevd.PyDB)
     _load("untrace").watch(pydevd.PyDB, _api())
     helper_fits = _prepare_helper()
+    _forget_former_stops()
     pydevd.settrace(
         host=info["host"],
         port=info["port"],
@@ -105,6 +106,20 @@ def _join(session_dir: str, at_start: bool) -> str:
     if not helper_fits:
         _trace_main_thread(pydevd.get_global_debugger())
     return "joined"
+
+
+def _forget_former_stops() -> None:
+    """Let no thread stop because of what a former adapter, which died meanwhile, has asked of it.
+
+    pydevd frees a held thread then, but notes it as suspended still, or as stepping: with the next debugger it would
+    stop at the first line that it comes to.
+    """
+    from _pydevd_bundle.pydevd_additional_thread_info import set_additional_thread_info
+    from _pydevd_bundle.pydevd_thread_lifecycle import internal_run_thread
+
+    for thread in threading.enumerate():
+        if getattr(thread, "additional_info", None) is not None:
+            internal_run_thread(thread, set_additional_thread_info)
 
 
 def _pdb_is_here(session_dir: str) -> bool:
