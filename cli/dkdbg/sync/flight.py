@@ -21,7 +21,7 @@ class Sent(NamedTuple):
         kind: of its frame (wire.PUT, ...).
         size: bytes of the file that it brings.
         waiting: bytes that travel in its own frame.
-        before: what was there.
+        before: what was there. made: what it makes of it; None: gone.
         abandoned: the file changed while it was sent: the answer says nothing.
     """
 
@@ -30,6 +30,7 @@ class Sent(NamedTuple):
     size: int
     waiting: int
     before: There | None
+    made: There | None
     abandoned: bool = False
 
 
@@ -101,7 +102,7 @@ class Flight:
         else:
             self._view[path] = made
         size = made.size if made and kind in {wire.PUT, wire.BEGIN} else 0
-        self._sent[number] = Sent(kind, path, size, waiting, before)
+        self._sent[number] = Sent(kind, path, size, waiting, before, made)
         self._waiting += waiting
 
     def abandon(self, number: int) -> None:
@@ -122,13 +123,21 @@ class Flight:
         return found
 
     def failed(self, number: int) -> Sent | None:
-        """Operation `number` was not done: the view is as it was before; None when nobody waits for it."""
+        """Operation `number` was not done; None when nobody waits for it.
+
+        Unless something was sent for the path since, the view says that what was there is there, with unknown content:
+        the next attempt then sends the file, whatever was believed before.
+        """
         sent = self._sent.pop(number, None)
         if sent is None:
             return None
         self._waiting -= sent.waiting
+        if self._view.get(sent.path) is not sent.made:
+            return sent
         if sent.before is None:
             self._view.pop(sent.path, None)
+        elif sent.before.kind == "f" and sent.kind != wire.DELETE:
+            self._view[sent.path] = sent.before._replace(size=-1, digest="", stamp="")
         else:
             self._view[sent.path] = sent.before
         return sent

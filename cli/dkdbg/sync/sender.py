@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -54,7 +55,7 @@ class Sender:
         self._report = report
         self._id = 0
         self._flight = Flight(view)
-        self._streaming = False
+        self._streaming = 0
         self._offsets: dict[int, int] = {}
         self._todo: deque[Step] = deque()
         self.failed: dict[str, tuple[str, str]] = {}
@@ -155,28 +156,44 @@ class Sender:
 
     def _large(self, step: Step, content: Content) -> None:
         """In pieces, from where the other side has it already; what is small goes between them."""
-        number = self._send(wire.BEGIN, step.path, _there(content), **_head(content))
+        made = _there(content)
+        number = self._send(wire.BEGIN, step.path, made, **_head(content))
         self._stream.flush()
         while number not in self._offsets and number in self._flight:
             self._take()
         offset = self._offsets.pop(number, 0)
         if number not in self._flight:
             return
-        self._streaming = True
-        try:
-            for piece in reading.pieces(self._root, step.path, content.entry, offset=offset):
-                self._stream.send(wire.DATA, {"id": number}, piece)
-                self._stream.flush()
-                self.hear()
-                if number not in self._flight:  # reported as failed meanwhile, such as a full disk
-                    return
-                self._urgent()
-        except (FileChangedError, OSError):
+        whole, sent = self._pieces(number, step.path, content, offset)
+        if number not in self._flight:  # reported as failed meanwhile, such as a full disk
+            return
+        if whole:
+            self._view[step.path] = made  # a delete that came between has been overtaken
+        else:
             self.changed.add(step.path)
             self._flight.abandon(number)
-        finally:
-            self._streaming = False
+            if sent == content.entry.size:  # whole, but not wanted any more: one byte too many has it refused
+                self._stream.send(wire.DATA, {"id": number}, b"\0")
         self._stream.send(wire.END, {"id": number})
+
+    def _pieces(self, number: int, path: str, content: Content, sent: int) -> tuple[bool, int]:
+        """Send the content from `sent` on; whether it is still that of the file at `path`, and how far we are."""
+        self._streaming += 1
+        try:
+            for piece in reading.pieces(self._root, path, content.entry, offset=sent):
+                self._stream.send(wire.DATA, {"id": number}, piece)
+                sent += len(piece)
+                self._stream.flush()
+                self.hear()
+                if number not in self._flight:
+                    return False, sent
+                self._urgent()
+            there = os.lstat(os.path.join(self._root, path))
+        except (FileChangedError, OSError):
+            return False, sent
+        finally:
+            self._streaming -= 1
+        return (there.st_size, there.st_mtime_ns) == (content.entry.size, content.entry.mtime_ns), sent
 
     def _send(self, kind: int, path: str, made: There | None, body: bytes = b"", /, **head: Any) -> int:  # noqa: ANN401
         """Send one operation and note what it makes of the view; its id."""

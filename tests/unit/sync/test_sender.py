@@ -12,6 +12,9 @@ import pytest
 
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.again import CHANGED, Again
+from dkdbg.sync.contact import Contact
+from dkdbg.sync.replica import Replica
+from dkdbg.sync.scan import Scanner
 from dkdbg.sync.session import Roots, Session
 from dkdbg.sync.verify import verify
 from dkdbg.targets.local import Local
@@ -157,3 +160,34 @@ def test_a_path_is_looked_at_again_later_each_time_until_it_is_well():
     again.note(changed=(), failed=(), racy=(), now=0.0)
     again.note(changed={"a"}, failed=(), racy=(), now=0.0)
     assert again.next(99.0) == CHANGED
+
+
+def test_a_large_file_whose_folder_is_gone_when_it_is_through_does_not_bring_the_folder_back(
+    roots, here, there
+):
+    """Found by the property test (seed 60): END put the file, and so its folder, in place of what had replaced it."""
+    (here / "x").mkdir()
+    (here / "x" / "large").write_bytes(os.urandom(3_000_000))
+    contact = Contact(roots.remote, pythons=roots.pythons)
+    contact.start(Local(python=sys.executable))
+    stream, ready = contact.ready()
+    scanner = Scanner(str(here))
+    index = scanner.scan()
+    replica = Replica(stream, ready, str(here), report=lambda _: None)
+    replica.learn(index.entries)
+
+    def replace_the_folder():
+        if (here / "x").is_file():
+            return []
+        (here / "x").rename(here / "y")
+        (here / "x").write_text("a file now")
+        changes = scanner.rescan(index, {"x"})
+        index.apply(changes)
+        return replica.steps(index, [*changes.written, *changes.removed])
+
+    replica.sender.pause = replace_the_folder
+    replica.converge(index)
+    stream.close()
+    assert (there / "x").read_text() == "a file now"
+    assert replica.view["x"].kind == "f"
+    assert "x/large" not in replica.view
