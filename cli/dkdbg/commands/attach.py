@@ -20,6 +20,7 @@ from dkdbg.door.ports import AFTER_RANKS, DEFAULT_BASE, FIRST_RANKS, Ports
 from dkdbg.door.upstream import Events, Upstream
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.planner.editor import HOST, launch_entry
+from dkdbg.render import token_file
 from dkdbg.targets import address
 
 if TYPE_CHECKING:
@@ -55,10 +56,11 @@ def attach(root: Path, targets: Sequence[str], *, port: int, ports: int | None, 
     addresses = [address.parse(text) for text in targets]
     if not addresses and plan is not None:
         addresses = [address.Address(kind="compose", name=plan.service.name)]
-    upstreams = [Upstream(each, name, root) for each, name in _named(addresses)]
     reporter = _Reporter(as_json=as_json)
+    token = _token(reporter)
+    upstreams = [Upstream(each, name, root, token) for each, name in _named(addresses)]
     opened: list[front.Front] = []
-    service = doors.Service(upstreams, port=lambda: opened[0].port, report=reporter.note, token=_token())
+    service = doors.Service(upstreams, port=lambda: opened[0].port, report=reporter.note, token=token)
     extra = Ports(service, ports or DEFAULT_BASE, log=reporter.line)
     service.offer = extra.offer
     opened.append(_listen(service, port, reporter))
@@ -150,16 +152,21 @@ def _plan(root: Path, *, needed: bool) -> ProjectPlan | None:
     return plan
 
 
-def _token() -> str:
-    """The token of this environment; only the ports per process need it, an editor shows its own.
+def _token(reporter: _Reporter) -> str:
+    """The token of this environment, else this user's; only the ports per process need it, an editor shows its own.
 
     Raises:
-        DkdbgError: the file that is named cannot be read.
+        DkdbgError: the file that the environment names cannot be read.
     """
     try:
-        return tokens.read(os.environ)
+        token = tokens.read(os.environ)
     except ValueError as error:
         raise DkdbgError(str(error), exit_code=EXIT_USAGE) from error
+    try:
+        return token or token_file.read(os.environ) or ""
+    except DkdbgError as error:  # not everybody needs it
+        reporter.line(f"{error.message}; going on without a token")
+        return ""
 
 
 def _named(addresses: Sequence[Address]) -> list[tuple[Address, str]]:

@@ -10,16 +10,16 @@ import re
 import threading
 from typing import TYPE_CHECKING
 
-from dkdbg.agent import front, hall, peers
+from dkdbg.agent import dap_frames, front, hall, peers
 from dkdbg.door.actions import Note
 from dkdbg.door.party import Party
 from dkdbg.door.service import Connection
+from dkdbg.door.upstream import is_whole
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from dkdbg.agent import dap_frames
     from dkdbg.door.actions import Branch, Offer, Process
     from dkdbg.door.service import Service
 
@@ -35,6 +35,9 @@ MAX_OTHERS = 64
 INTERVAL = 1.0
 #: What is expected at the first port of the others.
 _OTHER = "the first process without a rank"
+_NO_LIST = (
+    "it tells its processes only to those who show its token: DKDBG_TOKEN is missing here, or is another one"
+)
 _RANK = re.compile(r"(?:.*: )?rank (\d+) \(")
 
 
@@ -43,13 +46,17 @@ class Slot:
 
     Args:
         is_known: whether a process is there still, as far as its target says.
+        refusal: why the targets announce no process to us, in one line; empty while they do or may.
 
     Attributes:
         label: what is expected there.
     """
 
-    def __init__(self, label: str, port: int, *, is_known: Callable[[Process], bool]) -> None:
+    def __init__(
+        self, label: str, port: int, *, is_known: Callable[[Process], bool], refusal: Callable[[], str]
+    ) -> None:
         self.label = label
+        self.refusal = refusal
         self.port = port
         self._is_known = is_known
         self._changed = threading.Condition()
@@ -144,7 +151,7 @@ class Ports:
         """Listen for a process; the next port of the others when this one is taken."""
         while port is not None and port < 65536:
             self._taken.add(port)
-            slot = Slot(key, port, is_known=self._is_known)
+            slot = Slot(key, port, is_known=self._is_known, refusal=self._refusal)
             try:
                 listening = front.Front(
                     HOST, port, serve=lambda *client, slot=slot: self._serve(slot, *client),
@@ -162,6 +169,10 @@ class Ports:
     def _is_known(self, process: Process) -> bool:
         return self._service.exchange.find(process.number) is process
 
+    def _refusal(self) -> str:
+        with self._lock:
+            return self._keeper.refusal if self._keeper is not None else ""
+
     def _serve(self, slot: Slot, client: socket.socket, first: bytes, parser: dap_frames.FrameParser) -> None:
         self._come()
         try:
@@ -174,7 +185,9 @@ class Ports:
             self._clients += 1
             others = [each for each in self._service.parties if each.is_attached and each is not self._keeper]
             if not others and (self._keeper is None or self._keeper.is_over):
-                self._keeper = Keeper(self._service, self)
+                former, self._keeper = self._keeper, Keeper(self._service, self)
+                if former is not None:
+                    former.leave()
                 self._keeper.begin()
 
     def _go(self) -> None:
@@ -197,10 +210,15 @@ class Ports:
 
     def _look(self) -> None:
         """Open a port for each process that runs already, debugged or not."""
+        refused: dict[str, str] = {}
         while not self._stopped.wait(INTERVAL):
             for name, upstream in self._service.upstreams.items():
                 prefix = f"{name}: " if len(self._service.upstreams) > 1 else ""
-                for process in upstream.look().record.get("processes", ()):
+                seen = upstream.look()
+                if seen.agent and not is_whole(seen.record) and refused.get(name) != seen.agent:
+                    refused[name] = seen.agent
+                    self._service.report(Note("refused", _NO_LIST, name))
+                for process in seen.record.get("processes", ()):
                     if process.get("name"):
                         self._slot_of(prefix + process["name"])
 
@@ -212,6 +230,7 @@ class Keeper(Party):
         super().__init__(service, "")
         self._ports = ports
         self.is_over = False
+        self.refusal = ""
 
     def begin(self) -> None:
         """Attach."""
@@ -222,7 +241,9 @@ class Keeper(Party):
 
     def to_client(self, body: bytes) -> None:
         """Configure the session as soon as that is asked for."""
-        if b'"initialized"' in body:
+        if b'"success":false' in body.replace(b" ", b""):
+            self.refusal = str(dap_frames.decode(body).get("message") or "refused").removeprefix("dkdbg: ")
+        elif b'"initialized"' in body:
             threading.Thread(target=self._ask, args=("configurationDone", {}), daemon=True).start()
         elif b'"terminated"' in body and not self.is_over:
             self.is_over = True

@@ -96,7 +96,9 @@ class Router:
 
     def stop(self, reason: str) -> list[Action]:
         """End the session from our side."""
-        if self.phase in {"arriving", "configuring", "live", "expecting"}:
+        if self.phase == "expecting":
+            return [ToClient(hall.refuse(self._attach, reason)), *self._close(reason)]
+        if self.phase in {"arriving", "configuring", "live"}:
             return [*self._leave(terminate=False), say(reason), *self._end(reason)]
         return self._close(reason)
 
@@ -144,10 +146,9 @@ class Router:
         return [ToClient(hall.answer(self._attach)), ToClient(hall.event("terminated"))]
 
     def _configured(self, message: Message) -> list[Action]:
-        self.phase = "live"
-        actions: list[Action] = [ToClient(hall.answer(message)), ToClient(hall.answer(self._attach))]
-        name = "dkdbg: " + ", ".join(self.legs)
-        actions.append(ToClient(hall.event("process", name=name, isLocalProcess=False, startMethod="attach")))
+        self.phase, name = "live", "dkdbg: " + ", ".join(self.legs)
+        process = hall.event("process", name=name, isLocalProcess=False, startMethod="attach")
+        actions: list[Action] = [*map(ToClient, (hall.answer(message), hall.answer(self._attach), process))]
         actions.append(Note("editor", f"an editor has attached from {self.address or 'here'}"))
         for upstream, leg in self.legs.items():
             if leg.phase == "ready":
@@ -225,12 +226,9 @@ class Router:
                 line = say(f"{upstream}: {text}")
                 return [line, Note("ended", text, upstream), HangUp(upstream, then="redial")]
             case "closed":
-                hang_up: Action = HangUp(upstream, then="replaced")
                 ended = self._end_if_all_left("the session was ended")
-                return [
-                    hang_up,
-                    *(ended or [say(f"{upstream}: left; it is attached to again after its next start")]),
-                ]
+                line = say(f"{upstream}: left; it is attached to again after its next start")
+                return [HangUp(upstream, then="replaced"), *(ended or [line])]
 
     def _refused(self, upstream: str, response: Message) -> list[Action]:
         text = str(response.get("message") or "the attach was refused").removeprefix("dkdbg: ")
@@ -286,8 +284,8 @@ class Router:
     def _end(self, reason: str) -> list[Action]:
         """Tell the editor that its session is over; it disconnects."""
         self.phase = "ended"
-        note = Note("over", f"the session is over: {reason}")
-        return [ToClient(hall.event("terminated")), note, *map(HangUp, self.legs)]
+        over = Note("over", f"the session is over: {reason}")
+        return [ToClient(hall.event("terminated")), over, *map(HangUp, self.legs)]
 
     def _leave(self, *, terminate: bool) -> list[Action]:
         told = [send(name, leg.leave(terminate=terminate)) for name, leg in self.legs.items()]

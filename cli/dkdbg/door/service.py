@@ -168,6 +168,9 @@ class Connection(Party):
             if not told:
                 told = True
                 self.act(lambda: self.router.say(f"waiting for {slot.label}"))
+            if reason := slot.refusal():
+                self.act(lambda: self.router.stop(reason))
+                return
             if select.select([self._client], [], [], 0)[0] and not self._client.recv(1, socket.MSG_PEEK):
                 return
         self.act(lambda: self.router.branch(process.number))

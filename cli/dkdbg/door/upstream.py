@@ -52,13 +52,16 @@ class Upstream:
     Args:
         root: the compose project's folder, resolved.
         name: for people, unique among the targets of one port.
+        token: opens the list of processes of a door that asks for one.
     """
 
-    def __init__(self, address: Address, name: str, root: Path) -> None:
+    def __init__(self, address: Address, name: str, root: Path, token: str = "") -> None:
         self.address = address
         self.name = name
         self.changed = threading.Event()
         self._root = root
+        self._token = token
+        self._refused_by = ""
         self._lock = threading.Lock()
         self._endpoint: tuple[str, int] | None = None
         self._why = ""
@@ -124,21 +127,44 @@ class Upstream:
         record = status_of(self._endpoint) if self._endpoint else {}
         agent = f"{record.get('id')} {record.get('pid')} {record.get('started')}" if record else ""
         if record and record.get("state") in contract.ATTACHABLE and record.get("adapter_port"):
-            return Seen(endpoint=self._endpoint, agent=agent, why="", record=record)
+            return Seen(endpoint=self._endpoint, agent=agent, why="", record=self._whole(record, agent))
         why = (
             f"its agent is {record['state']}" if record.get("state") in {"starting", "exited"} else self._why
         )
         return Seen(endpoint=self._endpoint, agent="", why=why, record=record)
 
+    def _whole(self, record: dict[str, Any], agent: str) -> dict[str, Any]:
+        """The record with the processes, where the token shows them.
 
-def status_of(endpoint: tuple[str, int]) -> dict[str, Any]:
+        Not shown before a door of ours has answered, and once to each agent if it is wrong: an agent that has seen
+        too many wrong ones from an address refuses the right one too for a while.
+        """
+        if is_whole(record) or not self._token or agent == self._refused_by or self._endpoint is None:
+            return record
+        found = status_of(self._endpoint, self._token)
+        if not found:
+            return record
+        self._refused_by = "" if is_whole(found) else agent
+        return found
+
+
+def is_whole(record: dict[str, Any]) -> bool:
+    """Whether a door has told all of its record: one with a token keeps the processes from those who do not show it."""
+    return "processes" in record
+
+
+def status_of(endpoint: tuple[str, int], token: str = "") -> dict[str, Any]:
     """Return what a door answers to GET /status, the session's record; empty when no door of ours answers.
 
     A proxy that takes connections for a container that does not listen yet closes them: no answer.
+
+    Args:
+        token: shown to the door, empty for none.
     """
     connection = http.client.HTTPConnection(*endpoint, timeout=ANSWER_LIMIT)
     try:
-        connection.request("GET", "/status")
+        shown = {"Authorization": f"Bearer {token}"} if token else {}
+        connection.request("GET", "/status", headers=shown)
         answer = json.loads(connection.getresponse().read(4 << 20))
     except (OSError, http.client.HTTPException, ValueError):
         return {}

@@ -67,10 +67,10 @@ def door() -> Iterator[Callable[..., int]]:
     """A real front that says what its record is told to; returns its port."""
     opened: list[front.Front] = []
 
-    def start(**more: object) -> int:
+    def start(token: str = "", **more: object) -> int:
         one = front.Front(
             "127.0.0.1", 0, serve=lambda *_: None, ready=lambda: True, status=lambda: {**RECORD, **more},
-            allow=peers.AllowList(), log=print,
+            allow=peers.AllowList(), token=token, log=print,
         )  # fmt: skip
         one.start()
         opened.append(one)
@@ -120,3 +120,44 @@ def test_a_local_session_is_found_by_its_record(
     )
     upstream.poke()
     assert upstream.look().agent
+
+
+@pytest.fixture
+def door_with_token(door: Callable[..., int]) -> int:
+    return door(token="right", processes=[{"name": "train.py"}])
+
+
+def test_the_processes_behind_a_token_are_seen_with_it(door_with_token: int, tmp_path: Path) -> None:
+    target = address.parse(f"127.0.0.1:{door_with_token}")
+    seen = [Upstream(target, "x", tmp_path, token).look() for token in ("right", "wrong", "")]
+    assert [each.record.get("processes") for each in seen] == [[{"name": "train.py"}], None, None]
+    assert all(each.agent for each in seen)
+
+
+def test_a_wrong_token_is_shown_once_so_that_the_right_one_is_not_locked_out(
+    door_with_token: int, tmp_path: Path
+) -> None:
+    upstream = Upstream(address.parse(f"127.0.0.1:{door_with_token}"), "x", tmp_path, "wrong")
+    for _ in range(40):
+        upstream.poke()
+        assert upstream.look().agent
+    assert "processes" in status_of(("127.0.0.1", door_with_token), "right")
+
+
+def test_a_stranger_at_the_port_is_not_shown_the_token(listener: socket.socket, tmp_path: Path) -> None:
+    heard: list[bytes] = []
+
+    def serve() -> None:
+        for _ in range(2):
+            sock, _ = listener.accept()
+            with sock:
+                heard.append(sock.recv(4000))
+                sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    threading.Thread(target=serve, daemon=True).start()
+    upstream = Upstream(address.parse(f"127.0.0.1:{listener.getsockname()[1]}"), "x", tmp_path, "secret")
+    for _ in range(2):
+        upstream.poke()
+        upstream.look()
+    assert len(heard) == 2
+    assert not any(b"secret" in each for each in heard)
