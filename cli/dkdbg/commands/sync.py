@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from dkdbg import console
 from dkdbg.commands.sync_report import Reporter
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
-from dkdbg.sync.configured import ConfiguredRules
-from dkdbg.sync.contact import PYTHONS, SameFolderError
+from dkdbg.sync.contact import PYTHONS, Contact, SameFolderError
 from dkdbg.sync.report import printable
 from dkdbg.targets import address, container
 from dkdbg.targets.container import Container, Workspace
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.sync.contact import Reach
-    from dkdbg.sync.session import Roots
 
 
 def sync(
@@ -44,23 +42,32 @@ def sync(
         DkdbgError: the target cannot be reached, has no Python, or its files cannot be written, with the reason.
     """
     resolve, label = _reach(root, target)
-    place = Workspace(local=".", remote=to, why="--to") if to else _workspace(resolve(), target)
-    roots = _roots(root / place.local, place.remote, python)
+    reach = resolve()
+    place = Workspace(local=".", remote=to, why="--to") if to else _workspace(reach, target)
+    if not place.remote.startswith("/"):
+        raise DkdbgError(f"--to {to}: it has to be an absolute path on the target", exit_code=EXIT_USAGE)
     reporter = Reporter(as_json=as_json)
     if not as_json and not to:
         reporter.line(f"to {place.remote}: {place.why}")
+    contact = Contact(place.remote, pythons=(python,) if python else PYTHONS)
+    if not verify and not pull:
+        contact.start(reach)  # it takes about as long to start as what is loaded here until it is needed
+    from dkdbg.sync.configured import ConfiguredRules
+    from dkdbg.sync.session import Roots, Session
+
+    roots = Roots(
+        local=str(root / place.local), remote=place.remote, rules=ConfiguredRules(), pythons=contact.pythons
+    )
     if verify:
         from dkdbg.sync.verify import verify as compare
 
-        return reporter.verified(compare(roots, resolve()))
+        return reporter.verified(compare(roots, reach))
     if pull:
         from dkdbg.sync import pull as pulling
 
         folder = pulling.destination(str(root), into, label, roots)
-        return reporter.pulled(pulling.pull(roots, resolve(), pull, folder, report=reporter.event), folder)
-    from dkdbg.sync.session import Session
-
-    session = Session(roots, resolve, report=reporter.event)
+        return reporter.pulled(pulling.pull(roots, reach, pull, folder, report=reporter.event), folder)
+    session = Session(roots, resolve, report=reporter.event, contact=contact)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         if once:
@@ -97,6 +104,7 @@ def explain(root: Path, path: str) -> int:
     Raises:
         DkdbgError: it is not below `root`.
     """
+    from dkdbg.sync.configured import ConfiguredRules
     from dkdbg.sync.scan import Scanner
 
     full = os.path.normpath(root / path)
@@ -152,13 +160,3 @@ def _workspace(reach: Reach, target: str | None) -> Workspace:
 
         return container.workspace_of(engine.inspect(reach.name))
     return Workspace(local=".", remote=(target or "").removeprefix("local:"), why="the target says so")
-
-
-def _roots(local: Path, remote: str, python: str | None) -> Roots:
-    from dkdbg.sync.session import Roots
-
-    if not remote.startswith("/"):
-        raise DkdbgError(f"--to {remote}: it has to be an absolute path on the target", exit_code=EXIT_USAGE)
-    return Roots(
-        local=str(local), remote=remote, rules=ConfiguredRules(), pythons=(python,) if python else PYTHONS
-    )

@@ -78,18 +78,33 @@ class Contact:
         }  # fmt: skip
         self._pythons = list(pythons)
         self._stream: Stream | None = None
+        self._bell: Callable[[], None] = lambda: None
         self.label = root
 
-    def start(self, reach: Reach, bell: Callable[[], None] = lambda: None) -> None:
+    @property
+    def pythons(self) -> tuple[str, ...]:
+        """The interpreters to try, in order."""
+        return tuple(self._pythons)
+
+    @property
+    def started(self) -> bool:
+        """Whether a receiver was started and not handed out."""
+        return self._stream is not None
+
+    def start(self, reach: Reach) -> None:
         """Start the receiver.
 
         Raises:
             DkdbgError: the local program of the command line does not exist.
         """
         self.stop()
-        self._reach, self._bell = reach, bell
+        self._reach = reach
         self.label = reach.label
         self._launch(self._pythons[0])
+
+    def ring(self, bell: Callable[[], None]) -> None:
+        """Call `bell` after each arrival from now on, on another thread."""
+        self._bell = bell
 
     def ready(self) -> tuple[Stream, Ready]:
         """Wait for the receiver, and say who it is. The stream belongs to the caller.
@@ -128,9 +143,12 @@ class Contact:
             self._stream.close()
             self._stream = None
 
+    def _arrived(self) -> None:
+        self._bell()
+
     def _launch(self, python: str) -> None:
         argv, first = boot.start(python)
-        self._stream = Stream(self._reach.wrap(argv), first, bell=self._bell)
+        self._stream = Stream(self._reach.wrap(argv), first, bell=self._arrived)
         try:
             self._stream.send(wire.HELLO, self._hello)
             self._stream.flush()

@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from dkdbg.sync.report import Event
     from dkdbg.sync.watch import Watcher
 
-#: Seconds between two attempts to reach a target that went away, first and longest; attempts of `once`.
-_BACKOFF, _BACKOFF_LONGEST, _ONCE_ATTEMPTS = 0.2, 5.0, 8
+#: Seconds between two attempts to reach a target that went away, first and longest.
+_BACKOFF, _BACKOFF_LONGEST = 0.2, 5.0
+#: For `once`: attempts to reach the target; looks at files that are being written.
+_ONCE_ATTEMPTS, _ONCE_CHANGED = 8, 8
 _PING_SECONDS, _PONG_SECONDS = 20.0, 60.0
-_ONCE_CHANGED = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,7 @@ class Session:
     Args:
         resolve: the target as it is now; called before each connection, because containers get new names.
         report: takes each event, on the thread that called.
+        contact: to the same remote root; it may have been started, to use the time.
 
     Attributes:
         files: how many files are in sync.
@@ -65,12 +67,13 @@ class Session:
     """
 
     def __init__(
-        self, roots: Roots, resolve: Callable[[], Reach], *, report: Callable[[Event], None]
-    ) -> None:
+        self, roots: Roots, resolve: Callable[[], Reach], *, report: Callable[[Event], None],
+        contact: Contact | None = None,
+    ) -> None:  # fmt: skip
         self._roots = roots
         self._resolve = resolve
         self._report = report
-        self._contact = Contact(roots.remote, pythons=roots.pythons)
+        self._contact = contact or Contact(roots.remote, pythons=roots.pythons)
         self._told: dict[str, Skip] = {}
         self._again = Again()
         self._index: Index | None = None
@@ -82,8 +85,7 @@ class Session:
         self.failed: dict[str, tuple[str, str]] = {}
 
     @property
-    def files(self) -> int:
-        """See the class."""
+    def files(self) -> int:  # noqa: D102 - see the class
         entries = self._index.entries.values() if self._index else ()
         return sum(1 for entry in entries if entry.kind == "f") - len(self.failed)
 
@@ -134,7 +136,7 @@ class Session:
     def stop(self) -> None:
         """Make `follow` return, from another thread, when it is in sync with what it has seen."""
         self._ending.set()
-        if self._watcher:
+        if self._watcher is not None:
             self._watcher.wake()
 
     @contextmanager
@@ -143,7 +145,10 @@ class Session:
         self._began = time.monotonic()
         try:
             with self._patience():
-                self._contact.start(self._resolve(), watcher.wake if watcher else lambda: None)
+                if not self._contact.started:
+                    self._contact.start(self._resolve())
+            if watcher:
+                self._contact.ring(watcher.wake)
             index = self._scan(scanner, watcher)
             with self._patience():
                 stream, ready = self._contact.ready()

@@ -187,9 +187,8 @@ def test_whatever_happens_here_and_to_the_stream_both_sides_are_equal_in_the_end
             problems = rig.sequence()
             story = "\n".join([*rig.churn.log[-40:], *(str(event.as_json()) for event in rig.events[-40:])])
             assert rig.problem is None, f"{rig.problem!r} in sequence {number} of seed {seed}\n{story}"
-            assert not problems, (
-                f"sequence {number} of seed {seed}:\n" + "\n".join(problems[:20]) + "\n" + story
-            )
+            found = "\n".join(problems[:20])
+            assert not problems, f"sequence {number} of seed {seed}:\n{found}\n{rig.where()}\n{story}"
     finally:
         rig.session.stop()
         rig.thread.join(10)
