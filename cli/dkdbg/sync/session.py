@@ -77,9 +77,7 @@ class Session:
         self._told: dict[str, Skip] = {}
         self._again = Again()
         self._index: Index | None = None
-        self._lost_events = ""
-        self._reason = ""
-        self._began = 0.0
+        self._lost_events, self._reason, self._began = "", "", 0.0
         self._ending = threading.Event()
         self._watcher: Watcher | None = None
         self.failed: dict[str, tuple[str, str]] = {}
