@@ -312,7 +312,7 @@ def test_verify_lists_what_differs_and_what_is_only_there(root, box):
 def test_pull_copies_folders_back_and_skips_what_is_here_already(root, box, tmp_path):
     assert sync(root, f"docker://{box.name}", *TO, "--once").returncode == 0
     box.sh(
-        "mkdir -p /ws/outputs/run1 && head -c 2500000 /dev/urandom > /ws/outputs/run1/model.pt && echo 1 > /ws/outputs/log"
+        "mkdir -p /ws/outputs/run1 && head -c 2500000 /dev/urandom > /ws/outputs/run1/model.pt && echo 1 > /ws/outputs/log && ln -s log /ws/outputs/latest"
     )
     done = sync(root, f"docker://{box.name}", *TO, "--pull", "outputs/")
     assert done.returncode == 0, done.stderr

@@ -82,13 +82,13 @@ class Reporter:
                     **{k: printable(v) for k, v in facts.items()},
                 }
             )
-            return EXIT_ERROR if done.left_out else 0
+            return 0 if done.complete else EXIT_ERROR
         for path, reason in sorted(done.left_out.items()):
             self.event(Event("skipped", {"path": path, "reason": reason}))
         self._status.say(
             f"{done.files:,} copied ({size(done.bytes)}), {done.equal:,} were here already, in {printable(folder)}"
         )
-        return EXIT_ERROR if done.left_out else 0
+        return 0 if done.complete else EXIT_ERROR
 
     def stopped(self, files: int) -> None:
         """Say that it was ended from outside."""

@@ -31,6 +31,7 @@ FOLDER = "dkdbg-pulled"
 #: Files asked for ahead of the one that arrives.
 _AHEAD = 16
 _SECONDS = 300.0
+_SYMLINK = "a symlink, which is not followed"
 
 
 @dataclass
@@ -41,6 +42,11 @@ class Pulled:
     equal: int = 0
     bytes: int = 0
     left_out: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every file was copied; symlinks never are."""
+        return all(reason == _SYMLINK for reason in self.left_out.values())
 
 
 def destination(root: str, into: str | None, label: str, roots: Roots) -> str:
@@ -156,7 +162,7 @@ class _Puller:
                     return True
                 self.pulled.equal += 1
             else:
-                raise Refused("a symlink")
+                raise Refused(_SYMLINK)
         except Refused as error:
             self.pulled.left_out[path] = error.reason
         except OSError as error:
