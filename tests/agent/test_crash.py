@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dkdbg.agent import crash
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from dkdbg.errors import DkdbgError
 from tests.agent.dap_probe import Editor
 
 if TYPE_CHECKING:
@@ -241,3 +244,42 @@ def test_the_crash_of_a_data_loaders_worker_is_held_in_the_worker(launch, tmp_pa
         stop = editor.wait_stops(1)[0]
         assert locals_of(stop)["secret"] == "20"
         stop["session"].request("continue", threadId=stop["thread"])
+
+
+UNCAUGHT = """
+import sys
+
+def step(divisor):
+    return 1 / divisor
+
+for divisor in (1, 0):
+    step(divisor)
+"""
+
+
+@pytest.mark.parametrize("on_crash", [(), ("--on-crash", "hold=1m")])
+def test_an_editors_filter_for_uncaught_exceptions_stops_a_program_that_waited_for_it(
+    launch, tmp_path: Path, on_crash: tuple[str, ...]
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(UNCAUGHT)
+    running = launch(sys.executable, "train.py", options=("--wait", "30", *on_crash))
+    with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
+        debugger.set_breakpoints(str(script), [5])
+        debugger.set_exception_filters(["uncaught"])
+        debugger.attach()
+        reasons = []
+        while len(reasons) < 3:
+            stop = debugger.wait_stopped()
+            reasons.append((stop.reason, debugger.stack(stop)[0].line))
+            if reasons == [("breakpoint", 5)]:
+                debugger.set_breakpoints(str(script), [8])  # pydevd traces its frames anew
+            elif stop.reason == "exception":
+                assert debugger.local_values(debugger.stack(stop)[0])["divisor"] == "0"
+            debugger.continue_(stop)
+        with pytest.raises(DkdbgError, match="no program is left"):  # it stops once
+            debugger.wait_stopped()
+    assert reasons == [("breakpoint", 5), ("breakpoint", 8), ("exception", 5)]
+    code, _, err = running.finish()
+    plain = bare(tmp_path)
+    assert (code, own_lines(err)) == (plain.returncode, plain.stderr)

@@ -1,7 +1,8 @@
-"""`--on-crash hold=20m`: hold a Python process whose exception nobody caught, until an editor has looked at it.
+"""Exceptions that nobody catches: `--on-crash hold=20m` holds the process until an editor has looked at it.
 
-Loaded by the hook, by path, when that happens, after the traceback was printed as always: so it imports nothing of
-dkdbg. Whatever goes wrong here, the process ends as it would have ended.
+Without that an editor that is there sees them, when it wants to.
+Loaded by the hook and by join.py, by path, so it imports nothing of dkdbg. Whatever goes wrong here, the process ends
+as it would have ended.
 """
 
 # debugpy has no types, and this is where it is imported.
@@ -10,6 +11,7 @@ dkdbg. Whatever goes wrong here, the process ends as it would have ended.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -18,7 +20,7 @@ import threading
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
-    from typing import Any, Tuple, Type
+    from typing import Any, List, Tuple, Type
 
     #: As sys.exc_info() has it.
     Failure = Tuple[Type[BaseException], BaseException, TracebackType]
@@ -63,6 +65,37 @@ def hold(directory: str, load: Any, failure: Failure) -> None:
             _stop(failure)
     except KeyboardInterrupt:
         pass  # somebody does not want to wait; the exit code stays that of the exception
+
+
+def show_uncaught(debugger_class: Any) -> None:
+    """Let the editor's filter for uncaught exceptions stop the main thread; for Python up to 3.11.
+
+    There pydevd looks once for the outermost frame of a thread, at the first call that it traces. In a process that
+    joins at its start that is a frame of `site`, which has ended long before the program fails. When breakpoints
+    change while it runs, pydevd looks again, and then shows the exception of its own accord.
+    """
+    former, stop = sys.excepthook, debugger_class.do_stop_on_unhandled_exception
+    shown: List[BaseException] = []
+
+    def stop_once(self: Any, thread: Any, frame: Any, frames: Any, failure: Failure) -> None:
+        if not any(failure[1] is former_one for former_one in shown):
+            shown[:] = [failure[1]]
+            stop(self, thread, frame, frames, failure)
+
+    def excepthook(kind: Any, value: Any, trace: Any) -> None:
+        with contextlib.suppress(Exception):
+            _show((kind, value, trace))
+        former(kind, value, trace)
+
+    debugger_class.do_stop_on_unhandled_exception, sys.excepthook = stop_once, excepthook
+
+
+def _show(failure: Failure) -> None:
+    import debugpy  # noqa: T100
+
+    trigger = getattr(debugpy, "trigger_exception_handler", None)  # debugpy 1.8.22
+    if trigger is not None:
+        trigger(failure, as_uncaught=True)  # nothing without an editor, or when it has not asked for these
 
 
 def describe(failure: Failure, place: Any) -> str:

@@ -102,6 +102,8 @@ def _join(session_dir: str, at_start: bool) -> str:
     if not os.environ.get("TORCH_COMPILE_DISABLE"):
         _load("compiled").watch()
     if at_start:
+        if sys.version_info < (3, 12):
+            _load("crash").show_uncaught(pydevd.PyDB)
         return _wait_for_breakpoints(configured, pydevd, info["deadline"])
     if not helper_fits:
         _trace_main_thread(pydevd.get_global_debugger())
