@@ -126,6 +126,7 @@ def test_a_syntax_error_keeps_the_old_process_and_is_shown(supervise, tmp_path: 
         save(script, "x = 1\nif x\n    pass\n")
         debugger.wait_output(f"{script}:2: SyntaxError: ")
         debugger.wait_output("the running program is kept")
+        assert [each.category for each in debugger.output if "SyntaxError" in each.text] == ["important"]
         assert running.record()["child"] == child
         assert running.record()["runs"] == 1
         debugger.set_breakpoints(str(script), [5])

@@ -104,10 +104,10 @@ class Backend:
             on_lost=self._restart_later,
         )
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, category: str = "console") -> None:
         """Print a line into the editor's debug console."""
         if self._phantom is not None:
-            self._phantom.say(text)
+            self._phantom.say(text, category)
 
     def end(self, exit_code: int) -> None:
         """Tell the editor that the program has ended."""

@@ -52,10 +52,14 @@ class Phantom:
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         threading.Thread(target=self._serve, name="dkdbg phantom", daemon=True).start()
 
-    def say(self, text: str) -> None:
-        """Print a line into the editor's debug console; without an editor nothing happens."""
+    def say(self, text: str, category: str = "console") -> None:
+        """Print a line into the editor's debug console; without an editor nothing happens.
+
+        Args:
+            category: `important` makes an editor show it beside the console too, which may be another session's.
+        """
         if self.attached.is_set():
-            self._event("output", category="console", output=text + "\n")
+            self._event("output", category=category, output=text + "\n")
 
     def end(self, exit_code: int) -> None:
         """Tell the editor that the program has ended, which ends its session."""

@@ -193,14 +193,14 @@ class Session:
         self._phase = phase
         self.store.update(state=self._state(), **fields)
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, category: str = "console") -> None:
         """Print a line into the editor's debug console."""
-        self._backend.say("dkdbg: " + text)
+        self._backend.say("dkdbg: " + text, category)
 
-    def tell(self, text: str) -> None:
+    def tell(self, text: str, category: str = "console") -> None:
         """Say a line to the user wherever he looks: on stderr and in the editor's debug console."""
         console.log(text)
-        self.say(text)
+        self.say(text, category)
 
     def registered(self) -> List[int]:
         """Return the pids of the Python processes that have announced themselves."""

@@ -269,7 +269,8 @@ class Supervisor:
             keeps = "the running program is kept" if self._is_up else "not started"
         if broken:
             for error in broken.values():
-                self._session.tell("%s; %s" % (error, keeps))
+                # The console that an editor shows is that of the program, which has not noticed.
+                self._session.tell("%s; %s" % (error, keeps), "important")
             return
         more = " and %d more" % (len(changed) - 1) if len(changed) > 1 else ""
         self.request("%s changed%s" % (os.path.relpath(changed[0]), more))
