@@ -77,7 +77,8 @@ class Meddler:
                 if what == "remove":
                     os.unlink(path)
                 else:
-                    with open(path, "ab") as file:
+                    # never makes a file: sync may have removed it since it was listed
+                    with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW), "ab") as file:
                         file.write(b"meddled")
         except OSError:
             pass
