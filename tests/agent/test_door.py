@@ -186,6 +186,37 @@ def test_a_take_over_tells_the_first_client_and_waits_for_its_end() -> None:
     assert building.hall.holder(hall.ROOT) is second
 
 
+def test_what_an_editor_still_opens_after_its_root_session_was_left_ends_at_once() -> None:
+    building = Building()
+    root = building.attached()
+    strange = building.attached(subProcessId=8)  # by a port of its own: of no editor
+    child = building.attached(subProcessId=7, dkdbgEditor=root.editor)
+    actions = root.from_client(request("disconnect", seq=9))
+    assert [(each.door, each.kind) for each in actions] == [
+        (root, hall.TO_ADAPTER),
+        (child, hall.TO_CLIENT),
+        (child, hall.TO_CLIENT),
+        (child, hall.TO_ADAPTER),
+    ]
+    assert strange.phase == door.HOLDING
+    late = building.door()
+    late.from_client(request("initialize"))
+    told = sent(
+        late.from_client(request("attach", seq=2, subProcessId=9, dkdbgEditor=root.editor)), hall.TO_CLIENT
+    )
+    assert told[1]["event"] == "terminated"
+
+
+@pytest.mark.parametrize("argument", ["restart", "terminateDebuggee"])
+def test_a_root_session_that_comes_back_or_ends_the_program_leaves_the_others_alone(argument: str) -> None:
+    building = Building()
+    root = building.attached()
+    child = building.attached(subProcessId=7, dkdbgEditor=root.editor)
+    actions = root.from_client(request("disconnect", seq=9, **{argument: True}))
+    assert [action.door for action in actions] == [root]
+    assert child.phase == door.HOLDING
+
+
 def test_a_root_session_is_set_up_at_a_new_adapter_with_what_the_client_has_set() -> None:
     building = Building(TOKEN)
     one = building.attached(dkdbgToken=TOKEN, justMyCode=True)

@@ -12,12 +12,33 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.agent.dap_probe import Client, Editor, wait_for
+from tests.agent.dap_probe import Client, Editor, Session, wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 LINE = 4  # of the loop's `n += 1`
+#: Two workers that stop in line 6, and leave a file each at their end.
+WORKERS = """\
+import multiprocessing, os, time
+
+def work(name):
+    n = 0
+    while not os.path.exists("stop"):
+        n += 1
+        time.sleep(0.02)
+    open(name, "w").close()
+
+if __name__ == "__main__":
+    spawn = multiprocessing.get_context("spawn")
+    workers = [spawn.Process(target=work, args=("done%d" % number,)) for number in range(2)]
+    for each in workers:
+        each.start()
+    for each in workers:
+        each.join()
+    raise SystemExit(sum(each.exitcode for each in workers))
+"""
 
 
 def kill_adapter(running: Any) -> None:
@@ -258,3 +279,90 @@ def test_a_killed_adapter_leaves_the_one_who_looks_on_looking(loop, tmp_path: Pa
         with pytest.raises(AssertionError, match="take-over"):
             stop["session"].request("continue", threadId=stop["thread"])
         assert first.errors == second.errors == []
+
+
+@pytest.fixture
+def workers(launch, tmp_path: Path) -> Iterator[Any]:
+    """WORKERS under an agent."""
+    (tmp_path / "train.py").write_text(WORKERS)
+    yield launch(sys.executable, "train.py")
+    (tmp_path / "stop").touch()
+
+
+def two_stops(editor: Editor) -> list[Session]:
+    """Return the sessions of both workers, when they are held."""
+    wait_for(lambda: {id(stop["session"]) for stop in editor.stops}, lambda found: len(found) == 2)
+    return [stop["session"] for stop in editor.stops]
+
+
+def leave_root(editor: Editor) -> None:
+    """Do what VS Code does at Shift+F5 in the root session, and see all other sessions end."""
+    wait_for(lambda: list(editor.sessions), lambda found: len(found) == 4)
+    sessions = dict(editor.sessions)
+    assert sessions[0].request("disconnect", terminateDebuggee=False) == {}
+    for pid, session in sessions.items():
+        wait_for(lambda session=session: session.closed, bool)
+        assert not pid or "terminated" in session.seen
+    assert (editor.errors, len(editor.sessions)) == ([], 4)
+
+
+def test_with_the_root_session_the_sessions_of_its_processes_end_and_the_processes_run_on(
+    workers, tmp_path: Path
+) -> None:
+    port = workers.wait_state("running")["port"]
+    for _ in range(2):  # a new attach stops again
+        with Editor(port, {str(tmp_path / "train.py"): [6]}, hold=True) as editor:
+            two_stops(editor)
+            leave_root(editor)
+    (tmp_path / "stop").touch()
+    assert workers.finish()[0] == 0
+    assert sorted(path.name for path in tmp_path.glob("done*")) == ["done0", "done1"]
+
+
+def test_with_the_root_session_of_who_looks_on_its_others_end_and_the_holder_keeps_the_processes(
+    workers, tmp_path: Path
+) -> None:
+    port = workers.wait_state("running")["port"]
+    script = str(tmp_path / "train.py")
+    with Editor(port, {script: [6]}, hold=True) as first:
+        stops = two_stops(first)
+        with Editor(port, {}) as second:
+            wait_for(lambda: second.stops, lambda found: len(found) == 2)
+            leave_root(second)
+        for session in stops:
+            assert session.request("threads")["threads"]
+        leave_root(first)
+
+
+def test_who_looks_on_gets_all_processes_of_the_editor_that_ends_its_root_session(
+    workers, tmp_path: Path
+) -> None:
+    port = workers.wait_state("running")["port"]
+    script = str(tmp_path / "train.py")
+    with Editor(port, {}) as first:
+        wait_for(lambda: list(first.sessions), lambda found: len(found) == 4)
+        with Editor(port, {script: [6]}, hold=True) as second:
+            wait_for(lambda: list(second.sessions), lambda found: len(found) == 4)
+            before = dict(second.sessions)
+            leave_root(first)
+            for session in two_stops(second):
+                assert session in before.values()
+            assert second.errors == []
+            assert any("this session is yours now" in line for line in second.output)
+
+
+def test_a_root_session_that_restarts_or_breaks_leaves_the_others_alone(workers, tmp_path: Path) -> None:
+    port = workers.wait_state("running")["port"]
+    script = str(tmp_path / "train.py")
+    for restarts in (True, False):
+        with Editor(port, {script: [6]}, hold=True) as editor:
+            held = two_stops(editor)
+            root = editor.sessions[0]
+            if restarts:
+                root.send("disconnect", restart=True)
+            else:
+                root.close()
+            wait_for(lambda root=root: root.closed, bool)
+            time.sleep(0.5)
+            for session in held:
+                assert session.request("threads")["threads"]

@@ -99,7 +99,8 @@ class Door:
         if self.phase == HOLDING:
             return self._held(message, body)
         if message["command"] == "disconnect" and self.phase in (JOINING, EVICTED):
-            return [self.to_client(hall.answer(message)), *self.close("it has left")]
+            ends = succession.left(self, message)
+            return [self.to_client(hall.answer(message)), *self.close("it has left"), *ends]
         if self.phase == JOINING and len(self.queue) < _QUEUE:
             self.queue.append(message)
             return []
@@ -160,14 +161,15 @@ class Door:
         command = message["command"]
         if command in ("launch", "attach"):
             return [self.refuse(message, "this connection has attached already")]
+        ends: List[hall.Action] = []
         if command == "disconnect":
-            self.leaving = True
+            ends, self.leaving = succession.left(self, message), True
             self.restarting = as_dict(message.get("arguments")).get("restart") is True
         elif command == "stackTrace":
             self.stops.asked(message)
         self.settings.note(message)
         self.unanswered.from_client(message)
-        return [self.to_adapter(body)]
+        return [self.to_adapter(body), *ends]
 
     @property
     def lends(self) -> bool:

@@ -7,7 +7,7 @@ process, with the breakpoints that it has set meanwhile (succession.py).
 
 from __future__ import annotations
 
-from dkdbg.agent import arrival, hall
+from dkdbg.agent import arrival, hall, succession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,10 +77,12 @@ class Onlooker:
         """Answer a request."""
         command = request["command"]
         if command == "disconnect":
-            return [
+            ends = [] if self.over else succession.left(self._door, request)
+            left = [
                 self._say(hall.answer(request)),
                 hall.Action(hall.CLOSE, self._door, reason="it has left"),
             ]
+            return [*left, *ends]
         if command == "configurationDone":
             return self._configured(request)
         if command in _SETS:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from dkdbg.agent import arrival, dap_frames, hall, replay
 from dkdbg.agent.hall import EVICTED, HOLDING, JOINING, LOOKING
+from dkdbg.agent.stops import as_dict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional
+    from typing import Any, Dict, List, Optional
 
     from dkdbg.agent.door import Door
+
+    Message = Dict[str, Any]
 
 #: Seconds that a client which has left may take to come back before somebody who looks on gets its session; the
 #: same for one that has said it restarts.
@@ -42,15 +45,43 @@ def lost(door: Door) -> List[hall.Action]:
     return [*unanswered, door.to_client(hall.say(note, "important")), _reconnect(door, 0.0)]
 
 
-def give_up(door: Door, text: str) -> List[hall.Action]:
+def give_up(door: Door, text: str, category: str = "important") -> List[hall.Action]:
     """Take the process from the client, and tell it why; it is free when the adapter has let go of it."""
-    told = [door.to_client(hall.say(text, "important")), door.to_client(hall.event("terminated"))]
+    told = [door.to_client(hall.say(text, category)), door.to_client(hall.event("terminated"))]
     joining, door.phase, door.leaving = door.phase == JOINING, EVICTED, True
     if joining:
         return [*told, hall.Action(hall.LEAVE_ADAPTER, door)]
     request = {"seq": door.unanswered.ours(), "type": "request", "command": "disconnect"}
     body = hall.body_of(dict(request, arguments={"terminateDebuggee": False}))
     return [*told, door.to_adapter(body)]
+
+
+def left(door: Door, request: Message) -> List[hall.Action]:
+    """The client disconnects of its own accord: with the root session all others of the same editor end.
+
+    An editor ends the root session alone. A process that another session still held would stay held, and nobody
+    could come back to it: its session is of an editor that is gone.
+
+    Args:
+        request: its `disconnect`. With `restart` it comes back; with `terminateDebuggee` the program ends, and no
+            process that is held is to run on before that.
+    """
+    arguments = as_dict(request.get("arguments"))
+    stays = arguments.get("restart") is True or arguments.get("terminateDebuggee") is True
+    if door.key != hall.ROOT or door.leaving or stays:
+        return []
+    shared = door.hall
+    shared.evicted.add(door.editor)
+    text = "the root session was left: this process runs on without a debugger"
+    ends: List[hall.Action] = []
+    for key, holder in shared.holders().items():
+        if key != hall.ROOT and holder.editor == door.editor and not holder.leaving:
+            ends += give_up(holder, text, "console")
+    for key in shared.looked_at():
+        for one in shared.onlookers(key):
+            if key != hall.ROOT and one.editor == door.editor and one.onlooker is not None:
+                ends += one.onlooker.end()
+    return ends
 
 
 def released(door: Door) -> List[hall.Action]:

@@ -15,6 +15,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
+from tests.agent.test_succession import WORKERS
 from tests.engine.host_doors import HostDoor, host_door
 from tests.engine.projects import dkdbg, free_port
 
@@ -81,6 +82,26 @@ def test_leaving_the_program_ends_the_session_instead_of_attaching_again(agent, 
         stop.session.request("disconnect", {"terminateDebuggee": False})
         debugger.wait_ended(10, session=root)
         assert running.poll() is None
+        assert running.wait(30) == 0
+
+
+def test_with_the_root_session_those_of_its_processes_end_and_a_new_attach_stops_again(
+    agent, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(WORKERS)
+    running = agent()
+    with host_door(tmp_path, "local:job") as door:
+        for _ in range(2):
+            with Debugger(AttachOptions(port=door.port)) as debugger:
+                debugger.set_breakpoints(str(tmp_path / "train.py"), [6])
+                root = debugger.attach()
+                held = {debugger.wait_stopped(20).session for _ in range(2)}
+                assert len(held) == 2
+                root.request("disconnect", {"terminateDebuggee": False})
+                for session in held:
+                    debugger.wait_ended(10, session=session)
+        assert running.poll() is None
+        (tmp_path / "stop").touch()
         assert running.wait(30) == 0
 
 
