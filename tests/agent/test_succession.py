@@ -25,7 +25,7 @@ import multiprocessing, os, time
 
 def work(name):
     n = 0
-    while not os.path.exists("stop"):
+    while n < 3000 and not os.path.exists("stop"):  # ends in any case
         n += 1
         time.sleep(0.02)
     open(name, "w").close()
