@@ -351,7 +351,7 @@ def test_one_ctrl_c_restarts_and_two_quit(layout: Path, runtime: Path, tmp_path:
     assert b"dkdbg: Ctrl-C: restarting; once more within 2 s quits" in terminal.text
     time.sleep(2.1)  # two single ones, not a double one
     terminal.ctrl_c()
-    terminal.read_until(3)
+    terminal.read_until(2, b"once more within")
     terminal.ctrl_c()
     assert terminal.code() == 130
 
