@@ -313,10 +313,10 @@ def test_what_a_program_leaves_behind_at_its_end_is_ended(supervise) -> None:
 
 
 class Terminal:
-    """`supervise` in a terminal, with a program that says `ready` at each start."""
+    """`supervise` in a terminal, with a program that says `ready` at each start, and not in a traceback."""
 
     def __init__(self, layout: Path, runtime: Path, folder: Path) -> None:
-        (folder / "t.py").write_text("import time\nprint('ready', flush=True)\ntime.sleep(60)\n")
+        (folder / "t.py").write_text("import time\nprint('re' + 'ady', flush=True)\ntime.sleep(60)\n")
         environment = dict(
             os.environ, DKDBG_RUNTIME_DIR=str(runtime), DKDBG_PORT="0", DKDBG_PYTHON=sys.executable
         )
