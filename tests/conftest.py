@@ -13,9 +13,10 @@ BASE_IMAGE = os.environ.get("DKDBG_TEST_BASE", "dkdbg-test/python:3.11")
 
 
 def pytest_configure(config):  # noqa: ARG001
-    # A shell starts what runs in its background with SIGINT ignored, and processes of ours would inherit that.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A shell starts what runs in its background with SIGINT ignored, nohup with SIGHUP; ours would inherit that.
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 def pytest_addoption(parser):
