@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     Message = Dict[str, Any]
 
-#: Clients that open a session for each `debugpyAttach`, though they do not say that they know `startDebugging`.
-_UNDERSTAND_EVENT = ("vscode", "visualstudio", "dkdbg")
 _ADVICE = (
     "this session is the agent's and never stops: each Python process has a session of its own. A client that does "
     "not open those: `dkdbg attach --ports` on your machine gives each process a port"
@@ -55,7 +53,7 @@ def _has_it(door: Door, pid: int) -> bool:
 
 def advice(door: Door) -> List[hall.Action]:
     """Tell a client that attached to the root session alone, and may never see a process stop, what to do."""
-    understands = door.starts_sessions or door.introduction.get("clientID") in _UNDERSTAND_EVENT
+    understands = hall.opens_sessions(door.introduction)
     return [] if understands or door.key != hall.ROOT else [door.to_client(hall.say(_ADVICE, "important"))]
 
 

@@ -63,7 +63,6 @@ class Door:
         self.stops = stops.Stops(self._report)
         self.link: Any = None
         self.arguments: Message = {}
-        self.starts_sessions = False
         self.introduction: Message = {}
         self.attach = 0
         self.arrival: Optional[arrival.Arrival] = None
@@ -113,7 +112,6 @@ class Door:
             return self.close("the first request is not initialize")
         self.phase = INTRODUCED
         self._initialize, self.introduction = message, as_dict(message.get("arguments"))
-        self.starts_sessions = self.introduction.get("supportsStartDebuggingRequest") is True
         return [self.to_adapter(hall.body_of(message))]
 
     def _before_attach(self, message: Message, body: bytes) -> List[hall.Action]:

@@ -106,11 +106,8 @@ class Onlooker:
         arguments.setdefault("connect", theirs if isinstance(theirs, dict) else {})
         arguments.update({"name": self._door.hall.name_of(pid), "subProcessId": pid})
         arguments.update({arrival.ROLE: arrival.LOOK_ON, arrival.EDITOR: self._door.editor})
-        if not self._door.starts_sessions:
-            return [self._say(hall.event("debugpyAttach", **dict(arguments, request="attach")))]
-        request = {"seq": self._door.hall.next_sequence(), "type": "request", "command": "startDebugging"}
-        content = {"request": "attach", "configuration": arguments}
-        return [self._say(hall.body_of(dict(request, arguments=content)))]
+        client, number = self._door.introduction, self._door.hall.next_sequence
+        return [self._say(hall.announcement(client, number, arguments))]
 
     def copy(self, body: bytes) -> hall.Action:
         """Show the client an event of the process."""

@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 
-from dkdbg.agent import dap_frames
+from dkdbg.agent import dap_frames, hall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,9 +143,7 @@ def _answer(command: str, arguments: Dict[str, Any]) -> Dict[str, Any]:
     if command == "threads":
         return {"threads": [{"id": 1, "name": _NAME}]}
     if command in ("setBreakpoints", "setFunctionBreakpoints", "setExceptionBreakpoints"):
-        wanted = arguments.get("breakpoints") or []
-        # Unverified on purpose: an editor shows a breakpoint as set when one of its sessions has verified it.
-        return {"breakpoints": [{"verified": False, "message": "set in each Python process"} for _ in wanted]}
+        return {"breakpoints": hall.unset(arguments)}
     if command == "stackTrace":
         return {"stackFrames": [], "totalFrames": 0}
     if command == "modules":

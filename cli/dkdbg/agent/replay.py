@@ -112,8 +112,7 @@ class Replay:
     def _request(self, command: str, arguments: Message, given: Optional[List[int]] = None) -> bytes:
         sequence = self._number()
         self._sent[sequence] = (command, given or [])
-        head = {"seq": sequence, "type": "request", "command": command}
-        return hall.body_of(dict(head, arguments=arguments))
+        return hall.request(sequence, command, arguments)
 
 
 def _verified(body: Message, given: List[int]) -> List[bytes]:

@@ -51,9 +51,8 @@ def give_up(door: Door, text: str, category: str = "important") -> List[hall.Act
     joining, door.phase, door.leaving = door.phase == JOINING, EVICTED, True
     if joining:
         return [*told, hall.Action(hall.LEAVE_ADAPTER, door)]
-    request = {"seq": door.unanswered.ours(), "type": "request", "command": "disconnect"}
-    body = hall.body_of(dict(request, arguments={"terminateDebuggee": False}))
-    return [*told, door.to_adapter(body)]
+    request = hall.request(door.unanswered.ours(), "disconnect", {"terminateDebuggee": False})
+    return [*told, door.to_adapter(request)]
 
 
 def left(door: Door, request: Message) -> List[hall.Action]:

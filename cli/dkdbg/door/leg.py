@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from dkdbg.agent import dap_frames, hall
 from dkdbg.agent.arrival import ROLE, TAKE_OVER
-from dkdbg.door.desk import as_dict
+from dkdbg.agent.stops import as_dict
 
 if TYPE_CHECKING:
     from dkdbg.door.actions import Process
@@ -136,5 +136,4 @@ class Leg:
         return [Heard(kind="child", message=configuration)]
 
     def _request(self, command: str, arguments: Message) -> bytes:
-        request = {"seq": next(self._numbers), "type": "request", "command": command, "arguments": arguments}
-        return hall.body_of(request)
+        return hall.request(next(self._numbers), command, arguments)

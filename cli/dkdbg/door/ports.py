@@ -261,5 +261,4 @@ class Keeper(Party):
         self._ports.offer(offer.process)
 
     def _ask(self, command: str, arguments: dict[str, object]) -> None:
-        request = {"seq": 1, "type": "request", "command": command, "arguments": arguments}
-        self.act(lambda: self.router.from_client(hall.body_of(request)))
+        self.act(lambda: self.router.from_client(hall.request(1, command, arguments)))

@@ -10,9 +10,9 @@ from itertools import chain, count
 from typing import TYPE_CHECKING, Literal
 
 from dkdbg.agent import dap_frames, hall
+from dkdbg.agent.stops import as_dict
 from dkdbg.door import desk
 from dkdbg.door.actions import Branch, Close, Dial, HangUp, Note, Offer, ToClient, ToUpstream, Wait, say, send
-from dkdbg.door.desk import as_dict
 from dkdbg.door.leg import Leg
 
 if TYPE_CHECKING:
@@ -251,8 +251,8 @@ class Router:
         child = {**configuration, "name": process.name, "subProcessId": process.number, "connect": connect}
         actions: list[Action] = [Note("process", process.name, upstream)]
         client = as_dict(self._initialize.get("arguments"))
-        actions.append(ToClient(desk.announcement(client, next(self._numbers), child)))
-        alone = not desk.opens_sessions(client)
+        actions.append(ToClient(hall.announcement(client, self._numbers.__next__, child)))
+        alone = not hall.opens_sessions(client)
         return [*actions, Offer(process, say=alone)] if alone or self._exchange.offers_all else actions
 
     # -- what both lead to --------------------------------------------------------------------------------------
