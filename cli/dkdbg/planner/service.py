@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.model import twin
 from dkdbg.model.config import Config, shell_argv
 from dkdbg.model.plan import Decision, Mapping, ServicePlan
 
@@ -83,8 +84,7 @@ def plan_service(
 
 def _name(of: str, taken: set[str]) -> str:
     """Name of the debug service; one that the user has already would be merged with ours."""
-    names = (f"{of}-debug", f"{of}-dkdbg", *(f"{of}-dkdbg-{number}" for number in range(2, 100)))
-    return next(name for name in names if name not in taken)
+    return next(name for name in twin.names(of) if name not in taken)
 
 
 def choose_service(facts: RepoFacts, config: Config) -> ServiceFact | None:

@@ -1,0 +1,14 @@
+"""The names that the debug service of a user's service may have; the planner gives one, and whoever looks for it knows all."""
+
+from __future__ import annotations
+
+
+def names(service: str) -> tuple[str, ...]:
+    """Names of the twin of `service`, the preferred one first: a later one where a user's service has the earlier."""
+    return (f"{service}-debug", f"{service}-dkdbg", *(f"{service}-dkdbg-{number}" for number in range(2, 100)))
+
+
+def rank(service: str, name: str) -> int | None:
+    """How well the service `name` fits when `service` is asked for, 0 is best: a twin goes before the service itself."""
+    order = (*names(service), service)
+    return order.index(name) if name in order else None

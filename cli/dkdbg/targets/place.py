@@ -1,0 +1,232 @@
+"""What every place where a program can run offers to the verbs; what kinds there are, `places/registry.py` knows. No I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from dkdbg.model.plan import DebugService
+    from dkdbg.targets.address import Address
+    from dkdbg.targets.sessions import SeenSession
+
+
+class Reach(Protocol):
+    """What was found at a place: one container, one node. It stays the same one, also when it is gone.
+
+    Attributes:
+        label: for people, such as `compose://app (shop-app-1)`.
+    """
+
+    @property
+    def label(self) -> str:
+        """See the class."""
+
+    def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
+        """The local command line that runs `argv` there, word by word, in the place's own folder and environment.
+
+        Standard input, output and error are ours, byte for byte; its exit code is that of `argv`, and 126 or 127 when
+        `argv` cannot be executed or is not there.
+
+        Args:
+            tty: our standard input is a terminal, and `argv` gets one too.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Door:
+    """Where a place's door is, seen from this machine.
+
+    Attributes:
+        endpoint: host and port; None when there is none now.
+        why: what is waited for as long as nothing answers there, in words.
+    """
+
+    endpoint: tuple[str, int] | None
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workspace:
+    """Where the code lies on a place.
+
+    Attributes:
+        local: folder relative to the repository's root, `.` for the root itself.
+        remote: absolute path on the place.
+        why: where that was seen.
+    """
+
+    local: str
+    remote: str
+    why: str
+
+
+class Changes(Protocol):
+    """A source of news about places. Two places with equal ones (`==`, `hash`) are told by one."""
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Call `changed` whenever something may have started or ended; return when the other side ends, or after `close`.
+
+        Raises:
+            DkdbgError: it cannot be listened to at all.
+        """
+
+    def close(self) -> None:
+        """Let `listen` return; from any thread."""
+
+
+class Place(Protocol):
+    """A place, as an address names it: what runs there may be replaced at any time, or not be there yet.
+
+    Made without I/O. Only `door` is called from several threads.
+
+    Attributes:
+        address: as typed.
+        label: a short name for people.
+        pause: seconds between two searches for a door that is not there, as long as `changes` tell nothing.
+    """
+
+    @property
+    def address(self) -> Address:
+        """See the class."""
+
+    @property
+    def label(self) -> str:
+        """See the class."""
+
+    @property
+    def pause(self) -> float:
+        """See the class."""
+
+    def find(self) -> Reach:
+        """Look for what the address names now; `wrap` and `agent` are about that from then on.
+
+        Raises:
+            DkdbgError: there is nothing, or nothing that a command can be run in.
+        """
+
+    def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
+        """As `Reach.wrap`, in what was found last, which is looked for when nothing was.
+
+        Raises:
+            DkdbgError: as `find`.
+        """
+
+    def agent(self) -> tuple[str, ...] | None:
+        """The command line that runs the agent there, without its verb; None where it has to be brought first.
+
+        Raises:
+            DkdbgError: as `find`.
+        """
+
+    def workspace(self) -> Workspace:
+        """Where the code lies there.
+
+        Raises:
+            DkdbgError: as `find`; or nothing says it.
+        """
+
+    def door(self) -> Door:
+        """Look where the door is now. Never raises."""
+
+    def changes(self) -> Changes | None:
+        """What tells that `door` may be another; None when it has to be asked again and again."""
+
+    def sessions(self) -> list[SeenSession]:
+        """The sessions there, those that have ended too.
+
+        Raises:
+            DkdbgError: the place cannot be asked.
+        """
+
+    def close(self) -> None:
+        """End what was opened for it, such as a tunnel."""
+
+
+# -- what some places can do besides ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """How a debug service is to be started.
+
+    Attributes:
+        service: as `init` planned it.
+        token: of its debug port, empty for none.
+        port: on this machine, if it is free there.
+        wait: seconds until an attach has to work.
+    """
+
+    service: DebugService
+    token: str
+    port: int
+    wait: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """A debug service that an editor can attach to.
+
+    Attributes:
+        port: on 127.0.0.1 of this machine.
+        gpu: the way in which it got a GPU.
+        name: of the container, pod or job; None when that is not known.
+    """
+
+    port: int
+    gpu: str
+    name: str | None
+
+
+@runtime_checkable
+class Startable(Protocol):
+    """A place that can be started and ended from here: `dkdbg up` and `dkdbg down`."""
+
+    def up(self, wanted: Start, *, report: Callable[[str], None], moved: Callable[[int], None]) -> Started:
+        """Start the debug service and return when an attach will work.
+
+        Args:
+            report: takes one line of progress.
+            moved: called with the port before the start when it is not `wanted.port`.
+
+        Raises:
+            DkdbgError: whatever hindered it, with cause and next step.
+        """
+
+    def down(self, *, everything: bool) -> str:
+        """Stop and remove the debug service, or all that belongs to it; say what is down.
+
+        Raises:
+            DkdbgError: it cannot be stopped.
+        """
+
+
+# -- a kind of places ------------------------------------------------------------------------------------------------
+
+
+def _none_named(_name: str, _root: Path) -> None:
+    return None
+
+
+def _no_sessions() -> list[SeenSession]:
+    return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """What a module of `places/` tells the registry, as its `KIND`.
+
+    Attributes:
+        place: the place at an address of this kind, relative to the repository's root, resolved; no I/O.
+            Raises DkdbgError when the address makes no sense for this kind.
+        named: the place that a name without a scheme means now; None when there is none.
+        sessions: all sessions of this kind that can be seen from this machine, for `dkdbg ps`, those that have ended
+            too; each carries the address of its place. Raises DkdbgError when they cannot be listed.
+    """
+
+    place: Callable[[Address, Path], Place]
+    named: Callable[[str, Path], Place | None] = _none_named
+    sessions: Callable[[], list[SeenSession]] = _no_sessions
