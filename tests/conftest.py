@@ -20,13 +20,19 @@ def pytest_configure(config):  # noqa: ARG001
 
 
 def pytest_addoption(parser):
-    parser.addoption("--update-golden", action="store_true", help="write tests/golden/projects/*/expected anew")
+    parser.addoption(
+        "--update-golden", action="store_true", help="write tests/golden/projects/*/expected anew"
+    )
 
 
 def _engine_lacks() -> str:
     if shutil.which("docker") is None:
         return "no docker command"
-    for probe in (["docker", "info"], ["docker", "compose", "version"], ["docker", "image", "inspect", BASE_IMAGE]):
+    for probe in (
+        ["docker", "info"],
+        ["docker", "compose", "version"],
+        ["docker", "image", "inspect", BASE_IMAGE],
+    ):
         done = subprocess.run(probe, capture_output=True, text=True, check=False)
         if done.returncode:
             return f"{' '.join(probe)}: {(done.stderr or done.stdout).strip()[-200:]}"

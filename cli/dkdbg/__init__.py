@@ -11,7 +11,7 @@ _ON_DEMAND = ("breakpoint", "set_trace", "settrace")
 
 def __getattr__(name: str) -> object:
     if name in _ON_DEMAND:
-        from dkdbg.agent import ondemand  # noqa: PLC0415 - nothing is imported before a call
+        from dkdbg.agent.program import on_demand  # noqa: PLC0415 - nothing is imported before a call
 
-        return getattr(ondemand, name)
+        return getattr(on_demand, name)
     raise AttributeError(f"module 'dkdbg' has no attribute {name!r}")

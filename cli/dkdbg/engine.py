@@ -265,8 +265,15 @@ def running_containers(root: Path) -> tuple[Listed, ...]:
     Raises:
         DkdbgError: no docker command, no engine, no permission.
     """
-    filters = ("--filter", "label=com.docker.compose.project.working_dir", "--filter", "label=com.docker.compose.oneoff=False")
-    result = process.run(["docker", "ps", "--no-trunc", *filters, "--format", Listed.template()], timeout=20.0)
+    filters = (
+        "--filter",
+        "label=com.docker.compose.project.working_dir",
+        "--filter",
+        "label=com.docker.compose.oneoff=False",
+    )
+    result = process.run(
+        ["docker", "ps", "--no-trunc", *filters, "--format", Listed.template()], timeout=20.0
+    )
     if result.code:
         raise explain(result.code, result.stderr)
     found = [Listed.parse(line) for line in result.stdout.splitlines()]

@@ -143,7 +143,9 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--wait-timeout", type=_seconds, default=300, metavar="SECONDS", help="how long to wait for it (300)"
     )
-    up.add_argument("--sync", action="store_true", help="then sync until Ctrl-C, when the workspace is not mounted")
+    up.add_argument(
+        "--sync", action="store_true", help="then sync until Ctrl-C, when the workspace is not mounted"
+    )
     up.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
     verbs.add_parser("restart", help="start the program again; container, port and editor stay")
@@ -163,14 +165,24 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     attach.add_argument("--json", action="store_true", help="one JSON object a line for what happens")
 
-    sync = verbs.add_parser("sync", help="make the target's files those that you see, and keep them so until Ctrl-C")
+    sync = verbs.add_parser(
+        "sync", help="make the target's files those that you see, and keep them so until Ctrl-C"
+    )
     sync.add_argument("target", nargs="?", metavar="TARGET", help="SERVICE, docker://CONTAINER or local:/folder (the debug service)")  # fmt: skip
-    sync.add_argument("--to", metavar="PATH", help="folder on the target (where init planned it, else WORKDIR)")
+    sync.add_argument(
+        "--to", metavar="PATH", help="folder on the target (where init planned it, else WORKDIR)"
+    )
     what = sync.add_mutually_exclusive_group()
     what.add_argument("--once", action="store_true", help="end when both sides are equal")
-    what.add_argument("--verify", action="store_true", help="only compare both sides; exit 1 when they differ")
-    what.add_argument("--pull", action="append", default=[], metavar="FOLDER", help="copy a folder of the target back")
-    what.add_argument("--explain", metavar="PATH", help="say whether PATH takes part, and which rule decides it")
+    what.add_argument(
+        "--verify", action="store_true", help="only compare both sides; exit 1 when they differ"
+    )
+    what.add_argument(
+        "--pull", action="append", default=[], metavar="FOLDER", help="copy a folder of the target back"
+    )
+    what.add_argument(
+        "--explain", metavar="PATH", help="say whether PATH takes part, and which rule decides it"
+    )
     sync.add_argument("--into", metavar="DIR", help="with --pull: where to (dkdbg-pulled/TARGET)")
     sync.add_argument("--python", metavar="PATH", help="interpreter on the target (python3, python, ...)")
     sync.add_argument("--json", action="store_true", help="one JSON object a line for what happens")

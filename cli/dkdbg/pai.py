@@ -5,7 +5,7 @@ This file also travels into containers, beside the agent: Python 3.8. What it do
 
 import sys
 
-from dkdbg.agent.pai import handle_trap, main, post_mortem, set_trace, settrace
+from dkdbg.agent.program.pai import handle_trap, main, post_mortem, set_trace, settrace
 
 __all__ = ["handle_trap", "main", "post_mortem", "set_trace", "settrace"]
 

@@ -147,6 +147,10 @@ def converse(argv: Sequence[str], *, cwd: Path | None = None) -> subprocess.Pope
             list(argv), cwd=cwd, stdin=PIPE, stdout=PIPE, stderr=PIPE, bufsize=0, start_new_session=True
         )
     except FileNotFoundError as error:
-        raise DkdbgError(f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127) from error
+        raise DkdbgError(
+            f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127
+        ) from error
     except PermissionError as error:
-        raise DkdbgError(f"{argv[0]!r} may not be executed", hint=f"ls -l {argv[0]}", exit_code=126) from error
+        raise DkdbgError(
+            f"{argv[0]!r} may not be executed", hint=f"ls -l {argv[0]}", exit_code=126
+        ) from error

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dkdbg.agent import bundle
+from dkdbg.agent.program import bundle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PACKAGE = Path(bundle.__file__).parent
+PACKAGE = Path(bundle.__file__).parents[1]
 
 
 @pytest.fixture(scope="session")

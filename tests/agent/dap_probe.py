@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dkdbg.agent import dap_frames
+from dkdbg.agent.dap import frames
 
 
 class Session:
@@ -31,12 +31,12 @@ class Session:
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        parser = dap_frames.FrameParser()
-        with contextlib.suppress(OSError, dap_frames.FrameError):
+        parser = frames.FrameParser()
+        with contextlib.suppress(OSError, frames.FrameError):
             while data := self.sock.recv(65536):
                 parser.feed(data)
                 while (body := parser.take()) is not None:
-                    message = dap_frames.decode(body)
+                    message = frames.decode(body)
                     with self.changed:
                         if message["type"] == "response":
                             self.answers[message["request_seq"]] = message
@@ -52,7 +52,7 @@ class Session:
     def send(self, command: str, **arguments: Any) -> int:
         number = next(self.sequence)
         message = {"seq": number, "type": "request", "command": command, "arguments": arguments}
-        self.sock.sendall(dap_frames.encode(message))
+        self.sock.sendall(frames.encode(message))
         return number
 
     def wait(self, number: int, timeout: float = 20) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dkdbg.agent import bundle
+from dkdbg.agent.program import bundle
 
 if TYPE_CHECKING:
     from pathlib import Path

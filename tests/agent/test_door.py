@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dkdbg.agent import dap_frames, door, hall
+from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.door import door, phase, seats
 
 TOKEN = "sésame"
 PARAMETERS = settings(max_examples=150, deadline=None)
@@ -21,7 +22,7 @@ class Building:
     def __init__(self, token: str = "") -> None:
         self.now = 0.0
         self.held: dict[int, str] = {}
-        self.hall = hall.Hall(
+        self.hall = seats.Hall(
             token,
             name_of=lambda pid: f"name of {pid}",
             on_stop=self.held.__setitem__,
@@ -62,7 +63,7 @@ def event(name: str, /, **body: Any) -> bytes:
     return json.dumps({"seq": 8, "type": "event", "event": name, "body": body}).encode()
 
 
-def sent(actions: list[hall.Action], kind: str) -> list[dict[str, Any]]:
+def sent(actions: list[phase.Action], kind: str) -> list[dict[str, Any]]:
     return [json.loads(action.body) for action in actions if action.kind == kind]
 
 
@@ -70,10 +71,10 @@ def test_after_the_attach_a_body_passes_as_it_came() -> None:
     one = Building().attached()
     body = b'{ "seq":3, "type":"request",\n "command":"evaluate" }'
     (action,) = one.from_client(body)
-    assert (action.kind, action.body) == (hall.TO_ADAPTER, body)
+    assert (action.kind, action.body) == (phase.TO_ADAPTER, body)
     large = b'{"seq": 5, "type": "response", "request_seq": 3, "body": "' + b"x" * 100_000 + b'" NOT JSON'
     (action,) = one.from_adapter(large)
-    assert (action.kind, action.body) == (hall.TO_CLIENT, large)
+    assert (action.kind, action.body) == (phase.TO_CLIENT, large)
 
 
 @pytest.mark.parametrize("command", ["evaluate", "setExpression", "launch", "threads", "pydevdSystemInfo"])
@@ -81,7 +82,7 @@ def test_nothing_passes_before_the_attach(command: str) -> None:
     one = Building().door()
     one.from_client(request("initialize"))
     (action,) = one.from_client(request(command, seq=2))
-    assert action.kind == hall.TO_CLIENT
+    assert action.kind == phase.TO_CLIENT
     assert json.loads(action.body)["success"] is False
 
 
@@ -92,7 +93,7 @@ def test_guessing_is_slowed_down_and_only_for_who_guesses() -> None:
         one = building.door(address)
         one.from_client(request("initialize"))
         actions = one.from_client(request("attach", seq=2, dkdbgToken=token))
-        return "in" if actions[0].kind == hall.TO_ADAPTER else sent(actions, hall.TO_CLIENT)[0]["message"]
+        return "in" if actions[0].kind == phase.TO_ADAPTER else sent(actions, phase.TO_CLIENT)[0]["message"]
 
     assert "is missing" in attach(None, "192.0.2.9")
     for _ in range(9):
@@ -109,10 +110,10 @@ def test_children_are_named_in_both_kinds_of_announcement() -> None:
     body = {"name": "Subprocess 7", "subProcessId": 7, "dkdbgRole": "take-over", "dkdbgToken": "t"}
     reverse = {"seq": 4, "type": "request", "command": "startDebugging"}
     asked = json.dumps({**reverse, "arguments": {"request": "attach", "configuration": body}}).encode()
-    (named,) = sent(one.from_adapter(asked), hall.TO_CLIENT)
+    (named,) = sent(one.from_adapter(asked), phase.TO_CLIENT)
     wanted = {"name": "name of 7", "subProcessId": 7, "dkdbgToken": "t", "dkdbgEditor": one.editor}
     assert named["arguments"]["configuration"] == wanted
-    (named,) = sent(one.from_adapter(event("debugpyAttach", **body)), hall.TO_CLIENT)
+    (named,) = sent(one.from_adapter(event("debugpyAttach", **body)), phase.TO_CLIENT)
     assert named["body"] == wanted
 
 
@@ -135,11 +136,11 @@ def test_an_onlooker_sees_copies_and_its_questions_are_asked_for_it() -> None:
     actions = first.from_adapter(event("stopped", threadId=1, reason="step"))
     assert [action.door for action in actions] == [first, second]
     (asked,) = second.from_client(request("stackTrace", seq=5, threadId=1))
-    assert (asked.door, asked.kind) == (first, hall.TO_ADAPTER)
+    assert (asked.door, asked.kind) == (first, phase.TO_ADAPTER)
     number = json.loads(asked.body)["seq"]
     (answered,) = first.from_adapter(response("stackTrace", number, stackFrames=[]))
     assert (answered.door, json.loads(answered.body)["request_seq"]) == (second, 5)
-    (refused,) = sent(second.from_client(request("continue", seq=6)), hall.TO_CLIENT)
+    (refused,) = sent(second.from_client(request("continue", seq=6)), phase.TO_CLIENT)
     assert refused["message"] == (
         "dkdbg: another editor (since 12:34, from 192.0.2.1) holds this session; "
         'add "dkdbgRole": "take-over" to take it'
@@ -158,14 +159,14 @@ def test_a_second_client_without_a_role_waits_for_a_first_one_that_is_just_leavi
     second = building.door()
     second.from_client(request("initialize"))
     (wait,) = second.from_client(request("attach", seq=2))
-    assert wait.kind == hall.WAIT
+    assert wait.kind == phase.WAIT
     assert not second.ready()
     first.client_gone()
     assert second.ready()
     (wait,) = second.resume()
     first.ended()
     assert second.ready()
-    assert [action.kind for action in second.resume()] == [hall.TO_ADAPTER]
+    assert [action.kind for action in second.resume()] == [phase.TO_ADAPTER]
 
 
 def test_a_take_over_tells_the_first_client_and_waits_for_its_end() -> None:
@@ -176,14 +177,14 @@ def test_a_take_over_tells_the_first_client_and_waits_for_its_end() -> None:
     actions = second.from_client(request("attach", seq=2, dkdbgRole="take-over"))
     for one in (root, child):
         of_it = [action for action in actions if action.door is one]
-        assert [action.kind for action in of_it] == [hall.TO_CLIENT, hall.TO_CLIENT, hall.TO_ADAPTER]
-        assert one.from_client(request("continue", seq=9))[0].kind == hall.TO_CLIENT
+        assert [action.kind for action in of_it] == [phase.TO_CLIENT, phase.TO_CLIENT, phase.TO_ADAPTER]
+        assert one.from_client(request("continue", seq=9))[0].kind == phase.TO_CLIENT
     root.adapter_gone()
     assert not second.ready()
     child.adapter_gone()
     assert second.ready()
-    assert [action.kind for action in second.resume()] == [hall.TO_ADAPTER]
-    assert building.hall.holder(hall.ROOT) is second
+    assert [action.kind for action in second.resume()] == [phase.TO_ADAPTER]
+    assert building.hall.holder(seats.ROOT) is second
 
 
 def test_what_an_editor_still_opens_after_its_root_session_was_left_ends_at_once() -> None:
@@ -193,16 +194,16 @@ def test_what_an_editor_still_opens_after_its_root_session_was_left_ends_at_once
     child = building.attached(subProcessId=7, dkdbgEditor=root.editor)
     actions = root.from_client(request("disconnect", seq=9))
     assert [(each.door, each.kind) for each in actions] == [
-        (root, hall.TO_ADAPTER),
-        (child, hall.TO_CLIENT),
-        (child, hall.TO_CLIENT),
-        (child, hall.TO_ADAPTER),
+        (root, phase.TO_ADAPTER),
+        (child, phase.TO_CLIENT),
+        (child, phase.TO_CLIENT),
+        (child, phase.TO_ADAPTER),
     ]
     assert strange.phase == door.HOLDING
     late = building.door()
     late.from_client(request("initialize"))
     told = sent(
-        late.from_client(request("attach", seq=2, subProcessId=9, dkdbgEditor=root.editor)), hall.TO_CLIENT
+        late.from_client(request("attach", seq=2, subProcessId=9, dkdbgEditor=root.editor)), phase.TO_CLIENT
     )
     assert told[1]["event"] == "terminated"
 
@@ -224,22 +225,22 @@ def test_a_root_session_is_set_up_at_a_new_adapter_with_what_the_client_has_set(
     one.from_adapter(response("setExceptionBreakpoints", 3))
     one.from_client(request("threads", seq=4))
     actions = one.adapter_gone()
-    assert [m["message"] for m in sent(actions, hall.TO_CLIENT) if m["type"] == "response"] == [
+    assert [m["message"] for m in sent(actions, phase.TO_CLIENT) if m["type"] == "response"] == [
         "dkdbg: debugpy's adapter died"
     ]
-    assert actions[-1].kind == hall.RECONNECT
-    (initialize,) = sent(one.again(), hall.TO_ADAPTER)
+    assert actions[-1].kind == phase.RECONNECT
+    (initialize,) = sent(one.again(), phase.TO_ADAPTER)
     assert one.again() == []
     assert one.from_client(request("setFunctionBreakpoints", seq=5, breakpoints=[])) == []
-    (attach,) = sent(one.from_adapter(response("initialize", initialize["seq"])), hall.TO_ADAPTER)
+    (attach,) = sent(one.from_adapter(response("initialize", initialize["seq"])), phase.TO_ADAPTER)
     assert attach["arguments"] == {"dkdbgToken": TOKEN, "justMyCode": True}
-    configured = sent(one.from_adapter(event("initialized")), hall.TO_ADAPTER)
+    configured = sent(one.from_adapter(event("initialized")), phase.TO_ADAPTER)
     assert [(m["command"], m["arguments"]) for m in configured] == [
         ("setExceptionBreakpoints", {"filters": ["uncaught"]}),
         ("configurationDone", {}),
     ]
     (passed,) = one.from_adapter(response("attach", attach["seq"]))
-    assert (passed.kind, json.loads(passed.body)["seq"]) == (hall.TO_ADAPTER, 5)
+    assert (passed.kind, json.loads(passed.body)["seq"]) == (phase.TO_ADAPTER, 5)
     assert one.phase == door.HOLDING
 
 
@@ -257,7 +258,7 @@ def test_a_client_that_opens_no_child_sessions_is_told_what_to_do(client: Any, k
     one = Building().door()
     one.from_client(request("initialize", **client))
     one.from_client(request("attach", seq=2, **key))
-    said = sent(one.from_adapter(response("attach", 2)), hall.TO_CLIENT)
+    said = sent(one.from_adapter(response("attach", 2)), phase.TO_CLIENT)
     assert ["dkdbg attach --ports" in json.dumps(message) for message in said[1:]] == [True] * told
 
 
@@ -275,22 +276,22 @@ def test_who_looks_on_longest_gets_a_process_and_knows_its_breakpoints_again() -
     building = Building()
     first, second, third = building.attached(), building.onlooker(), building.onlooker()
     asked = request("setBreakpoints", seq=4, source={"path": "/a.py"}, breakpoints=[{"line": 3}])
-    (told,) = sent(second.from_client(asked), hall.TO_CLIENT)
+    (told,) = sent(second.from_client(asked), phase.TO_CLIENT)
     (unset,) = told["body"]["breakpoints"]
     first.from_client(request("disconnect", seq=9))
     actions = first.from_adapter(event("terminated")) + first.adapter_gone()
-    assert [action.door for action in actions if action.kind == hall.RECONNECT] == [second, third]
+    assert [action.door for action in actions if action.kind == phase.RECONNECT] == [second, third]
     assert third.again() == []
-    (initialize,) = sent(second.again(), hall.TO_ADAPTER)
-    (attach,) = sent(second.from_adapter(response("initialize", initialize["seq"])), hall.TO_ADAPTER)
+    (initialize,) = sent(second.again(), phase.TO_ADAPTER)
+    (attach,) = sent(second.from_adapter(response("initialize", initialize["seq"])), phase.TO_ADAPTER)
     assert "dkdbgRole" not in attach["arguments"]
-    breakpoints, _ = sent(second.from_adapter(event("initialized")), hall.TO_ADAPTER)
+    breakpoints, _ = sent(second.from_adapter(event("initialized")), phase.TO_ADAPTER)
     assert breakpoints["arguments"] == json.loads(asked)["arguments"]
     verified = response("setBreakpoints", breakpoints["seq"], breakpoints=[{"id": 0, "verified": True}])
-    (changed,) = sent(second.from_adapter(verified), hall.TO_CLIENT)
+    (changed,) = sent(second.from_adapter(verified), phase.TO_CLIENT)
     assert changed["body"] == {"reason": "changed", "breakpoint": {"id": unset["id"], "verified": True}}
     second.from_adapter(response("attach", attach["seq"]))
-    assert (building.hall.holder(hall.ROOT), third.phase) == (second, door.LOOKING)
+    assert (building.hall.holder(seats.ROOT), third.phase) == (second, door.LOOKING)
 
 
 def test_who_looks_on_at_a_process_does_not_get_it_before_its_editor_has_the_root_session() -> None:
@@ -304,7 +305,7 @@ def test_who_looks_on_at_a_process_does_not_get_it_before_its_editor_has_the_roo
     root.adapter_gone()
     child.adapter_gone()
     taker.resume()
-    assert building.hall.holder(hall.ROOT) is taker
+    assert building.hall.holder(seats.ROOT) is taker
     assert watching.again() == looking.again() == []
 
 
@@ -314,7 +315,7 @@ def test_an_attach_that_fails_leaves_the_process_free() -> None:
     one.from_client(request("initialize"))
     one.from_client(request("attach", seq=2))
     one.from_adapter(response("attach", 2, success=False))
-    assert building.hall.holder(hall.ROOT) is None
+    assert building.hall.holder(seats.ROOT) is None
 
 
 JSON = st.recursive(
@@ -348,12 +349,12 @@ ARGUMENTS = JSON | st.fixed_dictionaries(
 MESSAGES = st.fixed_dictionaries(
     {},
     optional={
-        "seq": st.integers(0, 6) | st.sampled_from([hall.OWN_SEQUENCE, "1", None]),
+        "seq": st.integers(0, 6) | st.sampled_from([messages.OWN_SEQUENCE, "1", None]),
         "type": st.sampled_from(["request", "request", "request", "response", "event", 1]),
         "command": st.sampled_from(NAMES) | JSON,
         "event": st.sampled_from(NAMES) | JSON,
         "request_seq": st.integers(0, 6)
-        | st.sampled_from([hall.OWN_SEQUENCE, hall.OWN_SEQUENCE + 1, [], None]),
+        | st.sampled_from([messages.OWN_SEQUENCE, messages.OWN_SEQUENCE + 1, [], None]),
         "success": JSON,
         "arguments": ARGUMENTS,
         "body": ARGUMENTS,
@@ -396,7 +397,7 @@ def test_random_clients_raise_nothing_and_pass_nothing_without_the_token(steps: 
         else:
             actions = one.client_gone() if what == "gone" else one.ended()
         for action in actions:
-            if action.kind != hall.TO_ADAPTER or action.door in trusted:
+            if action.kind != phase.TO_ADAPTER or action.door in trusted:
                 continue
             message = json.loads(action.body)
             assert message["type"] == "request"
@@ -405,14 +406,14 @@ def test_random_clients_raise_nothing_and_pass_nothing_without_the_token(steps: 
 
 def shows_token(body: bytes) -> bool:
     try:
-        arguments = dap_frames.decode(body).get("arguments")
-    except dap_frames.FrameError:
+        arguments = frames.decode(body).get("arguments")
+    except frames.FrameError:
         return False
     return isinstance(arguments, dict) and arguments.get("dkdbgToken") == TOKEN
 
 
 @PARAMETERS
-@given(st.lists(st.binary(max_size=200) | BODIES.map(dap_frames.wrap), max_size=10), st.data())
+@given(st.lists(st.binary(max_size=200) | BODIES.map(frames.wrap), max_size=10), st.data())
 def test_the_parser_takes_any_bytes_in_any_pieces(parts: list[bytes], data: Any) -> None:
     stream = b"".join(parts)
     whole = outcome([stream])
@@ -422,13 +423,13 @@ def test_the_parser_takes_any_bytes_in_any_pieces(parts: list[bytes], data: Any)
 
 
 def outcome(pieces: list[bytes]) -> tuple[list[bytes], bool]:
-    parser = dap_frames.FrameParser(max_body=1000)
+    parser = frames.FrameParser(max_body=1000)
     found: list[bytes] = []
     try:
         for piece in pieces:
             parser.feed(piece)
             while (body := parser.take()) is not None:
                 found.append(body)
-    except dap_frames.FrameError:
+    except frames.FrameError:
         return found, True
     return found, False

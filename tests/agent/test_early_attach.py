@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dkdbg.agent import health
+from dkdbg.agent.record import health
 from tests.agent.dap_probe import Editor
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def slow(layout: Path, tmp_path: Path) -> Path:
     """The agent with an adapter that needs 1.5 s longer to start, as from a cold disk."""
     root = tmp_path / "slow" / "dkdbg"
     shutil.copytree(layout, root)
-    adapter = root / "dkdbg" / "agent" / "adapter.py"
+    adapter = root / "dkdbg" / "agent" / "adapter" / "adapter.py"
     text = adapter.read_text()
     adapter.write_text(
         text.replace("    options = json.loads", "    time.sleep(1.5)\n    options = json.loads")

@@ -17,24 +17,26 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dkdbg.agent import dap_frames, front, peers, relay
+from dkdbg.agent.dap import frames
+from dkdbg.agent.door import relay
+from dkdbg.agent.front import front, peers
 from tests.agent.dap_probe import Editor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-INITIALIZE = dap_frames.encode({"seq": 1, "type": "request", "command": "initialize", "arguments": {}})
+INITIALIZE = frames.encode({"seq": 1, "type": "request", "command": "initialize", "arguments": {}})
 GARBAGE = [
     bytes(range(256)) * 8,
     b"Content-Length: 99999999\r\n\r\n",
     INITIALIZE[:-3],
     INITIALIZE + b"\x00" * 50,
-    INITIALIZE + dap_frames.wrap(b"[1]"),
-    INITIALIZE + dap_frames.encode({"seq": 2, "type": "request", "command": "evaluate"}),
+    INITIALIZE + frames.wrap(b"[1]"),
+    INITIALIZE + frames.encode({"seq": 2, "type": "request", "command": "evaluate"}),
     b"SSH-2.0-OpenSSH_9.2\r\n",
 ]
-BYE = dap_frames.encode({"seq": 9, "type": "event", "event": "bye"})
+BYE = frames.encode({"seq": 9, "type": "event", "event": "bye"})
 
 
 class Behind:
@@ -101,12 +103,12 @@ def dial(port: int) -> socket.socket:
 
 
 def request(seq: int, command: str, **arguments: object) -> bytes:
-    return dap_frames.encode({"seq": seq, "type": "request", "command": command, "arguments": arguments})
+    return frames.encode({"seq": seq, "type": "request", "command": command, "arguments": arguments})
 
 
 def test_a_client_is_connected_once_its_first_request_is_whole(port: int, behind: Behind) -> None:
     # Blanks and the order of keys would not survive a decoding: the body has to pass as it is.
-    more = request(2, "attach") + dap_frames.wrap(
+    more = request(2, "attach") + frames.wrap(
         b'{ "type":"request" , "seq":3,"command":"threads", "x" : 1.50}'
     )
     with dial(port) as sock:
@@ -150,8 +152,8 @@ def test_a_client_that_resets_its_connection_is_ended_behind_too(port: int, behi
         b"GARBAGE\r\n\r\n",
         b"Content-Length: 70000\r\n\r\n",
         b"Content-Length: 2\r\n\r\n{}",
-        dap_frames.encode({"seq": 1, "type": "request", "command": "evaluate"}),
-        dap_frames.encode({"seq": 1, "type": "event", "event": "initialize"}),
+        frames.encode({"seq": 1, "type": "request", "command": "evaluate"}),
+        frames.encode({"seq": 1, "type": "event", "event": "initialize"}),
         INITIALIZE[:-1],
     ],
 )
@@ -195,11 +197,11 @@ def test_an_adapter_that_never_comes_is_an_error_that_the_editor_shows(
     one = open_front(lambda: 0)
     with dial(one.port) as sock:
         sock.sendall(INITIALIZE)
-        parser = dap_frames.FrameParser()
+        parser = frames.FrameParser()
         while data := sock.recv(4096):
             parser.feed(data)
     one.stop()
-    answer = dap_frames.decode(parser.take() or b"")
+    answer = frames.decode(parser.take() or b"")
     assert (answer["command"], answer["success"]) == ("initialize", False)
     assert answer["body"]["error"]["showUser"] is True
     assert "did not come up within 0.1 s" in answer["message"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dkdbg.agent import health, procfs, records
+from dkdbg.agent.record import health, procfs, records
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent import processes
+from dkdbg.agent.record import processes
 
-HOOK = Path(processes.__file__).parent / "hook"
+HOOK = Path(processes.__file__).parents[1] / "program" / "hook"
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import queue
 import threading
 
-from dkdbg.agent import join
+from dkdbg.agent.program import join
 
 
 class _Debugger:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from dkdbg.agent import mapping
+from dkdbg.agent.record import mapping
 
 if TYPE_CHECKING:
     from pathlib import Path

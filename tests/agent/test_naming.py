@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dkdbg.agent import naming
+from dkdbg.agent.record import naming
 from tests.agent.dap_probe import Editor, wait_for
 
 if TYPE_CHECKING:

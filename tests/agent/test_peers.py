@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dkdbg.agent.peers import AllowList, Routes, read_routes, refusal
+from dkdbg.agent.front.peers import AllowList, Routes, read_routes, refusal
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from dkdbg.agent import bundle
+from dkdbg.agent.program import bundle
 from tests.agent.dap_probe import Editor
 
 MINORS = range(8, 15)
@@ -148,7 +148,7 @@ def test_breakpoint_crash_and_pdb_work_under_every_python(
             python,
             "-I",
             "-S",
-            str(Path(bundle.__file__).parent / "__main__.py"),
+            str(Path(bundle.__file__).parents[1] / "__main__.py"),
             "pdb",
             "--name",
             running.name,

@@ -8,10 +8,14 @@ import json
 import os
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from dkdbg.agent import contract, procfs, records
+from dkdbg.agent.record import procfs, records
+
+if TYPE_CHECKING:
+    from dkdbg.agent import contract
 
 
 def record(store: records.SessionStore, **fields: object) -> contract.Record:

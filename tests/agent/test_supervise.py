@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from dkdbg.agent import reload
+from dkdbg.agent.run import reload
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 

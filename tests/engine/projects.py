@@ -88,7 +88,8 @@ def launch_options(root: Path, folder: str = "") -> AttachOptions:
     entries = jsonc.loads((root / ".vscode/launch.json").read_text())["configurations"]
     entry = next(each for each in entries if each["name"] == ATTACH_NAME)
     mappings = tuple(
-        (pair["localRoot"].replace("${workspaceFolder}", folder or str(root)), pair["remoteRoot"]) for pair in entry["pathMappings"]
+        (pair["localRoot"].replace("${workspaceFolder}", folder or str(root)), pair["remoteRoot"])
+        for pair in entry["pathMappings"]
     )
     return AttachOptions(
         host=entry["connect"]["host"], port=entry["connect"]["port"], path_mappings=mappings,
@@ -104,7 +105,9 @@ def stop_in(root: Path, file: str) -> Stopped:
         debugger.attach()
         stop = debugger.wait_stopped(30)
         top = debugger.stack(stop)[0]
-        return Stopped(path=top.path or "", line=top.line, function=top.name, values=debugger.local_values(top))
+        return Stopped(
+            path=top.path or "", line=top.line, function=top.name, values=debugger.local_values(top)
+        )
 
 
 def free_port() -> int:

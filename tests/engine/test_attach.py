@@ -17,7 +17,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from dkdbg.agent import dap_frames
+from dkdbg.agent.dap import frames
 from dkdbg.dap.client import Session, dial
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
@@ -57,15 +57,15 @@ while os.getpid():
         os._exit(0)
     os.waitpid(pid, 0)
 """
-INITIALIZE = dap_frames.encode({"seq": 1, "type": "request", "command": "initialize", "arguments": {}})
+INITIALIZE = frames.encode({"seq": 1, "type": "request", "command": "initialize", "arguments": {}})
 GARBAGE = [
     bytes(range(256)) * 8,
     b"Content-Length: 99999999\r\n\r\n",
     INITIALIZE[:-3],
     INITIALIZE + b"\x00" * 50,
-    INITIALIZE + dap_frames.wrap(b"[1]"),
-    INITIALIZE + dap_frames.encode({"seq": 2, "type": "request", "command": "evaluate"}),
-    INITIALIZE + dap_frames.encode({"seq": 2, "type": "request", "command": "attach", "arguments": {}}),
+    INITIALIZE + frames.wrap(b"[1]"),
+    INITIALIZE + frames.encode({"seq": 2, "type": "request", "command": "evaluate"}),
+    INITIALIZE + frames.encode({"seq": 2, "type": "request", "command": "attach", "arguments": {}}),
     b"SSH-2.0-OpenSSH_9.2\r\n",
 ]
 RANKS = """\

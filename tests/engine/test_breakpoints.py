@@ -59,7 +59,9 @@ def test_with_an_own_compose_of_two_services(tmp_path, base_image):
 
 def test_with_a_module_of_a_package(tmp_path, base_image):
     files = {"pkg/__init__.py": "", "pkg/__main__.py": LOOP, "requirements.txt": "# nothing\n"}
-    check(repo(tmp_path / "module", files), base_image, "pkg/__main__.py", init=("--command", "python -m pkg"))
+    check(
+        repo(tmp_path / "module", files), base_image, "pkg/__main__.py", init=("--command", "python -m pkg")
+    )
 
 
 def test_with_a_shell_entrypoint(tmp_path, base_image):

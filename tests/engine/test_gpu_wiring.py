@@ -76,7 +76,10 @@ def fake_gpu_daemon(tmp_path_factory, base_image):
     namespace = f"dkdbg{os.getpid()}"
     tools = folder / "bin"
     tools.mkdir()
-    for name, text in {"nvidia-container-runtime": 'exec runc "$@"', "nvidia-container-runtime-hook": "cat >/dev/null"}.items():
+    for name, text in {
+        "nvidia-container-runtime": 'exec runc "$@"',
+        "nvidia-container-runtime-hook": "cat >/dev/null",
+    }.items():
         (tools / name).write_text(f"#!/bin/sh\n{text}\n")
         (tools / name).chmod(0o755)
     (folder / "cdi").mkdir()
@@ -98,12 +101,18 @@ def fake_gpu_daemon(tmp_path_factory, base_image):
             "--exec-root", folder / "exec", "--pidfile", folder / "pid", "-H", socket]  # fmt: skip
     with (folder / "log").open("w") as log:
         daemon = subprocess.Popen(
-            argv, env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}, stdout=log, stderr=log, start_new_session=True
+            argv,
+            env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
     try:
         _wait_for(socket, daemon, folder / "log")
         saved = subprocess.Popen(["docker", "save", base_image], stdout=subprocess.PIPE)
-        subprocess.run(["docker", "-H", socket, "load", "-q"], stdin=saved.stdout, check=True, capture_output=True)
+        subprocess.run(
+            ["docker", "-H", socket, "load", "-q"], stdin=saved.stdout, check=True, capture_output=True
+        )
         saved.wait()
         yield socket
     finally:

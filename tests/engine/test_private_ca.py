@@ -22,7 +22,18 @@ def bundle(tmp_path_factory):
     if not source.is_file():
         pytest.skip(f"no CA bundle at {source}")
     folder = tmp_path_factory.mktemp("ca")
-    argv = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir", "--dest", str(folder), "six"]
+    argv = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--no-cache-dir",
+        "--dest",
+        str(folder),
+        "six",
+    ]
     reached = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
     if reached.returncode:
         pytest.skip(f"the package index cannot be reached: {reached.stderr.strip()[-200:]}")

@@ -67,7 +67,7 @@ def test_the_wheel_holds_the_code_and_the_artefacts_and_nothing_else(wheel):
 
 
 def test_the_agent_is_whole(wheel):
-    assert {"dkdbg/agent/agent.sh", "dkdbg/agent/hook/sitecustomize.py"} <= set(names(wheel))
+    assert {"dkdbg/agent/agent.sh", "dkdbg/agent/program/hook/sitecustomize.py"} <= set(names(wheel))
 
 
 def test_the_wheel_of_the_sdist_is_the_same(wheel, wheel_of_the_sdist):
@@ -104,7 +104,7 @@ def test_the_wheel_works_away_from_the_checkout(wheel, tmp_path):
     assert run("-c", "import dkdbg; print(dkdbg.__file__)").strip() == str(target / "dkdbg" / "__init__.py")
     assert "+++ b/compose.yaml" in run("-m", "dkdbg", "-C", "repo", "init", "--diff")
     run("-m", "dkdbg", "-C", "repo", "init", "--yes")
-    assert {"compose.yaml", ".dkdbg/agent.sh", ".dkdbg/dkdbg/agent/hook/sitecustomize.py"} <= set(
+    assert {"compose.yaml", ".dkdbg/agent.sh", ".dkdbg/dkdbg/agent/program/hook/sitecustomize.py"} <= set(
         snapshot(root)
     )
 

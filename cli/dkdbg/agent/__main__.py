@@ -12,7 +12,7 @@ import sys
 if __package__ in (None, ""):
     sys.path[:1] = [os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))]
 
-from dkdbg.agent import owner
+from dkdbg.agent.run import owner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if command == "restart":
         return _restart(words)
     if command == "pdb":
-        from dkdbg.agent import pdb_client
+        from dkdbg.agent.run import pdb_client
 
         return pdb_client.main(words)
     if command == "health":
@@ -58,7 +58,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _launch(words: List[str], *, supervised: bool) -> int:
-    from dkdbg.agent import launch, options, program_env, supervise
+    from dkdbg.agent.run import launch, options, program_env, supervise
 
     try:
         words = program_env.take_flags(words, os.environ)
@@ -70,13 +70,13 @@ def _launch(words: List[str], *, supervised: bool) -> int:
 
 
 def _restart(words: List[str]) -> int:
-    from dkdbg.agent import control
+    from dkdbg.agent.run import control
 
     return control.main(words)
 
 
 def _health() -> int:
-    from dkdbg.agent import health
+    from dkdbg.agent.record import health
 
     reason = health.trouble()
     if reason:
@@ -86,7 +86,7 @@ def _health() -> int:
 
 
 def _sessions(as_json: bool) -> int:
-    from dkdbg.agent import records
+    from dkdbg.agent.record import records
 
     found = [(record, records.is_live(record)) for record in records.list_records()]
     if as_json:
@@ -108,7 +108,7 @@ def _sessions(as_json: bool) -> int:
 def _mapping() -> int:
     import json
 
-    from dkdbg.agent import mapping
+    from dkdbg.agent.record import mapping
 
     print(json.dumps(mapping.here(), indent=2))
     return 0

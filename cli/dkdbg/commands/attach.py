@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, NoReturn
 
 from dkdbg import console, engine
-from dkdbg.agent import front, peers, tokens
+from dkdbg.agent.front import front, peers, tokens
 from dkdbg.commands.init import check_root, make_plan
 from dkdbg.commands.up import check_initialised
 from dkdbg.door import service as doors

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from dkdbg import console, engine
-from dkdbg.agent import tokens
+from dkdbg.agent.front import tokens
 from dkdbg.commands import demo_targets
 from dkdbg.commands.init import files_for, make_plan
 from dkdbg.dap.debugger import Debugger

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dkdbg import engine, process
-from dkdbg.agent import records
+from dkdbg.agent.record import records
 from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
 from dkdbg.targets.compose import ComposeService, explain
 from dkdbg.targets.local import Local
@@ -85,10 +85,14 @@ class ComposeRun:
     def _up(self) -> None:
         said: list[str] = []
         try:
-            engine.up(self._target, self.folder, env=self._environment(), report=said.append, wait_timeout=120)
+            engine.up(
+                self._target, self.folder, env=self._environment(), report=said.append, wait_timeout=120
+            )
         except DkdbgError as error:
             tail = "\n  ".join(line for line in said[-12:] if line.strip())
-            raise DkdbgError(f"{error.message}\n  {tail}", hint=error.hint, exit_code=error.exit_code) from error
+            raise DkdbgError(
+                f"{error.message}\n  {tail}", hint=error.hint, exit_code=error.exit_code
+            ) from error
 
     def _environment(self) -> dict[str, str]:
         return engine.compose_environment(port=self.port or self.plan.service.port, gpu="none")
@@ -138,10 +142,15 @@ class LocalRun:
         assert self._child is not None  # noqa: S101 - started by the only caller
         deadline = time.monotonic() + START_LIMIT
         while time.monotonic() < deadline:
-            if any(record["state"] in {"waiting", "running"} and records.is_live(record) for record in records.list_records(runtime)):
+            if any(
+                record["state"] in {"waiting", "running"} and records.is_live(record)
+                for record in records.list_records(runtime)
+            ):
                 return
             if self._child.poll() is not None:
                 said = (self.folder / "output.log").read_text("utf-8", errors="replace")
-                raise DkdbgError(f"the program ended with {self._child.returncode} before a debugger could attach:\n{said[-800:]}")
+                raise DkdbgError(
+                    f"the program ended with {self._child.returncode} before a debugger could attach:\n{said[-800:]}"
+                )
             time.sleep(0.05)
         raise DkdbgError(f"the agent did not open its port within {START_LIMIT:g} s", exit_code=EXIT_TIMEOUT)

@@ -35,7 +35,7 @@ def pdb(target: str | None, *, pid: int | None, rank: int | None = None) -> int:
     words = ["pdb", "--name", session.id, *(["--pid", str(pid)] if pid is not None else [])]
     words += ["--rank", str(rank)] if rank is not None else []
     if session.target == "local":
-        from dkdbg.agent import pdb_client
+        from dkdbg.agent.run import pdb_client
 
         return pdb_client.main(words[1:])
     return process.become(

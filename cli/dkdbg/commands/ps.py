@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dkdbg import console, engine
-from dkdbg.agent import records
+from dkdbg.agent.record import records
 from dkdbg.errors import DkdbgError
 from dkdbg.targets import sessions
 
@@ -59,7 +59,7 @@ def find() -> tuple[list[SeenSession], str]:
 
 
 def _local_folders() -> list[Path]:
-    """The runtime folders that agents of ours may have used here, see `agent/records.py`."""
+    """The runtime folders that agents of ours may have used here, see `agent/record/records.py`."""
     base = Path(records.default_runtime_dir())
     others = Path(tempfile.gettempdir()).glob(f"dkdbg-{os.getuid()}-*")
     return [base, *sorted(folder for folder in others if folder != base and folder.is_dir())]

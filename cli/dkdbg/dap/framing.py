@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.agent.dap_frames import MAX_BODY, FrameError, FrameParser, decode, encode
+from dkdbg.agent.dap.frames import MAX_BODY, FrameError, FrameParser, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

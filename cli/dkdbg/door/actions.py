@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from dkdbg.agent import hall
+from dkdbg.agent.dap import messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,7 +120,7 @@ Action: TypeAlias = ToClient | ToUpstream | Dial | HangUp | Branch | Offer | Wai
 
 def say(text: str, category: str = "console") -> ToClient:
     """Print a line into the editor's debug console."""
-    return ToClient(hall.say(text, category))
+    return ToClient(messages.say(text, category))
 
 
 def send(upstream: str, bodies: list[bytes]) -> list[Action]:

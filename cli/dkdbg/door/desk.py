@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from dkdbg.agent import hall
-from dkdbg.agent.stops import as_dict
+from dkdbg.agent.dap import messages
+from dkdbg.agent.dap.messages import as_dict
 
 Message: TypeAlias = dict[str, Any]
 
@@ -70,14 +70,16 @@ def answer(request: Message) -> bytes:
     """Return the response of a root session to a request that concerns processes."""
     command = str(request.get("command"))
     if command in _QUIET:
-        return hall.refuse(request, "this is the root session; choose the session of a process", show=False)
+        return messages.refuse(
+            request, "this is the root session; choose the session of a process", show=False
+        )
     if command.startswith("set"):
-        return hall.answer(request, breakpoints=hall.unset(as_dict(request.get("arguments"))))
-    return hall.answer(request, **_EMPTY.get(command, {}))
+        return messages.answer(request, breakpoints=messages.unset(as_dict(request.get("arguments"))))
+    return messages.answer(request, **_EMPTY.get(command, {}))
 
 
 def output(event: Message, prefix: str) -> bytes:
     """Return an output event with the target's name before its text; an empty prefix changes nothing."""
     content = as_dict(event.get("body"))
     text = f"{prefix}: {content.get('output', '')}" if prefix else content.get("output")
-    return hall.body_of({**event, "body": {**content, "output": text}})
+    return messages.body_of({**event, "body": {**content, "output": text}})

@@ -6,9 +6,8 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from dkdbg.agent import dap_frames, hall
-from dkdbg.agent.arrival import ROLE, TAKE_OVER
-from dkdbg.agent.stops import as_dict
+from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.dap.messages import ROLE, TAKE_OVER, as_dict
 
 if TYPE_CHECKING:
     from dkdbg.door.actions import Process
@@ -82,8 +81,8 @@ class Leg:
     def take(self, body: bytes) -> list[Heard]:
         """Take a message of the upstream; what cannot be understood is skipped."""
         try:
-            message = dap_frames.decode(body)
-        except dap_frames.FrameError:
+            message = frames.decode(body)
+        except frames.FrameError:
             return []
         kind = message.get("type")
         if kind == "response":
@@ -108,7 +107,7 @@ class Leg:
         return [Heard(kind="attached", message=message)]
 
     def _asked(self, message: Message) -> list[Heard]:
-        reply = Heard(kind="reply", message=message, body=hall.answer(message))
+        reply = Heard(kind="reply", message=message, body=messages.answer(message))
         if message.get("command") != "startDebugging":
             return [reply]
         return [reply, *self._child(as_dict(as_dict(message.get("arguments")).get("configuration")))]
@@ -136,4 +135,4 @@ class Leg:
         return [Heard(kind="child", message=configuration)]
 
     def _request(self, command: str, arguments: Message) -> bytes:
-        return hall.request(next(self._numbers), command, arguments)
+        return messages.request(next(self._numbers), command, arguments)

@@ -6,7 +6,7 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from dkdbg.agent import dap_frames
+from dkdbg.agent.dap import frames
 from dkdbg.door import upstream as upstreams
 from dkdbg.door import wires
 
@@ -97,8 +97,8 @@ class Link:
                 return
             self._sock, self._outbox, self._agent = sock, wires.Outbox(sock), seen.agent
         self._owner.opened(name)
-        parser = dap_frames.FrameParser(max_body=MAX_BODY)
-        with contextlib.suppress(OSError, dap_frames.FrameError):
+        parser = frames.FrameParser(max_body=MAX_BODY)
+        with contextlib.suppress(OSError, frames.FrameError):
             wires.read_frames(sock, parser, self._received)
         with self._lock:
             outbox, self._outbox, self._sock = self._outbox, None, None

@@ -7,7 +7,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from dkdbg.agent import dap_frames, hall
+from dkdbg.agent.dap import frames, messages
 from dkdbg.door import wires
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Passage:
     """
 
     def __init__(
-        self, client: socket.socket, parser: dap_frames.FrameParser, upstream: socket.socket, branch: Branch
+        self, client: socket.socket, parser: frames.FrameParser, upstream: socket.socket, branch: Branch
     ) -> None:
         self._client = client
         self._parser = parser
@@ -49,7 +49,7 @@ class Passage:
         back.start()
         with contextlib.suppress(OSError):
             for body in self._opening:
-                self._upstream.sendall(dap_frames.wrap(body))
+                self._upstream.sendall(frames.wrap(body))
             data = self._parser.rest()
             while True:
                 self._upstream.sendall(data)
@@ -67,8 +67,8 @@ class Passage:
         wires.cut(self._upstream)
 
     def _pass_back(self) -> None:
-        parser = dap_frames.FrameParser(max_body=MAX_BODY)
-        with contextlib.suppress(OSError, dap_frames.FrameError):
+        parser = frames.FrameParser(max_body=MAX_BODY)
+        with contextlib.suppress(OSError, frames.FrameError):
             wires.read_frames(self._upstream, parser, self._to_client)
         self._say_ended()
         with contextlib.suppress(OSError):
@@ -81,7 +81,7 @@ class Passage:
         with self._lock:
             if self._ended and b'"event"' in body[:60]:
                 return True
-            self._client.sendall(dap_frames.wrap(body))
+            self._client.sendall(frames.wrap(body))
             self.begun = self.begun or _is_event(body, "initialized")
             if not self._ended and _is_event(body, "terminated"):
                 self._note_ended()
@@ -95,7 +95,7 @@ class Passage:
             if not self._ended:
                 self._note_ended()
                 with contextlib.suppress(OSError):
-                    self._client.sendall(dap_frames.wrap(hall.event("terminated")))
+                    self._client.sendall(frames.wrap(messages.event("terminated")))
         finally:
             self._lock.release()
 
@@ -114,7 +114,7 @@ def _is_event(body: bytes, name: str) -> bool:
 
 
 def _is_answer(body: bytes, number: int) -> bool:
-    if len(body) > dap_frames.MAX_BODY or b"initialize" not in body:
+    if len(body) > frames.MAX_BODY or b"initialize" not in body:
         return False
     message = _decode(body)
     return message.get("type") == "response" and message.get("request_seq") == number
@@ -122,6 +122,6 @@ def _is_answer(body: bytes, number: int) -> bool:
 
 def _decode(body: bytes) -> dict[str, object]:
     try:
-        return dap_frames.decode(body)
-    except dap_frames.FrameError:
+        return frames.decode(body)
+    except frames.FrameError:
         return {}

@@ -10,7 +10,8 @@ import re
 import threading
 from typing import TYPE_CHECKING
 
-from dkdbg.agent import dap_frames, front, hall, peers
+from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.front import front, peers
 from dkdbg.door.actions import Note
 from dkdbg.door.party import Party
 from dkdbg.door.service import Connection
@@ -173,7 +174,7 @@ class Ports:
         with self._lock:
             return self._keeper.refusal if self._keeper is not None else ""
 
-    def _serve(self, slot: Slot, client: socket.socket, first: bytes, parser: dap_frames.FrameParser) -> None:
+    def _serve(self, slot: Slot, client: socket.socket, first: bytes, parser: frames.FrameParser) -> None:
         self._come()
         try:
             Connection(self._service, client, parser, slot).serve(first)
@@ -242,7 +243,7 @@ class Keeper(Party):
     def to_client(self, body: bytes) -> None:
         """Configure the session as soon as that is asked for."""
         if b'"success":false' in body.replace(b" ", b""):
-            self.refusal = str(dap_frames.decode(body).get("message") or "refused").removeprefix("dkdbg: ")
+            self.refusal = str(frames.decode(body).get("message") or "refused").removeprefix("dkdbg: ")
         elif b'"initialized"' in body:
             threading.Thread(target=self._ask, args=("configurationDone", {}), daemon=True).start()
         elif b'"terminated"' in body and not self.is_over:
@@ -261,4 +262,4 @@ class Keeper(Party):
         self._ports.offer(offer.process)
 
     def _ask(self, command: str, arguments: dict[str, object]) -> None:
-        self.act(lambda: self.router.from_client(hall.request(1, command, arguments)))
+        self.act(lambda: self.router.from_client(messages.request(1, command, arguments)))

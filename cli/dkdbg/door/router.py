@@ -9,8 +9,8 @@ from __future__ import annotations
 from itertools import chain, count
 from typing import TYPE_CHECKING, Literal
 
-from dkdbg.agent import dap_frames, hall
-from dkdbg.agent.stops import as_dict
+from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.dap.messages import as_dict
 from dkdbg.door import desk
 from dkdbg.door.actions import Branch, Close, Dial, HangUp, Note, Offer, ToClient, ToUpstream, Wait, say, send
 from dkdbg.door.leg import Leg
@@ -52,7 +52,7 @@ class Router:
         self._pinned = pinned
         self._initialize: Message = {}
         self._attach: Message = {}
-        self._numbers = count(hall.OWN_SEQUENCE)
+        self._numbers = count(messages.OWN_SEQUENCE)
 
     # -- the editor's side --------------------------------------------------------------------------------------
 
@@ -61,8 +61,8 @@ class Router:
         if self.phase in {"closed", "branched"}:
             return []
         try:
-            message = dap_frames.decode(body)
-        except dap_frames.FrameError as error:
+            message = frames.decode(body)
+        except frames.FrameError as error:
             return self._close(str(error))
         if message.get("type") in ("response", "event"):
             return []
@@ -76,12 +76,12 @@ class Router:
         if self.phase == "introduced":
             return self._before_attach(message, command)
         if command in ("attach", "launch", "initialize"):
-            return [ToClient(hall.refuse(message, "this connection has attached already"))]
+            return [ToClient(messages.refuse(message, "this connection has attached already"))]
         if command == "configurationDone" and self.phase in {"arriving", "configuring"}:
             return self._configured(message)
         if command == "terminate":
             return [
-                ToClient(hall.answer(message)),
+                ToClient(messages.answer(message)),
                 *self._leave(terminate=True),
                 *self._end("ended by the editor"),
             ]
@@ -97,7 +97,7 @@ class Router:
     def stop(self, reason: str) -> list[Action]:
         """End the session from our side."""
         if self.phase == "expecting":
-            return [ToClient(hall.refuse(self._attach, reason)), *self._close(reason)]
+            return [ToClient(messages.refuse(self._attach, reason)), *self._close(reason)]
         if self.phase in {"arriving", "configuring", "live"}:
             return [*self._leave(terminate=False), say(reason), *self._end(reason)]
         return self._close(reason)
@@ -110,13 +110,15 @@ class Router:
         if message["command"] != "initialize":
             return self._close("the first request is not initialize")
         self.phase, self._initialize = "introduced", message
-        return [ToClient(hall.answer(message, **desk.CAPABILITIES))]
+        return [ToClient(messages.answer(message, **desk.CAPABILITIES))]
 
     def _before_attach(self, message: Message, command: str) -> list[Action]:
         if command == "launch":
-            return [ToClient(hall.refuse(message, "the program runs elsewhere: use an attach configuration"))]
+            return [
+                ToClient(messages.refuse(message, "the program runs elsewhere: use an attach configuration"))
+            ]
         if command != "attach":
-            return [ToClient(hall.refuse(message, f"attach first: {command[:40]} came before it"))]
+            return [ToClient(messages.refuse(message, f"attach first: {command[:40]} came before it"))]
         self._attach = message
         arguments = as_dict(message.get("arguments"))
         number = arguments.get("subProcessId")
@@ -137,18 +139,23 @@ class Router:
             return self.unbranch()
         self.phase = "branched"
         arguments = {**as_dict(self._attach.get("arguments")), "subProcessId": process.pid}
-        opening = (hall.body_of(self._initialize), hall.body_of({**self._attach, "arguments": arguments}))
+        opening = (
+            messages.body_of(self._initialize),
+            messages.body_of({**self._attach, "arguments": arguments}),
+        )
         return [Branch(process=process, opening=opening, hidden=self._initialize["seq"])]
 
     def unbranch(self) -> list[Action]:
         """The process is gone: what debugpy says then."""
         self.phase = "ended"
-        return [ToClient(hall.answer(self._attach)), ToClient(hall.event("terminated"))]
+        return [ToClient(messages.answer(self._attach)), ToClient(messages.event("terminated"))]
 
     def _configured(self, message: Message) -> list[Action]:
         self.phase, name = "live", "dkdbg: " + ", ".join(self.legs)
-        process = hall.event("process", name=name, isLocalProcess=False, startMethod="attach")
-        actions: list[Action] = [*map(ToClient, (hall.answer(message), hall.answer(self._attach), process))]
+        process = messages.event("process", name=name, isLocalProcess=False, startMethod="attach")
+        actions: list[Action] = [
+            *map(ToClient, (messages.answer(message), messages.answer(self._attach), process))
+        ]
         actions.append(Note("editor", f"an editor has attached from {self.address or 'here'}"))
         for upstream, leg in self.legs.items():
             if leg.phase == "ready":
@@ -159,7 +166,7 @@ class Router:
 
     def _disconnect(self, message: Message) -> list[Action]:
         terminate = as_dict(message.get("arguments")).get("terminateDebuggee") is True
-        actions = [ToClient(hall.answer(message)), *self._leave(terminate=terminate)]
+        actions = [ToClient(messages.answer(message)), *self._leave(terminate=terminate)]
         if self.phase in {"arriving", "configuring", "live"}:
             actions.append(Note("left", f"the editor at {self.address or 'here'} has left"))
         return [*actions, *self._close("it has left")]
@@ -235,7 +242,12 @@ class Router:
         note = Note("refused", text, upstream)
         if self.phase == "arriving":
             answer = {**response, "seq": 0, "request_seq": self._attach["seq"]}
-            return [note, ToClient(hall.body_of(answer)), *map(HangUp, self.legs), *self._close("refused")]
+            return [
+                note,
+                ToClient(messages.body_of(answer)),
+                *map(HangUp, self.legs),
+                *self._close("refused"),
+            ]
         line = say(f"{upstream}: {text}", "important")
         return [note, line, HangUp(upstream), *self._end_if_all_left("refused")]
 
@@ -251,8 +263,8 @@ class Router:
         child = {**configuration, "name": process.name, "subProcessId": process.number, "connect": connect}
         actions: list[Action] = [Note("process", process.name, upstream)]
         client = as_dict(self._initialize.get("arguments"))
-        actions.append(ToClient(hall.announcement(client, self._numbers.__next__, child)))
-        alone = not hall.opens_sessions(client)
+        actions.append(ToClient(messages.announcement(client, self._numbers.__next__, child)))
+        alone = not messages.opens_sessions(client)
         return [*actions, Offer(process, say=alone)] if alone or self._exchange.offers_all else actions
 
     # -- what both lead to --------------------------------------------------------------------------------------
@@ -276,7 +288,7 @@ class Router:
 
     def _arrived(self) -> list[Action]:
         self.phase = "configuring"
-        return [ToClient(hall.event("initialized"))]
+        return [ToClient(messages.event("initialized"))]
 
     def _end_if_all_left(self, reason: str) -> list[Action]:
         return self._end(reason) if all(leg.phase == "left" for leg in self.legs.values()) else []
@@ -285,7 +297,7 @@ class Router:
         """Tell the editor that its session is over; it disconnects."""
         self.phase = "ended"
         over = Note("over", f"the session is over: {reason}")
-        return [ToClient(hall.event("terminated")), over, *map(HangUp, self.legs)]
+        return [ToClient(messages.event("terminated")), over, *map(HangUp, self.legs)]
 
     def _leave(self, *, terminate: bool) -> list[Action]:
         told = [send(name, leg.leave(terminate=terminate)) for name, leg in self.legs.items()]

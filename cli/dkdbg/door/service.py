@@ -9,7 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.agent import dap_frames
+from dkdbg.agent.dap import frames
 from dkdbg.door import wires
 from dkdbg.door.actions import Exchange
 from dkdbg.door.party import Party
@@ -59,7 +59,7 @@ class Service:
         self.passages: set[Passage] = set()
         self.parties: list[Party] = []
 
-    def serve(self, client: socket.socket, first: bytes, parser: dap_frames.FrameParser) -> None:
+    def serve(self, client: socket.socket, first: bytes, parser: frames.FrameParser) -> None:
         """Serve one client until its end. Raises OSError."""
         Connection(self, client, parser).serve(first)
 
@@ -105,7 +105,7 @@ class Connection(Party):
         self,
         service: Service,
         client: socket.socket,
-        parser: dap_frames.FrameParser,
+        parser: frames.FrameParser,
         slot: Slot | None = None,
     ) -> None:
         super().__init__(service, str(client.getpeername()[0]), pinned=slot is not None)
@@ -129,7 +129,7 @@ class Connection(Party):
                 if self._branch is None:
                     break
                 self._pass_on(self._branch)
-        except (OSError, dap_frames.FrameError):
+        except (OSError, frames.FrameError):
             wires.cut(self._client)
         finally:
             self.leave()

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import engine
-from dkdbg.agent import contract, records
+from dkdbg.agent import contract
+from dkdbg.agent.record import records
 from dkdbg.errors import DkdbgError
 from dkdbg.targets.address import container_for, endpoint_of
 

@@ -8,7 +8,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from dkdbg.agent import dap_frames
+from dkdbg.agent.dap import frames
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ class Outbox:
             full = self._waiting > MAX_WAITING
         if full:
             cut(self._sock)
-        self._queue.put((dap_frames.wrap(body), False))
+        self._queue.put((frames.wrap(body), False))
 
     def finish(self) -> None:
         """Send what is left, then end this direction of the connection."""
@@ -79,7 +79,7 @@ def connect(endpoint: tuple[str, int]) -> socket.socket:
     return sock
 
 
-def read_frames(sock: socket.socket, parser: dap_frames.FrameParser, take: Callable[[bytes], bool]) -> None:
+def read_frames(sock: socket.socket, parser: frames.FrameParser, take: Callable[[bytes], bool]) -> None:
     """Hand each message's body to `take` until the stream ends or `take` returns False.
 
     Raises:

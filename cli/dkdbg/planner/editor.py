@@ -15,7 +15,7 @@ DOWN_LABEL = "dkdbg: down"
 #: What the program prints: an attached editor sees none of it.
 LOGS_LABEL = "dkdbg: logs"
 HOST = "127.0.0.1"
-#: The property of the attach request that carries the token (agent/tokens.py), and the input that asks for it.
+#: The property of the attach request that carries the token (agent/front/tokens.py), and the input that asks for it.
 TOKEN_PROPERTY = "dkdbgToken"  # noqa: S105
 #: What the editor puts into that property; both are references, never the token.
 TOKEN_REFERENCES = {FROM_ENVIRONMENT: "${env:DKDBG_TOKEN}", FROM_PERSON: f"${{input:{TOKEN_PROPERTY}}}"}

@@ -35,8 +35,12 @@ def plan_image(facts: RepoFacts) -> tuple[ImagePlan, tuple[Decision, ...]]:
     decisions = [Decision(what=f"Dockerfile on {base}", why=why)]
     if installs:
         files = ", ".join(facts.dependency_files) or "what the README and the imports name"
-        decisions.append(Decision(what=f"install with {_installer(facts)}", why=f"dependencies come from {files}"))
-    needs_project = facts.installs_itself or bool(facts.entrypoint and facts.entrypoint.launcher == "console-script")
+        decisions.append(
+            Decision(what=f"install with {_installer(facts)}", why=f"dependencies come from {files}")
+        )
+    needs_project = facts.installs_itself or bool(
+        facts.entrypoint and facts.entrypoint.launcher == "console-script"
+    )
     image = ImagePlan(
         dockerfile="Dockerfile", ours=True, base=base, apt=_apt(facts, base), installs=installs,
         context=("*",) if needs_project else (), installs_project=needs_project,
@@ -72,7 +76,10 @@ def choose_base(facts: RepoFacts) -> tuple[str, str]:
 
 
 def _compiles_cuda(facts: RepoFacts) -> bool:
-    return bool(CUDA_BUILDS & {_bare(name) for name in (*facts.declared, *facts.requirements)}) and facts.gpu == "required"
+    return (
+        bool(CUDA_BUILDS & {_bare(name) for name in (*facts.declared, *facts.requirements)})
+        and facts.gpu == "required"
+    )
 
 
 def _version_key(version: str) -> tuple[int, ...]:
@@ -90,7 +97,9 @@ def _apt(facts: RepoFacts, base: str) -> tuple[str, ...]:
 
 
 def _installer(facts: RepoFacts) -> str:
-    return {"none": "pip", "setuptools": "pip", "docker": "pip"}.get(facts.package_manager, facts.package_manager)
+    return {"none": "pip", "setuptools": "pip", "docker": "pip"}.get(
+        facts.package_manager, facts.package_manager
+    )
 
 
 def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
@@ -106,14 +115,19 @@ def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
     environment = next((name for name in files if name.endswith((".yml", ".yaml"))), None)
     if facts.package_manager == "conda" and environment:
         run = f"micromamba install -y -n base -f {environment} && micromamba clean -a -y"
-        if facts.installs_itself:  # `- -e .` needs the sources, which are not there yet; it is installed after them
+        if (
+            facts.installs_itself
+        ):  # `- -e .` needs the sources, which are not there yet; it is installed after them
             run = rf"sed -i -E 's/^( *- *)((-e|--editable)[ =]*)?\.\/?(\[.*\])? *(#.*)?$/\1pip/' {environment} && {run}"
         return (Install(run=run, copy=(environment, *facts.included)),)
     requirement_files = tuple(name for name in files if name.endswith((".txt", ".in")))
     first = _torch_first(facts)
     if requirement_files and not facts.installs_itself:
         flags = " ".join(f"-r {name}" for name in requirement_files)
-        return (*first, Install(run=f"pip install{_index(facts)} {flags}", copy=(*requirement_files, *facts.included)))
+        return (
+            *first,
+            Install(run=f"pip install{_index(facts)} {flags}", copy=(*requirement_files, *facts.included)),
+        )
     return (*first, *_from_names(facts.declared or facts.requirements, _index(facts)))
 
 
@@ -143,7 +157,9 @@ def gpu_extra(facts: RepoFacts) -> str | None:
 def _uv(facts: RepoFacts) -> Install:
     extra = f" --extra {gpu_extra(facts)}" if gpu_extra(facts) else ""
     sync = f"UV_PROJECT_ENVIRONMENT=$VIRTUAL_ENV /opt/uv/bin/uv sync --frozen --no-install-project{extra}"
-    return Install(run=f"python3 -m venv /opt/uv && /opt/uv/bin/pip install uv && {sync}", copy=facts.dependency_files)
+    return Install(
+        run=f"python3 -m venv /opt/uv && /opt/uv/bin/pip install uv && {sync}", copy=facts.dependency_files
+    )
 
 
 def _poetry(facts: RepoFacts) -> Install:
@@ -153,7 +169,10 @@ def _poetry(facts: RepoFacts) -> Install:
 
 def _with_tool(tool: str, words: str, files: tuple[str, ...]) -> Install:
     """A package manager in an environment of its own: its dependencies must not meet the project's."""
-    return Install(run=f"python3 -m venv /opt/{tool} && /opt/{tool}/bin/pip install {tool} && /opt/{tool}/bin/{words}", copy=files)
+    return Install(
+        run=f"python3 -m venv /opt/{tool} && /opt/{tool}/bin/pip install {tool} && /opt/{tool}/bin/{words}",
+        copy=files,
+    )
 
 
 def _from_names(names: tuple[str, ...], index: str) -> tuple[Install, ...]:

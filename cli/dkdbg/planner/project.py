@@ -126,9 +126,10 @@ def _extensions(facts: RepoFacts) -> tuple[str, ...]:
 
 
 def _token(config: Config) -> tuple[Decision, ...]:
-    source = {FROM_ENVIRONMENT: "DKDBG_TOKEN of the editor's environment", FROM_PERSON: "you, at each start"}.get(
-        config.token
-    )
+    source = {
+        FROM_ENVIRONMENT: "DKDBG_TOKEN of the editor's environment",
+        FROM_PERSON: "you, at each start",
+    }.get(config.token)
     return (
         (Decision(what=f"a token for that port, from {source}", why="dkdbg.toml says so"),) if source else ()
     )

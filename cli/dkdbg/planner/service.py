@@ -20,13 +20,20 @@ if TYPE_CHECKING:
 #: Where a repository without an image of its own is mounted.
 WORKSPACE = "/workspace"
 #: Launchers of programs that serve until they are stopped: an editor comes later, so they do not wait for one.
-SERVERS = frozenset({"uvicorn", "gunicorn", "hypercorn", "flask", "django", "streamlit", "gradio", "celery", "ray-serve"})
+SERVERS = frozenset(
+    {"uvicorn", "gunicorn", "hypercorn", "flask", "django", "streamlit", "gradio", "celery", "ray-serve"}
+)
 #: Ports of what runs beside a training job: TensorBoard, Jupyter, Ray's and MLflow's pages.
 SIDE_PORTS = frozenset({6006, 8888, 8265, 5000})
 #: Seconds that a script waits for an editor before it gives its GPU back.
 SCRIPT_WAIT = 600
 IDLE = ("sleep", "infinity")
-OVERRIDES = ("compose.override.yml", "compose.override.yaml", "docker-compose.override.yml", "docker-compose.override.yaml")
+OVERRIDES = (
+    "compose.override.yml",
+    "compose.override.yaml",
+    "docker-compose.override.yml",
+    "docker-compose.override.yaml",
+)
 MAINS = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
 
 
@@ -134,8 +141,12 @@ def choose_command(
         return existing
     entry = facts.entrypoint
     if entry is None or entry.launcher == "notebook":
-        what = f"{facts.notebooks} notebooks and no script" if facts.notebooks else "nothing that can be started"
-        note = f"{what}: the container idles; open it with Reopen in Container, or name a command with --command"
+        what = (
+            f"{facts.notebooks} notebooks and no script" if facts.notebooks else "nothing that can be started"
+        )
+        note = (
+            f"{what}: the container idles; open it with Reopen in Container, or name a command with --command"
+        )
         return Command(command=IDLE, why=f"the repository has {what}", notes=(note,))
     argv, one_rank = _one_rank(shell_argv(entry.command))
     if entry.cwd not in {".", ""} and base is None and not entry.cwd.startswith("/"):
@@ -154,7 +165,9 @@ def idles(argv: tuple[str, ...]) -> bool:
         return all(word.startswith("-") and "c" not in word for word in argv[1:]) or bool(
             re.search(r"(sleep\s+(infinity|inf)|tail\s+-f\s+/dev/null|while\s+(true|:|sleep))", rest)
         )
-    return (name == "sleep" and argv[-1] in {"infinity", "inf"}) or (name == "tail" and argv[-1] == "/dev/null")
+    return (name == "sleep" and argv[-1] in {"infinity", "inf"}) or (
+        name == "tail" and argv[-1] == "/dev/null"
+    )
 
 
 def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -> Command:
@@ -164,24 +177,35 @@ def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -
     """
     said = base.command if base else None
     if base and base.entrypoint is not None:
-        return Command(entrypoint=base.entrypoint, command=said or (), inherited=said is not None, why=f"{base.file} runs it")
+        return Command(
+            entrypoint=base.entrypoint,
+            command=said or (),
+            inherited=said is not None,
+            why=f"{base.file} runs it",
+        )
     entrypoint = (dockerfile.entrypoint if dockerfile else None) or ()
     if base and said is not None:
         return Command(entrypoint=entrypoint, command=said, inherited=True, why=f"{base.file} runs it")
     path = dockerfile.path if dockerfile else ""
-    return Command(entrypoint=entrypoint, command=(dockerfile.cmd if dockerfile else None) or (), why=f"{path} runs it")
+    return Command(
+        entrypoint=entrypoint, command=(dockerfile.cmd if dockerfile else None) or (), why=f"{path} runs it"
+    )
 
 
 def _one_rank(argv: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """A documented launch on eight GPUs, or on `N`, as one rank: what a debugger starts on a developer's machine."""
     line = "\0".join(argv)
     pattern = r"((?:^|\0)(?:--nproc[_-]per[_-]node|--num_processes|-np|-n)[=\0])(?!1(?:\0|$))([^\0]+)"
-    if argv[0] not in {"torchrun", "accelerate", "mpiexec", "mpirun", "deepspeed"} or not re.search(pattern, line):
+    if argv[0] not in {"torchrun", "accelerate", "mpiexec", "mpirun", "deepspeed"} or not re.search(
+        pattern, line
+    ):
         return argv, ()
     found = re.search(pattern, line)
     count = found.group(2) if found else ""
     changed = tuple(re.sub(pattern, r"\g<1>1", line, count=1).split("\0"))
-    return changed, (f"started with 1 process where the documentation has {count}; give another line with --command",)
+    return changed, (
+        f"started with 1 process where the documentation has {count}; give another line with --command",
+    )
 
 
 def _entry_notes(facts: RepoFacts) -> tuple[str, ...]:
@@ -190,7 +214,9 @@ def _entry_notes(facts: RepoFacts) -> tuple[str, ...]:
     if others:
         notes.append("other candidates for the command: " + "; ".join(others) + " (choose with --command)")
     if facts.entrypoint and facts.entrypoint.needs_args:
-        notes.append(f"{facts.entrypoint.command!r} needs arguments of yours: give the whole line with --command")
+        notes.append(
+            f"{facts.entrypoint.command!r} needs arguments of yours: give the whole line with --command"
+        )
     return tuple(notes)
 
 
@@ -209,7 +235,9 @@ def plan_mounts(
         venv for venv in (dockerfile.venvs if dockerfile else ())
         if any(_below(venv, remote) for _, remote in added)
     )  # fmt: skip
-    mappings = tuple(Mapping(local=local, remote=PurePosixPath(remote)) for local, remote in _longest_first((*pairs,)))
+    mappings = tuple(
+        Mapping(local=local, remote=PurePosixPath(remote)) for local, remote in _longest_first((*pairs,))
+    )
     return mappings, added, masks
 
 
@@ -248,7 +276,9 @@ def _wait(facts: RepoFacts, argv: tuple[str, ...], ports: tuple[int, ...], *, id
 def _why_wait(wait: int, *, idle: bool) -> str:
     if wait:
         return "a breakpoint on the first line should hit, and a GPU should not be held for ever (exit 124)"
-    return "nothing runs in it yet" if idle else "a server comes up by itself; an editor may attach at any time"
+    return (
+        "nothing runs in it yet" if idle else "a server comes up by itself; an editor may attach at any time"
+    )
 
 
 def _why_file(merge: str) -> str:

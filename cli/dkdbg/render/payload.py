@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dkdbg import process
-from dkdbg.agent import bundle
+from dkdbg.agent.program import bundle
 from dkdbg.errors import DkdbgError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dkdbg.agent import dap_frames, hall
+from dkdbg.agent.dap import frames, messages
 from dkdbg.door.actions import (
     FIRST_NUMBER,
     Branch,
@@ -116,7 +116,9 @@ def test_the_root_session_is_complete_without_any_container() -> None:
     assert answer["body"]["supportsConditionalBreakpoints"] is True
     bench.attach()
     assert bench.names() == []
-    assert bench.router.absent("web", "there is no container yet") == [ToClient(hall.event("initialized"))]
+    assert bench.router.absent("web", "there is no container yet") == [
+        ToClient(messages.event("initialized"))
+    ]
     bench.client(request("setBreakpoints", 3, breakpoints=[{"line": 1}, {"line": 2}]))
     (answer,) = bench.heard()
     assert [each["verified"] for each in answer["body"]["breakpoints"]] == [False, False]
@@ -324,7 +326,7 @@ ARGUMENTS = JSON | st.fixed_dictionaries(
 MESSAGES = st.fixed_dictionaries(
     {},
     optional={
-        "seq": st.integers(0, 6) | st.sampled_from([hall.OWN_SEQUENCE, "1", None]),
+        "seq": st.integers(0, 6) | st.sampled_from([messages.OWN_SEQUENCE, "1", None]),
         "type": st.sampled_from(["request", "request", "request", "response", "event", 1]),
         "command": st.sampled_from(NAMES) | JSON,
         "event": st.sampled_from(NAMES) | JSON,
@@ -393,17 +395,17 @@ def test_whatever_comes_nothing_is_raised_and_nothing_reaches_a_target_before_an
 
 
 @PARAMETERS
-@given(st.lists(st.binary(max_size=200) | BODIES.map(dap_frames.wrap), max_size=12), st.data())
+@given(st.lists(st.binary(max_size=200) | BODIES.map(frames.wrap), max_size=12), st.data())
 def test_any_bytes_in_any_pieces_leave_the_router_standing(parts: list[bytes], data: Any) -> None:
-    stream = dap_frames.wrap(request("initialize")) + b"".join(parts)
+    stream = frames.wrap(request("initialize")) + b"".join(parts)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
-    bench, parser = Bench("a"), dap_frames.FrameParser(max_body=150)
+    bench, parser = Bench("a"), frames.FrameParser(max_body=150)
     try:
         for begin, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
             parser.feed(stream[begin:end])
             while (body := parser.take()) is not None:
                 bench.client(body)
-    except dap_frames.FrameError:
+    except frames.FrameError:
         bench.do(bench.router.client_gone())
     assert bench.router.phase in {
         "introduced",

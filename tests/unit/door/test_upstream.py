@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dkdbg.agent import front, peers
+from dkdbg.agent.front import front, peers
 from dkdbg.door.upstream import Upstream, status_of
 from dkdbg.targets import address
 
@@ -106,7 +106,7 @@ def test_a_local_session_is_found_by_its_record(
 ) -> None:
     import os
 
-    from dkdbg.agent import records
+    from dkdbg.agent.record import records
 
     monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path))
     upstream = Upstream(address.parse("local:job"), "job", tmp_path)

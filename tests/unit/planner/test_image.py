@@ -10,7 +10,12 @@ from dkdbg.planner.image import plan_image
 
 
 def image(**values):
-    given = {"root": Path("/r"), "name": "r", "python": PythonFact(version="3.11", source="test"), "package_manager": "none"}
+    given = {
+        "root": Path("/r"),
+        "name": "r",
+        "python": PythonFact(version="3.11", source="test"),
+        "package_manager": "none",
+    }
     return plan_image(RepoFacts(**{**given, **values}))[0]
 
 
@@ -34,7 +39,12 @@ def test_torch_that_only_the_readme_names_is_installed_first():
 
 
 def test_a_lock_file_of_uv_is_obeyed_and_the_gpu_extra_taken():
-    made = runs(package_manager="uv", dependency_files=("pyproject.toml", "uv.lock"), extras=("cpu", "gpu"), gpu="optional")
+    made = runs(
+        package_manager="uv",
+        dependency_files=("pyproject.toml", "uv.lock"),
+        extras=("cpu", "gpu"),
+        gpu="optional",
+    )
     assert made[0].endswith("uv sync --frozen --no-install-project --extra gpu")
 
 
@@ -44,9 +54,9 @@ def test_poetry_lives_in_an_environment_of_its_own():
 
 
 def test_requirements_of_a_setup_py_are_installed_by_name():
-    assert runs(package_manager="setuptools", dependency_files=("setup.py",), declared=("torch>=2", "tqdm")) == [
-        "pip install 'torch>=2' tqdm"
-    ]
+    assert runs(
+        package_manager="setuptools", dependency_files=("setup.py",), declared=("torch>=2", "tqdm")
+    ) == ["pip install 'torch>=2' tqdm"]
 
 
 def test_a_package_that_compiles_against_torch_comes_after_it():
@@ -62,7 +72,9 @@ def test_a_dependency_that_compiles_cuda_needs_an_image_with_nvcc():
 
 def test_a_console_script_needs_the_project_itself():
     entry = EntryPoint(command="train_command", file="src/train.py", launcher="console-script")
-    assert image(entrypoint=entry, package_manager="setuptools", dependency_files=("setup.py",)).installs_project
+    assert image(
+        entrypoint=entry, package_manager="setuptools", dependency_files=("setup.py",)
+    ).installs_project
 
 
 def test_a_dockerfile_of_the_repository_is_taken_as_it_is():
@@ -71,12 +83,20 @@ def test_a_dockerfile_of_the_repository_is_taken_as_it_is():
 
 
 def test_pdm_and_pipenv_install_what_their_lock_says():
-    assert "/opt/pdm/bin/pdm sync --no-self" in runs(package_manager="pdm", dependency_files=("pyproject.toml", "pdm.lock"))[0]
-    assert "/opt/pipenv/bin/pipenv sync" in runs(package_manager="pipenv", dependency_files=("Pipfile", "Pipfile.lock"))[0]
+    assert (
+        "/opt/pdm/bin/pdm sync --no-self"
+        in runs(package_manager="pdm", dependency_files=("pyproject.toml", "pdm.lock"))[0]
+    )
+    assert (
+        "/opt/pipenv/bin/pipenv sync"
+        in runs(package_manager="pipenv", dependency_files=("Pipfile", "Pipfile.lock"))[0]
+    )
 
 
 def test_a_manager_without_a_lock_file_leaves_the_requirements_to_pip():
-    assert runs(package_manager="pixi", dependency_files=("pyproject.toml",), declared=("numpy",)) == ["pip install numpy"]
+    assert runs(package_manager="pixi", dependency_files=("pyproject.toml",), declared=("numpy",)) == [
+        "pip install numpy"
+    ]
 
 
 def test_a_conda_environment_that_installs_the_repository_is_installed_without_it_first(tmp_path):

@@ -16,7 +16,12 @@ TRAIN = EntryPoint(command="python train.py", file="train.py", launcher="python"
 
 
 def facts(**values) -> RepoFacts:
-    given = {"root": Path("/r"), "name": "r", "python": PythonFact(version="3.11", source="test"), "package_manager": "none"}
+    given = {
+        "root": Path("/r"),
+        "name": "r",
+        "python": PythonFact(version="3.11", source="test"),
+        "package_manager": "none",
+    }
     return RepoFacts(**{**given, **values})
 
 
@@ -33,8 +38,16 @@ def test_a_bare_repository_gets_a_compose_file_and_a_workspace():
 
 
 def test_a_compose_file_without_an_override_gets_one():
-    service = ServiceFact(name="web", file="docker-compose.yml", context=".", command=("python", "app.py"), binds=((".", "/app"),))
-    made = plan(compose_files=("docker-compose.yml",), services=(service,), service=service, mappings=((".", "/app"),))
+    service = ServiceFact(
+        name="web",
+        file="docker-compose.yml",
+        context=".",
+        command=("python", "app.py"),
+        binds=((".", "/app"),),
+    )
+    made = plan(
+        compose_files=("docker-compose.yml",), services=(service,), service=service, mappings=((".", "/app"),)
+    )
     assert made.service.compose_file == "compose.override.yaml"
     assert made.compose_chain == ("docker-compose.yml", "compose.override.yaml")
     assert made.compose_file_value is None
@@ -51,13 +64,20 @@ def test_an_override_of_the_users_leads_to_compose_file_in_dotenv():
 
 def test_compose_file_that_names_our_file_already_stays_as_it_is():
     service = ServiceFact(name="web", file="a.yml", context=".", command=("python", "app.py"))
-    made = plan(compose_files=("a.yml",), services=(service,), service=service, compose_env="a.yml:compose.dkdbg.yaml")
+    made = plan(
+        compose_files=("a.yml",), services=(service,), service=service, compose_env="a.yml:compose.dkdbg.yaml"
+    )
     assert made.compose_file_value == "a.yml:compose.dkdbg.yaml"
 
 
 def test_the_command_of_the_image_is_entrypoint_and_cmd():
     dockerfile = DockerfileFact(
-        path="Dockerfile", base="python:3.11", workdir="/app", copies=((".", "/app"),), entrypoint=("python",), cmd=("app.py",)
+        path="Dockerfile",
+        base="python:3.11",
+        workdir="/app",
+        copies=((".", "/app"),),
+        entrypoint=("python",),
+        cmd=("app.py",),
     )
     made = plan(dockerfiles=(dockerfile,), mappings=((".", "/app"),))
     assert made.service.argv == ("python", "app.py")
@@ -67,8 +87,12 @@ def test_the_command_of_the_image_is_entrypoint_and_cmd():
 
 def test_an_entrypoint_of_compose_drops_the_images_cmd():
     dockerfile = DockerfileFact(path="Dockerfile", base="x", cmd=("unused.py",))
-    service = ServiceFact(name="a", file="compose.yaml", context=".", dockerfile="Dockerfile", entrypoint=("python", "b.py"))
-    made = plan(dockerfiles=(dockerfile,), services=(service,), service=service, compose_files=("compose.yaml",))
+    service = ServiceFact(
+        name="a", file="compose.yaml", context=".", dockerfile="Dockerfile", entrypoint=("python", "b.py")
+    )
+    made = plan(
+        dockerfiles=(dockerfile,), services=(service,), service=service, compose_files=("compose.yaml",)
+    )
     assert made.service.argv == ("python", "b.py")
 
 
@@ -82,14 +106,18 @@ def test_a_virtual_environment_below_the_mounted_code_stays_visible():
 
 
 def test_a_part_of_the_repository_in_the_image_gets_the_whole_beside_it():
-    dockerfile = DockerfileFact(path="Dockerfile", base="x", copies=(("app", "/app/app"),), cmd=("python", "a.py"))
+    dockerfile = DockerfileFact(
+        path="Dockerfile", base="x", copies=(("app", "/app/app"),), cmd=("python", "a.py")
+    )
     made = plan(dockerfiles=(dockerfile,), mappings=(("app", "/app/app"),))
     assert [str(m.remote) for m in made.mappings] == ["/app/app", "/workspace"]
     assert made.workspace == "/workspace"
 
 
 def test_a_narrow_mapping_comes_before_a_broad_one():
-    dockerfile = DockerfileFact(path="Dockerfile", base="x", copies=((".", "/app"), ("lib", "/opt/lib")), cmd=("x",))
+    dockerfile = DockerfileFact(
+        path="Dockerfile", base="x", copies=((".", "/app"), ("lib", "/opt/lib")), cmd=("x",)
+    )
     made = plan(dockerfiles=(dockerfile,), mappings=((".", "/app"), ("lib", "/opt/lib")))
     assert [m.local for m in made.mappings] == ["lib", "."]
 
@@ -109,7 +137,9 @@ def test_a_command_that_needs_a_shell_gets_one():
 
 
 def test_a_service_of_the_users_with_our_name_is_not_merged_with_ours():
-    services = tuple(ServiceFact(name=name, file="compose.yaml", context=".") for name in ("web", "web-debug"))
+    services = tuple(
+        ServiceFact(name=name, file="compose.yaml", context=".") for name in ("web", "web-debug")
+    )
     made = plan(compose_files=("compose.yaml",), services=services, service=services[0])
     assert made.service.name == "web-dkdbg"
 
@@ -143,7 +173,9 @@ def test_the_plan_as_text_gives_a_reason_on_each_line():
 
 
 def test_a_documented_launch_on_eight_gpus_starts_one_rank_and_says_so():
-    entry = EntryPoint(command="torchrun --standalone --nproc_per_node=8 train.py", file="train.py", launcher="torchrun")
+    entry = EntryPoint(
+        command="torchrun --standalone --nproc_per_node=8 train.py", file="train.py", launcher="torchrun"
+    )
     made = plan(entrypoint=entry, candidates=(entry,))
     assert made.service.argv == ("torchrun", "--standalone", "--nproc_per_node=1", "train.py")
     assert any("1 process" in note for note in made.notes)
@@ -151,7 +183,13 @@ def test_a_documented_launch_on_eight_gpus_starts_one_rank_and_says_so():
 
 def test_a_placeholder_for_the_number_of_ranks_becomes_one():
     entry = EntryPoint(command="mpiexec -n N python a.py", file="a.py", launcher="mpiexec")
-    assert plan(entrypoint=entry, candidates=(entry,)).service.argv == ("mpiexec", "-n", "1", "python", "a.py")
+    assert plan(entrypoint=entry, candidates=(entry,)).service.argv == (
+        "mpiexec",
+        "-n",
+        "1",
+        "python",
+        "a.py",
+    )
 
 
 def test_the_users_own_launch_line_is_never_touched():
@@ -160,30 +198,56 @@ def test_the_users_own_launch_line_is_never_touched():
 
 
 def test_a_service_with_ports_of_its_own_serves_and_does_not_wait():
-    service = ServiceFact(name="ui", file="compose.yaml", context=".", command=("python", "gui.py"), ports=(7860, 6006))
+    service = ServiceFact(
+        name="ui", file="compose.yaml", context=".", command=("python", "gui.py"), ports=(7860, 6006)
+    )
     made = plan(compose_files=("compose.yaml",), services=(service,), service=service)
     assert made.service.wait == 0
 
 
 def test_a_training_job_with_tensorboard_beside_it_waits():
-    service = ServiceFact(name="job", file="compose.yaml", context=".", command=("python", "train.py"), ports=(6006,))
+    service = ServiceFact(
+        name="job", file="compose.yaml", context=".", command=("python", "train.py"), ports=(6006,)
+    )
     made = plan(compose_files=("compose.yaml",), services=(service,), service=service)
     assert made.service.wait == 600
 
 
 def test_a_command_that_compose_says_stays_where_it_is_said():
     service = ServiceFact(name="job", file="compose.yaml", context=".", command=("python", "train.py"))
-    assert plan(compose_files=("compose.yaml",), services=(service,), service=service).service.inherits_command
+    assert plan(
+        compose_files=("compose.yaml",), services=(service,), service=service
+    ).service.inherits_command
 
 
-@pytest.mark.parametrize("argv", [("/bin/bash",), ("sleep", "infinity"), ("tail", "-f", "/dev/null"), ("sh", "-c", "while sleep 1000; do :; done")])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("/bin/bash",),
+        ("sleep", "infinity"),
+        ("tail", "-f", "/dev/null"),
+        ("sh", "-c", "while sleep 1000; do :; done"),
+    ],
+)
 def test_a_service_that_only_keeps_a_shell_open_runs_the_entry_point(argv):
     service = ServiceFact(name="dev", file="compose.yaml", context=".", command=argv)
-    made = plan(compose_files=("compose.yaml",), services=(service,), service=service, entrypoint=TRAIN, candidates=(TRAIN,))
+    made = plan(
+        compose_files=("compose.yaml",),
+        services=(service,),
+        service=service,
+        entrypoint=TRAIN,
+        candidates=(TRAIN,),
+    )
     assert made.service.argv == ("python", "train.py")
 
 
 def test_a_shell_that_runs_something_is_a_command():
     service = ServiceFact(name="dev", file="compose.yaml", context=".", command=("bash", "-c", "python a.py"))
-    made = plan(compose_files=("compose.yaml",), services=(service,), service=service, entrypoint=TRAIN, candidates=(TRAIN,))
+    made = plan(
+        compose_files=("compose.yaml",),
+        services=(service,),
+        service=service,
+        entrypoint=TRAIN,
+        candidates=(TRAIN,),
+    )
     assert made.service.argv == ("bash", "-c", "python a.py")

@@ -1,0 +1,174 @@
+"""The phantom root: a debuggee without a debugger, so that an editor has something to attach to at any time.
+
+It answers what debugpy's adapter asks of pydevd, in about a dozen messages. Real Python processes join as its
+children, so the editor's session outlives each of them; nothing is traced in the agent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import socket
+import sys
+import threading
+
+from dkdbg.agent.dap import frames, messages
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Optional
+
+_NAME = "dkdbg agent"
+
+
+class Phantom:
+    """Connection to the adapter's server port.
+
+    Args:
+        address: the adapter's server endpoint on loopback.
+        on_attach: called when an editor has sent configurationDone.
+        on_detach: called with True when the editor asks to end the program, with False when it just leaves.
+        on_lost: called when the adapter closes the connection without being asked to.
+    """
+
+    def __init__(
+        self,
+        port: int,
+        *,
+        on_attach: Callable[[], None],
+        on_detach: Callable[[bool], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        self.attached = threading.Event()
+        self._on_attach = on_attach
+        self._on_detach = on_detach
+        self._on_lost = on_lost
+        self._closing = False
+        self._sequence = itertools.count(1)
+        self._lock = threading.Lock()
+        self._sock = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self._sock.settimeout(None)
+        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        threading.Thread(target=self._serve, name="dkdbg phantom", daemon=True).start()
+
+    def say(self, text: str, category: str = "console") -> None:
+        """Print a line into the editor's debug console; without an editor nothing happens.
+
+        Args:
+            category: `important` makes an editor show it beside the console too, which may be another session's.
+        """
+        if self.attached.is_set():
+            self._event("output", category=category, output=text + "\n")
+
+    def end(self, exit_code: int) -> None:
+        """Tell the editor that the program has ended, which ends its session."""
+        self._closing = True
+        if self.attached.is_set():
+            self._event("exited", exitCode=exit_code)
+        self._event("terminated")
+
+    def close(self) -> None:
+        """Leave the adapter."""
+        self._closing = True
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+        self._sock.close()
+
+    def _serve(self) -> None:
+        parser = frames.FrameParser()
+        try:
+            while True:
+                data = self._sock.recv(65536)
+                if not data:
+                    break
+                parser.feed(data)
+                body = parser.take()
+                while body is not None:
+                    self._handle(frames.decode(body))
+                    body = parser.take()
+        except (OSError, frames.FrameError):
+            pass
+        was_attached = self.attached.is_set()
+        self.attached.clear()
+        if not self._closing:
+            if was_attached:
+                self._on_detach(False)
+            self._on_lost()
+
+    def _handle(self, message: Dict[str, Any]) -> None:
+        if message.get("type") != "request":
+            return
+        command = str(message.get("command"))
+        arguments = message.get("arguments") or {}
+        answer = {
+            "type": "response",
+            "request_seq": message.get("seq", 0),
+            "command": command,
+            "success": True,
+            "body": _answer(command, arguments),
+        }
+        self._send(answer)
+        if command == "configurationDone":
+            self._event(
+                "process", name=_NAME, systemProcessId=os.getpid(), isLocalProcess=True, startMethod="attach"
+            )
+            self._event("thread", reason="started", threadId=1)
+            self.attached.set()
+            self._on_attach()
+        elif command == "disconnect":
+            was_attached = self.attached.is_set()
+            self.attached.clear()
+            if was_attached and not self._closing:
+                self._on_detach(bool(arguments.get("terminateDebuggee")))
+
+    def _event(self, event: str, **body: object) -> None:
+        self._send({"type": "event", "event": event, "body": body})
+
+    def _send(self, message: Dict[str, Any]) -> None:
+        with self._lock:
+            message["seq"] = next(self._sequence)
+            with contextlib.suppress(OSError):
+                self._sock.sendall(frames.encode(message))
+
+
+def _answer(command: str, arguments: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the body that pydevd would answer; an empty one for what needs none."""
+    if command == "pydevdAuthorize":
+        return {"clientAccessToken": None}
+    if command == "pydevdSystemInfo":
+        return _system_info()
+    if command == "initialize":
+        return {"supportsConfigurationDoneRequest": True}
+    if command == "threads":
+        return {"threads": [{"id": 1, "name": _NAME}]}
+    if command in ("setBreakpoints", "setFunctionBreakpoints", "setExceptionBreakpoints"):
+        return {"breakpoints": messages.unset(arguments)}
+    if command == "stackTrace":
+        return {"stackFrames": [], "totalFrames": 0}
+    if command == "modules":
+        return {"modules": [], "totalModules": 0}
+    if command == "evaluate":
+        return {
+            "result": "this is the dkdbg agent; choose the session of a Python process",
+            "variablesReference": 0,
+        }
+    return {}
+
+
+def _system_info() -> Dict[str, Any]:
+    version: Optional[str] = sys.version
+    return {
+        "python": {
+            "version": version,
+            "implementation": {"name": sys.implementation.name, "version": version, "description": ""},
+        },
+        "platform": {"name": sys.platform},
+        "process": {
+            "pid": os.getpid(),
+            "ppid": os.getppid(),
+            "executable": sys.executable,
+            "bitness": 64 if sys.maxsize > 2**32 else 32,
+        },
+        "pydevd": {"usingCython": False, "usingFrameEval": False},
+    }

@@ -1,0 +1,1 @@
+"""The Debug Adapter Protocol: frames and messages, shared by both doors. No I/O."""

@@ -1,0 +1,1 @@
+"""What passes between the clients of the port and debugpy's adapter."""

@@ -1,0 +1,84 @@
+"""What waits for an answer on one client's connection: the client's, the adapter's, and requests of our own. No I/O."""
+
+from __future__ import annotations
+
+from dkdbg.agent.dap import messages
+from dkdbg.agent.door import phase
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Set, Tuple
+
+    from dkdbg.agent.door.door import Door
+
+    Message = Dict[str, Any]
+
+
+class Unanswered:
+    """The open requests of one door.
+
+    Args:
+        door: whose.
+    """
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._client: Dict[int, str] = {}
+        self._adapter: Set[int] = set()
+        self._ours: Dict[int, Optional[Tuple[Door, Message]]] = {}
+
+    def from_client(self, request: Message) -> None:
+        """Note a request that is passed on to the adapter."""
+        self._client[request["seq"]] = request["command"]
+
+    def from_adapter(self, request: Message) -> None:
+        """Note a request that is passed on to the client."""
+        sequence = request.get("seq")
+        if isinstance(sequence, int):
+            self._adapter.add(sequence)
+
+    def ours(self, borrower: Optional[Door] = None, request: Optional[Message] = None) -> int:
+        """Note a request of our own to the adapter and return its number.
+
+        Args:
+            borrower, request: who has asked it of us, and how; none when the answer is for nobody.
+        """
+        sequence = self._door.hall.next_sequence()
+        self._ours[sequence] = (borrower, request) if borrower is not None and request is not None else None
+        return sequence
+
+    def is_ours(self, sequence: int) -> bool:
+        """Tell whether a number is one of ours."""
+        return sequence in self._ours
+
+    def answered_client(self, sequence: int) -> None:
+        """The adapter has answered a request of the client."""
+        self._client.pop(sequence, None)
+
+    def answered_adapter(self, response: Message) -> bool:
+        """The client has answered; tell whether this adapter has asked."""
+        sequence = response.get("request_seq")
+        if not isinstance(sequence, int) or sequence not in self._adapter:
+            return False
+        self._adapter.discard(sequence)
+        return True
+
+    def answered_us(self, sequence: int, response: Message) -> List[phase.Action]:
+        """The adapter has answered a request of ours: hand it on to whom it is for."""
+        lent = self._ours.pop(sequence)
+        if lent is None or lent[0].phase != phase.LOOKING:
+            return []
+        return [lent[0].to_client(messages.body_of(dict(response, request_seq=lent[1]["seq"])))]
+
+    def give_up(self, reason: str) -> List[phase.Action]:
+        """No answer will come any more: say so to all who wait."""
+        waiting = [
+            (self._door, {"seq": number, "command": command}) for number, command in self._client.items()
+        ]
+        waiting += [
+            lent for lent in self._ours.values() if lent is not None and lent[0].phase == phase.LOOKING
+        ]
+        self._client.clear()
+        self._adapter.clear()
+        self._ours.clear()
+        return [door.refuse(request, reason, show=False) for door, request in waiting]

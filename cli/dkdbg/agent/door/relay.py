@@ -1,0 +1,300 @@
+"""The sockets of one client's connection: frames in both directions, and what the door says is done with them."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+
+from dkdbg.agent.dap import frames
+from dkdbg.agent.door import dialing, door, phase, seats
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Iterable, List, Optional
+
+#: Seconds that a client waits for an adapter that is just (re)starting, and after which it is told so.
+BACKEND_LIMIT = 30.0
+BACKEND_NOTICE = 1.0
+#: Seconds from `initialize` to an attach; an editor sends it within milliseconds.
+ATTACH_LIMIT = 60.0
+#: Seconds that one who looks on may be slow: nobody who holds a session waits for longer.
+ONLOOKER_LIMIT = 1.0
+#: Seconds that a client has to close after the last answer.
+GOODBYE = 1.0
+
+
+class Service:
+    """Serves the clients of one port that is before one adapter; what the front hands them on to.
+
+    Args:
+        backend_port: returns the adapter's loopback port, 0 while there is none.
+        token: what an attach has to show; empty for nothing.
+        name_of: what a process is, by its pid.
+        on_stop: told where a process is held, empty when it runs.
+    """
+
+    def __init__(
+        self,
+        *,
+        backend_port: Callable[[], int],
+        token: str,
+        name_of: Callable[[int], str],
+        on_stop: Callable[[int, str], None],
+        log: Callable[[str], None],
+    ) -> None:
+        self._backend_port = backend_port
+        self._log = log
+        self._hall = seats.Hall(
+            token, name_of=name_of, on_stop=on_stop, clock=time.monotonic, wall=lambda: time.strftime("%H:%M")
+        )
+        self._lock = threading.Condition()
+
+    def is_rejoining(self) -> bool:
+        """Whether the root session is being set up in its client's place."""
+        root = self._hall.holder(seats.ROOT)
+        return root is not None and root.phase == phase.JOINING
+
+    def serve(self, client: socket.socket, first: bytes, parser: frames.FrameParser) -> None:
+        """Serve one client until its end. Raises OSError."""
+        relay = Relay(
+            client, parser, self._hall, lock=self._lock, backend_port=self._backend_port, log=self._log
+        )
+        relay.serve(first)
+
+
+class Relay:
+    """Serves one client until both connections have ended.
+
+    Args:
+        client: its socket. parser: holds what came after the first request.
+        shared: the hall. lock: guards the hall and every door, notified on each change.
+        backend_port: returns the adapter's loopback port, 0 while there is none.
+    """
+
+    def __init__(
+        self,
+        client: socket.socket,
+        parser: frames.FrameParser,
+        shared: seats.Hall,
+        *,
+        lock: threading.Condition,
+        backend_port: Callable[[], int],
+        log: Callable[[str], None],
+    ) -> None:
+        self._client = client
+        self._parser = parser
+        self._lock = lock
+        self._backend_port = backend_port
+        self._log = log
+        self._address = str(client.getpeername()[0])
+        self._door = door.Door(shared, self._address)
+        self._door.link = self
+        self._backend: Optional[socket.socket] = None
+        self._answers: Optional[threading.Thread] = None
+        self._listens = False
+        self._client_lock = threading.Lock()
+        self._backend_lock = threading.Lock()
+        self._over = False
+        self._closed = False
+
+    def serve(self, first: bytes) -> None:
+        """Serve until the end; the client's socket is left to the caller.
+
+        Args:
+            first: the body of its first request.
+        """
+        try:
+            self._client.settimeout(ATTACH_LIMIT)
+            self._act(self._ask(lambda: self._door.from_client(first)))
+            self._read_client()
+        except (OSError, frames.FrameError):
+            self._break()
+        answers = None
+        while answers is not self._answers:  # a thread may have been followed by another one
+            answers = self._answers
+            if answers is not None:
+                answers.join()
+        self._act(self._ask(self._door.ended))
+        if self._closed:
+            dialing.drain(self._client, GOODBYE)
+        if self._backend is not None:
+            self._backend.close()
+
+    def _read_client(self) -> None:
+        strange = True
+        while not self._over:
+            body = self._parser.take()
+            while body is not None:
+                self._act(self._ask(lambda: self._door.from_client(body or b"")))  # noqa: B023
+                if strange and self._door.phase in (phase.HOLDING, phase.LOOKING):
+                    strange = False
+                    self._parser.allow(frames.MAX_BODY)
+                    self._client.settimeout(None)
+                if self._over:
+                    return
+                body = self._parser.take()
+            data = self._client.recv(65536)
+            dialing.acknowledge(self._client)
+            if not data:
+                self._act(self._ask(self._door.client_gone))
+                if self._backend is not None:
+                    self._backend.shutdown(socket.SHUT_WR)
+                return
+            self._parser.feed(data)
+
+    def _read_backend(self, backend: socket.socket) -> None:
+        parser = frames.FrameParser(max_body=1 << 30)
+        try:
+            while True:
+                data = backend.recv(65536)
+                dialing.acknowledge(backend)
+                if not data:
+                    break
+                parser.feed(data)
+                body = parser.take()
+                while body is not None:
+                    self._act(self._ask(lambda: self._door.from_adapter(body or b"")))  # noqa: B023
+                    body = parser.take()
+        except OSError:  # it was killed
+            pass
+        except frames.FrameError:
+            self._break()
+        self._listens = False
+        if not self._over:  # else it is we who have closed it, and `ended` comes
+            self._act(self._ask(self._door.adapter_gone))
+        self._say_goodbye()
+
+    def _say_goodbye(self) -> None:
+        """Close our side to the client, unless its session goes on without this connection to the adapter."""
+        if self._door.phase == phase.EVICTED:  # it was told to leave, and wants an answer to its disconnect
+            with self._lock:
+                self._lock.wait_for(lambda: self._over, GOODBYE)  # which comes after the answer
+        if self._door.phase not in (phase.LOOKING, phase.JOINING):
+            _shut(self._client, socket.SHUT_WR)
+
+    def reconnect(self, seconds: float) -> None:
+        """Connect to the adapter once more, later, if the door still wants it then."""
+        arguments = (seconds, self._answers)
+        name = "dkdbg again"
+        self._answers = threading.Thread(target=self._reconnect, args=arguments, name=name, daemon=True)
+        self._answers.start()
+
+    def _reconnect(self, seconds: float, former: Optional[threading.Thread]) -> None:
+        if former is not None:
+            former.join()
+        with self._lock:
+            self._lock.wait_for(lambda: self._over, seconds)
+        actions = self._ask(self._door.again)
+        if not actions or self._over:
+            return
+        if self._backend is not None:
+            self._backend.close()
+            self._backend = None
+        # One who looked on was not to keep others waiting; now nobody depends on it.
+        self._client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 0))
+        self._act(actions)
+        if self._backend is None:
+            self._say_goodbye()
+
+    def _ask(self, question: Callable[[], List[phase.Action]]) -> List[phase.Action]:
+        with self._lock:
+            actions = question()
+            self._lock.notify_all()
+        return actions
+
+    def _act(self, actions: Iterable[phase.Action]) -> None:
+        for action in actions:
+            relay: Relay = action.door.link
+            if action.kind == phase.TO_CLIENT:
+                relay.to_client(action.body)
+            elif action.kind == phase.TO_ADAPTER:
+                relay.to_adapter(action.body)
+            elif action.kind == phase.WAIT:
+                with self._lock:
+                    self._lock.wait_for(self._door.ready, action.seconds)
+                self._act(self._ask(self._door.resume))
+            elif action.kind == phase.DROP_ADAPTER:
+                relay.drop_adapter()
+            elif action.kind == phase.LEAVE_ADAPTER:
+                relay.leave_adapter()
+            elif action.kind == phase.RECONNECT:
+                relay.reconnect(action.seconds)
+            else:
+                relay.close(action.reason)
+
+    def to_client(self, body: bytes) -> None:
+        """Send a message to the client; one that cannot take it is cut off."""
+        try:
+            with self._client_lock:
+                self._client.sendall(frames.wrap(body))
+        except OSError:
+            self._break()
+
+    def to_adapter(self, body: bytes) -> None:
+        """Send a message to the adapter, connecting to it first if need be."""
+        if self._backend is None:
+            self._backend = dialing.connect(
+                self._backend_port,
+                BACKEND_LIMIT,
+                BACKEND_NOTICE,
+                over=lambda: self._over,
+                tell=self.to_client,
+            )
+            if self._backend is None:
+                reason = "debugpy's adapter did not come up within %g s" % BACKEND_LIMIT
+                self._act(self._ask(lambda: self._door.no_adapter(reason)))
+                return
+            arguments, self._listens = (self._backend,), True
+            self._answers = threading.Thread(
+                target=self._read_backend, args=arguments, name="dkdbg answers", daemon=True
+            )
+            self._answers.start()
+        try:
+            with self._backend_lock:
+                self._backend.sendall(frames.wrap(body))
+        except OSError:
+            with contextlib.suppress(OSError):  # whoever reads from it finds out what that means
+                self._backend.shutdown(socket.SHUT_RDWR)
+
+    def leave_adapter(self) -> None:
+        """Have the adapter end the session: it does so when we send no more, and then closes its side."""
+        backend = self._backend if self._listens else None
+        if backend is None:
+            self._act(self._ask(self._door.adapter_gone))
+        else:
+            _shut(backend, socket.SHUT_WR)
+
+    def drop_adapter(self) -> None:
+        """Go on without the adapter. From now on the client must not keep others waiting."""
+        _shut(self._backend, socket.SHUT_RDWR)
+        limit = struct.pack("ll", int(ONLOOKER_LIMIT), 0)
+        self._client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+
+    def close(self, reason: str) -> None:
+        """End both connections; what was sent to the client still arrives."""
+        if reason.startswith("refused"):
+            self._log("%s: %s" % (self._address, reason))
+        self._closed = True
+        self._end()
+        _shut(self._client, socket.SHUT_WR)
+        # The process of one that leaves is free when the adapter has closed its side, not before.
+        _shut(self._backend, socket.SHUT_WR if self._door.leaving else socket.SHUT_RDWR)
+
+    def _end(self) -> None:
+        with self._lock:
+            self._over = True
+            self._lock.notify_all()
+
+    def _break(self) -> None:
+        self._end()
+        for sock in (self._client, self._backend):
+            _shut(sock, socket.SHUT_RDWR)
+
+
+def _shut(sock: Optional[socket.socket], how: int) -> None:
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.shutdown(how)

@@ -1,0 +1,71 @@
+"""Where a debugger holds a process, learnt from what passes between an editor and the adapter. No I/O."""
+
+from __future__ import annotations
+
+import os
+
+from dkdbg.agent.dap.messages import as_dict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict
+
+    Message = Dict[str, Any]
+
+#: Unanswered stackTrace requests that are remembered.
+_REMEMBERED = 64
+
+
+class Stops:
+    """The held threads of one process.
+
+    The place comes from the answer to the editor's own stackTrace: nothing is asked that it did not ask.
+
+    Args:
+        report: told the place and the reason, empty when the process runs.
+
+    Attributes:
+        reasons: why each held thread was stopped, by its id.
+    """
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self.reasons: Dict[int, str] = {}
+        self._report = report
+        self._asked: Dict[int, int] = {}
+
+    def asked(self, request: Message) -> None:
+        """Note a stackTrace request of the editor."""
+        thread = as_dict(request.get("arguments")).get("threadId")
+        if isinstance(thread, int):
+            while len(self._asked) >= _REMEMBERED:
+                del self._asked[next(iter(self._asked))]
+            self._asked[request["seq"]] = thread
+
+    def answered(self, sequence: int, response: Message) -> None:
+        """Learn the place from the answer, if it is one to a stackTrace."""
+        thread = self._asked.pop(sequence, None)
+        if thread is None or thread not in self.reasons:
+            return
+        frames = as_dict(response.get("body")).get("stackFrames")
+        top = as_dict(frames[0]) if isinstance(frames, list) and frames else {}
+        path, line = as_dict(top.get("source")).get("path"), top.get("line")
+        if isinstance(path, str) and isinstance(line, int):
+            self._report("%s:%d (%s)" % (os.path.basename(path), line, self.reasons[thread]))
+
+    def happened(self, name: object, content: Message) -> None:
+        """Take an event of the adapter."""
+        thread = content.get("threadId")
+        if name == "stopped" and isinstance(thread, int):
+            self.reasons[thread] = str(content.get("reason", "pause"))[:40]
+            self._report(self.reasons[thread])
+            return
+        if not self.reasons:
+            return
+        if name in ("exited", "terminated") or (
+            name == "continued" and content.get("allThreadsContinued") is True
+        ):
+            self.reasons.clear()
+        elif name == "continued" or (name == "thread" and content.get("reason") == "exited"):
+            self.reasons.pop(thread if isinstance(thread, int) else -1, None)
+        if not self.reasons:
+            self._report("")

@@ -1,0 +1,1 @@
+"""The port that an editor attaches to: who may come in."""

@@ -1,0 +1,270 @@
+"""The one port that an editor attaches to: it keeps everything but real DAP clients away from what is behind it.
+
+A connection is handed on only after a whole, valid first `initialize` request has arrived. Bare TCP probes, other
+protocols and half-open clients end here; `GET /healthz` and `GET /status` are answered here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import threading
+import time
+
+from dkdbg.agent.dap import frames
+from dkdbg.agent.front import peers, tokens
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Optional, Set, Tuple
+
+    #: Serves a client until both sides have ended: its socket, the body of its first request, and the parser that
+    #: holds what came after it.
+    Serve = Callable[[socket.socket, bytes, frames.FrameParser], None]
+
+#: Seconds for the first whole request; an editor sends it within milliseconds.
+FIRST_FRAME_LIMIT = 10.0
+#: An `initialize` request has about 600 bytes.
+FIRST_FRAME_SIZE = 64 << 10
+#: Bytes of one message before an attach was let in: a connection of a stranger costs no more memory.
+STRANGERS_BODY = 256 << 10
+#: Connections at one time: an editor uses one for each process, and 64 ranks with their loaders are a lot.
+MAX_CONNECTIONS = 512
+#: Of them, those that have not sent their first request; more are left in the kernel's queue meanwhile.
+MAX_NEWCOMERS = 64
+#: At most one line in the log for refused peers in so many seconds.
+REFUSAL_LOG_INTERVAL = 10.0
+_HTTP = (b"GET ", b"HEAD ")
+_BEARER = re.compile(rb"\r\nauthorization:[ \t]*bearer[ \t]+([^\r\n]+?)[ \t]*(?=\r\n|$)", re.IGNORECASE)
+#: Of the status without the token. The host's door needs the identity of the agent and whether the adapter is up.
+_OPEN = ("id", "name", "pid", "state", "client", "adapter_port", "started", "updated", "runs", "exit_code")
+
+
+class Front:
+    """Listens on one port, one thread a connection and direction.
+
+    Args:
+        host: address to bind; an empty one means all, IPv6 included.
+        port: 0 for any free one; the `port` attribute has the real one.
+        serve: takes over each client that has introduced itself; an OSError ends it. The front closes the socket.
+        ready: an attach will work now; what /healthz answers.
+        status: what /status answers, and `state` and `client` of it what /healthz adds.
+        allow: who may connect besides loopback and the gateway.
+        token: what `Authorization: Bearer` of a request for the whole status has to show; empty for nothing.
+        log: takes one line for the user.
+
+    Raises:
+        OSError: the port cannot be listened on.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        serve: Serve,
+        ready: Callable[[], bool],
+        status: Callable[[], Dict[str, Any]],
+        allow: peers.AllowList,
+        token: str = "",
+        log: Callable[[str], None],
+    ) -> None:
+        self._serve_client = serve
+        self._ready = ready
+        self._status = status
+        self._allow = allow
+        self._check = tokens.Check(token)
+        self._log = log
+        self._lock = threading.Lock()
+        self._open: Set[socket.socket] = set()
+        self._newcomers = threading.BoundedSemaphore(MAX_NEWCOMERS)
+        self._refused = 0
+        self._next_refusal_log = 0.0
+        self._listener = _listen(host, port)
+        self.host = host
+        self.port: int = self._listener.getsockname()[1]
+
+    def start(self) -> None:
+        """Accept connections from now on."""
+        threading.Thread(target=self._accept, name="dkdbg front", daemon=True).start()
+
+    @property
+    def connections(self) -> int:
+        """Number of connections to clients now."""
+        with self._lock:
+            return len(self._open)
+
+    def drain(self, seconds: float) -> None:
+        """Wait until every client has left, so long at most."""
+        end = time.monotonic() + seconds
+        while self.connections and time.monotonic() < end:
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        """Close the port and every connection."""
+        _close(self._listener)
+        with self._lock:
+            left = list(self._open)
+        for sock in left:
+            _close(sock)
+
+    def _accept(self) -> None:
+        while True:
+            self._newcomers.acquire()
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                self._newcomers.release()
+                if self._listener.fileno() < 0:
+                    return
+                time.sleep(0.05)  # out of file descriptors, or a client that was gone at once
+                continue
+            with self._lock:
+                full = len(self._open) >= MAX_CONNECTIONS
+                if not full:
+                    self._open.add(sock)
+            if full:
+                self._newcomers.release()
+                _close(sock)
+                continue
+            threading.Thread(target=self._serve, args=(sock,), name="dkdbg client", daemon=True).start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        try:
+            first = self._introduce(sock)
+        except (OSError, ValueError):
+            first = None
+        finally:
+            self._newcomers.release()
+        try:
+            if first is not None:
+                with contextlib.suppress(OSError):  # a client that is gone already
+                    _keep_alive(sock)
+                    self._serve_client(sock, *first)
+        finally:
+            with self._lock:
+                self._open.discard(sock)
+            _close(sock)
+
+    def _introduce(self, sock: socket.socket) -> Optional[Tuple[bytes, frames.FrameParser]]:
+        """Read the first request; return it with the parser that holds what came after it, or None."""
+        reason = peers.refusal(*peers.peer_and_local(sock), self._allow)
+        if reason:
+            self._refuse(sock, reason)
+            return None
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        deadline = time.monotonic() + FIRST_FRAME_LIMIT
+        first = _receive(sock, deadline)
+        while first and len(first) < 5 and any(word.startswith(first) for word in _HTTP):
+            first += _receive(sock, deadline)
+        if first.startswith(_HTTP):
+            self._answer_http(sock, first, deadline)
+            return None
+        parser = frames.FrameParser(max_body=FIRST_FRAME_SIZE)
+        parser.feed(first)
+        body = parser.take()
+        while body is None:
+            data = _receive(sock, deadline)
+            if not data:
+                return None
+            parser.feed(data)
+            body = parser.take()
+        message = frames.decode(body)
+        if message.get("type") != "request" or message.get("command") != "initialize":
+            raise frames.FrameError("the first request is not initialize")
+        parser.allow(STRANGERS_BODY)
+        return body, parser
+
+    def _answer_http(self, sock: socket.socket, first: bytes, deadline: float) -> None:
+        request = first
+        while b"\r\n\r\n" not in request and len(request) < 8192:
+            data = _receive(sock, deadline)
+            if not data:
+                break
+            request += data
+        status = self._status()
+        path = request.split(b" ", 2)[1:2]
+        if path == [b"/status"]:
+            code, content = b"200 OK", status if self._may_see_all(sock, request) else _brief(status)
+        elif path == [b"/healthz"]:
+            code = b"200 OK" if self._ready() else b"503 Service Unavailable"
+            content = {"state": status.get("state"), "client": status.get("client")}
+        else:
+            code, content = b"404 Not Found", {"paths": ["/healthz", "/status"]}
+        body = json.dumps(content).encode() + b"\n"
+        head = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+        sock.sendall(head % (code, len(body)) + (b"" if first.startswith(b"HEAD ") else body))
+
+    def _may_see_all(self, sock: socket.socket, request: bytes) -> bool:
+        found = _BEARER.search(request.partition(b"\r\n\r\n")[0])
+        shown = found.group(1).decode("utf-8", "replace") if found else None
+        address = str(sock.getpeername()[0])
+        if shown is None:  # no guess
+            return not self._check
+        with self._lock:
+            return not self._check.refusal(shown, address, time.monotonic())
+
+    def _refuse(self, sock: socket.socket, reason: str) -> None:
+        with self._lock:
+            self._refused += 1
+            now = time.monotonic()
+            if now < self._next_refusal_log:
+                return
+            self._next_refusal_log = now + REFUSAL_LOG_INTERVAL
+            count, self._refused = self._refused, 0
+        peer = sock.getpeername()[0]
+        more = " (%d refused so far)" % count if count > 1 else ""
+        self._log(
+            "refused a connection from %s: %s; DKDBG_ALLOW=%s lets it in%s" % (peer, reason, peer, more)
+        )
+
+
+def _brief(status: Dict[str, Any]) -> Dict[str, Any]:
+    """Return what everybody may know: nothing that the program was started with or says."""
+    found = {name: status[name] for name in _OPEN if name in status}
+    processes = status.get("processes")
+    if isinstance(processes, list):
+        found["process_count"] = len(processes)
+    return found
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # `::` means both
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _receive(sock: socket.socket, deadline: float) -> bytes:
+    """Receive some bytes; empty at the end of the stream.
+
+    Raises:
+        OSError: nothing came before the deadline, or the connection broke.
+    """
+    sock.settimeout(max(0.01, deadline - time.monotonic()))
+    return sock.recv(65536)
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    """Notice within two minutes that a client's machine is gone: it holds a session."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+        option = getattr(socket, name, None)
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _close(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
+    sock.close()

@@ -1,0 +1,142 @@
+"""Exceptions that nobody catches: `--on-crash hold=20m` holds the process until an editor has looked at it.
+
+Without that an editor that is there sees them, when it wants to.
+Loaded by the hook and by join.py, by path, so it imports nothing of dkdbg. Whatever goes wrong here, the process ends
+as it would have ended.
+"""
+
+# debugpy has no types, and this is where it is imported.
+# ruff: noqa: ANN401
+# mypy: disable-error-code="no-untyped-call, import-not-found"
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import threading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any, List, Tuple, Type
+
+    #: As sys.exc_info() has it.
+    Failure = Tuple[Type[BaseException], BaseException, TracebackType]
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_FORM = re.compile(r"hold=(\d+(?:\.\d+)?)([smh]?)$")
+
+
+def parse(text: str) -> float:
+    """Return the seconds of `hold=20m` (s, m, h; without a unit seconds).
+
+    Raises:
+        ValueError: it has another form.
+    """
+    match = _FORM.match(text.strip())
+    if match is None:
+        raise ValueError("--on-crash (DKDBG_ON_CRASH) is hold=TIME, such as hold=20m, not %r" % text)
+    return float(match.group(1)) * _UNITS[match.group(2)]
+
+
+def hold(directory: str, load: Any, failure: Failure) -> None:
+    """Stop in the failing frame as soon as an editor is attached; go on when none comes in time.
+
+    Args:
+        directory: the session's folder.
+        load: returns a module beside this file.
+        failure: the exception that ends the process or the thread.
+    """
+    seconds = parse(os.environ.get("DKDBG_ON_CRASH", ""))
+    if not os.path.isdir(directory):
+        return
+    on_demand = load("on_demand")
+    if os.environ.get("DKDBG_PDB"):
+        load("socket_pdb").post_mortem(failure, os.environ["DKDBG_PDB"], seconds)
+        return
+    if on_demand.editor_is_attached(directory) and _was_shown():
+        return
+    try:
+        if not on_demand.await_editor(directory, seconds, "post-mortem", describe(failure, on_demand.place)):
+            return
+        if not on_demand.connect(directory):
+            _stop(failure)
+    except KeyboardInterrupt:
+        pass  # somebody does not want to wait; the exit code stays that of the exception
+
+
+def show_uncaught(debugger_class: Any) -> None:
+    """Let the editor's filter for uncaught exceptions stop the main thread; for Python up to 3.11.
+
+    There pydevd looks once for the outermost frame of a thread, at the first call that it traces. In a process that
+    joins at its start that is a frame of `site`, which has ended long before the program fails. When breakpoints
+    change while it runs, pydevd looks again, and then shows the exception of its own accord.
+    """
+    former, stop = sys.excepthook, debugger_class.do_stop_on_unhandled_exception
+    shown: List[BaseException] = []
+
+    def stop_once(self: Any, thread: Any, frame: Any, frames: Any, failure: Failure) -> None:
+        if not any(failure[1] is former_one for former_one in shown):
+            shown[:] = [failure[1]]
+            stop(self, thread, frame, frames, failure)
+
+    def excepthook(kind: Any, value: Any, trace: Any) -> None:
+        with contextlib.suppress(Exception):
+            _show((kind, value, trace))
+        former(kind, value, trace)
+
+    debugger_class.do_stop_on_unhandled_exception, sys.excepthook = stop_once, excepthook
+
+
+def _show(failure: Failure) -> None:
+    import debugpy  # noqa: T100
+
+    trigger = getattr(debugpy, "trigger_exception_handler", None)  # debugpy 1.8.22
+    if trigger is not None:
+        trigger(failure, as_uncaught=True)  # nothing without an editor, or when it has not asked for these
+
+
+def describe(failure: Failure, place: Any) -> str:
+    """Return `train.py:6: ZeroDivisionError: division by zero`."""
+    import traceback
+
+    kind, value, trace = failure
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    text = "".join(traceback.format_exception_only(kind, value)).strip().splitlines()[-1]
+    return "%s: %s" % (place(trace.tb_frame.f_code.co_filename, trace.tb_lineno), text[:300])
+
+
+def _was_shown() -> bool:
+    """Whether the editor's own filter for uncaught exceptions has stopped this process already."""
+    pydevd = sys.modules.get("pydevd")
+    debugger = pydevd.get_global_debugger() if pydevd is not None else None
+    return debugger is not None and debugger.is_attached() and bool(debugger.break_on_uncaught_exceptions)
+
+
+def _stop(failure: Failure) -> None:
+    import debugpy  # noqa: T100
+
+    trigger = getattr(debugpy, "trigger_exception_handler", None)
+    if trigger is not None:  # debugpy 1.8.22
+        trigger(failure, as_uncaught=False)
+        return
+    import pydevd
+
+    debugger = pydevd.get_global_debugger()
+    thread = threading.current_thread()
+    owner = debugger if hasattr(debugger, "set_additional_thread_info") else pydevd
+    info = owner.set_additional_thread_info(thread)
+    frames = []
+    trace = failure[2]
+    while trace is not None:
+        frames.append(trace.tb_frame)
+        trace = trace.tb_next  # type: ignore[assignment]
+    info.is_tracing += 1
+    try:
+        by_id = {id(frame): frame for frame in frames}
+        debugger.do_stop_on_unhandled_exception(thread, frames[-1], by_id, failure)
+    finally:
+        info.is_tracing -= 1

@@ -1,0 +1,102 @@
+"""What the hook does around a fork: it puts its thread away before, and makes the child a member of its own.
+
+Loaded by the hook, by path, at a process's first fork; a process that never forks does not pay for it.
+"""
+
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+#: Tries of 0.1 ms each until the kernel has put the thread away.
+GONE_TRIES = 50
+#: Modules beside the hook that hold threads, sockets or a debugger; the child has copies of them only.
+_FORGETFUL = ("_dkdbg_join", "_dkdbg_socket_pdb")
+
+
+def before(member: Any) -> None:
+    """Put the thread away, so that the program forks with the threads that it has by itself.
+
+    Python 3.12 and newer warn when a process with several threads forks. The callback for the child is registered
+    at the first fork and not at start: it has to run after the one of `threading`.
+    """
+    if not member.fork_armed:
+        member.fork_armed = True
+        os.register_at_fork(after_in_child=member.at_fork("in_child"))
+    if not member.running:
+        return
+    import _socket
+
+    knock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        knock.settimeout(1)
+        knock.connect(member.listener.getsockname())
+        knock.sendall(b"sleep\n")
+    finally:
+        knock.close()
+    if member.done.acquire(True, 1):
+        member.done.release()
+        _until_thread_is_gone(member.thread_id)
+
+
+def in_parent(member: Any) -> None:
+    """Let the thread sleep on the socket again."""
+    member.wake_thread()
+
+
+def in_child(member: Any) -> None:
+    """Leave the parent's thread, socket and debugger behind, and announce this process."""
+    listener = member.listener
+    member.reset()
+    if listener is not None:
+        listener.close()
+    for name in _FORGETFUL:
+        if name in sys.modules:
+            sys.modules[name].forget()
+    if _is_about_to_exec():
+        return
+    member.origin = origin()
+    if os.environ.get("DKDBG_ON_CRASH") and "multiprocessing.process" in sys.modules:
+        member.load("crash_watch").arm_worker(member)
+    member.enter()
+
+
+def origin() -> str:
+    """Return who forked this process, from the frames that it was forked in; see `origin` in contract.py."""
+    frame = sys._getframe()
+    name = ""
+    while frame is not None:
+        path = frame.f_code.co_filename.replace(os.sep, "/")
+        if path.endswith("multiprocessing/forkserver.py"):
+            return ""  # its command line says it
+        if path.endswith("multiprocessing/popen_fork.py"):
+            name = str(getattr(frame.f_locals.get("process_obj"), "_name", name))
+        elif path.endswith("torch/utils/data/dataloader.py") and isinstance(frame.f_locals.get("i"), int):
+            return "dataloader:%d" % frame.f_locals["i"]
+        frame = frame.f_back  # type: ignore[assignment]
+    return "multiprocessing:" + name if name else "fork"
+
+
+def _until_thread_is_gone(thread_id: int) -> None:
+    path = "/proc/self/task/%d" % thread_id
+    for _ in range(GONE_TRIES):
+        if not os.path.exists(path):
+            return
+        time.sleep(0.0001)
+
+
+def _is_about_to_exec() -> bool:
+    """Whether this is subprocess.Popen with a preexec_fn: its child has another program in a moment."""
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "_execute_child" and "subprocess" in frame.f_code.co_filename:
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False

@@ -1,0 +1,291 @@
+"""Joining: what a Python process does when an editor is attached. Loaded by the hook, by path, and only then.
+
+It imports debugpy into the user's process and connects it to the adapter as a child of the phantom root. It never
+hangs: an editor that ignores child sessions costs a starting program JoinInfo.deadline seconds at most.
+"""
+
+# debugpy has no types, and this is where it is imported.
+# ruff: noqa: ANN401
+# mypy: disable-error-code="no-untyped-call, import-not-found"
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import threading
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any, Dict, List, Optional
+
+_lock = threading.Lock()
+#: C callbacks that must not be collected.
+_kept: List[object] = []
+
+
+def join(session_dir: str, at_start: bool) -> str:
+    """Connect this process to the adapter, unless it is connected.
+
+    Args:
+        session_dir: the session's folder.
+        at_start: wait until the editor has set its breakpoints, so that the program's first line can stop. Without
+            it the call comes from the hook's thread in a running program, and the breakpoints follow.
+
+    Returns:
+        One line: `joined`, `already joined`, or why not.
+    """
+    with _lock:
+        try:
+            return _join(session_dir, at_start)
+        except Exception as error:  # whatever debugpy raises, the user's program goes on
+            return "not joined: %s: %s" % (type(error).__name__, error)
+
+
+def forget() -> None:
+    """In a forked child: drop the debugger that was copied along. Its threads and its connection stayed behind."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+    pydevd = sys.modules.get("pydevd")
+    if pydevd is None or pydevd.get_global_debugger() is None:
+        return
+    from _pydev_bundle import pydev_monkey
+    from _pydevd_bundle import pydevd_constants
+
+    # What pydevd's own patched fork does in a child that it will not trace.
+    pydev_monkey._on_forked_process(setup_tracing=False)
+    pydevd.SetupHolder.setup = None
+    sys.settrace(None)
+    if getattr(pydevd_constants, "PYDEVD_USE_SYS_MONITORING", False):
+        from _pydevd_sys_monitoring import pydevd_sys_monitoring
+
+        pydevd_sys_monitoring.stop_monitoring(all_threads=True)
+
+
+def _join(session_dir: str, at_start: bool) -> str:
+    try:
+        with open(os.path.join(session_dir, "join.json")) as source:
+            info: Dict[str, Any] = json.load(source)
+    except OSError:
+        return "no editor is attached"
+    os.kill(info["ppid"], 0)  # an agent that was killed leaves its file behind
+    if _pdb_is_here(session_dir):
+        return "not joined: a pdb client holds this process"
+    pydevd = _import_debugpy(info, at_start)
+    if pydevd.get_global_debugger() is not None:
+        return "already joined"
+    configured = _watch_configuration()
+    _wake_after_commands(pydevd.PyDB)
+    _load("untrace").watch(pydevd.PyDB, _api())
+    helper_fits = _prepare_helper()
+    _forget_former_stops()
+    pydevd.settrace(
+        host=info["host"],
+        port=info["port"],
+        access_token=info["token"],
+        ppid=info["ppid"],
+        suspend=False,
+        trace_only_current_thread=False,
+        # Children come by the hook: their command lines stay theirs, the token stays out of `ps`, and the skip
+        # list and the deadline hold for them too.
+        patch_multiprocessing=False,
+        notify_stdin=False,
+        wait_for_ready_to_run=False,
+        dont_trace_start_patterns=(
+            os.path.dirname(os.path.abspath(sys.modules["debugpy"].__file__ or "")),
+            os.path.dirname(os.path.abspath(__file__)),
+        ),
+    )
+    if not os.environ.get("TORCH_COMPILE_DISABLE"):
+        _load("compiled").watch()
+    if at_start:
+        if sys.version_info < (3, 12):
+            _load("crash").show_uncaught(pydevd.PyDB)
+        return _wait_for_breakpoints(configured, pydevd, info["deadline"])
+    if not helper_fits:
+        _trace_main_thread(pydevd.get_global_debugger())
+    return "joined"
+
+
+def _forget_former_stops() -> None:
+    """Let no thread stop because of what a former adapter, which died meanwhile, has asked of it.
+
+    pydevd frees a held thread then, but notes it as suspended still, or as stepping: with the next debugger it would
+    stop at the first line that it comes to.
+    """
+    from _pydevd_bundle.pydevd_additional_thread_info import set_additional_thread_info
+    from _pydevd_bundle.pydevd_thread_lifecycle import internal_run_thread
+
+    for thread in threading.enumerate():
+        if getattr(thread, "additional_info", None) is not None:
+            internal_run_thread(thread, set_additional_thread_info)
+
+
+def _pdb_is_here(session_dir: str) -> bool:
+    """Return whether a pdb client holds this process; then it joins as soon as the client leaves.
+
+    Both trace the same threads: up to Python 3.11 pdb would silently stop at nothing any more.
+    """
+    socket_pdb: Any = sys.modules.get("_dkdbg_socket_pdb")
+    client = socket_pdb.holder() if socket_pdb is not None else None
+    if client is None:
+        return False
+    if socket_pdb.on_release is None:
+        socket_pdb.on_release = lambda: _knock(session_dir)
+        text = "an editor has attached: it gets this process when pdb leaves (q)"
+        with contextlib.suppress(OSError, ValueError):
+            client.message("\n*** " + text)
+            client.stdout.flush()
+        sys.stderr.write("dkdbg: pid %d: %s\n" % (os.getpid(), text))
+    return True
+
+
+def _knock(session_dir: str) -> None:
+    """Have the hook's thread of this process join."""
+    import socket
+
+    sys.modules["_dkdbg_socket_pdb"].on_release = None  # type: ignore[attr-defined]
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.connect(os.path.join(session_dir, "p", "%d.sock" % os.getpid()))
+        sock.sendall(b"join\n")
+
+
+def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
+    """Import the debugpy that fits this interpreter and return pydevd; `sys.path` is left as it was."""
+    if "debugpy" not in sys.modules:
+        folder = _load("bundle").ensure_debugpy(info["search"], info["runtime"])
+        sys.path.insert(0, folder)
+        dont_write = sys.dont_write_bytecode
+        # Images often set PYTHONDONTWRITEBYTECODE; without .pyc files this import takes 0.3 s instead of 0.1, each
+        # time. They go into our private folder. Not in a running program: its own imports would be written too.
+        sys.dont_write_bytecode = dont_write and not at_start
+        breakpointhook = sys.breakpointhook
+        try:
+            import debugpy  # noqa: F401, T100
+            from debugpy.server import api
+        finally:
+            sys.path.remove(folder)
+            sys.dont_write_bytecode = dont_write
+            # pydevd takes `breakpoint()` for itself; PYTHONBREAKPOINT is the user's word, or else dkdbg's.
+            sys.breakpointhook = breakpointhook
+    else:
+        from debugpy.server import api
+    api.ensure_logging()
+    import pydevd
+
+    return pydevd
+
+
+def _load(name: str) -> ModuleType:
+    """Load a file beside this one, without making `dkdbg` importable in the user's process."""
+    import importlib.util
+
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
+    spec = importlib.util.spec_from_file_location("_dkdbg_" + name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError("no %s" % path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _watch_configuration() -> threading.Event:
+    """Return an event that is set when the editor's configurationDone has arrived.
+
+    `ready_to_run` cannot tell it: pydevd sets it at once when it is asked not to wait, and asked to wait it waits
+    for ever (debugpy #549).
+    """
+    api = _api()
+    configured = threading.Event()
+    run = api.run
+
+    def watched_run(self: Any, py_db: Any) -> Any:
+        configured.set()
+        return run(self, py_db)
+
+    api.run = watched_run
+    return configured
+
+
+def _api() -> Any:
+    from _pydevd_bundle.pydevd_api import PyDevdAPI
+
+    return PyDevdAPI
+
+
+def _wake_after_commands(debugger_class: Any) -> None:
+    """Let a held thread look at its state again as soon as a command for it has run.
+
+    pydevd's wait loop runs a command (a step, a resume) and then sleeps up to 0.2 s before it looks whether the
+    command has set the thread free: without this a step takes 204 ms instead of 4, whenever the thread was asleep
+    when the request came (PyDB._do_wait_suspend, debugpy 1.8.22).
+    """
+    post = debugger_class.post_internal_command
+
+    def post_and_wake(self: Any, command: Any, thread_id: str) -> None:
+        run = command.do_it
+
+        def run_and_wake(debugger: Any) -> None:
+            try:
+                run(debugger)
+            finally:
+                for event in list(self._thread_events.values()):  # a step may resume the other threads too
+                    event.set()
+
+        command.do_it = run_and_wake
+        post(self, command, thread_id)
+
+    debugger_class.post_internal_command = post_and_wake
+
+
+def _wait_for_breakpoints(configured: threading.Event, pydevd: Any, deadline: float) -> str:
+    end = time.monotonic() + deadline
+    while not configured.wait(0.02):
+        debugger: Optional[Any] = pydevd.get_global_debugger()
+        if debugger is None or getattr(debugger, "pydb_disposed", False):
+            return "not joined: the adapter closed the connection"
+        if time.monotonic() > end:
+            return "joined; the editor opened no session for this process within %g s" % deadline
+    return "joined"
+
+
+def _prepare_helper() -> bool:
+    """Return whether pydevd can trace threads that run already; keep it quiet when its library is not there.
+
+    From Python 3.12 on it needs no library. Without one it would print "Expected: ...so to exist" into the program's
+    stderr.
+    """
+    if sys.version_info >= (3, 12):
+        return True
+    import ctypes
+
+    import pydevd_tracing
+
+    name = "attach_linux_amd64.so" if sys.platform.startswith("linux") else "attach.dylib"
+    path = os.path.join(os.path.dirname(pydevd_tracing.__file__), "pydevd_attach_to_process", name)
+    try:
+        ctypes.PyDLL(path)
+    except OSError:
+        pydevd_tracing._load_python_helper_lib.__lib__ = None
+        return False
+    return True
+
+
+def _trace_main_thread(debugger: Any) -> None:
+    """Trace the main thread of a running program without pydevd's library: the thread does it itself, when asked.
+
+    A pending call runs in the main thread at its next bytecode. Other threads that run already stay untraced; those
+    that start from now on are traced by pydevd.
+    """
+    import ctypes
+
+    def trace() -> int:
+        debugger.enable_tracing(debugger.trace_dispatch)
+        return 0
+
+    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lambda _: trace())
+    _kept.append(callback)
+    ctypes.pythonapi.Py_AddPendingCall(callback, None)

@@ -1,0 +1,272 @@
+"""`dkdbg.breakpoint()`: stop at this line, in any process or thread below the agent, when an editor is attached.
+
+Loaded by the hook, by path, at the first call: so it imports nothing of dkdbg. Whatever goes wrong, the program goes
+on; DKDBG_DEBUG=1 shows it. Without a session around, nothing happens.
+"""
+
+# debugpy has no types, and this is where it is imported.
+# ruff: noqa: ANN401
+# mypy: disable-error-code="no-untyped-call, import-not-found"
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType, ModuleType
+    from typing import Any, Dict, Optional
+
+#: Seconds between two looks for an editor.
+INTERVAL = 0.05
+#: Seconds that an attached editor gets to open its session for this process.
+SESSION_LIMIT = 10.0
+
+#: A wait that ran out is not repeated: a breakpoint in a loop would stop the program for each round.
+_ran_out = False
+
+
+def breakpoint(*_args: object, **_kwargs: object) -> None:  # noqa: A001 - the name is the built-in's
+    """Stop at the caller's line. Without an editor, wait DKDBG_BREAKPOINT_WAIT seconds for one, then go on."""
+    _stop(sys._getframe(1), _seconds(os.environ.get("DKDBG_BREAKPOINT_WAIT", "")), _default_pdb())
+
+
+def set_trace(
+    addr: Optional[str] = None,
+    port: Optional[int] = None,
+    timeout: Optional[float] = None,
+    frame: Optional[FrameType] = None,
+    **_kwargs: object,
+) -> None:
+    """Stop at the caller's line, as `breakpoint()` does; with a port, for pdb over TCP when no editor is attached.
+
+    Args:
+        addr: address to listen on for pdb, loopback by default.
+        port: TCP port for pdb (`nc ADDR PORT`).
+        timeout: seconds to wait for somebody; the session's by default.
+        frame: where to stop instead of the caller's frame.
+    """
+    address = "%s:%d" % (addr or "127.0.0.1", port) if port else _default_pdb()
+    seconds = _seconds(os.environ.get("DKDBG_BREAKPOINT_WAIT", "")) if timeout is None else float(timeout)
+    _stop(frame or sys._getframe(1), seconds, address)
+
+
+#: As OpenPAI's documentation of paipdb has it.
+settrace = set_trace
+
+
+def find_spec(name: str) -> Any:
+    """Return how the hook's finder makes `dkdbg` and `dkdbg.pai` where no package dkdbg is installed."""
+    import importlib.util
+    from importlib.machinery import ModuleSpec
+
+    if name == "dkdbg":
+        return ModuleSpec(name, _Loader(), is_package=True)  # type: ignore[arg-type]
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pai.py")
+    return importlib.util.spec_from_file_location(name, path)
+
+
+class _Loader:
+    """Makes `dkdbg` from this module."""
+
+    def create_module(self, spec: Any) -> None:
+        """Leave it to Python."""
+
+    def exec_module(self, module: Any) -> None:
+        module.breakpoint, module.set_trace, module.settrace = breakpoint, set_trace, settrace
+
+
+def _stop(frame: FrameType, seconds: float, pdb_address: str) -> None:
+    directory = os.environ.get("DKDBG_SESSION_DIR", "")
+    if not directory or not os.path.isdir(directory):
+        return
+    try:
+        if pdb_address and not editor_is_attached(directory):
+            load("socket_pdb").stop(frame, pdb_address, seconds)
+        elif _editor_comes(directory, seconds, frame):
+            reason = connect(directory)
+            if reason:
+                say("no stop at %s: %s" % (place(frame.f_code.co_filename, frame.f_lineno), reason))
+            else:
+                import pydevd
+
+                pydevd.settrace(
+                    suspend=True,
+                    trace_only_current_thread=True,
+                    patch_multiprocessing=False,
+                    notify_stdin=False,
+                    stop_at_frame=frame,
+                )
+    except Exception as error:
+        if os.environ.get("DKDBG_DEBUG"):
+            say("breakpoint: %r" % (error,))
+
+
+def _editor_comes(directory: str, seconds: float, frame: FrameType) -> bool:
+    global _ran_out  # noqa: PLW0603
+    if editor_is_attached(directory):
+        _ran_out = False
+        return True
+    if _ran_out:
+        return False
+    where = place(frame.f_code.co_filename, frame.f_lineno)
+    if seconds > 0:
+        limit = "" if seconds == float("inf") else ", up to %g s" % seconds
+        say("breakpoint at %s: waiting for a debugger on %s%s" % (where, endpoint(directory), limit))
+        if await_editor(directory, seconds, "breakpoint", where):
+            return True
+    _ran_out = True
+    waited = " within %g s" % seconds if seconds > 0 else ""
+    say("breakpoint at %s: no debugger%s, going on (attach on %s)" % (where, waited, endpoint(directory)))
+    return False
+
+
+def editor_is_attached(directory: str) -> bool:
+    """Tell whether an editor is attached to the session with this folder."""
+    return os.path.exists(os.path.join(directory, "join.json"))
+
+
+def await_editor(directory: str, seconds: float, state: str, detail: str) -> bool:
+    """Wait for an editor, and tell the agent meanwhile why.
+
+    Args:
+        directory: the session's folder.
+        seconds: for how long; `inf` for ever.
+        state: `breakpoint` or `post-mortem`.
+        detail: one line about it.
+
+    Returns:
+        Whether one is attached. False also when the agent is gone: nobody could attach any more.
+    """
+    end = time.monotonic() + seconds
+    note(directory, state, detail, None if seconds == float("inf") else time.time() + seconds)
+    next_check = time.monotonic() + 1
+    try:
+        while not editor_is_attached(directory):
+            now = time.monotonic()
+            if now >= end:
+                return False
+            if now >= next_check:
+                next_check = now + 1
+                if not _agent_lives(directory):
+                    return False
+            time.sleep(min(INTERVAL, max(0.001, end - now)))
+    finally:
+        note(directory, "", "", None)
+    return True
+
+
+def connect(directory: str) -> str:
+    """Join the adapter unless this process has, and wait for the editor's session; return why not, or nothing."""
+    found = member()
+    answer = found.join(False) if found is not None else load("join").join(directory, False)
+    if not answer.startswith(("joined", "already joined")):
+        return str(answer)
+    import pydevd
+
+    end = time.monotonic() + SESSION_LIMIT
+    while not pydevd._is_attached():
+        if time.monotonic() > end:
+            return "the editor opened no session for this process within %g s" % SESSION_LIMIT
+        time.sleep(0.01)
+    return ""
+
+
+def note(directory: str, state: str, detail: str, expires: Optional[float]) -> None:
+    """Tell the agent what this process waits for, in the file `p/PID.note`; an empty state takes it back."""
+    import json
+
+    path = os.path.join(directory, "p", "%d.note" % os.getpid())
+    try:
+        if not state:
+            os.unlink(path)
+            return
+        with open(path + ".tmp", "w") as out:
+            json.dump({"state": state, "detail": detail, "expires": expires}, out)
+        os.rename(path + ".tmp", path)
+    except OSError:
+        pass  # the session may have ended
+
+
+def endpoint(directory: str) -> str:
+    """Return where an editor attaches, `host:port`."""
+    found = _record(directory)
+    return "%s:%s" % (found.get("host", "127.0.0.1"), found.get("port", "?"))
+
+
+def place(path: str, line: int) -> str:
+    """Return `file:line`, the path as the user wrote it as far as possible."""
+    here = os.getcwd() + os.sep
+    return "%s:%d" % (path[len(here) :] if path.startswith(here) else path, line)
+
+
+def say(text: str) -> None:
+    """Say one line on stderr: stdout is the program's."""
+    try:
+        sys.stderr.write("dkdbg: %s\n" % text)
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        pass
+
+
+def load(name: str) -> Any:
+    """Return the module in `NAME.py` beside this file; with the hook, the one that the hook uses."""
+    found = member()
+    if found is not None:
+        return found.load(name)
+    key = "_dkdbg_" + name
+    if key not in sys.modules:
+        import importlib.util
+
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
+        spec = importlib.util.spec_from_file_location(key, path)
+        if spec is None or spec.loader is None:
+            raise ImportError("no %s" % path)
+        module: ModuleType = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules[key] = module
+    return sys.modules[key]
+
+
+def member() -> Any:
+    """Return what the hook knows of this process, None where the hook did not run."""
+    for finder in reversed(sys.meta_path):
+        if type(finder).__name__ == "_DkdbgFinder":
+            return getattr(finder, "member", None)
+    return None
+
+
+def _seconds(text: str) -> float:
+    if text == "forever":
+        return float("inf")
+    try:
+        return max(0.0, float(text))
+    except ValueError:
+        return 0.0
+
+
+def _default_pdb() -> str:
+    return os.environ.get("DKDBG_PDB", "")
+
+
+def _agent_lives(directory: str) -> bool:
+    try:
+        os.kill(int(_record(directory)["pid"]), 0)
+    except (KeyError, ProcessLookupError):
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _record(directory: str) -> Dict[str, Any]:
+    import json
+
+    try:
+        with open(os.path.join(directory, "session.json")) as source:
+            found: Dict[str, Any] = json.load(source)
+            return found
+    except (OSError, ValueError):
+        return {}

@@ -1,0 +1,300 @@
+"""pdb over a socket, for those without an IDE: `nc HOST PORT` or `dkdbg.agent pdb`.
+
+Loaded by the hook, by path, when it is needed: so it imports nothing of dkdbg. The program's stdin and stdout are left
+alone. A client that goes away never ends or hangs the program: it goes on, and a later stop takes a new client.
+"""
+
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pdb  # noqa: T100
+import socket
+import sys
+import threading
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType, TracebackType
+    from typing import Any, Callable, Dict, Optional, TextIO, Tuple, Type
+
+    Failure = Tuple[Type[BaseException], BaseException, TracebackType]
+
+#: Seconds for the line with the token.
+TOKEN_LIMIT = 10.0
+
+#: Listeners by address; they stay open, so that a client waits in the kernel's queue between two stops.
+_listeners: Dict[str, socket.socket] = {}
+_current: Optional[SocketPdb] = None
+#: An ended wait is not repeated, see on_demand.py.
+_ran_out = False
+#: Called when the client has left: somebody waits for this process.
+on_release: Optional[Callable[[], None]] = None
+
+
+class SocketPdb(pdb.Pdb):
+    """A pdb that talks to one client.
+
+    Args:
+        connection: the client, who has shown the token.
+        source, sink: the same as text.
+    """
+
+    def __init__(self, connection: socket.socket, source: TextIO, sink: TextIO) -> None:
+        self._connection = connection
+        pdb.Pdb.__init__(self, stdin=source, stdout=sink, nosigint=True, readrc=False)
+        self.use_rawinput = False
+        self.prompt = "(dkdbg) "
+
+    def _cmdloop(self) -> None:
+        try:
+            super()._cmdloop()
+        except (OSError, ValueError):
+            self.do_detach("")
+
+    def do_detach(self, arg: str) -> bool:  # noqa: ARG002
+        """Go on and close this connection; the next stop takes a new one."""
+        global _current  # noqa: PLW0603
+        _current = None
+        self.clear_all_breaks()  # else the program stays traced for nobody
+        self.set_continue()
+        try:
+            self.message("detached")
+            self.stdout.flush()
+            self._connection.shutdown(socket.SHUT_RDWR)
+        except (OSError, ValueError):
+            pass
+        self._connection.close()
+        if on_release is not None:
+            on_release()
+        return True
+
+    def has_left(self) -> bool:
+        """Return whether the client has closed the connection; noticed also while the program runs."""
+        try:
+            return not self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def release(self) -> None:
+        """Let go of the client without a word to him."""
+        self._connection.detach()
+
+    # `q` must not raise BdbQuit through a training loop.
+    do_q = do_quit = do_exit = do_EOF = do_detach  # noqa: N815
+
+
+def stop(frame: FrameType, address: str, seconds: float, *, again: bool = False) -> bool:
+    """Stop in a frame as soon as a client is there; go on when none comes within so many seconds.
+
+    Args:
+        address: `host:port`, or the path of a Unix socket.
+        seconds: for how long to wait.
+        again: wait also when nobody came the last time.
+
+    Returns:
+        Whether somebody was there.
+    """
+    global _ran_out  # noqa: PLW0603
+    _ran_out = _ran_out and not again
+    what = "breakpoint at %s:%d" % (frame.f_code.co_filename, frame.f_lineno)
+    client = _client(address, seconds, what, quiet=address.startswith("/"))  # its client is there already
+    if client is not None:
+        client.set_trace(frame)
+    return client is not None
+
+
+def wait_for_client(address: str, seconds: float) -> Optional[SocketPdb]:
+    """Return the pdb of the first client, None when nobody came within so many seconds."""
+    return _client(address, seconds, "", quiet=True)
+
+
+def holder() -> Optional[SocketPdb]:
+    """Return the pdb of the client that is connected now."""
+    global _current  # noqa: PLW0603
+    if _current is not None and _current.has_left():
+        _current = None
+    return _current
+
+
+def is_current(client: SocketPdb) -> bool:
+    """Return whether this client has not gone."""
+    return client is _current
+
+
+def post_mortem(failure: Failure, address: str, seconds: float) -> None:
+    """Let a client look at the frames of an exception; the process is about to end."""
+    global _ran_out  # noqa: PLW0603
+    _ran_out = False
+    kind, value, trace = failure
+    client = _client(address, seconds, "post-mortem", quiet=True)
+    if client is None:
+        return
+    client.message("%s: %s" % (kind.__name__, value))
+    client.reset()
+    client.interaction(None, trace)
+    client.do_detach("")
+
+
+def wait_as_asked(directory: str) -> None:
+    """`launch --pdb`: the session's first Python process, and no other, stops at its first line."""
+    try:
+        os.close(os.open(directory + "/pdb-first", os.O_CREAT | os.O_EXCL))
+    except OSError:
+        return
+    seconds = float(os.environ.get("DKDBG_BREAKPOINT_WAIT", "0").replace("forever", "inf"))
+    wait_at_start(os.environ["DKDBG_PDB"], seconds, os.environ.get("DKDBG_THEN") or "exit")
+
+
+def wait_at_start(address: str, seconds: float, then: str) -> None:
+    """Before the program's first line: wait for a client, then stop at that line; end with 124 when nobody came.
+
+    Args:
+        address: `host:port`.
+        seconds: for how long; 0 does not wait.
+        then: `exit` or `run`, when nobody came.
+    """
+    if seconds <= 0:
+        listen(address)
+        return
+    client = _client(address, seconds, "the program's start", quiet=then == "exit")
+    if client is None:
+        if then == "exit":
+            _say("no pdb client within %g s: the program was not started" % seconds)
+            os._exit(124)
+        return
+
+    def first_line(frame: FrameType, event: str, _arg: object) -> Any:
+        if event == "call" and frame.f_globals.get("__name__") == "__main__" and not _is_frozen(frame):
+            sys.settrace(None)
+            client.set_trace(frame)
+            return client.trace_dispatch
+        return None
+
+    sys.settrace(first_line)
+
+
+def forget() -> None:
+    """In a forked child: client and listeners are the parent's."""
+    global _current  # noqa: PLW0603
+    if _current is not None:
+        sys.settrace(None)
+        _current.release()
+    _current = None
+    for listener in _listeners.values():
+        listener.close()
+    _listeners.clear()
+
+
+def _client(address: str, seconds: float, what: str, *, quiet: bool = False) -> Optional[SocketPdb]:
+    """Return the connected client, or wait for one."""
+    global _current, _ran_out  # noqa: PLW0603
+    if holder() is not None:
+        return _current
+    listener = listen(address)
+    where = _where(listener)
+    if seconds > 0 and not _ran_out and not quiet:
+        _say("%s: waiting for pdb on %s (nc %s)" % (what, where, where.replace(":", " ")))
+    connection = _accept(listener, 0.0 if _ran_out else seconds)
+    if connection is None:
+        if not _ran_out and not quiet:
+            _say("%s: no pdb client within %g s, going on (nc %s)" % (what, seconds, where.replace(":", " ")))
+        _ran_out = True
+        return None
+    _ran_out = False
+    _current = connection
+    return connection
+
+
+def _accept(listener: socket.socket, seconds: float) -> Optional[SocketPdb]:
+    end = time.monotonic() + seconds
+    while True:
+        left = max(0.0, end - time.monotonic())
+        listener.settimeout(min(left, 1e6) or 0.001)
+        try:
+            connection, _ = listener.accept()
+        except (socket.timeout, BlockingIOError):
+            return None
+        connection.settimeout(TOKEN_LIMIT)
+        # Two streams: a TextIOWrapper for both ways forgets lines that were read ahead when it writes.
+        source = connection.makefile("r", encoding="utf-8", errors="replace", newline="\n")
+        sink = connection.makefile("w", encoding="utf-8", errors="replace", newline="\n")
+        token = "" if listener.family == socket.AF_UNIX else os.environ.get("DKDBG_PDB_TOKEN", "")
+        try:
+            if token:
+                sink.write("token: ")
+                sink.flush()
+            if token and not _is_token(source.readline(200).strip(), token):
+                sink.write("dkdbg: wrong token\n")
+                sink.flush()
+                raise OSError("wrong token")
+            if listener.family != socket.AF_UNIX:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            connection.settimeout(None)
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)  # the stream holds the descriptor
+            connection.close()
+            continue
+        return SocketPdb(connection, source, sink)
+
+
+def listen(address: str) -> socket.socket:
+    """Return the listener on `host:port` or a Unix socket's path, opened with the first call."""
+    found = _listeners.get(address)
+    if found is None:
+        if address.startswith("/"):
+            found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            if os.path.exists(address):
+                os.unlink(address)
+            found.bind(address)
+        else:
+            host, _, port = address.rpartition(":")
+            found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            host = host.strip("[]") or "127.0.0.1"
+            try:
+                found.bind((host, int(port)))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                found.bind((host, 0))  # another process of the program has it: each says where it is
+        found.listen(4)
+        _listeners[address] = found
+    return found
+
+
+def _is_token(given: str, wanted: str) -> bool:
+    """Compare with `SALT:DIGEST`, see program_env.py: the token itself is not for the program."""
+    import hashlib
+    import hmac
+
+    salt, _, digest = wanted.partition(":")
+    found = hashlib.pbkdf2_hmac("sha256", given.encode("utf-8", "replace"), bytes.fromhex(salt), 100000)
+    return hmac.compare_digest(found.hex(), digest)
+
+
+def _where(listener: socket.socket) -> str:
+    name = listener.getsockname()
+    return str(name) if isinstance(name, str) else "%s:%d" % name[:2]
+
+
+def _is_frozen(frame: FrameType) -> bool:
+    return (
+        frame.f_code.co_filename.startswith("<frozen")
+        or threading.current_thread() is not threading.main_thread()
+    )
+
+
+def _say(text: str) -> None:
+    try:
+        sys.stderr.write("dkdbg: %s\n" % text)
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        pass

@@ -1,0 +1,40 @@
+"""Is there something to attach to? Answered from the record and /proc; nothing is ever connected to."""
+
+from __future__ import annotations
+
+from dkdbg.agent import contract
+from dkdbg.agent.record import procfs, records
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional, Set
+
+
+def trouble(runtime_dir: Optional[str] = None) -> str:
+    """Return in one line why no debugger can be attached now; empty when one can.
+
+    The newest live session counts.
+    """
+    base = runtime_dir or records.default_runtime_dir()
+    found = records.list_records(base)
+    if not found:
+        return "no session in %s" % base
+    live = [record for record in found if records.is_live(record)]
+    if not live:
+        last = found[-1]
+        if last["state"] == "exited":
+            return "the last session, %s, has ended with code %s" % (last["id"], last["exit_code"])
+        return "the agent of session %s (pid %d) is gone" % (last["id"], last["pid"])
+    return _trouble_of(live[-1], procfs.listening_ports())
+
+
+def _trouble_of(record: contract.Record, listening: Optional[Set[int]]) -> str:
+    if record["state"] not in contract.ATTACHABLE:
+        return "session %s is %s" % (record["id"], record["state"])
+    if listening is None:
+        return ""
+    if record["port"] not in listening:
+        return "nobody listens on port %d" % record["port"]
+    if record["adapter_port"] not in listening:
+        return "debugpy's adapter is gone"
+    return ""

@@ -1,0 +1,281 @@
+"""The Python processes below the agent: who is there, and asking them to join the adapter.
+
+Each process announces itself through the hook with `PID.json` and a socket `PID.sock` in one private folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import threading
+import time
+
+from dkdbg.agent.record import naming, notes, procfs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+
+    from dkdbg.agent import contract
+
+#: Seconds for an answer: a first import of debugpy from a slow disk takes 3, a process that waits for its
+#: breakpoints at start answers after that.
+ANSWER_LIMIT = 30.0
+#: Seconds that a process may need to notice that the adapter died.
+ORPHANED_LIMIT = 5.0
+#: Seconds between two looks at the folder.
+INTERVAL = 0.5
+#: Processes that are asked at the same time: each one imports debugpy, about 0.2 s of CPU.
+PARALLEL = 8
+#: Reasons that are told.
+REASONS = 20
+#: Answers of a process that does not join and that nobody needs to hear of.
+_HARMLESS = ("already joined", "no editor is attached")
+_RANKS = {
+    "rank": ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"),
+    "local_rank": ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"),
+    "world_size": ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"),
+}
+
+
+class ProcessTable:
+    """Knows the processes in the folder; a thread of its own keeps it current.
+
+    Args:
+        directory: where processes announce themselves.
+        attached: tells whether an editor is attached now.
+        on_change: called with the processes, by pid, whenever something about them changed.
+        on_refusal: told once for each reason why a process cannot be debugged, in one line.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        attached: Callable[[], bool],
+        on_change: Callable[[List[contract.Process]], None],
+        on_refusal: Callable[[str], None],
+    ) -> None:
+        self._directory = directory
+        self._attached = attached
+        self._on_change = on_change
+        self._on_refusal = on_refusal
+        self._reasons: Set[str] = set()
+        self._known: Dict[int, contract.Process] = {}
+        self._asked: Set[int] = set()
+        self._joined: Dict[int, float] = {}
+        self._died = float("-inf")
+        self._stops: Dict[int, str] = {}
+        self._lock = threading.Lock()
+        self._slots = threading.BoundedSemaphore(PARALLEL)
+        self._wake = threading.Event()
+        self._stopped = False
+
+    def start(self) -> None:
+        """Look at the folder from now on."""
+        threading.Thread(target=self._watch, name="dkdbg processes", daemon=True).start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._stopped = True
+        self._wake.set()
+
+    def look_now(self) -> None:
+        """Look at once instead of at the next interval."""
+        self._wake.set()
+
+    def ask_again(self) -> None:
+        """Forget who was asked: after an editor has left, or a new adapter has taken over."""
+        with self._lock:
+            self._asked.clear()
+            for process in self._known.values():
+                process["joined"] = False
+        self._wake.set()
+
+    def adapter_died(self) -> None:
+        """Note that no process is connected any more, whatever it says: it needs up to 1 s to notice."""
+        self._died = time.monotonic()
+        self.ask_again()
+
+    def name_of(self, pid: int) -> str:
+        """Return what a process is; one that has announced itself a moment ago is known too."""
+        with self._lock:
+            process = self._known.get(pid)
+        process = process or _read(os.path.join(self._directory, "%d.json" % pid))
+        return "process %d" % pid if process is None else naming.describe(process, self._parent_of(process))
+
+    def set_stopped(self, pid: int, where: str) -> None:
+        """Note where a debugger holds a process; empty when it runs."""
+        with self._lock:
+            if self._stops.get(pid, "") == where:
+                return
+            self._stops[pid] = where
+        self._report()
+
+    def _parent_of(self, process: contract.Process) -> Optional[contract.Process]:
+        pid = process["ppid"]
+        for _ in range(2):  # a forkserver in between is not what was asked for; mostly it has not registered
+            with self._lock:
+                parent = self._known.get(pid)
+            parent = parent or _read(os.path.join(self._directory, "%d.json" % pid))
+            if not naming.is_forkserver(process):
+                return parent
+            if parent is not None and not naming.is_forkserver(parent):
+                return parent
+            pid = procfs.parent(pid)
+        return None
+
+    def _watch(self) -> None:
+        while not self._stopped:
+            with contextlib.suppress(Exception):  # a folder removed under us is no reason to end the program
+                self._look()
+            self._wake.wait(INTERVAL)
+            self._wake.clear()
+
+    def _look(self) -> None:
+        found = {int(name[:-5]) for name in os.listdir(self._directory) if name.endswith(".json")}
+        changed = False
+        new: List[int] = []
+        for pid in sorted(found):
+            if not procfs.alive(pid):
+                self._forget(pid)
+                changed = True
+                continue
+            process = _read(os.path.join(self._directory, "%d.json" % pid))
+            if process is None:
+                continue
+            with self._lock:
+                known = self._known.get(pid)
+                if known is None or known["started"] != process["started"]:  # new, or the pid was used again
+                    self._known[pid] = process
+                    new.append(pid)
+                    self._asked.discard(pid)
+                    changed = True
+        for pid in new:
+            name = self.name_of(pid)
+            with self._lock:
+                if pid in self._known:
+                    self._known[pid]["name"] = name
+        changed = self._look_at_notes() or changed
+        if self._attached():
+            self._ask_newcomers()
+        if changed:
+            self._report()
+
+    def _look_at_notes(self) -> bool:
+        changed = False
+        with self._lock:
+            for pid, process in self._known.items():
+                state, detail, expires = notes.read(self._directory, pid)
+                if state != process["state"] or detail != process["detail"]:
+                    process["state"], process["detail"], process["expires"] = state, detail, expires
+                    changed = True
+        return changed
+
+    def _ask_newcomers(self) -> None:
+        with self._lock:
+            new = [pid for pid in self._known if pid not in self._asked]
+            self._asked.update(new)
+        for pid in new:
+            threading.Thread(target=self._ask, args=(pid,), name="dkdbg ask", daemon=True).start()
+
+    def _ask(self, pid: int) -> None:
+        path = os.path.join(self._directory, "%d.sock" % pid)
+        with self._slots:
+            answer, since = self._ask_once(path)
+            while answer == "already joined" and self._is_orphaned(pid):
+                time.sleep(0.05)
+                answer, since = self._ask_once(path)
+        if answer.startswith("joined"):
+            self._joined[pid] = since
+        elif answer and not answer.startswith(_HARMLESS):
+            self._refused(pid, answer)
+        with self._lock:
+            process = self._known.get(pid)
+            if process is not None:
+                process["joined"] = answer.startswith(("joined", "already joined"))
+        self._report()
+
+    def _refused(self, pid: int, reason: str) -> None:
+        with self._lock:
+            known = reason in self._reasons or len(self._reasons) >= REASONS
+            self._reasons.add(reason)
+        if not known:
+            self._on_refusal("%s cannot be debugged: %s" % (self.name_of(pid), reason))
+
+    def _ask_once(self, path: str) -> Tuple[str, float]:
+        since = time.monotonic()
+        return ask(path, "join"), since
+
+    def _is_orphaned(self, pid: int) -> bool:
+        before = self._joined.get(pid, float("-inf")) < self._died
+        return before and time.monotonic() < self._died + ORPHANED_LIMIT
+
+    def _forget(self, pid: int) -> None:
+        for suffix in (".json", ".sock", ".note", ".pdb"):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self._directory, "%d%s" % (pid, suffix)))
+        with self._lock:
+            self._known.pop(pid, None)
+            self._stops.pop(pid, None)
+            self._joined.pop(pid, None)
+            self._asked.discard(pid)
+
+    def _report(self) -> None:
+        with self._lock:
+            for pid, process in self._known.items():
+                process["stopped"] = self._stops.get(pid, "")
+            processes = [self._known[pid].copy() for pid in sorted(self._known)]
+        self._on_change(processes)
+
+
+def ask(path: str, command: str) -> str:
+    """Send one word to a process and return its one-line answer, empty when it gives none.
+
+    Args:
+        path: its socket.
+        command: `join`.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(ANSWER_LIMIT)
+        try:
+            sock.connect(path)
+            sock.sendall(command.encode() + b"\n")
+            return sock.makefile("r").readline().strip()
+        except OSError:
+            return ""
+
+
+def _read(path: str) -> Optional[contract.Process]:
+    try:
+        with open(path) as source:
+            raw: Dict[str, Any] = json.load(source)
+        ranks = {name: _number(raw["env"], names) for name, names in _RANKS.items()}
+        return {
+            "pid": int(raw["pid"]),
+            "ppid": int(raw["ppid"]),
+            "argv": [str(word) for word in raw["argv"]][:16],
+            "started": float(raw["started"]),
+            "origin": str(raw.get("origin", "")),
+            "name": "",
+            "stopped": "",
+            "rank": ranks["rank"],
+            "local_rank": ranks["local_rank"],
+            "world_size": ranks["world_size"],
+            "joined": False,
+            "state": "",
+            "detail": "",
+            "expires": None,
+        }
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _number(environment: Dict[str, str], names: tuple[str, ...]) -> Optional[int]:
+    for name in names:
+        value = environment.get(name, "")
+        if value.isdigit():
+            return int(value)
+    return None

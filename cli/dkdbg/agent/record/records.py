@@ -1,0 +1,267 @@
+"""The runtime folder and the session records in it: private, written atomically, never trusted blindly."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import time
+
+from dkdbg.agent import contract
+from dkdbg.agent.record import procfs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Optional
+
+#: Finished sessions that are kept for `sessions`.
+KEEP_FINISHED = 20
+
+
+class RuntimeDirError(Exception):
+    """The runtime folder cannot be used, with the reason in plain words."""
+
+
+def default_runtime_dir() -> str:
+    """Return the runtime folder's path: DKDBG_RUNTIME_DIR, else /tmp/dkdbg-UID. Nothing is created."""
+    return os.environ.get(contract.ENV_RUNTIME_DIR) or "/tmp/dkdbg-%d" % os.getuid()  # noqa: S108
+
+
+def open_runtime_dir(path: Optional[str] = None) -> str:
+    """Create the runtime folder, mode 0700, and return its absolute path.
+
+    A folder that cannot be written is replaced by a new temporary one.
+
+    Raises:
+        RuntimeDirError: it exists and belongs to somebody else, or it is no folder. A foreign folder could hand
+            us a changed debugpy to run.
+    """
+    wanted = os.path.abspath(path or default_runtime_dir())
+    try:
+        os.makedirs(wanted, mode=0o700)
+    except FileExistsError:
+        pass
+    except OSError:
+        return _temporary_runtime_dir()
+    info = os.lstat(wanted) if path is None else os.stat(wanted)
+    if not stat.S_ISDIR(info.st_mode):
+        raise RuntimeDirError(
+            "%s is not a folder: set %s to another place" % (wanted, contract.ENV_RUNTIME_DIR)
+        )
+    if info.st_uid != os.getuid():
+        raise RuntimeDirError(
+            "%s belongs to uid %d, not to us (%d): set %s to a folder of yours"
+            % (wanted, info.st_uid, os.getuid(), contract.ENV_RUNTIME_DIR)
+        )
+    try:
+        if stat.S_IMODE(info.st_mode) != 0o700:
+            os.chmod(wanted, 0o700)
+        probe = os.path.join(wanted, ".w%d" % os.getpid())
+        os.mkdir(probe)
+        os.rmdir(probe)
+    except OSError:
+        return _temporary_runtime_dir()
+    return wanted
+
+
+def write_json(path: str, value: object) -> None:
+    """Write a file of mode 0600 so that a reader sees the old or the new content, never a part.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    temporary = "%s.%d.tmp" % (path, os.getpid())
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w") as out:
+        json.dump(value, out)
+    os.replace(temporary, path)
+
+
+def first_record(
+    *, session_id: str, name: str, host: str, port: int, debugpy: str, argv: List[str]
+) -> contract.Record:
+    """Return the record of a session that this process has just opened."""
+    import platform
+    import sys
+
+    from dkdbg.agent.record import mapping
+
+    now = time.time()
+    return {
+        "version": contract.RECORD_VERSION,
+        "id": session_id,
+        "name": name,
+        "pid": os.getpid(),
+        "pid_start": procfs.start_ticks(os.getpid()),
+        "pid_namespace": procfs.pid_namespace(),
+        "host": host,
+        "port": port,
+        "adapter_port": 0,
+        "state": "starting",
+        "client": False,
+        "child": None,
+        "python": "%s (%s)" % (platform.python_version(), sys.executable),
+        "debugpy": debugpy,
+        "argv": argv,
+        "cwd": os.getcwd(),
+        "started": now,
+        "updated": now,
+        "expires": None,
+        "exit_code": None,
+        "runs": 0,
+        "last_exit_code": None,
+        "detail": "",
+        "mappings": mapping.here(),
+        "processes": [],
+    }
+
+
+def read_record(session_dir: str) -> Optional[contract.Record]:
+    """Return the record in a session's folder; None when there is none or it is not ours to read."""
+    try:
+        with open(os.path.join(session_dir, contract.RECORD_NAME)) as source:
+            record = json.load(source)
+    except (OSError, ValueError):
+        return None
+    if not isinstance(record, dict) or record.get("version") != contract.RECORD_VERSION:
+        return None
+    known: contract.Record = record  # type: ignore[assignment]  # our own file, version checked
+    return known
+
+
+def list_records(runtime_dir: Optional[str] = None) -> List[contract.Record]:
+    """Return all records in the runtime folder, oldest session first; empty when the folder is missing or foreign."""
+    base = runtime_dir or default_runtime_dir()
+    try:
+        owner = os.stat(base).st_uid
+        names = os.listdir(base)
+    except OSError:
+        return []
+    if owner != os.getuid() and os.getuid() != 0:
+        return []
+    found = [read_record(os.path.join(base, name)) for name in names]
+    return sorted((record for record in found if record is not None), key=lambda record: record["started"])
+
+
+def is_live(record: contract.Record) -> bool:
+    """Tell whether the agent that wrote the record still runs.
+
+    A record from another PID namespace (a runtime folder that two containers share) is never live here: its
+    pids mean nothing.
+    """
+    if record["state"] == "exited":
+        return False
+    if record["pid_namespace"] != procfs.pid_namespace():
+        return False
+    if not procfs.alive(record["pid"]):
+        return False
+    return record["pid_start"] is None or procfs.start_ticks(record["pid"]) == record["pid_start"]
+
+
+def prune(runtime_dir: str) -> None:
+    """Remove the folders of all but the newest finished sessions. Errors are left for the next time."""
+    import shutil
+
+    here = procfs.pid_namespace()
+    finished = [r for r in list_records(runtime_dir) if not is_live(r) and r["pid_namespace"] == here]
+    for record in finished[:-KEEP_FINISHED]:
+        shutil.rmtree(os.path.join(runtime_dir, record["id"]), ignore_errors=True)
+
+
+class SessionStore:
+    """Owner of one session's folder; the only writer of its record.
+
+    The folder holds `session.json`, `p/` (a file and a socket for each Python process) and, only while an editor
+    is attached, `join.json`.
+    """
+
+    def __init__(self, runtime_dir: str, name: str) -> None:
+        import shutil
+        import threading
+
+        safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:24].strip(".-") or "session"
+        self.id = "%s-%d" % (safe, os.getpid())
+        self.directory = os.path.join(runtime_dir, self.id)
+        shutil.rmtree(self.directory, ignore_errors=True)  # a former container's session with the same pid
+        # sun_path holds 107 bytes and a pid up to 7 digits: a longer folder gets a short one for its sockets.
+        self.processes_dir = os.path.join(self.directory, contract.PROCESSES_NAME)
+        os.mkdir(self.directory, mode=0o700)
+        os.mkdir(self.processes_dir, mode=0o700)
+        if len(os.fsencode(self.processes_dir)) > 90:
+            import tempfile
+
+            short = tempfile.mkdtemp(prefix="dkdbg-", dir="/tmp")
+            os.rmdir(self.processes_dir)
+            os.symlink(short, self.processes_dir)
+            self.processes_dir = short
+        self._lock = threading.Lock()
+        self._record: Optional[contract.Record] = None
+
+    def create(self, record: contract.Record) -> None:
+        """Write the first record."""
+        with self._lock:
+            self._record = record
+            self._save()
+
+    def update(self, **fields: object) -> None:
+        """Change fields of the record and write it; nothing is written when nothing changes.
+
+        A full or vanished disk is not worth the user's program: such an error is swallowed.
+        """
+        with self._lock:
+            record = self._record
+            if record is None or all(record.get(key) == value for key, value in fields.items()):
+                return
+            record.update(fields)  # type: ignore[typeddict-item]  # keys are checked by the tests of the record
+            with contextlib.suppress(OSError):
+                self._save()
+
+    def snapshot(self) -> contract.Record:
+        """Return a copy of the record as last written."""
+        with self._lock:
+            if self._record is None:
+                raise RuntimeError("create() comes first")
+            return self._record.copy()
+
+    def open_for_joining(self, info: contract.JoinInfo) -> None:
+        """Tell every Python process that starts from now on to join."""
+        write_json(os.path.join(self.directory, contract.JOIN_NAME), info)
+
+    def close_for_joining(self) -> None:
+        """Let Python processes start bare again."""
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(self.directory, contract.JOIN_NAME))
+
+    def finish(self) -> None:
+        """Remove everything but the record."""
+        import shutil
+
+        self.close_for_joining()
+        link = os.path.join(self.directory, contract.PROCESSES_NAME)
+        shutil.rmtree(self.processes_dir, ignore_errors=True)
+        if os.path.islink(link):
+            os.unlink(link)
+
+    def _save(self) -> None:
+        if self._record is not None:
+            self._record["updated"] = time.time()
+            write_json(os.path.join(self.directory, contract.RECORD_NAME), self._record)
+            self._save_ready(self._record)
+
+    def _save_ready(self, record: contract.Record) -> None:
+        path = os.path.join(os.path.dirname(self.directory), contract.READY_NAME)
+        if record.get("state") not in contract.ATTACHABLE or not record.get("adapter_port"):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            return
+        temporary = "%s.%d.tmp" % (path, os.getpid())
+        with open(temporary, "w") as out:
+            out.write("%d %04X %04X\n" % (record["pid"], record["port"], record["adapter_port"]))
+        os.replace(temporary, path)
+
+
+def _temporary_runtime_dir() -> str:
+    import tempfile
+
+    return tempfile.mkdtemp(prefix="dkdbg-%d-" % os.getuid())

@@ -1,0 +1,104 @@
+"""Asking a running agent to restart its program: one line over a socket in the session's private folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+
+from dkdbg.agent import contract
+from dkdbg.agent.record import records
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, List, Optional
+
+#: Seconds for an answer, which comes when the program has been started again: up to 10 to end it.
+ANSWER_LIMIT = 30.0
+
+
+class Control:
+    """The agent's side.
+
+    Args:
+        processes_dir: folder for the socket.
+        restart: asked for by a client; returns one line about it, which begins with `restarted` or with why not.
+
+    Raises:
+        OSError: the socket cannot be made.
+    """
+
+    def __init__(self, processes_dir: str, restart: Callable[[], str]) -> None:
+        self._restart = restart
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(os.path.join(processes_dir, contract.CONTROL_NAME))
+        self._listener.listen(8)
+        threading.Thread(target=self._accept, name="dkdbg control", daemon=True).start()
+
+    def stop(self) -> None:
+        """Take no more."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), name="dkdbg asked", daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(5)
+            word = connection.recv(64).strip()
+            answer = self._restart() if word == b"restart" else "unknown request"
+            connection.settimeout(5)
+            connection.sendall(answer.encode() + b"\n")
+
+
+def main(words: List[str]) -> int:
+    """Run `dkdbg.agent restart [--name NAME]` and return its exit code."""
+    name = words[1] if len(words) == 2 and words[0] == "--name" else None
+    if words and name is None:
+        sys.stderr.write("dkdbg: usage: dkdbg.agent restart [--name NAME]\n")
+        return 2
+    record = _newest(name)
+    if record is None:
+        which = "no session named %s" % name if name else "no session"
+        sys.stderr.write("dkdbg: %s is running in %s\n" % (which, records.default_runtime_dir()))
+        return 1
+    answer = ask_restart(os.path.join(records.default_runtime_dir(), record["id"]))
+    if answer is None:
+        reason = "session %s runs its program once; start it with `supervise`, or with %s=1"
+        sys.stderr.write("dkdbg: " + reason % (record["id"], contract.ENV_RELOAD) + "\n")
+        return 1
+    sys.stdout.write("dkdbg: %s\n" % (answer or "the agent did not answer"))
+    return 0 if answer.startswith("restarted") else 1
+
+
+def ask_restart(session_dir: str) -> Optional[str]:
+    """Ask the agent of a session and return its line, empty when it gives none; None when it restarts nothing."""
+    path = os.path.join(
+        os.path.realpath(os.path.join(session_dir, contract.PROCESSES_NAME)), contract.CONTROL_NAME
+    )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(ANSWER_LIMIT)
+        try:
+            sock.connect(path)
+        except OSError:
+            return None
+        try:
+            sock.sendall(b"restart\n")
+            return sock.makefile("r").readline().strip()
+        except OSError:
+            return ""
+
+
+def _newest(name: Optional[str]) -> Optional[contract.Record]:
+    live = [record for record in records.list_records() if records.is_live(record)]
+    named = [record for record in live if name in (None, record["name"], record["id"])]
+    return named[-1] if named else None

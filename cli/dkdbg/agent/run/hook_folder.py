@@ -1,0 +1,55 @@
+"""Puts the hook into the runtime folder, compiled: from a read-only mount each Python start would compile it anew.
+
+Measured on CPython 3.8 to 3.13: 5 to 8 ms a start from sources, 1 to 5 ms from the .pyc file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import py_compile
+import shutil
+import tempfile
+
+#: What a hooked process loads, relative to `program/`: the hook at start, the others when they are needed.
+FILES = (
+    "hook/sitecustomize.py",
+    "forking.py",
+    "crash_watch.py",
+    "answers.py",
+    "join.py",
+    "bundle.py",
+    "on_demand.py",
+    "pai.py",
+    "crash.py",
+    "socket_pdb.py",
+    "compiled.py",
+    "untrace.py",
+)
+
+
+def install(runtime_dir: str) -> str:
+    """Return the folder to be put first on the program's PYTHONPATH; it holds `sitecustomize.py` and no more.
+
+    Raises:
+        OSError: the runtime folder cannot be written.
+    """
+    package = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "program")
+    digest = hashlib.sha256()
+    for name in FILES:
+        with open(os.path.join(package, name), "rb") as source:
+            digest.update(source.read())
+    target = os.path.join(runtime_dir, "hook-" + digest.hexdigest()[:12])
+    if not os.path.isdir(target):
+        scratch = tempfile.mkdtemp(prefix=".hook-", dir=runtime_dir)
+        os.mkdir(os.path.join(scratch, "hook"))
+        for name in FILES:
+            shutil.copyfile(os.path.join(package, name), os.path.join(scratch, name))
+        with contextlib.suppress(OSError):  # another agent was faster
+            os.rename(scratch, target)
+        shutil.rmtree(scratch, ignore_errors=True)
+    for name in FILES:
+        with contextlib.suppress(OSError, py_compile.PyCompileError):
+            py_compile.compile(os.path.join(target, name), doraise=True)
+    return os.path.join(target, "hook")

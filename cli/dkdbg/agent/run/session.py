@@ -1,0 +1,289 @@
+"""One session: the open port, the adapter, the record and the wait for an editor, around whatever runs a program."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+
+from dkdbg.agent import console, contract
+from dkdbg.agent.adapter import backend
+from dkdbg.agent.door import relay
+from dkdbg.agent.front import front, peers, tokens
+from dkdbg.agent.program import bundle
+from dkdbg.agent.record import naming, notes, processes, records
+from dkdbg.agent.run import child, hook_folder, waiting
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional, Tuple
+
+    from dkdbg.agent.run.options import Options
+
+    #: Runs the user's program, once or again and again; returns the agent's exit code and how it ended.
+    Program = Callable[["Session"], Tuple[int, str]]
+
+#: Seconds that an editor gets to close its sessions after `terminated`; VS Code needs 20 ms.
+GOODBYE = 1.5
+
+
+def run(options: Options, program: Program) -> int:
+    """Open the session, wait for an editor as asked, run the program, and return the agent's own exit code."""
+    inbox = child.SignalInbox()  # before any thread: they inherit the blocked signals
+    try:
+        allow = peers.AllowList(os.environ.get(contract.ENV_ALLOW, ""))
+        runtime = records.open_runtime_dir(options.runtime)
+        records.prune(runtime)
+        debugpy_dir = bundle.ensure_debugpy(search_dirs(), runtime)
+        session = Session(options, inbox, runtime, debugpy_dir, allow)
+    except (records.RuntimeDirError, bundle.NoDebugpy, ValueError) as error:
+        console.log(str(error))
+        return contract.EXIT_AGENT
+    except OSError as error:
+        console.log("cannot start: %s" % error)
+        return contract.EXIT_AGENT
+    return session.run(program)
+
+
+def search_dirs() -> List[str]:
+    """Return the folders that may hold debugpy zips: beside the package, as `dkdbg init` lays it out."""
+    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return [os.path.dirname(package), package]
+
+
+class Session:
+    """One agent's work, from the open port to the exit code.
+
+    Attributes:
+        options: what was asked for.
+        inbox: signals for the program.
+        store: the session's folder and record; the program's processes carry the folder in their environment.
+        ended_by_editor: set when an editor has asked to end the program; the program's loop clears it.
+        attaches: how many times an editor has attached.
+
+    Raises:
+        OSError: the port cannot be listened on, or the session's folder cannot be written.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        inbox: child.SignalInbox,
+        runtime: str,
+        debugpy_dir: str,
+        allow: peers.AllowList,
+    ) -> None:
+        self.options = options
+        self.inbox = inbox
+        self._runtime = runtime
+        self._debugpy_dir = debugpy_dir
+        self._warm_up: Optional[backend.WarmUp] = None
+        self.ended_by_editor = threading.Event()
+        self.attaches = 0
+        self._holds = notes.Holds(console.log, lambda: self.endpoint)
+        self._phase: contract.State = "starting"
+        token = tokens.read(os.environ)
+        self._service = relay.Service(
+            backend_port=lambda: self._backend.client_port,
+            token=token,
+            name_of=lambda pid: self._table.name_of(pid),  # noqa: PLW0108
+            on_stop=lambda pid, where: self._table.set_stopped(pid, where),  # noqa: PLW0108
+            log=console.log,
+        )
+        try:
+            self._front = front.Front(
+                options.host,
+                options.port,
+                serve=self._service.serve,
+                ready=self._ready,
+                status=self._status,
+                allow=allow,
+                token=token,
+                log=console.log,
+            )
+        except OSError as error:
+            reason = "cannot listen on %s:%d: %s; choose another port with %s"
+            raise ValueError(
+                reason % (options.host, options.port, error.strerror, contract.ENV_PORT)
+            ) from error
+        self._backend = backend.Backend(
+            debugpy_dir,
+            self._front.port,
+            on_attach=self._on_attach,
+            on_detach=self._on_detach,
+            on_lost=self._on_lost,
+            on_restart=self._on_restart,
+            log=console.log,
+        )
+        self.store = records.SessionStore(runtime, options.name)
+        self._table = processes.ProcessTable(
+            self.store.processes_dir,
+            attached=lambda: self._backend.attached,
+            on_change=self._on_processes,
+            on_refusal=self.tell,
+        )
+        self.store.create(
+            records.first_record(
+                session_id=self.store.id,
+                name=options.name,
+                host=self._front.host,
+                port=self._front.port,
+                debugpy=os.path.basename(debugpy_dir).partition("-")[2],
+                argv=options.command,
+            )
+        )
+
+    def run(self, program: Program) -> int:
+        """Wait for the editor as asked, run the program, and clean up whatever happens."""
+        code, detail = contract.EXIT_AGENT, ""
+        try:
+            self._front.start()  # before the adapter: who attaches meanwhile waits for it
+            self._backend.start()
+            self.store.update(adapter_port=self._backend.client_port)
+            self._table.start()
+            self._warm_up = backend.WarmUp(self._debugpy_dir)
+            ended = waiting.for_editor(self)
+            code, detail = program(self) if ended is None else ended
+        except backend.BackendError as error:
+            detail = str(error)
+            console.log(detail)
+        finally:
+            self._clean_up(code, detail)
+        return code
+
+    @property
+    def attached(self) -> bool:
+        """Whether an editor is attached."""
+        return self._backend.attached
+
+    @property
+    def endpoint(self) -> str:
+        """Where an editor attaches, `host:port`."""
+        return "%s:%d" % (self._front.host, self._front.port)
+
+    def start_program(self, *, own_group: bool = False) -> child.Child:
+        """Start the command and say so in the record and the editor's console.
+
+        Args:
+            own_group: in a process group of its own, which a Ctrl-C in the terminal does not reach.
+
+        Raises:
+            StartError: it cannot be started.
+            OSError: the hook cannot be prepared.
+        """
+        command = self.options.command
+        running = child.Child(command, self._environment(), self.inbox.former_mask, own_group=own_group)
+        runs = self.store.snapshot()["runs"] + 1
+        self.show("running", child=running.pid, runs=runs, detail="")
+        self._backend.say("dkdbg: started pid %d: %s" % (running.pid, child.words_of(command)))
+        return running
+
+    def show(self, phase: contract.State, **fields: object) -> None:
+        """Write into the record what the session is doing, and further fields."""
+        self._phase = phase
+        self.store.update(state=self._state(), **fields)
+
+    def say(self, text: str, category: str = "console") -> None:
+        """Print a line into the editor's debug console."""
+        self._backend.say("dkdbg: " + text, category)
+
+    def tell(self, text: str, category: str = "console") -> None:
+        """Say a line to the user wherever he looks: on stderr and in the editor's debug console."""
+        console.log(text)
+        self.say(text, category)
+
+    def registered(self) -> List[int]:
+        """Return the pids of the Python processes that have announced themselves."""
+        with contextlib.suppress(OSError):
+            names = os.listdir(self.store.processes_dir)
+            return sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit())
+        return []
+
+    def _clean_up(self, code: int, detail: str) -> None:
+        self._table.stop()
+        if self._warm_up is not None:
+            self._warm_up.stop()
+        self.store.close_for_joining()
+        had_client = self._front.connections > 0
+        self._phase = "exited"
+        self.store.update(
+            state="exited", exit_code=code, detail=detail, client=False, expires=None, processes=[]
+        )
+        self._backend.end(code)
+        if had_client:
+            self._front.drain(GOODBYE)
+        self._backend.stop()
+        self._front.stop()
+        self.store.finish()
+
+    # -- called from the phantom's thread -----------------------------------------------------------------------
+
+    def _on_attach(self) -> None:
+        self.store.open_for_joining(self._join_info())
+        if not self._service.is_rejoining():  # else it is the same editor, at a new adapter
+            self.attaches += 1
+        self.store.update(client=True, state=self._state())
+        self._table.look_now()
+        self.inbox.wake()
+
+    def _on_detach(self, terminate: bool) -> None:
+        self.store.close_for_joining()
+        self._table.ask_again()
+        self.store.update(client=False, state=self._state())
+        if terminate:
+            self.ended_by_editor.set()
+        self.inbox.wake()
+
+    def _on_processes(self, found: List[contract.Process]) -> None:
+        fields = self._holds.fields(found)
+        self.store.update(processes=found, state=self._state(), **fields)
+
+    def _on_lost(self) -> None:
+        self.store.update(adapter_port=0)
+        self._table.adapter_died()
+
+    def _on_restart(self) -> None:
+        self.store.update(adapter_port=self._backend.client_port)
+
+    # -- values -------------------------------------------------------------------------------------------------
+
+    def _state(self) -> contract.State:
+        if self._phase != "running":
+            return self._phase
+        return "attached" if self._backend.attached else "post-mortem" if self._holds.held else "running"
+
+    def _environment(self) -> Dict[str, str]:
+        """The program's environment: ours, the hook's folder first on PYTHONPATH, and the session's folder."""
+        environment = tokens.without(os.environ)
+        hook = hook_folder.install(self._runtime)
+        former = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = hook + os.pathsep + former if former else hook
+        environment[contract.ENV_SESSION_DIR] = self.store.directory
+        # Without it a joined process prints four lines about frozen modules (debugpy #1251).
+        environment.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+        return environment
+
+    def _join_info(self) -> contract.JoinInfo:
+        try:
+            deadline = float(os.environ.get(contract.ENV_JOIN_DEADLINE, ""))
+        except ValueError:
+            deadline = contract.DEFAULT_JOIN_DEADLINE
+        return {
+            "host": "127.0.0.1",
+            "port": self._backend.server_port,
+            "token": self._backend.token,
+            "ppid": os.getpid(),
+            "search": [*search_dirs(), self._runtime],
+            "runtime": self._runtime,
+            "deadline": deadline,
+        }
+
+    def _ready(self) -> bool:
+        return self._phase in contract.ATTACHABLE and self._backend.client_port != 0
+
+    def _status(self) -> Dict[str, Any]:
+        """The record, with the programs' names in place of their command lines, which may hold secrets."""
+        record: Dict[str, Any] = dict(self.store.snapshot())
+        program = naming.command(record.pop("argv"))
+        processes = [{k: v for k, v in each.items() if k != "argv"} for each in record["processes"]]
+        return dict(record, program=program, processes=processes)
