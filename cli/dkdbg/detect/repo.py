@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from dkdbg.detect import imports, service
+from dkdbg.detect.accelerator.frameworks import places_itself, uses_accelerator
+from dkdbg.detect.accelerator.gpu import read_gpu
+from dkdbg.detect.accelerator.torch import TextEvidence, read_torch, torch_index
+from dkdbg.detect.docker import service
+from dkdbg.detect.docker.images import read_image
 from dkdbg.detect.files import Tree, parent
-from dkdbg.detect.frameworks import places_itself, uses_accelerator
-from dkdbg.detect.gpu import read_gpu
-from dkdbg.detect.images import read_image
-from dkdbg.detect.includes import included_files, installs_itself
-from dkdbg.detect.python_version import read_python
-from dkdbg.detect.readme import installed_names
+from dkdbg.detect.launch.readme import installed_names
+from dkdbg.detect.python import imports
+from dkdbg.detect.python.includes import included_files, installs_itself
+from dkdbg.detect.python.python_version import read_python
+from dkdbg.detect.python.system_packages import system_packages
 from dkdbg.detect.survey import Survey
-from dkdbg.detect.system_packages import system_packages
-from dkdbg.detect.torch import TextEvidence, read_torch, torch_index
 from dkdbg.model.facts import EntryPoint, PythonFact, RepoFacts, TorchFact
 
 if TYPE_CHECKING:

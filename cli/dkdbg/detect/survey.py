@@ -6,22 +6,23 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dkdbg.detect import compose_file, imports, service
-from dkdbg.detect.dependencies import read_dependency_files
-from dkdbg.detect.devcontainer import read_devcontainers
-from dkdbg.detect.dockerfile import read_dockerfile, run_lines
-from dkdbg.detect.entrypoint import Ranking, rank
+from dkdbg.detect.accelerator.frameworks import frameworks_of, uses_accelerator
+from dkdbg.detect.accelerator.torch import TextEvidence
+from dkdbg.detect.docker import compose_file, service
+from dkdbg.detect.docker.devcontainer import read_devcontainers
+from dkdbg.detect.docker.dockerfile import read_dockerfile, run_lines
+from dkdbg.detect.docker.inside import Inside, started
 from dkdbg.detect.files import Tree, is_vendored, parent
-from dkdbg.detect.frameworks import frameworks_of, uses_accelerator
-from dkdbg.detect.inside import Inside, started
-from dkdbg.detect.launches import gather
-from dkdbg.detect.manager import Choice, choose_manager
+from dkdbg.detect.launch.entrypoint import Ranking, rank
+from dkdbg.detect.launch.launches import gather
+from dkdbg.detect.python import imports
+from dkdbg.detect.python.dependencies import read_dependency_files
+from dkdbg.detect.python.manager import Choice, choose_manager
 from dkdbg.detect.substitution import parse_env
-from dkdbg.detect.torch import TextEvidence
 
 if TYPE_CHECKING:
-    from dkdbg.detect.launches import Seen
-    from dkdbg.detect.service import RunningService
+    from dkdbg.detect.docker.service import RunningService
+    from dkdbg.detect.launch.launches import Seen
     from dkdbg.model.facts import DevcontainerFact, DockerfileFact
 
 _DOCKERFILE = re.compile(r"(?:[\w.-]+[._-])?(?:Dockerfile|dockerfile|Containerfile)(?:[._-][\w.-]+)?")

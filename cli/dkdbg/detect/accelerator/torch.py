@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from dkdbg.detect import torch_matrix
-from dkdbg.detect.images import read_image
+from dkdbg.detect.docker.images import read_image
 from dkdbg.model.facts import TorchFact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dkdbg.detect.requirements import DependencyFile, Wanted
+    from dkdbg.detect.python.requirements import DependencyFile, Wanted
 
 _INSTALL = re.compile(
     r"(?:^|[\s;&|`$(])(?:pip3?|pip|conda|mamba|micromamba|uv add)(?:\s+install|\s+pip install)?\s([^\n;&|]*?(?<![\w./-])"

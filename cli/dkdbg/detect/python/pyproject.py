@@ -9,9 +9,9 @@ import tomlkit
 from packaging.utils import canonicalize_name
 from tomlkit.exceptions import TOMLKitError
 
-from dkdbg.detect.conda import conda_name, conda_spec
 from dkdbg.detect.files import join, parent
-from dkdbg.detect.requirements import DependencyFile, Wanted, items_of, read_requirements
+from dkdbg.detect.python.conda import conda_name, conda_spec
+from dkdbg.detect.python.requirements import DependencyFile, Wanted, items_of, read_requirements
 from dkdbg.detect.values import Value, elements, table
 
 if TYPE_CHECKING:

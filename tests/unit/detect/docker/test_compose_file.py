@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dkdbg.detect.compose_file import merge
+from dkdbg.detect.docker.compose_file import merge
 from dkdbg.errors import DkdbgError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dkdbg.detect.candidates import role_of
+from dkdbg.detect.launch.candidates import role_of
 
 TRAIN = "import torch\nfor batch in []:\n    loss.backward()\n"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from dkdbg.detect.commands import logical_lines
-from dkdbg.detect.launches import code_blocks
-from dkdbg.detect.requirements import parse_requirement
+from dkdbg.detect.launch.command_lines import logical_lines
+from dkdbg.detect.launch.launches import code_blocks
+from dkdbg.detect.python.requirements import parse_requirement
 
 _INSTALL = re.compile(r"(?:^|[\s;&!%$>(])(?:python3?\s+-m\s+)?(?:uv\s+)?pip3?\s+install\s+([^;&|#`]+)")
 _VALUES = {

@@ -6,14 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dkdbg.detect.dependencies import is_side_file
 from dkdbg.detect.files import join, parent
+from dkdbg.detect.python.dependencies import is_side_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dkdbg.detect.files import Tree
-    from dkdbg.detect.requirements import DependencyFile
+    from dkdbg.detect.python.requirements import DependencyFile
     from dkdbg.model.facts import PackageManager
 
 _LOCKS = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dkdbg.detect.dependencies import read_dependency_files
 from dkdbg.detect.files import Tree
-from dkdbg.detect.pyproject import caret
-from dkdbg.detect.requirements import parse_requirement
+from dkdbg.detect.python.dependencies import read_dependency_files
+from dkdbg.detect.python.pyproject import caret
+from dkdbg.detect.python.requirements import parse_requirement
 
 PROJECT = '[project]\nname = "p"\ndependencies = ["torch==2.5.1"]\n'
 CONDA = "name: env\ndependencies:\n  - python=3.9\n  - pytorch=2.1\n"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dkdbg.detect.requirements import Wanted
+    from dkdbg.detect.python.requirements import Wanted
 
 #: Distribution -> Debian packages needed at run time (names of bookworm; trixie and Ubuntu 24.04 know them as aliases).
 _RUN = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dkdbg.detect.candidates import discovered, module_file
-from dkdbg.detect.commands import Launch, logical_lines, parse_line, parse_words
-from dkdbg.detect.dockerfile import absolute
+from dkdbg.detect.docker.dockerfile import absolute
 from dkdbg.detect.files import join
-from dkdbg.detect.launches import Seen
+from dkdbg.detect.launch.candidates import discovered, module_file
+from dkdbg.detect.launch.command_lines import Launch, logical_lines, parse_line, parse_words
+from dkdbg.detect.launch.launches import Seen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

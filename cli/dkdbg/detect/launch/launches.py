@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.detect.commands import Launch, logical_lines, parse_line
 from dkdbg.detect.files import is_vendored, join, parent
+from dkdbg.detect.launch.command_lines import Launch, logical_lines, parse_line
 from dkdbg.detect.substitution import substitute
 from dkdbg.errors import DkdbgError
 from dkdbg.render import jsonc

@@ -12,7 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dkdbg.detect.candidates import (
+from dkdbg.detect.files import is_vendored
+from dkdbg.detect.launch.candidates import (
     SERVERS,
     WORKERS,
     Candidate,
@@ -24,17 +25,16 @@ from dkdbg.detect.candidates import (
     resolve,
     role_of,
 )
-from dkdbg.detect.commands import Launch, has_placeholder
-from dkdbg.detect.files import is_vendored
-from dkdbg.detect.launches import SPREADING
-from dkdbg.detect.python_source import SourceFact, read_source
+from dkdbg.detect.launch.command_lines import Launch, has_placeholder
+from dkdbg.detect.launch.launches import SPREADING
+from dkdbg.detect.python.python_source import SourceFact, read_source
 from dkdbg.model.facts import EntryPoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from dkdbg.detect.files import Tree
-    from dkdbg.detect.launches import Seen
+    from dkdbg.detect.launch.launches import Seen
 
 _ROLE_POINTS = {
     "train": 30,

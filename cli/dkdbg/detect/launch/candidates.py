@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dkdbg.detect.commands import Launch, has_placeholder
 from dkdbg.detect.files import is_vendored, join, parent
-from dkdbg.detect.launches import PLACES, Seen
-from dkdbg.detect.python_source import read_source
+from dkdbg.detect.launch.command_lines import Launch, has_placeholder
+from dkdbg.detect.launch.launches import PLACES, Seen
+from dkdbg.detect.python.python_source import read_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from dkdbg.detect.conda import read_conda
 from dkdbg.detect.files import is_vendored, parent
-from dkdbg.detect.pyproject import read_lock, read_pipfile, read_pyproject
-from dkdbg.detect.requirements import read_requirements
-from dkdbg.detect.setup_files import read_setup_cfg, read_setup_py
+from dkdbg.detect.python.conda import read_conda
+from dkdbg.detect.python.pyproject import read_lock, read_pipfile, read_pyproject
+from dkdbg.detect.python.requirements import read_requirements
+from dkdbg.detect.python.setup_files import read_setup_cfg, read_setup_py
 
 if TYPE_CHECKING:
     from dkdbg.detect.files import Tree
-    from dkdbg.detect.requirements import DependencyFile
+    from dkdbg.detect.python.requirements import DependencyFile
 
 CONDA_FILES = re.compile(r"(?:conda[-_]?)?env(?:ironment)?(?:[-_.][\w.-]+)?\.ya?ml|conda\.ya?ml")
 REQUIREMENT_FILES = re.compile(

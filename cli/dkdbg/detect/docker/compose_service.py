@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dkdbg.detect.dockerfile import absolute
+from dkdbg.detect.docker.dockerfile import absolute
 from dkdbg.detect.files import join, parent
 from dkdbg.detect.values import Value, elements
 from dkdbg.model.facts import ServiceFact

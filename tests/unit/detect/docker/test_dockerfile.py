@@ -6,8 +6,8 @@ from textwrap import dedent
 
 import pytest
 
-from dkdbg.detect.dockerfile import read_dockerfile, run_lines
-from dkdbg.detect.dockerfile_syntax import parse_instructions
+from dkdbg.detect.docker.dockerfile import read_dockerfile, run_lines
+from dkdbg.detect.docker.dockerfile_syntax import parse_instructions
 
 
 def read(text: str, **options):

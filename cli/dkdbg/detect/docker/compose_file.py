@@ -9,17 +9,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ruamel.yaml import YAML
-from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from dkdbg.detect.compose_service import read_body, read_build
+from dkdbg.detect.docker.compose_service import read_body, read_build
 from dkdbg.detect.files import is_vendored, join, parent
 from dkdbg.detect.substitution import parse_env, substitute
+from dkdbg.detect.values import load_yaml
 from dkdbg.errors import DkdbgError
 
 if TYPE_CHECKING:
-    from dkdbg.detect.compose_service import ComposeBuild
+    from dkdbg.detect.docker.compose_service import ComposeBuild
     from dkdbg.detect.files import Tree
     from dkdbg.detect.values import Value
     from dkdbg.model.facts import ServiceFact
@@ -33,33 +32,6 @@ _COMPOSE_NAME = re.compile(r"(?:docker[-_])?compose(?:[._-][\w.-]+)?\.ya?ml|[\w.
 #: More compose files than this are examples of one another.
 _MAX_FILES = 60
 _MAX_EXTENDS = 8
-
-
-class _Constructor(SafeConstructor):
-    """Safe YAML in which compose's `!reset` and `!override`, and any other tag, give the plain value."""
-
-
-def _plain(constructor: SafeConstructor, node: Value) -> Value:
-    kind = type(node).__name__
-    if kind == "MappingNode":
-        return constructor.construct_mapping(node, deep=True)
-    if kind == "SequenceNode":
-        return constructor.construct_sequence(node, deep=True)
-    return constructor.construct_scalar(node)
-
-
-_Constructor.add_constructor(None, _plain)
-
-
-def load_yaml(text: str) -> Value:
-    """Return the value of the first YAML document.
-
-    Raises:
-        YAMLError: with a position where there is one.
-    """
-    yaml = YAML(typ="safe", pure=True)
-    yaml.Constructor = _Constructor
-    return next(iter(yaml.load_all(text)), None)
 
 
 def find_compose_files(tree: Tree) -> tuple[str, ...]:

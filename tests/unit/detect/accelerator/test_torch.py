@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dkdbg.detect import torch_matrix
-from dkdbg.detect.torch import wheel_cuda
+from dkdbg.detect.accelerator.torch import wheel_cuda
 
 NEWEST = torch_matrix.RELEASES[-1].default
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from dkdbg.detect.files import join, parent
-from dkdbg.detect.requirements import DependencyFile, items_of, read_requirements
+from dkdbg.detect.python.requirements import DependencyFile, items_of, read_requirements
 from dkdbg.detect.values import Value, table
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dkdbg.detect.imports import distributions
+from dkdbg.detect.python.imports import distributions
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from dkdbg.detect.dockerfile_syntax import (
+from dkdbg.detect.docker.dockerfile_syntax import (
     HEREDOC,
     Instruction,
     json_words,
@@ -20,7 +20,7 @@ from dkdbg.detect.dockerfile_syntax import (
     split,
     unquote,
 )
-from dkdbg.detect.images import read_image
+from dkdbg.detect.docker.images import read_image
 from dkdbg.detect.substitution import substitute
 from dkdbg.model.facts import DockerfileFact
 

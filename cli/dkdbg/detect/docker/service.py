@@ -6,19 +6,19 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dkdbg.detect.compose_file import DEFAULT_NAMES
-from dkdbg.detect.dockerfile import read_dockerfile, run_lines
+from dkdbg.detect.docker.compose_file import DEFAULT_NAMES
+from dkdbg.detect.docker.dockerfile import read_dockerfile, run_lines
+from dkdbg.detect.docker.images import read_image
+from dkdbg.detect.docker.inside import Inside, Mappings, started
 from dkdbg.detect.files import join
-from dkdbg.detect.images import read_image
-from dkdbg.detect.inside import Inside, Mappings, started
 from dkdbg.detect.substitution import substitute
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dkdbg.detect.compose_service import ComposeBuild
+    from dkdbg.detect.docker.compose_service import ComposeBuild
     from dkdbg.detect.files import Tree
-    from dkdbg.detect.launches import Seen
+    from dkdbg.detect.launch.launches import Seen
     from dkdbg.model.facts import DockerfileFact, ServiceFact
 
 _SIDE_ROLES = re.compile(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dkdbg.detect.files import Tree
-from dkdbg.detect.includes import included_files, installs_itself
+from dkdbg.detect.python.includes import included_files, installs_itself
 
 
 def tree(root, **files: str) -> Tree:

@@ -14,7 +14,7 @@ from dkdbg.model.facts import PythonFact
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dkdbg.detect.requirements import DependencyFile, Wanted
+    from dkdbg.detect.python.requirements import DependencyFile, Wanted
 
 #: What is taken when nothing speaks against it: wheels of everything current and of much that is not.
 DEFAULT = 11

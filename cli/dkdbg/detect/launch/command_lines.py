@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dkdbg.detect.wrappers import after_options, unwrapped
+from dkdbg.detect.launch.wrappers import after_options, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 from ruamel.yaml.error import YAMLError
 
-from dkdbg.detect.compose_file import load_yaml
 from dkdbg.detect.files import join, parent
-from dkdbg.detect.requirements import (
+from dkdbg.detect.python.requirements import (
     INCLUDE_OPTION,
     INDEX_OPTION,
     DependencyFile,
@@ -18,7 +17,7 @@ from dkdbg.detect.requirements import (
     parse_requirement,
     read_requirements,
 )
-from dkdbg.detect.values import elements
+from dkdbg.detect.values import elements, load_yaml
 
 if TYPE_CHECKING:
     from dkdbg.detect.files import Tree

@@ -1,0 +1,1 @@
+"""What the program computes on: torch and its CUDA, a GPU or not, the frameworks."""
