@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from dkdbg import console
 from dkdbg.commands.sync_report import Reporter
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
-from dkdbg.sync.contact import PYTHONS, Contact, SameFolderError
+from dkdbg.sync.remote.contact import PYTHONS, Contact, SameFolderError
 from dkdbg.sync.report import printable
 from dkdbg.targets import address, container
 from dkdbg.targets.container import Container, Workspace
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from dkdbg.sync.contact import Reach
+    from dkdbg.sync.remote.contact import Reach
 
 
 def sync(
@@ -52,8 +52,9 @@ def sync(
     contact = Contact(place.remote, pythons=(python,) if python else PYTHONS)
     if not verify and not pull:
         contact.start(reach)  # it takes about as long to start as what is loaded here until it is needed
-    from dkdbg.sync.configured import ConfiguredRules
-    from dkdbg.sync.session import Roots, Session
+    from dkdbg.sync.roots import Roots
+    from dkdbg.sync.rules.configured import ConfiguredRules
+    from dkdbg.sync.session import Session
 
     roots = Roots(
         local=str(root / place.local), remote=place.remote, rules=ConfiguredRules(), pythons=contact.pythons
@@ -104,8 +105,8 @@ def explain(root: Path, path: str) -> int:
     Raises:
         DkdbgError: it is not below `root`.
     """
-    from dkdbg.sync.configured import ConfiguredRules
-    from dkdbg.sync.scan import Scanner
+    from dkdbg.sync.rules.configured import ConfiguredRules
+    from dkdbg.sync.tree.scan import Scanner
 
     full = os.path.normpath(root / path)
     relative = os.path.relpath(full, root)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from dkdbg.sync.entries import Entry
+    from dkdbg.sync.tree.entries import Entry
 
 #: Files above this many bytes travel in pieces and last, so that they hold up nobody (ADR 10: PUT is whole).
 LARGE = 1 << 20

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 from dkdbg.agent.sync import paths, tree, wire
 from dkdbg.agent.sync.problems import Refused
 from dkdbg.errors import EXIT_USAGE, DkdbgError
-from dkdbg.sync.contact import Contact
+from dkdbg.sync.remote.contact import Contact
+from dkdbg.sync.remote.stream import Stream, StreamEndedError, expect
 from dkdbg.sync.report import event
-from dkdbg.sync.stream import Stream, StreamEndedError, expect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dkdbg.agent.sync.wire import Entry
-    from dkdbg.sync.contact import Reach
+    from dkdbg.sync.remote.contact import Reach
     from dkdbg.sync.report import Event
-    from dkdbg.sync.session import Roots
+    from dkdbg.sync.roots import Roots
 
 #: Where pulled folders lie by default, relative to the local root; left out of sync by default.
 FOLDER = "dkdbg-pulled"

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from dkdbg.sync.flight import Counts
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +27,6 @@ class Event:
 def event(name: str, **facts: Any) -> Event:  # noqa: ANN401 - JSON values
     """An `Event` with these facts."""
     return Event(name, facts)
-
-
-def did(counts: Counts) -> str:
-    """Such as `12 sent (1.2 MB), 3 deleted`; empty when nothing was done."""
-    parts = [f"{counts.sent:,} sent ({size(counts.bytes)})"] if counts.sent else []
-    named = (
-        (counts.deleted, "deleted"), (counts.folders, "folders made"), (counts.modes, "modes changed"),
-        (counts.adopted, "found equal"), (counts.failed, "failed"),
-    )  # fmt: skip
-    return ", ".join([*parts, *(f"{count:,} {what}" for count, what in named if count)])
 
 
 def as_line(happened: Event) -> str:

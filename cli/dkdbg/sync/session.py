@@ -6,51 +6,33 @@ import os
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from dkdbg.errors import DkdbgError
-from dkdbg.sync.again import CHANGED, Again
-from dkdbg.sync.contact import PYTHONS, Contact, refuse_same_folder
-from dkdbg.sync.flight import Counts
-from dkdbg.sync.replica import Replica
-from dkdbg.sync.report import did, event
-from dkdbg.sync.rules import Rules
-from dkdbg.sync.scan import Scanner
-from dkdbg.sync.stream import StreamEndedError
+from dkdbg.sync.remote.contact import Contact, refuse_same_folder
+from dkdbg.sync.remote.flight import Counts
+from dkdbg.sync.remote.replica import Replica
+from dkdbg.sync.remote.stream import StreamEndedError
+from dkdbg.sync.report import event
+from dkdbg.sync.retries import CHANGED, Retries
+from dkdbg.sync.tree.scan import Scanner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from dkdbg.sync.contact import Reach
-    from dkdbg.sync.entries import Index, Skip
     from dkdbg.sync.plan import Step
+    from dkdbg.sync.remote.contact import Reach
     from dkdbg.sync.report import Event
-    from dkdbg.sync.watch import Watcher
+    from dkdbg.sync.roots import Roots
+    from dkdbg.sync.tree.entries import Index, Skip
+    from dkdbg.sync.watch.watcher import Watcher
 
 #: Seconds between two attempts to reach a target that went away, first and longest.
 _BACKOFF, _BACKOFF_LONGEST = 0.2, 5.0
 #: For `once`: attempts to reach the target; looks at files that are being written.
 _ONCE_ATTEMPTS, _ONCE_CHANGED = 8, 8
 _PING_SECONDS, _PONG_SECONDS = 20.0, 60.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Roots:
-    """What is synced where.
-
-    Attributes:
-        local: existing local folder.
-        remote: absolute path on the target.
-        rules: of the local root.
-        pythons: to try on the target.
-    """
-
-    local: str
-    remote: str
-    rules: Callable[[str], Rules] = Rules
-    pythons: tuple[str, ...] = PYTHONS
 
 
 class Session:
@@ -75,7 +57,7 @@ class Session:
         self._report = report
         self._contact = contact or Contact(roots.remote, pythons=roots.pythons)
         self._told: dict[str, Skip] = {}
-        self._again = Again()
+        self._retries = Retries()
         self._index: Index | None = None
         self._lost_events, self._reason, self._began = "", "", 0.0
         self._ending = threading.Event()
@@ -111,7 +93,7 @@ class Session:
         Raises:
             DkdbgError: the target could not be reached at the start, the local root is gone, the receiver gave up.
         """
-        from dkdbg.sync.watch import Watcher
+        from dkdbg.sync.watch.watcher import Watcher
 
         self._watcher = watcher = Watcher(os.path.realpath(self._roots.local))
         try:
@@ -202,13 +184,13 @@ class Session:
         counts = replica.converge(self._here)
         self._note(replica)
         seconds = round(time.monotonic() - self._began, 3)
-        self._report(event("in_sync", files=self.files, seconds=seconds, did=did(counts)))
+        self._report(event("in_sync", files=self.files, seconds=seconds, did=str(counts)))
 
     def _quieten(self, replica: Replica, scanner: Scanner) -> None:
         """For `once`: read again what was written while it was read, until it is quiet or it is time to give up."""
         paths: set[str] = set()
         for _ in range(_ONCE_CHANGED):
-            paths = self._again.take_changed()
+            paths = self._retries.take_changed()
             if not paths:
                 return
             time.sleep(CHANGED)
@@ -224,10 +206,10 @@ class Session:
         pinged = 0.0
         while not self._ending.is_set():
             now = time.monotonic()
-            batch = watcher.batch(max(self._again.next(now + _PING_SECONDS) - now, 0.0))
+            batch = watcher.batch(max(self._retries.next(now + _PING_SECONDS) - now, 0.0))
             sender.hear()
             now = time.monotonic()
-            dirty = self._again.take(now)
+            dirty = self._retries.take(now)
             if batch:
                 dirty |= batch.paths
                 self._lost_events = batch.lost or self._lost_events
@@ -253,7 +235,7 @@ class Session:
         if counts.visible:
             last = next((step.path for step in reversed(steps) if step.operation != "mkdir"), steps[-1].path)
             seconds = round(time.monotonic() - began, 4)
-            facts = {"paths": len(steps), "last": last, "seconds": seconds, "did": did(counts)}
+            facts = {"paths": len(steps), "last": last, "seconds": seconds, "did": str(counts)}
             self._report(event("changed", files=self.files, **facts))
 
     def _steps(self, dirty: set[str], replica: Replica, scanner: Scanner, watcher: Watcher) -> list[Step]:
@@ -284,7 +266,9 @@ class Session:
     def _note(self, replica: Replica) -> None:
         """Plan another look at what changed while it was read, what failed and what was read too soon."""
         sender = replica.sender
-        self._again.note(changed=sender.changed, failed=sender.failed, racy=sender.racy, now=time.monotonic())
+        self._retries.note(
+            changed=sender.changed, failed=sender.failed, racy=sender.racy, now=time.monotonic()
+        )
         sender.changed.clear()
         sender.racy.clear()
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 from dkdbg.agent.sync import wire
 from dkdbg.errors import DkdbgError
-from dkdbg.sync import reading
-from dkdbg.sync.contact import Contact
 from dkdbg.sync.plan import There, link_digest
-from dkdbg.sync.replica import listing, stat, still_here
-from dkdbg.sync.scan import Scanner
-from dkdbg.sync.stream import Stream, StreamEndedError
+from dkdbg.sync.remote.contact import Contact
+from dkdbg.sync.remote.replica import listing, stat, still_here
+from dkdbg.sync.remote.stream import Stream, StreamEndedError
+from dkdbg.sync.tree import reading
+from dkdbg.sync.tree.scan import Scanner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dkdbg.sync.contact import Reach
-    from dkdbg.sync.entries import Entry, Index
-    from dkdbg.sync.session import Roots
+    from dkdbg.sync.remote.contact import Reach
+    from dkdbg.sync.roots import Roots
+    from dkdbg.sync.tree.entries import Entry, Index
 
 #: Seconds until what differs is compared once more: a sync that runs meanwhile may be about to send it.
 _AGAIN = 0.5

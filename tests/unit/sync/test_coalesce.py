@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dkdbg.sync.coalesce import LONGEST, QUIET, Coalescer
+from dkdbg.sync.watch.coalesce import LONGEST, QUIET, Coalescer
 
 
 def test_a_settled_path_is_due_at_once_and_once():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dkdbg.errors import DkdbgError
-from dkdbg.sync.configured import ConfiguredRules
-from dkdbg.sync.scan import Scanner
+from dkdbg.sync.rules.configured import ConfiguredRules
+from dkdbg.sync.tree.scan import Scanner
 from tests.unit.sync.trees import put
 
 

@@ -18,7 +18,8 @@ import traceback
 
 import pytest
 
-from dkdbg.sync.session import Roots, Session
+from dkdbg.sync.roots import Roots
+from dkdbg.sync.session import Session
 from tests.unit.sync.churn import Churn, contents, picture
 
 PART = 10

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from dkdbg.sync.reading import FileChangedError, pieces, read
-from dkdbg.sync.scan import Scanner
+from dkdbg.sync.tree.reading import FileChangedError, pieces, read
+from dkdbg.sync.tree.scan import Scanner
 from tests.unit.sync.trees import put
 
 LATER = 10_000_000_000

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dkdbg.sync.rules import Rules
-from dkdbg.sync.scan import Scanner
+from dkdbg.sync.rules.rules import Rules
+from dkdbg.sync.tree.scan import Scanner
 from tests.unit.sync.trees import Tree, git, put
 
 IGNORE = ("!data/keep/x.py", "c/a")

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dkdbg.model.config import SyncConfig
-from dkdbg.sync.rules import MAX_SIZE, Rules
-from dkdbg.sync.scan import Scanner
+from dkdbg.sync.rules.rules import MAX_SIZE, Rules
+from dkdbg.sync.tree.scan import Scanner
 from tests.unit.sync.trees import git, put
 
 NAMES = ("a", "b", "c", "ab", "foo", "bar.py", "x.pyc", "data", "A", " ", "a b")

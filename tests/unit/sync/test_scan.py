@@ -10,9 +10,9 @@ import sys
 import pytest
 
 from dkdbg.errors import DkdbgError
-from dkdbg.sync.entries import Entry, Index
-from dkdbg.sync.rules import Rules
-from dkdbg.sync.scan import Scanner
+from dkdbg.sync.rules.rules import Rules
+from dkdbg.sync.tree.entries import Entry, Index
+from dkdbg.sync.tree.scan import Scanner
 from tests.checkout import without_privileges
 from tests.unit.sync.trees import put
 
@@ -138,7 +138,7 @@ def test_special_files_and_large_files_are_left_out_with_a_reason(root):
 
 UNREADABLE = """
 import os, sys
-from dkdbg.sync.scan import Scanner
+from dkdbg.sync.tree.scan import Scanner
 root = sys.argv[1]
 scanner = Scanner(root)
 index = scanner.scan()

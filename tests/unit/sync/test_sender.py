@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from dkdbg.errors import DkdbgError
-from dkdbg.sync.again import CHANGED, Again
-from dkdbg.sync.contact import Contact
-from dkdbg.sync.replica import Replica
-from dkdbg.sync.scan import Scanner
-from dkdbg.sync.session import Roots, Session
+from dkdbg.sync.remote.contact import Contact
+from dkdbg.sync.remote.replica import Replica
+from dkdbg.sync.retries import CHANGED, Retries
+from dkdbg.sync.roots import Roots
+from dkdbg.sync.session import Session
+from dkdbg.sync.tree.scan import Scanner
 from dkdbg.sync.verify import verify
 from dkdbg.targets.local import Local
 
@@ -150,7 +151,7 @@ class Shell:
 
 
 def test_a_path_is_looked_at_again_later_each_time_until_it_is_well():
-    again = Again()
+    again = Retries()
     again.note(changed={"a"}, failed=(), racy=(), now=0.0)
     assert again.next(99.0) == CHANGED
     assert again.take(CHANGED) == {"a"}

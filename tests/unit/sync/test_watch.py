@@ -17,12 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dkdbg.sync.scan import Scanner
-from dkdbg.sync.watch import Watcher
+from dkdbg.sync.tree.scan import Scanner
+from dkdbg.sync.watch.watcher import Watcher
 from tests.unit.sync.trees import Tree, git, put
 
 if TYPE_CHECKING:
-    from dkdbg.sync.entries import Changes
+    from dkdbg.sync.tree.entries import Changes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify")
 
@@ -361,8 +361,8 @@ def test_an_overflow_is_said_and_everything_is_looked_at_again(root, follow):
 
 LIMITED = """
 import sys
-from dkdbg.sync.scan import Scanner
-from dkdbg.sync.watch import Watcher
+from dkdbg.sync.tree.scan import Scanner
+from dkdbg.sync.watch.watcher import Watcher
 root = sys.argv[1]
 watcher = Watcher(root, poll=0.05)
 scanner = Scanner(root, enter=watcher.watch)

@@ -8,8 +8,8 @@ import stat
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from dkdbg.sync.entries import FILE, Entry
-from dkdbg.sync.scan import stamp
+from dkdbg.sync.tree.entries import FILE, Entry
+from dkdbg.sync.tree.scan import stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dkdbg.sync.entries import FOLDER, Changes, Index
+from dkdbg.sync.relative import is_within
+from dkdbg.sync.tree.entries import FOLDER, Changes, Index
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -20,7 +21,7 @@ def compare(before: Index, after: Index, *, below: Collection[str] | None = None
     for path in before.entries if below is None else _at_or_below(before, below):
         now = after.entries.get(path)
         if (now is None or now.kind != before.entries[path].kind) and not (
-            unknown and _within(path, unknown)
+            unknown and is_within(path, unknown)
         ):
             removed.append(path)
     places = None if below is None else set(below)
@@ -31,7 +32,7 @@ def compare(before: Index, after: Index, *, below: Collection[str] | None = None
         cleared=tuple(
             path
             for path in before.skipped
-            if path not in after.skipped and (places is None or _within(path, places))
+            if path not in after.skipped and (places is None or is_within(path, places))
         ),
     )
 
@@ -46,14 +47,5 @@ def _at_or_below(index: Index, places: Collection[str]) -> Iterator[str]:
                 folders.add(place)
     if folders:
         for path in index.entries:
-            if path not in folders and _within(path, folders):
+            if path not in folders and is_within(path, folders):
                 yield path
-
-
-def _within(path: str, places: set[str]) -> bool:
-    """Whether `path` is one of `places` or below one."""
-    while path not in places:
-        path, _, _ = path.rpartition("/")
-        if not path:
-            return "" in places
-    return True

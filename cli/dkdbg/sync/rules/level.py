@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dkdbg.sync.patterns import Patterns, Rule, matcher
-from dkdbg.sync.standing import IN, RUN_FOLDERS, SOURCE, Standing
+from dkdbg.sync.rules.patterns import Patterns, Rule, matcher
+from dkdbg.sync.rules.standing import IN, RUN_FOLDERS, SOURCE, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from dkdbg.sync.patterns import Matcher
-    from dkdbg.sync.rules import Rules
+    from dkdbg.sync.rules.patterns import Matcher
+    from dkdbg.sync.rules.sources import Sources
 
 
 class Lists:
@@ -43,10 +43,10 @@ class Level:
         standing: the folder's own.
     """
 
-    __slots__ = ("_lists", "_paths", "_rules", "path", "standing")
+    __slots__ = ("_lists", "_paths", "_sources", "path", "standing")
 
-    def __init__(self, rules: Rules, path: str, standing: Standing, lists: Lists) -> None:
-        self._rules, self.path, self.standing, self._lists = rules, path, standing, lists
+    def __init__(self, sources: Sources, path: str, standing: Standing, lists: Lists) -> None:
+        self._sources, self.path, self.standing, self._lists = sources, path, standing, lists
         self._paths = lists.paths_at(path.count("/"))
 
     def judge(self, name: str, is_dir: bool) -> Standing:
@@ -80,10 +80,10 @@ class Level:
                 if found:
                     git = None if found.negated else found
                     break
-        if git is None or (name != ".git" and path in self._rules.tracked):
+        if git is None or (name != ".git" and path in self._sources.tracked):
             return None
         if git.source == RUN_FOLDERS and (
-            path in self._rules.tracked_folders if is_dir else name.endswith(SOURCE)
+            path in self._sources.tracked_folders if is_dir else name.endswith(SOURCE)
         ):
             return None
         return git
@@ -93,14 +93,14 @@ class Level:
         out = standing.out
         if out is None:
             return True
-        path, rules = self.path + name, self._rules
-        if any(_reaches(pattern, path) for pattern in rules.reaching):
+        path, sources = self.path + name, self._sources
+        if any(_reaches(pattern, path) for pattern in sources.reaching):
             return True
         if standing.sync:
             return False
         if standing.git:
-            return standing.git.source == RUN_FOLDERS or (name != ".git" and path in rules.tracked_folders)
-        return any(_reaches(pattern, path) for pattern in rules.docker_reaching)
+            return standing.git.source == RUN_FOLDERS or (name != ".git" and path in sources.tracked_folders)
+        return any(_reaches(pattern, path) for pattern in sources.docker_reaching)
 
     def enter(self, name: str, standing: Standing, names: Collection[str]) -> Level | None:
         """The rules inside the folder `name`, whose entries are called `names`; None when it stays out.
@@ -112,11 +112,11 @@ class Level:
             return None
         lists = self._lists
         if ".gitignore" in names:
-            own = self._rules.gitignore(path)
+            own = self._sources.gitignore(path)
             if own:
                 lists = Lists(lists.sync, lists.docker, (own, *lists.git))
         plain = standing.out is None and standing.docker is None
-        return Level(self._rules, path, IN if plain else standing, lists)
+        return Level(self._sources, path, IN if plain else standing, lists)
 
 
 def _reaches(pattern: tuple[str, ...], folder: str) -> bool:

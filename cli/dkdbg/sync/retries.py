@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 CHANGED, FAILED, RACY, LONGEST = 0.05, 5.0, 1.0, 60.0
 
 
-class Again:
+class Retries:
     """Times, in seconds of a monotonic clock, by path."""
 
     def __init__(self) -> None:

@@ -7,14 +7,9 @@ no ignored folder costs a watch.
 from __future__ import annotations
 
 import sys
-import threading
-import time
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from dkdbg.sync.coalesce import Coalescer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from dkdbg.sync.watch.inbox import Inbox
 
 
 class Batch(NamedTuple):
@@ -44,37 +39,6 @@ class Source(Protocol):
 
     def close(self) -> None:
         """End it."""
-
-
-class Inbox:
-    """Where a source puts what it sees; thread-safe. `limited` is said once, when folders have to be polled."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.clock = clock
-        self.changed = threading.Condition()
-        self.pending = Coalescer()
-        self.lost = ""
-        self.limited = ""
-        self.woken = False
-
-    def settled(self, path: str) -> None:
-        """`path` can be read now."""
-        with self.changed:
-            self.pending.settled(path)
-            self.changed.notify()
-
-    def unsettled(self, path: str) -> None:
-        """`path` may change again in a moment."""
-        with self.changed:
-            self.pending.unsettled(path, self.clock())
-            self.changed.notify()
-
-    def lose(self, reason: str) -> None:
-        """Events were lost."""
-        with self.changed:
-            self.lost = reason
-            self.pending.clear()
-            self.changed.notify()
 
 
 class Watcher:
@@ -168,9 +132,9 @@ def _parent(folder: str) -> str:
 
 def _source(root: str, inbox: Inbox) -> Source:
     if sys.platform == "linux":
-        from dkdbg.sync.inotify import InotifySource
+        from dkdbg.sync.watch.inotify import InotifySource
 
         return InotifySource(root, inbox)
-    from dkdbg.sync.fsevents import ObserverSource
+    from dkdbg.sync.watch.fsevents import ObserverSource
 
     return ObserverSource(root, inbox)

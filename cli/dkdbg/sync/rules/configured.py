@@ -6,7 +6,7 @@ import os
 
 from dkdbg.errors import DkdbgError
 from dkdbg.model import config
-from dkdbg.sync.rules import Rules
+from dkdbg.sync.rules.rules import Rules
 
 
 class ConfiguredRules:

@@ -7,17 +7,18 @@ import stat
 from typing import TYPE_CHECKING
 
 from dkdbg.errors import DkdbgError
-from dkdbg.sync.compare import compare
-from dkdbg.sync.entries import FILE, FOLDER, LINK, Changes, Entry, Index, Skip
-from dkdbg.sync.links import travelling_target
-from dkdbg.sync.rules import CONFIGURATION, Rules
-from dkdbg.sync.standing import IN
+from dkdbg.sync.relative import folders_above
+from dkdbg.sync.rules.rules import CONFIGURATION, Rules
+from dkdbg.sync.rules.standing import IN
+from dkdbg.sync.tree.compare import compare
+from dkdbg.sync.tree.entries import FILE, FOLDER, LINK, Changes, Entry, Index, Skip
+from dkdbg.sync.tree.links import travelling_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from dkdbg.sync.level import Level
-    from dkdbg.sync.standing import Standing
+    from dkdbg.sync.rules.level import Level
+    from dkdbg.sync.rules.standing import Standing
 
 
 class Scanner:
@@ -27,7 +28,7 @@ class Scanner:
         root: the local root; symlinks on the way to it are resolved once.
         rules: makes the rules of the (resolved) root; called again when a rule file has changed.
         enter: called with each folder that takes part (relative, empty for the root) before it is listed: a watch
-            set there misses nothing. See `dkdbg.sync.watch`.
+            set there misses nothing. See `dkdbg.sync.watch.watcher`.
 
     Attributes:
         root: absolute, resolved.
@@ -67,7 +68,7 @@ class Scanner:
             children = list(os.scandir(self.root))
         except OSError as error:
             raise DkdbgError(f"cannot read the folder {self.root}: {error.strerror}") from error
-        self._take_in("", self.rules.top(), children, index)
+        self._take_in("", self.rules.top, children, index)
         self._check()
         return index
 
@@ -89,7 +90,7 @@ class Scanner:
         if not places:
             return Changes()
         self._check()
-        places = {place for place in places if not any(above in places for above in _above(place))}
+        places = {place for place in places if not any(above in places for above in folders_above(place))}
         found = Index()
         for place in places:
             self._look(place, found)
@@ -116,7 +117,7 @@ class Scanner:
         folder, _, name = path.rpartition("/")
         if folder and name in {".gitignore", "pyvenv.cfg", "conda-meta"}:
             return self._place(folder, index)
-        above = [*reversed(list(_above(path)))]
+        above = [*reversed(list(folders_above(path)))]
         for one in above:
             entry, level = index.entries.get(one), self._levels.get(one)
             if entry is None or level is None or entry.kind != FOLDER:
@@ -136,7 +137,7 @@ class Scanner:
     def _look(self, path: str, found: Index) -> None:
         """Take in `path` and what is below it as they are now."""
         folder, _, name = path.rpartition("/")
-        level = self._levels.get(folder) if folder else self.rules.top()
+        level = self._levels.get(folder) if folder else self.rules.top
         if level is None:
             return
         here = os.path.join(self.root, path)
@@ -144,7 +145,9 @@ class Scanner:
             if self._exact and name not in os.listdir(os.path.dirname(here)):
                 return
             status = os.lstat(here)
-            if any(stat.S_ISLNK(os.lstat(os.path.join(self.root, one)).st_mode) for one in _above(path)):
+            if any(
+                stat.S_ISLNK(os.lstat(os.path.join(self.root, one)).st_mode) for one in folders_above(path)
+            ):
                 return
             is_dir = stat.S_ISDIR(status.st_mode)
             standing = level.judge(name, is_dir)
@@ -235,12 +238,12 @@ class Scanner:
         hollow = {
             one
             for path in gone
-            for one in _above(path)
+            for one in folders_above(path)
             if one not in gone and (level := self._levels.get(one)) is not None and level.standing.out
         }
         if not hollow:
             return changes
-        top = {one for one in hollow if not any(above in hollow for above in _above(one))}
+        top = {one for one in hollow if not any(above in hollow for above in folders_above(one))}
         after = Index(dict(index.entries), dict(index.skipped))
         after.apply(changes)
         for one in top:
@@ -270,14 +273,6 @@ def too_large(size: int, limit: int) -> str:
 
 def _unreadable(error: OSError) -> Skip:
     return Skip(f"cannot be read: {error.strerror}", unknown=True)
-
-
-def _above(path: str) -> Iterable[str]:
-    """The folders above `path`, the nearest first, without the root."""
-    at = path.rfind("/")
-    while at > 0:
-        yield path[:at]
-        at = path.rfind("/", 0, at)
 
 
 def _identity(root: str) -> tuple[int, int]:

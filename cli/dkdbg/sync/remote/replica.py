@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.sync import wire
 from dkdbg.sync import plan
-from dkdbg.sync.flight import Counts
 from dkdbg.sync.plan import There
+from dkdbg.sync.remote.flight import Counts
+from dkdbg.sync.remote.sender import Sender
+from dkdbg.sync.remote.stream import expect
 from dkdbg.sync.report import event
-from dkdbg.sync.sender import Sender
-from dkdbg.sync.stream import expect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from dkdbg.sync.contact import Ready
-    from dkdbg.sync.entries import Index
     from dkdbg.sync.plan import Step
+    from dkdbg.sync.remote.contact import Ready
+    from dkdbg.sync.remote.stream import Stream
     from dkdbg.sync.report import Event
-    from dkdbg.sync.stream import Stream
+    from dkdbg.sync.tree.entries import Index
 
 _ANSWER_SECONDS = 300.0
 _STAT_PATHS = 2000

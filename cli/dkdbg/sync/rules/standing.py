@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dkdbg.sync.patterns import Rule, matcher
+from dkdbg.sync.rules.patterns import Rule, matcher
 
 OUT = (
     ".git", ".hg", ".svn", ".dkdbg-sync/", "dkdbg-pulled/",

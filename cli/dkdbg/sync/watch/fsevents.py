@@ -12,7 +12,7 @@ from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
 
 if TYPE_CHECKING:
-    from dkdbg.sync.watch import Inbox
+    from dkdbg.sync.watch.inbox import Inbox
 
 
 class ObserverSource(FileSystemEventHandler):

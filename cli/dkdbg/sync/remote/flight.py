@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from dkdbg.agent.sync import wire
+from dkdbg.sync import report
 
 if TYPE_CHECKING:
     from dkdbg.sync.plan import There
@@ -50,6 +51,15 @@ class Counts:
     def visible(self) -> bool:
         """Whether anything there is not as it was before."""
         return bool(self.sent or self.deleted or self.folders or self.modes)
+
+    def __str__(self) -> str:
+        """Such as `12 sent (1.2 MB), 3 deleted`; empty when nothing was done."""
+        parts = [f"{self.sent:,} sent ({report.size(self.bytes)})"] if self.sent else []
+        named = (
+            (self.deleted, "deleted"), (self.folders, "folders made"), (self.modes, "modes changed"),
+            (self.adopted, "found equal"), (self.failed, "failed"),
+        )  # fmt: skip
+        return ", ".join([*parts, *(f"{count:,} {what}" for count, what in named if count)])
 
     def add(self, done: Sent) -> None:
         """Count one operation that arrived."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dkdbg.agent.sync import boot, wire
 from dkdbg.errors import EXIT_USAGE, DkdbgError
-from dkdbg.sync.stream import Stream, StreamEndedError, expect
+from dkdbg.sync.remote.stream import Stream, StreamEndedError, expect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

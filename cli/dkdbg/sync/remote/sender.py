@@ -8,21 +8,21 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.sync import wire
-from dkdbg.sync import reading
-from dkdbg.sync.flight import Counts, Flight
 from dkdbg.sync.plan import LARGE, There
-from dkdbg.sync.reading import FileChangedError
+from dkdbg.sync.remote.flight import Counts, Flight
+from dkdbg.sync.remote.stream import StreamEndedError, refused
 from dkdbg.sync.report import event
-from dkdbg.sync.stream import StreamEndedError, refused
+from dkdbg.sync.tree import reading
+from dkdbg.sync.tree.reading import FileChangedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from dkdbg.agent.sync.wire import Frame
     from dkdbg.sync.plan import Step
-    from dkdbg.sync.reading import Content
+    from dkdbg.sync.remote.stream import Stream
     from dkdbg.sync.report import Event
-    from dkdbg.sync.stream import Stream
+    from dkdbg.sync.tree.reading import Content
 
 #: Seconds without an answer after which the other side counts as gone.
 _SILENCE = 120.0

@@ -25,7 +25,7 @@ from watchdog.observers.inotify_c import (
 if TYPE_CHECKING:
     from watchdog.observers.inotify_c import InotifyEvent
 
-    from dkdbg.sync.watch import Inbox
+    from dkdbg.sync.watch.inbox import Inbox
 
 _C = InotifyConstants
 _SETTLED = _C.IN_CLOSE_WRITE | _C.IN_MOVED_TO | _C.IN_ATTRIB

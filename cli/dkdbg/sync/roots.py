@@ -1,0 +1,29 @@
+"""The two folders that are made equal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dkdbg.sync.remote.contact import PYTHONS
+from dkdbg.sync.rules.rules import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roots:
+    """What is synced where.
+
+    Attributes:
+        local: existing local folder.
+        remote: absolute path on the target.
+        rules: of the local root.
+        pythons: to try on the target.
+    """
+
+    local: str
+    remote: str
+    rules: Callable[[str], Rules] = Rules
+    pythons: tuple[str, ...] = PYTHONS

@@ -1,0 +1,100 @@
+"""Which paths below the local root take part in sync, and which rule says so.
+
+From weak to strong: what is out by default; git's ignore rules, where what git tracks is never ignored;
+.dockerignore, with Docker's meaning; `[sync] ignore` of dkdbg.toml, the last word, where `!` brings back.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from dkdbg.sync.rules.level import Level, Lists
+from dkdbg.sync.rules.sources import Sources
+from dkdbg.sync.rules.standing import ENVIRONMENT, IN, Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dkdbg.sync.rules.patterns import Rule
+
+#: `[sync] max_size` when dkdbg.toml says nothing, in bytes.
+MAX_SIZE = 100_000_000
+
+#: In the root: a change of it may change the rules.
+CONFIGURATION = "dkdbg.toml"
+
+
+class Verdict(NamedTuple):
+    """Whether a path takes part, and the reason as a sentence."""
+
+    takes_part: bool
+    reason: str
+
+
+class Rules:
+    """The rules of one local root, as they are now; make it anew when a rule file has changed.
+
+    Args:
+        root: the local root, absolute, without symlinks.
+        ignore: `[sync] ignore` of dkdbg.toml.
+        max_size: larger files stay out; bytes.
+
+    Attributes:
+        max_size: bytes.
+        files: absolute paths outside the tree's own folders whose change changes the rules.
+        top: the rules inside the root folder.
+    """
+
+    def __init__(self, root: str, *, ignore: Sequence[str] = (), max_size: int = MAX_SIZE) -> None:
+        self._root, self.max_size = root, max_size
+        self._sources = sources = Sources(root, ignore)
+        self.files = sources.files
+        self.top = Level(sources, "", IN, Lists(sources.sync, sources.docker, sources.git))
+
+    def same_as(self, other: Rules) -> bool:
+        """Whether both decide the same, as far as rules outside the folders of the tree go."""
+        return self.max_size == other.max_size and self._sources.same_as(other._sources)
+
+    def why(self, path: str) -> Verdict:
+        """Whether `path`, relative to the root with `/`, takes part, and the rule that decides it.
+
+        The size limit and what cannot be copied are not rules: `dkdbg.sync.tree.scan` says those.
+        """
+        level = self.top
+        parts = path.rstrip("/").split("/")
+        for depth, name in enumerate(parts):
+            here = os.path.join(self._root, level.path, name)
+            last = depth == len(parts) - 1
+            is_dir = not last or path.endswith("/") or (os.path.isdir(here) and not os.path.islink(here))
+            standing = level.judge(name, is_dir)
+            out = standing.out
+            if last or (out and not level.visits(name, standing)):
+                if is_dir and not out and level.enter(name, standing, _names(here)) is None:
+                    out = ENVIRONMENT
+                return _verdict(level.path + name, path.rstrip("/"), standing, out, self._sources)
+            inner = level.enter(name, standing, _names(here))
+            if inner is None:
+                return _verdict(level.path + name, path.rstrip("/"), standing, ENVIRONMENT, self._sources)
+            level = inner
+        raise AssertionError("a path has a last part")
+
+
+def _verdict(decided: str, path: str, standing: Standing, out: Rule | None, sources: Sources) -> Verdict:
+    if out:
+        of = "" if decided == path else f", which keeps {decided}/ out"
+        return Verdict(False, f"left out by {out}{of}")
+    if standing.kept:
+        return Verdict(True, f"brought back by {standing.kept}")
+    if standing.docker:
+        return Verdict(True, f"brought back by {standing.docker}")
+    if path in sources.tracked:
+        return Verdict(True, "takes part: git tracks it")
+    return Verdict(True, "takes part: no rule leaves it out")
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []

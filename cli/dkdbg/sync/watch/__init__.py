@@ -1,0 +1,1 @@
+"""What changes in the local tree, as it happens."""
