@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import signal
@@ -25,7 +26,9 @@ def pytest_addoption(parser):
     )
 
 
-def _engine_lacks() -> str:
+@functools.cache
+def engine_lacks() -> str:
+    """What an engine test needs and this machine has not; empty when it has all."""
     if shutil.which("docker") is None:
         return "no docker command"
     for probe in (
@@ -39,18 +42,14 @@ def _engine_lacks() -> str:
     return ""
 
 
-@pytest.fixture(scope="session")
-def engine_lacks() -> str:
-    return _engine_lacks()
-
-
-@pytest.fixture(autouse=True)
-def _needs_engine(request, engine_lacks):
-    if request.node.get_closest_marker("engine") is None or not engine_lacks:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Before any fixture: those of a module would start containers."""
+    if item.get_closest_marker("engine") is None or not (lacks := engine_lacks()):
         return
     if os.environ.get("CI"):
-        pytest.fail(f"an engine test needs a Docker engine: {engine_lacks}", pytrace=False)
-    pytest.skip(engine_lacks)
+        pytest.fail(f"an engine test needs a Docker engine: {lacks}", pytrace=False)
+    pytest.skip(lacks)
 
 
 @pytest.fixture(autouse=True)

@@ -98,6 +98,7 @@ class Editor:
     ) -> None:
         self.port, self.breakpoints, self.hold, self.follow = port, breakpoints, hold, follow
         self.sessions: dict[int, Session] = {}
+        self.attached: dict[int, Session] = {}
         self.stops: list[dict[str, Any]] = []
         self.output: list[str] = []
         self.exit_codes: list[int] = []
@@ -120,6 +121,9 @@ class Editor:
         with self.changed:
             self.sessions[pid] = session
         session.start(self.breakpoints, arguments or base)
+        with self.changed:
+            self.attached[pid] = session
+            self.changed.notify_all()
         return self
 
     def _event(self, session: Session, name: str, body: dict[str, Any]) -> None:
@@ -159,7 +163,16 @@ class Editor:
             session.request("disconnect", terminateDebuggee=False)
         session.close()
 
-    def wait_stops(self, count: int, timeout: float = 15) -> list[dict[str, Any]]:
+    def wait_attached(self, count: int, timeout: float = 20) -> None:
+        """Return when the attach of each of `count` processes has been answered, the root's among them."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.attached) == count, timeout), (
+                self.sessions,
+                self.attached,
+                self.errors,
+            )
+
+    def wait_stops(self, count: int, timeout: float = 20) -> list[dict[str, Any]]:
         with self.changed:
             assert self.changed.wait_for(lambda: len(self.stops) >= count, timeout), (self.stops, self.errors)
             return list(self.stops)
@@ -186,7 +199,7 @@ class Client:
             self.events.append((name, body))
             self.changed.notify_all()
 
-    def event(self, name: str, timeout: float = 10, text: str = "", count: int = 1) -> dict[str, Any]:
+    def event(self, name: str, timeout: float = 20, text: str = "", count: int = 1) -> dict[str, Any]:
         def found() -> dict[str, Any] | None:
             matching = [b for n, b in self.events if n == name and text in json.dumps(b)]
             return matching[count - 1] if len(matching) >= count else None
@@ -218,7 +231,7 @@ class Client:
 
 
 def wait_for(read: Any, fits: Any) -> Any:
-    end = time.monotonic() + 5
+    end = time.monotonic() + 20
     while not fits(value := read()):
         assert time.monotonic() < end, value
         time.sleep(0.01)

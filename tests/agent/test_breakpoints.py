@@ -1,19 +1,19 @@
 """Breakpoints hit in every kind of Python process below the agent, and the program's end ends the session."""
 
-# ruff: noqa: PLW1510
 
 from __future__ import annotations
 
-import subprocess
+import os
+import signal
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from tests.agent.dap_probe import Editor
+from tests.agent.dap_probe import Editor, wait_for
+from tests.processes import children
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -216,13 +216,9 @@ def test_a_killed_adapter_is_replaced_and_the_program_goes_on(launch, tmp_path: 
     script.write_text(LOOP)
     running = launch(sys.executable, "loop.py")
     record = running.wait_state("running")
-    listing = subprocess.run(
-        ["pgrep", "-P", str(record["pid"]), "-f", "adapter.py"], stdout=subprocess.PIPE, text=True
-    )
-    subprocess.run(["kill", "-9", listing.stdout.split()[0]], check=True)
-    end = time.monotonic() + 10
-    while running.record()["adapter_port"] == record["adapter_port"] and time.monotonic() < end:
-        time.sleep(0.02)
+    (adapter,) = children(record["pid"], "adapter.py")
+    os.kill(adapter, signal.SIGKILL)
+    wait_for(lambda: running.record()["adapter_port"], lambda port: port != record["adapter_port"])
     with Editor(record["port"], {str(script): [18]}) as editor:
         editor.wait_stops(1)
 

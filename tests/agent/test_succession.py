@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.agent.dap_probe import Client, Editor, Session, wait_for
+from tests.processes import children
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,9 +42,8 @@ if __name__ == "__main__":
 
 
 def kill_adapter(running: Any) -> None:
-    command = ["pgrep", "-P", str(running.process.pid), "-f", "adapter.py"]
-    (pid,) = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
-    os.kill(int(pid), signal.SIGKILL)
+    (pid,) = children(running.process.pid, "adapter.py")
+    os.kill(pid, signal.SIGKILL)
 
 
 def test_a_killed_adapter_leaves_the_editors_session_and_breakpoints(loop, tmp_path: Path) -> None:
@@ -101,15 +100,12 @@ def test_requests_that_a_killed_adapter_has_not_answered_are_answered_by_the_doo
     running = loop()
     port = running.wait_state("running")["port"]
     with Client(port).attach() as root, root.child() as child:
-        (pid,) = subprocess.run(
-            ["pgrep", "-P", str(running.process.pid), "-f", "adapter.py"],
-            stdout=subprocess.PIPE, text=True, check=True,
-        ).stdout.split()  # fmt: skip
-        os.kill(int(pid), signal.SIGSTOP)
+        (pid,) = children(running.process.pid, "adapter.py")
+        os.kill(pid, signal.SIGSTOP)
         asked = root.session.send("threads")
         childs = child.session.send("threads")
         time.sleep(0.1)
-        os.kill(int(pid), signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
         for client, number in ((root, asked), (child, childs)):
             with pytest.raises(AssertionError, match="adapter died"):
                 client.session.wait(number)
@@ -138,11 +134,11 @@ def test_who_looks_on_gets_the_session_when_the_other_editor_leaves(loop, tmp_pa
     script = str(tmp_path / "train.py")
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(Editor(port, {}))
-        wait_for(lambda: list(first.sessions), lambda found: len(found) == 2)
+        first.wait_attached(2)
         second = stack.enter_context(Editor(port, {script: [LINE]}, hold=True))
         third = stack.enter_context(Editor(port, {}))
         for editor in (second, third):
-            wait_for(lambda editor=editor: list(editor.sessions), lambda found: len(found) == 2)
+            editor.wait_attached(2)
         assert second.stops == []
         for session in first.sessions.values():
             session.close()
@@ -179,9 +175,9 @@ def test_an_editor_that_comes_back_at_once_keeps_its_session(loop) -> None:
 def both_attached(stack: contextlib.ExitStack, port: int, script: str) -> tuple[Editor, Editor]:
     """Two editors with a session of each process; the first one holds them."""
     first = stack.enter_context(Editor(port, {}))
-    wait_for(lambda: list(first.sessions), lambda found: len(found) == 2)
+    first.wait_attached(2)
     second = stack.enter_context(Editor(port, {script: [LINE]}, hold=True))
-    wait_for(lambda: list(second.sessions), lambda found: len(found) == 2)
+    second.wait_attached(2)
     return first, second
 
 
@@ -297,7 +293,7 @@ def two_stops(editor: Editor) -> list[Session]:
 
 def leave_root(editor: Editor) -> None:
     """Do what VS Code does at Shift+F5 in the root session, and see all other sessions end."""
-    wait_for(lambda: list(editor.sessions), lambda found: len(found) == 4)
+    editor.wait_attached(4)
     sessions = dict(editor.sessions)
     assert sessions[0].request("disconnect", terminateDebuggee=False) == {}
     for pid, session in sessions.items():
@@ -340,9 +336,9 @@ def test_who_looks_on_gets_all_processes_of_the_editor_that_ends_its_root_sessio
     port = workers.wait_state("running")["port"]
     script = str(tmp_path / "train.py")
     with Editor(port, {}) as first:
-        wait_for(lambda: list(first.sessions), lambda found: len(found) == 4)
+        first.wait_attached(4)
         with Editor(port, {script: [6]}, hold=True) as second:
-            wait_for(lambda: list(second.sessions), lambda found: len(found) == 4)
+            second.wait_attached(4)
             before = dict(second.sessions)
             leave_root(first)
             for session in two_stops(second):

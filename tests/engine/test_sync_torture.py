@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
-import subprocess
 
 import pytest
 
 from tests.engine.synced import Box, docker, starting, sync, take_away
+from tests.processes import children
 
 pytestmark = pytest.mark.engine
 
@@ -51,10 +51,7 @@ def write_all(root, salt):
 
 def stream_of(process):
     """Pid of the local end of the stream, `docker exec`."""
-    done = subprocess.run(
-        ["pgrep", "-P", str(process.pid), "docker"], capture_output=True, text=True, check=False
-    )
-    return [int(line) for line in done.stdout.split()]
+    return children(process.pid, "docker")
 
 
 @pytest.fixture

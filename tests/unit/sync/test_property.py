@@ -10,7 +10,6 @@ import contextlib
 import os
 import random
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -20,6 +19,7 @@ import pytest
 
 from dkdbg.sync.roots import Roots
 from dkdbg.sync.session import Session
+from tests.processes import children
 from tests.unit.sync.churn import Churn, contents, picture
 
 PART = 10
@@ -33,11 +33,6 @@ class Relay:
 
     def wrap(self, argv):
         return ("bash", "-c", 'exec "$@" < <(exec cat)', "relay", sys.executable, *argv[1:])
-
-
-def children(pid):
-    done = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
-    return [int(line) for line in done.stdout.split() if int(line) != pid]
 
 
 def parts_of_streams():

@@ -1,0 +1,19 @@
+"""Which processes a process has started, read from /proc: `pgrep` is not on every machine."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+
+def children(pid: int, command: str = "") -> list[int]:
+    """Pids of the living children of `pid` whose command line contains `command`, in order."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended while we looked
+            # proc(5): "pid (name) state ppid ...", and a name may hold spaces and parentheses.
+            state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if int(parent) == pid and state != "Z" and command in line:
+                found.append(int(entry.name))
+    return sorted(found)
