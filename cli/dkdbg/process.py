@@ -134,7 +134,7 @@ def start(
         ) from error
 
 
-def converse(argv: Sequence[str], *, cwd: Path | None = None) -> subprocess.Popen[bytes]:
+def converse(argv: Sequence[str]) -> subprocess.Popen[bytes]:
     """Start `argv` with pipes of bytes, unbuffered, on all three streams; the caller ends it.
 
     It does not get the terminal's Ctrl-C: the caller says goodbye in the protocol's own words.
@@ -144,7 +144,7 @@ def converse(argv: Sequence[str], *, cwd: Path | None = None) -> subprocess.Pope
     """
     try:
         return subprocess.Popen(
-            list(argv), cwd=cwd, stdin=PIPE, stdout=PIPE, stderr=PIPE, bufsize=0, start_new_session=True
+            list(argv), stdin=PIPE, stdout=PIPE, stderr=PIPE, bufsize=0, start_new_session=True
         )
     except FileNotFoundError as error:
         raise DkdbgError(

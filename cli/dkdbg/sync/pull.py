@@ -11,7 +11,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dkdbg.agent.sync import paths, tree, wire
+from dkdbg.agent.sync import content, paths, tree, wire
 from dkdbg.agent.sync.problems import Refused
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.sync.remote.contact import Contact
@@ -104,7 +104,7 @@ def pull(
         contact.stop()
     top = os.open(into, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        _listing(stream, wire.LISTING)
+        _listing(stream)
         puller = _Puller(stream, tree.Tree(top), report)
         for folder in folders:
             puller.pull(posixpath.normpath(folder.strip("/")))
@@ -130,7 +130,7 @@ class _Puller:
         self._stream.send(wire.LIST, {"path": "" if folder == "." else folder})
         self._stream.flush()
         try:
-            entries = _listing(self._stream, wire.LISTING)
+            entries = _listing(self._stream)
         except _RefusedThereError as error:
             raise DkdbgError(
                 f"{folder}: {error}", hint="name a folder relative to the remote root", exit_code=EXIT_USAGE
@@ -217,7 +217,7 @@ class _Puller:
             digest.update(body)
             if not problem:
                 try:
-                    _write(descriptor, body)
+                    content.write_all(descriptor, body)
                 except OSError as error:
                     problem = _why(error)
 
@@ -246,20 +246,14 @@ def _frame(stream: Stream, *kinds: int) -> tuple[int, dict[str, object], bytes]:
     return kind, head, body
 
 
-def _listing(stream: Stream, kind: int) -> list[Entry]:
+def _listing(stream: Stream) -> list[Entry]:
     found: list[Entry] = []
     while True:
-        _, head, _ = _frame(stream, kind)
+        _, head, _ = _frame(stream, wire.LISTING)
         entries = head["entries"]
         found += entries if isinstance(entries, list) else []
         if head.get("end", True):
             return found
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
 
 
 def _dress(descriptor: int, head: dict[str, object]) -> None:

@@ -12,7 +12,7 @@ class Event:
     """One thing that happened.
 
     Attributes:
-        name: `connected`, `copying`, `progress`, `changed`, `failed`, `kept`, `skipped`, `rescan`, `lost`, `in_sync`.
+        name: `connected`, `progress`, `in_sync`, `changed`, `failed`, `kept`, `skipped`, `polled`, `rescan`, `lost`.
         facts: JSON values; paths relative to the local root, sizes in bytes, times in seconds.
     """
 
@@ -99,6 +99,7 @@ _LINES = {
     "skipped": lambda facts: f"left out: {facts['path'] or '.'}: {facts['reason']}",
     "differs": lambda facts: f"differs: {facts['path']} {facts['what']}",
     "only_there": lambda facts: f"only there: {facts['path']}",
+    "polled": lambda facts: f"slower than it could be: {facts['reason']}",
     "rescan": lambda facts: f"looking at everything again: {facts['reason']}",
     "lost": lambda facts: f"connection lost: {facts['reason']}; trying again",
     "in_sync": _in_sync,

@@ -60,6 +60,7 @@ class Session:
         self._retries = Retries()
         self._index: Index | None = None
         self._lost_events, self._reason, self._began = "", "", 0.0
+        self._polled = False
         self._ending = threading.Event()
         self._watcher: Watcher | None = None
         self.failed: dict[str, tuple[str, str]] = {}
@@ -176,9 +177,16 @@ class Session:
         index = scanner.scan()
         self._lost_events = ""
         if watcher:
-            for path in scanner.rules.files:
-                watcher.watch_file(path)
+            self._watch_rules(scanner, watcher)
         return index
+
+    def _watch_rules(self, scanner: Scanner, watcher: Watcher) -> None:
+        """The scanner has set the watches of folders: see to those of rule files, and say once what has to be polled."""
+        for path in scanner.rules.files:
+            watcher.watch_file(path)
+        if watcher.limited and not self._polled:
+            self._polled = True
+            self._report(event("polled", reason=watcher.limited))
 
     def _converge(self, replica: Replica) -> None:
         counts = replica.converge(self._here)
@@ -244,8 +252,7 @@ class Session:
         for path in changes.cleared:
             self._told.pop(path, None)
         self._tell(changes.skipped)
-        for path in scanner.rules.files:
-            watcher.watch_file(path)
+        self._watch_rules(scanner, watcher)
         return replica.steps(self._here, {*changes.written, *changes.removed, *dirty})
 
     def _urgent(self, replica: Replica, scanner: Scanner, watcher: Watcher) -> list[Step]:

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dkdbg.model.config import SyncConfig
-from dkdbg.sync.rules.rules import MAX_SIZE, Rules
+from dkdbg.sync.rules.rules import Rules
 from dkdbg.sync.tree.scan import Scanner
 from tests.unit.sync.trees import git, put
 
@@ -263,5 +262,7 @@ def test_a_gitignore_that_is_a_symlink_is_not_read_as_git_does_not(root):
     assert "a.py" in Scanner(str(root)).scan().entries
 
 
-def test_the_size_limit_is_the_one_of_the_configuration():
-    assert SyncConfig().max_size == MAX_SIZE
+@pytest.mark.parametrize("name", [".gitignore", ".dockerignore", "pkg/.gitignore"])
+def test_a_folder_where_a_rule_file_should_be_has_no_rules_and_stops_nothing(root, name):
+    put(root, {f"{name}/inside": "", "a.py": "", "pkg/b.py": ""})
+    assert {f"{name}/inside", "a.py", "pkg/b.py"} <= set(Scanner(str(root)).scan().entries)

@@ -6,13 +6,14 @@ import os
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.remote.contact import Contact
-from dkdbg.sync.remote.replica import Replica
+from dkdbg.sync.remote.replica import Replica, stat
 from dkdbg.sync.retries import CHANGED, Retries
 from dkdbg.sync.roots import Roots
 from dkdbg.sync.session import Session
@@ -36,6 +37,22 @@ def here(roots):
 @pytest.fixture
 def there(roots):
     return Path(roots.remote)
+
+
+@contextmanager
+def learnt(roots):
+    """A replica that knows what is there, with the scanner of the local root and its index."""
+    contact = Contact(roots.remote, pythons=roots.pythons)
+    contact.start(Local(python=sys.executable))
+    stream, ready = contact.ready()
+    try:
+        scanner = Scanner(roots.local)
+        index = scanner.scan()
+        replica = Replica(stream, ready, scanner.root, report=lambda _: None)
+        replica.learn(index.entries)
+        yield replica, scanner, index
+    finally:
+        stream.close()
 
 
 def once(roots):
@@ -126,6 +143,22 @@ def test_verify_says_what_is_missing_different_and_left_over(roots, here, there)
     }  # fmt: skip
 
 
+def test_a_link_that_was_sent_is_not_sent_again_when_somebody_looks_at_it(roots, here, there):
+    (here / "link").symlink_to("a")
+    with learnt(roots) as (replica, _, index):
+        assert replica.converge(index).sent == 1
+        assert (there / "link").readlink() == Path("a")
+        assert replica.steps(index, {"link"}) == []
+
+
+def test_what_is_there_is_asked_in_frames_that_fit_however_long_the_names_are(roots, there):
+    deep = "/".join(["\U0001f40d" * 60] * 10)
+    with learnt(roots) as (replica, _, _):
+        (there / "a").write_text("x")
+        found = stat(replica.stream, [*(f"{deep}/{number}" for number in range(3000)), "a"])
+    assert list(found) == ["a"]
+
+
 def test_a_local_root_that_is_the_remote_one_is_refused(roots, here):
     same = Roots(local=roots.local, remote=roots.local, pythons=(sys.executable,))
     with pytest.raises(DkdbgError, match="the same folder"):
@@ -169,14 +202,6 @@ def test_a_large_file_whose_folder_is_gone_when_it_is_through_does_not_bring_the
     """Found by the property test (seed 60): END put the file, and so its folder, in place of what had replaced it."""
     (here / "x").mkdir()
     (here / "x" / "large").write_bytes(os.urandom(3_000_000))
-    contact = Contact(roots.remote, pythons=roots.pythons)
-    contact.start(Local(python=sys.executable))
-    stream, ready = contact.ready()
-    scanner = Scanner(str(here))
-    index = scanner.scan()
-    replica = Replica(stream, ready, str(here), report=lambda _: None)
-    replica.learn(index.entries)
-
     calls = []
 
     def replace_the_folder():
@@ -189,9 +214,9 @@ def test_a_large_file_whose_folder_is_gone_when_it_is_through_does_not_bring_the
         index.apply(changes)
         return replica.steps(index, [*changes.written, *changes.removed])
 
-    replica.sender.pause = replace_the_folder
-    replica.converge(index)
-    stream.close()
+    with learnt(roots) as (replica, scanner, index):
+        replica.sender.pause = replace_the_folder
+        replica.converge(index)
     assert (there / "x").read_text() == "a file now"
     assert replica.view["x"].kind == "f"
     assert "x/large" not in replica.view

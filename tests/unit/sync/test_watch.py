@@ -376,10 +376,10 @@ watcher.close()
 """
 
 
-def _with_limit(name: str, value: int, root) -> subprocess.CompletedProcess[str]:
-    """Run LIMITED in a user namespace of its own with that limit: nobody else is limited."""
+def _with_limit(name: str, value: int, root, program=LIMITED) -> subprocess.CompletedProcess[str]:
+    """Run `program` in a user namespace of its own with that limit: nobody else is limited."""
     script = f'echo {value} > /proc/sys/user/{name} && exec "$@"'
-    argv = ["unshare", "-Ur", "sh", "-c", script, "sh", sys.executable, "-c", LIMITED, str(root)]
+    argv = ["unshare", "-Ur", "sh", "-c", script, "sh", sys.executable, "-c", program, str(root)]
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
 
 
@@ -401,4 +401,37 @@ def test_a_limit_of_inotify_is_said_and_the_rest_is_polled(root, name, value, po
     done = _with_limit(name, value, root)
     said = f"user.{name} is {value}, all used up; more with: sudo sysctl user.{name}={more}"
     assert done.stdout == f"{polled} folders are polled every 0.05 s: {said}\n", done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+FOLLOWED_WITHIN_A_LIMIT = """
+import sys, threading
+from dkdbg.sync.roots import Roots
+from dkdbg.sync.session import Session
+from dkdbg.targets.local import Local
+here, there = sys.argv[1], sys.argv[1] + ".there"
+said = threading.Event()
+def report(event):
+    if event.name == "in_sync":
+        said.set()
+    if event.name == "polled":
+        print(event.facts["reason"])
+roots = Roots(local=here, remote=there, pythons=(sys.executable,))
+session = Session(roots, lambda: Local(python=sys.executable), report=report)
+following = threading.Thread(target=session.follow, daemon=True)
+following.start()
+assert said.wait(30)
+session.stop()
+following.join(30)
+"""
+
+
+@pytest.mark.skipif(not _can_limit(), reason="no user namespaces here")
+def test_a_session_says_once_that_it_has_to_poll_and_what_to_type(root):
+    put(root, {"a/x": "", "b/x": "", "c/x": ""})
+    done = _with_limit("max_inotify_watches", 3, root, FOLLOWED_WITHIN_A_LIMIT)
+    said = (
+        "user.max_inotify_watches is 3, all used up; more with: sudo sysctl user.max_inotify_watches=524288"
+    )
+    assert done.stdout == f"1 folder is polled every 2 s: {said}\n", done.stderr
     assert done.returncode == 0, done.stderr

@@ -136,11 +136,10 @@ def stat_paths(
 def others(root: Tree, book: Ledger) -> List[Entry]:
     """Return entries of what is there and not in the ledger, without digests."""
     found = []
-    for folder, path, name, info in _walk(root, ""):
+    for _folder, path, _name, info in _walk(root, ""):
         if path not in book.held and tree.kind_of(info):
             size = 0 if tree.kind_of(info) == "d" else info.st_size
             found.append([path, tree.kind_of(info), info.st_mode & 0o777, size, "", ""])
-            del folder, name
     return found
 
 

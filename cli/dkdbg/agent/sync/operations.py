@@ -185,7 +185,7 @@ class Operations:
         info = self._tree.look(parts)
         if info is None:
             if entry is not None:
-                self._forget(path)
+                self._ledger.forget(path)
             return None
         if entry is None:
             raise Refused(
@@ -204,12 +204,12 @@ class Operations:
             return self._remove_folder(folder, path, name, info)
         if self._way.is_ours(folder, path, name, info):
             os.unlink(name, dir_fd=folder)
-            self._forget(path)
+            self._ledger.forget(path)
             if entry[ledger.KIND] == "f":
                 self._placer.remember_gone(path, info)
         else:
             self._way.keep(folder, path, name, info)
-            self._forget(path)
+            self._ledger.forget(path)
         return None
 
     def _remove_folder(self, folder: int, path: str, name: bytes, info: os.stat_result) -> Optional[str]:
@@ -222,7 +222,7 @@ class Operations:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY):
                     raise
                 stays = True
-        self._forget(path)
+        self._ledger.forget(path)
         return path if stays else None
 
     def _new(self, path: str) -> List[bytes]:
@@ -244,9 +244,6 @@ class Operations:
                 )
             self._names[_fold(path)] = path
         return parts
-
-    def _forget(self, path: str) -> None:
-        self._ledger.forget(path)
 
 
 def _fold(path: str) -> str:

@@ -80,9 +80,15 @@ def unwritable(root: str, info: os.stat_result, error: OSError) -> Fatal:
 
 def user_name(uid: int) -> str:
     """Return `uid 1000 (alice)`, without a name where the target knows none."""
+    name = login_name(uid)
+    return "uid %d (%s)" % (uid, name) if name else "uid %d" % uid
+
+
+def login_name(uid: int) -> str:
+    """Return `alice`; empty where the target knows no name."""
     try:
         import pwd
 
-        return "uid %d (%s)" % (uid, pwd.getpwuid(uid).pw_name)
+        return pwd.getpwuid(uid).pw_name
     except (ImportError, KeyError):
-        return "uid %d" % uid
+        return ""

@@ -8,7 +8,7 @@ import sys
 
 from dkdbg.agent.sync import listing, paths, wire
 from dkdbg.agent.sync.ledger import Ledger
-from dkdbg.agent.sync.problems import Fatal, Refused, explain
+from dkdbg.agent.sync.problems import Fatal, Refused, explain, login_name, user_name
 from dkdbg.agent.sync.root import open_root
 from dkdbg.agent.sync.state import State
 
@@ -64,7 +64,7 @@ class Session:
             "version": wire.VERSION,
             "python": "%d.%d.%d" % sys.version_info[:3],
             "pid": os.getpid(),
-            "user": _user(),
+            "user": login_name(os.geteuid()) or user_name(os.geteuid()),
             "root": root,
             "probe": self._state.probe,
             "empty": not any(name != own for name in os.listdir(self._tree.root)),
@@ -203,12 +203,3 @@ class Session:
 
     def _ping(self, head: Head, _: bytes) -> None:
         self._outlet.send(wire.PONG, {"n": head["n"]})
-
-
-def _user() -> str:
-    try:
-        import pwd
-
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except (ImportError, KeyError):
-        return "uid %d" % os.geteuid()

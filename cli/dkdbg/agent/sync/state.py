@@ -12,10 +12,6 @@ import time
 from dkdbg.agent.sync import paths, tree
 from dkdbg.agent.sync.problems import Fatal, unwritable, user_name
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Optional
-
 _OWN = paths.OWN.encode()
 TEMPORARY = b"tmp"
 KEPT = b"kept"
@@ -197,10 +193,9 @@ def _holder(data: bytes) -> str:
         return "it does not say who it is"
 
 
-def _not_ours(name: str, info: Optional[os.stat_result]) -> Fatal:
-    owner = user_name(info.st_uid) if info is not None else "somebody else"
+def _not_ours(name: str, info: os.stat_result) -> Fatal:
     return Fatal(
         "%s in %s belongs to %s, and sync runs as %s there"
-        % (paths.OWN, name, owner, user_name(os.geteuid())),
+        % (paths.OWN, name, user_name(info.st_uid), user_name(os.geteuid())),
         "run sync as that user, or remove the folder",
     )

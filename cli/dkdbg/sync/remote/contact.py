@@ -53,12 +53,10 @@ class Ready:
     """
 
     python: str
-    pid: int
     user: str
     root: str
     probe: str
     empty: bool
-    case_sensitive: bool
 
 
 class Contact:
@@ -162,8 +160,8 @@ def _ready(head: dict[str, Any]) -> Ready:
             f"the receiver speaks version {head.get('version')} of the stream, we {wire.VERSION}"
         )
     return Ready(
-        python=str(head["python"]), pid=int(head["pid"]), user=str(head["user"]), root=str(head["root"]),
-        probe=str(head.get("probe") or ""), empty=bool(head["empty"]), case_sensitive=bool(head["case_sensitive"]),
+        python=str(head["python"]), user=str(head["user"]), root=str(head["root"]),
+        probe=str(head.get("probe") or ""), empty=bool(head["empty"]),
     )  # fmt: skip
 
 

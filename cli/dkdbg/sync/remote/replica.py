@@ -15,7 +15,7 @@ from dkdbg.sync.remote.stream import expect
 from dkdbg.sync.report import event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from dkdbg.sync.plan import Step
     from dkdbg.sync.remote.contact import Ready
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dkdbg.sync.tree.entries import Index
 
 _ANSWER_SECONDS = 300.0
-_STAT_PATHS = 2000
+_STAT_PATHS, _STAT_SIZE = 2000, wire.MAX_HEAD - 100
 _PROGRESS_SECONDS = 0.2
 
 
@@ -135,13 +135,27 @@ def stat(stream: Stream, paths: list[str]) -> dict[str, There]:
     Raises:
         StreamEndedError, DkdbgError: as `expect`.
     """
-    chunks = [paths[start : start + _STAT_PATHS] for start in range(0, len(paths), _STAT_PATHS)]
     found: dict[str, There] = {}
-    for chunk in chunks:
+    for chunk in _fitting(paths):
         stream.send(wire.STAT, {"paths": chunk})
         stream.flush()
         found.update(listing(stream, wire.STATS, held=False))
     return found
+
+
+def _fitting(paths: list[str]) -> Iterator[list[str]]:
+    """`paths` in lists that go into a frame each, whatever is in them: a character is at most 12 in ASCII JSON."""
+    chunk: list[str] = []
+    size = 0
+    for path in paths:
+        more = 12 * len(path) + 3
+        if chunk and (len(chunk) == _STAT_PATHS or size + more > _STAT_SIZE):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(path)
+        size += more
+    if chunk:
+        yield chunk
 
 
 def still_here(root: str, paths: Iterable[str]) -> set[str]:

@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.sync import wire
-from dkdbg.sync.plan import LARGE, There
+from dkdbg.sync.plan import LARGE, There, link_digest
 from dkdbg.sync.remote.flight import Counts, Flight
 from dkdbg.sync.remote.stream import StreamEndedError, refused
 from dkdbg.sync.report import event
@@ -43,6 +43,7 @@ class Sender:
         racy: paths that were read so soon after a change that their stamp says nothing (ADR 10).
         counts: what was done since `counts` was last set.
         pause: called between the pieces of large files; gives steps that came up, of which the small ones go first.
+        progress: takes how many more files, with how many bytes, have arrived.
         heard: when the other side last said something; seconds of the monotonic clock.
     """
 
@@ -106,7 +107,7 @@ class Sender:
             made = There(kind="d", mode=wanted.mode | 0o700, size=0, digest="", stamp="")
             self._send(wire.MKDIR, step.path, made, mode=made.mode)
         elif step.operation == "link":
-            made = There(kind="l", mode=0, size=0, digest=wanted.target, stamp=wanted.stamp)
+            made = There(kind="l", mode=0, size=0, digest=link_digest(wanted.target), stamp=wanted.stamp)
             self._send(wire.LINK, step.path, made, target=wanted.target, stamp=wanted.stamp)
         elif step.operation == "mode":
             self._mode(step.path, wanted.mode, wanted.stamp)

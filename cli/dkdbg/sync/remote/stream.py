@@ -16,7 +16,6 @@ from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from dkdbg.agent.sync.wire import Frame
 
@@ -55,15 +54,8 @@ class Stream:
         DkdbgError: the program does not exist.
     """
 
-    def __init__(
-        self,
-        argv: Sequence[str],
-        first: bytes,
-        *,
-        cwd: Path | None = None,
-        bell: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._child = process.converse(argv, cwd=cwd)
+    def __init__(self, argv: Sequence[str], first: bytes, *, bell: Callable[[], None] = lambda: None) -> None:
+        self._child = process.converse(argv)
         self._bell = bell
         self._frames: queue.SimpleQueue[Frame | StreamEndedError] = queue.SimpleQueue()
         self._ended: StreamEndedError | None = None
@@ -76,11 +68,6 @@ class Stream:
         self._reader = threading.Thread(target=self._read, name="dkdbg-sync-stream", daemon=True)
         self._listener.start()
         self._reader.start()
-
-    @property
-    def pid(self) -> int:
-        """Of the local end of the command line."""
-        return self._child.pid
 
     def send(self, kind: int, head: dict[str, Any] | None = None, body: bytes = b"") -> None:
         """Pack one frame; it is written with those after it, by `flush` at the latest.

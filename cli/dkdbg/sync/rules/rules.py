@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from dkdbg.model.config import SyncConfig
 from dkdbg.sync.rules.level import Level, Lists
 from dkdbg.sync.rules.sources import Sources
 from dkdbg.sync.rules.standing import ENVIRONMENT, IN, Standing
@@ -17,12 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dkdbg.sync.rules.patterns import Rule
-
-#: `[sync] max_size` when dkdbg.toml says nothing, in bytes.
-MAX_SIZE = 100_000_000
-
-#: In the root: a change of it may change the rules.
-CONFIGURATION = "dkdbg.toml"
 
 
 class Verdict(NamedTuple):
@@ -46,7 +41,7 @@ class Rules:
         top: the rules inside the root folder.
     """
 
-    def __init__(self, root: str, *, ignore: Sequence[str] = (), max_size: int = MAX_SIZE) -> None:
+    def __init__(self, root: str, *, ignore: Sequence[str] = (), max_size: int = SyncConfig.max_size) -> None:
         self._root, self.max_size = root, max_size
         self._sources = sources = Sources(root, ignore)
         self.files = sources.files

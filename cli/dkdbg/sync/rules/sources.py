@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -90,12 +91,17 @@ def _brought_back(patterns: Patterns) -> tuple[tuple[str, ...], ...]:
 
 
 def _read(path: str) -> bytes:
+    """What a rule file says; nothing when it is missing, unreadable, a symlink (as for git), or no file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return b""
-    with os.fdopen(fd, "rb") as file:
-        try:
-            return file.read()
-        except OSError:
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
             return b""
+        with open(fd, "rb", closefd=False) as file:
+            return file.read()
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)

@@ -63,9 +63,7 @@ class Index:
         self.skipped.update(changes.skipped)
 
     def below(self, folder: str) -> list[str]:
-        """The paths of all entries below `folder`; of all when it is empty."""
-        if not folder:
-            return list(self.entries)
+        """The paths of all entries below `folder`."""
         start = folder + "/"
         return [path for path in self.entries if path.startswith(start)]
 

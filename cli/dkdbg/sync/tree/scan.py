@@ -7,8 +7,9 @@ import stat
 from typing import TYPE_CHECKING
 
 from dkdbg.errors import DkdbgError
+from dkdbg.model import config
 from dkdbg.sync.relative import folders_above
-from dkdbg.sync.rules.rules import CONFIGURATION, Rules
+from dkdbg.sync.rules.rules import Rules
 from dkdbg.sync.rules.standing import IN
 from dkdbg.sync.tree.compare import compare
 from dkdbg.sync.tree.entries import FILE, FOLDER, LINK, Changes, Entry, Index, Skip
@@ -110,7 +111,7 @@ class Scanner:
         if not path or path in {".gitignore", ".dockerignore"}:
             return ""
         if (
-            path.startswith("/") or path == CONFIGURATION
+            path.startswith("/") or path == config.FILE_NAME
         ):  # git writes its index often, mostly nothing changes
             same = self._make_rules(self.root).same_as(self.rules)
             return (None if path.startswith("/") else path) if same else ""

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 class Inbox:
-    """Where a source puts what it sees; thread-safe. `limited` is said once, when folders have to be polled."""
+    """Where a source puts what it sees; thread-safe.
+
+    Attributes:
+        limited: why not all folders can be watched, and what to type against it; empty when they can.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock

@@ -62,7 +62,8 @@ class Watcher:
     def limited(self) -> str:
         """See the class."""
         count = len(self._polled)
-        return f"{count} folders are polled every {self._poll:g} s: {self._inbox.limited}" if count else ""
+        what = "1 folder is" if count == 1 else f"{count:,} folders are"
+        return f"{what} polled every {self._poll:g} s: {self._inbox.limited}" if count else ""
 
     def watch(self, folder: str) -> None:
         """Watch the folder, relative to the root; twice does no harm. Made for `Scanner(enter=...)`."""
