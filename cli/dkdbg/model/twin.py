@@ -5,7 +5,11 @@ from __future__ import annotations
 
 def names(service: str) -> tuple[str, ...]:
     """Names of the twin of `service`, the preferred one first: a later one where a user's service has the earlier."""
-    return (f"{service}-debug", f"{service}-dkdbg", *(f"{service}-dkdbg-{number}" for number in range(2, 100)))
+    return (
+        f"{service}-debug",
+        f"{service}-dkdbg",
+        *(f"{service}-dkdbg-{number}" for number in range(2, 100)),
+    )
 
 
 def rank(service: str, name: str) -> int | None:

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from dkdbg.agent.dap import messages
-from dkdbg.agent.door import phase
+from dkdbg.agent.door.connection import LOOKING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Set, Tuple
+    from typing import Callable, Dict, List, Optional, Set, Tuple
 
-    from dkdbg.agent.door.door import Door
+    from dkdbg.agent.dap.messages import Message
+    from dkdbg.agent.door.connection import Action, Connection
 
-    Message = Dict[str, Any]
 
-
-class Unanswered:
-    """The open requests of one door.
+class Pending:
+    """The open requests of one connection.
 
     Args:
-        door: whose.
+        connection: whose. number: returns a sequence number for a request of our own.
     """
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, connection: Connection, number: Callable[[], int]) -> None:
+        self._connection = connection
+        self._number = number
         self._client: Dict[int, str] = {}
         self._adapter: Set[int] = set()
-        self._ours: Dict[int, Optional[Tuple[Door, Message]]] = {}
+        self._ours: Dict[int, Optional[Tuple[Connection, Message]]] = {}
 
     def from_client(self, request: Message) -> None:
         """Note a request that is passed on to the adapter."""
@@ -37,13 +37,13 @@ class Unanswered:
         if isinstance(sequence, int):
             self._adapter.add(sequence)
 
-    def ours(self, borrower: Optional[Door] = None, request: Optional[Message] = None) -> int:
+    def ours(self, borrower: Optional[Connection] = None, request: Optional[Message] = None) -> int:
         """Note a request of our own to the adapter and return its number.
 
         Args:
             borrower, request: who has asked it of us, and how; none when the answer is for nobody.
         """
-        sequence = self._door.hall.next_sequence()
+        sequence = self._number()
         self._ours[sequence] = (borrower, request) if borrower is not None and request is not None else None
         return sequence
 
@@ -63,22 +63,23 @@ class Unanswered:
         self._adapter.discard(sequence)
         return True
 
-    def answered_us(self, sequence: int, response: Message) -> List[phase.Action]:
+    def answered_us(self, sequence: int, response: Message) -> List[Action]:
         """The adapter has answered a request of ours: hand it on to whom it is for."""
         lent = self._ours.pop(sequence)
-        if lent is None or lent[0].phase != phase.LOOKING:
+        if lent is None or lent[0].phase.name != LOOKING:
             return []
         return [lent[0].to_client(messages.body_of(dict(response, request_seq=lent[1]["seq"])))]
 
-    def give_up(self, reason: str) -> List[phase.Action]:
+    def give_up(self, reason: str) -> List[Action]:
         """No answer will come any more: say so to all who wait."""
-        waiting = [
-            (self._door, {"seq": number, "command": command}) for number, command in self._client.items()
+        waiting: List[Tuple[Connection, Message]] = [
+            (self._connection, {"seq": number, "command": command})
+            for number, command in self._client.items()
         ]
         waiting += [
-            lent for lent in self._ours.values() if lent is not None and lent[0].phase == phase.LOOKING
+            lent for lent in self._ours.values() if lent is not None and lent[0].phase.name == LOOKING
         ]
         self._client.clear()
         self._adapter.clear()
         self._ours.clear()
-        return [door.refuse(request, reason, show=False) for door, request in waiting]
+        return [connection.refuse(request, reason, show=False) for connection, request in waiting]

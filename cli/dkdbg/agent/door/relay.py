@@ -9,7 +9,10 @@ import threading
 import time
 
 from dkdbg.agent.dap import frames
-from dkdbg.agent.door import dialing, door, phase, seats
+from dkdbg.agent.door import connection, dialing
+from dkdbg.agent.door.connection import EVICTED, HOLDING, JOINING, LOOKING, ROOT
+from dkdbg.agent.door.door import Door
+from dkdbg.agent.door.seats import Seats
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,20 +50,20 @@ class Service:
     ) -> None:
         self._backend_port = backend_port
         self._log = log
-        self._hall = seats.Hall(
+        self._seats = Seats(
             token, name_of=name_of, on_stop=on_stop, clock=time.monotonic, wall=lambda: time.strftime("%H:%M")
         )
         self._lock = threading.Condition()
 
     def is_rejoining(self) -> bool:
         """Whether the root session is being set up in its client's place."""
-        root = self._hall.holder(seats.ROOT)
-        return root is not None and root.phase == phase.JOINING
+        root = self._seats.holder(ROOT)
+        return root is not None and root.phase.name == JOINING
 
     def serve(self, client: socket.socket, first: bytes, parser: frames.FrameParser) -> None:
         """Serve one client until its end. Raises OSError."""
         relay = Relay(
-            client, parser, self._hall, lock=self._lock, backend_port=self._backend_port, log=self._log
+            client, parser, self._seats, lock=self._lock, backend_port=self._backend_port, log=self._log
         )
         relay.serve(first)
 
@@ -70,7 +73,7 @@ class Relay:
 
     Args:
         client: its socket. parser: holds what came after the first request.
-        shared: the hall. lock: guards the hall and every door, notified on each change.
+        seats: who has what. lock: guards the seats and every door, notified on each change.
         backend_port: returns the adapter's loopback port, 0 while there is none.
     """
 
@@ -78,7 +81,7 @@ class Relay:
         self,
         client: socket.socket,
         parser: frames.FrameParser,
-        shared: seats.Hall,
+        seats: Seats,
         *,
         lock: threading.Condition,
         backend_port: Callable[[], int],
@@ -90,8 +93,8 @@ class Relay:
         self._backend_port = backend_port
         self._log = log
         self._address = str(client.getpeername()[0])
-        self._door = door.Door(shared, self._address)
-        self._door.link = self
+        self._door = Door(seats, self._address)
+        self._door.connection.link = self
         self._backend: Optional[socket.socket] = None
         self._answers: Optional[threading.Thread] = None
         self._listens = False
@@ -129,7 +132,7 @@ class Relay:
             body = self._parser.take()
             while body is not None:
                 self._act(self._ask(lambda: self._door.from_client(body or b"")))  # noqa: B023
-                if strange and self._door.phase in (phase.HOLDING, phase.LOOKING):
+                if strange and self._door.phase in (HOLDING, LOOKING):
                     strange = False
                     self._parser.allow(frames.MAX_BODY)
                     self._client.settimeout(None)
@@ -169,10 +172,10 @@ class Relay:
 
     def _say_goodbye(self) -> None:
         """Close our side to the client, unless its session goes on without this connection to the adapter."""
-        if self._door.phase == phase.EVICTED:  # it was told to leave, and wants an answer to its disconnect
+        if self._door.phase == EVICTED:  # it was told to leave, and wants an answer to its disconnect
             with self._lock:
                 self._lock.wait_for(lambda: self._over, GOODBYE)  # which comes after the answer
-        if self._door.phase not in (phase.LOOKING, phase.JOINING):
+        if self._door.phase not in (LOOKING, JOINING):
             _shut(self._client, socket.SHUT_WR)
 
     def reconnect(self, seconds: float) -> None:
@@ -199,28 +202,28 @@ class Relay:
         if self._backend is None:
             self._say_goodbye()
 
-    def _ask(self, question: Callable[[], List[phase.Action]]) -> List[phase.Action]:
+    def _ask(self, question: Callable[[], List[connection.Action]]) -> List[connection.Action]:
         with self._lock:
             actions = question()
             self._lock.notify_all()
         return actions
 
-    def _act(self, actions: Iterable[phase.Action]) -> None:
+    def _act(self, actions: Iterable[connection.Action]) -> None:
         for action in actions:
-            relay: Relay = action.door.link
-            if action.kind == phase.TO_CLIENT:
+            relay: Relay = action.connection.link
+            if action.kind == connection.TO_CLIENT:
                 relay.to_client(action.body)
-            elif action.kind == phase.TO_ADAPTER:
+            elif action.kind == connection.TO_ADAPTER:
                 relay.to_adapter(action.body)
-            elif action.kind == phase.WAIT:
+            elif action.kind == connection.WAIT:
                 with self._lock:
                     self._lock.wait_for(self._door.ready, action.seconds)
                 self._act(self._ask(self._door.resume))
-            elif action.kind == phase.DROP_ADAPTER:
+            elif action.kind == connection.DROP_ADAPTER:
                 relay.drop_adapter()
-            elif action.kind == phase.LEAVE_ADAPTER:
+            elif action.kind == connection.LEAVE_ADAPTER:
                 relay.leave_adapter()
-            elif action.kind == phase.RECONNECT:
+            elif action.kind == connection.RECONNECT:
                 relay.reconnect(action.seconds)
             else:
                 relay.close(action.reason)
@@ -281,7 +284,7 @@ class Relay:
         self._end()
         _shut(self._client, socket.SHUT_WR)
         # The process of one that leaves is free when the adapter has closed its side, not before.
-        _shut(self._backend, socket.SHUT_WR if self._door.leaving else socket.SHUT_RDWR)
+        _shut(self._backend, socket.SHUT_WR if self._door.connection.leaving else socket.SHUT_RDWR)
 
     def _end(self) -> None:
         with self._lock:

@@ -1,24 +1,22 @@
-"""What the doors of one port share: who holds which process, who looks on, which token is asked for. No I/O."""
+"""Who sits where: which client holds which process, who looks on, who waits to, of the connections of one port. No I/O."""
 
 from __future__ import annotations
 
 import itertools
 
 from dkdbg.agent.dap import messages
+from dkdbg.agent.door.connection import ROOT
 from dkdbg.agent.front import tokens
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, List, Optional, Set
 
-    from dkdbg.agent.door.door import Door
-
-#: The key of the root session; every other process has its pid as key.
-ROOT = 0
+    from dkdbg.agent.door.connection import Connection
 
 
-class Hall:
-    """Shared by the doors of one port. Not for several threads at a time: the front has a lock for it.
+class Seats:
+    """Shared by the connections of one port. Not for several threads at a time: the relay has a lock for it.
 
     Args:
         token: see tokens.py.
@@ -43,8 +41,9 @@ class Hall:
         self.wall = wall
         self._sequence = itertools.count(messages.OWN_SEQUENCE)
         self._editors = itertools.count(1)
-        self._holders: Dict[int, Door] = {}
-        self._onlookers: Dict[int, List[Door]] = {}
+        self._holders: Dict[int, Connection] = {}
+        self._onlookers: Dict[int, List[Connection]] = {}
+        self._waiting: Dict[int, List[Connection]] = {}
         #: Editors whose root session was taken over. What they still open of their processes ends at once.
         self.evicted: Set[int] = set()
 
@@ -56,43 +55,65 @@ class Hall:
         """Return a number for an editor, by which its child sessions are known."""
         return next(self._editors)
 
-    def holder(self, key: int) -> Optional[Door]:
+    def holder(self, key: int) -> Optional[Connection]:
         """Return whose attach to this process was passed on and has not ended."""
         return self._holders.get(key)
 
-    def holders(self) -> Dict[int, Door]:
+    def holders(self) -> Dict[int, Connection]:
         """Return all of them, by key."""
         return dict(self._holders)
 
-    def hold(self, key: int, door: Door) -> None:
-        """Note that this door's client holds the process; a former one is only finishing."""
-        self._holders[key] = door
+    def hold(self, connection: Connection) -> None:
+        """Note that this client holds its process; a former one is only finishing."""
+        self._holders[connection.key] = connection
 
-    def let_go(self, key: int, door: Door) -> bool:
+    def let_go(self, connection: Connection) -> bool:
         """Note that it does no longer; False when another one has it already."""
-        if self._holders.get(key) is not door:
+        if self._holders.get(connection.key) is not connection:
             return False
-        del self._holders[key]
-        if key != ROOT:
-            self.on_stop(key, "")
+        del self._holders[connection.key]
+        if connection.key != ROOT:
+            self.on_stop(connection.key, "")
         return True
 
-    def onlookers(self, key: int) -> List[Door]:
-        """Return those who look on."""
+    def onlookers(self, key: int) -> List[Connection]:
+        """Return those who look on, the longest first."""
         return list(self._onlookers.get(key, ()))
 
     def looked_at(self) -> List[int]:
         """Return the keys of the processes that somebody looks on at."""
         return list(self._onlookers)
 
-    def look_on(self, key: int, door: Door) -> None:
+    def look_on(self, connection: Connection) -> None:
         """Add one."""
-        self._onlookers.setdefault(key, []).append(door)
+        _add(self._onlookers, connection)
 
-    def look_away(self, key: int, door: Door) -> None:
+    def look_away(self, connection: Connection) -> None:
         """Remove one, if it is there."""
-        doors = self._onlookers.get(key, [])
-        if door in doors:
-            doors.remove(door)
-        if not doors:
-            self._onlookers.pop(key, None)
+        _remove(self._onlookers, connection)
+
+    def waiting(self, key: int) -> List[Connection]:
+        """Return those whose attach waits until there is somebody to look on at."""
+        return list(self._waiting.get(key, ()))
+
+    def wait(self, connection: Connection) -> None:
+        """Add one."""
+        _add(self._waiting, connection)
+
+    def wait_no_more(self, connection: Connection) -> None:
+        """Remove one, if it is there."""
+        _remove(self._waiting, connection)
+
+
+def _add(places: Dict[int, List[Connection]], connection: Connection) -> None:
+    found = places.setdefault(connection.key, [])
+    if connection not in found:
+        found.append(connection)
+
+
+def _remove(places: Dict[int, List[Connection]], connection: Connection) -> None:
+    found = places.get(connection.key, [])
+    if connection in found:
+        found.remove(connection)
+    if not found:
+        places.pop(connection.key, None)

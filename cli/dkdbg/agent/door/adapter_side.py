@@ -1,0 +1,144 @@
+"""What the adapter says to a client: answers, events with their copies for onlookers, new processes by name. No I/O."""
+
+from __future__ import annotations
+
+import re
+
+from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.dap.messages import EDITOR, ROLE, as_dict
+from dkdbg.agent.door.connection import HOLDING, INTRODUCING, ROOT
+from dkdbg.agent.door.succession import candidates
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+    from dkdbg.agent.dap.messages import Message
+    from dkdbg.agent.door.connection import Action, Connection
+    from dkdbg.agent.door.pending import Pending
+    from dkdbg.agent.door.seats import Seats
+
+#: Larger answers of the adapter are passed on unread.
+_LARGE = 32 << 10
+_ANSWER = re.compile(rb'\{"seq": ?\d+, ?"type": ?"response", ?"request_seq": ?(\d+),')
+_ADVICE = (
+    "this session is the agent's and never stops: each Python process has a session of its own. A client that does "
+    "not open those: `dkdbg attach --ports` on your machine gives each process a port"
+)
+_COPIED = ("stopped", "continued", "output", "thread", "process", "module", "exited")
+
+
+class AdapterSide:
+    """The adapter's messages to one client.
+
+    Args:
+        connection: the client's. seats: who else is told. pending: what waits for an answer.
+    """
+
+    def __init__(self, connection: Connection, seats: Seats, pending: Pending) -> None:
+        self._connection = connection
+        self._seats = seats
+        self._pending = pending
+        self._exited = False
+
+    def take(self, body: bytes) -> List[Action]:
+        """Take one message: pass it on, with what goes to others because of it."""
+        passed = [self._connection.to_client(body)]
+        if len(body) > _LARGE:
+            found = _ANSWER.match(body[:200])
+            if found and not self._pending.is_ours(int(found.group(1))):
+                self._pending.answered_client(int(found.group(1)))
+                return passed
+        try:
+            message = frames.decode(body)
+        except frames.FrameError:
+            return passed
+        kind = message.get("type")
+        if kind == "response":
+            return self._answered(message, passed)
+        if kind == "event":
+            return self._happened(message, body)
+        if kind == "request" and message.get("command") == "startDebugging":
+            return self._announce(message, as_dict(as_dict(message.get("arguments")).get("configuration")))
+        if kind == "request":
+            self._pending.from_adapter(message)
+        return passed
+
+    def _answered(self, message: Message, passed: List[Action]) -> List[Action]:
+        connection, sequence = self._connection, message.get("request_seq")
+        if not isinstance(sequence, int):
+            return passed
+        if self._pending.is_ours(sequence):
+            return self._pending.answered_us(sequence, message)
+        self._pending.answered_client(sequence)
+        attached = message.get("command") == "attach" and sequence == connection.attach.get("seq")
+        if connection.phase.name == HOLDING and attached:
+            connection.configured = message.get("success") is True
+            if connection.configured:
+                passed = passed + self._advice()
+            else:
+                connection.turn(INTRODUCING)
+                self._seats.let_go(connection)
+        connection.stops.answered(sequence, message)
+        return passed
+
+    def _advice(self) -> List[Action]:
+        """Tell a client that attached to the root session alone, and may never see a process stop, what to do."""
+        connection = self._connection
+        if connection.key != ROOT or messages.opens_sessions(connection.introduction):
+            return []
+        return [connection.to_client(messages.say(_ADVICE, "important"))]
+
+    def _happened(self, message: Message, body: bytes) -> List[Action]:
+        """Pass an event on, and copy it for those who look on."""
+        connection, name, content = self._connection, message.get("event"), as_dict(message.get("body"))
+        if name == "debugpyAttach":
+            return self._announce(message, content)
+        connection.stops.happened(name, content)
+        passed = [connection.to_client(body)]
+        beside = candidates(self._seats, connection.key)
+        if name == "exited":
+            self._exited = True
+        if name == "terminated":
+            # Of this session alone: its client has asked for it, or the adapter has ended it and the agent lives on.
+            alone = connection.leaving or (connection.key == ROOT and not self._exited)
+            connection.leaving = True
+            return passed if alone else passed + [action for one in beside for action in one.phase.end()]
+        if name in _COPIED and content.get("category") != "telemetry":
+            passed += [one.to_client(body) for one in beside]
+        return passed
+
+    def _announce(self, message: Message, configuration: Message) -> List[Action]:
+        """Offer a process to the client that holds the root session and to those who look on.
+
+        Args:
+            message: `debugpyAttach` or `startDebugging`. configuration: the attach request within.
+        """
+        connection, pid = self._connection, configuration.get("subProcessId")
+        configuration.pop(ROLE, None)
+        actions: List[Action] = []
+        if isinstance(pid, int):
+            configuration["name"] = self._seats.name_of(pid)
+            configuration[EDITOR] = connection.editor
+            if self._has_it(pid):
+                answered = message.get("type") == "request"
+                return [connection.to_adapter(messages.answer(message))] if answered else []
+            beside = candidates(self._seats, connection.key)
+            actions = [action for one in beside for action in one.phase.announce(pid)]
+        if message.get("type") == "request":
+            self._pending.from_adapter(message)
+        return [connection.to_client(messages.body_of(message)), *actions]
+
+    def _has_it(self, pid: int) -> bool:
+        """Tell whether the client has a session of the process from when it looked on.
+
+        With that it gets the process, or has got it: the adapter does not know so, and would have it open another
+        one. One that still waits for somebody to look on at gets the process now.
+        """
+        editor, holder = self._connection.editor, self._seats.holder(pid)
+        if holder is not None and holder.inherited and holder.editor == editor and not holder.leaving:
+            return True
+        waiting = [one for one in self._seats.waiting(pid) if one.editor == editor]
+        for one in waiting[:1]:
+            one.phase.offer()
+        return bool(waiting) or any(one.editor == editor for one in self._seats.onlookers(pid))

@@ -1,0 +1,114 @@
+"""The client holds its process: its requests go to the adapter, and others may ask through it. No I/O."""
+
+from __future__ import annotations
+
+from dkdbg.agent.dap import messages
+from dkdbg.agent.dap.messages import as_dict
+from dkdbg.agent.door import succession
+from dkdbg.agent.door.connection import EVICTED, HOLDING, JOINING, ROOT, TO_ADAPTER, Action, Phase
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+    from dkdbg.agent.dap.messages import Message
+    from dkdbg.agent.door.adapter_side import AdapterSide
+    from dkdbg.agent.door.connection import Connection
+    from dkdbg.agent.door.pending import Pending
+    from dkdbg.agent.door.seats import Seats
+
+
+class Holding(Phase):
+    """A client whose attach was passed on.
+
+    Args:
+        seats: who has what. adapter: what its adapter says. pending: what waits for an answer.
+    """
+
+    name = HOLDING
+
+    def __init__(self, connection: Connection, seats: Seats, adapter: AdapterSide, pending: Pending) -> None:
+        super().__init__(connection)
+        self._seats = seats
+        self._adapter = adapter
+        self._pending = pending
+
+    def begin(self) -> List[Action]:
+        """Pass the attach on: the client gets the process."""
+        connection = self.connection
+        connection.since = self._seats.wall()
+        self._seats.hold(connection)
+        self._pending.from_client(connection.attach)
+        return [connection.to_adapter(connection.attach_body), *succession.follow(connection, self._seats)]
+
+    def from_client(self, request: Message, body: bytes) -> List[Action]:
+        """Pass a request on as it came."""
+        connection, command = self.connection, request["command"]
+        if command in ("launch", "attach"):
+            return [connection.refuse(request, "this connection has attached already")]
+        ends: List[Action] = []
+        if command == "disconnect":
+            ends, connection.leaving = succession.left(connection, self._seats, request), True
+            connection.restarting = as_dict(request.get("arguments")).get("restart") is True
+        elif command == "stackTrace":
+            connection.stops.asked(request)
+        connection.settings.note(request)
+        self._pending.from_client(request)
+        return [connection.to_adapter(body), *ends]
+
+    def answer(self, message: Message, body: bytes) -> List[Action]:
+        """Pass on what this adapter has asked for."""
+        return [self.connection.to_adapter(body)] if self._pending.answered_adapter(message) else []
+
+    def from_adapter(self, body: bytes) -> List[Action]:
+        """Pass on what the adapter says."""
+        return self._adapter.take(body)
+
+    def adapter_gone(self) -> List[Action]:
+        """The process is free, or the adapter is no more."""
+        if self.connection.configured and not self.connection.leaving:
+            return self._lost()
+        return succession.released(self.connection, self._seats)
+
+    def give_up(self, text: str, category: str = "important") -> List[Action]:
+        """Take the process from the client, and tell it why; it is free when the adapter has let go of it."""
+        connection = self.connection
+        told = [messages.say(text, category), messages.event("terminated")]
+        connection.turn(EVICTED)
+        connection.leaving = True
+        request = messages.request(self._pending.ours(), "disconnect", {"terminateDebuggee": False})
+        return [*map(connection.to_client, told), connection.to_adapter(request)]
+
+    @property
+    def lends(self) -> bool:  # type: ignore[override]
+        """Whether the adapter can be asked in the name of somebody who looks on."""
+        return self.connection.configured and not self.connection.leaving
+
+    def lend(self, borrower: Connection, request: Message) -> List[Action]:
+        """Ask the adapter in the name of somebody who looks on."""
+        sequence = self._pending.ours(borrower, request)
+        return [Action(TO_ADAPTER, self.connection, messages.body_of(dict(request, seq=sequence)))]
+
+    def _lost(self) -> List[Action]:
+        """The adapter has closed the connection of a client that was attached, and has not said why: it died.
+
+        The root session stays, it is set up at the new adapter in the client's place; child sessions end and are
+        announced anew.
+        """
+        connection, what = self.connection, "debugpy's adapter died"
+        unanswered = self._pending.give_up(what)
+        connection.stops.happened("terminated", {})
+        if connection.key != ROOT:
+            connection.turn(EVICTED)
+            connection.leaving = True
+            self._seats.let_go(connection)
+            ends = [action for one in self._seats.onlookers(connection.key) for action in one.phase.end()]
+            return [*unanswered, connection.to_client(messages.event("terminated")), *ends]
+        connection.configured = False
+        connection.turn(JOINING)
+        note = (
+            what
+            + "; a new one is being started, and this session stays: the processes come back as new sessions"
+        )
+        told = connection.to_client(messages.say(note, "important"))
+        return [*unanswered, told, connection.reconnect(0.0)]

@@ -1,0 +1,163 @@
+"""From the first request to an attach that was let in: hold the process, look on, take it over, or wait. No I/O.
+
+Before an attach with the right token nothing but `initialize` and `disconnect` reaches the adapter.
+"""
+
+from __future__ import annotations
+
+from dkdbg.agent.dap import messages
+from dkdbg.agent.dap.messages import EDITOR, LOOK_ON, ROLE, TAKE_OVER
+from dkdbg.agent.door.connection import HOLDING, INTRODUCING, LOOKING, ROOT, WAIT, Action, Phase
+from dkdbg.agent.front import tokens
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+    from dkdbg.agent.dap.messages import Message
+    from dkdbg.agent.door.adapter_side import AdapterSide
+    from dkdbg.agent.door.connection import Connection
+    from dkdbg.agent.door.seats import Seats
+
+#: Seconds that an attach waits: for a former client whose end has not been seen yet; for the adapter to let go of
+#: the process; for somebody to look on at.
+GRACE = 0.3
+FREE_LIMIT = 3.0
+HELD_LIMIT = 5.0
+
+#: What an attach waits for.
+_HELD = "held"
+_GRACE = "grace"
+_FREE = "free"
+
+
+class Introducing(Phase):
+    """A client that has not attached yet.
+
+    Args:
+        seats: who has what. adapter: what its adapter says.
+    """
+
+    name = INTRODUCING
+
+    def __init__(self, connection: Connection, seats: Seats, adapter: AdapterSide) -> None:
+        super().__init__(connection)
+        self._seats = seats
+        self._adapter = adapter
+        self._role = ""
+        self._waits_for = ""
+        self._evicted: List[Connection] = []
+
+    def from_client(self, request: Message, body: bytes) -> List[Action]:
+        """Let `initialize`, `attach` and `disconnect` in, and nothing else."""
+        connection, command = self.connection, request["command"]
+        if not connection.initialize:
+            if command != "initialize":
+                return connection.close("the first request is not initialize")
+            connection.initialize = request
+            return [connection.to_adapter(messages.body_of(request))]
+        if command == "attach":
+            return self._attach(request, body)
+        if command in ("initialize", "disconnect"):
+            return [connection.to_adapter(messages.body_of(request))]
+        if command == "launch":
+            return [connection.refuse(request, "the program runs already: use an attach configuration")]
+        return [connection.refuse(request, "attach first: %s came before it" % command[:40])]
+
+    def from_adapter(self, body: bytes) -> List[Action]:
+        """Pass on what the adapter says."""
+        return self._adapter.take(body)
+
+    def _attach(self, request: Message, body: bytes) -> List[Action]:
+        """Check an attach request and, when it may come in, settle what it gets."""
+        connection = self.connection
+        arguments = messages.as_dict(request.get("arguments"))
+        shown = arguments.get(tokens.PROPERTY)
+        reason = self._seats.check.refusal(shown, connection.address, self._seats.clock())
+        if reason:
+            ends = connection.close("refused: " + reason.partition(":")[0])
+            return [connection.refuse(request, reason), *ends]
+        role = arguments.get(ROLE, "")
+        if role not in ("", LOOK_ON, TAKE_OVER):
+            return [connection.refuse(request, '"%s" is "%s" or "%s"' % (ROLE, LOOK_ON, TAKE_OVER))]
+        pid, editor = arguments.get("subProcessId"), arguments.get(EDITOR)
+        connection.key = pid if isinstance(pid, int) and pid > 0 else ROOT
+        if connection.key == ROOT:
+            connection.editor = self._seats.next_editor()
+        else:
+            connection.editor = editor if isinstance(editor, int) else 0
+        connection.attach, connection.attach_body, self._role = request, body, role
+        return self._settle()
+
+    # -- waiting ----------------------------------------------------------------------------------------------------
+
+    def ready(self) -> bool:
+        """Tell whether what a WAIT was for has come."""
+        holder = self._seats.holder(self.connection.key)
+        if self._waits_for == _HELD:
+            return not self._role or (holder is not None and holder.configured and not holder.leaving)
+        if self._waits_for == _GRACE:
+            return holder is None or holder.leaving
+        present = list(self._seats.holders().values())
+        return not any(one in present for one in self._evicted) and (holder is None or not holder.leaving)
+
+    def resume(self) -> List[Action]:
+        """Go on after a WAIT."""
+        waited, self._waits_for = self._waits_for, ""
+        self._seats.wait_no_more(self.connection)
+        return self._settle(waited) if waited else []
+
+    def offer(self) -> List[Action]:
+        """The process is offered to the editor of this client, which waits to look on at it: let it have it."""
+        self._role = ""
+        return []
+
+    def _settle(self, waited: str = "") -> List[Action]:
+        """Decide, as far as that can be done now.
+
+        Args:
+            waited: what for, until now.
+        """
+        connection, role = self.connection, self._role
+        holder = self._seats.holder(connection.key)
+        if connection.key != ROOT and connection.editor in self._seats.evicted:
+            return self._nobody()  # its editor opens what it was told of before it lost the session
+        if role == LOOK_ON and (holder is None or holder.leaving or not holder.configured):
+            return self._nobody() if waited else self._wait(_HELD, HELD_LIMIT)
+        if holder is None or (holder.leaving and waited == _FREE):
+            return connection.turn(HOLDING).begin()
+        if holder.leaving:
+            return self._wait(_FREE, FREE_LIMIT)
+        if role == TAKE_OVER:
+            return [*self._evict(), *self._wait(_FREE, FREE_LIMIT)]
+        if role == LOOK_ON or waited == _GRACE:
+            return connection.turn(LOOKING).begin()
+        return self._wait(_GRACE, GRACE)
+
+    def _wait(self, what: str, seconds: float) -> List[Action]:
+        self._waits_for = what
+        if what == _HELD:
+            self._seats.wait(self.connection)
+        return [Action(WAIT, self.connection, seconds=seconds)]
+
+    def _nobody(self) -> List[Action]:
+        connection = self.connection
+        if connection.key != ROOT:  # as debugpy does for a process that is gone
+            answer = connection.to_client(messages.answer(connection.attach))
+            return [answer, connection.to_client(messages.event("terminated"))]
+        return [connection.refuse(connection.attach, 'nobody holds this session: attach without "%s"' % ROLE)]
+
+    def _evict(self) -> List[Action]:
+        """Take the process from its holder; with the root session go all others, and what looks on beside it."""
+        seats, key = self._seats, self.connection.key
+        found = seats.holders()
+        self._evicted = [one for other, one in found.items() if key in (ROOT, other) and not one.leaving]
+        text = "another editor (%s) has taken this session over" % self.connection.address
+        ends: List[Action] = []
+        if key == ROOT:
+            seats.evicted.update(one.editor for one in self._evicted if one.key == ROOT)
+            beside = [one for other in seats.looked_at() for one in seats.onlookers(other)]
+            for one in beside:
+                if one.editor in seats.evicted:
+                    ends += one.phase.end()
+        return [*ends, *(action for one in self._evicted for action in one.phase.give_up(text))]
