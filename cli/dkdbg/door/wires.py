@@ -8,6 +8,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
+from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames
 
 if TYPE_CHECKING:
@@ -71,11 +72,7 @@ def connect(endpoint: tuple[str, int]) -> socket.socket:
     sock = socket.create_connection(endpoint, timeout=CONNECT_LIMIT)
     sock.settimeout(None)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
-        option = getattr(socket, name, None)
-        if option is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    sockets.keep_alive(sock)
     return sock
 
 

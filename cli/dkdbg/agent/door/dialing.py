@@ -1,8 +1,7 @@
-"""Connecting to debugpy's adapter, which may be just starting, and acknowledging what is read at once."""
+"""Connecting to debugpy's adapter, which may be just starting."""
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import time
 
@@ -46,21 +45,3 @@ def connect(
             tell(messages.say("waiting for debugpy's adapter, up to %g s" % limit))
         time.sleep(0.02)
     return None
-
-
-def acknowledge(sock: socket.socket) -> None:
-    """Have what was read acknowledged at once. It does not last: each time."""
-    quick_ack = getattr(socket, "TCP_QUICKACK", None)
-    if quick_ack is not None:
-        with contextlib.suppress(OSError):
-            sock.setsockopt(socket.IPPROTO_TCP, quick_ack, 1)
-
-
-def drain(client: socket.socket, seconds: float) -> None:
-    """Read what a client still sends: to close before would reset the connection and lose our last answer."""
-    end = time.monotonic() + seconds
-    with contextlib.suppress(OSError):
-        while time.monotonic() < end:
-            client.settimeout(max(0.01, end - time.monotonic()))
-            if not client.recv(65536):
-                return

@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 
+from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames
 from dkdbg.agent.door import connection, dialing
 from dkdbg.agent.door.connection import EVICTED, HOLDING, JOINING, LOOKING, ROOT
@@ -122,7 +123,7 @@ class Relay:
                 answers.join()
         self._act(self._ask(self._door.ended))
         if self._closed:
-            dialing.drain(self._client, GOODBYE)
+            sockets.drain(self._client, GOODBYE)
         if self._backend is not None:
             self._backend.close()
 
@@ -140,7 +141,7 @@ class Relay:
                     return
                 body = self._parser.take()
             data = self._client.recv(65536)
-            dialing.acknowledge(self._client)
+            sockets.acknowledge(self._client)
             if not data:
                 self._act(self._ask(self._door.client_gone))
                 if self._backend is not None:
@@ -153,7 +154,7 @@ class Relay:
         try:
             while True:
                 data = backend.recv(65536)
-                dialing.acknowledge(backend)
+                sockets.acknowledge(backend)
                 if not data:
                     break
                 parser.feed(data)

@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 
+from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames
 from dkdbg.agent.front import peers, tokens
 
@@ -141,7 +142,7 @@ class Front:
         try:
             if first is not None:
                 with contextlib.suppress(OSError):  # a client that is gone already
-                    _keep_alive(sock)
+                    sockets.keep_alive(sock)
                     self._serve_client(sock, *first)
         finally:
             with self._lock:
@@ -253,15 +254,6 @@ def _receive(sock: socket.socket, deadline: float) -> bytes:
     """
     sock.settimeout(max(0.01, deadline - time.monotonic()))
     return sock.recv(65536)
-
-
-def _keep_alive(sock: socket.socket) -> None:
-    """Notice within two minutes that a client's machine is gone: it holds a session."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
-        option = getattr(socket, name, None)
-        if option is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _close(sock: socket.socket) -> None:

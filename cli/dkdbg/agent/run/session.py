@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import threading
+import time
 
 from dkdbg.agent import console, contract
 from dkdbg.agent.adapter import backend
@@ -12,7 +14,7 @@ from dkdbg.agent.door import relay
 from dkdbg.agent.front import front, peers, tokens
 from dkdbg.agent.program import bundle
 from dkdbg.agent.record import naming, notes, processes, records
-from dkdbg.agent.run import child, hook_folder, waiting
+from dkdbg.agent.run import child, hook_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -142,7 +144,7 @@ class Session:
             self.store.update(adapter_port=self._backend.client_port)
             self._table.start()
             self._warm_up = backend.WarmUp(self._debugpy_dir)
-            ended = waiting.for_editor(self)
+            ended = self._wait_for_editor()
             code, detail = program(self) if ended is None else ended
         except backend.BackendError as error:
             detail = str(error)
@@ -198,6 +200,35 @@ class Session:
             names = os.listdir(self.store.processes_dir)
             return sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit())
         return []
+
+    def _wait_for_editor(self) -> Optional[Tuple[int, str]]:
+        """Wait as asked; return None when the program may start, else the agent's exit code and why."""
+        options, where = self.options, self.endpoint
+        if options.wait <= 0:
+            console.log("a debugger can attach on %s at any time" % where)
+            return None
+        forever = math.isinf(options.wait)
+        end = time.monotonic() + options.wait
+        limit = "without limit" if forever else "up to %g s" % options.wait
+        self.show(
+            "waiting",
+            expires=None if forever else time.time() + options.wait,
+            detail="waiting for a debugger, %s" % limit,
+        )
+        console.log("waiting for a debugger on %s, %s" % (where, limit))
+        while not self.attached:
+            arrival = self.inbox.next(min(1.0, max(0.0, end - time.monotonic())))
+            if arrival is not None and arrival.number in child.ENDING:
+                return 128 + arrival.number, "signal %d while waiting for a debugger" % arrival.number
+            if time.monotonic() >= end and not self.attached:
+                if options.then == "run":
+                    console.log("no debugger within %g s: going on without" % options.wait)
+                    self.store.update(expires=None)
+                    return None
+                console.log("no debugger within %g s: the program was not started" % options.wait)
+                return contract.EXIT_NOBODY_CAME, "no debugger within %g s" % options.wait
+        self.show("running", expires=None, detail="")
+        return None
 
     def _clean_up(self, code: int, detail: str) -> None:
         self._table.stop()
