@@ -179,6 +179,26 @@ def test_a_rename_that_was_not_confirmed_is_known_by_its_content(
     assert set(start().open(root)) == {"a", "b", "c", "g"}
 
 
+def test_who_only_looks_removes_nothing_that_a_rename_has_left(
+    start: Callable[..., Host], root: Path
+) -> None:
+    """It may be no leftover: another receiver may be about to rename it."""
+    host = start()
+    host.open(root)
+    host.put("a", b"old")
+    host.bye()
+    stray = root / ".dkdbg-sync.0123456789abcdef"
+    stray.write_bytes(b"new")
+    with (root / ".dkdbg-sync" / "ledger").open("a") as log:
+        log.write(f'["a","f",420,3,"{digest(b"new")}","stamp"]\n')
+    host = start()
+    assert list(host.open(root, write=False)) == ["a"]
+    host.bye()
+    assert stray.read_bytes() == b"new"
+    start().open(root)
+    assert not stray.exists()
+
+
 @pytest.mark.parametrize("what", ["edit", "touch", "remove", "chmod", "replace", "folder", "symlink"])
 def test_what_happens_while_the_receiver_is_away_is_noticed(
     start: Callable[..., Host], root: Path, what: str

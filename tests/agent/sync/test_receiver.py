@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import py_compile
 import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +19,6 @@ from tests.agent.sync.host import NOW, Host, digest, entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 def kept(root: Path, host: Host) -> dict[str, bytes]:
@@ -364,13 +365,24 @@ def test_only_one_receiver_writes_and_the_second_says_who_the_first_is(
     assert list(start().open(root)) == ["a"]
 
 
+def opened_by(host: Host) -> list[Path]:
+    """What a receiver has open; Linux."""
+    found = []
+    for one in Path("/proc", str(host.process.pid), "fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found.append(one.readlink())
+    return found
+
+
 def test_a_second_receiver_takes_over_as_soon_as_the_first_ends(
     start: Callable[..., Host], root: Path
 ) -> None:
     first, second = start(), start()
     first.open(root)
     second.send(wire.HELLO, {"version": 1, "root": str(root)})
-    time.sleep(0.2)
+    while root / ".dkdbg-sync" / "lock" not in opened_by(second):
+        assert second.process.poll() is None
+        time.sleep(0.01)
     first.process.kill()
     second.expect(wire.READY)
 

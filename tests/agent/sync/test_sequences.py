@@ -46,7 +46,7 @@ class Both:
     def open(self) -> None:
         self.state = State(self.tree, str(self.root), write=True)
         self.ledger = Ledger(self.state.folder)
-        listing.settle_intents(self.tree, self.ledger)
+        listing.settle_intents(self.tree, self.ledger, clean=True)
         self.found = {one[0]: one for one in listing.survey(self.tree, self.ledger)}
         self.operations = Operations(self.state, self.ledger, lambda _path, where: self.kept.append(where))
 

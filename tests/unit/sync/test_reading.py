@@ -47,6 +47,15 @@ def test_a_file_of_the_future_has_a_stamp_for_the_kernel_keeps_its_own_time(root
     assert read(str(root), "a", now=long_ago).entry.stamp != ""
 
 
+def until_the_kernels_clock_has_ticked(folder):
+    """Return when a file that is changed now gets another time than one that was changed before."""
+    clock = folder / "clock"
+    clock.write_text("")
+    before = clock.stat().st_ctime_ns
+    while clock.stat().st_ctime_ns == before:
+        clock.write_text("")
+
+
 def append(file):
     with file.open("a") as more:
         more.write("x")
@@ -65,7 +74,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(root, change, monkeypat
         piece = real(fd, size)
         calls.append(size)
         if len(calls) == 2:
-            time.sleep(0.02)  # longer than the kernel's tick, else nobody could tell
+            until_the_kernels_clock_has_ticked(root)  # else nobody could tell
             change(root / "a")
         return piece
 

@@ -73,6 +73,17 @@ def test_a_file_that_the_receiver_refuses_is_one_failure_and_the_others_arrive(r
     assert (there / "other").read_text() == "y"
 
 
+def test_a_file_that_was_refused_and_is_gone_has_not_failed_any_more(roots, here):
+    (here / ".dkdbg-sync.mine").write_text("x")
+    with learnt(roots) as (replica, scanner, index):
+        replica.converge(index)
+        assert list(replica.sender.failed) == [".dkdbg-sync.mine"]
+        (here / ".dkdbg-sync.mine").unlink()
+        index.apply(scanner.rescan(index, {".dkdbg-sync.mine"}))
+        assert replica.steps(index, {".dkdbg-sync.mine"}) == []
+        assert replica.sender.failed == {}
+
+
 def test_a_file_that_is_written_all_the_time_arrives_whole_when_it_rests(roots, here, there):
     path = here / "log"
     path.write_text("")
@@ -80,7 +91,7 @@ def test_a_file_that_is_written_all_the_time_arrives_whole_when_it_rests(roots, 
 
     def write():
         with path.open("a") as file:
-            while not stop.is_set():
+            while not stop.is_set() and file.tell() < 50_000_000:
                 file.write("line\n" * 2000)
                 file.flush()
                 time.sleep(0.0005)
@@ -91,10 +102,12 @@ def test_a_file_that_is_written_all_the_time_arrives_whole_when_it_rests(roots, 
     follower = threading.Thread(target=session.follow, daemon=True)
     writer.start()
     follower.start()
-    time.sleep(0.5)
+    deadline = time.monotonic() + 40
+    while session._retries._times.get("log", 0) < 2:  # it was written while it was read, and once more
+        assert time.monotonic() < deadline, [event.as_json() for event in events]
+        time.sleep(0.02)
     stop.set()
     writer.join()
-    deadline = time.monotonic() + 20
     while not (there / "log").exists() or (there / "log").read_bytes() != path.read_bytes():
         assert time.monotonic() < deadline, [event.as_json() for event in events]
         time.sleep(0.02)

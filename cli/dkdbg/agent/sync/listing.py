@@ -1,4 +1,4 @@
-"""What is really there: the ledger at the start, STAT, VERIFY, and LIST and GET for pull. Nothing is changed."""
+"""What is really there: the ledger at the start, STAT, VERIFY, and LIST and GET for pull. No file of the user's is changed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,20 @@ _PIECE = wire.MAX_BODY
 _SEEN = 100_000
 
 
-def settle_intents(root: Tree, book: Ledger) -> None:
-    """Find out what became of the renames in whose middle the last receiver ended, and clean up after them."""
+def settle_intents(root: Tree, book: Ledger, *, clean: bool) -> None:
+    """Find out what became of the renames in whose middle the last receiver ended.
+
+    Args:
+        root: the tree.
+        book: the ledger.
+        clean: remove what it left beside; False for who only looks: another receiver may be in its middle right now.
+    """
     for path, intent in list(book.intents.items()):
         folder, name = _open_parent(root, path)
         if folder < 0:
             continue
         try:
-            for stray in tree.names(folder):
+            for stray in tree.names(folder) if clean else ():
                 if stray.startswith(paths.STRAY):
                     tree.remove(folder, stray)
             info = tree.look_at(folder, name)

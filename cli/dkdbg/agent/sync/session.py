@@ -72,7 +72,7 @@ class Session:
         }
         self._outlet.send(wire.READY, ready)
         self._outlet.flush()
-        listing.settle_intents(self._tree, self._ledger)
+        listing.settle_intents(self._tree, self._ledger, clean=self._write)
         entries = listing.survey(self._tree, self._ledger)
         for frame in wire.encode_entries(wire.LISTING, entries, end=True):
             self._outlet.send_encoded(frame)

@@ -66,6 +66,7 @@ class Replica:
         remote = (
             {path: there for path, there in self.view.items() if path not in alone} if alone else self.view
         )
+        self._forgive(index, list(self.sender.failed))
         return self._carry_out(plan.plan(index.entries, remote))
 
     def steps(self, index: Index, paths: Iterable[str]) -> list[Step]:
@@ -75,7 +76,14 @@ class Replica:
         remote = {path: there for path in chosen if (there := self.view.get(path)) is not None}
         for path in still_here(self._local, [path for path in remote if path not in local]):
             del remote[path]
+        self._forgive(index, chosen)
         return plan.plan(local, remote)
+
+    def _forgive(self, index: Index, paths: Iterable[str]) -> None:
+        """What could not be sent, and is neither here nor there any more, has not failed."""
+        for path in paths:
+            if path not in index.entries and path not in self.view:
+                self.sender.failed.pop(path, None)
 
     def perform(self, steps: list[Step]) -> Counts:
         """Carry out `steps`, and say what was done."""
