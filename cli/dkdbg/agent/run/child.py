@@ -13,6 +13,8 @@ import os
 import signal
 import threading
 
+from dkdbg.agent import contract
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterable, List, NamedTuple, Optional, Sequence, Set
@@ -110,9 +112,11 @@ class Child:
             spawn = functools.partial(os.posix_spawnp, setpgroup=0) if own_group else os.posix_spawnp
             self.pid = spawn(argv[0], list(argv), environment, setsigmask=mask, setsigdef=_RESET)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise StartError(_not_found(argv[0]), 127) from error
+            raise StartError(_not_found(argv[0]), contract.EXIT_NOT_FOUND) from error
         except OSError as error:
-            raise StartError("cannot execute %s: %s" % (argv[0], error.strerror), 126) from error
+            raise StartError(
+                "cannot execute %s: %s" % (argv[0], error.strerror), contract.EXIT_NOT_EXECUTABLE
+            ) from error
 
     def pass_on(self, arrival: Arrival) -> None:
         """Send the child a signal, unless the terminal has done so."""
