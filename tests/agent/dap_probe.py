@@ -3,65 +3,54 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
-import socket
 import threading
 import time
 from typing import Any
 
 import pytest
 
-from dkdbg.agent.dap import frames
+from dkdbg.dap import client
+from dkdbg.errors import DkdbgError
 
 
 class Session:
-    """One DAP connection."""
+    """The product's own connection, asked as a test asks: by keywords; what is refused or late is a failed assertion."""
 
     def __init__(self, port: int, on_event: Any, host: str = "127.0.0.1") -> None:
-        self.sock = socket.create_connection((host, port), timeout=10)
-        self.sock.settimeout(None)
-        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.sequence = itertools.count(1)
-        self.answers: dict[int, dict[str, Any]] = {}
         self.seen: list[str] = []
-        self.changed = threading.Condition()
-        self.closed = False
         self.on_event = on_event
-        threading.Thread(target=self._read, daemon=True).start()
+        self.inner = client.Session(client.dial(host, port, timeout=10), name="probe", on_event=self._event)
 
-    def _read(self) -> None:
-        parser = frames.FrameParser()
-        with contextlib.suppress(OSError, frames.FrameError):
-            while data := self.sock.recv(65536):
-                parser.feed(data)
-                while (body := parser.take()) is not None:
-                    message = frames.decode(body)
-                    with self.changed:
-                        if message["type"] == "response":
-                            self.answers[message["request_seq"]] = message
-                        elif message["type"] == "event":
-                            self.seen.append(message["event"])
-                        self.changed.notify_all()
-                    if message["type"] == "event":
-                        self.on_event(self, message["event"], message.get("body") or {})
-        with self.changed:
-            self.closed = True
-            self.changed.notify_all()
+    @property
+    def closed(self) -> bool:
+        return self.inner.is_closed
+
+    @property
+    def answers(self) -> dict[int, dict[str, Any]]:
+        """Whole responses by the number of their request."""
+        return {number: answer for number, answer in self.inner._responses.items() if answer is not None}
+
+    def _event(self, _: client.Session, name: str, body: dict[str, Any]) -> None:
+        self.seen.append(name)
+        self.on_event(self, name, body)
 
     def send(self, command: str, **arguments: Any) -> int:
-        number = next(self.sequence)
-        message = {"seq": number, "type": "request", "command": command, "arguments": arguments}
-        self.sock.sendall(frames.encode(message))
-        return number
+        try:
+            return self.inner.send(command, arguments)
+        except DkdbgError as error:
+            raise OSError(error.message) from error
 
     def wait(self, number: int, timeout: float = 20) -> dict[str, Any]:
-        with self.changed:
-            self.changed.wait_for(lambda: number in self.answers or self.closed, timeout)
-            answer = self.answers.get(number)
+        self.wait_for(lambda: number in self.answers or self.closed, timeout)
+        answer = self.answers.get(number)
         assert answer is not None, "closed" if self.closed else "no answer"
         assert answer["success"], answer.get("message")
         return answer.get("body") or {}
+
+    def wait_for(self, is_done: Any, timeout: float = 20) -> None:
+        with self.inner.changed:
+            self.inner.changed.wait_for(is_done, timeout)
 
     def request(self, command: str, **arguments: Any) -> dict[str, Any]:
         return self.wait(self.send(command, **arguments))
@@ -69,10 +58,7 @@ class Session:
     def start(self, breakpoints: dict[str, list[int]], arguments: dict[str, Any]) -> None:
         self.request("initialize", clientID="vscode", adapterID="debugpy", pathFormat="path")
         attach = self.send("attach", **arguments)
-        with self.changed:
-            self.changed.wait_for(
-                lambda: attach in self.answers or "initialized" in self.seen or self.closed, 20
-            )
+        self.wait_for(lambda: attach in self.answers or "initialized" in self.seen or self.closed)
         if attach in self.answers or self.closed:
             self.wait(attach)
             return
@@ -85,9 +71,7 @@ class Session:
         self.wait(attach)
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self.sock.shutdown(socket.SHUT_RDWR)
-        self.sock.close()
+        self.inner.close()
 
 
 class Editor:

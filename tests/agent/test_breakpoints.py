@@ -1,6 +1,5 @@
 """Breakpoints hit in every kind of Python process below the agent, and the program's end ends the session."""
 
-
 from __future__ import annotations
 
 import os

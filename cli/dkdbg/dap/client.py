@@ -35,6 +35,7 @@ class Session:
         pid: process id on the side of the program, None until the adapter tells.
         exit_code: of the program, None until it is known.
         is_ended: the program is gone or the adapter hung up: nothing can be asked any more.
+        is_closed: the adapter hung up.
         why_ended: in words, empty while the session lives.
     """
 
@@ -52,6 +53,7 @@ class Session:
         self.pid: int | None = None
         self.exit_code: int | None = None
         self.is_ended = False
+        self.is_closed = False
         self.why_ended = ""
         self._seen: set[str] = set()
         self._on_event = on_event
@@ -177,6 +179,7 @@ class Session:
         finally:
             with self.changed:
                 self._end(why)
+                self.is_closed = True
                 self.changed.notify_all()
 
     def _take(self, message: Body) -> None:
