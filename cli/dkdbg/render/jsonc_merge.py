@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 #: Where in a value: keys of objects and places in arrays.
 Path = tuple[str | int, ...]
 _SHOWN = 60
+#: Stands for a value that nobody has asked for before: null is a value of its own.
+_UNKNOWN = object()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +42,17 @@ def next_step(have: object, want: object, last: object, at: Path = ()) -> Step |
     else is one value. A value is ours as long as it equals the one in `last`, what was asked for the last time; None
     stands for not known.
     """
+    return _step(have, want, _UNKNOWN if last is None else last, at)
+
+
+def _step(have: object, want: object, last: object, at: Path) -> Step | None:
     if isinstance(have, dict) and isinstance(want, dict):
         return _in_object(have, want, last if isinstance(last, dict) else {}, at)
     if isinstance(have, list) and isinstance(want, list):
         base = last if isinstance(last, list) else []
         if any(isinstance(item, dict) for item in (*want, *base)):
             return _in_array(have, want, base, at)
-    if not equal(have, want) and last is not None and equal(have, last):
+    if not equal(have, want) and last is not _UNKNOWN and equal(have, last):
         return Step(kind="set", path=at, value=want)
     return None
 
@@ -56,7 +62,7 @@ def _in_object(
 ) -> Step | None:
     for key, value in want.items():
         if key in have:
-            if step := next_step(have[key], value, base.get(key), (*at, key)):
+            if step := _step(have[key], value, base.get(key, _UNKNOWN), (*at, key)):
                 return step
         elif key not in base:  # else the user has removed it
             return Step(kind="add", path=(*at, key), value=value)

@@ -216,6 +216,12 @@ def documents(draw):
     return value, draw(jsonc(value))
 
 
+def test_a_null_that_was_asked_for_last_time_gives_way_to_a_new_value():
+    text = '{"configurations": [{"name": "b", "x": null}]}'
+    changed = add(text, {"name": "b", "x": []}, {"name": "b", "x": None})
+    assert loads(changed) == {"configurations": [{"name": "b", "x": []}]}
+
+
 @settings(max_examples=150, deadline=None, database=None)
 @given(documents(), VALUES)
 def test_any_file_parses_back_to_itself_with_the_entry_in_its_place(document, x):
