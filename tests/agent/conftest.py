@@ -29,6 +29,9 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("opt") / "dkdbg"
     package = root / "dkdbg"
     shutil.copytree(PACKAGE, package / "agent", ignore=shutil.ignore_patterns("__pycache__", "agent.sh"))
+    shutil.copytree(
+        PACKAGE.parent / "launchers", package / "launchers", ignore=shutil.ignore_patterns("__pycache__")
+    )
     (package / "__init__.py").write_text("")
     shutil.copy(PACKAGE / "agent.sh", root / "agent.sh")
     installed = bundle.installed_debugpy()

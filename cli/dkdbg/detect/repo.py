@@ -17,7 +17,8 @@ from dkdbg.detect.python.includes import included_files, installs_itself
 from dkdbg.detect.python.python_version import read_python
 from dkdbg.detect.python.system_packages import system_packages
 from dkdbg.detect.survey import Survey
-from dkdbg.model.facts import EntryPoint, PythonFact, RepoFacts, TorchFact
+from dkdbg.launchers.lines.command_lines import port_of
+from dkdbg.model.facts import PythonFact, RepoFacts, TorchFact
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -263,27 +264,11 @@ def _ports(survey: Survey) -> tuple[int, ...]:
     if not found and survey.dockerfile is not None:
         found.extend(survey.dockerfile.exposed)
     if not found and survey.entry is not None:
-        found.extend(_ports_of(survey.entry))
+        port = port_of(survey.entry.command)
+        found.extend([port] if port else [])
     return tuple(dict.fromkeys(found))
 
 
 def _empty_submodules(survey: Survey) -> tuple[str, ...]:
     paths = re.findall(r"^\s*path\s*=\s*(\S+)", survey.tree.text(".gitmodules"), re.MULTILINE)
     return tuple(path for path in paths if not any(file.startswith(f"{path}/") for file in survey.tree.files))
-
-
-def _ports_of(entry: EntryPoint) -> tuple[int, ...]:
-    """Return the port that a command line names, or the one its launcher listens on when it names none."""
-    if match := re.search(
-        r"--(?!master)(?:[a-z]+[-_.])?port[= ](\d{2,5})|(?:--bind|-b)[= ]\S*:(\d{2,5})", entry.command
-    ):
-        return (int(match[1] or match[2]),)
-    defaults = {
-        "uvicorn": 8000,
-        "gunicorn": 8000,
-        "fastapi": 8000,
-        "flask": 5000,
-        "streamlit": 8501,
-        "notebook": 8888,
-    }
-    return (defaults[entry.launcher],) if entry.launcher in defaults else ()

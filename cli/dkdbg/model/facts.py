@@ -48,8 +48,7 @@ class EntryPoint:
         command: as a person would type it in `cwd`, shell syntax.
         file: the source file it starts, relative to the repository root, POSIX separators; None when the file
             lives only in an image.
-        launcher: `python`, `torchrun`, `accelerate`, `mpiexec`, `uvicorn`, `gunicorn`, `console-script`,
-            `notebook`, `celery`, ...
+        launcher: a name of `launchers.registry`: `python`, `torchrun`, `uvicorn`, `console-script`, `notebook`, ...
         cwd: directory to start it in, relative to the repository root, `.` for the root itself.
         needs_args: whether it stops with a usage message when started as it stands here.
         source: where it was seen, in words.

@@ -9,22 +9,19 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.launchers import registry
+from dkdbg.launchers.launcher import NOTEBOOK
+from dkdbg.launchers.lines.command_lines import one_process, serves
 from dkdbg.model import twin
 from dkdbg.model.config import Config, shell_argv
 from dkdbg.model.plan import Decision, Mapping, ServicePlan
 
 if TYPE_CHECKING:
-    from dkdbg.model.facts import DockerfileFact, RepoFacts, ServiceFact
+    from dkdbg.model.facts import DockerfileFact, EntryPoint, RepoFacts, ServiceFact
     from dkdbg.model.plan import ImagePlan
 
 #: Where a repository without an image of its own is mounted.
 WORKSPACE = "/workspace"
-#: Launchers of programs that serve until they are stopped: an editor comes later, so they do not wait for one.
-SERVERS = frozenset(
-    {"uvicorn", "gunicorn", "hypercorn", "flask", "django", "streamlit", "gradio", "celery", "ray-serve"}
-)
-#: Ports of what runs beside a training job: TensorBoard, Jupyter, Ray's and MLflow's pages.
-SIDE_PORTS = frozenset({6006, 8888, 8265, 5000})
 #: Seconds that a script waits for an editor before it gives its GPU back.
 SCRIPT_WAIT = 600
 IDLE = ("sleep", "infinity")
@@ -53,7 +50,8 @@ def plan_service(
     name = _name(base.name if base else "app", {service.name for service in facts.services})
     idle = chosen.argv == IDLE
     app_ports = tuple(port for port in (base.ports if base else facts.ports) if port != config.port)
-    wait = config.wait if config.wait is not None else _wait(facts, chosen.argv, app_ports, idle=idle)
+    seen = facts.entrypoint if config.command is None else None
+    wait = config.wait if config.wait is not None else _wait(seen, chosen.argv, app_ports, idle=idle)
     plan = ServicePlan(
         name=name,
         extends=base,
@@ -140,7 +138,7 @@ def choose_command(
     if existing.argv and not idles(existing.argv):
         return existing
     entry = facts.entrypoint
-    if entry is None or entry.launcher == "notebook":
+    if entry is None or registry.role_of(entry.launcher) == NOTEBOOK:
         what = (
             f"{facts.notebooks} notebooks and no script" if facts.notebooks else "nothing that can be started"
         )
@@ -194,15 +192,10 @@ def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -
 
 def _one_rank(argv: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """A documented launch on eight GPUs, or on `N`, as one rank: what a debugger starts on a developer's machine."""
-    line = "\0".join(argv)
-    pattern = r"((?:^|\0)(?:--nproc[_-]per[_-]node|--num_processes|-np|-n)[=\0])(?!1(?:\0|$))([^\0]+)"
-    if argv[0] not in {"torchrun", "accelerate", "mpiexec", "mpirun", "deepspeed"} or not re.search(
-        pattern, line
-    ):
+    found = one_process(argv)
+    if found is None:
         return argv, ()
-    found = re.search(pattern, line)
-    count = found.group(2) if found else ""
-    changed = tuple(re.sub(pattern, r"\g<1>1", line, count=1).split("\0"))
+    changed, count = found
     return changed, (
         f"started with 1 process where the documentation has {count}; give another line with --command",
     )
@@ -266,11 +259,18 @@ def choose_file(facts: RepoFacts) -> tuple[str, Literal["compose.yaml", "overrid
     return "compose.dkdbg.yaml", "COMPOSE_FILE"
 
 
-def _wait(facts: RepoFacts, argv: tuple[str, ...], ports: tuple[int, ...], *, idle: bool) -> int:
-    launcher = facts.entrypoint.launcher if facts.entrypoint else ""
-    words = " ".join(argv[:4]).split()[:6]
-    serves = launcher in SERVERS or any(PurePosixPath(word).name in SERVERS for word in words)
-    return 0 if idle or serves or set(ports) - SIDE_PORTS else SCRIPT_WAIT
+def _wait(entry: EntryPoint | None, argv: tuple[str, ...], ports: tuple[int, ...], *, idle: bool) -> int:
+    """Seconds; a server comes up by itself and an editor comes later, so it does not wait for one.
+
+    Args:
+        entry: what was found behind a command such as `/entry.sh`, None when the person gave another one.
+        argv: the command.
+        ports: published by the service.
+        idle: whether nothing runs.
+    """
+    by = registry.named(entry.launcher) if entry else None
+    is_server = serves(argv) or (by is not None and by.serves())
+    return 0 if idle or is_server or set(ports) - registry.side_ports() else SCRIPT_WAIT
 
 
 def _why_wait(wait: int, *, idle: bool) -> str:

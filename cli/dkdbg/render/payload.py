@@ -27,6 +27,7 @@ def agent_files() -> dict[str, bytes]:
     package = resources.files("dkdbg")
     files = {f"dkdbg/{name}": package.joinpath(name).read_bytes() for name in ("__init__.py", "pai.py")}
     files.update(_tree(package.joinpath("agent"), "dkdbg/agent"))
+    files.update(_tree(package.joinpath("launchers"), "dkdbg/launchers"))
     files["agent.sh"] = files.pop("dkdbg/agent/agent.sh")
     return files
 

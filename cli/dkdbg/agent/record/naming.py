@@ -8,45 +8,29 @@ from __future__ import annotations
 
 import os
 
+from dkdbg.launchers import registry
+from dkdbg.launchers.python import interpreted
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional, Sequence
+    from typing import Optional, Sequence
 
     from dkdbg.agent import contract
+    from dkdbg.launchers.launcher import Launcher
 
-#: Options of the interpreter that take the next word.
-_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 _FORKSERVER = "multiprocessing.forkserver"
-#: Processes that serve others, by a word of their command line; hidden unless asked for (DKDBG_HOUSEKEEPING).
-_SERVING = (
-    ("multiprocessing.resource_tracker", "multiprocessing resource tracker"),
-    ("multiprocessing.semaphore_tracker", "multiprocessing semaphore tracker"),
-    ("torch/_inductor/compile_worker", "torch compile worker"),
-    ("torch._inductor.compile_worker", "torch compile worker"),
-    ("ray/dashboard/", "Ray dashboard"),
-    ("ray/autoscaler/", "Ray autoscaler"),
-    ("ray/_private/log_monitor.py", "Ray log monitor"),
-    ("ray/_private/runtime_env/agent", "Ray runtime environment agent"),
-)
 _SPAWN = ("--multiprocessing-fork", "multiprocessing.spawn", _FORKSERVER)
 
 
 def program(argv: Sequence[str]) -> str:
-    """Return what a Python command line runs: `train.py`, `python -m pkg`, `python -c`, `python`."""
-    words: List[str] = list(argv[1:])
-    while words:
-        word = words.pop(0)
-        if word == "-m" and words:
-            return "python -m %s" % words[0]
-        if word.startswith("-m") and len(word) > 2 and not word.startswith("--"):
-            return "python -m %s" % word[2:]
-        if word.startswith("-c"):
-            return "python -c"
-        if word in _WITH_VALUE and words:
-            words.pop(0)
-        elif not word.startswith("-"):
-            return os.path.basename(word.rstrip("/")) or word
-    return "python"
+    """Return what a Python command line runs: `train.py`, `torchrun`, `python -m pkg`, `python -c`, `python`."""
+    found = interpreted(argv[1:])
+    if found is None:
+        return "python -c" if any(word.startswith("-c") for word in argv[1:]) else "python"
+    if found.is_module:
+        launcher = registry.of_module(found.what)
+        return launcher.name if launcher else "python -m %s" % found.what
+    return os.path.basename(found.what.rstrip("/")) or found.what
 
 
 def command(argv: Sequence[str]) -> str:
@@ -66,12 +50,19 @@ def describe(process: contract.Process, parent: Optional[contract.Process] = Non
         return "DataLoader worker %s of %s" % (detail, _whose(process, parent))
     if kind == "multiprocessing":
         return "multiprocessing worker %s of %s" % (detail, _whose(process, parent))
-    for mark, name in _SERVING:
+    for mark, name in registry.helpers():
         if any(mark in word for word in process["argv"]):
             return "%s of %s" % (name, _whose(process, parent))
+    worker = registry.worker(process["argv"], process["pid"], parent["argv"] if parent else ())
+    if worker:
+        return "%s of %s" % (worker, _whose(process, parent)) if parent else worker
     if is_forkserver(process) and parent is not None and parent["pid"] == process["ppid"]:
         return "multiprocessing forkserver of %s" % _whose(process, parent)
-    if any(mark in word for word in process["argv"] for mark in _SPAWN):
+    spawned = any(mark in word for word in process["argv"] for mark in _SPAWN)
+    child = _child_of(process, parent, "fork" if kind == "fork" else "spawn" if spawned else "again")
+    if child:
+        return "%s (%d)" % (child, process["pid"])
+    if spawned:
         return "multiprocessing worker of %s" % _whose(process, parent)
     what = program(process["argv"])
     if kind == "fork":
@@ -81,6 +72,27 @@ def describe(process: contract.Process, parent: Optional[contract.Process] = Non
     if parent is not None and parent["rank"] == process["rank"]:  # the variable is inherited
         return "%s (%d) of rank %d" % (what, process["pid"], process["rank"])
     return "rank %d (%s)" % (process["rank"], what)
+
+
+def _child_of(process: contract.Process, parent: Optional[contract.Process], how: str) -> str:
+    """Return what a server calls the process that runs the app below it, empty where that is not known."""
+    launcher = _launcher_of(parent["argv"]) if parent is not None else None
+    if parent is None or launcher is None or launcher.child_by != how or parent["origin"]:
+        return ""
+    if how == "again" and _launcher_of(process["argv"]) is not launcher:
+        return ""
+    options = launcher.child_options
+    asked = not options or any(word.partition("=")[0] in options for word in parent["argv"])
+    return launcher.child if asked else ""
+
+
+def _launcher_of(argv: Sequence[str]) -> Optional[Launcher]:
+    found = interpreted(argv[1:])
+    if found is None:
+        return None
+    if found.is_module:
+        return registry.of_module(found.what)
+    return registry.of_script(found.what) or registry.of_program(found.what)
 
 
 def is_forkserver(process: contract.Process) -> bool:

@@ -13,6 +13,7 @@ import threading
 import time
 
 from dkdbg.agent.record import naming, notes, procfs
+from dkdbg.launchers import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,11 +34,6 @@ PARALLEL = 8
 REASONS = 20
 #: Answers of a process that does not join and that nobody needs to hear of.
 _HARMLESS = ("already joined", "no editor is attached")
-_RANKS = {
-    "rank": ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"),
-    "local_rank": ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"),
-    "world_size": ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"),
-}
 
 
 class ProcessTable:
@@ -252,7 +248,7 @@ def _read(path: str) -> Optional[contract.Process]:
     try:
         with open(path) as source:
             raw: Dict[str, Any] = json.load(source)
-        ranks = {name: _number(raw["env"], names) for name, names in _RANKS.items()}
+        rank, local_rank, world_size = registry.ranks(raw["env"])
         return {
             "pid": int(raw["pid"]),
             "ppid": int(raw["ppid"]),
@@ -261,9 +257,9 @@ def _read(path: str) -> Optional[contract.Process]:
             "origin": str(raw.get("origin", "")),
             "name": "",
             "stopped": "",
-            "rank": ranks["rank"],
-            "local_rank": ranks["local_rank"],
-            "world_size": ranks["world_size"],
+            "rank": rank,
+            "local_rank": local_rank,
+            "world_size": world_size,
             "joined": False,
             "state": "",
             "detail": "",
@@ -271,11 +267,3 @@ def _read(path: str) -> Optional[contract.Process]:
         }
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _number(environment: Dict[str, str], names: tuple[str, ...]) -> Optional[int]:
-    for name in names:
-        value = environment.get(name, "")
-        if value.isdigit():
-            return int(value)
-    return None

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from dkdbg.detect.files import parent
+from dkdbg.launchers import registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -219,7 +220,8 @@ def _without_cpu_words(
     weak = sorted(packages & (_WEAK_PACKAGES - _MONITORS))
     if weak:
         return "required", f"installs {weak[0]}, no word of a CPU"
-    if launcher in {"mpiexec", "mpirun", "deepspeed"} or (launcher == "torchrun" and not falls_back):
+    by = registry.named(launcher or "")
+    if by is not None and (by.gpu == "always" or (by.gpu == "no fallback" and not falls_back)):
         return "required", f"started by {launcher}, no word of a CPU"
     hardware = _first(_HARDWARE, documents)
     if hardware:

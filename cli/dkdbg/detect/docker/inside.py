@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from dkdbg.detect.docker.dockerfile import absolute
 from dkdbg.detect.files import join
 from dkdbg.detect.launch.candidates import discovered, module_file
-from dkdbg.detect.launch.command_lines import Launch, logical_lines, parse_line, parse_words
 from dkdbg.detect.launch.launches import Seen
+from dkdbg.launchers import registry
+from dkdbg.launchers.lines.command_lines import logical_lines, parse_line, parse_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dkdbg.detect.files import Tree
+    from dkdbg.launchers.launcher import Launch
 
 #: (local, remote) pairs.
 Mappings = tuple[tuple[str, str], ...]
@@ -53,7 +55,8 @@ def started(tree: Tree, argv: tuple[str, ...], inside: Inside) -> tuple[Seen | N
         # The image may have installed this repository's package: then it lies below the root.
         for base in dict.fromkeys(item for item in (local_cwd, context, ".") if item is not None):
             file = file or _module_below(tree, launch.target, base)
-            if file is None and launch.launcher in {"celery", "flask"} and "." in launch.target:
+            by = registry.named(launch.launcher)
+            if file is None and by is not None and by.dotted_app and "." in launch.target:
                 # `-A worker.celery`: the last part is the variable.
                 file = _module_below(tree, launch.target.rsplit(".", 1)[0], base)
     elif launch.target:

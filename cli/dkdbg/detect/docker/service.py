@@ -12,6 +12,8 @@ from dkdbg.detect.docker.images import read_image
 from dkdbg.detect.docker.inside import Inside, Mappings, started
 from dkdbg.detect.files import join
 from dkdbg.detect.substitution import substitute
+from dkdbg.launchers import registry
+from dkdbg.launchers.launcher import MONITOR, NOTEBOOK, WORKER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -141,15 +143,10 @@ def _points(service: RunningService, preferred: str | None) -> float:
         score += 15
     if service.file is not None:
         score += 15
-    if service.seen is not None and service.seen.launch.launcher in {
-        "celery",
-        "rq",
-        "dramatiq",
-        "arq",
-        "taskiq",
-    }:
+    started = registry.role_of(service.seen.launch.launcher) if service.seen is not None else ""
+    if started == WORKER:
         score -= 12
-    if service.seen is not None and service.seen.launch.launcher in {"flower", "notebook"}:
+    if started in {MONITOR, NOTEBOOK}:
         score -= 40
     if _SIDE_ROLES.search(name):
         score -= 35

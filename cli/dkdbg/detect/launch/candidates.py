@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dkdbg.detect.files import is_vendored, join, parent
-from dkdbg.detect.launch.command_lines import Launch, has_placeholder
 from dkdbg.detect.launch.launches import PLACES, Seen
 from dkdbg.detect.python.python_source import read_source
+from dkdbg.launchers import registry
+from dkdbg.launchers.launcher import SERVER, WORKER, Launch
+from dkdbg.launchers.lines.command_lines import has_placeholder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,18 +35,6 @@ _NEVER = re.compile(
     r"(?:^|/)(?:setup|conftest|noxfile|fabfile|versioneer|_version|__init__|hubconf|tasks|conf|gunicorn[_.]conf|config|configurator)\.py$"
     r"|(?:^|/)test_[^/]*\.py$|_test\.py$|(?:^|/)tests?/|(?:^|/)\.(?:github|circleci|azuredevops|ci|devcontainer)/|(?:^|/)(?:docs?|ci)/"
 )
-SERVERS = {
-    "uvicorn",
-    "gunicorn",
-    "hypercorn",
-    "flask",
-    "fastapi",
-    "streamlit",
-    "chainlit",
-    "gradio",
-    "daphne",
-}
-WORKERS = {"celery", "flower", "rq", "dramatiq", "arq", "taskiq", "faust"}
 _MAX_READ = 2500
 #: `tool [action] [model]`, `run --alg=<name> [additional arguments]`: how to build a command, not one.
 _TEMPLATE = re.compile(r"(?:^|\s)\[[A-Za-z][\w .-]*\](?:\s|$)|<[A-Za-z][\w .-]* [\w .-]*>")
@@ -123,12 +113,9 @@ def module_file(tree: Tree, module: str, cwd: str, *, package: bool = False) -> 
 
 
 def discovered(tree: Tree, launcher: str, cwd: str) -> str | None:
-    """Return the file that a launcher finds by itself when it is given none (fastapi-cli `discover.py`, Flask's `wsgi.py`)."""
-    names = {
-        "fastapi": ("main.py", "app.py", "api.py", "app/main.py", "app/app.py", "app/api.py"),
-        "flask": ("wsgi.py", "app.py"),
-    }.get(launcher, ())
-    paths = (join(cwd, name) for name in names)
+    """Return the file that a launcher finds by itself when it is given none."""
+    by = registry.named(launcher)
+    paths = (join(cwd, name) for name in (by.discovers if by else ()))
     return next((path for path in paths if path is not None and tree.has(path)), None)
 
 
@@ -200,7 +187,9 @@ def resolve(tree: Tree, item: Seen, scripts: Mapping[str, str], order: int) -> C
     elif launch.target is None:
         file = discovered(tree, launch.launcher, cwd)
     elif launch.is_module:
-        file = module_file(tree, launch.target, cwd, package=launch.launcher in SERVERS | WORKERS)
+        file = module_file(
+            tree, launch.target, cwd, package=registry.role_of(launch.launcher) in {SERVER, WORKER}
+        )
         if file is not None and not file.startswith(f"{cwd}/") and cwd != ".":
             cwd = "."
     else:

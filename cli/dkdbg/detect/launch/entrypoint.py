@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 
 from dkdbg.detect.files import is_vendored
 from dkdbg.detect.launch.candidates import (
-    SERVERS,
-    WORKERS,
     Candidate,
     add,
     add_guarded,
@@ -25,9 +23,11 @@ from dkdbg.detect.launch.candidates import (
     resolve,
     role_of,
 )
-from dkdbg.detect.launch.command_lines import Launch, has_placeholder
-from dkdbg.detect.launch.launches import SPREADING
+from dkdbg.detect.launch.launches import spreads
 from dkdbg.detect.python.python_source import SourceFact, read_source
+from dkdbg.launchers import registry
+from dkdbg.launchers.launcher import MONITOR, NOTEBOOK, SERVER, WORKER, Launch
+from dkdbg.launchers.lines.command_lines import has_placeholder
 from dkdbg.model.facts import EntryPoint
 
 if TYPE_CHECKING:
@@ -141,12 +141,13 @@ def _rough(candidate: Candidate, project: str, *, is_ml: bool) -> float:
     launch, file = candidate.launch, candidate.file
     name = file or launch.target or candidate.command
     role = role_of(name)
+    started = registry.role_of(launch.launcher)
     if launch.launcher == "console-script":
         role = role_of(launch.target or "")
         role = role if role != "other" else "main"
-    elif launch.launcher in SERVERS:
+    elif started == SERVER:
         role = "app"
-    elif launch.launcher == "notebook":
+    elif started == NOTEBOOK:
         role = "notebook"
     score = place_points(candidate.place) + _ROLE_POINTS[role]
     if not is_ml and role == "train":
@@ -154,14 +155,14 @@ def _rough(candidate: Candidate, project: str, *, is_ml: bool) -> float:
     if is_ml and role in {"app", "demo"} and candidate.place not in {"service", "image"}:
         score -= 6
     score += min(6.0, 2 * math.log2(candidate.mentions)) + 2 * (len(candidate.places) - 1)
-    if launch.launcher in SPREADING:
+    if spreads(launch):
         score += 6
     if only_checks(launch):
         score -= 8
-    if launch.launcher in WORKERS:
+    if started == WORKER:
         score -= 14
-    if launch.launcher == "flower":
-        score -= 60
+    if started == MONITOR:
+        score -= 74
     if launch.launcher == "console-script" and project and _same_name(launch.target or "", project):
         score += 8
     if file is not None:

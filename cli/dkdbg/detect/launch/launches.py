@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.detect.files import is_vendored, join, parent
-from dkdbg.detect.launch.command_lines import Launch, logical_lines, parse_line
 from dkdbg.detect.substitution import substitute
 from dkdbg.errors import DkdbgError
+from dkdbg.launchers import registry
+from dkdbg.launchers.lines.command_lines import logical_lines, parse_line
 from dkdbg.render import jsonc
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from dkdbg.detect.files import Tree
+    from dkdbg.launchers.launcher import Launch
 
 #: How much each place is worth as evidence of "this is how people start it"; see entrypoint.py.
 PLACES = {
     "service": 100, "image": 45, "other-service": 20, "other-image": 16, "procfile": 34, "readme": 30, "editor": 24, "makefile": 18, "docs": 15, "script": 14,
     "inline": 13, "subreadme": 11, "ci": 5,
 }  # fmt: skip
-#: Launchers that start one program several times.
-SPREADING = frozenset({"torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "horovodrun", "composer"})
 _README = re.compile(r"readme(?:[-_.]\w+)*", re.IGNORECASE)
 _DOCUMENT = re.compile(r".*\.(?:md|rst|mdx)", re.IGNORECASE)
 _SHELL_LANGUAGES = {
@@ -213,11 +213,15 @@ def _shell_script(
             lines.append(substitute(stripped, values, keep_unknown=True))
     # One step only: scripts of a project source one another in circles.
     found = list(_lines(tree, lines, path, place, scripts=scripts, home=".", follow=follow))
-    spread = {seen.launch.target for seen in found if seen.launch.launcher in SPREADING}
+    spread = {seen.launch.target for seen in found if spreads(seen.launch)}
     # `if ...; then python train.py; else torchrun train.py; fi`: the branch with the launcher is the real run.
-    yield from (
-        seen for seen in found if seen.launch.target not in spread or seen.launch.launcher in SPREADING
-    )
+    yield from (seen for seen in found if seen.launch.target not in spread or spreads(seen.launch))
+
+
+def spreads(launch: Launch) -> bool:
+    """Return whether a launch line starts its program several times."""
+    by = registry.named(launch.launcher)
+    return by is not None and by.spreads
 
 
 def _makefiles(tree: Tree, scripts: Collection[str]) -> Iterator[Seen]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from dkdbg.detect.launch.command_lines import logical_lines
 from dkdbg.detect.launch.launches import code_blocks
 from dkdbg.detect.python.requirements import parse_requirement
+from dkdbg.launchers.lines.command_lines import logical_lines
 
 _INSTALL = re.compile(r"(?:^|[\s;&!%$>(])(?:python3?\s+-m\s+)?(?:uv\s+)?pip3?\s+install\s+([^;&|#`]+)")
 _VALUES = {

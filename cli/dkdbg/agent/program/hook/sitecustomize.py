@@ -18,7 +18,8 @@ import sys
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 #: A process with one of these words in its command line serves others and holds no code of the user. It neither
-#: registers nor joins, unless DKDBG_HOUSEKEEPING=1 asks for it.
+#: registers nor joins, unless DKDBG_HOUSEKEEPING=1 asks for it. The marks are those of dkdbg.launchers, which each start
+#: of a Python would pay for: a test compares them.
 _SKIP = (
     "multiprocessing.resource_tracker",
     "multiprocessing.semaphore_tracker",
@@ -37,7 +38,9 @@ _SKIP_PROGRAMS = ("pip", "pip3", "uv", "ninja", "cmake", "conda", "mamba", "poet
 _kept = {}  # type: dict[str, object]
 _RANK_NAMES = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "PMI_RANK", "PMI_SIZE",
-    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALRANKID",
+    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALRANKID", "NODE_RANK",
+    "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_SIZE", "HOROVOD_RANK", "HOROVOD_LOCAL_RANK",
+    "HOROVOD_SIZE", "PADDLE_TRAINER_ID", "PADDLE_LOCAL_RANK", "PADDLE_TRAINERS_NUM",
 )  # fmt: skip
 
 

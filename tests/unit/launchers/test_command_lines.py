@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dkdbg.detect.launch.command_lines import has_placeholder, parse_line
+from dkdbg.launchers.lines.command_lines import has_placeholder, parse_line
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
+from dkdbg.launchers import registry
+
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 _PREFIXES = {
     "sudo": 0, "exec": 0, "nohup": 0, "time": 0, "command": 0, "then": 0, "do": 0, "else": 0, "timeout": 1, "env": 0,
     "nice": 0, "stdbuf": 0, "taskset": 1, "numactl": 0, "xvfb-run": 0, "catchsegv": 0, "dumb-init": 0, "tini": 0,
-    "ddtrace-run": 0, "opentelemetry-instrument": 0, "proxychains": 0, "proxychains4": 0, "srun": 0, "@": 0, "!": 0,
+    "ddtrace-run": 0, "opentelemetry-instrument": 0, "proxychains": 0, "proxychains4": 0, "@": 0, "!": 0,
     "catchsegv.sh": 0, "gosu": 1, "su-exec": 1, "watchfiles": 0, "watchmedo": 0, "viztracer": 0, "scalene": 0,
 }  # fmt: skip
 #: `uv run CMD`, `poetry run CMD`, ...
@@ -44,6 +46,8 @@ def unwrapped(words: list[str]) -> list[str]:
             words = after_options(words[1:] if name == "uvx" else words[2:], _RUNNER_VALUES)
             if words and (words[0] == "-m" or (name == "uv" and words[0].endswith(".py"))):
                 words = ["python", *words]
+        elif (launcher := registry.of_program(name)) is not None and launcher.wraps:
+            words = after_options(words[1:], launcher.value_options)
         elif name in _PREFIXES:
             words = after_options(
                 words[1:], {"-n", "-N", "-p", "-c", "-u", "-g", "-o", "-i", "--cpunodebind", "--membind"}

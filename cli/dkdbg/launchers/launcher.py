@@ -1,0 +1,267 @@
+"""What every launcher says about itself, and what a command line that uses it starts."""
+
+from __future__ import annotations
+
+from dkdbg.launchers.words import is_python_file, join, positionals
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads it
+    from collections.abc import Sequence
+
+#: What the started program is to the person: a job that ends, a server, a worker of a queue, a page about others, a
+#: notebook server, or a tool (a test runner) that is no program of the repository.
+JOB, SERVER, WORKER, MONITOR, NOTEBOOK, TOOL = "job", "server", "worker", "monitor", "notebook", "tool"
+
+
+_BINDS = ("-b", "--bind")
+
+
+class Launch:
+    """One command line that starts a Python program.
+
+    Attributes:
+        command: the line, wrappers such as `uv run` taken off, environment assignments too.
+        launcher: name of what starts it, see registry.named().
+        target: file as typed, or dotted module, or the name of a console script; None for `jupyter lab`.
+        is_module: whether `target` is a module.
+        args: the program's own arguments.
+        shell_script: path as typed when the line only runs a shell script, which has to be read in its turn.
+    """
+
+    __slots__ = ("args", "command", "is_module", "launcher", "shell_script", "target")
+
+    def __init__(
+        self,
+        *,
+        command: str,
+        launcher: str,
+        target: str | None = None,
+        is_module: bool = False,
+        args: Sequence[str] = (),
+        shell_script: str | None = None,
+    ) -> None:
+        self.command = command
+        self.launcher = launcher
+        self.target = target
+        self.is_module = is_module
+        self.args = tuple(args)
+        self.shell_script = shell_script
+
+    def __repr__(self) -> str:
+        return f"Launch({self.launcher}: {self.command})"
+
+    def under(self, command: str, launcher: str) -> Launch:
+        """Return the same program started by another launcher around this one."""
+        return Launch(
+            command=command,
+            launcher=launcher,
+            target=self.target,
+            is_module=self.is_module,
+            args=[word for word in self.args if word != "--"],
+            shell_script=self.shell_script,
+        )
+
+
+class Reader:
+    """Reads a command that stands inside another one; `lines.command_lines` has the one there is."""
+
+    def words(self, words: Sequence[str]) -> Launch | None:
+        """Return what an argv starts, None for anything that starts no program."""
+        raise NotImplementedError
+
+    def line(self, text: str) -> list[Launch]:
+        """Return what lines for a shell start, in order."""
+        raise NotImplementedError
+
+
+class Line:
+    """A command line with the launcher found in it.
+
+    Attributes:
+        words: all of it, wrappers such as `sudo` or `uv run` taken off.
+        word: what the launcher was called by: `mpiexec`, or the module in `python -m torch.distributed.run`.
+        rest: the words after that one.
+        as_module: whether it was `python -m`.
+        read: reads a command inside this one.
+    """
+
+    def __init__(
+        self, words: Sequence[str], word: str, rest: Sequence[str], read: Reader, *, as_module: bool = False
+    ) -> None:
+        self.words = list(words)
+        self.word = word
+        self.rest = list(rest)
+        self.read = read
+        self.as_module = as_module
+
+
+class Launcher:
+    """One launcher; each file of this folder describes one and the registry names it.
+
+    Attributes:
+        names: the words that a person and the facts call it by; the first for all `programs` that are no name.
+        programs: names of its executables.
+        modules: what stands behind `python -m`.
+        scripts: names of Python files that are one, such as `manage.py`.
+        role: what it starts, see JOB.
+        verbs: subcommands that make it serve; none means that it always does.
+        is_program: whether a line with it can be the program of a repository; TensorBoard beside a training is not.
+        wraps: whether it is shown and counted as the command behind it (srun), not as itself.
+        value_options: options that take the next word.
+        port: TCP port where it listens if nothing is said, None when it does not or is told.
+        port_options: options that name the port, as `8000` or `host:8000`; any `--...port` is understood anyway.
+        side_ports: ports of pages that it opens beside a program; they do not make that program a server.
+        spreads: whether it starts one program several times.
+        count_options: options that say how many times.
+        gpu: `always` when what it starts is for GPUs, `no fallback` when it is unless the program has a way without.
+        discovers: files that it looks for in the working directory when it is given none.
+        dotted_app: whether the last part of a module may be the variable (`-A worker.celery`).
+        ranks, local_ranks, world_sizes: environment variables that tell a process which one it is, best first.
+        node_ranks: those that tell on which machine.
+        helpers: (mark in a command line, name) of processes that only serve others; hidden unless asked for.
+        workers: (mark in a command line, name) of processes that run the user's code below the program.
+        child: name of the process that runs the app below it; empty where there is none.
+        child_by: how it comes to be: `fork`, `spawn` (multiprocessing) or `again` (the same command line).
+        child_options: options without which there is no such process; empty when there always is one.
+    """
+
+    names: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    scripts: tuple[str, ...] = ()
+    role = JOB
+    verbs: tuple[str, ...] = ()
+    is_program = True
+    wraps = False
+    value_options: tuple[str, ...] = ()
+    port: int | None = None
+    port_options: tuple[str, ...] = ()
+    side_ports: tuple[int, ...] = ()
+    spreads = False
+    count_options: tuple[str, ...] = ()
+    gpu = ""
+    discovers: tuple[str, ...] = ()
+    dotted_app = False
+    ranks: tuple[str, ...] = ()
+    local_ranks: tuple[str, ...] = ()
+    world_sizes: tuple[str, ...] = ()
+    node_ranks: tuple[str, ...] = ()
+    helpers: tuple[tuple[str, str], ...] = ()
+    workers: tuple[tuple[str, str], ...] = ()
+    child = ""
+    child_by = ""
+    child_options: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.names[0]
+
+    def starts(self, word: str) -> bool:
+        """Tell whether the first word of a command line, as typed, is this launcher."""
+        return word.rsplit("/", 1)[-1] in self.programs
+
+    def shown_as(self, word: str) -> str:
+        """Return the name for the word that it was called by."""
+        return word if word in self.names else self.name
+
+    def shown(self, line: Line) -> str:
+        """Return the command line for a person: as typed, unless it could not be typed so."""
+        return join(line.words)
+
+    def launch(self, line: Line) -> Launch | None:
+        """Return what a line with this launcher starts, None when that is no program of a repository."""
+        return self.launched(line) if self.is_program else None
+
+    def launched(
+        self, line: Line, target: str | None = None, args: Sequence[str] = (), *, is_module: bool = False
+    ) -> Launch:
+        """Return the launch of a target that was found."""
+        return Launch(
+            command=self.shown(line),
+            launcher=self.shown_as(line.word),
+            target=target,
+            is_module=is_module,
+            args=args,
+        )
+
+    def serves(self, rest: Sequence[str] = ()) -> bool:
+        """Tell whether it runs until it is stopped, when started with these words.
+
+        Without words: whether it is one that does.
+        """
+        if self.role in (JOB, TOOL):
+            return False
+        return not self.verbs or not rest or any(word in self.verbs for word in rest)
+
+    def port_of(self, words: Sequence[str]) -> int | None:
+        """Return the port that a command line names, else the default one."""
+        for position, word in enumerate(words):
+            option, _, value = word.partition("=")
+            value = value or (words[position + 1] if position + 1 < len(words) else "")
+            binds = option in _BINDS and ":" in value  # `-b 32` is a batch size
+            if option in self.port_options or _names_port(option) or binds:
+                number = value.rsplit(":", 1)[-1]
+                if number.isdigit() and 9 < int(number) < 65536:
+                    return int(number)
+        return self.port
+
+    def count(self, rest: Sequence[str]) -> tuple[int, str] | None:
+        """Return where in `rest` the number of processes stands, and that word; None when it is not given."""
+        ends = len(rest)
+        for place, word in positionals(rest, self.value_options):
+            if is_python_file(word) or rest[place - 1] in ("-m", "--module"):
+                ends = place
+                break
+        for place in range(ends):
+            option, equals, _ = rest[place].partition("=")  # the program's own options come behind `ends`
+            if option in self.count_options and (equals or place + 1 < ends):
+                return (place, rest[place]) if equals else (place + 1, rest[place + 1])
+        return None
+
+    def one_process(self, rest: Sequence[str]) -> tuple[list[str], str] | None:
+        """Return `rest` with one process, and how many it said; None when it already is one or nothing is said."""
+        found = self.count(rest)
+        if found is None:
+            return None
+        place, word = found
+        option, equals, value = word.partition("=")
+        if (value if equals else word) == "1":
+            return None
+        words = list(rest)
+        words[place] = option + "=1" if equals else "1"
+        return words, value if equals else word
+
+    def rank_of(self, environment: dict[str, str]) -> int | None:
+        """Return the global rank that a process has by its environment, None when this launcher gave it none."""
+        return number_in(environment, self.ranks)
+
+    def worker(self, argv: Sequence[str], pid: int, parent: Sequence[str] = ()) -> str:  # noqa: ARG002
+        """Return the name of a worker process, empty when it is none of this launcher's.
+
+        Args:
+            argv: its command line.
+            pid: its process id.
+            parent: the command line of the process that started it.
+        """
+        for mark, name in self.workers:
+            if any(mark in word for word in argv):
+                return f"{name} ({pid})"
+        return ""
+
+
+def number_in(environment: dict[str, str], names: Sequence[str]) -> int | None:
+    """Return the first of these variables that is a number."""
+    for name in names:
+        value = environment.get(name, "")
+        if value.isdigit():
+            return int(value)
+    return None
+
+
+def _names_port(option: str) -> bool:
+    """`--port`, `--server.port`, `--server_port`; not `--master_port`, where ranks meet, nor `--main_process_port`."""
+    if not option.startswith("--") or not option.endswith("port"):
+        return False
+    before = option[2:-4]
+    return before == "" or (before[-1] in "-_." and before[:-1].isalpha() and not before.startswith("master"))

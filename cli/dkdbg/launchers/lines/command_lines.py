@@ -1,0 +1,203 @@
+"""Command lines that start a Python program: what starts it, which file or module, with which arguments."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from dkdbg.launchers import bash, console_script, python, registry
+from dkdbg.launchers.launcher import Launch, Line, Reader
+from dkdbg.launchers.lines.wrappers import after_options, unwrapped
+from dkdbg.launchers.words import join
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from dkdbg.launchers.launcher import Launcher
+
+#: Modules that people type in a README but that are not the program.
+_NOT_PROGRAMS = {
+    "pip", "venv", "virtualenv", "unittest", "build", "twine", "ensurepip", "ipykernel", "http.server", "black",
+    "ruff", "mypy", "flake8", "isort", "pre_commit", "coverage", "compileall", "json.tool", "nltk.downloader", "site",
+    "spacy", "zipfile", "tarfile", "timeit", "pdb", "sphinx", "mkdocs", "grpc_tools.protoc", "pylint",
+    "alembic", "pipx", "conda", "nuitka", "PyInstaller", "cProfile", "torch.utils.collect_env",
+    "detectron2.utils.collect_env", "piptools", "notebook.auth",
+}  # fmt: skip
+#: Options of `python -m debugpy` that take the next word.
+_DEBUGPY_VALUES = ("--listen", "--connect", "--configure-subProcess", "--log-to")
+#: Words that pass a script's own arguments on.
+_PASSED_ON = frozenset({"$@", "$*", "${@}", "${*}", "${@:1}"})
+# A bare `#` begins a comment far more often than it is root's prompt.
+_PROMPT = re.compile(
+    r"^\s*(?:\([\w.-]+\)\s*)?(?:[\w.-]+@[\w.-]+[:\s][^$#]*[$%#>]+|[$%>!]+)\s+|^\s*!(?=\w)|^\s*>>>\s*"
+)
+_PLACEHOLDER = re.compile(
+    r"<[^<>]+>|/?path/to|\$\{?\w|\.\.\.|\[[A-Z_ ]+\]|\{[a-z_ ]+\}|(?:^|[ =])(?:YOUR|your)[_-]|\bXXX?\b",
+    re.IGNORECASE,
+)
+#: How deep shells, wrappers and entry scripts stand inside one another.
+_DEEPEST = 8
+
+
+class Lines(Reader):
+    """Reads command lines of one repository; `scripts` are its console scripts."""
+
+    def __init__(self, scripts: Collection[str] = ()) -> None:
+        self.scripts = scripts
+
+    def line(self, text: str) -> list[Launch]:
+        """Return what lines for a shell start, in order."""
+        return [launch for line in logical_lines(text) for launch in parse_line(line, self.scripts)]
+
+    def words(self, words: Sequence[str]) -> Launch | None:
+        """Return what an argv (already split, perhaps with wrappers before the program) starts."""
+        rest = unwrapped([word for word in words if word not in _PASSED_ON])
+        if not rest:
+            return None
+        found = self.find(rest)
+        if found is not None:
+            launcher, line = found
+            return launcher.launch(line)
+        if rest[0].endswith(".sh"):
+            return Launch(
+                command=shlex.join(rest), launcher=bash.LAUNCHER.name, args=rest[1:], shell_script=rest[0]
+            )
+        if rest[0].endswith(".py") and re.fullmatch(r"[\w./-]+", rest[0]):
+            # A bare `train.py` is a line of a directory listing, `./train.py` and `train.py --lr 1` are commands.
+            is_path = rest[0].startswith(("./", "/"))
+            if not is_path and len(rest) < 2:
+                return None
+            command = join(rest) if is_path else f"python {join(rest)}"
+            return Launch(command=command, launcher=python.LAUNCHER.name, target=rest[0], args=rest[1:])
+        return None
+
+    def find(self, words: Sequence[str]) -> tuple[Launcher, Line] | None:
+        """Return the launcher that a command line without wrappers begins with, and the line as it reads it."""
+        word = words[0].rsplit("/", 1)[-1]
+        launcher = registry.of_program(words[0])
+        if launcher is None:
+            return (
+                (console_script.LAUNCHER, Line(words, word, words[1:], self))
+                if word in self.scripts
+                else None
+            )
+        if launcher is not python.LAUNCHER:
+            return launcher, Line(words, word, words[1:], self)
+        inner = python.interpreted(words[1:])
+        if inner is None:
+            return launcher, Line(words, word, words[1:], self)
+        if not inner.is_module:
+            script = registry.of_script(inner.what)
+            if script is None:
+                return launcher, Line(words, word, words[1:], self)
+            return script, Line(words, inner.what, inner.rest, self)
+        if inner.what == "debugpy":
+            return self.find(["python", *after_options(inner.rest, _DEBUGPY_VALUES)])
+        module = registry.of_module(inner.what)
+        return module or _MODULE, Line(words, inner.what, inner.rest, self, as_module=True)
+
+
+class _Module(python.Python):
+    """`python -m` with a module of the person's."""
+
+    def launch(self, line: Line) -> Launch | None:
+        if line.word in _NOT_PROGRAMS or not re.fullmatch(r"[A-Za-z_][\w.-]*", line.word):
+            return None
+        return self.launched(line, line.word, line.rest, is_module=True)
+
+
+_MODULE = _Module()
+
+
+def parse_line(line: str, scripts: Collection[str] = ()) -> tuple[Launch, ...]:
+    """Return the programs that one shell line starts, in order; `scripts` are the known console scripts."""
+    text = _PROMPT.sub("", line.strip())
+    read = Lines(scripts)
+    return tuple(launch for launch in map(read.words, _segments(text)) if launch)
+
+
+def parse_words(words: Sequence[str], scripts: Collection[str] = ()) -> Launch | None:
+    """Return what an argv (already split, perhaps with wrappers before the program) starts, None for anything else."""
+    return Lines(scripts).words(words)
+
+
+def launchers_in(argv: Sequence[str], depth: int = 0) -> list[tuple[Launcher, Line]]:
+    """Return every launcher that an argv names, in order: through wrappers, shells and entry scripts."""
+    rest = unwrapped(list(argv))
+    if not rest or depth > _DEEPEST:
+        return []
+    found = Lines().find(rest)
+    if found is None:
+        # ENTRYPOINT ["/entry.sh"] that ends in `exec "$@"`: the rest is the program.
+        is_script = "/" in rest[0] or rest[0].endswith(".sh") or "entrypoint" in rest[0]
+        return launchers_in(rest[1:], depth + 1) if is_script else []
+    if found[0] is not bash.LAUNCHER:
+        return [found]
+    text = bash.Bash.lines_of(found[1].rest)
+    if text is not None:
+        segments = [words for line in logical_lines(text) for words in _segments(line)]
+        return [inner for words in segments for inner in launchers_in(words, depth + 1)]
+    script = bash.Bash.script_of(found[1].rest)
+    return launchers_in(script[1:], depth + 1) if script else []
+
+
+def serves(argv: Sequence[str]) -> bool:
+    """Tell whether an argv starts something that runs until it is stopped, as far as its launchers tell."""
+    return any(launcher.serves(line.rest) for launcher, line in launchers_in(argv))
+
+
+def port_of(command: str) -> int | None:
+    """Return the port that a command line names, or the one that its launcher listens on when it names none."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = command.split()
+    found = launchers_in(words)
+    launcher, rest = (found[-1][0], found[-1][1].rest) if found else (python.LAUNCHER, words)
+    return launcher.port_of(rest)
+
+
+def one_process(argv: Sequence[str]) -> tuple[tuple[str, ...], str] | None:
+    """Return an argv that spreads its program over several processes with one, and how many it said.
+
+    None when it does not spread, or when it says nothing about how many.
+    """
+    words = list(argv)
+    found = Lines().find(words) if words else None
+    if found is None:
+        return None
+    launcher, line = found
+    less = launcher.one_process(line.rest)
+    if less is None:
+        return None
+    return (*words[: len(words) - len(line.rest)], *less[0]), less[1]
+
+
+def has_placeholder(command: str) -> bool:
+    """Return whether a command line holds something that a person has to fill in first."""
+    return bool(_PLACEHOLDER.search(command))
+
+
+def logical_lines(text: str) -> list[str]:
+    r"""Return shell lines with `\` continuations joined."""
+    return re.sub(r"[ \t]*\\[ \t]*\n[ \t]*", " ", text).split("\n")
+
+
+def _segments(text: str) -> list[list[str]]:
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|")
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    try:
+        words = list(lexer)
+    except ValueError:
+        words = text.split()
+    segments: list[list[str]] = [[]]
+    for word in words:
+        if word in {"#", ">", ">>", "2>&1", "<"} or re.match(r"#\s?\w|\d?>>?[^<]*$|^&?>", word):
+            segments.append(["#"])
+        elif word and set(word) <= set(";&|"):
+            segments.append([])
+        else:
+            segments[-1].append(word)
+    return [segment for segment in segments if segment and segment[0] != "#"]

@@ -1,0 +1,161 @@
+"""All launchers, and what is asked about them as a whole."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib import import_module
+
+from dkdbg.launchers.launcher import Launcher, number_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: One line a launcher, the name of its file. The order counts where two speak of one process: the ranks that torchrun
+#: and MPI give come before those of the Slurm job around them.
+_FILES = (
+    "torchrun",
+    "mpirun",
+    "horovodrun",
+    "srun",
+    "paddle",
+    "lightning",
+    "accelerate",
+    "deepspeed",
+    "composer",
+    "colossalai",
+    "ray",
+    "ray_serve",
+    "dask",
+    "joblib",
+    "torch_compile",
+    "uvicorn",
+    "gunicorn",
+    "hypercorn",
+    "daphne",
+    "granian",
+    "waitress",
+    "uwsgi",
+    "sanic",
+    "fastapi",
+    "litestar",
+    "flask",
+    "django",
+    "streamlit",
+    "gradio",
+    "chainlit",
+    "panel",
+    "bokeh",
+    "shiny",
+    "solara",
+    "marimo",
+    "mesop",
+    "modal",
+    "bentoml",
+    "vllm",
+    "celery",
+    "flower",
+    "rq",
+    "dramatiq",
+    "arq",
+    "taskiq",
+    "faust",
+    "huey",
+    "jupyter",
+    "tensorboard",
+    "mlflow",
+    "ros",
+    "pytest",
+    "bash",
+    "python",
+    "console_script",
+)
+
+
+class _Index:
+    """The launchers by what they are called."""
+
+    def __init__(self, launchers: tuple[Launcher, ...]) -> None:
+        self.names = {name: launcher for launcher in launchers for name in launcher.names}
+        # A name that two share is the one's whose first name it is.
+        self.names.update({launcher.name: launcher for launcher in launchers})
+        self.programs = {word: launcher for launcher in launchers for word in launcher.programs}
+        self.modules = {module: launcher for launcher in launchers for module in launcher.modules}
+        self.scripts = {script: launcher for launcher in launchers for script in launcher.scripts}
+        self.patterned = tuple(one for one in launchers if type(one).starts is not Launcher.starts)
+
+
+@lru_cache(maxsize=None)
+def launchers() -> tuple[Launcher, ...]:
+    """Return all launchers, in the order of the list; they are loaded when somebody asks first.
+
+    The agent starts without compiled files: 50 of them would cost it 30 ms before the program begins.
+    """
+    return tuple(import_module(f"dkdbg.launchers.{file}").LAUNCHER for file in _FILES)
+
+
+@lru_cache(maxsize=None)
+def _index() -> _Index:
+    return _Index(launchers())
+
+
+def named(name: str) -> Launcher | None:
+    """Return the launcher that the facts call so, None for a word that is none."""
+    return _index().names.get(name)
+
+
+def of_program(word: str) -> Launcher | None:
+    """Return the launcher that the first word of a command line is: a name, a path, `$PYTHON`."""
+    launcher = _index().programs.get(word.rsplit("/", 1)[-1])
+    return launcher or next((one for one in _index().patterned if one.starts(word)), None)
+
+
+def of_module(module: str) -> Launcher | None:
+    """Return the launcher that `python -m MODULE` is, None for a module of the person's."""
+    return _index().modules.get(module)
+
+
+def of_script(path: str) -> Launcher | None:
+    """Return the launcher that a Python file is, such as manage.py."""
+    return _index().scripts.get(path.rsplit("/", 1)[-1])
+
+
+def role_of(name: str) -> str:
+    """Return the role (see launcher.JOB) of the launcher that the facts call so; empty for an unknown word."""
+    launcher = named(name)
+    return launcher.role if launcher else ""
+
+
+def side_ports() -> frozenset[int]:
+    """Return the ports of pages beside a program: publishing one makes no server of a training job."""
+    return frozenset(port for launcher in launchers() for port in launcher.side_ports)
+
+
+def helpers() -> tuple[tuple[str, str], ...]:
+    """Return (mark in a command line, name) of all processes that only serve others."""
+    return tuple(pair for launcher in launchers() for pair in launcher.helpers)
+
+
+def worker(argv: Sequence[str], pid: int, parent: Sequence[str] = ()) -> str:
+    """Return the name of a worker process by its command line, empty for any other process."""
+    return next((name for name in (one.worker(argv, pid, parent) for one in launchers()) if name), "")
+
+
+def rank_variables() -> tuple[str, ...]:
+    """Return every environment variable that tells a process which one it is."""
+    found = (
+        name
+        for launcher in launchers()
+        for names in (launcher.ranks, launcher.local_ranks, launcher.world_sizes, launcher.node_ranks)
+        for name in names
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def ranks(environment: dict[str, str]) -> tuple[int | None, int | None, int | None]:
+    """Return (global rank, local rank, number of ranks) by a process's environment, None where nobody says."""
+    known = (launcher.rank_of(environment) for launcher in launchers())
+    local = tuple(name for launcher in launchers() for name in launcher.local_ranks)
+    world = tuple(name for launcher in launchers() for name in launcher.world_sizes)
+    rank = next((number for number in known if number is not None), None)
+    return rank, number_in(environment, local), number_in(environment, world)
