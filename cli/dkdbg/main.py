@@ -48,7 +48,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.verb == "restart":
         from dkdbg.commands.restart import restart
 
-        return restart(root)
+        return restart(root, options.target)
     if options.verb == "attach":
         from dkdbg.commands.attach import attach
 
@@ -73,7 +73,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.verb == "pdb":
         from dkdbg.commands.pdb import pdb
 
-        return pdb(options.target, pid=options.pid, rank=options.rank)
+        return pdb(root, options.target, pid=options.pid, rank=options.rank)
     from dkdbg.commands.demo import demo
 
     return demo(target=options.on, as_json=options.json)
@@ -148,16 +148,46 @@ def _parser() -> argparse.ArgumentParser:
     )
     up.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
-    verbs.add_parser("restart", help="start the program again; container, port and editor stay")
+    _add_verbs_with_target(verbs)
+
+    down = verbs.add_parser("down", help="stop and remove the debug service")
+    down.add_argument(
+        "--all", action="store_true", help="the whole compose project, profiled services included"
+    )
+
+    ps = verbs.add_parser(
+        "ps", help="every session in containers and on this machine: state, where to attach, age"
+    )
+    ps.add_argument("--all", action="store_true", help="those that have ended too")
+    ps.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+
+    demo = verbs.add_parser("demo", help="the whole path on a bundled example, in a temporary copy")
+    demo.add_argument(
+        "--on",
+        choices=("auto", "compose", "local"),
+        default="auto",
+        help="where to run it (auto: compose if an engine answers)",
+    )
+    demo.add_argument("--json", action="store_true", help="one JSON object at the end")
+    parser.set_defaults(force=False)
+    return parser
+
+
+def _add_verbs_with_target(verbs: argparse._SubParsersAction[_Parser]) -> None:
+    """The verbs whose TARGET is a place; a name means the same in all of them."""
+    from dkdbg.places import registry
+
+    target = f"a service, container or session, or {registry.forms()}"
+    restart = verbs.add_parser("restart", help="start the program again; container, port and editor stay")
+    restart.add_argument("target", nargs="?", metavar="TARGET", help=f"{target} (the debug service)")
 
     attach = verbs.add_parser(
         "attach",
         help="one port to attach to once: containers may come, go and restart behind it; until Ctrl-C",
     )
     attach.add_argument(
-        "targets", nargs="*", metavar="TARGET",
-        help="compose://SERVICE, docker://CONTAINER, local:[SESSION] or HOST:PORT (this repository's debug service)",
-    )  # fmt: skip
+        "targets", nargs="*", metavar="TARGET", help=f"{target} (this repository's debug service)"
+    )
     attach.add_argument("--port", type=_port, default=5677, metavar="PORT", help="on 127.0.0.1 (5677)")
     attach.add_argument(
         "--ports", type=_port, metavar="BASE",
@@ -168,7 +198,7 @@ def _parser() -> argparse.ArgumentParser:
     sync = verbs.add_parser(
         "sync", help="make the target's files those that you see, and keep them so until Ctrl-C"
     )
-    sync.add_argument("target", nargs="?", metavar="TARGET", help="SERVICE, docker://CONTAINER or local:/folder (the debug service)")  # fmt: skip
+    sync.add_argument("target", nargs="?", metavar="TARGET", help=f"{target} (the debug service)")
     sync.add_argument(
         "--to", metavar="PATH", help="folder on the target (where init planned it, else WORKDIR)"
     )
@@ -187,34 +217,10 @@ def _parser() -> argparse.ArgumentParser:
     sync.add_argument("--python", metavar="PATH", help="interpreter on the target (python3, python, ...)")
     sync.add_argument("--json", action="store_true", help="one JSON object a line for what happens")
 
-    down = verbs.add_parser("down", help="stop and remove the debug service")
-    down.add_argument(
-        "--all", action="store_true", help="the whole compose project, profiled services included"
-    )
-
-    ps = verbs.add_parser(
-        "ps", help="every session in containers and on this machine: state, where to attach, age"
-    )
-    ps.add_argument("--all", action="store_true", help="those that have ended too")
-    ps.add_argument("--json", action="store_true", help="one JSON object instead of a table")
-
     pdb = verbs.add_parser("pdb", help="enter the running program with pdb, without an editor; q leaves it")
-    pdb.add_argument(
-        "target", nargs="?", metavar="TARGET", help="a session or a container, as `dkdbg ps` names it"
-    )
+    pdb.add_argument("target", nargs="?", metavar="TARGET", help=f"{target} (the only session there is)")
     pdb.add_argument("--pid", type=int, metavar="PID", help="which process, as the target numbers them")
     pdb.add_argument("--rank", type=int, metavar="N", help="which process, by its rank (0 by default)")
-
-    demo = verbs.add_parser("demo", help="the whole path on a bundled example, in a temporary copy")
-    demo.add_argument(
-        "--on",
-        choices=("auto", "compose", "local"),
-        default="auto",
-        help="where to run it (auto: compose if an engine answers)",
-    )
-    demo.add_argument("--json", action="store_true", help="one JSON object at the end")
-    parser.set_defaults(force=False)
-    return parser
 
 
 def _unexpected(error: Exception) -> int:

@@ -29,7 +29,7 @@ def test_a_local_session_is_listed_without_an_engine(launch, tmp_path: Path) -> 
     record = running.wait_state("running")
     done = dkdbg(tmp_path, "ps")
     assert done.returncode == 0
-    assert done.stderr == "dkdbg: this machine only: there is no program 'docker' here\n"
+    assert done.stderr == "dkdbg: docker cannot be asked: there is no program 'docker' here\n"
     line = next(line for line in done.stdout.splitlines() if running.name in line)
     assert line.split()[:4] == ["local", running.name, "running", f"127.0.0.1:{record['port']}"]
 

@@ -6,7 +6,8 @@ import socket
 
 import pytest
 
-from dkdbg.engine import choose_gpu, free_port
+from dkdbg.engine.gpu import choose_gpu
+from dkdbg.engine.ports import free_port
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 
 NOTHING = frozenset()

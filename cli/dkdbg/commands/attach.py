@@ -11,17 +11,20 @@ import threading
 import time
 from typing import TYPE_CHECKING, NoReturn
 
-from dkdbg import console, engine
+from dkdbg import console
 from dkdbg.agent.front import front, peers, tokens
 from dkdbg.commands.init import check_root, make_plan
 from dkdbg.commands.up import check_initialised
-from dkdbg.door import service as doors
+from dkdbg.door.connection import Connection
+from dkdbg.door.listeners import Listeners
 from dkdbg.door.ports import AFTER_RANKS, DEFAULT_BASE, FIRST_RANKS, Ports
-from dkdbg.door.upstream import Events, Upstream
+from dkdbg.door.switchboard import Switchboard
+from dkdbg.door.upstream import Upstream
+from dkdbg.engine.ports import free_port
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
+from dkdbg.places import registry
 from dkdbg.planner.editor import HOST, launch_entry
 from dkdbg.render import token_file
-from dkdbg.targets import address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 
     from dkdbg.door.actions import Note
     from dkdbg.model.plan import ProjectPlan
-    from dkdbg.targets.address import Address
+    from dkdbg.targets.place import Place
 
 #: Name of the launch entry that is shown.
 NAME = "dkdbg: attach and stay"
@@ -44,7 +47,7 @@ def attach(root: Path, targets: Sequence[str], *, port: int, ports: int | None, 
     """Gather the targets behind one port until Ctrl-C; the exit code.
 
     Args:
-        targets: addresses; none means the debug service of this repository.
+        targets: addresses or names; none means the debug service of this repository.
         port: on 127.0.0.1; the next free one when it is taken.
         ports: a port per process for every client, from this one on; None: for clients without child sessions only.
         as_json: one JSON object a line for what happens.
@@ -53,38 +56,39 @@ def attach(root: Path, targets: Sequence[str], *, port: int, ports: int | None, 
         DkdbgError: a target's address has no known form, or nothing here says what the debug service is.
     """
     plan = _plan(root, needed=not targets)
-    addresses = [address.parse(text) for text in targets]
-    if not addresses and plan is not None:
-        addresses = [address.Address(kind="compose", name=plan.service.name)]
+    places = [registry.place_of(text, root) for text in targets]
+    if not places and plan is not None:
+        places = [registry.home(root, plan.service.name)]
     reporter = _Reporter(as_json=as_json)
     token = _token(reporter)
-    upstreams = [Upstream(each, name, root, token) for each, name in _named(addresses)]
+    upstreams = [Upstream(each, name, token) for each, name in _named(places)]
     opened: list[front.Front] = []
-    service = doors.Service(upstreams, port=lambda: opened[0].port, report=reporter.note, token=token)
-    extra = Ports(service, ports or DEFAULT_BASE, log=reporter.line)
-    service.offer = extra.offer
-    opened.append(_listen(service, port, reporter))
-    events = Events([each for each in upstreams if each.is_container], reporter.line)
+    board = Switchboard(upstreams, port=lambda: opened[0].port, report=reporter.note, token=token)
+    extra = Ports(board, ports or DEFAULT_BASE, log=reporter.line)
+    board.offer = extra.offer
+    opened.append(_listen(board, port, reporter))
+    listeners = Listeners(upstreams, reporter.line)
     former = {number: signal.signal(number, _interrupt_once) for number in ENDING}
     try:
-        if any(each.is_container for each in upstreams):
-            events.start()
         opened[0].start()
         if ports is not None:
-            service.exchange.offers_all = True
+            board.exchange.offers_all = True
             extra.open_first()
             _explain_ports(reporter, ports)
         _welcome(reporter, plan, upstreams, opened[0].port)
+        listeners.start()
         while True:  # a signal may reach another thread, and Python acts on it in this one
             time.sleep(SIGNAL_INTERVAL)
     except KeyboardInterrupt:
         pass
     finally:
-        service.stop("dkdbg attach was ended")
+        board.stop("dkdbg attach was ended")
         opened[0].drain(GOODBYE)
         opened[0].stop()
         extra.stop()
-        events.stop()
+        listeners.stop()
+        for upstream in upstreams:
+            upstream.place.close()
         for number, handler in former.items():
             signal.signal(number, handler)
     reporter.event("end", "ended")
@@ -169,24 +173,24 @@ def _token(reporter: _Reporter) -> str:
         return ""
 
 
-def _named(addresses: Sequence[Address]) -> list[tuple[Address, str]]:
-    """Each target with a name of its own: its label, or all of it where two labels are the same."""
-    if len({str(each) for each in addresses}) < len(addresses):
+def _named(places: Sequence[Place]) -> list[tuple[Place, str]]:
+    """Each target with a name of its own: its label, or all of its address where two labels are the same."""
+    if len({str(each.address) for each in places}) < len(places):
         raise DkdbgError("a target is named twice", hint="name each one once")
-    labels = [each.label for each in addresses]
+    labels = [each.label for each in places]
     return [
-        (each, label if labels.count(label) == 1 else str(each))
-        for each, label in zip(addresses, labels, strict=True)
+        (each, label if labels.count(label) == 1 else str(each.address))
+        for each, label in zip(places, labels, strict=True)
     ]
 
 
-def _listen(service: doors.Service, port: int, reporter: _Reporter) -> front.Front:
+def _listen(board: Switchboard, port: int, reporter: _Reporter) -> front.Front:
     """Listen on the port, or on the next free one."""
     for _ in range(20):
-        chosen = engine.free_port(port, ours=None)
+        chosen = free_port(port, ours=None)
         try:
             listening = front.Front(
-                HOST, chosen, serve=service.serve, ready=lambda: True, status=service.status,
+                HOST, chosen, serve=lambda client, first, parser: Connection(board, client, parser).serve(first), ready=lambda: True, status=board.status,
                 allow=peers.AllowList(), log=reporter.line,
             )  # fmt: skip
         except OSError:  # somebody was faster
@@ -208,7 +212,7 @@ def _welcome(reporter: _Reporter, plan: ProjectPlan | None, upstreams: Sequence[
         seen = upstream.look()
         text = "ready" if seen.agent else f"waiting: {seen.why}"
         reporter.event(
-            "target", text, prefix=upstream.name, target=upstream.name, address=str(upstream.address), ready=bool(seen.agent)
+            "target", text, prefix=upstream.name, target=upstream.name, address=str(upstream.place.address), ready=bool(seen.agent)
         )  # fmt: skip
 
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from dkdbg import console, engine
+from dkdbg import console
 from dkdbg.agent.front import tokens
 from dkdbg.commands import demo_targets
 from dkdbg.commands.init import files_for, make_plan
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
+from dkdbg.engine.host import host_facts
 from dkdbg.errors import EXIT_ENGINE, DkdbgError
 from dkdbg.render import changes
 from dkdbg.render.artefacts import artefact
@@ -208,7 +209,7 @@ def choose(folder: Path, plan: ProjectPlan, wanted: str) -> tuple[Target, str]:
     if wanted == "local":
         return demo_targets.local(folder, plan), ""
     try:
-        host = engine.host_facts()
+        host = host_facts()
     except DkdbgError as error:
         if wanted == "compose" or error.exit_code not in {EXIT_ENGINE, 127}:
             raise

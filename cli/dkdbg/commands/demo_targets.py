@@ -10,16 +10,20 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dkdbg import engine, process
+from dkdbg import process
 from dkdbg.agent.record import records
+from dkdbg.engine import compose as engine
+from dkdbg.engine.ports import free_port
 from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
-from dkdbg.targets.compose import ComposeService, explain
+from dkdbg.targets.compose import ComposeService
+from dkdbg.targets.engine_errors import explain
 from dkdbg.targets.local import Local
 
 if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
+    from dkdbg.engine.host import HostFacts
     from dkdbg.model.plan import ProjectPlan
 
 LOCAL = "local:"
@@ -27,7 +31,7 @@ LOCAL = "local:"
 START_LIMIT = 30.0
 
 
-def compose(folder: Path, plan: ProjectPlan, host: engine.HostFacts) -> ComposeRun:
+def compose(folder: Path, plan: ProjectPlan, host: HostFacts) -> ComposeRun:
     """The example in a container of this machine's engine."""
     root = str(folder)
     mappings = tuple((root if m.local == "." else f"{root}/{m.local}", str(m.remote)) for m in plan.mappings)
@@ -50,7 +54,7 @@ class ComposeRun:
 
     folder: Path
     plan: ProjectPlan
-    host: engine.HostFacts
+    host: HostFacts
     path_mappings: tuple[tuple[str, str], ...]
     port: int = 0
 
@@ -65,7 +69,7 @@ class ComposeRun:
 
     def start(self) -> int:
         """Build and start the service on a free port."""
-        self.port = engine.free_port(self.plan.service.port, ours=None)
+        self.port = free_port(self.plan.service.port, ours=None)
         self._up()
         return self.port
 
@@ -110,7 +114,7 @@ class LocalRun:
 
     def start(self) -> int:
         """Start a plain process under the agent on a free port."""
-        port = engine.free_port(5678, ours=None)
+        port = free_port(5678, ours=None)
         runtime = self.folder / ".dkdbg-run"
         argv = Local(python=sys.executable).launch(self.command, port=port, wait=60, runtime=str(runtime))
         with (self.folder / "output.log").open("w") as log:

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from dkdbg import console
 from dkdbg.commands.sync_report import Reporter
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
+from dkdbg.places import registry
 from dkdbg.sync.remote.contact import PYTHONS, Contact, SameFolderError
 from dkdbg.sync.report import printable
-from dkdbg.targets import address, container
-from dkdbg.targets.container import Container, Workspace
-from dkdbg.targets.local import Local
+from dkdbg.targets.place import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
-
-    from dkdbg.sync.remote.contact import Reach
 
 
 def sync(
@@ -31,7 +26,7 @@ def sync(
     """Make the target's files those of `root` and keep them so until Ctrl-C; the exit code.
 
     Args:
-        target: an address or the name of a compose service; None for the debug service of this repository.
+        target: an address, or the name of a service, a container or a session; None for the debug service of this repository.
         to: remote folder; None to take what `init` planned, or WORKDIR.
         once: end when both sides are equal.
         verify: change nothing, compare both sides byte for byte instead.
@@ -41,15 +36,15 @@ def sync(
     Raises:
         DkdbgError: the target cannot be reached, has no Python, or its files cannot be written, with the reason.
     """
-    resolve, label = _reach(root, target)
-    reach = resolve()
-    place = Workspace(local=".", remote=to, why="--to") if to else _workspace(reach, target)
-    if not place.remote.startswith("/"):
+    place = registry.home(root) if target is None else registry.place_of(target, root)
+    reach = place.find()
+    workspace = Workspace(local=".", remote=to, why="--to") if to else place.workspace()
+    if not workspace.remote.startswith("/"):
         raise DkdbgError(f"--to {to}: it has to be an absolute path on the target", exit_code=EXIT_USAGE)
     reporter = Reporter(as_json=as_json)
     if not as_json and not to:
-        reporter.line(f"to {place.remote}: {place.why}")
-    contact = Contact(place.remote, pythons=(python,) if python else PYTHONS)
+        reporter.line(f"to {workspace.remote}: {workspace.why}")
+    contact = Contact(workspace.remote, pythons=(python,) if python else PYTHONS)
     if not verify and not pull:
         contact.start(reach)  # it takes about as long to start as what is loaded here until it is needed
     from dkdbg.sync.roots import Roots
@@ -57,7 +52,10 @@ def sync(
     from dkdbg.sync.session import Session
 
     roots = Roots(
-        local=str(root / place.local), remote=place.remote, rules=ConfiguredRules(), pythons=contact.pythons
+        local=str(root / workspace.local),
+        remote=workspace.remote,
+        rules=ConfiguredRules(),
+        pythons=contact.pythons,
     )
     if verify:
         from dkdbg.sync.verify import verify as compare
@@ -66,9 +64,9 @@ def sync(
     if pull:
         from dkdbg.sync import pull as pulling
 
-        folder = pulling.destination(str(root), into, label, roots)
+        folder = pulling.destination(str(root), into, place.label, roots)
         return reporter.pulled(pulling.pull(roots, reach, pull, folder, report=reporter.event), folder)
-    session = Session(roots, resolve, report=reporter.event, contact=contact)
+    session = Session(roots, place.find, report=reporter.event, contact=contact)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         if once:
@@ -124,40 +122,3 @@ def explain(root: Path, path: str) -> int:
 
 def _interrupt(_number: int, _frame: object) -> NoReturn:
     raise KeyboardInterrupt
-
-
-def _reach(root: Path, target: str | None) -> tuple[Callable[[], Reach], str]:
-    """What finds the target, now and after it went away, and a short name for it.
-
-    Raises:
-        DkdbgError: `target` has no known form.
-    """
-    if target is None:
-        return partial(_service, root, ""), "debug"
-    named = address.parse(target if ":" in target else f"compose://{target}")
-    if named.kind == "docker":
-        return lambda: Container(name=named.name, label=str(named)), named.name
-    if named.kind == "compose":
-        return partial(_service, root, named.name), named.name
-    if named.kind == "local" and named.name.startswith("/"):
-        return lambda: Local(python=sys.executable), "local"
-    raise DkdbgError(
-        f"{target!r} is nothing to sync to",
-        hint="compose://SERVICE, docker://CONTAINER or local:/folder",
-        exit_code=EXIT_USAGE,
-    )
-
-
-def _service(root: Path, service: str) -> Container:
-    from dkdbg import engine  # 30 ms, which a target that needs no looking up saves
-
-    found = container.choose(engine.running_containers(root), service)
-    return Container(name=found.id, label=f"compose://{found.service} ({found.name})")
-
-
-def _workspace(reach: Reach, target: str | None) -> Workspace:
-    if isinstance(reach, Container):
-        from dkdbg import engine
-
-        return container.workspace_of(engine.inspect(reach.name))
-    return Workspace(local=".", remote=(target or "").removeprefix("local:"), why="the target says so")

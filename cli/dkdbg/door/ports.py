@@ -10,19 +10,20 @@ import re
 import threading
 from typing import TYPE_CHECKING
 
-from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.front import front, peers
 from dkdbg.door.actions import Note
-from dkdbg.door.party import Party
-from dkdbg.door.service import Connection
+from dkdbg.door.connection import Connection
+from dkdbg.door.keeper import Keeper
+from dkdbg.door.slot import Slot
 from dkdbg.door.upstream import is_whole
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from dkdbg.door.actions import Branch, Offer, Process
-    from dkdbg.door.service import Service
+    from dkdbg.agent.dap import frames
+    from dkdbg.door.actions import Process
+    from dkdbg.door.switchboard import Switchboard
 
 HOST = "127.0.0.1"
 DEFAULT_BASE = 6000
@@ -42,56 +43,14 @@ _NO_LIST = (
 _RANK = re.compile(r"(?:.*: )?rank (\d+) \(")
 
 
-class Slot:
-    """One port and the process that is on it now.
-
-    Args:
-        is_known: whether a process is there still, as far as its target says.
-        refusal: why the targets announce no process to us, in one line; empty while they do or may.
-
-    Attributes:
-        label: what is expected there.
-    """
-
-    def __init__(
-        self, label: str, port: int, *, is_known: Callable[[Process], bool], refusal: Callable[[], str]
-    ) -> None:
-        self.label = label
-        self.refusal = refusal
-        self.port = port
-        self._is_known = is_known
-        self._changed = threading.Condition()
-        self._process: Process | None = None
-
-    def put(self, process: Process) -> None:
-        """Another process is there from now on."""
-        with self._changed:
-            self._process, self.label = process, process.name
-            self._changed.notify_all()
-
-    def gone(self, process: Process) -> None:
-        """The process was not there any more: the next client waits for another one."""
-        with self._changed:
-            if self._process is process:
-                self._process = None
-
-    def wait(self, seconds: float) -> Process | None:
-        """Return the process as soon as there is one, None when there is none in time."""
-        with self._changed:
-            if self._process is not None and not self._is_known(self._process):
-                self._process = None
-            self._changed.wait_for(lambda: self._process is not None, seconds)
-            return self._process
-
-
 class Ports:
     """Opens ports as processes appear. `base` is where the ranks begin."""
 
-    def __init__(self, service: Service, base: int, *, log: Callable[[str], None]) -> None:
-        self._service = service
+    def __init__(self, board: Switchboard, base: int, *, log: Callable[[str], None]) -> None:
+        self._board = board
         self._base = base
         self._log = log
-        self._lock = service.lock  # one for both: each calls the other
+        self._lock = board.lock  # one for both: each calls the other
         self._slots: dict[str, Slot] = {}
         self._taken: set[int] = set()
         self._fronts: list[front.Front] = []
@@ -127,7 +86,7 @@ class Ports:
     def _slot_of(self, name: str) -> Slot | None:
         found = _RANK.match(name)
         with self._lock:
-            key = f"rank {found.group(1)}" if found and len(self._service.upstreams) == 1 else name
+            key = f"rank {found.group(1)}" if found and len(self._board.upstreams) == 1 else name
             slot = self._slots.get(key)
             if slot is None and not found:
                 slot = self._slots.pop(_OTHER, None)
@@ -137,7 +96,7 @@ class Ports:
             if slot is not None:
                 self._slots[key] = slot
                 if fresh or slot.label != name:
-                    self._service.report(Note("port", f"{name}: attach to {HOST}:{slot.port}"))
+                    self._board.report(Note("port", f"{name}: attach to {HOST}:{slot.port}"))
                 slot.label = name
             return slot
 
@@ -156,7 +115,7 @@ class Ports:
             try:
                 listening = front.Front(
                     HOST, port, serve=lambda *client, slot=slot: self._serve(slot, *client),
-                    ready=lambda: True, status=self._service.status, allow=peers.AllowList(), log=self._log,
+                    ready=lambda: True, status=self._board.status, allow=peers.AllowList(), log=self._log,
                 )  # fmt: skip
             except OSError:
                 port = self._next(None)
@@ -168,7 +127,7 @@ class Ports:
         return None
 
     def _is_known(self, process: Process) -> bool:
-        return self._service.exchange.find(process.number) is process
+        return self._board.exchange.find(process.number) is process
 
     def _refusal(self) -> str:
         with self._lock:
@@ -177,19 +136,22 @@ class Ports:
     def _serve(self, slot: Slot, client: socket.socket, first: bytes, parser: frames.FrameParser) -> None:
         self._come()
         try:
-            Connection(self._service, client, parser, slot).serve(first)
+            Connection(self._board, client, parser, slot).serve(first)
         finally:
             self._go()
 
     def _come(self) -> None:
         with self._lock:
             self._clients += 1
-            others = [each for each in self._service.parties if each.is_attached and each is not self._keeper]
+            others = [each for each in self._board.editors if each.is_attached and each is not self._keeper]
             if not others and (self._keeper is None or self._keeper.is_over):
-                former, self._keeper = self._keeper, Keeper(self._service, self)
+                former, self._keeper = self._keeper, self._new_keeper()
                 if former is not None:
                     former.leave()
                 self._keeper.begin()
+
+    def _new_keeper(self) -> Keeper:
+        return Keeper(self._board, offer=self.offer, over=self._keeper_over)
 
     def _go(self) -> None:
         with self._lock:
@@ -200,11 +162,11 @@ class Ports:
             self._keeper = None
         keeper.leave()
 
-    def keeper_over(self) -> None:
+    def _keeper_over(self) -> None:
         """The keeper's session was ended by an upstream: another one, as long as there are clients."""
         with self._lock:
             if self._clients and not self._stopped.is_set():
-                former, self._keeper = self._keeper, Keeper(self._service, self)
+                former, self._keeper = self._keeper, self._new_keeper()
                 if former is not None:
                     former.leave()
                 self._keeper.begin()
@@ -213,53 +175,12 @@ class Ports:
         """Open a port for each process that runs already, debugged or not."""
         refused: dict[str, str] = {}
         while not self._stopped.wait(INTERVAL):
-            for name, upstream in self._service.upstreams.items():
-                prefix = f"{name}: " if len(self._service.upstreams) > 1 else ""
+            for name, upstream in self._board.upstreams.items():
+                prefix = f"{name}: " if len(self._board.upstreams) > 1 else ""
                 seen = upstream.look()
                 if seen.agent and not is_whole(seen.record) and refused.get(name) != seen.agent:
                     refused[name] = seen.agent
-                    self._service.report(Note("refused", _NO_LIST, name))
+                    self._board.report(Note("refused", _NO_LIST, name))
                 for process in seen.record.get("processes", ()):
                     if process.get("name"):
                         self._slot_of(prefix + process["name"])
-
-
-class Keeper(Party):
-    """A client without a socket, which attaches to every target and opens no session."""
-
-    def __init__(self, service: Service, ports: Ports) -> None:
-        super().__init__(service, "")
-        self._ports = ports
-        self.is_over = False
-        self.refusal = ""
-
-    def begin(self) -> None:
-        """Attach."""
-        self.join()
-        self._ask("initialize", {"clientID": "dkdbg-ports", "adapterID": "debugpy", "pathFormat": "path"})
-        token = {"dkdbgToken": self.service.token} if self.service.token else {}
-        self._ask("attach", {"justMyCode": True, **token})
-
-    def to_client(self, body: bytes) -> None:
-        """Configure the session as soon as that is asked for."""
-        if b'"success":false' in body.replace(b" ", b""):
-            self.refusal = str(frames.decode(body).get("message") or "refused").removeprefix("dkdbg: ")
-        elif b'"initialized"' in body:
-            threading.Thread(target=self._ask, args=("configurationDone", {}), daemon=True).start()
-        elif b'"terminated"' in body and not self.is_over:
-            self.is_over = True
-            threading.Timer(0.2, self._ports.keeper_over).start()
-
-    def close(self) -> None:
-        """There is nothing to close."""
-        self.is_over = True
-
-    def branch(self, branch: Branch) -> None:
-        """It opens no session."""
-
-    def offer(self, offer: Offer) -> None:
-        """Put the process on its port."""
-        self._ports.offer(offer.process)
-
-    def _ask(self, command: str, arguments: dict[str, object]) -> None:
-        self.act(lambda: self.router.from_client(messages.request(1, command, arguments)))

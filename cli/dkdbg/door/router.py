@@ -1,7 +1,7 @@
 """One editor's connection to the host's door, as a state machine: bodies of messages in, actions out. No I/O.
 
 The editor's root session is answered here and outlives every container; behind it, a root session with each
-container's door comes and goes (leg.py). The connection of a child session becomes a `Branch` at its attach.
+container's door comes and goes (upstream_session.py). The connection of a child session becomes a `Branch` at its attach.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Literal
 
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.dap.messages import as_dict
-from dkdbg.door import desk
+from dkdbg.door import root_answers
 from dkdbg.door.actions import Branch, Close, Dial, HangUp, Note, Offer, ToClient, ToUpstream, Wait, say, send
-from dkdbg.door.leg import Leg
+from dkdbg.door.upstream_session import UpstreamSession
 
 if TYPE_CHECKING:
     from dkdbg.door.actions import Action, Exchange
-    from dkdbg.door.desk import Message
-    from dkdbg.door.leg import Heard
+    from dkdbg.door.root_answers import Message
+    from dkdbg.door.upstream_session import Heard
 
     #: `arriving`: an upstream that is there may still refuse the attach. `configuring`: the editor sets breakpoints.
     #: `ended`: the editor was told so and is about to leave. `branched`: it is a child session's connection.
@@ -41,12 +41,12 @@ class Router:
         pinned: the editor came by the port of one process and is to get that one; see `branch`.
 
     Attributes:
-        legs: by the target's name; empty before the attach.
+        sessions: by the target's name; empty before the attach.
     """
 
     def __init__(self, exchange: Exchange, address: str = "", *, pinned: bool = False) -> None:
         self.phase: Phase = "new"
-        self.legs: dict[str, Leg] = {}
+        self.sessions: dict[str, UpstreamSession] = {}
         self.address = address
         self._exchange = exchange
         self._pinned = pinned
@@ -85,11 +85,11 @@ class Router:
                 *self._leave(terminate=True),
                 *self._end("ended by the editor"),
             ]
-        return [ToClient(desk.answer(message))]
+        return [ToClient(root_answers.answer(message))]
 
     def client_gone(self) -> list[Action]:
         """The editor has closed its connection."""
-        actions: list[Action] = [*map(HangUp, self.legs)]
+        actions: list[Action] = [*map(HangUp, self.sessions)]
         if self.phase in {"live", "configuring", "arriving"}:
             actions.append(Note("left", f"the editor at {self.address} is gone"))
         return [*actions, *self._close("the editor is gone")]
@@ -110,7 +110,7 @@ class Router:
         if message["command"] != "initialize":
             return self._close("the first request is not initialize")
         self.phase, self._initialize = "introduced", message
-        return [ToClient(messages.answer(message, **desk.CAPABILITIES))]
+        return [ToClient(messages.answer(message, **root_answers.CAPABILITIES))]
 
     def _before_attach(self, message: Message, command: str) -> list[Action]:
         if command == "launch":
@@ -129,8 +129,8 @@ class Router:
             return []
         initialize = as_dict(self._initialize.get("arguments"))
         self.phase = "arriving"
-        self.legs = {name: Leg(initialize, arguments) for name in self._exchange.upstreams}
-        return [*(Dial(name) for name in self.legs), Wait(ARRIVAL_LIMIT)]
+        self.sessions = {name: UpstreamSession(initialize, arguments) for name in self._exchange.upstreams}
+        return [*(Dial(name) for name in self.sessions), Wait(ARRIVAL_LIMIT)]
 
     def branch(self, number: int) -> list[Action]:
         """Make this the connection of one process; its attach has come."""
@@ -151,17 +151,17 @@ class Router:
         return [ToClient(messages.answer(self._attach)), ToClient(messages.event("terminated"))]
 
     def _configured(self, message: Message) -> list[Action]:
-        self.phase, name = "live", "dkdbg: " + ", ".join(self.legs)
+        self.phase, name = "live", "dkdbg: " + ", ".join(self.sessions)
         process = messages.event("process", name=name, isLocalProcess=False, startMethod="attach")
         actions: list[Action] = [
             *map(ToClient, (messages.answer(message), messages.answer(self._attach), process))
         ]
         actions.append(Note("editor", f"an editor has attached from {self.address or 'here'}"))
-        for upstream, leg in self.legs.items():
-            if leg.phase == "ready":
-                actions += send(upstream, leg.configure())
-            elif leg.phase == "down":
-                actions.append(say(f"waiting for {upstream}: {leg.why or 'looking for it'}"))
+        for upstream, session in self.sessions.items():
+            if session.phase == "ready":
+                actions += send(upstream, session.configure())
+            elif session.phase == "down":
+                actions.append(say(f"waiting for {upstream}: {session.why or 'looking for it'}"))
         return actions
 
     def _disconnect(self, message: Message) -> list[Action]:
@@ -175,28 +175,28 @@ class Router:
 
     def opened(self, upstream: str) -> list[Action]:
         """There is a new connection to this upstream."""
-        if upstream not in self.legs or self.phase not in {"arriving", "configuring", "live"}:
+        if upstream not in self.sessions or self.phase not in {"arriving", "configuring", "live"}:
             return [HangUp(upstream)]
-        return send(upstream, self.legs[upstream].opened())
+        return send(upstream, self.sessions[upstream].opened())
 
     def absent(self, upstream: str, why: str) -> list[Action]:
         """The upstream is not there; said again only with another reason."""
-        leg = self.legs.get(upstream)
-        if leg is None or leg.phase != "down" or leg.why == why:
+        session = self.sessions.get(upstream)
+        if session is None or session.phase != "down" or session.why == why:
             return []
-        leg.why = why
+        session.why = why
         if self.phase == "arriving":
             return self._settle()
         return [say(f"waiting for {upstream}: {why}")] if self.phase == "live" else []
 
     def lost(self, upstream: str) -> list[Action]:
         """The connection to this upstream has ended."""
-        leg = self.legs.get(upstream)
-        if leg is None:
+        session = self.sessions.get(upstream)
+        if session is None:
             return []
-        self._exchange.forget(leg.processes)
-        unexpected = leg.phase not in {"down", "left"}
-        leg.lost()
+        self._exchange.forget(session.processes)
+        unexpected = session.phase not in {"down", "left"}
+        session.lost()
         if self.phase == "arriving":
             return self._settle()
         if self.phase != "live" or not unexpected:
@@ -205,29 +205,31 @@ class Router:
 
     def from_upstream(self, upstream: str, body: bytes) -> list[Action]:
         """Take one message of an upstream."""
-        leg = self.legs.get(upstream)
-        if leg is None or self.phase not in {"arriving", "configuring", "live"}:
+        session = self.sessions.get(upstream)
+        if session is None or self.phase not in {"arriving", "configuring", "live"}:
             return []
         actions: list[Action] = []
-        for heard in leg.take(body):
-            actions += self._heard(upstream, leg, heard)
+        for heard in session.take(body):
+            actions += self._heard(upstream, session, heard)
         return actions
 
-    def _heard(self, upstream: str, leg: Leg, heard: Heard) -> list[Action]:
+    def _heard(self, upstream: str, session: UpstreamSession, heard: Heard) -> list[Action]:
         match heard.kind:
             case "reply":
                 return [ToUpstream(upstream, heard.body)]
             case "ready":
-                return send(upstream, leg.configure()) if self.phase == "live" else self._settle()
+                return send(upstream, session.configure()) if self.phase == "live" else self._settle()
             case "attached":
                 note = Note("attached", "the editor is attached to it", upstream)
                 return [say(f"{upstream}: attached"), note]
             case "refused":
                 return self._refused(upstream, heard.message)
             case "child":
-                return self._announce(upstream, leg, heard.message)
+                return self._announce(upstream, session, heard.message)
             case "output":
-                return [ToClient(desk.output(heard.message, upstream if len(self.legs) > 1 else ""))]
+                return [
+                    ToClient(root_answers.output(heard.message, upstream if len(self.sessions) > 1 else ""))
+                ]
             case "ended":
                 text = "the program has ended; waiting for it to start again"
                 line = say(f"{upstream}: {text}")
@@ -245,19 +247,19 @@ class Router:
             return [
                 note,
                 ToClient(messages.body_of(answer)),
-                *map(HangUp, self.legs),
+                *map(HangUp, self.sessions),
                 *self._close("refused"),
             ]
         line = say(f"{upstream}: {text}", "important")
         return [note, line, HangUp(upstream), *self._end_if_all_left("refused")]
 
-    def _announce(self, upstream: str, leg: Leg, configuration: Message) -> list[Action]:
+    def _announce(self, upstream: str, session: UpstreamSession, configuration: Message) -> list[Action]:
         process = self._exchange.announced(
             upstream, configuration["subProcessId"], str(configuration.get("name"))
         )
-        leg.processes.append(process)
-        self._exchange.forget(leg.processes[:-MAX_PROCESSES])
-        del leg.processes[:-MAX_PROCESSES]
+        session.processes.append(process)
+        self._exchange.forget(session.processes[:-MAX_PROCESSES])
+        del session.processes[:-MAX_PROCESSES]
         mine = as_dict(self._attach.get("arguments")).get("connect")
         connect = mine if isinstance(mine, dict) else {"host": "127.0.0.1", "port": self._exchange.port()}
         child = {**configuration, "name": process.name, "subProcessId": process.number, "connect": connect}
@@ -275,14 +277,14 @@ class Router:
 
     def is_settled(self, upstream: str) -> bool:
         """Return whether this editor has what it wants of the upstream, or wants it no more."""
-        leg = self.legs.get(upstream)
-        return leg is None or leg.phase in {"held", "left"} or self.phase in {"ended", "closed"}
+        session = self.sessions.get(upstream)
+        return session is None or session.phase in {"held", "left"} or self.phase in {"ended", "closed"}
 
     def _settle(self) -> list[Action]:
         waiting = [
-            leg
-            for leg in self.legs.values()
-            if leg.phase == "attaching" or not (leg.why or leg.phase != "down")
+            session
+            for session in self.sessions.values()
+            if session.phase == "attaching" or not (session.why or session.phase != "down")
         ]
         return [] if self.phase != "arriving" or waiting else self._arrived()
 
@@ -291,17 +293,17 @@ class Router:
         return [ToClient(messages.event("initialized"))]
 
     def _end_if_all_left(self, reason: str) -> list[Action]:
-        return self._end(reason) if all(leg.phase == "left" for leg in self.legs.values()) else []
+        return self._end(reason) if all(session.phase == "left" for session in self.sessions.values()) else []
 
     def _end(self, reason: str) -> list[Action]:
         """Tell the editor that its session is over; it disconnects."""
         self.phase = "ended"
         over = Note("over", f"the session is over: {reason}")
-        return [ToClient(messages.event("terminated")), over, *map(HangUp, self.legs)]
+        return [ToClient(messages.event("terminated")), over, *map(HangUp, self.sessions)]
 
     def _leave(self, *, terminate: bool) -> list[Action]:
-        told = [send(name, leg.leave(terminate=terminate)) for name, leg in self.legs.items()]
-        return [*chain(*told), *map(HangUp, self.legs)]
+        told = [send(name, session.leave(terminate=terminate)) for name, session in self.sessions.items()]
+        return [*chain(*told), *map(HangUp, self.sessions)]
 
     def _close(self, reason: str) -> list[Action]:
         if self.phase == "closed":

@@ -1,103 +1,107 @@
-"""What a person types to name a target: `compose://trainer`, `docker://NAME`, `local:`, `127.0.0.1:5678`."""
+"""What a person types to name a place: its grammar. Which schemes are served, `places/registry.py` knows.
+
+SCHEME://PART[/PART ...]     compose://trainer  docker://NAME  k8s://NS/POD/CONTAINER  ssh://me@login,node4
+local:[REST]                 this machine
+HOST:PORT                    a door that somebody else has brought here
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from dkdbg.targets.sessions import LabelledContainer
-
-_FORMS = "compose://SERVICE, docker://CONTAINER, local:, local:SESSION or HOST:PORT"
+#: The schemes of the two forms that carry none in front of `://`.
+LOCAL, ENDPOINT = "local", "endpoint"
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
+#: What ends a word of a command line or a line of output.
+_NEVER = re.compile(r"[\s\x00-\x1f\x7f]")
+_OPTION = re.compile("(^|[@,])-")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """Where a door is looked for.
+    """Where something runs, as typed.
 
     Attributes:
-        name: the service, container or session; the host of an endpoint. Empty with `local:` means any session.
-        port: of an endpoint, 0 otherwise.
+        scheme: such as `compose`; `local` and `endpoint` for the two forms without `://`.
+        rest: what comes after the scheme; `HOST:PORT` of an endpoint. Empty with `local:` means this machine.
     """
 
-    kind: Literal["compose", "docker", "local", "endpoint"]
-    name: str
-    port: int = 0
+    scheme: str
+    rest: str
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What stands between slashes: namespace, pod and container, or login node and job."""
+        return tuple(self.rest.split("/"))
+
+    @property
+    def hops(self) -> tuple[str, ...]:
+        """The hosts to go through, from here on, of the first part: `user@login` and `node4`."""
+        return tuple(self.parts[0].split(","))
+
+    @property
+    def host(self) -> str:
+        """The host of `HOST:PORT`, an IPv6 address without its brackets."""
+        return self.parts[0].rpartition(":")[0].removeprefix("[").removesuffix("]")
+
+    @property
+    def port(self) -> int:
+        """The port of `HOST:PORT`, 0 where there is none."""
+        said = self.parts[0].rpartition(":")[2]
+        return int(said) if said.isdecimal() and len(said) < 6 else 0
 
     @property
     def label(self) -> str:
         """A short name for people."""
-        if self.kind == "endpoint":
-            return f"{self.name}:{self.port}"
-        return self.name or "local"
+        return self.rest or self.scheme
 
     def __str__(self) -> str:
-        return {
-            "compose": f"compose://{self.name}",
-            "docker": f"docker://{self.name}",
-            "local": f"local:{self.name}",
-            "endpoint": f"{self.name}:{self.port}",
-        }[self.kind]
+        return {LOCAL: f"local:{self.rest}", ENDPOINT: self.rest}.get(
+            self.scheme, f"{self.scheme}://{self.rest}"
+        )
 
 
-def parse(text: str) -> Address:
-    """Return the address that `text` names.
+def parse(text: str, *, forms: str = "SCHEME://NAME, local:SESSION or HOST:PORT") -> Address:
+    """Return the address that `text` is.
 
-    Raises:
-        DkdbgError: it has none of the known forms.
-    """
-    scheme, mark, rest = text.partition("://")
-    if mark and scheme in {"compose", "docker"} and rest and "/" not in rest:
-        return Address(kind="compose" if scheme == "compose" else "docker", name=rest)
-    if text.startswith("local:") and not mark:
-        return Address(kind="local", name=text.removeprefix("local:"))
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if colon and not mark and host and port.isdecimal() and 0 < int(port) < 65536:
-        return Address(kind="endpoint", name=host, port=int(port))
-    raise DkdbgError(f"{text!r} names no target", hint=f"a target is {_FORMS}", exit_code=EXIT_USAGE)
-
-
-def container_for(
-    address: Address, containers: Iterable[LabelledContainer], root: Path
-) -> LabelledContainer | None:
-    """Return the container that an address names now: a running one before one that has ended, the newest first.
+    A name that begins with `-` is refused for every scheme: ssh, kubectl and docker would read it as an option.
 
     Args:
-        address: `compose://` or `docker://`. A service of the user's stands for its debug service.
-        containers: those of debug services.
-        root: the compose project's folder, resolved.
+        forms: for the hint, those that are served.
+
+    Raises:
+        DkdbgError: it has none of the forms.
     """
-    fitting = [each for each in containers if _fits(address, each, root)]
-    fitting.sort(key=lambda each: (each.running, each.created), reverse=True)
-    return fitting[0] if fitting else None
+    found = _parse(text)
+    if found is None or (found.scheme != LOCAL and any(_OPTION.search(part) for part in found.parts)):
+        raise DkdbgError(f"{text!r} names no target", hint=f"a target is {forms}", exit_code=EXIT_USAGE)
+    return found
 
 
-def _fits(address: Address, container: LabelledContainer, root: Path) -> bool:
-    if address.kind == "docker":
-        return container.name == address.name or (
-            len(address.name) >= 8 and container.id.startswith(address.name)
-        )
-    services = {address.name, f"{address.name}-debug", f"{address.name}-dkdbg"}
-    return container.project_dir == str(root) and bool({container.service, container.label} & services)
-
-
-def endpoint_of(container: LabelledContainer) -> tuple[str, int] | None:
-    """Return host and port at which a container's door is reached from here; None when it is not.
-
-    Its own address, where nothing is published, is reachable from a Linux host only; elsewhere nothing answers there.
-    """
-    if not container.running:
+def _parse(text: str) -> Address | None:
+    if text.startswith("local:"):  # a folder may have any name
+        rest = text.removeprefix("local:")
+        return None if rest.startswith("//") or "\0" in rest else Address(scheme=LOCAL, rest=rest)
+    if _NEVER.search(text):
         return None
-    if container.host_network:
-        return "127.0.0.1", container.port
-    published = container.published.get(container.port)
-    if published:
-        host, _, port = published.rpartition(":")
-        return host.replace("0.0.0.0", "127.0.0.1").replace("::", "::1"), int(port)  # noqa: S104
-    return (container.address, container.port) if container.address else None
+    scheme, mark, rest = text.partition("://")
+    if mark:
+        address = Address(scheme=scheme, rest=rest.removesuffix("/"))
+        known = _SCHEME.fullmatch(scheme) and scheme != ENDPOINT
+        return address if known and all(address.parts) and all(address.hops) else None
+    address = Address(scheme=ENDPOINT, rest=text)
+    return address if address.host and "/" not in text and 0 < address.port < 65536 else None
+
+
+def is_name(text: str) -> bool:
+    """Whether `text` is a name without a scheme: of a service, a container or a session."""
+    return (
+        bool(text)
+        and ":" not in text
+        and "/" not in text
+        and not text.startswith("-")
+        and not _NEVER.search(text)
+    )

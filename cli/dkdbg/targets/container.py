@@ -1,24 +1,35 @@
-"""A running container as a place where a process runs, and where in it the workspace lies."""
+"""Containers as `docker inspect` shows them: which one a service's name means, where its door and its code are."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.agent.contract import ENV_MAPPINGS
+from dkdbg.agent.contract import DEFAULT_PORT, ENV_MAPPINGS, ENV_PORT
 from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.model import twin
+from dkdbg.targets.place import Door, Workspace
+from dkdbg.targets.sessions import SeenSession, of_record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+#: The label of a debug service's containers: the service's name.
+LABEL = "dev.dkdbg.session"
+#: Labels of compose: the service, the folder of the project (as typed, links kept), and whether `compose run` made it.
+SERVICE, PROJECT_DIR, ONE_OFF = (
+    "com.docker.compose.service", "com.docker.compose.project.working_dir", "com.docker.compose.oneoff",
+)  # fmt: skip
+#: Runs the agent that a debug service mounts (compose/service.yaml.j2).
+AGENT = ("sh", "/opt/dkdbg/agent.sh")
 #: How launch.json and DKDBG_MAPPINGS name the repository's root.
 _ROOT = "${workspaceFolder}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Container:
-    """One container.
+class ContainerReach:
+    """A container as something that commands are run in.
 
     Attributes:
         name: name or id, as `docker exec` takes it.
@@ -28,35 +39,191 @@ class Container:
     name: str
     label: str
 
-    def wrap(self, argv: Sequence[str]) -> tuple[str, ...]:
+    def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
         """The local command line that runs `argv` in it, with our standard input and output."""
-        return ("docker", "exec", "-i", self.name, *argv)
+        return ("docker", "exec", "-it" if tty else "-i", self.name, *argv)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workspace:
-    """Where the code lies on a target.
+class Container:
+    """One container, as the engine sees it now.
 
     Attributes:
-        local: folder relative to the repository's root, `.` for the root itself.
-        remote: absolute path on the target.
-        why: where that was seen.
+        label: the name of the debug service; empty for containers that dkdbg has nothing to do with.
+        running: whether it runs now.
+        host_network: whether its ports are this machine's.
+        published: port inside -> `host:port` outside.
+        port: the debug port inside.
+        address: the container's own IP address on one of its networks; empty when it has none.
+        service, project_dir: of compose, empty without it. The folder is as the kernel names it.
+        one_off: made by `docker compose run`.
+        created: as the engine writes it, which sorts by time.
+        environment: of the image and the service.
+        workdir: folder in which its program starts; empty for `/`.
+        devices: the engine was asked for a device such as a GPU (some composes drop that silently).
     """
 
-    local: str
-    remote: str
-    why: str
+    id: str
+    name: str
+    label: str
+    running: bool
+    host_network: bool
+    published: Mapping[int, str]
+    port: int = DEFAULT_PORT
+    address: str = ""
+    service: str = ""
+    project_dir: str = ""
+    one_off: bool = False
+    created: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    workdir: str = ""
+    devices: bool = False
+
+    @classmethod
+    def of(cls, inspected: Mapping[str, Any]) -> Container:
+        """What `docker inspect` says about one container."""
+        config, network = inspected["Config"], inspected["NetworkSettings"]
+        published = {
+            int(inside.partition("/")[0]): f"{bindings[0]['HostIp'] or '0.0.0.0'}:{bindings[0]['HostPort']}"  # noqa: S104
+            for inside, bindings in (network.get("Ports") or {}).items()
+            if bindings
+        }
+        labels = config.get("Labels") or {}
+        environment = dict(entry.partition("=")[::2] for entry in config.get("Env") or ())
+        port = environment.get(ENV_PORT, "")
+        return cls(
+            id=inspected["Id"], name=inspected["Name"].lstrip("/"), label=labels.get(LABEL, ""),
+            running=bool(inspected["State"]["Running"]),
+            host_network=inspected["HostConfig"].get("NetworkMode") == "host", published=published,
+            port=int(port) if port.isdecimal() else DEFAULT_PORT,
+            address=next(
+                (each["IPAddress"] for each in (network.get("Networks") or {}).values() if each.get("IPAddress")), ""
+            ),
+            service=labels.get(SERVICE, ""), project_dir=labels.get(PROJECT_DIR, ""),
+            one_off=labels.get(ONE_OFF) == "True", created=inspected.get("Created", ""),
+            environment=environment, workdir=str(config.get("WorkingDir") or "").rstrip("/"),
+            devices=bool(inspected["HostConfig"].get("DeviceRequests")),
+        )  # fmt: skip
+
+    def is_called(self, name: str) -> bool:
+        """Whether `name` is its name, or enough of the beginning of its id."""
+        return name == self.name or (len(name) >= 8 and self.id.startswith(name))
 
 
-def workspace_of(inspected: Mapping[str, Any]) -> Workspace:
-    """Where `docker inspect` says that the code lies: the mapping that `init` planned, else WORKDIR.
+def choose(containers: Iterable[Container], service: str) -> Container | None:
+    """The container that a service's name means: every verb asks here.
+
+    A running one goes before one that has ended; one of the service before one of `docker compose run`; the debug twin
+    before the service itself. Of several replicas it is the first by name, so that it stays the same one; of several
+    that have ended, or were made by `docker compose run`, the newest.
+
+    Args:
+        containers: of one project.
+    """
+    fitting = [each for each in containers if _rank(service, each) is not None]
+    fitting.sort(key=lambda each: each.name)
+    fitting.sort(key=lambda each: each.created if each.one_off or not each.running else "", reverse=True)
+    fitting.sort(key=lambda each: (not each.running, each.one_off, _rank(service, each)))
+    return fitting[0] if fitting else None
+
+
+def _rank(service: str, container: Container) -> int | None:
+    ranks = [twin.rank(service, name) for name in (container.service, container.label) if name]
+    return min((rank for rank in ranks if rank is not None), default=None)
+
+
+def only_debug_service(containers: Iterable[Container]) -> str:
+    """The name of the only debug service that runs.
+
+    Args:
+        containers: of one project.
+
+    Raises:
+        DkdbgError: none runs, or several do.
+    """
+    running = [each for each in containers if each.running]
+    debug = sorted({each.service or each.label for each in running if each.label})
+    if len(debug) == 1:
+        return debug[0]
+    names = ", ".join(debug or sorted({each.service for each in running if each.service}))
+    raise DkdbgError(
+        (f"{len(debug)} debug services run here" if debug else "no debug service of this repository runs")
+        + (f"; there are: {names}" if names else ""),
+        hint="name the service as the target" if names else "dkdbg up, or name a target: docker://NAME",
+        exit_code=EXIT_USAGE,
+    )
+
+
+def not_running(containers: Iterable[Container], service: str) -> DkdbgError:
+    """The error that says that a service's container is not there, with those that are.
+
+    Args:
+        containers: of one project.
+    """
+    names = ", ".join(sorted({each.service for each in containers if each.running and each.service}))
+    return DkdbgError(
+        f"the service {service} does not run here" + (f"; there are: {names}" if names else ""),
+        hint="dkdbg up starts the debug service; docker://NAME names any container",
+    )
+
+
+def door_of(container: Container | None) -> Door:
+    """Where a container's door is reached from here; a container without dkdbg's label has none.
+
+    Its own address, where nothing is published, is reachable from a Linux host only; elsewhere nothing answers there.
+    """
+    if container is None:
+        return Door(endpoint=None, why="there is no container yet")
+    if not container.running:
+        return Door(endpoint=None, why=f"container {container.name} is not running")
+    if not container.label:  # whatever listens there is not ours: a connection deafens a plain debugpy
+        return Door(endpoint=None, why=f"container {container.name} runs without an agent of dkdbg")
+    endpoint = _endpoint_of(container)
+    if endpoint is None:
+        return Door(endpoint=None, why="its debug port is not published")
+    return Door(endpoint=endpoint, why=f"container {container.name} is starting")
+
+
+def _endpoint_of(container: Container) -> tuple[str, int] | None:
+    if container.host_network:
+        return "127.0.0.1", container.port
+    published = container.published.get(container.port)
+    if published:
+        host, _, port = published.rpartition(":")
+        return host.replace("0.0.0.0", "127.0.0.1").replace("::", "::1"), int(port)  # noqa: S104
+    return (container.address, container.port) if container.address else None
+
+
+def sessions_of(container: Container, records: Sequence[Mapping[str, Any]]) -> list[SeenSession]:
+    """The sessions in a container with dkdbg's label.
+
+    Args:
+        records: what its agent says; empty when it does not answer, or has ended.
+    """
+    target, address = f"container {container.name}", f"docker://{container.name}"
+    if not records:
+        state = "starting" if container.running else "exited"
+        return [
+            SeenSession(
+                target=target, address=address, id=container.id[:12], name=container.label, state=state
+            )
+        ]
+    return [
+        of_record(
+            record, live=bool(record.get("live")), target=target, address=address,
+            endpoint=None if container.host_network else container.published.get(record["port"], ""),
+        )
+        for record in records
+    ]  # fmt: skip
+
+
+def workspace_of(container: Container) -> Workspace:
+    """Where the code lies in a container: the mapping that `init` planned, else WORKDIR.
 
     Raises:
         DkdbgError: neither says.
     """
-    config = inspected.get("Config") or {}
-    environment = dict(entry.partition("=")[::2] for entry in config.get("Env") or ())
-    pairs = _pairs(environment.get(ENV_MAPPINGS, ""))
+    pairs = _pairs(container.environment.get(ENV_MAPPINGS, ""))
     if pairs:
         whole = [pair for pair in pairs if pair[0] == "."]
         if not whole and len(pairs) > 1:
@@ -68,9 +235,8 @@ def workspace_of(inspected: Mapping[str, Any]) -> Workspace:
             )
         local, remote = (whole or pairs)[0]
         return Workspace(local=local, remote=remote, why="the mapping that dkdbg init planned")
-    folder = str(config.get("WorkingDir") or "")
-    if folder and folder != "/":
-        return Workspace(local=".", remote=folder, why="the WORKDIR of the image")
+    if container.workdir:
+        return Workspace(local=".", remote=container.workdir, why="the WORKDIR of the image")
     raise DkdbgError(
         "nothing says where the code lies in the container: no mapping, no WORKDIR",
         hint="name the folder: dkdbg sync TARGET --to /path/in/the/container",
@@ -90,64 +256,3 @@ def _pairs(text: str) -> list[tuple[str, str]]:
         if remote.startswith("/") and (local == _ROOT or local.startswith(_ROOT + "/")):
             found.append((local[len(_ROOT) + 1 :] or ".", remote))
     return found
-
-
-@dataclass(frozen=True, kw_only=True)
-class Listed:
-    """One line of `docker ps`.
-
-    Attributes:
-        service, project_dir: of compose, empty without it.
-        session: the label of a debug service, empty for others.
-    """
-
-    id: str
-    name: str
-    service: str
-    project_dir: str
-    session: str
-
-    @classmethod
-    def template(cls) -> str:
-        """The format that `docker ps` has to print it in."""
-        labels = ("com.docker.compose.service", "com.docker.compose.project.working_dir", "dev.dkdbg.session")
-        return "\t".join(["{{.ID}}", "{{.Names}}", *(f'{{{{.Label "{label}"}}}}' for label in labels)])
-
-    @classmethod
-    def parse(cls, line: str) -> Listed:
-        """Read one line of it."""
-        id_, name, service, project_dir, session = line.split("\t")
-        return cls(id=id_, name=name, service=service, project_dir=project_dir, session=session)
-
-
-def choose(listed: Sequence[Listed], service: str) -> Listed:
-    """The container of `service`, or of its debug twin, which comes first; of the only debug service when empty.
-
-    Args:
-        listed: running containers of one project.
-
-    Raises:
-        DkdbgError: none fits, or several debug services run.
-    """
-    if not service:
-        debug = {each.service: each for each in listed if each.session}
-        if len(debug) == 1:
-            return next(iter(debug.values()))
-        names = ", ".join(sorted(debug or {each.service: each for each in listed}))
-        raise DkdbgError(
-            (f"{len(debug)} debug services run here" if debug else "no debug service of this repository runs")
-            + (f"; there are: {names}" if names else ""),
-            hint="name one: dkdbg sync SERVICE"
-            if names
-            else "dkdbg up, or name a target: dkdbg sync docker://NAME",
-            exit_code=EXIT_USAGE,
-        )
-    for name in (f"{service}-debug", f"{service}-dkdbg", service):
-        fitting = sorted(each.name for each in listed if each.service == name)
-        if fitting:
-            return next(each for each in listed if each.name == fitting[0])
-    names = ", ".join(sorted({each.service for each in listed}))
-    raise DkdbgError(
-        f"the service {service} does not run here" + (f"; there are: {names}" if names else ""),
-        hint="dkdbg up starts the debug service; dkdbg sync docker://NAME takes any container",
-    )

@@ -21,7 +21,7 @@ class Local:
     python: str
     label: str = "local"
 
-    def wrap(self, argv: Sequence[str]) -> tuple[str, ...]:
+    def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:  # noqa: ARG002 - the terminal is ours
         """`argv` itself: it runs here."""
         return tuple(argv)
 

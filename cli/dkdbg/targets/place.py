@@ -155,13 +155,13 @@ class Start:
 
     Attributes:
         service: as `init` planned it.
-        token: of its debug port, empty for none.
+        token: gives the token of its debug port, empty for none; asked once the place is known to be there.
         port: on this machine, if it is free there.
         wait: seconds until an attach has to work.
     """
 
     service: DebugService
-    token: str
+    token: Callable[[], str]
     port: int
     wait: int
 
@@ -173,11 +173,13 @@ class Started:
     Attributes:
         port: on 127.0.0.1 of this machine.
         gpu: the way in which it got a GPU.
+        token: whether its port asks for one.
         name: of the container, pod or job; None when that is not known.
     """
 
     port: int
     gpu: str
+    token: bool
     name: str | None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.agent.contract import DEFAULT_PORT, ENV_PORT
+from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +19,8 @@ class SeenSession:
     """One session.
 
     Attributes:
-        target: where it runs: `local`, or `container NAME`.
+        target: where it runs, for people: `local`, or `container NAME`.
+        address: of its place, as any verb takes it.
         id, name: of the record; the label's where there is no record to read.
         state: the record's; `lost` when its agent is gone without a word, `exited` for a container that has ended.
         endpoint: `host:port` to attach to from here; empty when there is none.
@@ -29,6 +30,7 @@ class SeenSession:
     """
 
     target: str
+    address: str
     id: str
     name: str
     state: str
@@ -48,84 +50,50 @@ class SeenSession:
         return {**asdict(self), "age": None if self.started is None else round(now - self.started, 1)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class LabelledContainer:
-    """A container with dkdbg's label.
-
-    Attributes:
-        label: the name of the debug service.
-        running: whether it runs now.
-        host_network: whether its ports are this machine's.
-        published: port inside -> `host:port` outside.
-        port: the debug port inside.
-        address: the container's own IP address on one of its networks; empty when it has none.
-        service, project_dir: of compose, the folder resolved; empty without it.
-        created: as the engine writes it, which sorts by time.
-    """
-
-    id: str
-    name: str
-    label: str
-    running: bool
-    host_network: bool
-    published: Mapping[int, str]
-    port: int = DEFAULT_PORT
-    address: str = ""
-    service: str = ""
-    project_dir: str = ""
-    created: str = ""
-
-
-LABEL = "dev.dkdbg.session"
-
-
-def container_of(inspected: Mapping[str, Any]) -> LabelledContainer:
-    """What `docker inspect` says about one container."""
-    published = {
-        int(inside.partition("/")[0]): f"{bindings[0]['HostIp'] or '0.0.0.0'}:{bindings[0]['HostPort']}"  # noqa: S104
-        for inside, bindings in (inspected["NetworkSettings"].get("Ports") or {}).items()
-        if bindings
-    }
-    labels = inspected["Config"]["Labels"]
-    networks = inspected["NetworkSettings"].get("Networks") or {}
-    return LabelledContainer(
-        id=inspected["Id"], name=inspected["Name"].lstrip("/"), label=labels.get(LABEL, ""),
-        running=bool(inspected["State"]["Running"]),
-        host_network=inspected["HostConfig"].get("NetworkMode") == "host", published=published,
-        port=_debug_port(inspected["Config"].get("Env") or ()),
-        address=next((net["IPAddress"] for net in networks.values() if net.get("IPAddress")), ""),
-        service=labels.get("com.docker.compose.service", ""),
-        project_dir=labels.get("com.docker.compose.project.working_dir", ""), created=inspected.get("Created", ""),
-    )  # fmt: skip
-
-
-def _debug_port(environment: Sequence[str]) -> int:
-    said = dict(entry.partition("=")[::2] for entry in environment).get(ENV_PORT, "")
-    return int(said) if said.isdecimal() else DEFAULT_PORT
-
-
 def of_record(
-    record: Mapping[str, Any], *, live: bool, container: LabelledContainer | None = None
+    record: Mapping[str, Any], *, live: bool, target: str, address: str, endpoint: str | None = None
 ) -> SeenSession:
-    """A record, read where it was written; `live` says whether its agent runs."""
+    """A record, read where it was written.
+
+    Args:
+        live: its agent runs.
+        target, address: see SeenSession.
+        endpoint: where the record's port is reached from this machine; None: where it says itself.
+    """
     state = record["state"] if live or record["state"] == "exited" else "lost"
-    endpoint = f"{record['host'] or '127.0.0.1'}:{record['port']}"
-    if container is not None and not container.host_network:
-        endpoint = container.published.get(record["port"], "")
+    if endpoint is None:
+        endpoint = f"{record['host'] or '127.0.0.1'}:{record['port']}"
     return SeenSession(
-        target="local" if container is None else f"container {container.name}", id=record["id"], name=record["name"],
+        target=target, address=address, id=record["id"], name=record["name"],
         state=state, endpoint="" if state in ENDED else endpoint.replace("0.0.0.0:", "127.0.0.1:"),
         started=record["started"], client=bool(record["client"]),
         processes=tuple(_name(each) for each in record["processes"]), detail=record["detail"],
     )  # fmt: skip
 
 
-def without_record(container: LabelledContainer) -> SeenSession:
-    """A container that has ended, or that does not say what it does."""
-    return SeenSession(
-        target=f"container {container.name}", id=container.id[:12], name=container.label,
-        state="starting" if container.running else "exited",
-    )  # fmt: skip
+def choose(
+    seen: Sequence[SeenSession], target: str | None = None, *, others: Sequence[SeenSession] = ()
+) -> SeenSession:
+    """The only session that can be attached to.
+
+    Args:
+        seen: those of one place, or all.
+        target: as a person named the place; where there are several sessions, it may be the name or id of one.
+        others: to be named when there is none.
+
+    Raises:
+        DkdbgError: there is none, or more than one.
+    """
+    live = [each for each in seen if not each.is_ended]
+    found = [each for each in live if target in {each.name, each.id}] or live
+    if len(found) == 1:
+        return found[0]
+    there = found or [each for each in others if not each.is_ended]
+    problem = f"{target or 'this'} names {len(found)} sessions" if there else "no session is running"
+    names = ", ".join(f"{each.name} ({each.target})" for each in there)
+    raise DkdbgError(
+        problem + (f"; there are: {names}" if names else ""), hint="dkdbg ps", exit_code=EXIT_USAGE
+    )
 
 
 def _name(process: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ import pytest
 from dkdbg.commands import up
 from dkdbg.errors import DkdbgError
 from dkdbg.model.plan import DebugService
+from dkdbg.places import compose
 from dkdbg.render import token_file
 
 
@@ -68,6 +69,6 @@ def published(host):
 
 def test_beyond_loopback_a_token_is_required():
     with pytest.raises(DkdbgError, match=r"publishes its debug port on 0\.0\.0\.0"):
-        up.check_published(published("0.0.0.0"), service("none"), "")
-    up.check_published(published("0.0.0.0"), service("env"), "secret")
-    up.check_published(published("127.0.0.1"), service("none"), "")
+        compose.check_published(published("0.0.0.0"), service("none"), "")
+    compose.check_published(published("0.0.0.0"), service("env"), "secret")
+    compose.check_published(published("127.0.0.1"), service("none"), "")

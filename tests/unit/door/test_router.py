@@ -379,7 +379,7 @@ def test_whatever_comes_nothing_is_raised_and_nothing_reaches_a_target_before_an
         else:
             actions = {
                 "upstream": lambda: router.from_upstream(upstream, body),  # noqa: B023
-                "opened": lambda: router.opened(upstream) if upstream in router.legs else [],  # noqa: B023
+                "opened": lambda: router.opened(upstream) if upstream in router.sessions else [],  # noqa: B023
                 "absent": lambda: router.absent(upstream, "why"),  # noqa: B023
                 "lost": lambda: router.lost(upstream),  # noqa: B023
                 "waited": router.waited,
@@ -390,7 +390,7 @@ def test_whatever_comes_nothing_is_raised_and_nothing_reaches_a_target_before_an
             if isinstance(action, ToClient):
                 json.loads(action.body)
             if isinstance(action, ToUpstream | HangUp):
-                assert action.upstream in router.legs
+                assert action.upstream in router.sessions
             assert attached or not isinstance(action, ToUpstream | Dial | Branch)
 
 

@@ -11,13 +11,19 @@ import pytest
 
 from dkdbg.agent.front import front, peers
 from dkdbg.door.upstream import Upstream, status_of
-from dkdbg.targets import address
+from dkdbg.places import registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from dkdbg.targets.place import Place
+
 RECORD = {"id": "job-7", "pid": 7, "started": 1.0, "state": "waiting", "adapter_port": 4000}
+
+
+def place(text: str, root: Path) -> Place:
+    return registry.place_of(text, root)
 
 
 @pytest.fixture
@@ -85,8 +91,7 @@ def test_a_door_that_takes_an_attach_is_ready_and_known_again_by_its_agent(
     door: Callable[..., int], tmp_path: Path
 ) -> None:
     first, second = (
-        Upstream(address.parse(f"127.0.0.1:{door(started=started)}"), "x", tmp_path).look()
-        for started in (1.0, 2.0)
+        Upstream(place(f"127.0.0.1:{door(started=started)}", tmp_path), "x").look() for started in (1.0, 2.0)
     )
     assert (first.why, second.why) == ("", "")
     assert first.agent != second.agent
@@ -96,7 +101,7 @@ def test_a_door_that_takes_an_attach_is_ready_and_known_again_by_its_agent(
 def test_a_door_that_takes_none_yet_is_waited_for(
     door: Callable[..., int], tmp_path: Path, more: dict[str, object]
 ) -> None:
-    seen = Upstream(address.parse(f"127.0.0.1:{door(**more)}"), "x", tmp_path).look()
+    seen = Upstream(place(f"127.0.0.1:{door(**more)}", tmp_path), "x").look()
     assert seen.agent == ""
     assert seen.why
 
@@ -109,7 +114,7 @@ def test_a_local_session_is_found_by_its_record(
     from dkdbg.agent.record import records
 
     monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path))
-    upstream = Upstream(address.parse("local:job"), "job", tmp_path)
+    upstream = Upstream(place("local:job", tmp_path), "job")
     assert upstream.look().why == "no session job runs on this machine"
     record = records.first_record(
         session_id="job-7", name="job", host="127.0.0.1", port=door(), debugpy="1", argv=["x"]
@@ -128,8 +133,8 @@ def door_with_token(door: Callable[..., int]) -> int:
 
 
 def test_the_processes_behind_a_token_are_seen_with_it(door_with_token: int, tmp_path: Path) -> None:
-    target = address.parse(f"127.0.0.1:{door_with_token}")
-    seen = [Upstream(target, "x", tmp_path, token).look() for token in ("right", "wrong", "")]
+    target = place(f"127.0.0.1:{door_with_token}", tmp_path)
+    seen = [Upstream(target, "x", token).look() for token in ("right", "wrong", "")]
     assert [each.record.get("processes") for each in seen] == [[{"name": "train.py"}], None, None]
     assert all(each.agent for each in seen)
 
@@ -137,7 +142,7 @@ def test_the_processes_behind_a_token_are_seen_with_it(door_with_token: int, tmp
 def test_a_wrong_token_is_shown_once_so_that_the_right_one_is_not_locked_out(
     door_with_token: int, tmp_path: Path
 ) -> None:
-    upstream = Upstream(address.parse(f"127.0.0.1:{door_with_token}"), "x", tmp_path, "wrong")
+    upstream = Upstream(place(f"127.0.0.1:{door_with_token}", tmp_path), "x", "wrong")
     for _ in range(40):
         upstream.poke()
         assert upstream.look().agent
@@ -155,7 +160,7 @@ def test_a_stranger_at_the_port_is_not_shown_the_token(listener: socket.socket, 
                 sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
 
     threading.Thread(target=serve, daemon=True).start()
-    upstream = Upstream(address.parse(f"127.0.0.1:{listener.getsockname()[1]}"), "x", tmp_path, "secret")
+    upstream = Upstream(place(f"127.0.0.1:{listener.getsockname()[1]}", tmp_path), "x", "secret")
     for _ in range(2):
         upstream.poke()
         upstream.look()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dkdbg.targets.compose import ComposeService, explain, open_addresses
+from dkdbg.targets.compose import ComposeService, open_addresses
+from dkdbg.targets.engine_errors import explain
 
 MESSAGES = {
     "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock": "may not use its socket",

@@ -1,94 +1,185 @@
-"""Which container a service's name means, and where the code lies in it."""
+"""Which container a service's name means, where its door is, and where the code lies in it."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from dkdbg.errors import DkdbgError
-from dkdbg.targets.container import Container, Listed, Workspace, choose, workspace_of
+from dkdbg.targets.container import (
+    Container,
+    ContainerReach,
+    choose,
+    door_of,
+    not_running,
+    only_debug_service,
+    workspace_of,
+)
+from dkdbg.targets.place import Workspace
 
 
-def listed(service, *, session="", name=""):
-    return Listed(
-        id=f"id-{service}",
-        name=name or f"shop-{service}-1",
-        service=service,
-        project_dir="/shop",
-        session=session,
-    )
+def container(service: str = "web-debug", *, name: str = "", **more: Any) -> Container:
+    values: dict[str, Any] = {
+        "id": "abc" * 20, "name": name or f"shop-{service}-1", "label": service if "debug" in service else "", "running": True,
+        "host_network": False, "published": {}, "service": service, "project_dir": "/shop", "created": "2026-01-01",
+    }  # fmt: skip
+    return Container(**{**values, **more})
 
 
-def inspected(*, mappings=None, workdir=""):
-    environment = [] if mappings is None else [f"DKDBG_MAPPINGS={json.dumps(mappings)}"]
-    return {"Config": {"Env": ["PATH=/bin", *environment], "WorkingDir": workdir}}
+def chosen(containers: list[Container], service: str) -> str | None:
+    found = choose(containers, service)
+    return found and found.name
 
 
-def pair(local, remote):
+def pair(local: str, remote: str) -> dict[str, str]:
     return {"localRoot": local, "remoteRoot": remote}
 
 
-def test_the_debug_twin_of_a_service_comes_before_the_service():
-    assert choose([listed("app"), listed("app-debug", session="app-debug")], "app").service == "app-debug"
-    assert choose([listed("app"), listed("db")], "app").service == "app"
+def with_code(*, mappings: Any = None, workdir: str = "") -> Container:
+    environment = {} if mappings is None else {"DKDBG_MAPPINGS": json.dumps(mappings)}
+    return container(environment=environment, workdir=workdir)
 
 
-def test_without_a_name_it_is_the_only_debug_service():
-    assert choose([listed("app"), listed("x-debug", session="x")], "").service == "x-debug"
-    with pytest.raises(DkdbgError, match=r"2 debug services run here; there are: a, b"):
-        choose([listed("a", session="a"), listed("b", session="b")], "")
+def test_the_debug_twin_of_a_service_comes_before_the_service() -> None:
+    assert chosen([container("app"), container("app-debug")], "app") == "shop-app-debug-1"
+    assert (
+        chosen([container("app"), container("app-dkdbg-2"), container("app-dkdbg")], "app")
+        == "shop-app-dkdbg-1"
+    )
+    assert chosen([container("app"), container("app-dkdbg-2")], "app") == "shop-app-dkdbg-2-1"
+    assert chosen([container("app"), container("db")], "app") == "shop-app-1"
+    assert chosen([container("app")], "db") is None
+
+
+def test_a_running_container_goes_before_one_that_has_ended_even_if_that_is_the_twin() -> None:
+    assert chosen([container("app"), container("app-debug", running=False)], "app") == "shop-app-1"
+
+
+def test_of_those_that_have_ended_it_is_the_newest() -> None:
+    old = container(name="old", running=False)
+    new = container(name="new", running=False, created="2026-03-01")
+    assert chosen([old, new], "web-debug") == chosen([new, old], "web-debug") == "new"
+
+
+def test_of_several_replicas_the_first_by_name_is_taken_every_time() -> None:
+    both = [container("app", name="shop-app-2", created="2026-03-01"), container("app", name="shop-app-1")]
+    assert chosen(both, "app") == "shop-app-1"
+
+
+def test_the_service_goes_before_what_compose_run_made_of_which_the_newest_counts() -> None:
+    first = container("app", name="shop-app-run-9", one_off=True)
+    second = container("app", name="shop-app-run-1", one_off=True, created="2026-02-01")
+    assert chosen([first, second, container("app")], "app") == "shop-app-1"
+    assert chosen([first, second], "app") == "shop-app-run-1"
+
+
+def test_without_a_name_it_is_the_only_debug_service() -> None:
+    assert (
+        only_debug_service([container("app"), container("x-debug"), container("x-debug", running=False)])
+        == "x-debug"
+    )
+    with pytest.raises(DkdbgError, match=r"2 debug services run here; there are: a-debug, b-debug"):
+        only_debug_service([container("a-debug"), container("b-debug")])
     with pytest.raises(DkdbgError, match="no debug service of this repository runs; there are: app"):
-        choose([listed("app")], "")
+        only_debug_service([container("app"), container("x-debug", running=False)])
 
 
-def test_a_service_that_does_not_run_is_named_with_those_that_do():
-    with pytest.raises(DkdbgError, match="the service app does not run here; there are: db"):
-        choose([listed("db")], "app")
+def test_a_service_that_does_not_run_is_named_with_those_that_do() -> None:
+    error = not_running([container("db"), container("app", running=False)], "app")
+    assert error.message == "the service app does not run here; there are: db"
 
 
-def test_of_several_replicas_the_first_by_name_is_taken_every_time():
-    both = [listed("app", name="shop-app-2"), listed("app", name="shop-app-1")]
-    assert choose(both, "app").name == "shop-app-1"
+def test_a_container_is_called_by_its_name_or_enough_of_the_beginning_of_its_id() -> None:
+    one = container(name="web-1")
+    assert [one.is_called(name) for name in ("web-1", "abcabcabc", "abc", "web")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
-def test_the_planned_mapping_beats_the_workdir():
-    found = workspace_of(inspected(mappings=[pair("${workspaceFolder}", "/workspace")], workdir="/srv"))
+@pytest.mark.parametrize(
+    ("more", "endpoint"),
+    [
+        ({"published": {5678: "0.0.0.0:6000"}}, ("127.0.0.1", 6000)),
+        ({"published": {5678: ":::6000"}}, ("::1", 6000)),
+        ({"published": {80: "127.0.0.1:80"}, "address": "172.17.0.2"}, ("172.17.0.2", 5678)),
+        ({"host_network": True, "port": 5680}, ("127.0.0.1", 5680)),
+        ({"published": {5678: "127.0.0.1:6000"}, "running": False}, None),
+        ({}, None),
+    ],
+)
+def test_the_endpoint_is_the_published_port_else_the_containers_own(
+    more: dict[str, Any], endpoint: Any
+) -> None:
+    assert door_of(container(**more)).endpoint == endpoint
+
+
+def test_a_container_that_dkdbg_has_nothing_to_do_with_is_never_connected_to() -> None:
+    """A plain debugpy may listen there, which a connection without a word would deafen."""
+    door = door_of(container("app", published={5678: "127.0.0.1:6000"}, address="172.17.0.2"))
+    assert (door.endpoint, door.why) == (None, "container shop-app-1 runs without an agent of dkdbg")
+
+
+def test_what_a_door_waits_for_is_said() -> None:
+    assert door_of(None).why == "there is no container yet"
+    assert door_of(container(running=False)).why == "container shop-web-debug-1 is not running"
+    assert door_of(container()).why == "its debug port is not published"
+
+
+def test_inspect_says_service_project_port_address_and_workdir() -> None:
+    labels = {
+        "dev.dkdbg.session": "web-debug", "com.docker.compose.service": "web-debug", "com.docker.compose.oneoff": "True",
+        "com.docker.compose.project.working_dir": "/home/me/repo",
+    }  # fmt: skip
+    found = Container.of(
+        {
+            "Id": "a", "Name": "/x", "Created": "2026",
+            "Config": {"Labels": labels, "Env": ["A=1", "DKDBG_PORT=5690"], "WorkingDir": "/srv/"},
+            "State": {"Running": True}, "HostConfig": {"NetworkMode": "n", "DeviceRequests": [{"Count": -1}]},
+            "NetworkSettings": {"Ports": {}, "Networks": {"n": {"IPAddress": "172.18.0.3"}}},
+        }
+    )  # fmt: skip
+    assert (found.service, found.project_dir, found.port, found.address, found.workdir, found.one_off, found.devices) == (
+        "web-debug", "/home/me/repo", 5690, "172.18.0.3", "/srv", True, True,
+    )  # fmt: skip
+
+
+def test_a_container_without_labels_network_or_environment_is_read_too() -> None:
+    bare = {
+        "Id": "a", "Name": "/x", "Config": {"Labels": None, "Env": None}, "State": {"Running": False},
+        "HostConfig": {}, "NetworkSettings": {},
+    }  # fmt: skip
+    found = Container.of(bare)
+    assert (found.label, found.service, found.published, found.devices) == ("", "", {}, False)
+
+
+def test_the_planned_mapping_beats_the_workdir() -> None:
+    found = workspace_of(with_code(mappings=[pair("${workspaceFolder}", "/workspace")], workdir="/srv"))
     assert found == Workspace(local=".", remote="/workspace", why="the mapping that dkdbg init planned")
 
 
-def test_a_mapping_of_one_folder_is_that_folder():
-    found = workspace_of(inspected(mappings=[pair("${workspaceFolder}/src", "/app/src")]))
+def test_a_mapping_of_one_folder_is_that_folder() -> None:
+    found = workspace_of(with_code(mappings=[pair("${workspaceFolder}/src", "/app/src")]))
     assert (found.local, found.remote) == ("src", "/app/src")
 
 
-def test_without_a_mapping_it_is_the_workdir_and_never_the_whole_file_system():
-    assert workspace_of(inspected(workdir="/srv/code")).remote == "/srv/code"
-    for folder in ("", "/"):
-        with pytest.raises(DkdbgError, match="nothing says where the code lies"):
-            workspace_of(inspected(workdir=folder))
+def test_without_a_mapping_it_is_the_workdir_and_never_the_whole_file_system() -> None:
+    assert workspace_of(with_code(workdir="/srv/code")).remote == "/srv/code"
+    with pytest.raises(DkdbgError, match="nothing says where the code lies"):
+        workspace_of(with_code())
 
 
-def test_several_mapped_folders_are_listed():
+def test_several_mapped_folders_are_listed() -> None:
     several = [pair("${workspaceFolder}/a", "/app/a"), pair("${workspaceFolder}/b", "/app/b")]
     with pytest.raises(DkdbgError, match="a at /app/a, b at /app/b"):
-        workspace_of(inspected(mappings=several))
+        workspace_of(with_code(mappings=several))
 
 
-def test_a_command_runs_in_it_without_a_shell():
-    assert Container(name="c1", label="docker://c1").wrap(["python3", "-c", "x"]) == (
-        "docker",
-        "exec",
-        "-i",
-        "c1",
-        "python3",
-        "-c",
-        "x",
-    )
-
-
-def test_a_line_of_docker_ps_is_read_as_it_was_asked_for():
-    assert Listed.template().count("\t") == 4
-    assert Listed.parse("i\tn\ts\t/p\t") == Listed(
-        id="i", name="n", service="s", project_dir="/p", session=""
-    )
+def test_a_command_runs_in_it_without_a_shell() -> None:
+    reach = ContainerReach(name="c1", label="docker://c1")
+    assert reach.wrap(["python3", "-c", "x y"]) == ("docker", "exec", "-i", "c1", "python3", "-c", "x y")
+    assert reach.wrap(["sh"], tty=True) == ("docker", "exec", "-it", "c1", "sh")

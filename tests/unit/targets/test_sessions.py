@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets import sessions
+from dkdbg.targets.container import Container, sessions_of
 
 RECORD: dict[str, Any] = {
     "id": "job-1", "name": "job", "state": "running", "host": "127.0.0.1", "port": 5678, "started": 1000.0,
@@ -22,52 +24,55 @@ def inspected(**more: Any) -> dict[str, Any]:
     } | more  # fmt: skip
 
 
+def local(record: dict[str, Any], *, live: bool = True) -> sessions.SeenSession:
+    return sessions.of_record(record, live=live, target="local", address="local:job-1")
+
+
 def test_a_local_session_is_attached_to_where_it_listens() -> None:
-    seen = sessions.of_record(RECORD, live=True)
+    seen = local(RECORD)
     assert (seen.target, seen.state, seen.endpoint) == ("local", "running", "127.0.0.1:5678")
     assert seen.processes == ("rank 3", "process 8")
 
 
 def test_a_session_in_a_container_is_attached_to_at_its_published_port() -> None:
-    container = sessions.container_of(inspected())
-    seen = sessions.of_record(RECORD, live=True, container=container)
+    container = Container.of(inspected())
+    seen = sessions_of(container, [{**RECORD, "live": True}])[0]
     assert (seen.target, seen.endpoint) == ("container web-debug-1", "127.0.0.1:5680")
+    assert seen.address == "docker://web-debug-1"
 
 
 def test_a_port_published_on_all_addresses_is_reached_on_loopback() -> None:
     ports = {"Ports": {"5678/tcp": [{"HostIp": "0.0.0.0", "HostPort": "5681"}]}}
-    container = sessions.container_of(inspected(NetworkSettings=ports))
-    assert sessions.of_record(RECORD, live=True, container=container).endpoint == "127.0.0.1:5681"
+    container = Container.of(inspected(NetworkSettings=ports))
+    assert sessions_of(container, [{**RECORD, "live": True}])[0].endpoint == "127.0.0.1:5681"
 
 
 def test_with_the_hosts_network_the_port_is_the_same() -> None:
-    container = sessions.container_of(
-        inspected(HostConfig={"NetworkMode": "host"}, NetworkSettings={"Ports": {}})
-    )
-    assert sessions.of_record(RECORD, live=True, container=container).endpoint == "127.0.0.1:5678"
+    container = Container.of(inspected(HostConfig={"NetworkMode": "host"}, NetworkSettings={"Ports": {}}))
+    assert sessions_of(container, [{**RECORD, "live": True}])[0].endpoint == "127.0.0.1:5678"
 
 
 def test_an_unpublished_port_is_no_endpoint() -> None:
-    container = sessions.container_of(inspected(NetworkSettings={"Ports": {}}))
-    assert sessions.of_record(RECORD, live=True, container=container).endpoint == ""
+    container = Container.of(inspected(NetworkSettings={"Ports": {}}))
+    assert sessions_of(container, [{**RECORD, "live": True}])[0].endpoint == ""
 
 
 @pytest.mark.parametrize(
     ("state", "live", "shown"), [("running", False, "lost"), ("exited", False, "exited")]
 )
 def test_an_agent_that_is_gone_is_lost_or_has_ended(state: str, live: bool, shown: str) -> None:
-    seen = sessions.of_record({**RECORD, "state": state}, live=live)
+    seen = local({**RECORD, "state": state}, live=live)
     assert (seen.state, seen.endpoint, seen.is_ended) == (shown, "", True)
 
 
 @pytest.mark.parametrize(("running", "state"), [(True, "starting"), (False, "exited")])
 def test_a_container_without_a_record_has_a_state(running: bool, state: str) -> None:
-    seen = sessions.without_record(sessions.container_of(inspected(State={"Running": running})))
+    seen = sessions_of(Container.of(inspected(State={"Running": running})), [])[0]
     assert (seen.name, seen.state) == ("web-debug", state)
 
 
 def test_the_table_has_a_line_for_each() -> None:
-    attached = sessions.of_record({**RECORD, "state": "attached", "client": True}, live=True)
+    attached = local({**RECORD, "state": "attached", "client": True})
     lines = sessions.table([attached], now=1000.0 + 3 * 3600)
     assert lines[0].split() == ["TARGET", "SESSION", "STATE", "ATTACH", "TO", "AGE", "EDITOR", "PROCESSES"]
     assert lines[1] == "local   job      attached  127.0.0.1:5678  3 h  attached  rank 3, process 8"
@@ -75,7 +80,7 @@ def test_the_table_has_a_line_for_each() -> None:
 
 def test_many_processes_are_counted() -> None:
     many = {**RECORD, "processes": [{"pid": n, "name": f"rank {n}"} for n in range(9)]}
-    assert sessions.table([sessions.of_record(many, live=True)], 1000.0)[1].endswith("rank 3, 5 more")
+    assert sessions.table([local(many)], 1000.0)[1].endswith("rank 3, 5 more")
 
 
 @pytest.mark.parametrize(
@@ -83,3 +88,32 @@ def test_many_processes_are_counted() -> None:
 )
 def test_ages_are_short(seconds: float, text: str) -> None:
     assert sessions.age(seconds) == text
+
+
+def test_one_session_is_chosen_by_its_name_or_id_or_as_the_only_one() -> None:
+    one = local(RECORD)
+    two = local({**RECORD, "id": "eval-2", "name": "eval"})
+    ended = local({**RECORD, "id": "old-3", "name": "old", "state": "exited"})
+    assert sessions.choose([one, ended], None) is one
+    assert sessions.choose([one, ended], "web") is one  # the name of its place
+    assert sessions.choose([one, two], "eval") is two
+    assert sessions.choose([one, two], "job-1") is one
+
+
+@pytest.mark.parametrize(
+    ("seen", "name", "said"),
+    [
+        ([], None, "no session is running$"),
+        ([RECORD, {**RECORD, "id": "eval-2", "name": "eval"}], None, r"this names 2 sessions; there are: job \(local\), eval"),
+        ([RECORD, {**RECORD, "id": "job-2"}], "job", "job names 2 sessions"),
+    ],
+)  # fmt: skip
+def test_none_or_several_sessions_are_an_error_with_their_names(seen: Any, name: Any, said: str) -> None:
+    with pytest.raises(DkdbgError, match=said) as caught:
+        sessions.choose([local(each) for each in seen], name)
+    assert (caught.value.exit_code, caught.value.hint) == (EXIT_USAGE, "dkdbg ps")
+
+
+def test_where_nothing_of_a_name_is_there_what_is_there_is_named() -> None:
+    with pytest.raises(DkdbgError, match=r"nix names 0 sessions; there are: job \(local\)"):
+        sessions.choose([], "nix", others=[local(RECORD)])

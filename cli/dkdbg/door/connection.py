@@ -1,26 +1,22 @@
-"""Serves editors on the host's port: the sockets around the routers."""
+"""One client's connection to the host's port, from its first request to its end."""
 
 from __future__ import annotations
 
 import contextlib
 import select
 import socket
-import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dkdbg.agent.dap import frames
 from dkdbg.door import wires
-from dkdbg.door.actions import Exchange
-from dkdbg.door.party import Party
+from dkdbg.door.editor import Editor
 from dkdbg.door.passage import Passage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from dkdbg.door.actions import Branch, Note, Offer, Process
-    from dkdbg.door.ports import Slot
-    from dkdbg.door.upstream import Upstream
+    from dkdbg.door.actions import Branch, Offer
+    from dkdbg.door.slot import Slot
+    from dkdbg.door.switchboard import Switchboard
 
 #: Seconds from `initialize` to an attach; an editor sends it within milliseconds.
 ATTACH_LIMIT = 60.0
@@ -29,71 +25,7 @@ GOODBYE = 1.0
 MAX_BODY = 16 << 20
 
 
-class Service:
-    """What the front hands its clients on to.
-
-    Args:
-        upstreams: the targets, by unique names.
-        port: the host's port.
-        report: called from any thread with what happens.
-        token: what the keeper of the ports shows to the targets.
-
-    Attributes:
-        offer: gives a process a port of its own and returns what to say about it; empty for nothing.
-    """
-
-    def __init__(
-        self,
-        upstreams: Sequence[Upstream],
-        *,
-        port: Callable[[], int],
-        report: Callable[[Note], None],
-        token: str = "",
-    ) -> None:
-        self.upstreams = {each.name: each for each in upstreams}
-        self.lock = threading.RLock()
-        self.exchange = Exchange(tuple(self.upstreams), port)
-        self.report = report
-        self.token = token
-        self.offer: Callable[[Process], str] = lambda _: ""
-        self.passages: set[Passage] = set()
-        self.parties: list[Party] = []
-
-    def serve(self, client: socket.socket, first: bytes, parser: frames.FrameParser) -> None:
-        """Serve one client until its end. Raises OSError."""
-        Connection(self, client, parser).serve(first)
-
-    def status(self) -> dict[str, Any]:
-        """What GET /status answers."""
-        with self.lock:
-            editors = [each for each in self.parties if each.router.phase == "live"]
-        targets = []
-        for name, upstream in self.upstreams.items():
-            seen = upstream.last
-            held = any(each.router.legs[name].phase == "held" for each in editors)
-            targets.append(
-                {
-                    "target": str(upstream.address),
-                    "name": name,
-                    "endpoint": "{}:{}".format(*seen.endpoint) if seen and seen.endpoint else "",
-                    "attached": held,
-                    "detail": "" if held or seen is None else seen.why,
-                }
-            )
-        state = "attached" if any(each["attached"] for each in targets) else "waiting"
-        return {"state": state, "client": bool(editors), "editors": len(editors), "targets": targets}
-
-    def stop(self, reason: str) -> None:
-        """Tell every editor that it is over."""
-        with self.lock:
-            parties, passages = list(self.parties), list(self.passages)
-        for passage in passages:
-            passage.end()
-        for party in parties:
-            party.act(lambda each=party: each.router.stop(reason))  # type: ignore[misc]
-
-
-class Connection(Party):
+class Connection(Editor):
     """One client's connection until its end.
 
     Args:
@@ -103,12 +35,12 @@ class Connection(Party):
 
     def __init__(
         self,
-        service: Service,
+        board: Switchboard,
         client: socket.socket,
         parser: frames.FrameParser,
         slot: Slot | None = None,
     ) -> None:
-        super().__init__(service, str(client.getpeername()[0]), pinned=slot is not None)
+        super().__init__(board, str(client.getpeername()[0]), pinned=slot is not None)
         self._client = client
         self._parser = parser
         self._slot = slot
@@ -150,7 +82,7 @@ class Connection(Party):
 
     def offer(self, offer: Offer) -> None:
         """Say at which port the client can attach to a process."""
-        text = self.service.offer(offer.process)
+        text = self.board.offer(offer.process)
         for said in self.router.say(text, "important") if text and offer.say else ():
             self._do(said)
 
@@ -178,7 +110,7 @@ class Connection(Party):
     def _pass_on(self, branch: Branch) -> None:
         """Connect the client to the process; to one that is gone as debugpy does."""
         self._branch = None
-        seen = self.service.upstreams[branch.process.upstream].last
+        seen = self.board.upstreams[branch.process.upstream].last
         try:
             if seen is None or seen.endpoint is None:
                 raise ConnectionRefusedError
@@ -189,14 +121,14 @@ class Connection(Party):
         self._outbox.hand_over()
         self._client.settimeout(None)
         passage = Passage(self._client, self._parser, upstream, branch)
-        with self.service.lock:
-            self.service.passages.add(passage)
+        with self.board.lock:
+            self.board.passages.add(passage)
         try:
             passage.serve()
         finally:
             self._over = True
-            with self.service.lock:
-                self.service.passages.discard(passage)
+            with self.board.lock:
+                self.board.passages.discard(passage)
             if self._slot is not None and not passage.begun:
                 self._slot.gone(branch.process)
 

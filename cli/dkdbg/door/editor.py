@@ -14,28 +14,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dkdbg.door.actions import Action
-    from dkdbg.door.service import Service
+    from dkdbg.door.switchboard import Switchboard
 
 #: Seconds that a later editor waits for an earlier one to attach to a restarted container, so that it looks on again.
 TURN_LIMIT = 3.0
 
 
-class Party:
+class Editor:
     """Asks its router and does what it says.
 
     Args:
         address: where the client is. pinned: the client is to get one process, by a port of its own.
     """
 
-    def __init__(self, service: Service, address: str, *, pinned: bool = False) -> None:
-        self.service = service
-        self.router = Router(service.exchange, address, pinned=pinned)
+    def __init__(self, board: Switchboard, address: str, *, pinned: bool = False) -> None:
+        self.board = board
+        self.router = Router(board.exchange, address, pinned=pinned)
         self._links: dict[str, Link] = {}
         self._turns: dict[str, float] = {}
 
     def act(self, question: Callable[[], list[Action]]) -> None:
         """Ask the router and do what it says; from any thread."""
-        with self.service.lock:
+        with self.board.lock:
             for action in question():
                 self._do(action)
 
@@ -46,15 +46,15 @@ class Party:
 
     def join(self) -> None:
         """Take a place in the row of those who attach to restarted containers."""
-        with self.service.lock:
-            self.service.parties.append(self)
+        with self.board.lock:
+            self.board.editors.append(self)
 
     def leave(self) -> None:
         """Give up everything."""
         self.act(self.router.client_gone)
-        with self.service.lock:
-            if self in self.service.parties:
-                self.service.parties.remove(self)
+        with self.board.lock:
+            if self in self.board.editors:
+                self.board.editors.remove(self)
         for link in self._links.values():
             link.hang_up("stop")
 
@@ -83,7 +83,7 @@ class Party:
             case ToUpstream(upstream, body):
                 self._links[upstream].send(body)
             case Dial(upstream):
-                self._links[upstream] = Link(self.service.upstreams[upstream], self)
+                self._links[upstream] = Link(self.board.upstreams[upstream], self)
                 self._links[upstream].start()
             case HangUp(upstream, then):
                 self._links[upstream].hang_up(then)
@@ -96,7 +96,7 @@ class Party:
                 timer.daemon = True
                 timer.start()
             case Note():
-                self.service.report(action)
+                self.board.report(action)
             case Close():
                 self.close()
 
@@ -104,8 +104,8 @@ class Party:
 
     def may_dial(self, upstream: str) -> bool:
         """Return whether every editor that was here before has attached there, or had the time to."""
-        with self.service.lock:
-            here = self.service.parties
+        with self.board.lock:
+            here = self.board.editors
             before = here[: here.index(self)] if self in here else []
             settled = all(each.router.is_settled(upstream) for each in before)
         since = self._turns.setdefault(upstream, time.monotonic())

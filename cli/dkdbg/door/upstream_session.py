@@ -1,4 +1,4 @@
-"""One editor's root session with one container's door, as a client of it. No I/O."""
+"""One editor's root session with one place's door, as a client of it. No I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dkdbg.agent.dap.messages import ROLE, TAKE_OVER, as_dict
 
 if TYPE_CHECKING:
     from dkdbg.door.actions import Process
-    from dkdbg.door.desk import Message
+    from dkdbg.door.root_answers import Message
 
     #: `down`: no connection, and one is wanted. `attaching`: until the upstream lets breakpoints be set. `ready`: it
     #: waits for configurationDone. `held`: attached. `left`: the session there has ended and another one is not wanted.
@@ -33,7 +33,7 @@ class Heard:
     body: bytes = b""
 
 
-class Leg:
+class UpstreamSession:
     """Attaches again whenever it is told that there is a connection.
 
     Args:

@@ -1,0 +1,102 @@
+"""A compose service started, looked at and taken away, by `docker compose` itself."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dkdbg import process
+from dkdbg.targets.engine_errors import explain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from dkdbg.model.plan import GpuKind
+    from dkdbg.targets.compose import ComposeService
+
+    #: Takes one line of progress.
+    Report = Callable[[str], None]
+
+#: Where a debug service finds the token of its port, if it asks for one.
+TOKEN_PATH = "/run/secrets/dkdbg-token"  # noqa: S105
+
+
+def compose_environment(*, port: int, gpu: GpuKind) -> dict[str, str]:
+    """Our environment with what this machine decides about the compose files' variables."""
+    return {**os.environ, "DKDBG_PORT": str(port), "DKDBG_GPU": gpu}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """One container of the debug service; `port` is the published one on 127.0.0.1, None when nothing is published."""
+
+    id: str
+    name: str
+    state: str
+    health: str
+    port: int | None
+
+
+def running(target: ComposeService, root: Path, container_port: int) -> Running | None:
+    """The service's container, None when there is none or compose cannot say."""
+    result = process.run(target.ps(), cwd=root)
+    rows = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+    if result.code or not rows:
+        return None
+    row = rows[0]
+    published = [
+        p["PublishedPort"] for p in row.get("Publishers") or () if p.get("TargetPort") == container_port
+    ]
+    return Running(
+        id=row["ID"], name=row["Name"], state=row["State"], health=row.get("Health", ""),
+        port=next((port for port in published if port), None),
+    )  # fmt: skip
+
+
+def take_away_other_token(target: ComposeService, root: Path, token: str) -> bool:
+    """Remove the service when it runs with another token than `token`: compose does not look into a secret's value.
+
+    Raises:
+        DkdbgError: it runs and cannot be removed.
+    """
+    held = process.run(target.wrap(("cat", TOKEN_PATH)), cwd=root)
+    if held.code or held.stdout.strip() == token:
+        return False
+    removed = process.run(target.down(), cwd=root, timeout=120.0)
+    if removed.code:
+        raise explain(removed.code, removed.stderr)
+    return True
+
+
+def check_project(target: ComposeService, root: Path, *, env: dict[str, str]) -> dict[str, object]:
+    """Return the project as compose merges it (`docker compose config`).
+
+    Raises:
+        DkdbgError: with compose's reason, when compose does not accept the project's files.
+    """
+    result = process.run(target.config(), cwd=root, env=env)
+    if result.code:
+        raise explain(result.code, result.stderr)
+    model: dict[str, object] = json.loads(result.stdout)
+    return model
+
+
+def up(
+    target: ComposeService, root: Path, *, env: dict[str, str], report: Report, wait_timeout: int = 300
+) -> None:
+    """Build and start the service and return when an attach will work.
+
+    Raises:
+        DkdbgError: whatever hindered it, with the program's last lines reported before.
+    """
+    result = process.stream(
+        target.up(build=True, wait_timeout=wait_timeout), cwd=root, env=env, report=report
+    )
+    if result.code:
+        tail = process.run(target.logs(15), cwd=root, env=env).stdout.strip()
+        if tail:
+            report("last lines of the program:\n" + "\n".join(f"  | {line}" for line in tail.splitlines()))
+        raise explain(result.code, result.stdout)

@@ -1,0 +1,53 @@
+"""What the chosen engine is and can do."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dkdbg import process
+from dkdbg.engine import client
+from dkdbg.engine.gpu import cdi_vendors, choose_gpu, has_kfd
+from dkdbg.targets.engine_errors import explain
+
+if TYPE_CHECKING:
+    from dkdbg.model.plan import GpuKind
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostFacts:
+    """What the chosen engine can do.
+
+    Attributes:
+        version: of the engine, such as `26.1.5`.
+        gpu: the way in which a container gets a GPU there.
+        gpu_source: where that was seen.
+    """
+
+    version: str
+    gpu: GpuKind
+    gpu_source: str
+
+
+def host_facts() -> HostFacts:
+    """What `docker info` says, and this machine's device files where the engine runs here.
+
+    Raises:
+        DkdbgError: no docker command, no engine, no permission.
+    """
+    result = process.run(["docker", "info", "--format", "{{json .}}"])
+    try:
+        info = json.loads(result.stdout)
+    except ValueError:
+        info = {}
+    if result.code or info.get("ServerErrors"):
+        raise explain(result.code or 1, result.stderr + "\n" + "\n".join(info.get("ServerErrors") or ()))
+    compose = process.run(["docker", "compose", "version", "--short"])
+    if compose.code:
+        raise explain(compose.code, compose.stderr)
+    is_local = client.endpoint().is_local
+    gpu, source = choose_gpu(
+        info, has_kfd=has_kfd(is_local=is_local), cdi_vendors=cdi_vendors(info, is_local=is_local)
+    )
+    return HostFacts(version=str(info.get("ServerVersion", "?")), gpu=gpu, gpu_source=source)

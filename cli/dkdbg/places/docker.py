@@ -1,0 +1,60 @@
+"""One container, by its name or id: `docker://shop-web-1`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dkdbg.engine import containers
+from dkdbg.engine.container_place import ContainerPlace
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.targets.address import Address
+from dkdbg.targets.place import Kind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dkdbg.targets.container import Container
+    from dkdbg.targets.sessions import SeenSession
+
+SCHEME = "docker"
+
+
+class DockerPlace(ContainerPlace):
+    """See `targets/place.py`."""
+
+    def look(self) -> Container | None:
+        """As `docker` reads a name or the beginning of an id."""
+        return containers.of_name(self.address.rest)
+
+    def absent(self) -> DkdbgError:
+        """No such container, or one that has ended."""
+        return DkdbgError(f"there is no running container {self.address.rest}", hint="docker ps --all")
+
+    def called(self, found: Container) -> str:
+        """By its name."""
+        return f"{SCHEME}://{found.name}"
+
+
+def _place(address: Address, _root: Path) -> DockerPlace:
+    if len(address.parts) > 1:
+        raise DkdbgError(f"{address} names no container", hint="docker://CONTAINER", exit_code=EXIT_USAGE)
+    return DockerPlace(address)
+
+
+def _named(name: str, _root: Path) -> DockerPlace | None:
+    """A container of this name or id, else the only running one of a debug service of this name."""
+    exact = containers.of_name(name)
+    if exact is not None and not exact.is_called(name):
+        exact = None  # a letter or two fit the id of some container
+    found = [exact] if exact else [
+        each for each in containers.of_debug_services() if each.running and each.label == name
+    ]  # fmt: skip
+    return DockerPlace(Address(scheme=SCHEME, rest=found[0].name), found[0]) if len(found) == 1 else None
+
+
+def _sessions() -> list[SeenSession]:
+    """Of the debug services of all projects."""
+    return [session for each in containers.of_debug_services() for session in containers.sessions_in(each)]
+
+
+KIND = Kind(place=_place, named=_named, sessions=_sessions)

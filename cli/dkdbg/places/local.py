@@ -1,0 +1,124 @@
+"""This machine: `local:` for any session here, `local:SESSION` for one, `local:/folder` for files to keep in step."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dkdbg.agent.record import records
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.targets import sessions
+from dkdbg.targets.address import LOCAL, Address
+from dkdbg.targets.local import Local
+from dkdbg.targets.place import Door, Kind, Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dkdbg.agent.contract import Record
+    from dkdbg.targets.place import Changes, Reach
+    from dkdbg.targets.sessions import SeenSession
+
+
+@dataclass(frozen=True)
+class LocalPlace:
+    """See `targets/place.py`."""
+
+    address: Address
+    pause: float = 0.1
+
+    @property
+    def label(self) -> str:
+        """The session's name."""
+        return LOCAL if self.address.rest.startswith("/") else self.address.label
+
+    def find(self) -> Reach:
+        """This machine is always there."""
+        return Local(python=sys.executable)
+
+    def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
+        """`argv` itself."""
+        return self.find().wrap(argv, tty=tty)
+
+    def agent(self) -> tuple[str, ...] | None:
+        """It comes with dkdbg."""
+        return (sys.executable, "-m", "dkdbg.agent")
+
+    def workspace(self) -> Workspace:
+        """The folder of the address."""
+        if self.address.rest.startswith("/"):
+            return Workspace(local=".", remote=self.address.rest, why="the target says so")
+        raise DkdbgError(
+            f"{self.address} names no folder, and the files of this machine are those that you see",
+            hint="local:/folder",
+            exit_code=EXIT_USAGE,
+        )
+
+    def door(self) -> Door:
+        """That of the newest session that runs under this name."""
+        live = [record for record in _records() if records.is_live(record) and self._means(record)]
+        if not live:
+            why = f"no session {self.address.rest} runs on this machine".replace("  ", " ")
+            return Door(endpoint=None, why=why)
+        host, port = live[-1]["host"], live[-1]["port"]
+        everywhere = host in {"", "0.0.0.0", "::"}  # noqa: S104
+        return Door(endpoint=("127.0.0.1" if everywhere else host, port), why="its session does not answer")
+
+    def changes(self) -> Changes | None:
+        """Nobody tells; to look costs next to nothing."""
+        return None
+
+    def sessions(self) -> list[SeenSession]:
+        """Those that the address names."""
+        return [_seen(record) for record in _records() if self._means(record)]
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+    def _means(self, record: Record) -> bool:
+        name = self.address.rest
+        return name.startswith("/") or name in {"", record["name"], record["id"]}
+
+
+def _records() -> list[Record]:
+    """Of the runtime folders that agents of ours may have used here (`agent/record/records.py`), oldest session first."""
+    base = Path(records.default_runtime_dir())
+    others = Path(tempfile.gettempdir()).glob(f"dkdbg-{os.getuid()}-*")
+    folders = [base, *sorted(folder for folder in others if folder != base and _is_ours(folder))]
+    found = [record for folder in folders for record in records.list_records(str(folder))]
+    return sorted(found, key=lambda record: record["started"])
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether it is a folder that we made: anybody may make one of this name, and name a door of theirs in it."""
+    try:
+        seen = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.getuid()
+
+
+def _seen(record: Record) -> SeenSession:
+    address = str(Address(scheme=LOCAL, rest=record["id"]))
+    return sessions.of_record(record, live=records.is_live(record), target=LOCAL, address=address)
+
+
+def _place(address: Address, _root: Path) -> LocalPlace:
+    return LocalPlace(address)
+
+
+def _named(name: str, _root: Path) -> LocalPlace | None:
+    place = LocalPlace(Address(scheme=LOCAL, rest=name))
+    return place if place.door().endpoint else None
+
+
+def _sessions() -> list[SeenSession]:
+    return [_seen(record) for record in _records()]
+
+
+KIND = Kind(place=_place, named=_named, sessions=_sessions)

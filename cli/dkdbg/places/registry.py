@@ -1,0 +1,139 @@
+"""Which kinds of places there are, and which place a target names: the same for every verb."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.targets import address as addresses
+from dkdbg.targets.address import Address
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from dkdbg.targets.place import Kind, Place
+    from dkdbg.targets.sessions import SeenSession
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One line of the registry; the module is loaded when it is needed.
+
+    Attributes:
+        scheme: of the kind's addresses.
+        form: how they are typed, for usage texts and hints.
+        module: has the Kind as `KIND`.
+    """
+
+    scheme: str
+    form: str
+    module: str
+
+    @property
+    def kind(self) -> Kind:
+        """What the module offers."""
+        kind: Kind = importlib.import_module(self.module).KIND
+        return kind
+
+
+#: In the order in which a name without a scheme is looked for.
+ENTRIES: Sequence[Entry] = (
+    Entry(scheme="compose", form="compose://SERVICE", module="dkdbg.places.compose"),
+    Entry(scheme="docker", form="docker://CONTAINER", module="dkdbg.places.docker"),
+    Entry(scheme="local", form="local:[SESSION or /FOLDER]", module="dkdbg.places.local"),
+    Entry(scheme="endpoint", form="HOST:PORT", module="dkdbg.places.endpoint"),
+)
+#: The kind of the debug service that `init` writes.
+HOME = "compose"
+
+
+def forms() -> str:
+    """How a target can be typed."""
+    shown = [entry.form for entry in ENTRIES]
+    return f"{', '.join(shown[:-1])} or {shown[-1]}"
+
+
+def address_of(text: str) -> Address:
+    """The address that `text` is.
+
+    Raises:
+        DkdbgError: it is none, or there are no places of this scheme.
+    """
+    found = addresses.parse(text, forms=forms())
+    _entry(found)
+    return found
+
+
+def place_at(address: Address, root: Path) -> Place:
+    """The place at an address; nothing is looked for yet.
+
+    Args:
+        root: the repository's root, resolved.
+
+    Raises:
+        DkdbgError: there are no places of this scheme, or the address makes no sense for them.
+    """
+    return _entry(address).kind.place(address, root)
+
+
+def place_of(target: str, root: Path) -> Place:
+    """The place that a person names: by its address, or by the name of a service, a container or a session.
+
+    A name is first a service of this repository's compose project, then a container, then a session of this machine,
+    then one that an agent anywhere tells of. One that nothing answers to is a service that does not run yet.
+
+    Args:
+        root: the repository's root, resolved.
+
+    Raises:
+        DkdbgError: it is neither an address nor a name.
+    """
+    if not addresses.is_name(target):
+        return place_at(addresses.parse(target, forms=f"{forms()}, or a name that dkdbg ps shows"), root)
+    for entry in ENTRIES:
+        with contextlib.suppress(
+            DkdbgError
+        ):  # a kind that cannot be asked now knows no name; the place says why
+            if (place := entry.kind.named(target, root)) is not None:
+                return place
+    named = {each.address for each in sessions()[0] if target in {each.name, each.id} and not each.is_ended}
+    if len(named) == 1:
+        return place_at(addresses.parse(named.pop()), root)
+    return home(root, target)
+
+
+def home(root: Path, service: str = "") -> Place:
+    """The place of this repository's debug service.
+
+    Args:
+        root: the repository's root, resolved.
+        service: its name; empty for the only one that runs.
+    """
+    return place_at(Address(scheme=HOME, rest=service), root)
+
+
+def sessions() -> tuple[list[SeenSession], dict[str, str]]:
+    """All sessions that can be seen from here, and by scheme why some could not be asked."""
+    seen: list[SeenSession] = []
+    missing: dict[str, str] = {}
+    for entry in ENTRIES:
+        try:
+            seen += entry.kind.sessions()
+        except DkdbgError as error:  # noqa: PERF203 - each kind by itself
+            missing[entry.scheme] = error.message.splitlines()[0]
+    return seen, missing
+
+
+def _entry(address: Address) -> Entry:
+    for entry in ENTRIES:
+        if entry.scheme == address.scheme:
+            return entry
+    raise DkdbgError(
+        f"{address}: there are no places of the kind {address.scheme}:// yet",
+        hint=f"a target is {forms()}",
+        exit_code=EXIT_USAGE,
+    )

@@ -1,0 +1,177 @@
+"""What the messages of docker and compose mean, and what to type next."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dkdbg.errors import EXIT_CONFLICT, EXIT_ENGINE, EXIT_ERROR, EXIT_TIMEOUT, DkdbgError
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Known:
+    fragment: str
+    cause: str
+    hint: str
+    exit_code: int = EXIT_ENGINE
+
+
+#: Messages of Docker Engine 26 to 28 and compose 2.26; each has a test that quotes the real text. The first match wins.
+_KNOWN = (
+    _Known(
+        fragment=r"permission denied while trying to connect to the Docker daemon socket|dial unix [^:]+: connect: permission denied",
+        cause="the Docker engine runs, but this user may not use its socket",
+        hint="add yourself to its group (sudo usermod -aG docker $USER), log in again, or use a rootless engine",
+    ),
+    _Known(
+        fragment=r"Cannot connect to the Docker daemon|error during connect|connection refused.*docker|docker daemon is not running",
+        cause="no Docker engine answers",
+        hint="start it (sudo systemctl start docker, or Docker Desktop), then `docker info` must answer; "
+        "`docker context show` and DOCKER_HOST say which one was asked",
+    ),
+    _Known(
+        fragment=r"context not found|unable to parse docker host|unable to resolve docker endpoint",
+        cause="the docker command does not know which engine to ask",
+        hint="docker context ls shows the engines it knows; DOCKER_CONTEXT and DOCKER_HOST choose one",
+    ),
+    _Known(
+        fragment=r"unknown (shorthand )?flag: .*'?p'? in -profile|'compose' is not a docker command|unknown command: docker compose",
+        cause="this docker has no compose plugin",
+        hint="install docker-compose-plugin (Debian: docker-compose, 2.24.4 or newer)",
+    ),
+    _Known(
+        fragment=r"address already in use|port is already allocated|ports are not available",
+        cause="a port of the service is taken on this machine",
+        hint="`dkdbg up` takes a free debug port by itself; for an application port set DKDBG_APP_PORT_<port> in .env",
+        exit_code=EXIT_CONFLICT,
+    ),
+    _Known(
+        fragment=r"could not select device driver \"?\w*\"? with capabilities",
+        cause="the service asks for a GPU, and this engine has no driver for one",
+        hint="run without: DKDBG_GPU=none; or install the NVIDIA Container Toolkit and restart the engine",
+    ),
+    _Known(
+        fragment=r"unknown or invalid runtime name: nvidia",
+        cause="the service asks for the nvidia runtime, which this engine does not have",
+        hint="install the NVIDIA Container Toolkit (nvidia-ctk runtime configure), or set DKDBG_GPU=none",
+    ),
+    _Known(
+        fragment=r"CDI device injection failed|unresolvable CDI devices",
+        cause="the CDI device that the service asks for is not described on this machine",
+        hint="nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, then `nvidia-ctk cdi list`; or DKDBG_GPU=none",
+    ),
+    _Known(
+        fragment=r"error gathering device information while adding custom device",
+        cause="a device that the service asks for does not exist on this machine",
+        hint="set DKDBG_GPU=none, or load the driver that makes the device",
+    ),
+    _Known(
+        fragment=r"error setting rlimit",
+        cause="this engine may not raise the ulimits that the compose file asks for (rootless or nested engine)",
+        hint="take the ulimits out of the service for this machine, in an override file",
+    ),
+    _Known(
+        fragment=r"open [^\n]*\.dkdbg/gpu/[^\n]*: no such file",
+        cause="DKDBG_GPU names no variant that exists in .dkdbg/gpu/",
+        hint="DKDBG_GPU is one of none, nvidia, cdi, amd",
+    ),
+    _Known(
+        fragment=r"failed to resolve source metadata|pull access denied|manifest unknown|failed to do request: Head",
+        cause="the base image is not on this machine and cannot be pulled",
+        hint="name one that you have: DKDBG_BASE=registry.example/python:3.11 (or log in: docker login)",
+    ),
+    _Known(
+        fragment=r"CERTIFICATE_VERIFY_FAILED|certificate signed by unknown authority|unable to get local issuer certificate",
+        cause="the build does not trust the certificate of your network's proxy or index",
+        hint="DKDBG_CA=/etc/ssl/certs/ca-certificates.crt hands it your CA bundle as a build secret",
+    ),
+    _Known(
+        fragment=r"no space left on device",
+        cause="the disk of the Docker engine is full",
+        hint="docker system df shows what fills it; docker builder prune frees the build cache",
+    ),
+    _Known(
+        fragment=r"mounts denied|path .* is not shared from the host",
+        cause="Docker Desktop does not share this folder with its machine",
+        hint="share it: Settings, Resources, File sharing",
+    ),
+    _Known(
+        fragment=r"(Couldn't find env file|env file [^\n]* not found)",
+        cause="an env_file of your compose file does not exist",
+        hint="create it (often from a .env.example beside it)",
+        exit_code=EXIT_ERROR,
+    ),
+    _Known(
+        fragment=r"container rootfs is marked read-only",
+        cause="the service's file system is read-only, so compose cannot put the token of the debug port into it",
+        hint="read_only: false for the debug service in an override file, or DKDBG_TOKEN= for a start without a token",
+        exit_code=EXIT_CONFLICT,
+    ),
+    _Known(
+        fragment=r"no such service",
+        cause="the project has no such service; the debug files may be older than your compose file",
+        hint="dkdbg init writes them anew",
+        exit_code=EXIT_ERROR,
+    ),
+    _Known(
+        fragment=r"application not healthy after",
+        cause="the debugger did not start to listen in time",
+        hint="the program's last lines are above; DKDBG_DEBUG=1 makes the agent say more",
+        exit_code=EXIT_TIMEOUT,
+    ),
+    _Known(
+        fragment=r"container \S+ exited \((\d+)\)",
+        cause="the program ended before an editor could attach",
+        hint="its last lines are above",
+        exit_code=EXIT_ERROR,
+    ),
+    _Known(
+        fragment=r"container \S+ is unhealthy",
+        cause="the debugger does not listen in the container",
+        hint="the program's last lines are above",
+        exit_code=EXIT_ERROR,
+    ),
+    _Known(
+        fragment=r"project name must not be empty|invalid project name",
+        cause="compose cannot make a project name from the name of this folder",
+        hint="give it one in .env: COMPOSE_PROJECT_NAME=name (small letters, digits, - and _)",
+        exit_code=EXIT_ERROR,
+    ),
+    _Known(
+        fragment=r"required variable \S+ is missing a value",
+        cause="your compose file needs a variable that is not set",
+        hint="set it in the environment or in .env",
+        exit_code=EXIT_ERROR,
+    ),
+    _Known(
+        fragment=r"yaml: |invalid compose|additional propert|validating [^\n]*: |undefined service|error while interpolating|invalid interpolation|"
+        r"invalid hostport|invalid containerport|refers to undefined",
+        cause="compose does not accept the project's files",
+        hint="docker compose --profile debug config shows where",
+        exit_code=EXIT_ERROR,
+    ),
+)  # fmt: skip
+
+
+def explain(code: int, output: str) -> DkdbgError:
+    """The error behind a failed docker or compose command: the cause in our words, then the engine's own line."""
+    for known in _KNOWN:
+        found = re.search(known.fragment, output, re.IGNORECASE)
+        if found:
+            return DkdbgError(
+                f"{known.cause}\n  engine: {_line_of(output, found.start())}",
+                hint=known.hint,
+                exit_code=known.exit_code,
+            )
+    last = [line for line in output.strip().splitlines() if line.strip()][-6:]
+    return DkdbgError(
+        f"docker ended with {code}:\n  " + "\n  ".join(last or ["(it said nothing)"]),
+        hint="the same command by hand: docker compose --profile debug up --build --wait",
+        exit_code=EXIT_ENGINE,
+    )
+
+
+def _line_of(text: str, position: int) -> str:
+    start = text.rfind("\n", 0, position) + 1
+    end = text.find("\n", position)
+    return text[start : end if end >= 0 else len(text)].strip()[:400]
