@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dkdbg.agent.sync.wire import Entry
-    from dkdbg.sync.remote.contact import Reach
     from dkdbg.sync.report import Event
     from dkdbg.sync.roots import Roots
+    from dkdbg.targets.place import Reach
 
 #: Where pulled folders lie by default, relative to the local root; left out of sync by default.
 FOLDER = "dkdbg-pulled"

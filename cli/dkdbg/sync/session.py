@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dkdbg.sync.plan import Step
-    from dkdbg.sync.remote.contact import Reach
     from dkdbg.sync.report import Event
     from dkdbg.sync.roots import Roots
     from dkdbg.sync.tree.entries import Index, Skip
     from dkdbg.sync.watch.watcher import Watcher
+    from dkdbg.targets.place import Reach
 
 #: Seconds between two attempts to reach a target that went away, first and longest.
 _BACKOFF, _BACKOFF_LONGEST = 0.2, 5.0

@@ -18,9 +18,9 @@ from dkdbg.sync.tree.scan import Scanner
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dkdbg.sync.remote.contact import Reach
     from dkdbg.sync.roots import Roots
     from dkdbg.sync.tree.entries import Entry, Index
+    from dkdbg.targets.place import Reach
 
 #: Seconds until what differs is compared once more: a sync that runs meanwhile may be about to send it.
 _AGAIN = 0.5

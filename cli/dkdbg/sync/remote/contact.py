@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.sync import boot, wire
 from dkdbg.errors import EXIT_USAGE, DkdbgError
@@ -12,6 +12,8 @@ from dkdbg.sync.remote.stream import Stream, StreamEndedError, expect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from dkdbg.targets.place import Reach
 
 #: Tried in this order; the full paths are for a target whose PATH is empty or wrong.
 PYTHONS = ("python3", "python", "/usr/local/bin/python3", "/usr/bin/python3")
@@ -21,21 +23,6 @@ _NOT_FOUND = (126, 127)
 _READY_SECONDS = 30.0
 #: The receiver gives up, and its lock, after so long without a frame from us; a session pings more often.
 SILENCE_SECONDS = 300
-
-
-class Reach(Protocol):
-    """Where the receiver runs.
-
-    Attributes:
-        label: for people, such as `compose://app (shop-app-1)`.
-    """
-
-    @property
-    def label(self) -> str:
-        """See the class."""
-
-    def wrap(self, argv: Sequence[str]) -> tuple[str, ...]:
-        """The local command line that runs `argv` there, with our standard input and output."""
 
 
 class SameFolderError(DkdbgError):
