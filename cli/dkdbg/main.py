@@ -109,6 +109,14 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise DkdbgError(message, hint=f"{self.prog} --help", exit_code=EXIT_USAGE)
 
+    def format_help(self) -> str:
+        """The usual help, and what a TARGET may be; the kinds of places are loaded for this text alone."""
+        if any(action.metavar == "TARGET" for action in self._actions):
+            from dkdbg.places import registry
+
+            self.epilog = f"TARGET is the name of a service, a container or a session, or {registry.forms()}."
+        return super().format_help()
+
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
@@ -175,18 +183,15 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_verbs_with_target(verbs: argparse._SubParsersAction[_Parser]) -> None:
     """The verbs whose TARGET is a place; a name means the same in all of them."""
-    from dkdbg.places import registry
-
-    target = f"a service, container or session, or {registry.forms()}"
     restart = verbs.add_parser("restart", help="start the program again; container, port and editor stay")
-    restart.add_argument("target", nargs="?", metavar="TARGET", help=f"{target} (the debug service)")
+    restart.add_argument("target", nargs="?", metavar="TARGET", help="where; the debug service by default")
 
     attach = verbs.add_parser(
         "attach",
         help="one port to attach to once: containers may come, go and restart behind it; until Ctrl-C",
     )
     attach.add_argument(
-        "targets", nargs="*", metavar="TARGET", help=f"{target} (this repository's debug service)"
+        "targets", nargs="*", metavar="TARGET", help="where; the debug service of this repository by default"
     )
     attach.add_argument("--port", type=_port, default=5677, metavar="PORT", help="on 127.0.0.1 (5677)")
     attach.add_argument(
@@ -198,7 +203,7 @@ def _add_verbs_with_target(verbs: argparse._SubParsersAction[_Parser]) -> None:
     sync = verbs.add_parser(
         "sync", help="make the target's files those that you see, and keep them so until Ctrl-C"
     )
-    sync.add_argument("target", nargs="?", metavar="TARGET", help=f"{target} (the debug service)")
+    sync.add_argument("target", nargs="?", metavar="TARGET", help="where; the debug service by default")
     sync.add_argument(
         "--to", metavar="PATH", help="folder on the target (where init planned it, else WORKDIR)"
     )
@@ -218,7 +223,9 @@ def _add_verbs_with_target(verbs: argparse._SubParsersAction[_Parser]) -> None:
     sync.add_argument("--json", action="store_true", help="one JSON object a line for what happens")
 
     pdb = verbs.add_parser("pdb", help="enter the running program with pdb, without an editor; q leaves it")
-    pdb.add_argument("target", nargs="?", metavar="TARGET", help=f"{target} (the only session there is)")
+    pdb.add_argument(
+        "target", nargs="?", metavar="TARGET", help="where; the only session there is by default"
+    )
     pdb.add_argument("--pid", type=int, metavar="PID", help="which process, as the target numbers them")
     pdb.add_argument("--rank", type=int, metavar="N", help="which process, by its rank (0 by default)")
 

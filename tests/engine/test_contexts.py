@@ -1,0 +1,140 @@
+"""Which engine is asked: the one that the docker command asks, however it was chosen."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+import uuid
+from pathlib import Path
+
+import pytest
+
+from dkdbg.engine import client, containers
+from dkdbg.engine.client import Endpoint
+from dkdbg.errors import EXIT_ENGINE, DkdbgError
+from tests.conftest import BASE_IMAGE
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    """A docker configuration of its own; DOCKER_HOST and DOCKER_CONTEXT are not set."""
+    for name in ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_TLS_VERIFY", "DOCKER_TLS", "DOCKER_CERT_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    return tmp_path
+
+
+@pytest.fixture
+def second(config):
+    """The context `second`: the same engine, by another path to its socket."""
+    path = config / "second.sock"
+    path.symlink_to("/var/run/docker.sock")
+    context("create", "second", "--docker", f"host=unix://{path}")
+    return f"unix://{path}"
+
+
+def context(*words):
+    subprocess.run(["docker", "context", *words], check=True, capture_output=True)
+
+
+def test_without_a_choice_it_is_the_usual_socket(config):  # noqa: ARG001
+    assert client.endpoint() == Endpoint(host="unix:///var/run/docker.sock", verify=False)
+
+
+def test_docker_context_use_chooses_for_the_sdk_too(second):
+    context("use", "second")
+    assert client.endpoint().host == second
+    with client.connect() as engine:
+        assert engine.version()["Version"]
+
+
+def test_the_environment_chooses_a_context_and_docker_host_beats_both(second, monkeypatch):
+    monkeypatch.setenv("DOCKER_CONTEXT", "second")
+    assert client.endpoint().host == second
+    monkeypatch.setenv("DOCKER_HOST", "unix:///var/run/docker.sock")
+    assert client.endpoint().host == "unix:///var/run/docker.sock"
+
+
+def test_a_context_that_does_not_exist_is_no_other_engine(config, monkeypatch):  # noqa: ARG001
+    monkeypatch.setenv("DOCKER_CONTEXT", "nowhere")
+    with pytest.raises(DkdbgError, match="does not know which engine to ask") as caught:
+        client.endpoint()
+    assert caught.value.exit_code == EXIT_ENGINE
+
+
+def test_a_chosen_engine_that_does_not_answer_is_said_and_no_other_one_is_asked(config):
+    context("create", "gone", "--docker", f"host=unix://{config}/gone.sock")
+    context("use", "gone")
+    for ask in (client.connect, containers.of_debug_services, lambda: containers.of_name("x")):
+        with pytest.raises(DkdbgError, match="no Docker engine answers") as caught:
+            ask()
+        assert caught.value.exit_code == EXIT_ENGINE
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl, which makes the certificate")
+def test_the_tls_files_of_a_context_are_used_and_verified(config):
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test"]
+    subprocess.run(
+        [*made, "-keyout", "key.pem", "-out", "cert.pem"], cwd=config, check=True, capture_output=True
+    )
+    shutil.copy(config / "cert.pem", config / "ca.pem")
+    files = ",".join(f"{name}={config}/{name}.pem" for name in ("ca", "cert", "key"))
+    context("create", "far", "--docker", f"host=tcp://127.0.0.1:1,{files}")
+    context("use", "far")
+    found = client.endpoint()
+    assert (found.host, found.verify, found.is_local) == ("tcp://127.0.0.1:1", True, False)
+    assert sorted(each.name for each in Path(found.tls).iterdir()) == ["ca.pem", "cert.pem", "key.pem"]
+
+
+def test_of_the_environment_tls_is_wanted_only_when_it_says_so(config, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+    monkeypatch.setenv("DOCKER_CERT_PATH", str(config))
+    assert client.endpoint() == Endpoint(host="tcp://127.0.0.1:1", verify=False)
+    monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
+    assert client.endpoint() == Endpoint(host="tcp://127.0.0.1:1", tls=str(config), verify=True)
+
+
+@pytest.fixture
+def labelled(second, monkeypatch):  # noqa: ARG001
+    """Starts a container with dkdbg's label, in the chosen context; removed at the end."""
+    monkeypatch.setenv("DOCKER_CONTEXT", "second")
+    name = f"dkdbg-context-{uuid.uuid4().hex[:8]}"
+
+    def start():
+        subprocess.run(
+            ["docker", "run", "-d", "--name", name, "--label", "dev.dkdbg.session=x", BASE_IMAGE, "sleep", "600"],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        return name
+
+    yield start
+    subprocess.run(["docker", "rm", "-f", name], check=False, capture_output=True)
+
+
+def test_starts_and_ends_are_told_by_the_chosen_engine_until_it_is_closed(labelled):
+    changes = containers.ContainerChanges()
+    told = threading.Semaphore(0)
+    listening = threading.Thread(target=changes.listen, args=(told.release,))
+    listening.start()
+    assert told.acquire(timeout=60)  # what happened before
+    name = labelled()
+    assert told.acquire(timeout=60)
+    found = containers.of_name(name)
+    assert found is not None
+    assert (found.label, found.running, found.devices) == ("x", True, False)
+    changes.close()
+    listening.join(20)
+    assert not listening.is_alive()
+
+
+def test_a_listener_that_is_closed_before_it_listens_ends_at_once(second):  # noqa: ARG001
+    changes = containers.ContainerChanges()
+    changes.close()
+    changes.listen(lambda: pytest.fail("told after close"))
+
+
+def test_all_listeners_are_one():
+    assert len({containers.ContainerChanges(), containers.ContainerChanges()}) == 1
