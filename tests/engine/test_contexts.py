@@ -130,6 +130,29 @@ def test_starts_and_ends_are_told_by_the_chosen_engine_until_it_is_closed(labell
     assert not listening.is_alive()
 
 
+def test_behind_ssh_they_are_told_through_the_ssh_of_the_user(labelled, config, monkeypatch):
+    """The ssh here is a stand-in that runs its command on this machine; `docker` does the rest itself."""
+    (config / "bin").mkdir()
+    ssh = config / "bin" / "ssh"
+    ssh.write_text(
+        '#!/bin/sh\nwhile [ "$1" != docker ]; do shift; done\nunset DOCKER_HOST DOCKER_CONTEXT\nexec "$@"\n'
+    )
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", str(ssh.parent), prepend=":")
+    monkeypatch.setenv("DOCKER_HOST", "ssh://me@node4")
+    changes = containers.ContainerChanges()
+    told = threading.Semaphore(0)
+    listening = threading.Thread(target=changes.listen, args=(told.release,))
+    listening.start()
+    assert told.acquire(timeout=60)
+    name = labelled()
+    while not told.acquire(timeout=1):  # it may listen only now
+        subprocess.run(["docker", "restart", "-t", "0", name], check=True, capture_output=True)
+    changes.close()
+    listening.join(20)
+    assert not listening.is_alive()
+
+
 def test_a_listener_that_is_closed_before_it_listens_ends_at_once(second):  # noqa: ARG001
     changes = containers.ContainerChanges()
     changes.close()

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from dkdbg.engine.gpu import choose_gpu
+from dkdbg.engine.gpu import cdi_vendors, choose_gpu, has_kfd
 from dkdbg.engine.ports import free_port
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 
@@ -31,6 +31,23 @@ def test_the_way_to_a_gpu_is_what_was_seen(info, has_kfd, vendors, kind):
     chosen, source = choose_gpu(info, has_kfd=has_kfd, cdi_vendors=vendors)
     assert chosen == kind
     assert source
+
+
+def test_what_lies_on_this_machine_says_nothing_about_an_engine_elsewhere(tmp_path):
+    (tmp_path / "nvidia.yaml").write_text("kind: nvidia.com/gpu\n")
+    info = {"CDISpecDirs": [str(tmp_path)]}
+    assert cdi_vendors(info, is_local=True) == CDI
+    assert cdi_vendors(info, is_local=False) == NOTHING
+    assert not has_kfd(is_local=False)
+
+
+def test_an_engine_that_lists_its_cdi_devices_is_believed(tmp_path):
+    info = {
+        "CDISpecDirs": [str(tmp_path)],
+        "DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}],
+    }
+    assert cdi_vendors(info, is_local=False) == CDI
+    assert cdi_vendors({"DiscoveredDevices": None, "CDISpecDirs": None}, is_local=True) == NOTHING
 
 
 @pytest.fixture

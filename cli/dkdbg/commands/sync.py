@@ -78,6 +78,7 @@ def sync(
         return 0
     finally:
         reporter.close()
+        place.close()
     return EXIT_ERROR if session.failed else 0
 
 

@@ -39,6 +39,11 @@ class Endpoint:
         """Whether the engine runs on this machine's kernel, as far as its address says."""
         return self.host.startswith("unix://")
 
+    @property
+    def is_ssh(self) -> bool:
+        """Whether the docker command reaches it through ssh."""
+        return self.host.startswith("ssh://")
+
 
 def endpoint() -> Endpoint:
     """The engine that was chosen: by DOCKER_HOST, DOCKER_CONTEXT or `docker context use`, in this order.
@@ -80,7 +85,7 @@ def connect() -> APIClient:
     """A client of the chosen engine; the caller closes it. The first call in a process loads the SDK, a third of a second.
 
     Raises:
-        DkdbgError: no such context, no engine, no permission, or certificates that cannot be used.
+        DkdbgError: no such context, no engine, no permission, certificates that cannot be used, or an engine behind ssh.
     """
     return connect_to(endpoint())
 
@@ -91,12 +96,7 @@ def connect_to(where: Endpoint) -> APIClient:
     from docker.errors import DockerException
 
     try:
-        return APIClient(
-            base_url=where.host,
-            version="auto",
-            tls=_tls(where),
-            use_ssh_client=where.host.startswith("ssh://"),
-        )
+        return APIClient(base_url=where.host, version="auto", tls=_tls(where))
     except (DockerException, OSError) as error:
         raise explain(1, _in_the_words_of_the_command(where, error)) from error
 

@@ -19,10 +19,8 @@ from dkdbg.targets.container import AGENT, LABEL, PROJECT_DIR, Container, Contai
 from dkdbg.targets.engine_errors import explain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
-
-    from docker.types.daemon import CancellableStream
 
     from dkdbg.targets.sessions import SeenSession
 
@@ -95,10 +93,10 @@ def _records(container: Container) -> list[dict[str, Any]]:
     reach = ContainerReach(name=container.id, label=container.name)
     result = process.run(reach.wrap([*AGENT, "sessions", "--json"]), timeout=_ANSWER_LIMIT)
     try:
-        found: list[dict[str, Any]] = json.loads(result.stdout)
+        found = json.loads(result.stdout)
     except ValueError:
         return []
-    return found
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 class ContainerChanges:
@@ -107,7 +105,7 @@ class ContainerChanges:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._closed = False
-        self._stream: CancellableStream | None = None
+        self._end: Callable[[], None] | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ContainerChanges)
@@ -121,28 +119,60 @@ class ContainerChanges:
         Raises:
             DkdbgError: no docker command, no engine, no permission.
         """
-        engine = client.connect()
+        where = client.endpoint()
+        events, end = _events_by_command() if where.is_ssh else _events(where)
         try:
-            filters = {"type": "container", "label": LABEL, "event": ["start", "die", "destroy"]}
-            stream = engine.events(filters=filters)
             with self._lock:
                 if self._closed:
                     return
-                self._stream = stream
+                self._end = end
             changed()  # what happened until now
-            for _ in stream:
+            for _ in events:
                 changed()
         except (OSError, ValueError) as error:  # what urllib3 raises for a socket that `close` took away
             if not self._closed:
                 raise DkdbgError(f"the engine's events cannot be read: {error}") from error
         finally:
-            engine.close()
+            end()
 
     def close(self) -> None:
         """Let `listen` return; from any thread."""
         with self._lock:
             self._closed = True
-            if self._stream is not None:
-                # Over ssh there is no socket to end; the process ends the stream then.
-                with contextlib.suppress(OSError, AttributeError, RuntimeError):
-                    self._stream.close()
+            if self._end is not None:
+                self._end()
+
+
+_ACTIONS = ("start", "die", "destroy")
+
+
+def _events(where: client.Endpoint) -> tuple[Iterable[object], Callable[[], None]]:
+    """The engine's events, and what ends them."""
+    engine = client.connect_to(where)
+    try:
+        stream = engine.events(filters={"type": "container", "label": LABEL, "event": list(_ACTIONS)})
+    except OSError as error:
+        engine.close()
+        raise explain(1, f"Cannot connect to the Docker daemon at {where.host}: {error}") from error
+
+    def end() -> None:
+        with contextlib.suppress(OSError, AttributeError):  # it may have ended in this moment
+            stream.close()
+        engine.close()
+
+    return stream, end
+
+
+def _events_by_command() -> tuple[Iterable[object], Callable[[], None]]:
+    """The same through ssh, for which the SDK would need paramiko, and would read other settings than ssh does."""
+    filters = [word for action in _ACTIONS for word in ("--filter", f"event={action}")]
+    argv = ["docker", "events", "--filter", "type=container", "--filter", f"label={LABEL}", *filters]
+    command = process.start(
+        [*argv, "--format", "{{.Action}}"], stdout=process.PIPE, stderr=process.DISCARD, new_session=True
+    )
+
+    def end() -> None:
+        command.kill()
+        command.wait()
+
+    return command.stdout or (), end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -208,13 +209,18 @@ def sessions_of(container: Container, records: Sequence[Mapping[str, Any]]) -> l
                 target=target, address=address, id=container.id[:12], name=container.label, state=state
             )
         ]
-    return [
-        of_record(
-            record, live=bool(record.get("live")), target=target, address=address,
-            endpoint=None if container.host_network else container.published.get(record["port"], ""),
-        )
-        for record in records
-    ]  # fmt: skip
+    found = []
+    for record in records:
+        with contextlib.suppress(
+            KeyError, TypeError, ValueError
+        ):  # whoever is root in there may have written it
+            found.append(
+                of_record(
+                    record, live=bool(record.get("live")), target=target, address=address,
+                    endpoint=None if container.host_network else container.published.get(record["port"], ""),
+                )
+            )  # fmt: skip
+    return found
 
 
 def workspace_of(container: Container) -> Workspace:

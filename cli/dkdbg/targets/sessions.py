@@ -122,8 +122,14 @@ def table(sessions: Sequence[SeenSession], now: float) -> list[str]:
                 processes or "-",
             )
         )  # fmt: skip
-    widths = [max(len(row[column]) for row in rows) for column in range(6)]
+    shown = [[_printable(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in shown) for column in range(6)]
     return [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[6]])
-        for row in rows
+        for row in shown
     ]
+
+
+def _printable(text: str) -> str:
+    """Without what would move a terminal's cursor: a container may call its session anything."""
+    return "".join(each if each.isprintable() else "?" for each in text)

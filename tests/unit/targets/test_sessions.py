@@ -47,6 +47,18 @@ def test_a_port_published_on_all_addresses_is_reached_on_loopback() -> None:
     assert sessions_of(container, [{**RECORD, "live": True}])[0].endpoint == "127.0.0.1:5681"
 
 
+@pytest.mark.parametrize(
+    "broken", [{}, {"port": [1]}, {**RECORD, "processes": 7}, {**RECORD, "processes": [{}]}]
+)
+def test_a_record_that_makes_no_sense_hides_no_other_one(broken: dict[str, Any]) -> None:
+    assert [each.id for each in sessions_of(Container.of(inspected()), [broken, RECORD])] == ["job-1"]
+
+
+def test_a_name_cannot_move_the_cursor_of_the_terminal() -> None:
+    lines = sessions.table([local({**RECORD, "name": "a\x1b[2Jb\nc"})], 1000.0)
+    assert "a?[2Jb?c" in lines[1]
+
+
 def test_with_the_hosts_network_the_port_is_the_same() -> None:
     container = Container.of(inspected(HostConfig={"NetworkMode": "host"}, NetworkSettings={"Ports": {}}))
     assert sessions_of(container, [{**RECORD, "live": True}])[0].endpoint == "127.0.0.1:5678"
