@@ -6,6 +6,8 @@ PYTHON ?= $(shell for p in python3.12 python3.11 python3.13 python3.10 python3.1
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv
 BIN := $(VENV)/bin
+# Tests wait more than they work: several processes a core. PYTEST_WORKERS=0 runs them one after the other.
+PYTEST_WORKERS ?= 4
 
 .PHONY: demo test lint clean
 
@@ -22,7 +24,7 @@ test: $(VENV)/.installed-test
 	$(BIN)/ruff check cli tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff format cli tests

@@ -26,6 +26,11 @@ def pytest_addoption(parser):
     )
 
 
+def pytest_collection_modifyitems(items):
+    """What waits longest goes first, so that no process of tests is left alone with it at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("engine") is None)
+
+
 @functools.cache
 def engine_lacks() -> str:
     """What an engine test needs and this machine has not; empty when it has all."""

@@ -57,7 +57,7 @@ class Launch:
             return dict(json.loads(path.read_text()))
         return {}
 
-    def wait_state(self, *states: str, timeout: float = 15) -> dict[str, Any]:
+    def wait_state(self, *states: str, timeout: float = 30) -> dict[str, Any]:
         end = time.monotonic() + timeout
         while time.monotonic() < end:
             record = self.record()
@@ -68,7 +68,7 @@ class Launch:
             time.sleep(0.01)
         pytest.fail(f"state {self.record().get('state')}, code {self.process.poll()}, not {states}")
 
-    def finish(self, timeout: float = 20) -> tuple[int, str, str]:
+    def finish(self, timeout: float = 40) -> tuple[int, str, str]:
         out, err = self.process.communicate(timeout=timeout)
         return self.process.returncode, out.decode(), err.decode()
 

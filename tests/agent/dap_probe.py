@@ -20,7 +20,7 @@ class Session:
     def __init__(self, port: int, on_event: Any, host: str = "127.0.0.1") -> None:
         self.seen: list[str] = []
         self.on_event = on_event
-        self.inner = client.Session(client.dial(host, port, timeout=10), name="probe", on_event=self._event)
+        self.inner = client.Session(client.dial(host, port, timeout=20), name="probe", on_event=self._event)
 
     @property
     def closed(self) -> bool:
@@ -41,14 +41,14 @@ class Session:
         except DkdbgError as error:
             raise OSError(error.message) from error
 
-    def wait(self, number: int, timeout: float = 20) -> dict[str, Any]:
+    def wait(self, number: int, timeout: float = 60) -> dict[str, Any]:
         self.wait_for(lambda: number in self.answers or self.closed, timeout)
         answer = self.answers.get(number)
         assert answer is not None, "closed" if self.closed else "no answer"
         assert answer["success"], answer.get("message")
         return answer.get("body") or {}
 
-    def wait_for(self, is_done: Any, timeout: float = 20) -> None:
+    def wait_for(self, is_done: Any, timeout: float = 60) -> None:
         with self.inner.changed:
             self.inner.changed.wait_for(is_done, timeout)
 
@@ -147,7 +147,7 @@ class Editor:
             session.request("disconnect", terminateDebuggee=False)
         session.close()
 
-    def wait_attached(self, count: int, timeout: float = 20) -> None:
+    def wait_attached(self, count: int, timeout: float = 60) -> None:
         """Return when the attach of each of `count` processes has been answered, the root's among them."""
         with self.changed:
             assert self.changed.wait_for(lambda: len(self.attached) == count, timeout), (
@@ -156,7 +156,7 @@ class Editor:
                 self.errors,
             )
 
-    def wait_stops(self, count: int, timeout: float = 20) -> list[dict[str, Any]]:
+    def wait_stops(self, count: int, timeout: float = 60) -> list[dict[str, Any]]:
         with self.changed:
             assert self.changed.wait_for(lambda: len(self.stops) >= count, timeout), (self.stops, self.errors)
             return list(self.stops)
@@ -183,7 +183,7 @@ class Client:
             self.events.append((name, body))
             self.changed.notify_all()
 
-    def event(self, name: str, timeout: float = 20, text: str = "", count: int = 1) -> dict[str, Any]:
+    def event(self, name: str, timeout: float = 60, text: str = "", count: int = 1) -> dict[str, Any]:
         def found() -> dict[str, Any] | None:
             matching = [b for n, b in self.events if n == name and text in json.dumps(b)]
             return matching[count - 1] if len(matching) >= count else None
@@ -215,7 +215,7 @@ class Client:
 
 
 def wait_for(read: Any, fits: Any) -> Any:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not fits(value := read()):
         assert time.monotonic() < end, value
         time.sleep(0.01)

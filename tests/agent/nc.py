@@ -12,12 +12,6 @@ if TYPE_CHECKING:
 PROMPT = "(dkdbg) "
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class Client:
     """It comes back until the port is open."""
 

@@ -74,9 +74,12 @@ def work(n):
     doubled = n * 2
     return doubled
 
+def both_are_here(barrier):
+    barrier.wait()
+
 if __name__ == "__main__":
     context = multiprocessing.get_context(sys.argv[1])
-    with context.Pool(2) as pool:
+    with context.Pool(2, both_are_here, (context.Barrier(2),)) as pool:
         print(sorted(pool.map(work, range(4), chunksize=1)))
 """
 

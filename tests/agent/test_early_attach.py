@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import pytest
 
 from dkdbg.agent.record import health
 from tests.agent.dap_probe import Editor
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,11 +41,6 @@ def healthz(port: int) -> tuple[int, str]:
             return answer.status, json.load(answer)["state"]
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)["state"]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def test_an_attach_before_the_adapter_is_up_stops_at_the_first_line(

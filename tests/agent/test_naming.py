@@ -124,25 +124,6 @@ def test_a_worker_forked_by_a_dataloader_is_known_by_its_number(launch, tmp_path
     assert running.finish()[0] == 0
 
 
-def test_a_rank_that_a_lightning_trainer_starts_is_known_by_its_number(launch, tmp_path: Path) -> None:
-    """A stand-in for lightning/strategies/launchers/subprocess_script.py: the same command line, no RANK."""
-    (tmp_path / "lit.py").write_text(
-        "import os, subprocess, sys, time\n"
-        "if 'LOCAL_RANK' not in os.environ:\n"
-        "    more = {'NODE_RANK': '0', 'WORLD_SIZE': '2', 'LOCAL_RANK': '1'}\n"
-        "    subprocess.Popen([sys.executable, *sys.argv], env={**os.environ, **more})\n"
-        "while not os.path.exists('stop'):\n    time.sleep(0.02)\n"
-    )
-    running = launch(sys.executable, "lit.py")
-    running.wait_state("running")
-    names = wait_for(
-        lambda: {one["name"] for one in running.record()["processes"]}, lambda names: len(names) == 2
-    )
-    (tmp_path / "stop").touch()
-    assert names == {"lit.py", "rank 1 (lit.py)"}
-    assert running.finish()[0] == 0
-
-
 @pytest.mark.parametrize(
     ("argv", "name"),
     [

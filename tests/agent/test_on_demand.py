@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.agent.dap_probe import Editor
-from tests.agent.nc import Client, free_port
-from tests.agent.test_pai import pythons
+from tests.agent.nc import Client
+from tests.ports import free_port
+from tests.pythons import need
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -154,14 +155,14 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("python", pythons())
+@pytest.mark.parametrize("minor", [None, 8, 13, 14])
 @pytest.mark.parametrize("where", ["thread", "os.fork", "fork", "spawn", "forkserver"])
 def test_settrace_with_a_port_reaches_nc_from_everywhere(
-    launch, tmp_path: Path, python: str, where: str
+    launch, tmp_path: Path, minor: int | None, where: str
 ) -> None:
     port = free_port()
     (tmp_path / "train.py").write_text(WHERE.replace("CALL", f"dkdbg.settrace(port={port}, timeout=20)"))
-    running = launch(python, "train.py", where)
+    running = launch(need(minor), "train.py", where)
     client = Client(port, running.process)
     assert "work()" in client.until()
     assert client.ask("p n").startswith("21\n")

@@ -8,17 +8,19 @@ import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from dkdbg.render import payload
 from tests.agent.dap_probe import Editor
-from tests.agent.nc import Client, free_port
+from tests.agent.nc import Client
+from tests.ports import free_port
+from tests.pythons import find, need
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     Start = Callable[..., subprocess.Popen[str]]
 
@@ -73,18 +75,11 @@ def start(tmp_path: Path, dkdbg_folder: Path) -> Iterator[Start]:
         process.communicate()
 
 
-def pythons() -> list[str]:
-    """This Python, and the oldest and a newer one of pyenv."""
-    found = [sys.executable]
-    for version in ("3.8", "3.13"):
-        found += [str(path) for path in Path.home().glob(f".pyenv/versions/{version}.*/bin/python")][:1]
-    return found
-
-
-@pytest.mark.parametrize("python", pythons())
+@pytest.mark.parametrize("minor", [None, 8, 13, 14])
 def test_a_script_waits_for_nc_and_starts_anew_until_it_quits(
-    start: Start, tmp_path: Path, python: str
+    start: Start, tmp_path: Path, minor: int | None
 ) -> None:
+    python = need(minor)
     (tmp_path / "train.py").write_text(SCRIPT)
     port = free_port()
     running = start("-m", "dkdbg.pai", "train.py", "--epochs", "1", python=python, **pai_environment(port))
@@ -129,11 +124,14 @@ def test_an_exception_is_shown_in_its_frame(start: Start, tmp_path: Path) -> Non
     assert client.ask("p a, b").startswith("(4, 0)")
 
 
-@pytest.mark.parametrize("python", pythons())
+@pytest.mark.parametrize("minor", [None, 8, 13, 14])
 @pytest.mark.parametrize(
     "index", ["PAI_TASK_ROLE_INDEX", "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX", "PAI_TASK_INDEX"]
 )
-def test_settrace_stops_on_the_jobs_debug_port(start: Start, tmp_path: Path, python: str, index: str) -> None:
+def test_settrace_stops_on_the_jobs_debug_port(
+    start: Start, tmp_path: Path, minor: int | None, index: str
+) -> None:
+    python = need(minor)
     (tmp_path / "train.py").write_text(TRAINING)
     port = free_port()
     client = Client(port, running := start("train.py", python=python, **pai_environment(port, index=index)))
@@ -224,9 +222,8 @@ def test_post_mortem_and_a_trap_reach_a_pdb(start: Start, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("words", [["train.py"], ["-m", "dkdbg.pai", "script.py"]])
 def test_below_the_agent_no_dkdbg_has_to_be_installed(launch, tmp_path: Path, words: list[str]) -> None:
-    python = shutil.which("python3", path="/usr/bin:/usr/local/bin") or sys.executable
-    for candidate in pythons()[1:]:
-        python = candidate  # one that has no dkdbg
+    system = shutil.which("python3", path="/usr/bin:/usr/local/bin")  # it has no dkdbg
+    python = find(13) or find(8) or system or sys.executable
     (tmp_path / "train.py").write_text(TRAINING)
     (tmp_path / "script.py").write_text(SCRIPT)
     port = free_port()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.agent.dap_probe import Editor
-from tests.agent.test_untrace import pythons
+from tests.pythons import need
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,13 +60,13 @@ def terminal(layout: Path, runtime: Path) -> Iterator[object]:
         each.process.communicate()
 
 
-@pytest.mark.parametrize("python", pythons())
+@pytest.mark.parametrize("minor", [None, 10, 13, 14])
 def test_pdb_is_refused_while_an_editor_is_there_and_works_afterwards(
-    launch, terminal, tmp_path: Path, python: str
+    launch, terminal, tmp_path: Path, minor: int | None
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(SPIN)
-    running = launch(python, "train.py")
+    running = launch(need(minor), "train.py")
     port = running.wait_state("running")["port"]
     with Editor(port, {str(script): [5]}, hold=True) as editor:
         stop = editor.wait_stops(1)[0]
@@ -90,13 +90,13 @@ def test_pdb_is_refused_while_an_editor_is_there_and_works_afterwards(
     assert b"PYDEV DEBUGGER WARNING" not in running.process.communicate(timeout=20)[1]
 
 
-@pytest.mark.parametrize("python", pythons())
+@pytest.mark.parametrize("minor", [None, 10, 13, 14])
 def test_an_editor_that_attaches_meanwhile_gets_the_process_when_pdb_leaves(
-    launch, terminal, tmp_path: Path, python: str
+    launch, terminal, tmp_path: Path, minor: int | None
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(SPIN)
-    running = launch(python, "train.py")
+    running = launch(need(minor), "train.py")
     port = running.wait_state("running")["port"]
     pdb = terminal(running.name)
     pdb.until(b"(dkdbg) ")

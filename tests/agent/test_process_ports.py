@@ -8,7 +8,7 @@ import pytest
 
 from tests.agent.dap_probe import Client
 from tests.engine.host_doors import host_door
-from tests.engine.projects import free_port
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def test_with_the_token_the_processes_get_their_ports(
         (config / "token").touch(0o600)
         (config / "token").write_text("right\n")
     running = loop(DKDBG_TOKEN="right")
-    port, base = running.wait_state("running")["port"], free_port()
+    port, base = running.wait_state("running")["port"], free_port(3)
     with host_door(tmp_path, f"127.0.0.1:{port}", options=("--ports", str(base))) as door:
         text = door.wait("port")["text"]  # nobody has attached
         assert text.startswith("train.py: attach to 127.0.0.1:")
@@ -50,7 +50,7 @@ def test_without_the_token_clients_of_a_process_port_are_told_so(
 ) -> None:
     monkeypatch.setenv("DKDBG_TOKEN", token)
     running = loop(DKDBG_TOKEN="right")
-    port, base = running.wait_state("running")["port"], free_port()
+    port, base = running.wait_state("running")["port"], free_port(3)
     with host_door(tmp_path, f"127.0.0.1:{port}", options=("--ports", str(base))) as door:
         assert "DKDBG_TOKEN" in door.wait("refused")["text"]
         for rank in range(2):

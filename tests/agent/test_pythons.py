@@ -1,8 +1,4 @@
-"""The agent and a breakpoint under every CPython that this machine has.
-
-Interpreters come from PATH (`python3.8` ...), from pyenv where it is installed, and from DKDBG_TEST_PYTHONS, paths
-with colons between them.
-"""
+"""The agent and a breakpoint under every CPython that this machine has."""
 
 # ruff: noqa: PLW1510, PTH105
 
@@ -19,34 +15,7 @@ import pytest
 
 from dkdbg.agent.program import bundle
 from tests.agent.dap_probe import Editor
-
-MINORS = range(8, 15)
-
-
-def find(minor: int) -> str | None:
-    """A CPython 3.MINOR that starts; a shim of pyenv for a version that is not active does not."""
-    named = [path for path in os.environ.get("DKDBG_TEST_PYTHONS", "").split(":") if path]
-    for path in [*named, shutil.which(f"python3.{minor}") or "", *_of_pyenv(minor)]:
-        if path and _version(path) == f"3.{minor}":
-            return path
-    return None
-
-
-def _of_pyenv(minor: int) -> list[str]:
-    """Interpreters that pyenv has installed, active or not."""
-    if shutil.which("pyenv") is None:
-        return []
-    root = subprocess.run(["pyenv", "root"], capture_output=True, text=True, timeout=20).stdout.strip()
-    return sorted(str(path) for path in Path(root).glob(f"versions/3.{minor}.*/bin/python"))
-
-
-def _version(path: str) -> str:
-    code = "import sys; print('%d.%d' % sys.version_info[:2])"
-    try:
-        result = subprocess.run([path, "-I", "-c", code], capture_output=True, text=True, timeout=20)
-    except OSError:
-        return ""
-    return result.stdout.strip()
+from tests.pythons import MINORS, need
 
 
 @pytest.fixture(scope="session")
@@ -68,9 +37,7 @@ def both_zips(layout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_first_line_and_a_late_attach_stop_under_every_python(
     launch, request, tmp_path: Path, minor: int
 ) -> None:
-    python = find(minor)
-    if python is None:
-        pytest.skip(f"no CPython 3.{minor} here")
+    python = need(minor)
     if minor < 10:
         request.getfixturevalue("both_zips")
     script = tmp_path / "train.py"
@@ -96,9 +63,7 @@ def test_a_first_line_and_a_late_attach_stop_under_every_python(
 @pytest.mark.parametrize("minor", [8, 11])
 def test_a_running_loop_stops_without_pydevds_library(launch, request, tmp_path: Path, minor: int) -> None:
     """As on musl and on aarch64, where the library does not load: the main thread traces itself."""
-    python = find(minor)
-    if python is None:
-        pytest.skip(f"no CPython 3.{minor} here")
+    python = need(minor)
     layout = request.getfixturevalue("both_zips") if minor < 10 else request.getfixturevalue("layout")
     bare = tmp_path / "zips"
     shutil.copytree(layout, bare)
@@ -130,9 +95,7 @@ def test_a_running_loop_stops_without_pydevds_library(launch, request, tmp_path:
 def test_breakpoint_crash_and_pdb_work_under_every_python(
     launch, request, tmp_path: Path, minor: int
 ) -> None:
-    python = find(minor)
-    if python is None:
-        pytest.skip(f"no CPython 3.{minor} here")
+    python = need(minor)
     if minor < 10:
         request.getfixturevalue("both_zips")
     script = tmp_path / "train.py"

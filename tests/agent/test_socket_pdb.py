@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.agent.nc import PROMPT, Client, free_port
+from tests.agent.nc import PROMPT, Client
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +17,6 @@ from tests.processes import children
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 LINE = 4  # of the loop's `n += 1`
 #: Two workers that stop in line 6, and leave a file each at their end.
@@ -44,6 +44,15 @@ if __name__ == "__main__":
 def kill_adapter(running: Any) -> None:
     (pid,) = children(running.process.pid, "adapter.py")
     os.kill(pid, signal.SIGKILL)
+
+
+def unread_by(pid: int) -> list[str]:
+    """Local ends of the TCP connections on which bytes wait for this process, which is stopped."""
+    links = [str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()]
+    inodes = {link[8:-1] for link in links if link.startswith("socket:[")}
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    # proc(5): sl, local, remote, state, tx_queue:rx_queue, tr:tm, retrnsmt, uid, timeout, inode
+    return [row[1] for row in rows if row[9] in inodes and row[4].partition(":")[2] != "0" * 8]
 
 
 def test_a_killed_adapter_leaves_the_editors_session_and_breakpoints(loop, tmp_path: Path) -> None:
@@ -104,7 +113,7 @@ def test_requests_that_a_killed_adapter_has_not_answered_are_answered_by_the_doo
         os.kill(pid, signal.SIGSTOP)
         asked = root.session.send("threads")
         childs = child.session.send("threads")
-        time.sleep(0.1)
+        wait_for(lambda: unread_by(pid), lambda unread: len(unread) == 2)  # both have arrived
         os.kill(pid, signal.SIGKILL)
         for client, number in ((root, asked), (child, childs)):
             with pytest.raises(AssertionError, match="adapter died"):

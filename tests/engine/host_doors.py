@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dkdbg.dap.values import AttachOptions
 from dkdbg.render.payload import agent_files, debugpy_files
-from tests.engine.projects import free_port
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ class HostDoor:
     def port(self) -> int:
         return int(self.wait("listening")["port"])
 
-    def wait(self, kind: str, timeout: float = 15, **fields: object) -> dict[str, Any]:
+    def wait(self, kind: str, timeout: float = 40, **fields: object) -> dict[str, Any]:
         """Return the first event of this kind with these fields."""
 
         def found() -> dict[str, Any] | None:
@@ -62,8 +62,8 @@ class HostDoor:
     def end(self) -> int:
         """Press Ctrl-C and return the exit code."""
         self.process.send_signal(signal.SIGINT)
-        code = self.process.wait(10)
-        self._reader.join(5)
+        code = self.process.wait(30)
+        self._reader.join(20)
         return code
 
 
@@ -91,7 +91,7 @@ def host_door(root: Path, *targets: str, options: tuple[str, ...] = (), port: in
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
             try:
-                process.wait(10)
+                process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

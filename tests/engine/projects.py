@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
+import secrets
 import subprocess
 import sys
 import textwrap
@@ -35,6 +35,11 @@ LOOP = """\
             step(n)
             time.sleep(0.01)
     """
+
+
+def unique(name: str) -> str:
+    """`name` made unlike any other of this machine: compose calls a project after its folder, and tests run beside others."""
+    return f"{name}-{secrets.token_hex(3)}"
 
 
 def write(root: Path, **files: str) -> Path:
@@ -108,13 +113,6 @@ def stop_in(root: Path, file: str) -> Stopped:
         return Stopped(
             path=top.path or "", line=top.line, function=top.name, values=debugger.local_values(top)
         )
-
-
-def free_port() -> int:
-    """A port on 127.0.0.1 that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def take_away(root: Path, env: dict[str, str]) -> None:

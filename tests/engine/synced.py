@@ -110,7 +110,7 @@ class Following:
         """The events of one name so far."""
         return [event for event in list(self.events) if event["event"] == name]
 
-    def wait(self, condition: Callable[[], object], what: str, seconds: float = 30.0) -> None:
+    def wait(self, condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
         """Return when `condition` holds; fail when it does not within `seconds` or sync has ended."""
         deadline = time.monotonic() + seconds
         while not condition():
@@ -128,7 +128,7 @@ class Following:
     def stop(self) -> int:
         """Ctrl-C; the exit code."""
         self.process.send_signal(signal.SIGINT)
-        code = self.process.wait(15)
+        code = self.process.wait(30)
         self._reader.join(5)
         return code
 

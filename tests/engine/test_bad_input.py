@@ -10,9 +10,9 @@ import pytest
 
 from dkdbg.render import jsonc
 from tests.checkout import TRAIN, checkout, run_dkdbg, snapshot
-from tests.engine.projects import LOOP, launch_options, must
+from tests.engine.projects import LOOP, launch_options, must, unique
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("port-5678")]
 
 SERVICE = """\
 services:
@@ -65,7 +65,7 @@ REJECTED = {
 def test_up_refuses_and_changes_nothing(tmp_path, base_image, case):
     text, code, *said = REJECTED[case]
     compose = SERVICE.replace("BASE", base_image) + text
-    root = checkout(tmp_path / "repo", {"train.py": TRAIN, "compose.yaml": compose})
+    root = checkout(tmp_path / unique("repo"), {"train.py": TRAIN, "compose.yaml": compose})
     must(run_dkdbg(root, "init", "--yes"))
     before = snapshot(root)
     with listener():  # the port would be another, if it came to that
@@ -76,7 +76,7 @@ def test_up_refuses_and_changes_nothing(tmp_path, base_image, case):
 def test_a_variant_of_the_gpu_that_does_not_exist(tmp_path, base_image):
     compose = SERVICE.replace("BASE", base_image)
     gpu = "    deploy: {resources: {reservations: {devices: [{capabilities: [gpu]}]}}}\n"
-    root = checkout(tmp_path / "repo", {"train.py": TRAIN, "compose.yaml": compose + gpu})
+    root = checkout(tmp_path / unique("repo"), {"train.py": TRAIN, "compose.yaml": compose + gpu})
     must(run_dkdbg(root, "init", "--yes"))
     before = snapshot(root)
     done = run_dkdbg(root, "up", env={"DKDBG_GPU": "fast"})
@@ -103,7 +103,7 @@ class listener:  # noqa: N801 - read as a word in a with statement
 
 def test_a_port_that_is_taken_is_passed_over_and_the_editor_learns_of_it(tmp_path, base_image):
     root = checkout(
-        tmp_path / "repo", {"train.py": "\n".join(line[4:] for line in LOOP.splitlines()), ".env": "MINE=1\n"}
+        tmp_path / unique("repo"), {"train.py": "\n".join(line[4:] for line in LOOP.splitlines()), ".env": "MINE=1\n"}
     )
     env = {"DKDBG_BASE": base_image, "DKDBG_WAIT": "0"}
     must(run_dkdbg(root, "init", "--yes"))
@@ -135,9 +135,10 @@ def test_a_port_that_is_taken_is_passed_over_and_the_editor_learns_of_it(tmp_pat
 
 
 def test_a_program_that_ends_at_once_is_shown_with_its_last_lines(tmp_path, base_image):
-    root = checkout(tmp_path / "repo", {"train.py": "raise SystemExit('no data here')\n"})
+    # A shell ends before the first health check, also on a busy machine.
+    root = checkout(tmp_path / unique("repo"), {"train.py": TRAIN})
     env = {"DKDBG_BASE": base_image, "DKDBG_WAIT": "0"}
-    must(run_dkdbg(root, "init", "--yes", "--command", "python3 train.py"))
+    must(run_dkdbg(root, "init", "--yes", "--command", "sh -c 'echo no data here; exit 1'"))
     try:
         done = run_dkdbg(root, "up", env=env)
         assert "no data here" in done.stdout

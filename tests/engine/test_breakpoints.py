@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from tests.engine.projects import LOOP, dkdbg, marked_line, must, repo, running, stop_in
+from tests.engine.projects import LOOP, dkdbg, marked_line, must, repo, running, stop_in, unique
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("port-5678")]
 
 
 def check(root, base, file, *, init=()):
@@ -22,7 +22,7 @@ def check(root, base, file, *, init=()):
 
 
 def test_without_a_dockerfile(tmp_path, base_image):
-    root = repo(tmp_path / "bare", {"train.py": LOOP, "requirements.txt": "# nothing\n"})
+    root = repo(tmp_path / unique("bare"), {"train.py": LOOP, "requirements.txt": "# nothing\n"})
     assert check(root, base_image, "train.py").values["loss"] == "1.0"
 
 
@@ -33,7 +33,7 @@ def test_with_an_own_dockerfile_that_copies_everything(tmp_path, base_image):
         COPY . /app
         CMD ["python3", "train.py"]
         """
-    check(repo(tmp_path / "own", {"train.py": LOOP, "Dockerfile": dockerfile}), base_image, "train.py")
+    check(repo(tmp_path / unique("own"), {"train.py": LOOP, "Dockerfile": dockerfile}), base_image, "train.py")
 
 
 def test_with_an_own_compose_of_two_services(tmp_path, base_image):
@@ -41,7 +41,7 @@ def test_with_an_own_compose_of_two_services(tmp_path, base_image):
         services:
           trainer:
             build: .
-            container_name: fixed-name
+            container_name: NAME
             command: python3 -u train.py
             depends_on: [store]
             restart: always
@@ -49,9 +49,9 @@ def test_with_an_own_compose_of_two_services(tmp_path, base_image):
             image: BASE
             command: sleep 600
             init: true
-        """.replace("BASE", base_image)
+        """.replace("BASE", base_image).replace("NAME", unique("fixed-name"))
     dockerfile = f"FROM {base_image}\nWORKDIR /srv/code\nCOPY . .\n"
-    root = repo(tmp_path / "two", {"train.py": LOOP, "Dockerfile": dockerfile, "docker-compose.yml": compose})
+    root = repo(tmp_path / unique("two"), {"train.py": LOOP, "Dockerfile": dockerfile, "docker-compose.yml": compose})
     before = (root / "docker-compose.yml").read_bytes()
     check(root, base_image, "train.py")
     assert (root / "docker-compose.yml").read_bytes() == before
@@ -60,7 +60,7 @@ def test_with_an_own_compose_of_two_services(tmp_path, base_image):
 def test_with_a_module_of_a_package(tmp_path, base_image):
     files = {"pkg/__init__.py": "", "pkg/__main__.py": LOOP, "requirements.txt": "# nothing\n"}
     check(
-        repo(tmp_path / "module", files), base_image, "pkg/__main__.py", init=("--command", "python -m pkg")
+        repo(tmp_path / unique("module"), files), base_image, "pkg/__main__.py", init=("--command", "python -m pkg")
     )
 
 
@@ -72,13 +72,13 @@ def test_with_a_shell_entrypoint(tmp_path, base_image):
         ENTRYPOINT ["sh", "-c", "export MODE=fast; echo begin; python3 train.py \\"$@\\"", "--"]
         CMD ["--epochs", "3"]
         """
-    check(repo(tmp_path / "shell", {"train.py": LOOP, "Dockerfile": dockerfile}), base_image, "train.py")
+    check(repo(tmp_path / unique("shell"), {"train.py": LOOP, "Dockerfile": dockerfile}), base_image, "train.py")
 
 
 @pytest.fixture(scope="module")
 def image_without_pip(base_image, tmp_path_factory):
     """The base without pip, venv and ensurepip."""
-    name = "dkdbg-test/no-pip"
+    name = unique("dkdbg-test/no-pip")
     folder = tmp_path_factory.mktemp("no-pip")
     (folder / "Dockerfile").write_text(
         f"FROM {base_image}\nRUN rm -rf /usr/lib/python3/dist-packages/pip* /usr/bin/pip* /usr/lib/python3*/ensurepip /usr/lib/python3*/venv\n"
@@ -99,7 +99,7 @@ def test_in_an_image_without_pip_and_without_network(tmp_path, image_without_pip
             volumes: [".:/code"]
             dns: [127.0.0.1]
         """.replace("IMAGE", image_without_pip)
-    root = repo(tmp_path / "offline", {"train.py": LOOP, "compose.yaml": compose})
+    root = repo(tmp_path / unique("offline"), {"train.py": LOOP, "compose.yaml": compose})
     must(dkdbg(root, "init", "--yes"))
     with running(root, image_without_pip):
         assert inside(root, "job-debug", "import pip") == 1

@@ -15,16 +15,17 @@ import pytest
 from tests.engine.projects import (
     LOOP,
     dkdbg,
-    free_port,
     launch_options,
     marked_line,
     must,
     repo,
     stop_in,
     take_away,
+    unique,
 )
+from tests.ports import free_port
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("compose-profile")]
 
 TRAIN = LOOP.replace("for n in range(", 'open("made.txt", "w").close()\n        for n in range(', 1)
 #: What the program does is in the file `mode`, so that one image serves all tests of its end.
@@ -105,7 +106,7 @@ def teammate(base_image, tmp_path_factory):
     folder = tmp_path_factory.mktemp("team")
     author = set_up(folder / "author", {"train.py": TRAIN})
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com"]
-    clone = folder / "profile-clone"
+    clone = folder / unique("profile-clone")
     for argv in (
         [*git, "add", "-A"],
         [*git, "commit", "-qm", "debug"],
@@ -163,7 +164,7 @@ def test_what_the_program_writes_belongs_to_the_owner_of_the_clone(teammate):
 def test_without_the_profile_only_the_own_service_starts(base_image, tmp_path):
     own = f"services:\n  trainer:\n    image: {base_image}\n    command: sleep 600\n    init: true\n    volumes: ['.:/code']\n"
     root = set_up(
-        tmp_path / "profile-own", {"train.py": LOOP, "compose.yaml": own}, "--command", "python3 train.py"
+        tmp_path / unique("profile-own"), {"train.py": LOOP, "compose.yaml": own}, "--command", "python3 train.py"
     )
     mate = Teammate(root, base_image)
     try:
@@ -175,7 +176,7 @@ def test_without_the_profile_only_the_own_service_starts(base_image, tmp_path):
 
 
 def test_a_command_that_does_not_exist_is_never_healthy_and_says_why(base_image, tmp_path):
-    root = set_up(tmp_path / "profile-missing", {"train.py": LOOP}, "--command", "no-such-command --epochs 1")
+    root = set_up(tmp_path / unique("profile-missing"), {"train.py": LOOP}, "--command", "no-such-command --epochs 1")
     mate = Teammate(root, base_image)
     try:
         assert mate.debug("up", "--build", "--detach", "--wait", DKDBG_WAIT="0").returncode != 0
@@ -189,7 +190,7 @@ def test_a_command_that_does_not_exist_is_never_healthy_and_says_why(base_image,
 def ends(base_image, tmp_path_factory):
     """A built debug service whose program ends in the way that the file `mode` says."""
     root = set_up(
-        tmp_path_factory.mktemp("ends") / "profile-ends", {"ends.py": ENDS}, "--command", "python3 ends.py"
+        tmp_path_factory.mktemp("ends") / unique("profile-ends"), {"ends.py": ENDS}, "--command", "python3 ends.py"
     )
     mate = Teammate(root, base_image)
     try:
@@ -236,7 +237,7 @@ def test_an_editor_that_never_comes_ends_it_with_124(ends, starts):
 
 
 def test_up_moves_to_a_free_port_and_down_removes_the_service(base_image, tmp_path):
-    root = set_up(tmp_path / "profile-port", {"train.py": LOOP})
+    root = set_up(tmp_path / unique("profile-port"), {"train.py": LOOP})
     mate = Teammate(root, base_image)
     taken = launch_options(root).port
     try:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.checkout import run_dkdbg, snapshot
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("port-5678")]
 
 
 def things(name: str = "dkdbg-demo") -> list[str]:

@@ -12,8 +12,9 @@ import pytest
 
 import dkdbg
 from tests.engine.devcontainer_cli import devcontainer_cli
-from tests.engine.projects import LOOP, free_port, launch_options, marked_line, must, repo, take_away
+from tests.engine.projects import LOOP, launch_options, marked_line, must, repo, take_away, unique
 from tests.engine.projects import dkdbg as run_dkdbg
+from tests.ports import free_port
 
 __all__ = ["devcontainer_cli"]
 
@@ -98,25 +99,28 @@ class DevContainer:
         return self.inside("python3", "-c", TERMINAL, "sh", ".dkdbg/up.sh")
 
 
-@pytest.fixture(scope="module", params=["bare", "own-user", "second"])
-def case_name(request):
-    return request.param
-
-
-@pytest.fixture(scope="module", params=[1000, 0], ids=["owner-1000", "owner-root"])
-def opened(request, case_name, base_image, devcontainer_cli, tmp_path_factory):
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((case, owner), id=f"{case}-{owner}", marks=pytest.mark.xdist_group(f"devcontainer-{case}-{owner}"))
+        for case in ("bare", "own-user", "second")
+        for owner in (1000, 0)
+    ],
+)
+def opened(request, base_image, devcontainer_cli, tmp_path_factory):
     """The dev container of a repository that belongs to somebody on the host; only root can try two owners."""
-    if os.geteuid() and request.param != os.geteuid():
+    case_name, owner = request.param
+    if os.geteuid() and owner != os.geteuid():
         pytest.skip("only root can give a folder away")
     case = cases(base_image)[case_name]
-    root = tmp_path_factory.mktemp("dc") / f"dc-{case_name}-{request.param}"
+    root = tmp_path_factory.mktemp("dc") / unique(f"dc-{case_name}-{owner}")
     repo(root, {**case.files, "dkdbg.toml": f"[debug]\nport = {free_port()}\n"})
     must(run_dkdbg(root, "init", "--yes"))
     for path in (root, *root.rglob("*")):
-        os.chown(path, request.param, request.param)
+        os.chown(path, owner, owner)
     os.environ["DKDBG_BASE"] = base_image
     try:
-        opened = DevContainer(devcontainer_cli, root, case, request.param)
+        opened = DevContainer(devcontainer_cli, root, case, owner)
         opened.up()
         package = str(Path(dkdbg.__file__).parent)
         for argv in (

@@ -15,9 +15,9 @@ import time
 
 import pytest
 
-from tests.engine.projects import LOOP, dkdbg, must, repo
+from tests.engine.projects import LOOP, dkdbg, must, repo, unique
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("port-5678")]
 
 COMPOSE = """\
     services:
@@ -36,7 +36,7 @@ COMPOSE = """\
 @pytest.fixture
 def gpu_repo(tmp_path, base_image):
     """A repository whose service asks for a GPU."""
-    root = repo(tmp_path / "gpu", {"train.py": LOOP, "compose.yaml": COMPOSE.replace("BASE", base_image)})
+    root = repo(tmp_path / unique("gpu"), {"train.py": LOOP, "compose.yaml": COMPOSE.replace("BASE", base_image)})
     must(dkdbg(root, "init", "--yes"))
     return root
 

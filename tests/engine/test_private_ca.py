@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.projects import LOOP, dkdbg, free_port, must, repo, running
+from tests.engine.projects import LOOP, dkdbg, must, repo, running, unique
+from tests.ports import free_port
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("private-ca")]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def bundle(tmp_path_factory):
 @pytest.fixture(scope="module")
 def built(bundle, base_image, tmp_path_factory):
     """The running service of a repository with a dependency from the index; also the name of its image."""
-    root = tmp_path_factory.mktemp("private") / "private-ca"
+    root = tmp_path_factory.mktemp("private") / unique("private-ca")
     config = f"[debug]\nport = {free_port()}\nwait = 0\n"
     anew = f"six  # {uuid.uuid4()}\n"  # a secret is no part of the build cache's key
     repo(root, {"train.py": LOOP, "requirements.txt": anew, "dkdbg.toml": config})

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from dkdbg.render.payload import agent_files, debugpy_files
-from tests.engine.projects import dkdbg
+from tests.engine.projects import dkdbg, unique
 
 pytestmark = pytest.mark.engine
 
@@ -25,7 +25,7 @@ def container(base_image, tmp_path):
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
-    name = f"dkdbg-test-ps-{tmp_path.name[-8:]}-{id(tmp_path) % 10000}"
+    name = unique("dkdbg-test-ps")
     subprocess.run(
         [
             "docker", "run", "-d", "--name", name, "--label", "dev.dkdbg.session=ps-test", "-v", f"{folder}:/opt/dkdbg:ro",

@@ -9,9 +9,10 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.errors import DkdbgError
-from tests.engine.projects import LOOP, dkdbg, free_port, launch_options, marked_line, must, repo, running
+from tests.engine.projects import LOOP, dkdbg, launch_options, marked_line, must, repo, running, unique
+from tests.ports import free_port
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("restart")]
 
 TOML = "[debug]\nport = {port}\nreload = true\n"
 
@@ -20,7 +21,7 @@ TOML = "[debug]\nport = {port}\nreload = true\n"
 def root(base_image, tmp_path_factory):
     """A service that supervises its program, healthy."""
     files = {"train.py": LOOP, "requirements.txt": "# nothing\n", "dkdbg.toml": TOML.format(port=free_port())}
-    folder = repo(tmp_path_factory.mktemp("restart") / "restarts", files)
+    folder = repo(tmp_path_factory.mktemp("restart") / unique("restarts"), files)
     must(dkdbg(folder, "init", "--yes"))
     with running(folder, base_image):
         yield folder

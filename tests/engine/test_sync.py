@@ -11,6 +11,7 @@ import pytest
 
 from tests.engine import projects
 from tests.engine.synced import docker, following, local_tree, run_box, sync, take_away
+from tests.ports import free_port
 
 pytestmark = pytest.mark.engine
 
@@ -33,7 +34,7 @@ def git(root, *words):
 @pytest.fixture
 def root(tmp_path):
     """A repository with everything that a file system can say about a file."""
-    folder = tmp_path / "repo"
+    folder = tmp_path / projects.unique("repo")
     (folder / "pkg" / "deep").mkdir(parents=True)
     (folder / "empty").mkdir()
     (folder / "train.py").write_text("print(1)\n")
@@ -335,9 +336,9 @@ def test_pull_copies_folders_back_and_skips_what_is_here_already(root, box, tmp_
 
 def test_up_with_sync_says_that_a_mounted_workspace_needs_none(base_image, tmp_path):
 
-    toml = f"[debug]\nport = {projects.free_port()}\n"
+    toml = f"[debug]\nport = {free_port()}\n"
     folder = projects.repo(
-        tmp_path / "mounted",
+        tmp_path / projects.unique("mounted"),
         {"train.py": projects.LOOP, "requirements.txt": "# nothing\n", "dkdbg.toml": toml},
     )
     projects.must(projects.dkdbg(folder, "init", "--yes"))

@@ -23,18 +23,19 @@ from tests.engine.devcontainer_cli import devcontainer_cli
 from tests.engine.projects import (
     LOOP,
     dkdbg,
-    free_port,
     launch_options,
     marked_line,
     must,
     repo,
     take_away,
+    unique,
 )
 from tests.engine.test_devcontainer import ATTACH, Case, DevContainer
+from tests.ports import free_port
 
 __all__ = ["devcontainer_cli"]
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("token")]
 
 #: A careless image of the user's: whatever lies in the repository goes into it.
 DOCKERFILE = 'FROM {base}\nWORKDIR /app\nCOPY . .\nCMD ["python3", "train.py"]\n'
@@ -48,7 +49,7 @@ class Project:
         self.settings = {"DKDBG_BASE": base, "XDG_CONFIG_HOME": str(folder / "config")}
         self.token_file = folder / "config/dkdbg/token"
         self.root = repo(
-            folder / f"token-{source}",
+            folder / unique(f"token-{source}"),
             {
                 "dkdbg.toml": f'[debug]\ntoken = "{source}"\nport = {free_port()}\n',
                 "train.py": LOOP,
@@ -205,7 +206,7 @@ def test_up_makes_a_token_for_this_users_eyes_and_says_once_how_the_editor_gets_
         assert str(project.token_file) in first.stdout
         assert made not in first.stdout + first.stderr
         again = must(project.dkdbg("up"))
-        assert "token" not in again.stdout.lower().replace("token-prompt", "")
+        assert "token" not in again.stdout.lower().replace(project.root.name, "")
         assert project.token_file.read_text().strip() == made
         assert project.stops_with(dkdbgToken=made)
         with pytest.raises(DkdbgError, match="the token is missing"):

@@ -32,7 +32,7 @@ tried=
 for python in "$DKDBG_PYTHON" python3 python "$VIRTUAL_ENV/bin/python" ./.venv/bin/python ./venv/bin/python \
   /opt/venv/bin/python /venv/bin/python /app/.venv/bin/python /app/venv/bin/python /workspace/.venv/bin/python \
   /opt/conda/bin/python /opt/miniconda3/bin/python /usr/local/bin/python3 /usr/bin/python3 /opt/bitnami/python/bin/python \
-  python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 /usr/libexec/platform-python; do
+  python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 /usr/libexec/platform-python; do
   case $python in '' | /bin/python) continue ;; esac
   command -v "$python" >/dev/null 2>&1 || continue
   if "$python" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 8))' >/dev/null 2>&1; then

@@ -18,7 +18,7 @@ class Celery(QueueWorker):
     modules = ("celery",)
     verbs = ("worker", "beat", "flower", "multi")
     child = "celery pool worker"
-    child_by = ("fork",)
+    child_by = "fork"
 
     def launch(self, line: Line) -> Launch | None:
         """Return the module of the app; what only asks a running worker starts nothing."""

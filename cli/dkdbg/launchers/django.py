@@ -23,7 +23,7 @@ class Django(Launcher):
     value_options = ("--settings", "--pythonpath", "-v", "--verbosity")
     port = 8000
     child = "manage.py server process"
-    child_by = ("again",)
+    child_by = "again"
 
     def launch(self, line: Line) -> Launch | None:
         """Return the script when it runs something, or nothing is said."""

@@ -29,7 +29,7 @@ class FastAPI(ScriptServer):
     )
     discovers = ("main.py", "app.py", "api.py", "app/main.py", "app/app.py", "app/api.py")
     child = "fastapi server process"
-    child_by = ("spawn",)
+    child_by = "spawn"
     child_options = ("dev", "--workers", "--reload")
 
     def launch(self, line: Line) -> Launch | None:

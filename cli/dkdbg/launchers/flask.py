@@ -24,7 +24,7 @@ class Flask(Launcher):
     discovers = ("wsgi.py", "app.py")
     dotted_app = True
     child = "flask server process"
-    child_by = ("again",)
+    child_by = "again"
 
     def launch(self, line: Line) -> Launch | None:
         """Return the app, or a launch without one."""

@@ -19,7 +19,7 @@ class Granian(AppServer):
         "--working-dir", "--static-path-mount",
     )  # fmt: skip
     child = "granian worker"
-    child_by = ("multiprocessing", "spawn")
+    child_by = "spawn"
 
 
 LAUNCHER = Granian()

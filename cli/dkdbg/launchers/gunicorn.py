@@ -22,7 +22,7 @@ class Gunicorn(AppServer):
         "--keyfile", "--certfile", "--ca-certs", "--ssl-version",
     )  # fmt: skip
     child = "gunicorn worker"
-    child_by = ("fork",)
+    child_by = "fork"
 
 
 LAUNCHER = Gunicorn()

@@ -18,7 +18,7 @@ class Hypercorn(AppServer):
         "--keep-alive", "--graceful-timeout", "--max-requests", "--server-name", "--websocket-ping-interval",
     )  # fmt: skip
     child = "hypercorn worker"
-    child_by = ("spawn",)
+    child_by = "spawn"
     child_options = ("-w", "--workers", "--reload")
 
 

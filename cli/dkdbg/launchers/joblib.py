@@ -15,7 +15,6 @@ class Joblib(Launcher):
 
     names = ("joblib",)
     is_program = False
-    helpers = (("loky.backend.resource_tracker", "loky resource tracker"),)
 
     def worker(self, argv: Sequence[str], pid: int, parent: Sequence[str] = ()) -> str:  # noqa: ARG002
         """Return `loky worker 2`: the number stands in `--process-name LokyProcess-2`."""

@@ -121,8 +121,7 @@ class Launcher:
         helpers: (mark in a command line, name) of processes that only serve others; hidden unless asked for.
         workers: (mark in a command line, name) of processes that run the user's code below the program.
         child: name of the process that runs the app below it; empty where there is none.
-        child_by: how it comes to be: `fork`, `spawn` (a new interpreter of multiprocessing), `multiprocessing` (its
-            fork) or `again` (the same command line).
+        child_by: how it comes to be: `fork`, `spawn` (multiprocessing) or `again` (the same command line).
         child_options: options without which there is no such process; empty when there always is one.
     """
 
@@ -150,7 +149,7 @@ class Launcher:
     helpers: tuple[tuple[str, str], ...] = ()
     workers: tuple[tuple[str, str], ...] = ()
     child = ""
-    child_by: tuple[str, ...] = ()
+    child_by = ""
     child_options: tuple[str, ...] = ()
 
     @property

@@ -13,7 +13,7 @@ class Rq(QueueWorker):
     modules = ("rq",)
     verbs = ("worker", "worker-pool", "scheduler")
     child = "rq work horse"
-    child_by = ("fork",)
+    child_by = "fork"
 
 
 LAUNCHER = Rq()

@@ -21,7 +21,7 @@ class Uvicorn(AppServer):
         "--app-dir", "--h11-max-incomplete-event-size",
     )  # fmt: skip
     child = "uvicorn server process"
-    child_by = ("spawn",)
+    child_by = "spawn"
     child_options = ("--workers", "--reload")
 
 

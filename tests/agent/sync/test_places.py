@@ -19,7 +19,7 @@ from dkdbg.agent.sync.problems import Refused
 from dkdbg.agent.sync.state import State
 from tests.agent.sync.conftest import snapshot
 from tests.agent.sync.host import Host, digest, entry
-from tests.agent.test_pythons import find
+from tests.pythons import MINORS, need
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,11 +83,9 @@ def mounted(tmp_path: Path, as_root: None) -> Iterator[Callable[..., Path]]:  # 
     assert str(tmp_path) not in Path("/proc/mounts").read_text()
 
 
-@pytest.mark.parametrize("minor", range(8, 15))
+@pytest.mark.parametrize("minor", MINORS)
 def test_it_runs_under_every_python(start: Callable[..., Host], root: Path, minor: int) -> None:
-    python = find(minor)
-    if python is None:
-        pytest.skip(f"no CPython 3.{minor} here")
+    python = need(minor)
     for _ in range(2):
         host = start(python)
         host.hello(root, probe=True)
@@ -112,9 +110,7 @@ def test_it_runs_under_every_python(start: Callable[..., Host], root: Path, mino
 
 @pytest.mark.parametrize("minor", [6, 7])
 def test_an_older_python_says_so_in_one_frame(minor: int) -> None:
-    python = find(minor)
-    if python is None:
-        pytest.skip(f"no CPython 3.{minor} here")
+    python = need(minor)
     argv, first = boot.start(python)
     done = subprocess.run(argv, input=first, capture_output=True, check=False)
     parser = wire.Parser()

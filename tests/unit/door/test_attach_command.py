@@ -17,7 +17,8 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent.test_succession import WORKERS
 from tests.engine.host_doors import HostDoor, host_door
-from tests.engine.projects import dkdbg, free_port
+from tests.engine.projects import dkdbg
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,7 +15,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.places import registry
 from tests.engine.host_doors import HostDoor
-from tests.engine.projects import free_port
+from tests.ports import free_port
 from tests.unit.places.toy import ToyPlace
 
 REPOSITORY = Path(__file__).parents[3]

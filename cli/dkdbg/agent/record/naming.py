@@ -48,11 +48,6 @@ def describe(process: contract.Process, parent: Optional[contract.Process] = Non
     kind, _, detail = process["origin"].partition(":")
     if kind == "dataloader":
         return "DataLoader worker %s of %s" % (detail, _whose(process, parent))
-    spawned = any(mark in word for word in process["argv"] for mark in _SPAWN)
-    how = kind or ("again" if not spawned else "" if is_forkserver(process) else "spawn")
-    child = _child_of(process, parent, how)
-    if child:
-        return "%s (%d)" % (child, process["pid"])
     if kind == "multiprocessing":
         return "multiprocessing worker %s of %s" % (detail, _whose(process, parent))
     for mark, name in registry.helpers():
@@ -63,6 +58,10 @@ def describe(process: contract.Process, parent: Optional[contract.Process] = Non
         return "%s of %s" % (worker, _whose(process, parent)) if parent else worker
     if is_forkserver(process) and parent is not None and parent["pid"] == process["ppid"]:
         return "multiprocessing forkserver of %s" % _whose(process, parent)
+    spawned = any(mark in word for word in process["argv"] for mark in _SPAWN)
+    child = _child_of(process, parent, "fork" if kind == "fork" else "spawn" if spawned else "again")
+    if child:
+        return "%s (%d)" % (child, process["pid"])
     if spawned:
         return "multiprocessing worker of %s" % _whose(process, parent)
     what = program(process["argv"])
@@ -78,7 +77,7 @@ def describe(process: contract.Process, parent: Optional[contract.Process] = Non
 def _child_of(process: contract.Process, parent: Optional[contract.Process], how: str) -> str:
     """Return what a server calls the process that runs the app below it, empty where that is not known."""
     launcher = _launcher_of(parent["argv"]) if parent is not None else None
-    if parent is None or launcher is None or how not in launcher.child_by or parent["origin"]:
+    if parent is None or launcher is None or launcher.child_by != how or parent["origin"]:
         return ""
     if how == "again" and _launcher_of(process["argv"]) is not launcher:
         return ""

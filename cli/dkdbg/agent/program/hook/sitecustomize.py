@@ -25,7 +25,6 @@ _SKIP = (
     "multiprocessing.semaphore_tracker",
     "torch/_inductor/compile_worker",
     "torch._inductor.compile_worker",
-    "loky.backend.resource_tracker",
     "ray/dashboard/",
     "ray/autoscaler/",
     "ray/_private/log_monitor.py",

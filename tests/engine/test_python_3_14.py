@@ -1,0 +1,54 @@
+"""An image whose only Python is the newest CPython, under the name `python3.14` alone."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from tests.engine.host_doors import Containers, docker, host_door, lay_out
+from tests.engine.projects import unique
+from tests.engine.synced import run_box, sync, take_away
+from tests.pythons import IMAGES
+
+pytestmark = pytest.mark.engine
+
+LOOP = "import os, time\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.01)\n"
+
+
+@pytest.fixture
+def image():
+    """Its name; where it could not be built the test is skipped, in CI it fails."""
+    if not docker("images", "-q", IMAGES[14]):
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no image {IMAGES[14]}: .ci/base-image")
+    return IMAGES[14]
+
+
+def test_an_editor_stops_at_the_first_line_and_attaches_late(image, tmp_path):
+    root = lay_out(tmp_path, train=LOOP)
+    containers = Containers(root, image)
+    try:
+        name = containers.run("python3.14", "train.py")
+        with host_door(root, f"docker://{name}") as door:
+            for line in (1, 4):
+                with Debugger(containers.options(door.port)) as debugger:
+                    debugger.set_breakpoints(str(root / "train.py"), [line])
+                    debugger.attach()
+                    top = debugger.stack(debugger.wait_stopped(30))[0]
+                    assert (top.path, top.line) == (str(root / "train.py"), line)
+                    assert debugger.evaluate("__import__('sys').version_info[:2]", top) == "(3, 14)"
+    finally:
+        containers.remove()
+
+
+def test_sync_reaches_it_by_name(image, tmp_path):
+    (tmp_path / "train.py").write_text(LOOP)
+    name = unique("dkdbg-test-sync")
+    try:
+        box = run_box(name, image)
+        done = sync(tmp_path, f"docker://{name}", "--to", "/ws", "--once", "--python", "python3.14")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert box.read("/ws/train.py") == LOOP
+    finally:
+        take_away(name)
