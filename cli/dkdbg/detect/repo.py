@@ -61,7 +61,6 @@ def _facts(survey: Survey) -> RepoFacts:
         if name in {"mpi4py", "opencv-python", "soundfile"}
     }
     apt, build_apt = system_packages(wanted, needed)
-    env_files = [file for file in survey.dependency_files if file.kind == "conda" and "/" not in file.path]
     dockerfiles = [
         *([chosen.dockerfile] if chosen and chosen.dockerfile else []),
         *survey.dockerfiles.values(),
@@ -90,21 +89,16 @@ def _facts(survey: Survey) -> RepoFacts:
         gpu=gpu,
         gpu_source=gpu_source,
         devcontainers=tuple(item.path for item in survey.devcontainers),
-        vscode=tuple(path for path in tree.files if re.fullmatch(r"\.vscode/[^/]+\.json", path)),
-        dockerignore=".dockerignore" if tree.has(".dockerignore") else None,
         apt=apt,
         build_apt=build_apt,
         notebooks=len(survey.notebooks),
         git=any((folder / ".git").exists() for folder in (tree.root, *tree.root.parents)),
-        devcontainer_facts=survey.devcontainers,
         dockerfile=survey.dockerfile.path if survey.dockerfile else None,
         extras=tuple(dict.fromkeys(extra for file in files for extra in file.extras)),
         torch_index=torch_index(
             survey.manager.read, survey.build_text(), [text for _, text in survey.documents], torch
         ),
-        conda_env=env_files[0].name if env_files else None,
-        empty_submodules=_empty_submodules(survey),
-        problems=tuple(tree.problems),
+        problems=(*tree.problems, *_empty_submodules(survey)),
     )
 
 
@@ -269,6 +263,8 @@ def _ports(survey: Survey) -> tuple[int, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _empty_submodules(survey: Survey) -> tuple[str, ...]:
+def _empty_submodules(survey: Survey) -> list[str]:
+    """Git submodules that are not checked out, in words."""
     paths = re.findall(r"^\s*path\s*=\s*(\S+)", survey.tree.text(".gitmodules"), re.MULTILINE)
-    return tuple(path for path in paths if not any(file.startswith(f"{path}/") for file in survey.tree.files))
+    empty = [path for path in paths if not any(file.startswith(f"{path}/") for file in survey.tree.files)]
+    return [f"{path}, a submodule that is not checked out (git submodule update --init)" for path in empty]

@@ -188,9 +188,6 @@ class RepoFacts:
         ports: container ports of the program itself.
         gpu_source: why `gpu` is what it is.
         devcontainers: paths of existing devcontainer.json files.
-        devcontainer_facts: the same, read.
-        vscode: paths of existing .vscode/*.json files.
-        dockerignore: path of the root's .dockerignore, or None.
         apt: Debian packages that wheels of this repository need at run time.
         build_apt: Debian packages needed to build its dependencies (compilers, git).
         notebooks: number of notebooks.
@@ -199,8 +196,6 @@ class RepoFacts:
         extras: names of the optional dependency groups of the project (`[project.optional-dependencies]`, setup.py).
         torch_index: wheel index that torch is taken from, such as `https://download.pytorch.org/whl/cu124`, None
             for the default index.
-        conda_env: name of the conda environment, None without an environment file.
-        empty_submodules: paths of git submodules that are not checked out.
         problems: files that could not be read or understood, in words, one each.
     """
 
@@ -227,16 +222,11 @@ class RepoFacts:
     gpu: Gpu = "none"
     gpu_source: str = ""
     devcontainers: tuple[str, ...] = ()
-    vscode: tuple[str, ...] = ()
-    dockerignore: str | None = None
     apt: tuple[str, ...] = ()
     build_apt: tuple[str, ...] = ()
     notebooks: int = 0
     git: bool = False
-    devcontainer_facts: tuple[DevcontainerFact, ...] = ()
     dockerfile: str | None = None
     extras: tuple[str, ...] = ()
     torch_index: str | None = None
-    conda_env: str | None = None
-    empty_submodules: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from dkdbg.detect.docker.devcontainer import read_devcontainers
 from dkdbg.detect.files import MAX_DIR_ENTRIES, Tree, decode, join
 from dkdbg.detect.repo import inspect
 from dkdbg.detect.report import facts_json
@@ -111,15 +112,8 @@ def test_a_path_cannot_leave_the_root():
 
 def test_submodules_that_are_not_checked_out_are_named(project):
     project.write(".gitmodules", '[submodule "x"]\n\tpath = lib/x\n\turl = u\n')
-    assert project.facts().empty_submodules == ("lib/x",)
-
-
-def test_existing_editor_files_are_listed(project):
-    project.write(".vscode/launch.json", "{}").write(".vscode/tasks.json", "{}").write(".dockerignore", "x\n")
-    facts = project.facts()
-    assert (facts.vscode, facts.dockerignore) == (
-        (".vscode/launch.json", ".vscode/tasks.json"),
-        ".dockerignore",
+    assert project.facts().problems == (
+        "lib/x, a submodule that is not checked out (git submodule update --init)",
     )
 
 
@@ -129,7 +123,7 @@ def test_dev_containers_below_the_root_are_listed(project):
         '{\n // why\n "build": {"dockerfile": "Dockerfile", "context": "../../.."},\n}',
     )
     project.write("src/a/.devcontainer/Dockerfile", "FROM python:3.11\n")
-    (fact,) = project.facts().devcontainer_facts
+    (fact,) = read_devcontainers(Tree(project.root))
     assert (fact.path, fact.dockerfile, fact.context) == (
         "src/a/.devcontainer/devcontainer.json",
         "src/a/.devcontainer/Dockerfile",
