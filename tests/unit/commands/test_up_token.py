@@ -7,9 +7,9 @@ import os
 import pytest
 
 from dkdbg.commands import up
+from dkdbg.engine import compose_up
 from dkdbg.errors import DkdbgError
 from dkdbg.model.plan import DebugService
-from dkdbg.places import compose
 from dkdbg.render import token_file
 
 
@@ -69,6 +69,6 @@ def published(host):
 
 def test_beyond_loopback_a_token_is_required():
     with pytest.raises(DkdbgError, match=r"publishes its debug port on 0\.0\.0\.0"):
-        compose.check_published(published("0.0.0.0"), service("none"), "")
-    compose.check_published(published("0.0.0.0"), service("env"), "secret")
-    compose.check_published(published("127.0.0.1"), service("none"), "")
+        compose_up.check_published(published("0.0.0.0"), service("none"), "")
+    compose_up.check_published(published("0.0.0.0"), service("env"), "secret")
+    compose_up.check_published(published("127.0.0.1"), service("none"), "")
