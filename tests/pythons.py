@@ -56,7 +56,9 @@ def _of_pyenv(minor: int) -> list[str]:
 def _version(path: str) -> str:
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
-        result = subprocess.run([path, "-I", "-c", code], capture_output=True, text=True, timeout=20, check=False)
+        result = subprocess.run(
+            [path, "-I", "-c", code], capture_output=True, text=True, timeout=20, check=False
+        )
     except OSError:
         return ""
     return result.stdout.strip()
@@ -88,7 +90,10 @@ def _copy_out(image: str, name: str, folder: Path) -> None:
     container = run(["docker", "create", image, "true"]).stdout.decode().strip()
     try:
         with subprocess.Popen(["docker", "export", container], stdout=subprocess.PIPE) as export:
-            run(["tar", "-x", "-C", scratch, "--exclude=usr/share", "usr", "lib", "lib64"], stdin=export.stdout)
+            run(
+                ["tar", "-x", "-C", scratch, "--exclude=usr/share", "usr", "lib", "lib64"],
+                stdin=export.stdout,
+            )
     finally:
         run(["docker", "rm", container])
     # The program names its loader with an absolute path, and the loader looks for libraries in the system's folders.

@@ -103,7 +103,8 @@ class listener:  # noqa: N801 - read as a word in a with statement
 
 def test_a_port_that_is_taken_is_passed_over_and_the_editor_learns_of_it(tmp_path, base_image):
     root = checkout(
-        tmp_path / unique("repo"), {"train.py": "\n".join(line[4:] for line in LOOP.splitlines()), ".env": "MINE=1\n"}
+        tmp_path / unique("repo"),
+        {"train.py": "\n".join(line[4:] for line in LOOP.splitlines()), ".env": "MINE=1\n"},
     )
     env = {"DKDBG_BASE": base_image, "DKDBG_WAIT": "0"}
     must(run_dkdbg(root, "init", "--yes"))

@@ -33,7 +33,9 @@ def test_with_an_own_dockerfile_that_copies_everything(tmp_path, base_image):
         COPY . /app
         CMD ["python3", "train.py"]
         """
-    check(repo(tmp_path / unique("own"), {"train.py": LOOP, "Dockerfile": dockerfile}), base_image, "train.py")
+    check(
+        repo(tmp_path / unique("own"), {"train.py": LOOP, "Dockerfile": dockerfile}), base_image, "train.py"
+    )
 
 
 def test_with_an_own_compose_of_two_services(tmp_path, base_image):
@@ -51,7 +53,9 @@ def test_with_an_own_compose_of_two_services(tmp_path, base_image):
             init: true
         """.replace("BASE", base_image).replace("NAME", unique("fixed-name"))
     dockerfile = f"FROM {base_image}\nWORKDIR /srv/code\nCOPY . .\n"
-    root = repo(tmp_path / unique("two"), {"train.py": LOOP, "Dockerfile": dockerfile, "docker-compose.yml": compose})
+    root = repo(
+        tmp_path / unique("two"), {"train.py": LOOP, "Dockerfile": dockerfile, "docker-compose.yml": compose}
+    )
     before = (root / "docker-compose.yml").read_bytes()
     check(root, base_image, "train.py")
     assert (root / "docker-compose.yml").read_bytes() == before
@@ -60,7 +64,10 @@ def test_with_an_own_compose_of_two_services(tmp_path, base_image):
 def test_with_a_module_of_a_package(tmp_path, base_image):
     files = {"pkg/__init__.py": "", "pkg/__main__.py": LOOP, "requirements.txt": "# nothing\n"}
     check(
-        repo(tmp_path / unique("module"), files), base_image, "pkg/__main__.py", init=("--command", "python -m pkg")
+        repo(tmp_path / unique("module"), files),
+        base_image,
+        "pkg/__main__.py",
+        init=("--command", "python -m pkg"),
     )
 
 
@@ -72,7 +79,9 @@ def test_with_a_shell_entrypoint(tmp_path, base_image):
         ENTRYPOINT ["sh", "-c", "export MODE=fast; echo begin; python3 train.py \\"$@\\"", "--"]
         CMD ["--epochs", "3"]
         """
-    check(repo(tmp_path / unique("shell"), {"train.py": LOOP, "Dockerfile": dockerfile}), base_image, "train.py")
+    check(
+        repo(tmp_path / unique("shell"), {"train.py": LOOP, "Dockerfile": dockerfile}), base_image, "train.py"
+    )
 
 
 @pytest.fixture(scope="module")

@@ -164,7 +164,10 @@ def test_what_the_program_writes_belongs_to_the_owner_of_the_clone(teammate):
 def test_without_the_profile_only_the_own_service_starts(base_image, tmp_path):
     own = f"services:\n  trainer:\n    image: {base_image}\n    command: sleep 600\n    init: true\n    volumes: ['.:/code']\n"
     root = set_up(
-        tmp_path / unique("profile-own"), {"train.py": LOOP, "compose.yaml": own}, "--command", "python3 train.py"
+        tmp_path / unique("profile-own"),
+        {"train.py": LOOP, "compose.yaml": own},
+        "--command",
+        "python3 train.py",
     )
     mate = Teammate(root, base_image)
     try:
@@ -176,7 +179,9 @@ def test_without_the_profile_only_the_own_service_starts(base_image, tmp_path):
 
 
 def test_a_command_that_does_not_exist_is_never_healthy_and_says_why(base_image, tmp_path):
-    root = set_up(tmp_path / unique("profile-missing"), {"train.py": LOOP}, "--command", "no-such-command --epochs 1")
+    root = set_up(
+        tmp_path / unique("profile-missing"), {"train.py": LOOP}, "--command", "no-such-command --epochs 1"
+    )
     mate = Teammate(root, base_image)
     try:
         assert mate.debug("up", "--build", "--detach", "--wait", DKDBG_WAIT="0").returncode != 0
@@ -190,7 +195,10 @@ def test_a_command_that_does_not_exist_is_never_healthy_and_says_why(base_image,
 def ends(base_image, tmp_path_factory):
     """A built debug service whose program ends in the way that the file `mode` says."""
     root = set_up(
-        tmp_path_factory.mktemp("ends") / unique("profile-ends"), {"ends.py": ENDS}, "--command", "python3 ends.py"
+        tmp_path_factory.mktemp("ends") / unique("profile-ends"),
+        {"ends.py": ENDS},
+        "--command",
+        "python3 ends.py",
     )
     mate = Teammate(root, base_image)
     try:

@@ -102,7 +102,9 @@ class DevContainer:
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param((case, owner), id=f"{case}-{owner}", marks=pytest.mark.xdist_group(f"devcontainer-{case}-{owner}"))
+        pytest.param(
+            (case, owner), id=f"{case}-{owner}", marks=pytest.mark.xdist_group(f"devcontainer-{case}-{owner}")
+        )
         for case in ("bare", "own-user", "second")
         for owner in (1000, 0)
     ],

@@ -36,7 +36,9 @@ COMPOSE = """\
 @pytest.fixture
 def gpu_repo(tmp_path, base_image):
     """A repository whose service asks for a GPU."""
-    root = repo(tmp_path / unique("gpu"), {"train.py": LOOP, "compose.yaml": COMPOSE.replace("BASE", base_image)})
+    root = repo(
+        tmp_path / unique("gpu"), {"train.py": LOOP, "compose.yaml": COMPOSE.replace("BASE", base_image)}
+    )
     must(dkdbg(root, "init", "--yes"))
     return root
 

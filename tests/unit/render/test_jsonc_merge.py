@@ -119,5 +119,7 @@ def test_an_entry_that_is_no_longer_wanted_goes_and_leaves_the_rest(text, expect
 
 def test_a_null_of_ours_is_replaced_like_any_other_value():
     before = '{"configurations": [{"name": "b", "x": null, "y": null}]}'
-    changed = upsert(before, ["configurations"], "name", {"name": "b", "x": [], "y": 1}, last={"name": "b", "x": None})
+    changed = upsert(
+        before, ["configurations"], "name", {"name": "b", "x": [], "y": 1}, last={"name": "b", "x": None}
+    )
     assert loads(changed) == {"configurations": [{"name": "b", "x": [], "y": None}]}
