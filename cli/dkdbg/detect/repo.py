@@ -178,8 +178,8 @@ def _gpu(survey: Survey) -> tuple[Gpu, str]:
     home = parent(file) if file else "."
     ordered = sorted(survey.python_files, key=lambda path: (parent(path) != home, path.count("/")))
     side = re.compile(r"(?:^|/)(?:tests?|docs?|benchmarks?)/")
-    chosen = [path for path in ordered if not side.search(path)][:_MAX_SOURCES]
-    sources = [(path, tree.text(path)) for path in chosen]
+    read = [path for path in ordered if not side.search(path)][:_MAX_SOURCES]
+    sources = [(path, tree.text(path)) for path in read]
     if not survey.python_files:
         sources += [(path, imports.notebook_code(tree, path)) for path in survey.notebooks[:20]]
     configs = [
