@@ -8,7 +8,14 @@ import shutil
 import signal
 import subprocess
 
+import hypothesis
 import pytest
+
+# How long an example takes is the machine's load.
+hypothesis.settings.register_profile(
+    "suite", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("suite")
 
 BASE_IMAGE = os.environ.get("DKDBG_TEST_BASE", "dkdbg-test/python:3.11")
 

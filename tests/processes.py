@@ -17,3 +17,10 @@ def children(pid: int, command: str = "") -> list[int]:
             if int(parent) == pid and state != "Z" and command in line:
                 found.append(int(entry.name))
     return sorted(found)
+
+
+def thread_states(pid: int) -> list[str]:
+    """The state of each thread: `T` is stopped, which SIGSTOP brings about as soon as the thread would run."""
+    return [
+        stat.read_text().rpartition(")")[2].split()[0] for stat in Path("/proc", str(pid), "task").glob("*/stat")
+    ]

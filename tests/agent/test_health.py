@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -86,12 +86,17 @@ def test_health_is_fast(launch, layout: Path, tmp_path: Path) -> None:
     main = str(layout / "dkdbg" / "agent" / "__main__.py")
     environment = dict(os.environ, DKDBG_RUNTIME_DIR=str(runtime))
 
+    def spent() -> float:
+        """Seconds of processor time, which other programs do not lengthen much, of the children that have ended."""
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+
     def median(*words: str) -> float:
         times = []
         for _ in range(7):
-            begin = time.perf_counter()
+            begin = spent()
             assert subprocess.run([sys.executable, "-I", "-S", "-B", *words], env=environment).returncode == 0
-            times.append(time.perf_counter() - begin)
+            times.append(spent() - begin)
         return statistics.median(times) * 1000
 
     assert min(median(main, "health") - median("-c", "pass") for _ in range(3)) < 60

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.agent.dap_probe import Client, Editor, Session, wait_for
-from tests.processes import children
+from tests.processes import children, thread_states
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,9 +111,11 @@ def test_requests_that_a_killed_adapter_has_not_answered_are_answered_by_the_doo
     with Client(port).attach() as root, root.child() as child:
         (pid,) = children(running.process.pid, "adapter.py")
         os.kill(pid, signal.SIGSTOP)
+        wait_for(lambda: thread_states(pid), lambda states: set(states) == {"T"})
         asked = root.session.send("threads")
         childs = child.session.send("threads")
-        wait_for(lambda: unread_by(pid), lambda unread: len(unread) == 2)  # both have arrived
+        to_clients = f":{running.record()['adapter_port']:04X}"
+        wait_for(lambda: [at for at in unread_by(pid) if at.endswith(to_clients)], lambda both: len(both) == 2)
         os.kill(pid, signal.SIGKILL)
         for client, number in ((root, asked), (child, childs)):
             with pytest.raises(AssertionError, match="adapter died"):

@@ -11,6 +11,8 @@ import pytest
 
 from tests.checkout import run_dkdbg, snapshot
 
+pytestmark = pytest.mark.xdist_group("port-5678")
+
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
