@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,28 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dkdbg.agent.program import bundle
+from dkdbg.delivery import single_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-PACKAGE = Path(bundle.__file__).parents[1]
 
 
 @pytest.fixture(scope="session")
 def layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that `dkdbg init` checks in and the debug service mounts at /opt/dkdbg."""
     root = tmp_path_factory.mktemp("opt") / "dkdbg"
-    package = root / "dkdbg"
-    shutil.copytree(PACKAGE, package / "agent", ignore=shutil.ignore_patterns("__pycache__", "agent.sh"))
-    shutil.copytree(
-        PACKAGE.parent / "launchers", package / "launchers", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    (package / "__init__.py").write_text("")
-    shutil.copy(PACKAGE / "agent.sh", root / "agent.sh")
-    installed = bundle.installed_debugpy()
-    assert installed is not None
-    bundle.write_bundle(installed[0], str(root / f"debugpy-{installed[1]}.zip"))
+    root.mkdir()
+    (root / single_file.NAME).write_bytes(single_file.build(sys.version_info[:2]))
+    (root / single_file.NAME).chmod(0o755)
     return root
 
 
@@ -93,7 +83,7 @@ def launch(layout: Path, runtime: Path, tmp_path: Path) -> Iterator[Any]:
         environment |= {"DKDBG_RUNTIME_DIR": str(runtime), "DKDBG_NAME": name, "DKDBG_WAIT": wait}
         environment |= {"DKDBG_PYTHON": python, "DKDBG_PORT": "0"} | (env or {})
         process = subprocess.Popen(
-            [str(layout / "agent.sh"), verb, *options, "--", *command],
+            [str(layout / "agent.pyz"), verb, *options, "--", *command],
             env=environment,
             cwd=cwd or tmp_path,
             stdin=subprocess.DEVNULL,

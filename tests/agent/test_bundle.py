@@ -87,7 +87,7 @@ def test_when_none_fits_the_message_says_which_and_what_to_type(tmp_path: Path) 
     with pytest.raises(bundle.NoDebugpy) as caught:
         bundle.ensure_debugpy([str(tmp_path)], str(tmp_path), (3, 8))
     assert str(caught.value).startswith("no debugpy for Python 3.8 (")
-    assert "zips found: debugpy-1.8.22.zip; run `dkdbg init` again" in str(caught.value)
+    assert "; found: debugpy-1.8.22.zip; run `dkdbg init` again" in str(caught.value)
 
 
 def test_without_a_zip_the_installed_one_is_packed(tmp_path: Path) -> None:

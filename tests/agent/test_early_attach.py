@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import pytest
 
 from dkdbg.agent.record import health
 from tests.agent.dap_probe import Editor
+from tests.agent.repack import repack
 from tests.ports import free_port
 
 if TYPE_CHECKING:
@@ -24,15 +24,14 @@ if TYPE_CHECKING:
 @pytest.fixture
 def slow(layout: Path, tmp_path: Path) -> Path:
     """The agent with an adapter that needs 1.5 s longer to start, as from a cold disk."""
-    root = tmp_path / "slow" / "dkdbg"
-    shutil.copytree(layout, root)
-    adapter = root / "dkdbg" / "agent" / "adapter" / "adapter.py"
-    text = adapter.read_text()
-    adapter.write_text(
-        text.replace("    options = json.loads", "    time.sleep(1.5)\n    options = json.loads")
-    )
-    assert adapter.read_text() != text
-    return root
+
+    def slowed(name: str, content: bytes) -> bytes:
+        if name != "dkdbg/agent/adapter/adapter.py":
+            return content
+        assert content.count(b"    options = json.loads") == 1
+        return content.replace(b"    options = json.loads", b"    time.sleep(1.5)\n    options = json.loads")
+
+    return repack(layout / "agent.pyz", tmp_path / "slow" / "agent.pyz", slowed).parent
 
 
 def healthz(port: int) -> tuple[int, str]:
@@ -74,5 +73,5 @@ def test_health_and_healthz_say_yes_together(launch, slow: Path, tmp_path: Path)
         time.sleep(0.02)
     assert healthz(port) == (200, "running")
     environment = {"PATH": "/nonexistent", "DKDBG_RUNTIME_DIR": str(runtime)}
-    command = ["/bin/sh", str(slow / "agent.sh"), "health"]
+    command = ["/bin/sh", str(slow / "agent.pyz"), "health"]
     assert subprocess.run(command, env=environment, check=False).returncode == 0

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 def agent(layout: Path, runtime: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = dict(os.environ, DKDBG_RUNTIME_DIR=str(runtime), DKDBG_PYTHON=sys.executable)
-    return subprocess.run([str(layout / "agent.sh"), *words], env=environment, capture_output=True, text=True)
+    return subprocess.run(
+        [str(layout / "agent.pyz"), *words], env=environment, capture_output=True, text=True
+    )
 
 
 def test_health_follows_the_session(launch, layout: Path, tmp_path: Path) -> None:
@@ -83,7 +85,7 @@ def test_health_is_fast(launch, layout: Path, tmp_path: Path) -> None:
     running = launch("sleep", "60", env={"DKDBG_RUNTIME_DIR": str(runtime)})
     running.runtime = runtime
     running.wait_state("running")
-    main = str(layout / "dkdbg" / "agent" / "__main__.py")
+    main = str(layout / "agent.pyz")
     environment = dict(os.environ, DKDBG_RUNTIME_DIR=str(runtime))
 
     def spent() -> float:
@@ -113,7 +115,7 @@ def test_health_needs_no_python_while_all_is_well(launch, layout: Path, tmp_path
         "DKDBG_RUNTIME_DIR": str(runtime),
         "DKDBG_PYTHON": "/nonexistent/python",
     }
-    argv = ["/bin/sh", str(layout / "agent.sh"), "health"]
+    argv = ["/bin/sh", str(layout / "agent.pyz"), "health"]
     assert subprocess.run(argv, env=environment).returncode == 0
     running.process.kill()
     running.process.communicate()

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -193,7 +192,7 @@ def test_descriptors_and_the_terminal_stay_what_they_are(launch, layout: Path, r
     )
     code = "import os; print(os.isatty(0), os.isatty(1), os.getpgrp() == os.tcgetpgrp(0))"
     process = subprocess.Popen(
-        [str(layout / "agent.sh"), "launch", "--", "setsid", "-c", "-w", sys.executable, "-c", code],
+        [str(layout / "agent.pyz"), "launch", "--", "setsid", "-c", "-w", sys.executable, "-c", code],
         env=environment,
         stdin=slave,
         stdout=slave,
@@ -216,7 +215,7 @@ def test_ctrl_c_in_a_terminal_reaches_the_program_once(layout: Path, runtime: Pa
     environment = dict(
         os.environ, DKDBG_RUNTIME_DIR=str(runtime), DKDBG_PORT="0", DKDBG_PYTHON=sys.executable
     )
-    command = [str(layout / "agent.sh"), "launch", "--", sys.executable, str(tmp_path / "t.py")]
+    command = [str(layout / "agent.pyz"), "launch", "--", sys.executable, str(tmp_path / "t.py")]
     pid, master = pty.fork()
     if pid == 0:
         os.execve(command[0], command, environment)
@@ -263,13 +262,13 @@ def test_a_wrong_setting_is_named(launch, env: dict[str, str], message: str) -> 
 def test_agent_sh_says_when_there_is_no_python(layout: Path, tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     root = tmp_path / "opt"
-    shutil.copytree(layout, root)
-    text = (root / "agent.sh").read_text()
-    for place in ("/usr/local/bin/python3", "/usr/bin/python3", "/opt/conda/bin/python"):
-        text = text.replace(place, "/nowhere/python")
-    (root / "agent.sh").write_text(text)
+    root.mkdir()
+    content = (layout / "agent.pyz").read_bytes()
+    for place in (b"/usr/local/bin/python3", b"/usr/bin/python3", b"/opt/conda/bin/python"):
+        content = content.replace(place, b"/nowhere/python")
+    (root / "agent.pyz").write_bytes(content)
     result = subprocess.run(
-        ["/bin/sh", str(root / "agent.sh"), "health"],
+        ["/bin/sh", str(root / "agent.pyz"), "health"],
         env={"PATH": str(tmp_path / "bin")},
         cwd=tmp_path,
         capture_output=True,

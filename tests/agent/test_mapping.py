@@ -52,7 +52,7 @@ def test_mount_points_with_blanks_are_read(tmp_path: Path) -> None:
 def test_the_command_prints_it(layout: Path, tmp_path: Path) -> None:
     pairs = [{"localRoot": WORKSPACE, "remoteRoot": str(tmp_path)}]
     environment = dict(os.environ, DKDBG_MAPPINGS=json.dumps(pairs), DKDBG_PYTHON=sys.executable)
-    out = subprocess.check_output([str(layout / "agent.sh"), "mapping"], env=environment)
+    out = subprocess.check_output([str(layout / "agent.pyz"), "mapping"], env=environment)
     (entry,) = json.loads(out)
     assert entry["remoteRoot"] == str(tmp_path)
     assert entry["exists"] is True

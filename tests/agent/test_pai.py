@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dkdbg.render import payload
+from dkdbg.delivery import single_file
 from tests.agent.dap_probe import Editor
 from tests.agent.nc import Client
 from tests.ports import free_port
@@ -31,14 +31,12 @@ TRAINING = (
 
 
 @pytest.fixture
-def dkdbg_folder(tmp_path: Path) -> Path:
-    """`.dkdbg/` as `dkdbg init` checks it in."""
-    root = tmp_path / ".dkdbg"
-    for name, content in payload.agent_files().items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    return root
+def agent_file(tmp_path: Path) -> Path:
+    """`.dkdbg/agent.pyz` as `dkdbg init` checks it in."""
+    path = tmp_path / ".dkdbg" / single_file.NAME
+    path.parent.mkdir()
+    path.write_bytes(single_file.build(sys.version_info[:2]))
+    return path
 
 
 def pai_environment(port: int, *, index: str = "PAI_TASK_INDEX", label: str = "debug") -> dict[str, str]:
@@ -53,7 +51,7 @@ def pai_environment(port: int, *, index: str = "PAI_TASK_INDEX", label: str = "d
 
 
 @pytest.fixture
-def start(tmp_path: Path, dkdbg_folder: Path) -> Iterator[Start]:
+def start(tmp_path: Path, agent_file: Path) -> Iterator[Start]:
     started: list[subprocess.Popen[str]] = []
 
     def run(*words: str, python: str = sys.executable, **env: str) -> subprocess.Popen[str]:
@@ -63,7 +61,7 @@ def start(tmp_path: Path, dkdbg_folder: Path) -> Iterator[Start]:
             subprocess.Popen(
                 [python, *words],
                 cwd=tmp_path,
-                env=clean | {"PYTHONPATH": str(dkdbg_folder), "PYTHONUNBUFFERED": "1"} | env,
+                env=clean | {"PYTHONPATH": str(agent_file), "PYTHONUNBUFFERED": "1"} | env,
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             )
         )  # fmt: skip

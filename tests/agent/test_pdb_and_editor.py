@@ -24,7 +24,7 @@ class Terminal:
     """`agent.sh pdb` with pipes as its terminal."""
 
     def __init__(self, layout: Path, runtime: Path, name: str) -> None:
-        command = [sys.executable, "-I", "-S", str(layout / "dkdbg/agent/__main__.py"), "pdb", "--name", name]
+        command = [sys.executable, "-I", "-S", str(layout / "agent.pyz"), "pdb", "--name", name]
         self.process = subprocess.Popen(
             command, env={"DKDBG_RUNTIME_DIR": str(runtime)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -143,7 +143,7 @@ def test_of_several_processes_rank_0_is_entered_and_another_by_its_rank(
         time.sleep(0.05)
     for words, rank in (([], 0), (["--rank", "1"], 1)):
         done = subprocess.run(
-            [sys.executable, "-I", "-S", str(layout / "dkdbg/agent/__main__.py"), "pdb", "--name", running.name, *words],
+            [sys.executable, "-I", "-S", str(layout / "agent.pyz"), "pdb", "--name", running.name, *words],
             env={"DKDBG_RUNTIME_DIR": str(runtime)}, input="import os\np 'rank', os.environ['RANK']\nq\n",
             capture_output=True, text=True, timeout=20, check=False,
         )  # fmt: skip

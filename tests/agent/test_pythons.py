@@ -1,36 +1,36 @@
 """The agent and a breakpoint under every CPython that this machine has."""
 
-# ruff: noqa: PLW1510, PTH105
+# ruff: noqa: PLW1510
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from dkdbg.agent.program import bundle
+from dkdbg.delivery import single_file
+from dkdbg.errors import DkdbgError
 from tests.agent.dap_probe import Editor
+from tests.agent.repack import repack
 from tests.pythons import MINORS, need
 
 
 @pytest.fixture(scope="session")
-def both_zips(layout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A layout with the debugpy for old Pythons too, as `dkdbg init` makes it for an image that needs it."""
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
-    command += ["--python-version", "3.8", "--platform", "any", "debugpy==1.8.21", "-d", str(folder)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=90)
-    if result.returncode != 0:
-        pytest.skip(f"no debugpy 1.8.21 from the package index: {result.stderr.strip()[-200:]}")
-    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
-        wheel.extractall(folder)
-    bundle.write_bundle(str(folder / "debugpy"), str(layout / "debugpy-1.8.21.zip"))
-    return layout
+def old_layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A layout with the debugpy for old Pythons, as `dkdbg init` makes it for an image that needs it."""
+    root = tmp_path_factory.mktemp("old") / "dkdbg"
+    root.mkdir()
+    try:
+        content = single_file.build((3, 8))
+    except DkdbgError as error:
+        pytest.skip(f"no debugpy 1.8.21 from the package index: {error}")
+    (root / single_file.NAME).write_bytes(content)
+    (root / single_file.NAME).chmod(0o755)
+    return root
 
 
 @pytest.mark.parametrize("minor", MINORS)
@@ -38,15 +38,14 @@ def test_a_first_line_and_a_late_attach_stop_under_every_python(
     launch, request, tmp_path: Path, minor: int
 ) -> None:
     python = need(minor)
-    if minor < 10:
-        request.getfixturevalue("both_zips")
+    layout = request.getfixturevalue("old_layout" if minor < 10 else "layout")
     script = tmp_path / "train.py"
     script.write_text(
         "import os, time\nx = 1\npid = os.fork()\nname = 'child' if pid == 0 else 'parent'\n"
         "if pid == 0:\n    os._exit(0)\nos.waitpid(pid, 0)\nn = 0\n"
         "while not os.path.exists('stop'):\n    n += 1\n    time.sleep(0.02)\nprint('end')\n"
     )
-    running = launch(python, "-W", "ignore", "train.py", wait="20", python=python)
+    running = launch(python, "-W", "ignore", "train.py", wait="20", python=python, layout=layout)
     port = running.wait_state("waiting")["port"]
     with Editor(port, {str(script): [1, 4]}) as editor:
         editor.wait_stops(3)
@@ -64,15 +63,12 @@ def test_a_first_line_and_a_late_attach_stop_under_every_python(
 def test_a_running_loop_stops_without_pydevds_library(launch, request, tmp_path: Path, minor: int) -> None:
     """As on musl and on aarch64, where the library does not load: the main thread traces itself."""
     python = need(minor)
-    layout = request.getfixturevalue("both_zips") if minor < 10 else request.getfixturevalue("layout")
-    bare = tmp_path / "zips"
-    shutil.copytree(layout, bare)
-    for path in bare.glob("debugpy-*.zip"):
-        with zipfile.ZipFile(path) as source, zipfile.ZipFile(str(path) + ".new", "w") as target:
-            for name in source.namelist():
-                if not name.endswith(".so"):
-                    target.writestr(name, source.read(name))
-        os.replace(str(path) + ".new", path)
+    layout = request.getfixturevalue("old_layout" if minor < 10 else "layout")
+    bare = repack(
+        layout / "agent.pyz",
+        tmp_path / "bare" / "agent.pyz",
+        lambda name, content: None if name.endswith(".so") else content,
+    ).parent
     script = tmp_path / "loop.py"
     script.write_text(
         "import time\nn = 0\nprint('up', flush=True)\nwhile True:\n    n += 1\n    time.sleep(0.02)\n"
@@ -96,14 +92,13 @@ def test_breakpoint_crash_and_pdb_work_under_every_python(
     launch, request, tmp_path: Path, minor: int
 ) -> None:
     python = need(minor)
-    if minor < 10:
-        request.getfixturevalue("both_zips")
+    layout = request.getfixturevalue("old_layout" if minor < 10 else "layout")
     script = tmp_path / "train.py"
     script.write_text(
         "import time\ndef spin(n):\n    while n:\n        n += 1\n        time.sleep(0.01)\n        if n < 0:\n            n = 0\n"
         "print('up', flush=True)\nspin(1)\nbreakpoint()\nx = 1\nx / 0\n"
     )
-    running = launch(python, "train.py", python=python, options=("--on-crash", "hold=1m"))
+    running = launch(python, "train.py", python=python, options=("--on-crash", "hold=1m"), layout=layout)
     port = running.wait_state("running")["port"]
     assert running.process.stdout.readline() == b"up\n"
     pdb = subprocess.run(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dkdbg.agent.record import procfs, records
+from dkdbg.agent.record import procfs, records, runtime_dir
 
 if TYPE_CHECKING:
     from dkdbg.agent import contract
@@ -25,10 +25,10 @@ def record(store: records.SessionStore, **fields: object) -> contract.Record:
 
 
 def test_the_runtime_folder_is_private(tmp_path: Path) -> None:
-    path = records.open_runtime_dir(str(tmp_path / "a" / "b"))
+    path = runtime_dir.open_runtime_dir(str(tmp_path / "a" / "b"))
     assert os.stat(path).st_mode & 0o777 == 0o700
     os.chmod(path, 0o755)
-    assert os.stat(records.open_runtime_dir(path)).st_mode & 0o777 == 0o700
+    assert os.stat(runtime_dir.open_runtime_dir(path)).st_mode & 0o777 == 0o700
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
@@ -36,8 +36,8 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     os.chown(foreign, 12345, 12345)
-    with pytest.raises(records.RuntimeDirError, match="belongs to uid 12345"):
-        records.open_runtime_dir(str(foreign))
+    with pytest.raises(runtime_dir.RuntimeDirError, match="belongs to uid 12345"):
+        runtime_dir.open_runtime_dir(str(foreign))
 
 
 def test_a_link_in_place_of_the_default_folder_is_refused(
@@ -45,12 +45,12 @@ def test_a_link_in_place_of_the_default_folder_is_refused(
 ) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "link"))
-    with pytest.raises(records.RuntimeDirError, match="is not a folder"):
-        records.open_runtime_dir()
+    with pytest.raises(runtime_dir.RuntimeDirError, match="is not a folder"):
+        runtime_dir.open_runtime_dir()
 
 
 def test_an_unwritable_place_is_replaced_by_a_temporary_one() -> None:
-    path = records.open_runtime_dir("/proc/dkdbg")
+    path = runtime_dir.open_runtime_dir("/proc/dkdbg")
     assert os.path.basename(path).startswith(f"dkdbg-{os.getuid()}-")
     os.rmdir(path)
 

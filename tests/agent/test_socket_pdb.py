@@ -138,7 +138,7 @@ def test_a_running_process_is_entered(launch, layout: Path, runtime: Path, tmp_p
     assert running.process.stdout.readline() == b"up\n"
     for _ in range(2):  # the first client detaches; a second one comes
         done = subprocess.run(
-            [sys.executable, "-I", "-S", str(layout / "dkdbg/agent/__main__.py"), "pdb", "--name", running.name],
+            [sys.executable, "-I", "-S", str(layout / "agent.pyz"), "pdb", "--name", running.name],
             input="p 'in', spin.__name__\nq\n",
             env={"DKDBG_RUNTIME_DIR": str(runtime)},
             capture_output=True, text=True, timeout=20, check=False,

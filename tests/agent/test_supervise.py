@@ -320,7 +320,7 @@ class Terminal:
         environment = dict(
             os.environ, DKDBG_RUNTIME_DIR=str(runtime), DKDBG_PORT="0", DKDBG_PYTHON=sys.executable
         )
-        command = [str(layout / "agent.sh"), "supervise", "--", sys.executable, str(folder / "t.py")]
+        command = [str(layout / "agent.pyz"), "supervise", "--", sys.executable, str(folder / "t.py")]
         self.pid, self.master = pty.fork()
         if self.pid == 0:
             os.execve(command[0], command, environment)

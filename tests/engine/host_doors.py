@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.dap.values import AttachOptions
-from dkdbg.render.payload import agent_files, debugpy_files
+from dkdbg.delivery import single_file
 from tests.ports import free_port
 
 if TYPE_CHECKING:
@@ -99,10 +99,9 @@ def host_door(root: Path, *targets: str, options: tuple[str, ...] = (), port: in
 
 def lay_out(root: Path, **files: str) -> Path:
     """`root` with the agent in `.dkdbg`, and files."""
-    for path, content in {**agent_files(), **debugpy_files("3.11")}.items():
-        file = root / ".dkdbg" / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
+    file = root / ".dkdbg" / single_file.NAME
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(single_file.build((3, 11)))
     for name, text in files.items():
         (root / f"{name}.py").write_text(text)
     return root
@@ -142,7 +141,7 @@ class Containers:
         docker(
             "run", "-d", "--init", "--name", name, "--label", f"dev.dkdbg.session={name}", "-w", WORK,
             "-v", f"{self.root}/.dkdbg:/opt/dkdbg:ro", "-v", f"{self.root}:{WORK}", *flags, *ports, self.base,
-            "sh", "/opt/dkdbg/agent.sh", "launch", "--", *command,
+            "sh", "/opt/dkdbg/agent.pyz", "launch", "--", *command,
         )  # fmt: skip
         return name
 
@@ -155,7 +154,7 @@ class Containers:
         """Return when an attach to the container would work."""
         end = time.monotonic() + timeout
         while subprocess.run(
-            ["docker", "exec", name, "sh", "/opt/dkdbg/agent.sh", "health"], check=False, capture_output=True
+            ["docker", "exec", name, "sh", "/opt/dkdbg/agent.pyz", "health"], check=False, capture_output=True
         ).returncode:
             assert time.monotonic() < end, docker("logs", name)
             time.sleep(0.1)

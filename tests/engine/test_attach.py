@@ -236,7 +236,7 @@ def test_a_wrong_token_is_refused_with_the_containers_words_now_and_later(contai
             pytest.raises(DkdbgError, match="the token is wrong"),
         ):
             debugger.attach()
-        assert "waiting" in docker("exec", name, "sh", "/opt/dkdbg/agent.sh", "sessions")
+        assert "waiting" in docker("exec", name, "sh", "/opt/dkdbg/agent.pyz", "sessions")
         with Debugger(containers.options(door.port, dkdbgToken=token)) as debugger:
             debugger.set_breakpoints(str(laid_out / "train.py"), [4])
             debugger.attach()
@@ -249,7 +249,7 @@ def test_a_wrong_token_is_refused_with_the_containers_words_now_and_later(contai
             containers.wait_ready(name)
             important = [each.text for each in debugger.output if each.category == "important"]
             assert "the token is wrong" in "".join(important)
-        assert "waiting" in docker("exec", name, "sh", "/opt/dkdbg/agent.sh", "sessions")
+        assert "waiting" in docker("exec", name, "sh", "/opt/dkdbg/agent.pyz", "sessions")
 
 
 class Plain:

@@ -172,9 +172,9 @@ def test_f5_inside_stops_at_the_breakpoint_of_the_open_file(opened):
 
 def test_f5_inside_a_second_time_starts_nothing(opened):
     must(opened.f5())
-    before = must(opened.inside("sh", "/opt/dkdbg/agent.sh", "sessions")).stdout
+    before = must(opened.inside("sh", "/opt/dkdbg/agent.pyz", "sessions")).stdout
     must(opened.f5())
-    assert must(opened.inside("sh", "/opt/dkdbg/agent.sh", "sessions")).stdout == before
+    assert must(opened.inside("sh", "/opt/dkdbg/agent.pyz", "sessions")).stdout == before
 
 
 def test_f5_inside_fails_with_the_reason_when_nothing_can_listen(opened):

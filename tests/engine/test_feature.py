@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dkdbg.delivery import single_file
 from dkdbg.render.feature import FOLDER, REFERENCE, feature_files
-from dkdbg.render.payload import agent_files, debugpy_files
 from tests.engine.devcontainer_cli import devcontainer_cli
 
 __all__ = ["devcontainer_cli"]
@@ -27,7 +27,7 @@ def write(folder, files):
 
 @pytest.fixture(scope="session")
 def feature():
-    return feature_files({**agent_files(), **debugpy_files("3.11")})
+    return feature_files(single_file.build((3, 11)))
 
 
 def run(*argv, **more):
@@ -56,7 +56,7 @@ def workspace(tmp_path, feature, base_image):
 
 def test_a_program_runs_under_the_agent_in_a_dev_container_with_the_feature(workspace, devcontainer_cli):
     run(devcontainer_cli, "up", "--workspace-folder", str(workspace))
-    command = ["sh", "/opt/dkdbg/agent.sh", "launch", "--port", "0", "--", "python3", "train.py", "once"]
+    command = ["sh", "/opt/dkdbg/agent.pyz", "launch", "--port", "0", "--", "python3", "train.py", "once"]
     argv = [devcontainer_cli, "exec", "--workspace-folder", str(workspace), *command]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
     assert "trained once" in done.stdout + done.stderr
@@ -91,7 +91,7 @@ def test_the_feature_passes_the_tests_of_the_dev_container_cli(
     [
         ("relative", {}, "must be an absolute folder"),
         ("/", {}, "must be an absolute folder"),
-        ("/opt/dkdbg", {"install.sh": None}, "lacks the agent"),
+        ("/opt/dkdbg", {"install.sh": None}, "lacks agent.pyz"),
     ],
 )
 def test_a_mistake_ends_the_installation_with_what_to_do(tmp_path, feature, path, files, message):

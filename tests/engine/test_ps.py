@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from dkdbg.render.payload import agent_files, debugpy_files
+from dkdbg.delivery import single_file
 from tests.engine.projects import dkdbg, unique
 
 pytestmark = pytest.mark.engine
@@ -21,16 +21,14 @@ CODE = "import time\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.01)\n"
 def container(base_image, tmp_path):
     """A container with the agent as a debug service has it."""
     folder = tmp_path / ".dkdbg"
-    for path, content in {**agent_files(), **debugpy_files("3.11")}.items():
-        file = folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
+    folder.mkdir()
+    (folder / single_file.NAME).write_bytes(single_file.build((3, 11)))
     name = unique("dkdbg-test-ps")
     subprocess.run(
         [
             "docker", "run", "-d", "--name", name, "--label", "dev.dkdbg.session=ps-test", "-v", f"{folder}:/opt/dkdbg:ro",
             "-e", "DKDBG_HOST=0.0.0.0", "-e", "DKDBG_NAME=ps-test", "-e", "DKDBG_RUNTIME_DIR=/tmp/dkdbg",
-            "-p", "127.0.0.1:0:5678", base_image, "sh", "/opt/dkdbg/agent.sh", "launch", "--", "python3", "-c", CODE,
+            "-p", "127.0.0.1:0:5678", base_image, "sh", "/opt/dkdbg/agent.pyz", "launch", "--", "python3", "-c", CODE,
         ],
         check=True, capture_output=True,
     )  # fmt: skip

@@ -18,8 +18,8 @@ from tests.checkout import snapshot
 
 PROJECTS = Path(__file__).parent / "projects"
 CASES = sorted(path.name for path in PROJECTS.iterdir())
-#: The agent is the agent's, its zip is debugpy's, and the manifest is a digest of both.
-PAYLOAD = (".dkdbg/dkdbg/", ".dkdbg/debugpy-", ".dkdbg/agent.sh", ".dkdbg/manifest.json", ".dkdbg/undo.json")
+#: The single file is the agent's and debugpy's, and the manifest holds its digest.
+PAYLOAD = (".dkdbg/agent.pyz", ".dkdbg/manifest.json")
 
 
 def repo_of(case: str, folder: Path) -> Path:

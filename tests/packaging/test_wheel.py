@@ -104,9 +104,7 @@ def test_the_wheel_works_away_from_the_checkout(wheel, tmp_path):
     assert run("-c", "import dkdbg; print(dkdbg.__file__)").strip() == str(target / "dkdbg" / "__init__.py")
     assert "+++ b/compose.yaml" in run("-m", "dkdbg", "-C", "repo", "init", "--diff")
     run("-m", "dkdbg", "-C", "repo", "init", "--yes")
-    assert {"compose.yaml", ".dkdbg/agent.sh", ".dkdbg/dkdbg/agent/program/hook/sitecustomize.py"} <= set(
-        snapshot(root)
-    )
+    assert {"compose.yaml", ".dkdbg/agent.pyz", ".dkdbg/up.sh"} <= set(snapshot(root))
 
 
 def test_an_editable_install_reads_the_templates_of_the_checkout():

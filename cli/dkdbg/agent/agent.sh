@@ -1,12 +1,15 @@
 #!/bin/sh
-# Find a Python in this image, 3.8 or newer, and run the dkdbg agent with it:  agent.sh launch -- python train.py
+# Find a Python here, 3.8 or newer, and run the dkdbg agent with it:  sh agent.pyz launch -- python train.py
 #
+# In agent.pyz a zip follows this script (unzip -l shows it): the agent, and debugpy without its binaries. It is unpacked
+# once into a private folder, DKDBG_RUNTIME_DIR or /tmp/dkdbg-UID.
 # DKDBG_PYTHON names one when none is found here. The agent runs isolated (-I -S) and writes no .pyc (-B): nothing of
 # the image's site-packages, the working directory or PYTHONPATH reaches it, and nothing of it reaches the program.
-here=${0%/*}
-[ "$here" = "$0" ] && here=.
-main=$here/dkdbg/agent/__main__.py
-[ -f "$main" ] || main=$here/__main__.py
+case $0 in
+*.pyz) main=$0 ;;
+*/*) main=${0%/*}/__main__.py ;; # in a checkout of dkdbg
+*) main=__main__.py ;;
+esac
 
 # The health check, without a Python while all is well: the agent lives and both its ports listen (state 0A). Else the
 # slow way below says why not. Nothing is connected to.

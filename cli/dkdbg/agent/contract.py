@@ -151,7 +151,6 @@ ENV_WAIT_OPENPAI = "DEBUG_TIMEOUT"
 #: What happens when nobody came: `exit` (with EXIT_NOBODY_CAME) or `run`.
 ENV_THEN = "DKDBG_THEN"
 ENV_NAME = "DKDBG_NAME"
-ENV_RUNTIME_DIR = "DKDBG_RUNTIME_DIR"
 #: Who may connect besides loopback and the gateway: `any`, or CIDRs with commas.
 ENV_ALLOW = "DKDBG_ALLOW"
 #: What an attach has to show as its property `dkdbgToken`, or the file that holds it. Empty: none is asked for.

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg import console
+from dkdbg.delivery import single_file
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.model import config as configuration
 from dkdbg.render import changes, dotenv, manifest
@@ -176,7 +177,7 @@ def debug_service(root: Path) -> DebugService:
 
 def check_written(root: Path, compose_file: str) -> None:
     """Raise DkdbgError unless `init` has written the debug service and the agent."""
-    if read(root, PurePosixPath(compose_file)) is None or not (root / ".dkdbg" / "agent.sh").is_file():
+    if read(root, PurePosixPath(compose_file)) is None or not (root / FOLDER / single_file.NAME).is_file():
         raise DkdbgError(
             f"{root} is not set up for dkdbg yet: {compose_file} or .dkdbg/ is missing",
             hint="dkdbg init",
@@ -189,26 +190,28 @@ def _show(
 ) -> None:
     console.say(plan.describe())
     console.say()
-    shipped = tuple(change for change in todo if _is_shipped(change.path))
-    others = tuple(change for change in todo if not _is_shipped(change.path))
+    former = tuple(change for change in todo if _is_of_former_version(change))
+    others = tuple(change for change in todo if change not in former)
     if diff and others:
         console.say(console.coloured(changes.diff(change for change in others if change.path != MANIFEST)))
     for change in others:
         console.say(f"{_verb(change)}  {change.path}  ({change.reason})")
-    if shipped:
-        size = sum(len(change.after or b"") for change in shipped) / 1e6
-        console.say(
-            f"{_verb(shipped[0])}  .dkdbg/: the agent and its debugpy as this dkdbg ships them, {len(shipped)} files, {size:.1f} MB"
-        )
+    if former:
+        console.say(f"remove  .dkdbg/: {len(former)} files of an earlier dkdbg, in one file now")
     for file in kept:
         console.say(f"keep    {file.path}  ({file.reason})")
     if not todo:
         console.say("nothing to change")
 
 
-def _is_shipped(path: PurePosixPath) -> bool:
-    """Whether a file is dkdbg's own code, which a diff of thousands of lines would only bury the rest under."""
-    return path.is_relative_to(FOLDER / "dkdbg") or path == FOLDER / "agent.sh" or path.suffix == ".zip"
+def _is_of_former_version(change: changes.Change) -> bool:
+    """Whether it takes away a piece of the agent: until version 0.1 these were some 70 files."""
+    path = change.path
+    return change.after is None and (
+        path.is_relative_to(FOLDER / "dkdbg")
+        or path in {FOLDER / "agent.sh", FOLDER / "no-ca.pem", FOLDER / "no-token"}
+        or (path.parent == FOLDER and path.suffix == ".zip")
+    )
 
 
 def _verb(change: changes.Change) -> str:

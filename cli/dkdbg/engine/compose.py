@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     #: Takes one line of progress.
     Report = Callable[[str], None]
 
-#: Where a debug service finds the token of its port, if it asks for one.
-TOKEN_PATH = "/run/secrets/dkdbg-token"  # noqa: S105
 
 
 def compose_environment(*, port: int, gpu: GpuKind) -> dict[str, str]:
@@ -62,7 +60,7 @@ def take_away_other_token(target: ComposeService, root: Path, token: str) -> boo
     Raises:
         DkdbgError: it runs and cannot be removed.
     """
-    held = process.run(target.wrap(("cat", TOKEN_PATH)), cwd=root)
+    held = process.run(target.wrap(("sh", "-c", 'cat "${DKDBG_TOKEN_FILE:-/dev/null}"')), cwd=root)
     if held.code or held.stdout.strip() == token:
         return False
     removed = process.run(target.down(), cwd=root, timeout=120.0)

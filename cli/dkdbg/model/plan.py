@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from dkdbg.model.facts import RepoFacts, ServiceFact
 
-#: Where a debug twin gets a GPU from; the names are those of the files in `.dkdbg/gpu/`.
+#: Where a debug twin gets a GPU from; it extends the service `dkdbg-gpu-KIND` of its compose file.
 GpuKind = Literal["none", "nvidia", "cdi", "amd"]
 GPU_KINDS: tuple[GpuKind, ...] = ("none", "nvidia", "cdi", "amd")
 #: How the launch entry gets the token that the debug port asks for: not at all, from the editor's environment, or from

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dkdbg.agent.record import records
+from dkdbg.agent.record import records, runtime_dir
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets import sessions
 from dkdbg.targets.address import LOCAL, Address
@@ -86,8 +86,8 @@ class LocalPlace:
 
 
 def _records() -> list[Record]:
-    """Of the runtime folders that agents of ours may have used here (`agent/record/records.py`), oldest session first."""
-    base = Path(records.default_runtime_dir())
+    """Of the runtime folders that agents of ours may have used here (`agent/record/runtime_dir.py`), oldest session first."""
+    base = Path(runtime_dir.default_runtime_dir())
     others = Path(tempfile.gettempdir()).glob(f"dkdbg-{os.getuid()}-*")
     folders = [base, *sorted(folder for folder in others if folder != base and _is_ours(folder))]
     found = [record for folder in folders for record in records.list_records(str(folder))]

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from dkdbg.errors import DkdbgError
 from dkdbg.render import manifest
 from dkdbg.render.diff import diff
 from dkdbg.render.journal import Journal
-from dkdbg.render.manifest import GITIGNORE, GITIGNORE_TEXT, MANIFEST
+from dkdbg.render.manifest import FOLDER, GITIGNORE, GITIGNORE_TEXT, MANIFEST
 from dkdbg.render.transaction import Change, Transaction, place, read
 
 if TYPE_CHECKING:
@@ -93,9 +94,13 @@ def between(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Change
         after = manifest.dump(now) if records else None
         reason = "tells generated files from edited ones"
         changes.append(Change(path=MANIFEST, before=read(root, MANIFEST), after=after, reason=reason))
-    if changes and read(root, GITIGNORE) is None:
+    ignored = read(root, GITIGNORE)
+    if changes and ignored is None and disk.journal.is_beside:
         reason = "keeps the undo journal out of git"
         changes.append(Change(path=GITIGNORE, before=None, after=GITIGNORE_TEXT, reason=reason))
+    if ignored == GITIGNORE_TEXT and not disk.journal.is_beside:
+        reason = "the undo journal lies in git's own folder now"
+        changes.append(Change(path=GITIGNORE, before=ignored, after=None, reason=reason))
     return tuple(changes)
 
 
@@ -133,6 +138,15 @@ def apply(root: Path, changes: Sequence[Change], journal: Journal) -> None:
             with contextlib.suppress(OSError):
                 journal.revert()
         raise
+    _remove_empty_folders(root, [change.path for change in changes if change.after is None])
+
+
+def _remove_empty_folders(root: Path, removed: Sequence[PurePosixPath]) -> None:
+    """Remove dkdbg's own folders that are empty now; a folder in which something else lies stays."""
+    folders = {folder for path in removed for folder in path.parents if FOLDER in folder.parents}
+    for folder in sorted(folders, key=lambda each: len(each.parts), reverse=True):
+        with contextlib.suppress(OSError, DkdbgError):
+            place(root, folder / "x").parent.rmdir()
 
 
 class _Disk:
@@ -141,7 +155,8 @@ class _Disk:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.manifest = manifest.load(root)
-        self._journal = Journal(root=root).load()[0]
+        self.journal = Journal(root=root)
+        self._journal = self.journal.load()[0]
 
     def is_ours(self, path: PurePosixPath) -> bool:
         present = read(self.root, path)

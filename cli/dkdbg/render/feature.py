@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from dkdbg.delivery.single_file import NAME
 from dkdbg.render.artefacts import artefact
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 #: Folder below `.devcontainer/`; a local Feature's folder must be called as its id.
 FOLDER = "dkdbg"
@@ -16,16 +12,16 @@ REFERENCE = f"./{FOLDER}"
 _FILES = ("devcontainer-feature.json", "install.sh")
 
 
-def feature_files(agent_files: Mapping[str, bytes]) -> dict[str, bytes]:
+def feature_files(single_file: bytes) -> dict[str, bytes]:
     """Return the Feature with the agent inside: path below `.devcontainer/dkdbg/` -> bytes.
 
     `install.sh` needs no x bit: whatever builds a dev container gives it one.
 
     Args:
-        agent_files: path -> bytes as the agent is laid out (`agent.sh`, `dkdbg/...`, `debugpy-VERSION.zip`).
+        single_file: the agent, as `delivery.single_file.build` makes it.
 
     Raises:
         DkdbgError: the installation is incomplete.
     """
     feature = artefact("devcontainer", "feature/src/dkdbg")
-    return {**{name: feature.joinpath(name).read_bytes() for name in _FILES}, **agent_files}
+    return {**{name: feature.joinpath(name).read_bytes() for name in _FILES}, NAME: single_file}

@@ -8,11 +8,12 @@ import hashlib
 import json
 import os
 import stat
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
+from dkdbg.render.git_folder import git_folder
 from dkdbg.render.manifest import FOLDER, MANIFEST
 from dkdbg.render.transaction import (
     Change,
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-JOURNAL = FOLDER / "undo.json"
+#: Where the journal lies in a folder without git; until version 0.1 in every checkout.
+BESIDE = FOLDER / "undo.json"
 _VERSION = 1
 
 
@@ -74,11 +76,23 @@ class Undone:
 
 @dataclass(kw_only=True)
 class Journal:
-    """The undo journal of one checkout, `.dkdbg/undo.json`, which git ignores."""
+    """The undo journal of one checkout: in git's own folder, where `git clean` spares it, or `.dkdbg/undo.json`."""
 
     root: Path
     _replaced: bytes | None = None
     _made_folder: bool = False
+    _base: Path = field(init=False)
+    _path: PurePosixPath = field(init=False)
+
+    def __post_init__(self) -> None:
+        git = git_folder(self.root)
+        self._base = git or self.root
+        self._path = _name_in_git(self.root) if git else BESIDE
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether it lies among the user's files, where git has to be told to ignore it."""
+        return self._path == BESIDE
 
     def load(self) -> tuple[dict[PurePosixPath, Entry], tuple[PurePosixPath, ...]]:
         """Return the entries and the directories that dkdbg made, outermost first; empty when nothing was written.
@@ -86,7 +100,9 @@ class Journal:
         Raises:
             DkdbgError: the journal cannot be read.
         """
-        data = read(self.root, JOURNAL)
+        name, data = str(self._base / self._path) if not self.is_beside else str(BESIDE), self._read()
+        if data is None and not self.is_beside:
+            name, data = str(BESIDE), read(self.root, BESIDE)
         if data is None:
             return {}, ()
         try:
@@ -95,8 +111,8 @@ class Journal:
             return entries, tuple(PurePosixPath(path) for path in content["directories"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DkdbgError(
-                f"{JOURNAL} cannot be read: {error!r}",
-                hint=f"Undo by git instead (git status shows the files), then remove {JOURNAL}.",
+                f"{name} cannot be read: {error!r}",
+                hint=f"Undo by git instead (git status shows the files), then remove {name}.",
                 exit_code=EXIT_CONFLICT,
             ) from error
 
@@ -117,17 +133,18 @@ class Journal:
                 written=tuple(dict.fromkeys((*entry.written, _sha(change.after)))),
                 edited=entry.edited or was_edited,
             )
-        self._replaced = read(self.root, JOURNAL)
-        folder = place(self.root, JOURNAL).parent
         try:
+            self._move_in()
+            self._replaced = self._read()
+            folder = place(self._base, self._path).parent
             self._made_folder = not folder.exists()
             folder.mkdir(exist_ok=True)
-            made = [FOLDER] if self._made_folder else []
+            made = [FOLDER] if self._made_folder and self.is_beside else []
             self._write(_dump(entries, dict.fromkeys((*directories, *made, *new_directories))))
         except OSError as error:
             with contextlib.suppress(OSError):
                 self.revert()
-            raise refused("write", JOURNAL, error) from error
+            raise refused("write", self._path, error) from error
 
     def revert(self) -> None:
         """Take back the last `record`, after its changes were rolled back.
@@ -138,10 +155,23 @@ class Journal:
         if self._replaced is not None:
             self._write(self._replaced)
             return
-        path = place(self.root, JOURNAL)
+        path = place(self._base, self._path)
         path.unlink(missing_ok=True)
         if self._made_folder:
             path.parent.rmdir()
+
+    def _read(self) -> bytes | None:
+        return read(self._base, self._path)
+
+    def _move_in(self) -> None:
+        """Take over the journal of an earlier version, which lies among the user's files."""
+        former = None if self.is_beside else read(self.root, BESIDE)
+        if former is None:
+            return
+        if self._read() is None:
+            place(self._base, self._path).parent.mkdir(exist_ok=True)
+            self._write(former)
+        place(self.root, BESIDE).unlink()
 
     def undo(self, *, force: bool = False) -> Undone:
         """Bring back every file as it was before the first init, then forget.
@@ -178,7 +208,7 @@ class Journal:
         try:
             self._forget(entries, directories)
         except OSError as error:
-            raise refused("remove", JOURNAL, error) from error
+            raise refused("remove", self._path, error) from error
         return Undone(
             restored=tuple(change.path for change in back if change.after is not None),
             removed=tuple(change.path for change in back if change.after is None),
@@ -198,7 +228,7 @@ class Journal:
         return next(path.with_name(name) for name in names if read(self.root, path.with_name(name)) is None)
 
     def _write(self, data: bytes) -> None:
-        path = place(self.root, JOURNAL)
+        path = place(self._base, self._path)
         new = staging_names(path)[0]
         new.unlink(missing_ok=True)
         write_new(new, data, 0o600)  # it holds the user's files
@@ -215,13 +245,25 @@ class Journal:
                 with contextlib.suppress(PermissionError):  # not our file: then we did not replace it either
                     real.chmod(entry.mode)
                     os.utime(real, ns=(entry.mtime_ns, entry.mtime_ns))
-        journal = place(self.root, JOURNAL)
-        for leftover in (*staging_names(journal), journal):
-            leftover.unlink(missing_ok=True)
+        journals = {place(self._base, self._path), place(self.root, BESIDE)}
+        for journal in journals:
+            for leftover in (*staging_names(journal), journal):
+                leftover.unlink(missing_ok=True)
+        if not self.is_beside:
+            with contextlib.suppress(OSError):
+                place(self._base, self._path).parent.rmdir()
         for directory in sorted(directories, key=lambda path: len(path.parts), reverse=True):
             # Not empty: the user put something there, which stays, and so does the directory.
             with contextlib.suppress(OSError):
                 (self.root / directory).rmdir()
+
+
+def _name_in_git(root: Path) -> PurePosixPath:
+    """One name for each folder of a checkout that `init` may have run in."""
+    top = next(folder for folder in (root, *root.parents) if os.path.lexists(folder / ".git"))
+    inside = root.relative_to(top).as_posix()
+    suffix = "" if inside == "." else "-" + hashlib.sha256(os.fsencode(inside)).hexdigest()[:16]
+    return PurePosixPath("dkdbg", f"undo{suffix}.json")
 
 
 def _is_edited(path: PurePosixPath, entry: Entry, current: bytes | None) -> bool:

@@ -8,10 +8,11 @@ import shlex
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from dkdbg.delivery import single_file
 from dkdbg.model import config as configuration
-from dkdbg.model.plan import FROM_NOWHERE, GPU_KINDS
+from dkdbg.model.plan import FROM_NOWHERE
 from dkdbg.planner import editor
-from dkdbg.render import dotenv, manifest, payload
+from dkdbg.render import dotenv, manifest
 from dkdbg.render.artefacts import artefact, render
 from dkdbg.render.changes import FileWanted
 from dkdbg.render.editor_files import editor_files
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 #: Id of the Feature beside devcontainer.json, and so the name of its folder.
 OWNER_FEATURE = "dkdbg-owner"
-#: Compose file beside devcontainer.json, the last of its chain.
-DEVCONTAINER_COMPOSE = "compose.devcontainer.yaml"
 #: The program's ports move up by this on the host when a service of the user's may hold the plain ones.
 APP_PORT_SHIFT = 10000
 
@@ -55,10 +54,6 @@ def wanted_files(
         reason="the debug service",
         note=manifest.service_note(plan.debug_service, choices),
     )
-    if plan.service.gpu:
-        for kind in GPU_KINDS:
-            text = render("compose/gpu.yaml.j2", kind=kind, extends=plan.service.extends)
-            files[f".dkdbg/gpu/{kind}.yaml"] = _text(text, f"GPU: {kind}")
     if plan.compose_file_value:
         env = dotenv.with_value(
             dotenv.decode(read(root, PurePosixPath(".env"))), "COMPOSE_FILE", plan.compose_file_value
@@ -133,6 +128,8 @@ def _service(plan: ProjectPlan) -> str:
     return render(
         "compose/service.yaml.j2",
         name=service.name,
+        devcontainer=_devcontainer_service(plan),
+        compose_file=service.compose_file,
         extends=service.extends,
         includes=service.includes,
         gpu=service.gpu,
@@ -143,7 +140,7 @@ def _service(plan: ProjectPlan) -> str:
         shm=True,
         working_dir=service.working_dir,
         idle=service.idle,
-        entrypoint=_words(("sh", "/opt/dkdbg/agent.sh", "launch", "--", *service.entrypoint)),
+        entrypoint=_words(("sh", "/opt/dkdbg/agent.pyz", "launch", "--", *service.entrypoint)),
         command="" if service.inherits_command else _words(service.command),
         host_network=service.host_network,
         port=service.port,
@@ -173,14 +170,17 @@ def _shifted(port: int, *, taken: bool) -> int:
     return port + APP_PORT_SHIFT if port + APP_PORT_SHIFT < 65536 else port - APP_PORT_SHIFT
 
 
+def _devcontainer_service(plan: ProjectPlan) -> str:
+    return f"{plan.service.name}-devcontainer"
+
+
 def _devcontainer(plan: ProjectPlan) -> dict[str, FileWanted | None]:
     folder, service = posixpath.dirname(plan.devcontainer), plan.service
-    compose_file = f"{folder}/{DEVCONTAINER_COMPOSE}"
     text = render(
         "devcontainer/devcontainer.json.j2",
         title=f"dkdbg: {service.name}",
-        files=[posixpath.relpath(name, folder) for name in (*plan.compose_chain, compose_file)],
-        name=service.name,
+        files=[posixpath.relpath(name, folder) for name in plan.compose_chain],
+        name=_devcontainer_service(plan),
         workspace=plan.workspace,
         remote_user=plan.remote_user,
         owner_feature=OWNER_FEATURE,
@@ -189,12 +189,7 @@ def _devcontainer(plan: ProjectPlan) -> dict[str, FileWanted | None]:
         app_ports=service.app_ports,
         extensions=plan.extensions,
     )
-    compose = render("devcontainer/compose.yaml.j2", name=service.name, host_network=service.host_network)
-    return {
-        plan.devcontainer: _text(text, "Reopen in Container"),
-        compose_file: _text(compose, "Reopen in Container"),
-        **_owner_feature(folder),
-    }
+    return {plan.devcontainer: _text(text, "Reopen in Container"), **_owner_feature(folder)}
 
 
 def _owner_feature(folder: str) -> dict[str, FileWanted | None]:
@@ -205,7 +200,7 @@ def _owner_feature(folder: str) -> dict[str, FileWanted | None]:
             reason="your files stay yours in the dev container",
             executable=name.endswith(".sh"),
         )
-        for name in ("devcontainer-feature.json", "install.sh", "start.sh")
+        for name in ("devcontainer-feature.json", "install.sh")
     }
 
 
@@ -220,12 +215,8 @@ def _payload(plan: ProjectPlan) -> dict[str, FileWanted]:
         command_sh=shlex.join(plan.service.argv),
     )
     files = {".dkdbg/up.sh": _text(up, "what F5 runs first", executable=True)}
-    if plan.image.ours:
-        files[".dkdbg/no-ca.pem"] = _text("", "stands for: no private CA")
-    if plan.token != FROM_NOWHERE:
-        files[".dkdbg/no-token"] = _text("", "stands for: no token")
-    shipped = {**payload.agent_files(), **payload.debugpy_files(plan.facts.python.version)}
-    for name, data in sorted(shipped.items()):
-        reason = "debugpy, mounted read-only" if name.endswith(".zip") else "the agent, mounted read-only"
-        files[f".dkdbg/{name}"] = FileWanted(content=data, reason=reason, executable=name == "agent.sh")
+    python = tuple(int(part) for part in plan.facts.python.version.split(".")[:2])
+    files[f".dkdbg/{single_file.NAME}"] = FileWanted(
+        content=single_file.build(python), reason="the agent and its debugpy, mounted read-only"
+    )
     return files

@@ -249,7 +249,7 @@ class Transaction:
         except OSError as error:
             raise DkdbgError(
                 f"writing failed, and so did going back: {error}",
-                hint="Nothing is lost: dkdbg init --undo restores every file from .dkdbg/undo.json.",
+                hint="Nothing is lost: dkdbg init --undo restores every file from its journal.",
             ) from error
         self.is_whole = True
 

@@ -23,7 +23,7 @@ SERVICE, PROJECT_DIR, ONE_OFF = (
     "com.docker.compose.service", "com.docker.compose.project.working_dir", "com.docker.compose.oneoff",
 )  # fmt: skip
 #: Runs the agent that a debug service mounts (compose/service.yaml.j2).
-AGENT = ("sh", "/opt/dkdbg/agent.sh")
+AGENT = ("sh", "/opt/dkdbg/agent.pyz")
 #: How launch.json and DKDBG_MAPPINGS name the repository's root.
 _ROOT = "${workspaceFolder}"
 

@@ -71,8 +71,8 @@ _KNOWN = (
         hint="take the ulimits out of the service for this machine, in an override file",
     ),
     _Known(
-        fragment=r"open [^\n]*\.dkdbg/gpu/[^\n]*: no such file",
-        cause="DKDBG_GPU names no variant that exists in .dkdbg/gpu/",
+        fragment=r"service \"?dkdbg-gpu-[^\n]* not found",
+        cause="DKDBG_GPU names no kind of GPU that the debug service knows",
         hint="DKDBG_GPU is one of none, nvidia, cdi, amd",
     ),
     _Known(

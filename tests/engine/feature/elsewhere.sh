@@ -3,7 +3,7 @@
 set -e
 source dev-container-features-test-lib
 
-check "the agent is where the option says" test -f "/srv/my tools/agent.sh"
+check "the agent is where the option says" test -f "/srv/my tools/agent.pyz"
 check "what was there stays" test ! -e /opt/dkdbg
-check "a user starts it" sh "/srv/my tools/agent.sh" --help
+check "a user starts it" sh "/srv/my tools/agent.pyz" --help
 reportResults

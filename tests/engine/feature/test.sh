@@ -3,9 +3,9 @@
 set -e
 source dev-container-features-test-lib
 
-check "the agent is where the option's default says" test -f /opt/dkdbg/agent.sh
-check "the agent's debugpy is beside it" sh -c 'ls /opt/dkdbg/debugpy-*.zip'
+check "the agent is where the option's default says" test -f /opt/dkdbg/agent.pyz
+check "the agent's debugpy is in it" sh -c 'python3 -m zipfile -l /opt/dkdbg/agent.pyz | grep -q ^debugpy-'
 check "everybody may read it" sh -c 'test -z "$(find /opt/dkdbg ! -perm -444)"'
 check "nobody but root may change it" sh -c 'test -z "$(find /opt/dkdbg -perm /022)"'
-check "the agent starts" sh /opt/dkdbg/agent.sh --help
+check "the agent starts" sh /opt/dkdbg/agent.pyz --help
 reportResults

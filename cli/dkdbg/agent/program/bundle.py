@@ -11,6 +11,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import zipfile
     from typing import Iterable, List, Optional, Tuple
 
     Version = Tuple[int, ...]
@@ -23,7 +24,7 @@ SUPPORT = (
     ((3, 8), (3, 9), (1, 8, 15), (1, 8, 21)),
     ((3, 7), (3, 7), (1, 7, 0), (1, 7, 0)),
 )
-_ZIP = re.compile(r"^debugpy-(\d+(?:\.\d+)*)\.zip$")
+_NAME = re.compile(r"^debugpy-(\d+(?:\.\d+)*)(?:\.zip)?$")
 #: The earliest date that a zip can hold: the bytes depend on nothing but the content.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _LICENSES = ("LICENSE", "LICENSE.txt", "ThirdPartyNotices.txt")
@@ -35,7 +36,7 @@ _LEFT_OUT = ("__pycache__", "winappdbg")
 
 
 class NoDebugpy(Exception):  # noqa: N818 -- read as a sentence: `except NoDebugpy`
-    """No debugpy for this interpreter; the message says which Python, which zips and what to type."""
+    """No debugpy for this interpreter; the message says which Python, what there is and what to type."""
 
 
 def write_bundle(debugpy_dir: str, out_zip: str) -> None:
@@ -55,14 +56,21 @@ def write_bundle(debugpy_dir: str, out_zip: str) -> None:
 
     temporary = "%s.%d.tmp" % (out_zip, os.getpid())
     with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for path, name in sorted(_bundled_files(debugpy_dir), key=lambda pair: pair[1]):
-            entry = zipfile.ZipInfo(name, _EPOCH)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = 0o100644 << 16
-            entry.create_system = 3
+        for path, name in sorted(bundled_files(debugpy_dir), key=lambda pair: pair[1]):
             with open(path, "rb") as source:
-                archive.writestr(entry, source.read())
+                add(archive, name, source.read())
     os.replace(temporary, out_zip)
+
+
+def add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    """Add one file to a zip whose bytes depend on nothing but names and contents."""
+    import zipfile
+
+    entry = zipfile.ZipInfo(name, _EPOCH)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = 0o100644 << 16
+    entry.create_system = 3
+    archive.writestr(entry, data)
 
 
 def installed_debugpy() -> Optional[Tuple[str, str]]:
@@ -88,11 +96,11 @@ def ensure_debugpy(
 ) -> str:
     """Return a folder that holds the fitting debugpy and nothing else, to be put on `sys.path`.
 
-    The newest zip that fits is unpacked once into the runtime folder; two processes may race for it. Without
-    any zip (on a developer's machine) the debugpy beside dkdbg is packed first.
+    The newest that fits is taken: a folder as it is, a zip once it is unpacked into the runtime folder; two processes
+    may race for that. Without any (on a developer's machine) the debugpy beside dkdbg is packed first.
 
     Args:
-        search_dirs: folders that may hold `debugpy-VERSION.zip`.
+        search_dirs: folders that may hold `debugpy-VERSION`, as the single file unpacks it, or `debugpy-VERSION.zip`.
         runtime_dir: the agent's private folder.
         python: for which Python; the running one by default.
 
@@ -101,10 +109,12 @@ def ensure_debugpy(
         OSError: the runtime folder cannot be written.
     """
     wanted = python or sys.version_info[:2]
-    zips = _find_zips(search_dirs)
-    fitting = [item for item in zips if supports(item[0], wanted)]
+    found = _find(search_dirs)
+    fitting = [item for item in found if supports(item[0], wanted)]
     if fitting:
         version, path = max(fitting)
+        if not path.endswith(".zip"):
+            return path
         return _unpack(path, os.path.join(runtime_dir, "debugpy-" + _dotted(version)))
     installed = installed_debugpy()
     if installed is not None and supports(parse_version(installed[1]), wanted):
@@ -113,7 +123,7 @@ def ensure_debugpy(
         if not os.path.exists(path):
             write_bundle(directory, path)
         return _unpack(path, os.path.join(runtime_dir, "debugpy-" + text))
-    raise NoDebugpy(_none_fits(wanted, zips))
+    raise NoDebugpy(_none_fits(wanted, found))
 
 
 def supports(version: Version, python: Tuple[int, int]) -> bool:
@@ -130,7 +140,7 @@ def parse_version(text: str) -> Version:
     return tuple(int(part) for part in match.group().split(".")) if match else ()
 
 
-def _find_zips(search_dirs: Iterable[str]) -> List[Tuple[Version, str]]:
+def _find(search_dirs: Iterable[str]) -> List[Tuple[Version, str]]:
     found = []
     for directory in search_dirs:
         try:
@@ -138,7 +148,7 @@ def _find_zips(search_dirs: Iterable[str]) -> List[Tuple[Version, str]]:
         except OSError:
             continue
         for name in names:
-            match = _ZIP.match(name)
+            match = _NAME.match(name)
             if match:
                 found.append((parse_version(match.group(1)), os.path.join(directory, name)))
     return found
@@ -166,7 +176,8 @@ def _unpack(path: str, target: str) -> str:
     return target
 
 
-def _bundled_files(debugpy_dir: str) -> Iterable[Tuple[str, str]]:
+def bundled_files(debugpy_dir: str) -> Iterable[Tuple[str, str]]:
+    """Return what a bundle of an installed debugpy holds: (path on this machine, name in the bundle)."""
     root = os.path.abspath(debugpy_dir)
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name not in _LEFT_OUT]
@@ -196,11 +207,11 @@ def _dotted(version: Version) -> str:
     return ".".join(str(part) for part in version)
 
 
-def _none_fits(python: Tuple[int, int], zips: List[Tuple[Version, str]]) -> str:
+def _none_fits(python: Tuple[int, int], found: List[Tuple[Version, str]]) -> str:
     name = "Python %d.%d" % python[:2]
-    have = ", ".join(sorted({os.path.basename(path) for _, path in zips})) or "none"
+    have = ", ".join(sorted({os.path.basename(path) for _, path in found})) or "none"
     if python < (3, 7):
         advice = "this Python is too old to be debugged here"
     else:
         advice = "run `dkdbg init` again with this Python in the image: it adds the debugpy that fits"
-    return "no debugpy for %s (%s); zips found: %s; %s" % (name, sys.executable, have, advice)
+    return "no debugpy for %s (%s); found: %s; %s" % (name, sys.executable, have, advice)

@@ -225,7 +225,11 @@ def load(name: str) -> Any:
         if spec is None or spec.loader is None:
             raise ImportError("no %s" % path)
         module: ModuleType = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        if os.path.exists(path):
+            spec.loader.exec_module(module)
+        else:  # agent.pyz on PYTHONPATH: we are in a zip
+            source = globals()["__loader__"].get_data(path)
+            exec(compile(source, path, "exec"), module.__dict__)  # noqa: S102
         sys.modules[key] = module
     return sys.modules[key]
 

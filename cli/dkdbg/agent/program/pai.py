@@ -1,6 +1,6 @@
 """What OpenPAI's paipdb does, for those who follow its debug recipe: pdb on the job's debug port, for `nc`.
 
-`dkdbg.pai` is this file: installed, from `.dkdbg/` on PYTHONPATH, and below the agent, where the hook finds it. The
+`dkdbg.pai` is this file: installed, from `.dkdbg/agent.pyz` on PYTHONPATH, and below the agent, where the hook finds it. The
 environment, the two lines on stderr and the exit codes are paipdb's (microsoft/pai, contrib/debug-tools/openpaipdb).
 What differs: nothing is decided at import, and without a token it listens on loopback and not on the node's address.
 """

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dkdbg.agent import contract
-from dkdbg.agent.record import procfs, records
+from dkdbg.agent.record import procfs, records, runtime_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional, Set
 
 
-def trouble(runtime_dir: Optional[str] = None) -> str:
+def trouble(folder: Optional[str] = None) -> str:
     """Return in one line why no debugger can be attached now; empty when one can.
 
     The newest live session counts.
     """
-    base = runtime_dir or records.default_runtime_dir()
+    base = folder or runtime_dir.default_runtime_dir()
     found = records.list_records(base)
     if not found:
         return "no session in %s" % base

@@ -1,15 +1,14 @@
-"""The runtime folder and the session records in it: private, written atomically, never trusted blindly."""
+"""The session records in the runtime folder: written atomically, never trusted blindly."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import stat
 import time
 
 from dkdbg.agent import contract
-from dkdbg.agent.record import procfs
+from dkdbg.agent.record import procfs, runtime_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,52 +16,6 @@ if TYPE_CHECKING:
 
 #: Finished sessions that are kept for `sessions`.
 KEEP_FINISHED = 20
-
-
-class RuntimeDirError(Exception):
-    """The runtime folder cannot be used, with the reason in plain words."""
-
-
-def default_runtime_dir() -> str:
-    """Return the runtime folder's path: DKDBG_RUNTIME_DIR, else /tmp/dkdbg-UID. Nothing is created."""
-    return os.environ.get(contract.ENV_RUNTIME_DIR) or "/tmp/dkdbg-%d" % os.getuid()  # noqa: S108
-
-
-def open_runtime_dir(path: Optional[str] = None) -> str:
-    """Create the runtime folder, mode 0700, and return its absolute path.
-
-    A folder that cannot be written is replaced by a new temporary one.
-
-    Raises:
-        RuntimeDirError: it exists and belongs to somebody else, or it is no folder. A foreign folder could hand
-            us a changed debugpy to run.
-    """
-    wanted = os.path.abspath(path or default_runtime_dir())
-    try:
-        os.makedirs(wanted, mode=0o700)
-    except FileExistsError:
-        pass
-    except OSError:
-        return _temporary_runtime_dir()
-    info = os.lstat(wanted) if path is None else os.stat(wanted)
-    if not stat.S_ISDIR(info.st_mode):
-        raise RuntimeDirError(
-            "%s is not a folder: set %s to another place" % (wanted, contract.ENV_RUNTIME_DIR)
-        )
-    if info.st_uid != os.getuid():
-        raise RuntimeDirError(
-            "%s belongs to uid %d, not to us (%d): set %s to a folder of yours"
-            % (wanted, info.st_uid, os.getuid(), contract.ENV_RUNTIME_DIR)
-        )
-    try:
-        if stat.S_IMODE(info.st_mode) != 0o700:
-            os.chmod(wanted, 0o700)
-        probe = os.path.join(wanted, ".w%d" % os.getpid())
-        os.mkdir(probe)
-        os.rmdir(probe)
-    except OSError:
-        return _temporary_runtime_dir()
-    return wanted
 
 
 def write_json(path: str, value: object) -> None:
@@ -130,9 +83,9 @@ def read_record(session_dir: str) -> Optional[contract.Record]:
     return known
 
 
-def list_records(runtime_dir: Optional[str] = None) -> List[contract.Record]:
+def list_records(folder: Optional[str] = None) -> List[contract.Record]:
     """Return all records in the runtime folder, oldest session first; empty when the folder is missing or foreign."""
-    base = runtime_dir or default_runtime_dir()
+    base = folder or runtime_dir.default_runtime_dir()
     try:
         owner = os.stat(base).st_uid
         names = os.listdir(base)
@@ -159,14 +112,14 @@ def is_live(record: contract.Record) -> bool:
     return record["pid_start"] is None or procfs.start_ticks(record["pid"]) == record["pid_start"]
 
 
-def prune(runtime_dir: str) -> None:
+def prune(folder: str) -> None:
     """Remove the folders of all but the newest finished sessions. Errors are left for the next time."""
     import shutil
 
     here = procfs.pid_namespace()
-    finished = [r for r in list_records(runtime_dir) if not is_live(r) and r["pid_namespace"] == here]
+    finished = [r for r in list_records(folder) if not is_live(r) and r["pid_namespace"] == here]
     for record in finished[:-KEEP_FINISHED]:
-        shutil.rmtree(os.path.join(runtime_dir, record["id"]), ignore_errors=True)
+        shutil.rmtree(os.path.join(folder, record["id"]), ignore_errors=True)
 
 
 class SessionStore:
@@ -176,13 +129,13 @@ class SessionStore:
     is attached, `join.json`.
     """
 
-    def __init__(self, runtime_dir: str, name: str) -> None:
+    def __init__(self, folder: str, name: str) -> None:
         import shutil
         import threading
 
         safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:24].strip(".-") or "session"
         self.id = "%s-%d" % (safe, os.getpid())
-        self.directory = os.path.join(runtime_dir, self.id)
+        self.directory = os.path.join(folder, self.id)
         shutil.rmtree(self.directory, ignore_errors=True)  # a former container's session with the same pid
         # sun_path holds 107 bytes and a pid up to 7 digits: a longer folder gets a short one for its sockets.
         self.processes_dir = os.path.join(self.directory, contract.PROCESSES_NAME)
@@ -259,9 +212,3 @@ class SessionStore:
         with open(temporary, "w") as out:
             out.write("%d %04X %04X\n" % (record["pid"], record["port"], record["adapter_port"]))
         os.replace(temporary, path)
-
-
-def _temporary_runtime_dir() -> str:
-    import tempfile
-
-    return tempfile.mkdtemp(prefix="dkdbg-%d-" % os.getuid())

@@ -9,7 +9,7 @@ import sys
 import threading
 
 from dkdbg.agent import contract
-from dkdbg.agent.record import records
+from dkdbg.agent.record import records, runtime_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ def main(words: List[str]) -> int:
     record = _newest(name)
     if record is None:
         which = "no session named %s" % name if name else "no session"
-        sys.stderr.write("dkdbg: %s is running in %s\n" % (which, records.default_runtime_dir()))
+        sys.stderr.write("dkdbg: %s is running in %s\n" % (which, runtime_dir.default_runtime_dir()))
         return 1
-    answer = ask_restart(os.path.join(records.default_runtime_dir(), record["id"]))
+    answer = ask_restart(os.path.join(runtime_dir.default_runtime_dir(), record["id"]))
     if answer is None:
         reason = "session %s runs its program once; start it with `supervise`, or with %s=1"
         sys.stderr.write("dkdbg: " + reason % (record["id"], contract.ENV_RELOAD) + "\n")

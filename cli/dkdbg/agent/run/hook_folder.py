@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.util
 import os
 import py_compile
 import shutil
@@ -32,10 +33,26 @@ FILES = (
 def install(runtime_dir: str) -> str:
     """Return the folder to be put first on the program's PYTHONPATH; it holds `sitecustomize.py` and no more.
 
+    Args:
+        runtime_dir: the agent's private folder. An agent that runs from there, as the single file does, has its hook
+            there already.
+
     Raises:
         OSError: the runtime folder cannot be written.
     """
     package = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "program")
+    inside = package.startswith(os.path.abspath(runtime_dir) + os.sep)
+    target = package if inside else _copy(package, runtime_dir)
+    for name in FILES:
+        path = os.path.join(target, name)
+        if os.path.exists(importlib.util.cache_from_source(path)):
+            continue  # what a folder is called by its digest never changes
+        with contextlib.suppress(OSError, py_compile.PyCompileError):
+            py_compile.compile(path, doraise=True)
+    return os.path.join(target, "hook")
+
+
+def _copy(package: str, runtime_dir: str) -> str:
     digest = hashlib.sha256()
     for name in FILES:
         with open(os.path.join(package, name), "rb") as source:
@@ -49,7 +66,4 @@ def install(runtime_dir: str) -> str:
         with contextlib.suppress(OSError):  # another agent was faster
             os.rename(scratch, target)
         shutil.rmtree(scratch, ignore_errors=True)
-    for name in FILES:
-        with contextlib.suppress(OSError, py_compile.PyCompileError):
-            py_compile.compile(os.path.join(target, name), doraise=True)
-    return os.path.join(target, "hook")
+    return target

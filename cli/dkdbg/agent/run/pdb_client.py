@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 
-from dkdbg.agent.record import processes, records
+from dkdbg.agent.record import processes, records, runtime_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def main(words: List[str]) -> int:
         process = _process(session, given.pid, given.rank)
     if process is None:
         return _fail("no such Python process; there are: %s" % (_listing(session["processes"]) or "none"))
-    folder = os.path.realpath(os.path.join(records.default_runtime_dir(), session["id"], "p"))
+    folder = os.path.realpath(os.path.join(runtime_dir.default_runtime_dir(), session["id"], "p"))
     answer = processes.ask(os.path.join(folder, "%d.sock" % process["pid"]), "pdb")
     if not answer.startswith("pdb "):
         return _fail("process %d: %s" % (process["pid"], answer or "it does not answer"))

@@ -13,7 +13,7 @@ from dkdbg.agent.adapter import backend
 from dkdbg.agent.door import relay
 from dkdbg.agent.front import front, peers, tokens
 from dkdbg.agent.program import bundle
-from dkdbg.agent.record import naming, notes, processes, records
+from dkdbg.agent.record import naming, notes, processes, records, runtime_dir
 from dkdbg.agent.run import child, hook_folder
 
 TYPE_CHECKING = False
@@ -34,11 +34,11 @@ def run(options: Options, program: Program) -> int:
     inbox = child.SignalInbox()  # before any thread: they inherit the blocked signals
     try:
         allow = peers.AllowList(os.environ.get(contract.ENV_ALLOW, ""))
-        runtime = records.open_runtime_dir(options.runtime)
+        runtime = runtime_dir.open_runtime_dir(options.runtime)
         records.prune(runtime)
         debugpy_dir = bundle.ensure_debugpy(search_dirs(), runtime)
         session = Session(options, inbox, runtime, debugpy_dir, allow)
-    except (records.RuntimeDirError, bundle.NoDebugpy, ValueError) as error:
+    except (runtime_dir.RuntimeDirError, bundle.NoDebugpy, ValueError) as error:
         console.log(str(error))
         return contract.EXIT_AGENT
     except OSError as error:

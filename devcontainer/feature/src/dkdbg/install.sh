@@ -13,26 +13,15 @@ case $target in
   exit 1
   ;;
 esac
-if [ ! -f "$here/agent.sh" ] || [ ! -f "$here/dkdbg/agent/__main__.py" ]; then
-  echo "dkdbg: this Feature lacks the agent beside install.sh; 'dkdbg init' writes the Feature together with it" >&2
+if [ ! -f "$here/agent.pyz" ]; then
+  echo "dkdbg: this Feature lacks agent.pyz beside install.sh; 'dkdbg init' writes one into .dkdbg/" >&2
   exit 1
 fi
 
-# Only what is ours is removed: the folder may be one that holds other things too.
+# Only what is ours is removed, of earlier versions too: the folder may be one that holds other things.
 rm -rf "$target/dkdbg" "$target/agent.sh" "$target"/debugpy-*.zip
 mkdir -p "$target"
-cp -R "$here/dkdbg" "$here/agent.sh" "$target/"
-for bundle in "$here"/debugpy-*.zip; do
-  if [ -f "$bundle" ]; then
-    cp "$bundle" "$target/"
-  fi
-done
+cp "$here/agent.pyz" "$target/agent.pyz"
 # Every user of the container runs the agent, none but root changes it. The checkout's own modes say nothing.
-chmod -R u=rwX,go=rX "$target/dkdbg"
-chmod 755 "$target" "$target/agent.sh"
-for bundle in "$target"/debugpy-*.zip; do
-  if [ -f "$bundle" ]; then
-    chmod 644 "$bundle"
-  fi
-done
-echo "dkdbg: agent installed; start a program with: sh $target/agent.sh launch -- python train.py"
+chmod 755 "$target" "$target/agent.pyz"
+echo "dkdbg: agent installed; start a program with: sh $target/agent.pyz launch -- python train.py"

@@ -16,7 +16,28 @@ if ! id "$user" >/dev/null 2>&1; then
 fi
 target=/usr/local/share/dkdbg-owner
 mkdir -p "$target"
-cp "$(dirname "$0")/start.sh" "$target/start.sh"
+cat >"$target/start.sh" <<'START'
+#!/bin/sh
+# Runs as root when the dev container starts, before an editor comes.
+#
+# The dev container tools give the remote user your uid while they build (updateRemoteUserUID), but not where you are
+# root, where the engine is rootless (you are root in the container), or where the image has another user with your
+# uid. There the remote user could not write to the workspace: it becomes the owner of it.
+target=/usr/local/share/dkdbg-owner
+pwd >"$target/workdir" # where the service runs its program: .dkdbg/up.sh starts it there
+
+[ "$(id -u)" = 0 ] || exit 0
+workspace=${DKDBG_OWNER:-$PWD}
+user=$(cat "$target/user")
+su "$user" -s /bin/sh -c "test -w '$workspace'" 2>/dev/null && exit 0
+
+owner=$(stat -c %u "$workspace") && group=$(stat -c %g "$workspace") || exit 0
+home=$(sed -n "s/^$user:[^:]*:[^:]*:[^:]*:[^:]*:\([^:]*\):.*/\1/p" /etc/passwd)
+grep -q "^[^:]*:[^:]*:$group:" /etc/group || echo "dkdbg-owner:x:$group:" >>/etc/group
+sed -i "s/^\($user:[^:]*\):[^:]*:[^:]*:/\1:$owner:$group:/" /etc/passwd
+[ "$owner" = 0 ] || [ "$home" = / ] || chown -R "$owner:$group" "$home"
+echo "dkdbg: $user is uid $owner now, the owner of $workspace"
+START
 printf '%s\n' "$user" >"$target/user"
 chmod 755 "$target" "$target/start.sh"
 chmod 644 "$target/user"

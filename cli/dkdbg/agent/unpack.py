@@ -1,0 +1,203 @@
+"""The first steps of the single file: unpack it once into the private runtime folder, and go on from there.
+
+debugpy and the hook have to be real files, and modules from a folder start faster than from a zip: they keep their
+.pyc. The folder is called by the file's digest; it is used only as long as everything in it is ours alone and is what
+the file holds. Python 3.8+, and few imports: every start of the agent passes here.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+
+from dkdbg.agent.record import runtime_dir
+from dkdbg.agent.run import owner
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType
+    from typing import Dict, List, Optional
+
+    #: Name in the zip -> size in bytes.
+    Contents = Dict[str, int]
+
+#: Verbs that run a program, and so need debugpy and the hook.
+_LAUNCHING = ("launch", "supervise")
+#: Time of change of an unpacked file, epoch seconds: one that was changed later has another.
+_WHEN = 315532800
+_FOLDER = "agent-"
+
+
+def main(archive: str) -> int:
+    """Run the agent whose single file is `archive`; return the exit code."""
+    owner.become_owner(os.environ)
+    words = sys.argv[1:]
+    path = os.path.abspath(archive)
+    try:
+        if words[:1] and words[0] in _LAUNCHING:
+            _go_on_from(folder_of(path, runtime_dir.open_runtime_dir(_asked_runtime(words))))
+        else:
+            here = present(path, runtime_dir.default_runtime_dir())
+            if here is not None:
+                _go_on_from(here)
+    except runtime_dir.RuntimeDirError as error:
+        sys.stderr.write("dkdbg: %s\n" % error)
+        return 125
+    except OSError as error:
+        sys.stderr.write("dkdbg: cannot unpack %s: %s\n" % (archive, error))
+        return 125
+    from dkdbg.agent import __main__ as agent
+
+    return agent.main(words)
+
+
+def folder_of(archive: str, runtime: str) -> str:
+    """Return the folder that holds what `archive` holds, unpacked below `runtime` when it is not there yet.
+
+    Two processes may race for it: each unpacks beside the target, and the first to rename has made it.
+
+    Args:
+        archive: absolute path of the single file.
+        runtime: a folder that `open_runtime_dir` has opened.
+
+    Raises:
+        OSError: it cannot be written, or what is there cannot be replaced.
+    """
+    target, contents = _target(archive, runtime), _contents(archive)
+    for _ in range(3):
+        if _is_sound(target, contents):
+            return target
+        _unpack(archive, target, contents)
+    raise OSError("%s is changed again and again" % target)
+
+
+def present(archive: str, runtime: str) -> Optional[str]:
+    """Return the folder that an earlier start has unpacked; None when there is none that can be used."""
+    target = _target(archive, runtime)
+    try:
+        owned = os.lstat(runtime)
+    except OSError:
+        return None
+    if not _is_ours(owned) or not _is_sound(target, _contents(archive)):
+        return None
+    return target
+
+
+def _asked_runtime(words: List[str]) -> Optional[str]:
+    """The runtime folder that the command line names, as run/options.py reads it."""
+    asked = None
+    for position, word in enumerate(words):
+        if word == "--":
+            break
+        if word == "--runtime":
+            asked = words[position + 1] if position + 1 < len(words) else None
+        elif word.startswith("--runtime="):
+            asked = word[len("--runtime=") :]
+    return asked
+
+
+def _target(archive: str, runtime: str) -> str:
+    with open(archive, "rb") as source:
+        digest = _sha256(source.read())
+    return os.path.join(runtime, _FOLDER + digest[:32])
+
+
+def _sha256(data: bytes) -> str:
+    """The digest in hexadecimal; hashlib would load OpenSSL, which takes longer than all the rest here."""
+    for name in ("_sha2", "_sha256", "hashlib"):  # Python 3.12, older ones, others
+        try:
+            made: str = __import__(name).sha256(data).hexdigest()
+        except (ImportError, AttributeError):
+            continue
+        return made
+    raise OSError("this Python has no sha256")
+
+
+def _contents(archive: str) -> Contents:
+    """What the zip holds; the import of this file has read its directory already."""
+    import zipimport
+
+    table = zipimport._zip_directory_cache[archive]  # type: ignore[attr-defined]
+    return {name: entry[3] for name, entry in table.items() if not name.endswith("/")}
+
+
+def _is_ours(info: os.stat_result) -> bool:
+    return info.st_uid == os.geteuid() and not stat.S_IMODE(info.st_mode) & 0o022
+
+
+def _is_sound(target: str, contents: Contents) -> bool:
+    """Whether the folder and everything in it is ours, nobody else may write to it, and no file is short or changed.
+
+    A cleaner of /tmp takes single files away, a full disk leaves short ones, and somebody may have made the folder
+    before the runtime folder was private.
+    """
+    folders = {""}
+    for name in contents:
+        parts = name.split("/")
+        folders.update("/".join(parts[:length]) for length in range(1, len(parts)))
+    try:
+        for folder in folders:
+            info = os.lstat(os.path.join(target, folder) if folder else target)
+            if not stat.S_ISDIR(info.st_mode) or not _is_ours(info):
+                return False
+        for name, size in contents.items():
+            info = os.lstat(os.path.join(target, name))
+            if not stat.S_ISREG(info.st_mode) or not _is_ours(info):
+                return False
+            if info.st_size != size or int(info.st_mtime) != _WHEN:
+                return False
+    except OSError:
+        return False
+    return True
+
+
+def _unpack(archive: str, target: str, contents: Contents) -> None:
+    import shutil
+    import tempfile
+    import zipfile
+
+    parent = os.path.dirname(target)
+    scratch = tempfile.mkdtemp(prefix=".unpack-", dir=parent)
+    aside = scratch + "-old"
+    try:
+        with zipfile.ZipFile(archive) as source:
+            for name in source.namelist():
+                path = source.extract(name, scratch)
+                os.chmod(path, 0o600)
+                os.utime(path, (_WHEN, _WHEN))
+        for folder, _, _ in os.walk(scratch):
+            os.chmod(folder, 0o700)
+        try:
+            os.rename(scratch, target)
+        except OSError:
+            if _is_sound(target, contents):  # another process was faster
+                return
+            os.rename(target, aside)
+            os.rename(scratch, target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _go_on_from(folder: str) -> None:
+    """Import the agent from `folder` instead of the zip, and keep its .pyc there in spite of -B."""
+    from importlib.machinery import FileFinder, SourceFileLoader
+
+    class KeepingLoader(SourceFileLoader):
+        def get_code(self, fullname: str) -> Optional[CodeType]:
+            sys.dont_write_bytecode, former = False, sys.dont_write_bytecode
+            try:
+                return super().get_code(fullname)
+            finally:
+                sys.dont_write_bytecode = former
+
+    def finder(path: str) -> FileFinder:
+        if path == folder or path.startswith(folder + os.sep):
+            return FileFinder(path, (KeepingLoader, [".py"]))
+        raise ImportError("not the agent's")
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == "dkdbg"]:
+        del sys.modules[name]
+    sys.path[0] = folder
+    sys.path_hooks.insert(0, finder)

@@ -1,0 +1,75 @@
+"""The debugpy that fits a Python: the one that dkdbg runs with, or an older one from the package index."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from dkdbg import process
+from dkdbg.errors import DkdbgError
+
+#: Last debugpy whose wheels say Python 3.8 and 3.9 (facts: package metadata, 2026-11).
+OLD_PYTHON_DEBUGPY = "1.8.21"
+OLDEST_PYTHON = (3, 8)
+
+
+def for_python(python: tuple[int, ...]) -> tuple[str, Path]:
+    """Return version and package folder of the debugpy for Python `python`, such as (3, 11).
+
+    It is the one that dkdbg itself is installed with, so nothing is downloaded; only Python 3.8 and 3.9, which
+    newer releases have left behind, need an older one from the package index, once.
+
+    Raises:
+        DkdbgError: Python is too old, or the older debugpy cannot be had.
+    """
+    if python[:2] < OLDEST_PYTHON:
+        raise DkdbgError(
+            f"Python {'.'.join(map(str, python))} is older than the agent can run on (3.8)",
+            hint="name a newer one in .python-version or requires-python",
+        )
+    installed = metadata.version("debugpy")
+    if python[:2] >= (3, 10) or _version_key(installed) <= _version_key(OLD_PYTHON_DEBUGPY):
+        return installed, installed_debugpy()
+    return OLD_PYTHON_DEBUGPY, _downloaded(OLD_PYTHON_DEBUGPY)
+
+
+def _version_key(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
+
+
+def installed_debugpy() -> Path:
+    """Directory of the debugpy package that dkdbg runs with.
+
+    Raises:
+        DkdbgError: it is not installed.
+    """
+    spec = importlib.util.find_spec("debugpy")
+    if spec is None or spec.origin is None:
+        raise DkdbgError("debugpy is not installed beside dkdbg", hint="pip install debugpy")
+    return Path(spec.origin).parent
+
+
+def cache_dir() -> Path:
+    """Where downloads are kept, local side (XDG base directory specification)."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dkdbg"
+
+
+def _downloaded(version: str) -> Path:
+    target = cache_dir() / f"debugpy-{version}"
+    package = target / "debugpy"
+    if (package / "__init__.py").is_file():
+        return package
+    argv = [
+        sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--ignore-requires-python",
+        "--only-binary=:all:", "--platform=any", "--target", str(target), f"debugpy=={version}",
+    ]  # fmt: skip
+    result = process.run(argv, timeout=180.0)
+    if result.code or not (package / "__init__.py").is_file():
+        raise DkdbgError(
+            f"cannot fetch debugpy {version}, which this repository's old Python needs: {result.stderr.strip()[-300:]}",
+            hint="run this once while the package index is reachable; it is cached afterwards",
+        )
+    return package

@@ -1,0 +1,78 @@
+"""Builds the single file `agent.pyz`: agent.sh, then a zip with the agent and a debugpy without binaries.
+
+`sh agent.pyz launch -- CMD` finds a Python; `unzip -l agent.pyz` shows what is in it. The same dkdbg and debugpy give
+the same bytes, so that a second `init` changes nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from dkdbg.agent.program import bundle
+from dkdbg.delivery import debugpy
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+NAME = "agent.pyz"
+#: Folders that no program needs beside it: the receiver of sync travels through its standard input.
+_NOT_SHIPPED = ("__pycache__", "sync")
+#: What lies at the top of the package and is shipped: the agent, and what a program may import.
+_SHIPPED = ("__init__.py", "pai.py", "agent", "launchers")
+_MAIN = """\
+import sys
+
+from dkdbg.agent import unpack
+
+sys.exit(unpack.main(__loader__.archive))
+"""
+
+
+def build(python: tuple[int, ...]) -> bytes:
+    """Return the single file for a place with Python `python`, such as (3, 11).
+
+    Raises:
+        DkdbgError: no debugpy can be had for it.
+    """
+    version, package = debugpy.for_python(python)
+    files = {**agent_files(), "__main__.py": _MAIN.encode()}
+    for path, name in bundle.bundled_files(str(package)):
+        with open(path, "rb") as source:  # noqa: PTH123 - text in, bytes out
+            files[f"debugpy-{version}/{name}"] = source.read()
+    out = io.BytesIO()
+    out.write(launcher())
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name in sorted(files):
+            bundle.add(archive, name, files[name])
+    return out.getvalue()
+
+
+def launcher() -> bytes:
+    """Return the shell script that the single file begins with."""
+    return resources.files("dkdbg").joinpath("agent").joinpath("agent.sh").read_bytes()
+
+
+def agent_files() -> dict[str, bytes]:
+    """Return the agent's sources: name in the single file -> bytes."""
+    package = resources.files("dkdbg")
+    found: dict[str, bytes] = {}
+    for name in _SHIPPED:
+        entry = package.joinpath(name)
+        if entry.is_dir():
+            found.update(_tree(entry, f"dkdbg/{name}"))
+        elif entry.is_file():
+            found[f"dkdbg/{name}"] = entry.read_bytes()
+    return found
+
+
+def _tree(folder: Traversable, prefix: str) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for entry in folder.iterdir():
+        if entry.is_dir() and entry.name not in _NOT_SHIPPED:
+            found.update(_tree(entry, f"{prefix}/{entry.name}"))
+        elif entry.name.endswith(".py"):
+            found[f"{prefix}/{entry.name}"] = entry.read_bytes()
+    return found

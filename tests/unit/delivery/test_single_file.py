@@ -1,0 +1,62 @@
+"""The single file: what is in it, and that it is the same every time."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.delivery import debugpy, single_file
+from dkdbg.errors import DkdbgError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def built() -> bytes:
+    return single_file.build((3, 11))
+
+
+def test_the_same_dkdbg_gives_the_same_bytes(built: bytes) -> None:
+    assert single_file.build((3, 12)) == built
+    assert len(built) < 1_200_000
+
+
+def test_it_holds_the_agent_and_debugpy_sorted_and_without_a_date(built: bytes) -> None:
+    with zipfile.ZipFile(io.BytesIO(built)) as archive:
+        entries = archive.infolist()
+        assert archive.testzip() is None
+    names = [entry.filename for entry in entries]
+    assert names == sorted(names)
+    assert {entry.date_time for entry in entries} == {(1980, 1, 1, 0, 0, 0)}
+    assert {"__main__.py", "dkdbg/__init__.py", "dkdbg/pai.py", "dkdbg/agent/__main__.py"} <= {*names}
+    assert "dkdbg/agent/program/hook/sitecustomize.py" in names
+    assert any(name.endswith("/debugpy/__init__.py") for name in names)
+
+
+def test_the_receiver_of_sync_is_not_in_it_because_it_travels_through_its_own_standard_input() -> None:
+    assert [name for name in single_file.agent_files() if name.startswith("dkdbg/agent/sync")] == []
+
+
+def test_git_takes_it_for_binary_and_never_turns_its_line_ends(built: bytes) -> None:
+    assert b"\0" in built[:8000]
+
+
+def test_a_python_and_a_shell_start_it(built: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "with space" / single_file.NAME
+    path.parent.mkdir()
+    path.write_bytes(built)
+    for argv in (["sh", str(path)], [sys.executable, "-I", "-S", "-B", str(path)], ["sh", single_file.NAME]):
+        done = subprocess.run([*argv, "--help"], capture_output=True, text=True, check=True, cwd=path.parent)
+        assert done.stdout.startswith("usage: dkdbg.agent launch")
+
+
+def test_a_python_that_is_too_old_is_refused_with_what_to_do() -> None:
+    with pytest.raises(DkdbgError, match=r"Python 3\.7 is older") as caught:
+        debugpy.for_python((3, 7))
+    assert "requires-python" in caught.value.hint
