@@ -118,7 +118,7 @@ def stop_in(root: Path, file: str) -> Stopped:
 def take_away(root: Path, env: dict[str, str]) -> None:
     """Remove the compose project of `root`, its images and volumes."""
     subprocess.run(
-        ["docker", "compose", "--profile", "debug", "down", "--rmi", "local", "--volumes", "-t", "2"],
+        ["docker", "compose", "--profile", "*", "down", "--rmi", "local", "--volumes", "-t", "2"],
         cwd=root, env={**os.environ, **env}, capture_output=True, check=False,
     )  # fmt: skip
 

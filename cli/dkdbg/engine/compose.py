@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     Report = Callable[[str], None]
 
 
-
 def compose_environment(*, port: int, gpu: GpuKind) -> dict[str, str]:
     """Our environment with what this machine decides about the compose files' variables."""
     return {**os.environ, "DKDBG_PORT": str(port), "DKDBG_GPU": gpu}

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 PROFILE = "debug"
+#: Of the service that "Reopen in Container" opens.
+DEVCONTAINER_PROFILE = "devcontainer"
 LOOPBACK = "127.0.0.1"
 
 
@@ -40,7 +42,8 @@ class ComposeService:
 
     def down_project(self) -> tuple[str, ...]:
         """Stop and remove the whole project, profiled services included, which a plain `down` leaves running."""
-        return self._compose("down", "--remove-orphans", "--timeout", "5")
+        profiles = ("--profile", PROFILE, "--profile", DEVCONTAINER_PROFILE)
+        return ("docker", "compose", *profiles, "down", "--remove-orphans", "--timeout", "5")
 
     def ps(self) -> tuple[str, ...]:
         """State of the service as JSON, stopped ones included."""

@@ -27,7 +27,7 @@ MESSAGES = {
     'Failed to initialize: unable to resolve docker endpoint: context "nope": context not found': "which engine to ask",
     'error during connect: Get "http://nonsense:2375/v1.50/info": dial tcp: lookup nonsense: no such host': "no Docker engine",
     "error setting rlimit type 8: operation not permitted": "ulimits",
-    "open /repo/.dkdbg/gpu/foo.yaml: no such file or directory": "DKDBG_GPU",
+    'cannot extend service "app-debug" in /repo/compose.yaml: service "dkdbg-gpu-foo" not found': "DKDBG_GPU",
     "failed to solve: python:3.11-slim: failed to resolve source metadata for docker.io/library/python:3.11-slim": "base image",
     "application not healthy after 3s": "in time",
     "container x-app-debug-1 exited (3)": "ended before",

@@ -1,0 +1,176 @@
+"""The single file unpacks itself once, and never runs what is not exactly what it holds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.agent.repack import repack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def single(layout: Path) -> Path:
+    return layout / "agent.pyz"
+
+
+def environment(runtime: Path, **more: str) -> dict[str, str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("DKDBG_", "PYTHON"))}
+    return (
+        clean | {"DKDBG_RUNTIME_DIR": str(runtime), "DKDBG_PYTHON": sys.executable, "DKDBG_PORT": "0"} | more
+    )
+
+
+def start(single: Path, runtime: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    argv = ["sh", str(single), *(words or ("launch", "--wait", "0", "--", "echo", "ran"))]
+    return subprocess.run(argv, env=environment(runtime), capture_output=True, text=True, check=False)
+
+
+def unpacked(runtime: Path) -> Path:
+    (folder,) = runtime.glob("agent-*")
+    return folder
+
+
+def ran(done: subprocess.CompletedProcess[str]) -> bool:
+    return (done.returncode, done.stdout) == (0, "ran\n")
+
+
+def test_the_first_start_unpacks_and_the_next_one_finds_it(single: Path, runtime: Path) -> None:
+    assert ran(start(single, runtime))
+    folder = unpacked(runtime)
+    first = folder.stat().st_ino
+    assert ran(start(single, runtime))
+    assert unpacked(runtime).stat().st_ino == first
+    assert [path.name for path in runtime.iterdir() if path.name.startswith(".")] == []
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (runtime, folder)} == {0o700}
+
+
+def test_the_agents_modules_keep_their_pyc_there(single: Path, runtime: Path) -> None:
+    start(single, runtime)
+    assert list(unpacked(runtime).glob("dkdbg/agent/run/__pycache__/session.*.pyc"))
+
+
+def test_what_only_looks_unpacks_nothing(single: Path, runtime: Path) -> None:
+    assert start(single, runtime, "sessions", "--json").stdout == "[]\n"
+    assert start(single, runtime, "health").returncode == 1
+    assert not runtime.exists()
+
+
+def test_runtime_on_the_command_line_is_where_it_unpacks(single: Path, runtime: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    assert ran(start(single, runtime, "launch", "--runtime", str(other), "--", "echo", "ran"))
+    assert unpacked(other).is_dir()
+    assert not runtime.exists()
+
+
+def shorten(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(3)
+
+
+def change(path: Path) -> None:
+    text = path.read_bytes()
+    path.write_bytes(b"raise SystemExit('a stranger ran')\n".ljust(len(text), b"#")[: len(text)])
+
+
+def link(path: Path) -> None:
+    path.rename(path.with_name("real"))
+    path.symlink_to("real")
+
+
+def open_to_all(path: Path) -> None:
+    path.chmod(0o666)
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, shorten, change, link, open_to_all])
+def test_a_damaged_folder_is_replaced(single: Path, runtime: Path, damage: Callable[[Path], None]) -> None:
+    start(single, runtime)
+    former = unpacked(runtime)
+    damage(former / "dkdbg" / "agent" / "run" / "launch.py")
+    inode = former.stat().st_ino
+    done = start(single, runtime)
+    assert ran(done), done.stderr
+    assert unpacked(runtime).stat().st_ino != inode
+    assert [path.name for path in runtime.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("place", ["", "dkdbg/agent", "dkdbg/agent/run/launch.py"])
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_what_another_user_owns_is_not_run(single: Path, runtime: Path, place: str) -> None:
+    """A runtime folder that was open to all until now may hold a folder that somebody has laid there."""
+    start(single, runtime)
+    former = unpacked(runtime)
+    os.chown(former / place, 12345, 12345)
+    inode = former.stat().st_ino
+    done = start(single, runtime)
+    assert ran(done), done.stderr
+    assert unpacked(runtime).stat().st_ino != inode
+    assert unpacked(runtime).stat().st_uid == 0
+
+
+def test_a_file_where_the_folder_belongs_is_replaced(single: Path, runtime: Path) -> None:
+    start(single, runtime)
+    folder = unpacked(runtime)
+    shutil.rmtree(folder)
+    folder.write_text("a file")
+    done = start(single, runtime)
+    assert ran(done), done.stderr
+    assert unpacked(runtime).is_dir()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_somebody_elses_runtime_folder_is_refused(single: Path, runtime: Path) -> None:
+    runtime.mkdir()
+    os.chown(runtime, 12345, 12345)
+    done = start(single, runtime)
+    assert done.returncode == 125
+    assert f"{runtime} belongs to uid 12345" in done.stderr
+
+
+def test_a_changed_file_gets_a_folder_of_its_own(single: Path, runtime: Path, tmp_path: Path) -> None:
+    start(single, runtime)
+    former = unpacked(runtime)
+
+    def shouting(name: str, content: bytes) -> bytes:
+        return content + b"\nprint('changed')\n" if name == "dkdbg/agent/run/launch.py" else content
+
+    other = repack(single, tmp_path / "agent.pyz", shouting)
+    assert sorted(start(other, runtime).stdout.split()) == ["changed", "ran"]
+    assert len(list(runtime.glob("agent-*"))) == 2
+    assert former.is_dir()
+
+
+def test_a_file_that_was_cut_off_starts_nothing(single: Path, runtime: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "agent.pyz"
+    cut.write_bytes(single.read_bytes()[:-1000])
+    assert start(cut, runtime).returncode not in (0, 125)
+    assert not runtime.exists()
+
+
+def test_many_starts_at_once_unpack_one_folder(single: Path, runtime: Path) -> None:
+    argv = ["sh", str(single), "launch", "--wait", "0", "--", "echo", "ran"]
+    running = [
+        subprocess.Popen(
+            argv, env=environment(runtime), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(6)
+    ]
+    for process in running:
+        out, err = process.communicate(timeout=120)
+        assert (process.returncode, out) == (0, "ran\n"), err
+    assert len(list(runtime.glob("agent-*"))) == 1
+    assert [path.name for path in runtime.iterdir() if path.name.startswith(".")] == []
