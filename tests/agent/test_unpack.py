@@ -70,6 +70,15 @@ def test_what_only_looks_unpacks_nothing(single: Path, runtime: Path) -> None:
     assert not runtime.exists()
 
 
+def test_it_starts_by_a_name_without_a_folder(single: Path, runtime: Path) -> None:
+    argv = ["sh", single.name, "launch", "--wait", "0", "--", "echo", "ran"]
+    settings = environment(runtime)
+    for _ in range(2):
+        assert ran(
+            subprocess.run(argv, env=settings, cwd=single.parent, capture_output=True, text=True, check=False)
+        )
+
+
 def test_runtime_on_the_command_line_is_where_it_unpacks(single: Path, runtime: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     assert ran(start(single, runtime, "launch", "--runtime", str(other), "--", "echo", "ran"))

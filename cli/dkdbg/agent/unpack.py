@@ -2,7 +2,7 @@
 
 debugpy and the hook have to be real files, and modules from a folder start faster than from a zip: they keep their
 .pyc. The folder is called by the file's digest; it is used only as long as everything in it is ours alone and is what
-the file holds. Python 3.8+, and few imports: every start of the agent passes here.
+the file holds. Python 3.8+, and few imports: every start of a program passes here.
 """
 
 from __future__ import annotations
@@ -22,25 +22,18 @@ if TYPE_CHECKING:
     #: Name in the zip -> size in bytes.
     Contents = Dict[str, int]
 
-#: Verbs that run a program, and so need debugpy and the hook.
-_LAUNCHING = ("launch", "supervise")
 #: Time of change of an unpacked file, epoch seconds: one that was changed later has another.
 _WHEN = 315532800
 _FOLDER = "agent-"
 
 
 def main(archive: str) -> int:
-    """Run the agent whose single file is `archive`; return the exit code."""
+    """Launch or supervise as the command line says, from the single file `archive`; return the exit code."""
     owner.become_owner(os.environ)
     words = sys.argv[1:]
-    path = os.path.abspath(archive)
     try:
-        if words[:1] and words[0] in _LAUNCHING:
-            _go_on_from(folder_of(path, runtime_dir.open_runtime_dir(_asked_runtime(words))))
-        else:
-            here = present(path, runtime_dir.default_runtime_dir())
-            if here is not None:
-                _go_on_from(here)
+        runtime = runtime_dir.open_runtime_dir(_asked_runtime(words))
+        _go_on_from(folder_of(archive, runtime))
     except runtime_dir.RuntimeDirError as error:
         sys.stderr.write("dkdbg: %s\n" % error)
         return 125
@@ -58,7 +51,7 @@ def folder_of(archive: str, runtime: str) -> str:
     Two processes may race for it: each unpacks beside the target, and the first to rename has made it.
 
     Args:
-        archive: absolute path of the single file.
+        archive: path of the single file, as its modules were imported from.
         runtime: a folder that `open_runtime_dir` has opened.
 
     Raises:
@@ -70,18 +63,6 @@ def folder_of(archive: str, runtime: str) -> str:
             return target
         _unpack(archive, target, contents)
     raise OSError("%s is changed again and again" % target)
-
-
-def present(archive: str, runtime: str) -> Optional[str]:
-    """Return the folder that an earlier start has unpacked; None when there is none that can be used."""
-    target = _target(archive, runtime)
-    try:
-        owned = os.lstat(runtime)
-    except OSError:
-        return None
-    if not _is_ours(owned) or not _is_sound(target, _contents(archive)):
-        return None
-    return target
 
 
 def _asked_runtime(words: List[str]) -> Optional[str]:

@@ -22,12 +22,18 @@ NAME = "agent.pyz"
 _NOT_SHIPPED = ("__pycache__", "sync")
 #: What lies at the top of the package and is shipped: the agent, and what a program may import.
 _SHIPPED = ("__init__.py", "pai.py", "agent", "launchers")
+#: What only looks runs from the zip: the health check may run every other second.
 _MAIN = """\
 import sys
 
-from dkdbg.agent import unpack
+if sys.argv[1:2] in (["launch"], ["supervise"]):
+    from dkdbg.agent import unpack
 
-sys.exit(unpack.main(__loader__.archive))
+    sys.exit(unpack.main(__loader__.archive))
+
+from dkdbg.agent import __main__ as agent
+
+sys.exit(agent.main())
 """
 
 
