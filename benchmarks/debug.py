@@ -104,7 +104,8 @@ def overhead(bench: Bench, mode: str) -> dict[str, float]:
         done = subprocess.run([bench.python, str(WORKLOAD), "-"], env=env, capture_output=True, text=True, check=True)
         return json.loads(done.stdout)
     start = bench.stock if mode.startswith("stock") else bench.agent
-    argv = (str(WORKLOAD), str(go)) if mode.startswith("stock") else (bench.python, str(WORKLOAD), str(go))
+    words = [str(WORKLOAD), str(go), *(["traced"] if mode.endswith(" attached") else [])]
+    argv = words if mode.startswith("stock") else [bench.python, *words]
     with start(*argv) as (process, port):
         assert process.stdout is not None
         with contextlib.ExitStack() as stack:

@@ -1,6 +1,7 @@
 """The measured program: three kinds of Python work, CPU seconds of each as one JSON line on standard output.
 
-usage: workload.py GO_FILE   (GO_FILE: measured when it exists, so that a debugger can attach first; `-` at once)
+usage: workload.py GO_FILE [traced]   (GO_FILE: measured when it exists, so that a debugger can attach first; `-` at
+once; `traced`: and not before a debugger traces this thread, which is later than its session is there)
 """
 
 import json
@@ -43,6 +44,12 @@ def step(count=6000):
     return float(w.sum())
 
 
+def is_traced():
+    """Whether a debugger has set its trace function in this thread, or from Python 3.12 on is a tool that monitors."""
+    monitoring = getattr(sys, "monitoring", None)
+    return sys.gettrace() is not None or (monitoring and monitoring.get_tool(monitoring.DEBUGGER_ID) is not None)
+
+
 def measured(function):
     began = time.process_time()
     function()
@@ -52,6 +59,11 @@ def measured(function):
 if __name__ == "__main__":
     while sys.argv[1] != "-" and not os.path.exists(sys.argv[1]):
         time.sleep(0.02)
+    end = time.monotonic() + 30
+    while sys.argv[2:] == ["traced"] and not is_traced():
+        if time.monotonic() > end:
+            sys.exit("no debugger traces this thread")
+        time.sleep(0.005)
     kinds = {"loop": loop, "calls": calls}
     if numpy is not None:
         kinds["numpy step"] = step
