@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -102,6 +103,21 @@ def test_old_finished_sessions_are_removed(tmp_path: Path) -> None:
     records.prune(str(tmp_path))
     left = [one["started"] for one in records.list_records(str(tmp_path))]
     assert left == [float(number) for number in range(5, 25)]
+
+
+def test_what_a_killed_agent_has_left_is_removed_by_the_next_but_its_record(tmp_path: Path) -> None:
+    deep = tmp_path / ("x" * 90)
+    deep.mkdir()
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    for folder in (tmp_path, deep):
+        store = records.SessionStore(str(folder), "killed")
+        store.create(record(store, pid=gone.pid))
+        (Path(store.processes_dir) / "1.sock").touch()
+        Path(store.directory, "join.json").write_text("{}")
+        records.prune(str(folder))
+        assert os.listdir(store.directory) == ["session.json"]
+        assert not Path(store.processes_dir).exists()
 
 
 def test_a_name_becomes_a_safe_folder(tmp_path: Path) -> None:

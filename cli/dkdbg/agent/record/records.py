@@ -113,13 +113,31 @@ def is_live(record: contract.Record) -> bool:
 
 
 def prune(folder: str) -> None:
-    """Remove the folders of all but the newest finished sessions. Errors are left for the next time."""
+    """Remove the folders of all but the newest finished sessions. Errors are left for the next time.
+
+    Of those that stay the record alone does: an agent that was killed has left its sockets and its token behind.
+    """
     import shutil
 
     here = procfs.pid_namespace()
     finished = [r for r in list_records(folder) if not is_live(r) and r["pid_namespace"] == here]
     for record in finished[:-KEEP_FINISHED]:
         shutil.rmtree(os.path.join(folder, record["id"]), ignore_errors=True)
+    for record in finished[-KEEP_FINISHED:]:
+        if record["state"] != "exited":
+            _keep_record_alone(os.path.join(folder, record["id"]))
+
+
+def _keep_record_alone(directory: str) -> None:
+    """Remove from a session's folder what a running agent needs."""
+    import shutil
+
+    with contextlib.suppress(OSError):
+        os.unlink(os.path.join(directory, contract.JOIN_NAME))
+    processes = os.path.join(directory, contract.PROCESSES_NAME)
+    shutil.rmtree(os.path.realpath(processes), ignore_errors=True)
+    if os.path.islink(processes):
+        os.unlink(processes)
 
 
 class SessionStore:
@@ -188,13 +206,7 @@ class SessionStore:
 
     def finish(self) -> None:
         """Remove everything but the record."""
-        import shutil
-
-        self.close_for_joining()
-        link = os.path.join(self.directory, contract.PROCESSES_NAME)
-        shutil.rmtree(self.processes_dir, ignore_errors=True)
-        if os.path.islink(link):
-            os.unlink(link)
+        _keep_record_alone(self.directory)
 
     def _save(self) -> None:
         if self._record is not None:
