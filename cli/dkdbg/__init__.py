@@ -13,5 +13,5 @@ def __getattr__(name: str) -> object:
     if name in _ON_DEMAND:
         from dkdbg.agent.program import on_demand  # noqa: PLC0415 - nothing is imported before a call
 
-        return getattr(on_demand, name)
+        return getattr(on_demand.of_this_process(), name)
     raise AttributeError(f"module 'dkdbg' has no attribute {name!r}")

@@ -1,6 +1,6 @@
 """`from dkdbg.pai import settrace` and `python -m dkdbg.pai SCRIPT`: OpenPAI's paipdb with the import changed only.
 
-This file also travels into containers, beside the agent: Python 3.8. What it does is in dkdbg.agent.pai.
+This file also travels into containers, beside the agent: Python 3.8. What it does is in dkdbg.agent.program.pai.
 """
 
 import sys

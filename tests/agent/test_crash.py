@@ -213,7 +213,7 @@ def test_only_the_arming_is_imported_before_a_crash(launch, tmp_path: Path) -> N
         "import sys\nprint([m for m in sys.modules if 'dkdbg' in m or m == 'traceback'])\n"
     )
     code, out, _ = launch(sys.executable, "train.py", options=("--on-crash", "hold=1m")).finish()
-    assert (code, out) == (0, "['_dkdbg_crash_watch']\n")
+    assert (code, out) == (0, "['_dkdbg', '_dkdbg.crash_watch']\n")
 
 
 DATA_LOADER = """

@@ -52,7 +52,7 @@ def test_what_forks_and_crashes_need_is_not_loaded_before(session: Path) -> None
         "os.waitpid(pid, 0)\n"
         "print(mine())\n"
     )
-    assert python(session, "-c", code) == "[]\n['_dkdbg_forking']\n"
+    assert python(session, "-c", code) == "[]\n['_dkdbg', '_dkdbg.forking']\n"
 
 
 def test_a_process_announces_itself_with_its_rank(session: Path) -> None:

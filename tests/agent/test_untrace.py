@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.agent.dap_probe import Editor
+from tests.agent.dap_probe import Client, Editor
 from tests.pythons import need
 
 if TYPE_CHECKING:
@@ -70,3 +70,43 @@ def test_every_thread_is_bare_after_the_detach_and_stops_for_the_next_editor(
     until(running, [(name, False) for name in sorted(["late", *threads])])
     with Editor(port, {str(script): [11]}, hold=True) as editor:
         assert editor.wait_stops(1)[0]["line"] == 11
+
+
+ENTERING = """import os, time
+
+def work():
+    n = 0
+    print("in", flush=True)
+    while True:
+        n += 1
+        time.sleep(0.005)
+
+while not os.path.exists("enter"):
+    time.sleep(0.005)
+work()
+"""
+
+
+@pytest.mark.parametrize("minor", [None, 10, 13])
+def test_a_function_entered_while_the_editor_sets_its_breakpoints_stops_too(
+    launch, tmp_path: Path, minor: int | None
+) -> None:
+    python = need(minor)
+    script = tmp_path / "train.py"
+    script.write_text(ENTERING)
+    running = launch(python, "train.py", python=python)
+    port = running.wait_state("running")["port"]
+    with Client(port).attach() as root, root.child():
+        pass
+    running.wait_state("running")
+    with Client(port).attach() as root:
+        body = {k: v for k, v in root.event("debugpyAttach").items() if k != "request"}
+        with Client(port) as child:
+            attach = child.session.send("attach", **body)
+            child.event("initialized")
+            child.session.request("setBreakpoints", source={"path": str(script)}, breakpoints=[{"line": 7}])
+            (tmp_path / "enter").touch()
+            assert running.process.stdout.readline() == b"in\n"
+            child.session.request("configurationDone")
+            child.session.wait(attach)
+            child.event("stopped")

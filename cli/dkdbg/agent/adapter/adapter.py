@@ -1,7 +1,7 @@
 """debugpy's adapter, hardened: the process that the front talks to on loopback. Run as a file by `backend.py`.
 
-It reads one line of JSON from stdin (debugpy's folder, the server token, the port to announce), writes one line of
-JSON with its endpoints to stdout, and ends when stdin ends: an agent that was killed leaves no adapter behind.
+It reads one line of JSON from stdin (debugpy's folder, the server token, the port to announce, the path of
+privates.py), writes one line of JSON with its endpoints to stdout, or with what debugpy has not, and ends when stdin ends: an agent that was killed leaves no adapter behind.
 
 What it does differently from `debugpy/adapter/__main__.py`:
 
@@ -26,6 +26,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import runpy
 import signal
 import socket
 import sys
@@ -203,6 +204,11 @@ def main() -> None:
     # isort: split
     from debugpy.adapter import clients, servers, sessions
 
+    privates = runpy.run_path(options["privates"])
+    missing = privates["missing"](privates["ADAPTER"])
+    if missing:
+        sys.stdout.write(json.dumps({"missing": missing}) + "\n")
+        return
     harden(sockets, sessions, log)
     outlive_clients(messaging, log)
     announce_again(servers, sessions)

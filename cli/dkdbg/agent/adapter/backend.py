@@ -12,6 +12,7 @@ import threading
 import time
 
 from dkdbg.agent.adapter import phantom
+from dkdbg.agent.program import privates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ START_LIMIT = 30.0
 #: An adapter that dies this often in a row is not started again; one that has lived for so many seconds begins anew.
 MAX_RESTARTS = 5
 HEALTHY = 60.0
+
+#: The adapter's port when there will be none any more; 0 is that of one that is about to come.
+GONE = -1
 
 
 class BackendError(Exception):
@@ -94,7 +98,12 @@ class Backend:
             raise BackendError("cannot start %s: %s" % (sys.executable, error)) from error
         self._process = process
         self._started = time.monotonic()
-        options = {"debugpy": self._debugpy_dir, "token": self.token, "announce": self._announce}
+        options = {
+            "debugpy": self._debugpy_dir,
+            "token": self.token,
+            "announce": self._announce,
+            "privates": os.path.abspath(privates.__file__),
+        }
         endpoints = _exchange(process, options)
         self.client_port, self.server_port = endpoints
         self._phantom = phantom.Phantom(
@@ -120,9 +129,13 @@ class Backend:
         self._stopping = True
         if self._phantom is not None:
             self._phantom.close()
+        self._end_process()
+
+    def _end_process(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
+            with self._process:  # closes its pipes too
+                pass
 
     def _restart_later(self) -> None:
         if not self._stopping:
@@ -131,22 +144,28 @@ class Backend:
             threading.Thread(target=self._restart, name="dkdbg restart", daemon=True).start()
 
     def _restart(self) -> None:
-        self._restarts = 1 if time.monotonic() - self._started > HEALTHY else self._restarts + 1
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-        if self._restarts > MAX_RESTARTS:
-            self._log("debugpy's adapter died %d times: no debugging in this run any more" % self._restarts)
-            return
-        time.sleep(0.1 * self._restarts)
-        try:
-            self.start()
-        except BackendError as error:
-            self._log("debugpy's adapter died and did not start again: %s" % error)
+        self._restarts = 0 if time.monotonic() - self._started > HEALTHY else self._restarts
+        why = ""
+        while not self._stopping:
             self.client_port = 0
+            self._end_process()
+            self._restarts += 1
+            if self._restarts > MAX_RESTARTS:
+                self.client_port = GONE
+                self._log(
+                    "debugpy's adapter died %d times: no debugging in this run any more%s"
+                    % (self._restarts, why)
+                )
+                return
+            time.sleep(0.1 * self._restarts)
+            try:
+                self.start()
+            except (BackendError, OSError) as error:  # it died again before anybody could connect
+                why = " (%s)" % error
+                continue
+            self._log("debugpy's adapter died; a new one is ready, and an editor that was attached stays")
+            self._on_restart()
             return
-        self._log("debugpy's adapter died; a new one is ready, and an editor that was attached stays")
-        self._on_restart()
 
 
 class WarmUp:
@@ -193,11 +212,16 @@ def _exchange(process: subprocess.Popen[bytes], options: dict[str, object]) -> t
     except OSError:
         line = b""
     limit.cancel()
+    endpoints: dict[str, object] = {}
     try:
         endpoints = json.loads(line.decode())
-        return int(endpoints["client"]), int(endpoints["server"])
+        return int(str(endpoints["client"])), int(str(endpoints["server"]))
     except (ValueError, KeyError) as error:
         process.kill()
         process.wait()
         message = "debugpy's adapter ended with code %s before it listened" % process.returncode
+        missing = endpoints.get("missing")
+        if isinstance(missing, list):
+            version = os.path.basename(str(options["debugpy"]))
+            message = "%s does not fit this dkdbg: it has no %s" % (version, ", ".join(missing))
         raise BackendError(message) from error

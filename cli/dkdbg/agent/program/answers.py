@@ -1,9 +1,7 @@
 """What a hooked process does when the agent asks: join the adapter, or open a pdb.
 
-Loaded by the hook, by path, with the first question; it runs in the hook's thread.
+Loaded by the hook with the first question; it runs in the hook's thread.
 """
-
-# ruff: noqa: ANN401
 
 from __future__ import annotations
 
@@ -11,17 +9,23 @@ import contextlib
 import os
 import sys
 import threading
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, List
+    from _socket import socket
+    from typing import Any, List, Optional
 
+    from .member import Member
+
+#: Seconds that a bare thread has to end.
+THREAD_LIMIT = 1.0
 #: C callbacks that must not be collected.
 _kept: List[object] = []
 
 
-def answer(member: Any, connection: Any, command: bytes) -> bool:
-    """Answer one question and close its connection.
+def answer(member: Member, connection: Optional[socket], command: bytes) -> bool:
+    """Answer one question, and close the connection that it came with, if it came with one.
 
     Returns:
         Whether a new thread has taken the question, and this one has to end: until a process has joined, its thread
@@ -31,40 +35,62 @@ def answer(member: Any, connection: Any, command: bytes) -> bool:
     """
     if command == b"join" and not member.joined and not _is_known():
         return True
-    try:
-        with contextlib.suppress(OSError):  # who asked has gone
-            connection.sendall(_text(member, command).encode("utf-8", "replace") + b"\n")
-    finally:
-        connection.close()
+    from . import own_socket
+
+    channel = None if connection is None else own_socket.take(connection)
+    text = _text(member, command)
+    if channel is not None:
+        with contextlib.suppress(OSError), channel:  # who asked has gone
+            channel.sendall(text.encode("utf-8", "replace") + b"\n")
     return False
 
 
-def start_known(member: Any, waiting: Any) -> None:
+def lift(sock: socket) -> socket:
+    """Move a socket to a high descriptor, while the program's threads run."""
+    from . import own_socket
+
+    return own_socket.lift(sock)
+
+
+def start_known(member: Member, waiting: Optional[socket]) -> None:
     """Start the hook's thread as one that `threading` knows, marked to be left alone by pydevd."""
-    arguments = (member.listener, member.done, waiting)
-    thread: Any = threading.Thread(target=member.serve, args=arguments, name="dkdbg hook", daemon=True)
+    former, done = member.thread_id, member.done
+
+    def serve() -> None:
+        if waiting is not None:
+            _until_gone(former)  # pydevd would see the bare thread that has handed the question over
+        member.serve(done, waiting)
+
+    thread: Any = threading.Thread(target=serve, name="dkdbg hook", daemon=True)
     thread.pydev_do_not_trace = True
     thread.is_pydev_daemon_thread = True
     thread.start()
+
+
+def _until_gone(thread_id: int) -> None:
+    end = time.monotonic() + THREAD_LIMIT
+    while os.path.exists("/proc/self/task/%d" % thread_id) and time.monotonic() < end:
+        time.sleep(0.0005)
 
 
 def _is_known() -> bool:
     return threading.get_ident() in threading._active  # type: ignore[attr-defined]
 
 
-def _text(member: Any, command: bytes) -> str:
+def _text(member: Member, command: bytes) -> str:
     if command == b"join":
         return str(member.join(False))
     return _interrupt(member) if command == b"pdb" else ""
 
 
-def _interrupt(member: Any) -> str:
+def _interrupt(member: Member) -> str:
     """Open a Unix socket and make the main thread stop for its client at its next line; return what to answer."""
     if _editor_is_here():
         return "an editor is attached to this process: use its debug console, or detach it first"
     import ctypes
 
-    socket_pdb = member.load("socket_pdb")
+    from . import socket_pdb
+
     if socket_pdb.holder() is not None:
         return "another pdb is connected to this process: leave it first (q)"
     path: str = os.path.realpath(member.directory + "/p") + "/%d.pdb" % os.getpid()

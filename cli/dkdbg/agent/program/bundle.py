@@ -1,6 +1,6 @@
 """debugpy as one file: pack the pure-Python part of an installed debugpy, and unpack the right one for a Python.
 
-The in-process join loads this file by its path, so it imports nothing of dkdbg.
+Also used by the join, in the program's process.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import re
 import sys
+
+from . import privates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,10 +20,10 @@ if TYPE_CHECKING:
 
 #: Python version from which on, up to and including: debugpy versions that run on it (PyPI, Requires-Python, and
 #: tried: 1.8.22 needs 3.10, 1.8.21 runs on 3.8 to 3.13, 1.7.0 is the last for 3.7).
-#: Columns: lowest Python, highest Python, lowest debugpy, highest debugpy; None is open.
+#: Columns: lowest Python, highest Python, lowest debugpy, highest debugpy; None is open, up to what privates.py says.
 SUPPORT = (
-    ((3, 10), None, (1, 8, 15), None),
-    ((3, 8), (3, 9), (1, 8, 15), (1, 8, 21)),
+    ((3, 10), None, privates.OLDEST, None),
+    ((3, 8), (3, 9), privates.OLDEST, (1, 8, 21)),
     ((3, 7), (3, 7), (1, 7, 0), (1, 7, 0)),
 )
 _NAME = re.compile(r"^debugpy-(\d+(?:\.\d+)*)(?:\.zip)?$")
@@ -130,7 +132,7 @@ def supports(version: Version, python: Tuple[int, int]) -> bool:
     """Tell whether this debugpy runs on this Python."""
     for lowest, highest, oldest, newest in SUPPORT:
         if python >= lowest and (highest is None or python <= highest):
-            return version >= oldest and (newest is None or version <= newest)
+            return oldest <= version < privates.BELOW and (newest is None or version <= newest)
     return False
 
 

@@ -1,6 +1,6 @@
 """Says when a breakpoint sits in a function that torch.compile has compiled: it would be passed over in silence.
 
-Loaded by join.py, by path, into a process that has joined. torch is never imported from here; Dynamo's bytecode hook
+Used by join.py in a process that has joined. torch is never imported from here; Dynamo's bytecode hook
 (`torch._dynamo.convert_frame.register_bytecode_hook`, torch 2.0 and newer) tells which code it has replaced.
 """
 

@@ -1,8 +1,7 @@
 """Exceptions that nobody catches: `--on-crash hold=20m` holds the process until an editor has looked at it.
 
-Without that an editor that is there sees them, when it wants to.
-Loaded by the hook and by join.py, by path, so it imports nothing of dkdbg. Whatever goes wrong here, the process ends
-as it would have ended.
+Without that an editor that is there sees them, when it wants to. Whatever goes wrong here, the process ends as it
+would have ended.
 """
 
 # debugpy has no types, and this is where it is imported.
@@ -11,7 +10,6 @@ as it would have ended.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import sys
@@ -20,7 +18,7 @@ import threading
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
-    from typing import Any, List, Tuple, Type
+    from typing import Any, Tuple, Type
 
     #: As sys.exc_info() has it.
     Failure = Tuple[Type[BaseException], BaseException, TracebackType]
@@ -41,20 +39,22 @@ def parse(text: str) -> float:
     return float(match.group(1)) * _UNITS[match.group(2)]
 
 
-def hold(directory: str, load: Any, failure: Failure) -> None:
+def hold(directory: str, failure: Failure) -> None:
     """Stop in the failing frame as soon as an editor is attached; go on when none comes in time.
 
     Args:
         directory: the session's folder.
-        load: returns a module beside this file.
         failure: the exception that ends the process or the thread.
     """
     seconds = parse(os.environ.get("DKDBG_ON_CRASH", ""))
     if not os.path.isdir(directory):
         return
-    on_demand = load("on_demand")
+    from . import on_demand
+
     if os.environ.get("DKDBG_PDB"):
-        load("socket_pdb").post_mortem(failure, os.environ["DKDBG_PDB"], seconds)
+        from . import socket_pdb
+
+        socket_pdb.post_mortem(failure, os.environ["DKDBG_PDB"], seconds)
         return
     if on_demand.editor_is_attached(directory) and _was_shown():
         return
@@ -65,37 +65,6 @@ def hold(directory: str, load: Any, failure: Failure) -> None:
             _stop(failure)
     except KeyboardInterrupt:
         pass  # somebody does not want to wait; the exit code stays that of the exception
-
-
-def show_uncaught(debugger_class: Any) -> None:
-    """Let the editor's filter for uncaught exceptions stop the main thread; for Python up to 3.11.
-
-    There pydevd looks once for the outermost frame of a thread, at the first call that it traces. In a process that
-    joins at its start that is a frame of `site`, which has ended long before the program fails. When breakpoints
-    change while it runs, pydevd looks again, and then shows the exception of its own accord.
-    """
-    former, stop = sys.excepthook, debugger_class.do_stop_on_unhandled_exception
-    shown: List[BaseException] = []
-
-    def stop_once(self: Any, thread: Any, frame: Any, frames: Any, failure: Failure) -> None:
-        if not any(failure[1] is former_one for former_one in shown):
-            shown[:] = [failure[1]]
-            stop(self, thread, frame, frames, failure)
-
-    def excepthook(kind: Any, value: Any, trace: Any) -> None:
-        with contextlib.suppress(Exception):
-            _show((kind, value, trace))
-        former(kind, value, trace)
-
-    debugger_class.do_stop_on_unhandled_exception, sys.excepthook = stop_once, excepthook
-
-
-def _show(failure: Failure) -> None:
-    import debugpy  # noqa: T100
-
-    trigger = getattr(debugpy, "trigger_exception_handler", None)  # debugpy 1.8.22
-    if trigger is not None:
-        trigger(failure, as_uncaught=True)  # nothing without an editor, or when it has not asked for these
 
 
 def describe(failure: Failure, place: Any) -> str:

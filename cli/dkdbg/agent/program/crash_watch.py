@@ -1,6 +1,6 @@
 """Has an exception that nobody catches looked at by crash.py, after the program's own hooks.
 
-Loaded by the hook, by path, at the start of a process that runs with DKDBG_ON_CRASH; it imports nothing that such a
+Loaded by the hook at the start of a process that runs with DKDBG_ON_CRASH; it imports nothing that such a
 process would not have imported anyway.
 """
 
@@ -15,11 +15,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Optional
 
+    from .member import Member
+
 _held: Optional[BaseException] = None
 _worker_armed = False
 
 
-def arm(member: Any) -> None:
+def arm(member: Member) -> None:
     """Look at the exceptions of the main thread and of those that `threading` knows."""
 
     def excepthook(kind: Any, value: Any, trace: Any) -> None:
@@ -43,7 +45,7 @@ def arm(member: Any) -> None:
     former_of_threads, threading.excepthook = threading.excepthook, thread_excepthook
 
 
-def arm_worker(member: Any) -> None:
+def arm_worker(member: Member) -> None:
     """The same in a worker of multiprocessing, which prints its exception itself and ends."""
     global _worker_armed  # noqa: PLW0603
     if _worker_armed:
@@ -63,7 +65,7 @@ def arm_worker(member: Any) -> None:
         _arm_wrapper(member, wrapper)
 
 
-def _arm_wrapper(member: Any, wrapper: Any) -> None:
+def _arm_wrapper(member: Member, wrapper: Any) -> None:
     """The same in a forked worker of a DataLoader: it sends its exception to its parent, without the frames."""
     former = wrapper.__init__
 
@@ -74,13 +76,15 @@ def _arm_wrapper(member: Any, wrapper: Any) -> None:
     wrapper.__init__ = init
 
 
-def _hold(member: Any, failure: Any) -> None:
+def _hold(member: Member, failure: Any) -> None:
     global _held  # noqa: PLW0603
     if failure[1] is _held:
         return
     _held = failure[1]
     try:
         if not issubclass(failure[0], (KeyboardInterrupt, SystemExit)):
-            member.load("crash").hold(member.directory, member.load, failure)
+            from . import crash
+
+            crash.hold(member.directory, failure)
     except Exception as error:
         member.say("post-mortem: %r" % (error,))

@@ -1,9 +1,7 @@
 """What the hook does around a fork: it puts its thread away before, and makes the child a member of its own.
 
-Loaded by the hook, by path, at a process's first fork; a process that never forks does not pay for it.
+Loaded by the hook at a process's first fork; a process that never forks does not pay for it.
 """
-
-# ruff: noqa: ANN401
 
 from __future__ import annotations
 
@@ -13,15 +11,15 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from .member import Member
 
 #: Tries of 0.1 ms each until the kernel has put the thread away.
 GONE_TRIES = 50
 #: Modules beside the hook that hold threads, sockets or a debugger; the child has copies of them only.
-_FORGETFUL = ("_dkdbg_join", "_dkdbg_socket_pdb")
+_FORGETFUL = ("join", "socket_pdb")
 
 
-def before(member: Any) -> None:
+def before(member: Member) -> None:
     """Put the thread away, so that the program forks with the threads that it has by itself.
 
     Python 3.12 and newer warn when a process with several threads forks. The callback for the child is registered
@@ -32,39 +30,38 @@ def before(member: Any) -> None:
         os.register_at_fork(after_in_child=member.at_fork("in_child"))
     if not member.running:
         return
-    import _socket
-
-    knock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    # By its path and not by its descriptor: a thread that waits on one that the program has closed gets it still.
+    path = os.path.realpath(member.directory + "/p") + "/%d.sock" % os.getpid()
     try:
-        knock.settimeout(1)
-        knock.connect(member.listener.getsockname())
-        knock.sendall(b"sleep\n")
-    finally:
-        knock.close()
+        _put_to_sleep(path)
+    except OSError:  # it was closed before the thread waited
+        member.register_again()
+        _put_to_sleep(path)
     if member.done.acquire(True, 1):
         member.done.release()
         _until_thread_is_gone(member.thread_id)
 
 
-def in_parent(member: Any) -> None:
+def in_parent(member: Member) -> None:
     """Let the thread sleep on the socket again."""
     member.wake_thread()
 
 
-def in_child(member: Any) -> None:
+def in_child(member: Member) -> None:
     """Leave the parent's thread, socket and debugger behind, and announce this process."""
-    listener = member.listener
+    if member.listener is not None and member.owns_listener():
+        member.listener.close()
     member.reset()
-    if listener is not None:
-        listener.close()
     for name in _FORGETFUL:
-        if name in sys.modules:
-            sys.modules[name].forget()
+        if "_dkdbg." + name in sys.modules:
+            sys.modules["_dkdbg." + name].forget()
     if _is_about_to_exec():
         return
     member.origin = origin()
     if os.environ.get("DKDBG_ON_CRASH") and "multiprocessing.process" in sys.modules:
-        member.load("crash_watch").arm_worker(member)
+        from . import crash_watch
+
+        crash_watch.arm_worker(member)
     member.enter()
 
 
@@ -82,6 +79,17 @@ def origin() -> str:
             return "dataloader:%d" % frame.f_locals["i"]
         frame = frame.f_back  # type: ignore[assignment]
     return "multiprocessing:" + name if name else "fork"
+
+
+def _put_to_sleep(path: str) -> None:
+    import _socket
+
+    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
+    try:
+        sock.settimeout(1)
+        sock.sendto(b"sleep", path)
+    finally:
+        sock.close()
 
 
 def _until_thread_is_gone(thread_id: int) -> None:

@@ -1,4 +1,4 @@
-"""Joining: what a Python process does when an editor is attached. Loaded by the hook, by path, and only then.
+"""Joining: what a Python process does when an editor is attached. Loaded by the hook, and only then.
 
 It imports debugpy into the user's process and connects it to the adapter as a child of the phantom root. It never
 hangs: an editor that ignores child sessions costs a starting program JoinInfo.deadline seconds at most.
@@ -19,7 +19,6 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import ModuleType
     from typing import Any, Dict, List, Optional
 
 _lock = threading.Lock()
@@ -50,8 +49,12 @@ def forget() -> None:
     global _lock  # noqa: PLW0603
     _lock = threading.Lock()
     pydevd = sys.modules.get("pydevd")
-    if pydevd is None or pydevd.get_global_debugger() is None:
+    debugger = pydevd.get_global_debugger() if pydevd is not None else None
+    if pydevd is None or debugger is None:
         return
+    from . import connection
+
+    connection.drop(debugger)
     from _pydev_bundle import pydev_monkey
     from _pydevd_bundle import pydevd_constants
 
@@ -74,12 +77,21 @@ def _join(session_dir: str, at_start: bool) -> str:
     os.kill(info["ppid"], 0)  # an agent that was killed leaves its file behind
     if _pdb_is_here(session_dir):
         return "not joined: a pdb client holds this process"
+    reason = _why_not_this_debugpy()
+    if reason:
+        return "not joined: " + reason
     pydevd = _import_debugpy(info, at_start)
     if pydevd.get_global_debugger() is not None:
         return "already joined"
+    reason = _what_is_missing()
+    if reason:
+        return "not joined: " + reason
+    from . import connection, untrace, waking
+
     configured = _watch_configuration()
-    _wake_after_commands(pydevd.PyDB)
-    _load("untrace").watch(pydevd.PyDB, _api())
+    connection.watch(pydevd.PyDB)
+    waking.watch(pydevd.PyDB, _api())
+    untrace.watch(pydevd.PyDB, _api())
     helper_fits = _prepare_helper()
     _forget_former_stops()
     pydevd.settrace(
@@ -100,10 +112,14 @@ def _join(session_dir: str, at_start: bool) -> str:
         ),
     )
     if not os.environ.get("TORCH_COMPILE_DISABLE"):
-        _load("compiled").watch()
+        from . import compiled
+
+        compiled.watch()
     if at_start:
         if sys.version_info < (3, 12):
-            _load("crash").show_uncaught(pydevd.PyDB)
+            from . import uncaught
+
+            uncaught.show(pydevd.PyDB)
         return _wait_for_breakpoints(configured, pydevd, info["deadline"])
     if not helper_fits:
         _trace_main_thread(pydevd.get_global_debugger())
@@ -129,7 +145,7 @@ def _pdb_is_here(session_dir: str) -> bool:
 
     Both trace the same threads: up to Python 3.11 pdb would silently stop at nothing any more.
     """
-    socket_pdb: Any = sys.modules.get("_dkdbg_socket_pdb")
+    socket_pdb: Any = sys.modules.get("_dkdbg.socket_pdb")
     client = socket_pdb.holder() if socket_pdb is not None else None
     if client is None:
         return False
@@ -147,16 +163,36 @@ def _knock(session_dir: str) -> None:
     """Have the hook's thread of this process join."""
     import socket
 
-    sys.modules["_dkdbg_socket_pdb"].on_release = None  # type: ignore[attr-defined]
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        sock.connect(os.path.join(session_dir, "p", "%d.sock" % os.getpid()))
-        sock.sendall(b"join\n")
+    sys.modules["_dkdbg.socket_pdb"].on_release = None  # type: ignore[attr-defined]
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.sendto(b"join", os.path.join(session_dir, "p", "%d.sock" % os.getpid()))
+
+
+def _why_not_this_debugpy() -> str:
+    """Return what is wrong with a debugpy that the program has imported itself, empty for none."""
+    from . import bundle, privates
+
+    version = getattr(sys.modules.get("debugpy"), "__version__", None)
+    if version is None or privates.fits(bundle.parse_version(version)):
+        return ""
+    return "the program has imported debugpy %s; dkdbg works with %s" % (version, privates.span())
+
+
+def _what_is_missing() -> str:
+    """Return which names inside debugpy are not there, empty for none."""
+    from . import privates
+
+    missing = privates.missing(privates.PROGRAM)
+    version = getattr(sys.modules["debugpy"], "__version__", "?")
+    return "debugpy %s has no %s" % (version, ", ".join(missing)) if missing else ""
 
 
 def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
     """Import the debugpy that fits this interpreter and return pydevd; `sys.path` is left as it was."""
     if "debugpy" not in sys.modules:
-        folder = _load("bundle").ensure_debugpy(info["search"], info["runtime"])
+        from . import bundle
+
+        folder = bundle.ensure_debugpy(info["search"], info["runtime"])
         sys.path.insert(0, folder)
         dont_write = sys.dont_write_bytecode
         # Images often set PYTHONDONTWRITEBYTECODE; without .pyc files this import takes 0.3 s instead of 0.1, each
@@ -177,19 +213,6 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
     import pydevd
 
     return pydevd
-
-
-def _load(name: str) -> ModuleType:
-    """Load a file beside this one, without making `dkdbg` importable in the user's process."""
-    import importlib.util
-
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
-    spec = importlib.util.spec_from_file_location("_dkdbg_" + name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError("no %s" % path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _watch_configuration() -> threading.Event:
@@ -214,31 +237,6 @@ def _api() -> Any:
     from _pydevd_bundle.pydevd_api import PyDevdAPI
 
     return PyDevdAPI
-
-
-def _wake_after_commands(debugger_class: Any) -> None:
-    """Let a held thread look at its state again as soon as a command for it has run.
-
-    pydevd's wait loop runs a command (a step, a resume) and then sleeps up to 0.2 s before it looks whether the
-    command has set the thread free: without this a step takes 204 ms instead of 4, whenever the thread was asleep
-    when the request came (PyDB._do_wait_suspend, debugpy 1.8.22).
-    """
-    post = debugger_class.post_internal_command
-
-    def post_and_wake(self: Any, command: Any, thread_id: str) -> None:
-        run = command.do_it
-
-        def run_and_wake(debugger: Any) -> None:
-            try:
-                run(debugger)
-            finally:
-                for event in list(self._thread_events.values()):  # a step may resume the other threads too
-                    event.set()
-
-        command.do_it = run_and_wake
-        post(self, command, thread_id)
-
-    debugger_class.post_internal_command = post_and_wake
 
 
 def _wait_for_breakpoints(configured: threading.Event, pydevd: Any, deadline: float) -> str:

@@ -1,7 +1,7 @@
 """`dkdbg.breakpoint()`: stop at this line, in any process or thread below the agent, when an editor is attached.
 
-Loaded by the hook, by path, at the first call: so it imports nothing of dkdbg. Whatever goes wrong, the program goes
-on; DKDBG_DEBUG=1 shows it. Without a session around, nothing happens.
+Loaded by the hook at the first call. Whatever goes wrong, the program goes on; DKDBG_DEBUG=1 shows it. Without a session
+around, nothing happens.
 """
 
 # debugpy has no types, and this is where it is imported.
@@ -13,6 +13,8 @@ from __future__ import annotations
 import os
 import sys
 import time
+
+from . import member
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +86,9 @@ def _stop(frame: FrameType, seconds: float, pdb_address: str) -> None:
         return
     try:
         if pdb_address and not editor_is_attached(directory):
-            load("socket_pdb").stop(frame, pdb_address, seconds)
+            from . import socket_pdb
+
+            socket_pdb.stop(frame, pdb_address, seconds)
         elif _editor_comes(directory, seconds, frame):
             reason = connect(directory)
             if reason:
@@ -160,10 +164,15 @@ def await_editor(directory: str, seconds: float, state: str, detail: str) -> boo
 
 def connect(directory: str) -> str:
     """Join the adapter unless this process has, and wait for the editor's session; return why not, or nothing."""
-    found = member()
-    answer = found.join(False) if found is not None else load("join").join(directory, False)
+    found = member.of_this_process()
+    if found is None:
+        from . import join
+
+        answer = join.join(directory, False)
+    else:
+        answer = found.join(False)
     if not answer.startswith(("joined", "already joined")):
-        return str(answer)
+        return answer
     import pydevd
 
     end = time.monotonic() + SESSION_LIMIT
@@ -211,35 +220,10 @@ def say(text: str) -> None:
         pass
 
 
-def load(name: str) -> Any:
-    """Return the module in `NAME.py` beside this file; with the hook, the one that the hook uses."""
-    found = member()
-    if found is not None:
-        return found.load(name)
-    key = "_dkdbg_" + name
-    if key not in sys.modules:
-        import importlib.util
-
-        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
-        spec = importlib.util.spec_from_file_location(key, path)
-        if spec is None or spec.loader is None:
-            raise ImportError("no %s" % path)
-        module: ModuleType = importlib.util.module_from_spec(spec)
-        if os.path.exists(path):
-            spec.loader.exec_module(module)
-        else:  # agent.pyz on PYTHONPATH: we are in a zip
-            source = globals()["__loader__"].get_data(path)
-            exec(compile(source, path, "exec"), module.__dict__)  # noqa: S102
-        sys.modules[key] = module
-    return sys.modules[key]
-
-
-def member() -> Any:
-    """Return what the hook knows of this process, None where the hook did not run."""
-    for finder in reversed(sys.meta_path):
-        if type(finder).__name__ == "_DkdbgFinder":
-            return getattr(finder, "member", None)
-    return None
+def of_this_process() -> ModuleType:
+    """Return this module as the hook has it, where there is a hook: a process has one debugger and one pdb."""
+    found = member.of_this_process()
+    return sys.modules[__name__] if found is None else found.module("on_demand")
 
 
 def _seconds(text: str) -> float:

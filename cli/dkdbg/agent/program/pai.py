@@ -9,6 +9,7 @@ What differs: nothing is decided at import, and without a token it listens on lo
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import socket
@@ -53,7 +54,7 @@ def set_trace(
         on_demand.set_trace(addr, port, timeout, frame)
         return
     address, seconds = _announce(addr, port, timeout)
-    if not on_demand.load("socket_pdb").stop(frame, address, seconds, again=True):
+    if not _socket_pdb().stop(frame, address, seconds, again=True):
         raise socket.timeout("No client connect to server in %g seconds" % seconds)
 
 
@@ -67,7 +68,7 @@ def post_mortem(addr: Optional[str] = None, port: Optional[int] = None) -> None:
 
     traceback.print_exc()
     address, seconds = _announce(addr, port, None)
-    _on_demand().load("socket_pdb").post_mortem(sys.exc_info(), address, seconds)
+    _socket_pdb().post_mortem(sys.exc_info(), address, seconds)
 
 
 def handle_trap(addr: Optional[str] = None, port: Optional[int] = None) -> None:
@@ -92,7 +93,7 @@ def main(words: Optional[List[str]] = None) -> int:
     with open(words[0], "rb") as source:
         code = compile(source.read(), words[0], "exec")
     address, seconds = _announce(None, None, None)
-    socket_pdb = _on_demand().load("socket_pdb")
+    socket_pdb = _socket_pdb()
     client = socket_pdb.wait_for_client(address, seconds)
     if client is None:
         print("No client connect to server in %g seconds, exit" % seconds, flush=True)
@@ -125,11 +126,11 @@ def _run(client: Any, code: CodeType, path: str) -> None:
     try:
         client.run(code, program.__dict__)
     except SystemExit as error:
-        if not _on_demand().load("socket_pdb").is_current(client):
+        if not _socket_pdb().is_current(client):
             raise
         client.message("The program exited via sys.exit(). Exit status: %s" % error)
     except Exception as error:
-        if not _on_demand().load("socket_pdb").is_current(client):
+        if not _socket_pdb().is_current(client):
             raise
         client.message(
             "Uncaught exception. Entering post mortem debugging\n%s: %s" % (type(error).__name__, error)
@@ -197,10 +198,17 @@ def _has_token() -> bool:
 
 def _on_demand() -> Any:
     """Return on_demand.py: the one by which the hook has found this file, or the installed one."""
-    found = sys.modules.get("_dkdbg_on_demand")
+    found = sys.modules.get("_dkdbg.on_demand")
     if found is None:
-        from dkdbg.agent.program import on_demand as found
+        from dkdbg.agent.program import on_demand
+
+        found = on_demand.of_this_process()
     return found
+
+
+def _socket_pdb() -> Any:
+    """Return socket_pdb.py, the one beside that."""
+    return importlib.import_module(_on_demand().__package__ + ".socket_pdb")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """pdb over a socket, for those without an IDE: `nc HOST PORT` or `dkdbg.agent pdb`.
 
-Loaded by the hook, by path, when it is needed: so it imports nothing of dkdbg. The program's stdin and stdout are left
-alone. A client that goes away never ends or hangs the program: it goes on, and a later stop takes a new client.
+Loaded by the hook when it is needed. The program's stdin and stdout are left alone. A client that goes away never ends
+or hangs the program: it goes on, and a later stop takes a new client.
 """
 
 # ruff: noqa: ANN401
@@ -17,6 +17,8 @@ import sys
 import threading
 import time
 
+from . import own_socket
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 TOKEN_LIMIT = 10.0
 
 #: Listeners by address; they stay open, so that a client waits in the kernel's queue between two stops.
-_listeners: Dict[str, socket.socket] = {}
+_listeners: Dict[str, own_socket.OwnSocket] = {}
 _current: Optional[SocketPdb] = None
 #: An ended wait is not repeated, see on_demand.py.
 _ran_out = False
@@ -44,7 +46,7 @@ class SocketPdb(pdb.Pdb):
         source, sink: the same as text.
     """
 
-    def __init__(self, connection: socket.socket, source: TextIO, sink: TextIO) -> None:
+    def __init__(self, connection: own_socket.OwnSocket, source: TextIO, sink: TextIO) -> None:
         self._connection = connection
         pdb.Pdb.__init__(self, stdin=source, stdout=sink, nosigint=True, readrc=False)
         self.use_rawinput = False
@@ -84,7 +86,8 @@ class SocketPdb(pdb.Pdb):
 
     def release(self) -> None:
         """Let go of the client without a word to him."""
-        self._connection.detach()
+        if self._connection.is_own():
+            os.close(self._connection.detach())
 
     # `q` must not raise BdbQuit through a training loop.
     do_q = do_quit = do_exit = do_EOF = do_detach  # noqa: N815
@@ -212,15 +215,16 @@ def _client(address: str, seconds: float, what: str, *, quiet: bool = False) -> 
     return connection
 
 
-def _accept(listener: socket.socket, seconds: float) -> Optional[SocketPdb]:
+def _accept(listener: own_socket.OwnSocket, seconds: float) -> Optional[SocketPdb]:
     end = time.monotonic() + seconds
     while True:
         left = max(0.0, end - time.monotonic())
         listener.settimeout(min(left, 1e6) or 0.001)
         try:
-            connection, _ = listener.accept()
+            accepted, _ = listener.accept()
         except (socket.timeout, BlockingIOError):
             return None
+        connection = own_socket.take(accepted)
         connection.settimeout(TOKEN_LIMIT)
         # Two streams: a TextIOWrapper for both ways forgets lines that were read ahead when it writes.
         source = connection.makefile("r", encoding="utf-8", errors="replace", newline="\n")
@@ -245,28 +249,32 @@ def _accept(listener: socket.socket, seconds: float) -> Optional[SocketPdb]:
         return SocketPdb(connection, source, sink)
 
 
-def listen(address: str) -> socket.socket:
+def listen(address: str) -> own_socket.OwnSocket:
     """Return the listener on `host:port` or a Unix socket's path, opened with the first call."""
     found = _listeners.get(address)
-    if found is None:
-        if address.startswith("/"):
-            found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            if os.path.exists(address):
-                os.unlink(address)
-            found.bind(address)
-        else:
-            host, _, port = address.rpartition(":")
-            found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            host = host.strip("[]") or "127.0.0.1"
-            try:
-                found.bind((host, int(port)))
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE:
-                    raise
-                found.bind((host, 0))  # another process of the program has it: each says where it is
+    if found is None or not found.is_own():
+        found = _listeners[address] = own_socket.take(_bound(address))
         found.listen(4)
-        _listeners[address] = found
+    return found
+
+
+def _bound(address: str) -> socket.socket:
+    if address.startswith("/"):
+        found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        if os.path.exists(address):
+            os.unlink(address)
+        found.bind(address)
+    else:
+        host, _, port = address.rpartition(":")
+        found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        host = host.strip("[]") or "127.0.0.1"
+        try:
+            found.bind((host, int(port)))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            found.bind((host, 0))  # another process of the program has it: each says where it is
     return found
 
 

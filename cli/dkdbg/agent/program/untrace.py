@@ -1,4 +1,4 @@
-"""Gives a process its full speed back while no editor is attached to it. Loaded by join.py, by path.
+"""Gives a process its full speed back while no editor is attached to it. Used by join.py.
 
 Up to Python 3.11 pydevd traces every thread from the join on, and goes on when the editor has left: a loop stays 2 and
 calls 9 times slower than bare. Here the trace functions of all threads are taken away at the editor's farewell and
@@ -97,6 +97,8 @@ def _give_back(debugger: Any) -> None:
             pydevd_tracing.set_trace_to_threads(debugger.trace_dispatch)
         else:
             _in_main_thread(lambda: debugger.enable_tracing(debugger.trace_dispatch))
+        # A frame that was entered since has no trace function of its own, and would run to its end without a stop.
+        debugger.set_tracing_for_untraced_contexts()
 
 
 def _for_every_thread(api: Any) -> None:

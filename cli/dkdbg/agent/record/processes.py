@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import socket
+import struct
 import threading
 import time
 
@@ -234,12 +235,16 @@ def ask(path: str, command: str) -> str:
         path: its socket.
         command: `join`.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+    ours, theirs = socket.socketpair()
+    with ours, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        ours.settimeout(ANSWER_LIMIT)
         sock.settimeout(ANSWER_LIMIT)
         try:
-            sock.connect(path)
-            sock.sendall(command.encode() + b"\n")
-            return sock.makefile("r").readline().strip()
+            with theirs:  # it goes along with the question: a process that ends closes it
+                rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", theirs.fileno()))
+                sock.connect(path)
+                sock.sendmsg([command.encode()], [rights])
+            return ours.makefile("r").readline().strip()
         except OSError:
             return ""
 

@@ -21,12 +21,18 @@ FILES = (
     "answers.py",
     "join.py",
     "bundle.py",
+    "connection.py",
     "on_demand.py",
     "pai.py",
     "crash.py",
+    "member.py",
+    "own_socket.py",
+    "privates.py",
     "socket_pdb.py",
     "compiled.py",
+    "uncaught.py",
     "untrace.py",
+    "waking.py",
 )
 
 

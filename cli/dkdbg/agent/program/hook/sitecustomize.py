@@ -9,13 +9,25 @@ Nothing here may break or delay the program: every error is swallowed, and DKDBG
 by whatever Python the user starts, so it is valid Python 2 as well; there it only runs the user's `sitecustomize`.
 """
 # Annotations are comments here: Python 2 reads this file too.
-# ruff: noqa: ANN001, ANN202, ANN204, SIM105
-# mypy: disable-error-code="import-not-found, attr-defined, arg-type, union-attr, assignment, no-any-return"
+# ruff: noqa: ANN001, ANN202, ANN204, F401, SIM105
+# mypy: disable-error-code="import-not-found"
 
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from _socket import socket
+    from _thread import LockType
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any, Callable, Dict, List, Optional, Tuple
+
+    from dkdbg.agent.program.member import Member
+
 _HERE = os.path.dirname(os.path.abspath(__file__))
+#: Where the hook's descriptor lies: a program that opens files finds them under the numbers that they have without us.
+_HIGH = 1000
 
 #: A process with one of these words in its command line serves others and holds no code of the user. It neither
 #: registers nor joins, unless DKDBG_HOUSEKEEPING=1 asks for it. The marks are those of dkdbg.launchers, which each start
@@ -35,7 +47,7 @@ _NEVER = ("debugpy/adapter", "pydevd.py", "dkdbg/agent/")
 #: Programs that build or install; they start many short processes.
 _SKIP_PROGRAMS = ("pip", "pip3", "uv", "ninja", "cmake", "conda", "mamba", "poetry", "meson")
 #: In Python 2 the globals of a module that nobody holds are gone.
-_kept = {}  # type: dict[str, object]
+_kept = {}  # type: Dict[str, Any]
 _RANK_NAMES = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "PMI_RANK", "PMI_SIZE",
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALRANKID", "NODE_RANK",
@@ -49,7 +61,7 @@ def _chain():  # type: () -> None
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _HERE]
     here = _kept["hook"] = sys.modules.pop("sitecustomize", None)
     try:
-        import sitecustomize  # noqa: F401
+        import sitecustomize
     except ImportError as error:
         if "sitecustomize" not in str(error):
             raise
@@ -94,50 +106,116 @@ def _is_housekeeping(words):  # type: (list[str]) -> bool
     return False
 
 
-class _Member:
-    """This process as a member of the session."""
+def _import(name):  # type: (str) -> Any
+    """Import NAME.py beside this folder, as `_dkdbg.NAME`: these files find each other by relative imports."""
+    if "_dkdbg" not in sys.modules:
+        package = type(sys)("_dkdbg")
+        package.__path__ = [os.path.dirname(_HERE)]
+        sys.modules.setdefault("_dkdbg", package)
+    # importlib.import_module, which costs 2 ms to import, does this; the program may have replaced the built-in one.
+    from _frozen_importlib import __import__ as import_
 
-    def __init__(self, directory, words):  # type: (str, list[str]) -> None
+    import_("_dkdbg." + name)
+    return sys.modules["_dkdbg." + name]
+
+
+class _Late(object):
+    """A module beside this folder, imported when something of it is asked for first."""
+
+    def __init__(self, name):  # type: (str) -> None
+        self._name = name
+
+    def __getattr__(self, name):  # type: (str) -> object
+        return getattr(_import(self._name), name)
+
+
+if TYPE_CHECKING:
+    from dkdbg.agent.program import answers, crash_watch, forking, join, on_demand, socket_pdb
+else:
+    answers, crash_watch, forking = _Late("answers"), _Late("crash_watch"), _Late("forking")
+    join, on_demand, socket_pdb = _Late("join"), _Late("on_demand"), _Late("socket_pdb")
+
+
+def _identity(number):  # type: (int) -> Optional[Tuple[int, int]]
+    """Return what lies under a descriptor: a program may close ours and open its own under the same number."""
+    try:
+        found = os.fstat(number)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _lift(sock):  # type: (socket) -> socket
+    """Move a socket to a high descriptor; while no other thread can take that number.
+
+    `fcntl` could do it at any time, and costs 0.4 ms to import.
+    """
+    if _identity(_HIGH) is not None:
+        return sock
+    try:
+        os.dup2(sock.fileno(), _HIGH, False)
+    except OSError:  # `ulimit -n`
+        return sock
+    lifted = type(sock)(sock.family, sock.type, sock.proto, _HIGH)
+    sock.close()
+    return lifted
+
+
+class _Member(object):
+    """This process as a member of the session; see `Member` in member.py."""
+
+    def __init__(self, directory, words):  # type: (str, List[str]) -> None
         import _thread
 
         # `threading` takes the thread that imports it first for the main one. Imported by our thread later, it would
         # let the program hang at its end.
-        import threading  # noqa: F401
+        import threading
 
         self.directory = directory
         self.words = words
-        self.say = _say
         self.fork_armed = False
         self.origin = ""
         self._thread = _thread
         self.reset()
 
     def reset(self):  # type: () -> None
-        self.lock = self._thread.allocate_lock()  # guards `running`
-        self.loading = self._thread.allocate_lock()  # guards `load`
+        self.lock = self._thread.allocate_lock()  # guards `running`, and registering again
         self.done = self._thread.allocate_lock()  # held while the thread runs
         self.running = False
         self.joined = False
         self.thread_id = 0
-        self.listener = None
+        self.listener = None  # type: Optional[socket]
+        self._mark = None  # type: Optional[Tuple[int, int]]
+
+    def module(self, name):  # type: (str) -> Any
+        return _import(name)
+
+    def say(self, text):  # type: (str) -> None
+        _say(text)
 
     @property
     def base(self):  # type: () -> str
         return "%s/p/%d" % (self.directory, os.getpid())
 
-    def register(self):  # type: () -> None
-        """Announce this process; the socket takes connections from here on. Raises OSError."""
+    def register(self, lift=_lift):  # type: (Callable[[socket], socket]) -> None
+        """Announce this process; the socket takes questions from here on. Raises OSError."""
         import _socket
-        import time
-        from _json import encode_basestring_ascii as quoted  # json itself costs 3 ms
 
         try:
             os.unlink(self.base + ".sock")
         except OSError:
             pass
-        self.listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-        self.listener.bind(os.path.realpath(self.directory + "/p") + "/%d.sock" % os.getpid())
-        self.listener.listen(8)
+        # Datagrams: a thread that waits in accept() keeps the lowest free descriptor from the program.
+        listener = lift(_socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM))
+        listener.bind(os.path.realpath(self.directory + "/p") + "/%d.sock" % os.getpid())
+        self.listener, self._mark = listener, _identity(listener.fileno())
+        self.announce()
+
+    def announce(self):  # type: () -> None
+        """Write who this process is; the agent asks one that is new, or is anew, to join. Raises OSError."""
+        import time
+        from _json import encode_basestring_ascii as quoted  # json itself costs 3 ms
+
         env = ",".join(
             "%s:%s" % (quoted(name), quoted(os.environ[name])) for name in _RANK_NAMES if name in os.environ
         )
@@ -156,7 +234,22 @@ class _Member:
             os.close(file)
         os.rename(self.base + ".tmp", self.base + ".json")
 
-    def wake_thread(self, waiting=None):  # type: (object) -> None
+    def owns_listener(self):  # type: () -> bool
+        """Tell whether the listener's descriptor is still ours; one that is not is never touched again."""
+        if self.listener is None or self.listener.fileno() < 0:
+            return False
+        if self._mark is not None and _identity(self.listener.fileno()) == self._mark:
+            return True
+        self.listener.detach()
+        return False
+
+    def register_again(self):  # type: () -> None
+        """Announce this process anew, if the program has closed what the agent could reach it by. Raises OSError."""
+        with self.lock:
+            if not self.owns_listener():
+                self.register(answers.lift)
+
+    def wake_thread(self, waiting=None):  # type: (Optional[socket]) -> None
         """Start the thread; `waiting` is the connection of the agent that asks this process to join."""
         with self.lock:
             if self.running or self.listener is None:
@@ -164,11 +257,11 @@ class _Member:
             self.running = True
             self.done.acquire()
             if waiting is None and not self.joined:
-                self._thread.start_new_thread(self.serve, (self.listener, self.done, None))
+                self._thread.start_new_thread(self.serve, (self.done, None))
             else:
-                self.load("answers").start_known(self, waiting)
+                answers.start_known(self, waiting)
 
-    def serve(self, listener, done, waiting):  # type: (object, object, object) -> None
+    def serve(self, done, waiting):  # type: (LockType, Optional[socket]) -> None
         handed_over = None
         try:
             import _signal
@@ -176,14 +269,12 @@ class _Member:
             _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())  # they are for the program
             self.thread_id = self._thread.get_native_id()
             if waiting is not None:
-                self.load("answers").answer(self, waiting, b"join")
+                answers.answer(self, waiting, b"join")
             while True:
-                connection, command = self._next(listener)
-                if command in (b"", b"sleep"):
-                    connection.close()
-                    if command:
-                        break
-                elif self.load("answers").answer(self, connection, command):
+                connection, command = self._next()
+                if command == b"sleep":
+                    break
+                if answers.answer(self, connection, command):
                     handed_over = connection
                     break
         except Exception as error:
@@ -194,41 +285,30 @@ class _Member:
         if handed_over is not None:
             self.wake_thread(handed_over)
 
-    def _next(self, listener):  # type: (object) -> tuple[object, bytes]
+    def _next(self):  # type: () -> Tuple[Optional[socket], bytes]
+        """Return the next question, and the connection to answer it on, which came with it."""
         import _socket
 
-        descriptor, _ = listener._accept()
-        connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, descriptor)
-        connection.settimeout(5)
-        try:
-            return connection, connection.recv(64).strip()
-        except OSError:
-            return connection, b""
+        while True:
+            if not self.owns_listener():
+                self.register_again()
+            try:
+                # 32 bytes are room for one descriptor.
+                found = self.listener.recvmsg(64, 32, getattr(_socket, "MSG_CMSG_CLOEXEC", 0))  # type: ignore[union-attr]
+            except OSError:  # closed after we looked
+                if self.owns_listener():
+                    raise
+                continue
+            for _, _, data in found[1]:
+                number = int.from_bytes(data[:4], sys.byteorder)
+                return _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, number), found[0]
+            return None, found[0]
 
     def join(self, at_start):  # type: (bool) -> str
         """Join the adapter."""
-        answer = self.load("join").join(self.directory, at_start)
+        answer = join.join(self.directory, at_start)
         self.joined = self.joined or answer.startswith(("joined", "already joined"))
         return answer
-
-    def load(self, name):  # type: (str) -> object
-        """Return the module in NAME.py beside the hook's folder, loaded when it is first needed."""
-        key = "_dkdbg_" + name
-        if (
-            key not in sys.modules
-        ):  # else no lock: a forked child has a copy of it that another thread may hold
-            with self.loading:
-                if key not in sys.modules:
-                    # What importlib.util would do, which costs 2 ms to import.
-                    from _frozen_importlib import module_from_spec
-                    from _frozen_importlib_external import spec_from_file_location
-
-                    path = os.path.join(os.path.dirname(_HERE), name + ".py")
-                    spec = spec_from_file_location(key, path)
-                    module = module_from_spec(spec)
-                    spec.loader.exec_module(module)
-                    sys.modules[key] = module
-        return sys.modules[key]
 
     def enter(self):  # type: () -> None
         """Register, join if an editor is attached, and let the thread sleep on the socket."""
@@ -237,28 +317,26 @@ class _Member:
             _say(self.join(True))
         self.wake_thread()
 
-    def at_fork(self, moment):  # type: (str) -> object
+    def at_fork(self, moment):  # type: (str) -> Callable[[], None]
         """Return a callback that runs the function of this name in forking.py."""
 
         def callback():  # type: () -> None
             try:
-                getattr(self.load("forking"), moment)(self)
+                getattr(forking, moment)(self)
             except Exception as error:
                 _say("fork, %s: %r" % (moment, error))
 
         return callback
 
 
-class _DkdbgFinder:
+class _DkdbgFinder(object):
     """Asked last: where no package dkdbg is installed, `import dkdbg` gives `breakpoint` and its sisters."""
 
-    def __init__(self, member):  # type: (_Member) -> None
+    def __init__(self, member):  # type: (Member) -> None
         self.member = member
 
-    def find_spec(self, name, path=None, target=None):  # type: (str, object, object) -> object  # noqa: ARG002
-        if name not in ("dkdbg", "dkdbg.pai"):
-            return None
-        return self.member.load("on_demand").find_spec(name)
+    def find_spec(self, name, path=None, target=None):  # type: (str, object, object) -> Optional[ModuleSpec]  # noqa: ARG002
+        return on_demand.find_spec(name) if name in ("dkdbg", "dkdbg.pai") else None
 
 
 def _enter():  # type: () -> None
@@ -271,16 +349,15 @@ def _enter():  # type: () -> None
     member = _Member(directory, words)
     sys.meta_path.append(_DkdbgFinder(member))
     if os.environ.get("DKDBG_ON_CRASH"):
-        arming = member.load("crash_watch")
-        arming.arm(member)
+        crash_watch.arm(member)
         if "--multiprocessing-fork" in words:
-            arming.arm_worker(member)
+            crash_watch.arm_worker(member)
     os.register_at_fork(before=member.at_fork("before"), after_in_parent=member.at_fork("in_parent"))
     if "multiprocessing.forkserver" in " ".join(words) and not _shows_housekeeping():
         return  # its children, made by fork, run the user's code
     member.enter()
     if os.environ.get("DKDBG_PDB_AT_START"):
-        member.load("socket_pdb").wait_as_asked(directory)
+        socket_pdb.wait_as_asked(directory)
 
 
 def _main():  # type: () -> None

@@ -1,9 +1,9 @@
-"""Joining, the parts that need no process of their own."""
+"""A held thread looks at its state at once."""
 
 import queue
 import threading
 
-from dkdbg.agent.program import join
+from dkdbg.agent.program import waking
 
 
 class _Debugger:
@@ -31,7 +31,7 @@ def _run_as_the_held_thread_does(error: Exception | None) -> _Debugger:
     class Patched(_Debugger):
         pass
 
-    join._wake_after_commands(Patched)
+    waking._after_commands(Patched)
     debugger = Patched()
     debugger.post_internal_command(_Command(error), "held")
     for event in debugger._thread_events.values():
@@ -50,4 +50,16 @@ def test_a_held_thread_looks_again_after_its_command_instead_of_sleeping():
 
 def test_a_command_that_fails_wakes_the_threads_too():
     debugger = _run_as_the_held_thread_does(ValueError("cannot jump there"))
+    assert all(event.is_set() for event in debugger._thread_events.values())
+
+
+def test_an_editor_that_leaves_wakes_the_threads_that_it_held():
+    class Api:
+        def request_disconnect(self, py_db, resume_threads):
+            assert resume_threads
+            assert not any(event.is_set() for event in py_db._thread_events.values())
+
+    debugger = _Debugger()
+    waking._after_disconnect(Api)
+    Api().request_disconnect(debugger, resume_threads=True)
     assert all(event.is_set() for event in debugger._thread_events.values())

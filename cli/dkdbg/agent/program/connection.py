@@ -1,0 +1,90 @@
+"""The connection of pydevd to the adapter, in a program that may close descriptors that it has not opened.
+
+With pydevd alone such a program hangs at its next stop for good: what it would say goes to a descriptor that is
+closed, or into the program's own file, and what the editor says still arrives.
+"""
+
+# debugpy has no types, and this is where it is touched.
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+
+from . import member, own_socket
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+#: How often a process that closes its connection joins again.
+TIMES = 3
+#: Seconds that pydevd's threads have to end.
+END_LIMIT = 5.0
+
+_losses = 0
+
+
+def watch(debugger_class: Any) -> None:
+    """Give each connection from now on a high descriptor, and notice when it is gone; once for each process."""
+    if getattr(debugger_class, "dkdbg_owns", False):
+        return
+    debugger_class.dkdbg_owns = True
+    initialize = debugger_class.initialize_network
+
+    def initialize_network(self: Any, sock: Any, *args: Any, **kwargs: Any) -> Any:
+        own = own_socket.take(sock)
+        own.notice_loss()
+        own.on_loss = lambda: _lost(self)
+        if self._client_socket is sock:
+            self._client_socket = own
+        return initialize(self, own, *args, **kwargs)
+
+    debugger_class.initialize_network = initialize_network
+
+
+def drop(debugger: Any) -> None:
+    """In a forked child: close the copy, else the adapter would wait for this process too."""
+    sock = debugger._client_socket
+    if isinstance(sock, own_socket.OwnSocket):
+        sock.on_loss = None
+        sock.close()
+
+
+def _lost(debugger: Any) -> None:
+    """Say it, and have this process join anew when pydevd has let go of its threads."""
+    global _losses  # noqa: PLW0603
+    _losses += 1
+    again = _losses <= TIMES
+    _say(
+        "pid %d has closed the debugger's connection, as a program does that closes all descriptors%s"
+        % (os.getpid(), "; it joins again" if again else ", %d times: it is not debugged any more" % _losses)
+    )
+    thread: Any = threading.Thread(
+        target=_come_back, args=(debugger, again), name="dkdbg rejoin", daemon=True
+    )
+    thread.pydev_do_not_trace = True
+    thread.is_pydev_daemon_thread = True
+    thread.start()
+
+
+def _come_back(debugger: Any, again: bool) -> None:
+    debugger.dispose_and_kill_all_pydevd_threads()
+    end = time.monotonic() + END_LIMIT
+    reader = debugger.reader  # while it waits, the adapter sees this process as connected
+    while reader is not None and reader.is_alive() and time.monotonic() < end:
+        time.sleep(0.02)
+    found = member.of_this_process()
+    if found is not None and again:
+        with contextlib.suppress(OSError):  # the session has ended
+            found.announce()
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write("dkdbg: %s\n" % text)
+        sys.stderr.flush()

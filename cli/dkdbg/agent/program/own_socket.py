@@ -1,0 +1,150 @@
+"""A socket whose descriptor the program may close: from then on it is not touched any more.
+
+Programs close descriptors that they have not opened (`os.closerange`, daemons, sandboxes) and open their own under
+the same numbers. What is written by number then lies in the program's file.
+"""
+
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import _socket
+    from typing import Any, Callable, Optional, Tuple
+
+#: From here on descriptors are ours: a program finds its own under the numbers that they have without us.
+LOWEST = 1000
+#: Seconds after which a thread that waits for data notices that the descriptor is gone. The kernel keeps the
+#: connection open for as long as it waits.
+NOTICE = 1
+
+
+class OwnSocket(socket.socket):
+    """A socket that looks before each use whether the descriptor is still its own.
+
+    Attributes:
+        on_loss: called once, by whoever notices it, when the program has closed the descriptor.
+    """
+
+    def __init__(self, number: int, family: int, kind: int, proto: int) -> None:
+        super().__init__(family, kind, proto, number)
+        self.on_loss: Optional[Callable[[], None]] = None
+        self._identity = identity(number)
+        self._notices = False
+
+    def is_own(self) -> bool:
+        """Tell whether the descriptor is still that of this socket."""
+        return self.fileno() >= 0 and identity(self.fileno()) == self._identity is not None
+
+    def notice_loss(self) -> None:
+        """Let a thread that receives notice the loss too, after NOTICE seconds."""
+        self._notices = True
+        self.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", NOTICE, 0))
+
+    def recv(self, *args: Any) -> bytes:
+        """Receive as a socket does. Raises OSError, EBADF when the descriptor is gone."""
+        while True:
+            self._look()
+            try:
+                data = super().recv(*args)
+            except BlockingIOError:
+                if not self._notices:
+                    raise
+            else:
+                self._look()  # what comes through a descriptor that is gone is the last that comes
+                return data
+
+    def _look(self) -> None:
+        if not self.is_own():
+            on_loss = self.on_loss
+            self.detach()
+            if on_loss is not None:
+                on_loss()
+            raise OSError(errno.EBADF, "the program has closed this descriptor")
+
+    def detach(self) -> int:
+        """Let go of the descriptor; nobody closes it."""
+        self.on_loss = None
+        return super().detach() if self.fileno() >= 0 else -1
+
+    def _real_close(self, *args: Any) -> None:
+        if self.is_own():
+            self.on_loss = None
+            super()._real_close(*args)  # type: ignore[misc]
+        else:
+            self.detach()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # Python is shutting down
+            self._real_close()
+
+
+def _looking(name: str) -> Callable[..., Any]:
+    method = getattr(socket.socket, name)
+
+    def call(self: OwnSocket, *args: Any, **kwargs: Any) -> Any:
+        self._look()
+        return method(self, *args, **kwargs)
+
+    call.__name__ = name
+    return call
+
+
+for _name in (
+    "accept",
+    "getsockname",
+    "recv_into",
+    "send",
+    "sendall",
+    "setsockopt",
+    "settimeout",
+    "shutdown",
+):
+    setattr(OwnSocket, _name, _looking(_name))
+
+
+def take(sock: _socket.socket) -> OwnSocket:
+    """Move a socket to a high descriptor; the one given is closed."""
+    family, kind, proto, limit = sock.family, sock.type, sock.proto, sock.gettimeout()
+    number = _lifted(sock.fileno())
+    if number is None:
+        number = sock.detach()
+    else:
+        sock.close()
+    own = OwnSocket(number, family, kind, proto)
+    own.settimeout(limit)
+    return own
+
+
+def lift(sock: _socket.socket) -> _socket.socket:
+    """The same for a bare socket of `_socket`."""
+    number = _lifted(sock.fileno())
+    if number is None:
+        return sock
+    lifted = type(sock)(sock.family, sock.type, sock.proto, number)
+    sock.close()
+    return lifted
+
+
+def identity(number: int) -> Optional[Tuple[int, int]]:
+    """Return what lies under a descriptor, None when nothing does."""
+    try:
+        found = os.fstat(number)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _lifted(number: int) -> Optional[int]:
+    try:
+        return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, LOWEST)
+    except OSError:  # `ulimit -n`
+        return None

@@ -1,0 +1,169 @@
+"""A program that closes descriptors it has not opened, and uses their numbers itself, is what it is without the hook."""
+
+# ruff: noqa: PLW1510
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dkdbg.agent.program import own_socket
+from dkdbg.agent.record import processes
+from tests.agent.dap_probe import Editor, wait_for
+
+HOOK = Path(processes.__file__).parents[1] / "program" / "hook"
+
+#: Writes into files of its own, before and after a fork; argv: the first number, up to which one is closed.
+FILES = """import os, sys
+first, last = map(int, sys.argv[1:])
+os.closerange(3, last)
+numbers = []
+for n in range(40):
+    number = os.open("own%d" % n, os.O_RDWR | os.O_CREAT)
+    if first + n != number and first > 3:
+        os.dup2(number, first + n)
+        os.close(number)
+        number = first + n
+    numbers.append(number)
+for _ in range(3):
+    pid = os.fork()
+    for number in numbers:
+        os.write(number, b"child\\n" if pid == 0 else b"parent\\n")
+    if pid == 0:
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+print([os.fstat(number).st_size for number in numbers])
+"""
+
+#: Listens on a Unix socket under each of these numbers: nobody connects to it but its own client.
+LISTENERS = """import os, socket, sys
+first, last = map(int, sys.argv[1:])
+os.closerange(3, last)
+made = []
+for n in range(20):
+    one = socket.socket(socket.AF_UNIX)
+    if first > 3:
+        os.dup2(one.fileno(), first + n)
+        one.close()
+        one = socket.socket(fileno=first + n)
+    one.bind("own%d" % n)
+    one.listen(4)
+    one.setblocking(False)
+    made.append(one)
+for _ in range(2):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+for one in made:
+    try:
+        print("somebody", one.accept()[0].recv(64))
+    except BlockingIOError:
+        pass
+print(len(made))
+"""
+
+
+def _run(folder: Path, code: str, arguments: list[str], session: Path | None) -> tuple[int, str, str]:
+    folder.mkdir()
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "DKDBG"))}
+    if session is not None:
+        environment |= {"PYTHONPATH": str(HOOK), "DKDBG_SESSION_DIR": str(session), "DKDBG_DEBUG": "1"}
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("code", [FILES, LISTENERS], ids=["files", "listeners"])
+@pytest.mark.parametrize(
+    ("first", "last"), [(3, 256), (3, 4096), (own_socket.LOWEST, 4096)], ids=["low", "all", "high"]
+)
+def test_descriptors_that_a_program_took_over_are_left_to_it(
+    tmp_path: Path, code: str, first: int, last: int
+) -> None:
+    session = tmp_path / "s"
+    (session / "p").mkdir(parents=True)
+    numbers = [str(first), str(last)]
+    assert _run(tmp_path / "hooked", code, numbers, session) == _run(tmp_path / "bare", code, numbers, None)
+
+
+def test_a_programs_own_numbers_are_those_that_it_has_without_the_hook(tmp_path: Path) -> None:
+    session = tmp_path / "s"
+    (session / "p").mkdir(parents=True)
+    code = "import os; print(os.open('/dev/null', 0)); os.fork() or os._exit(0); os.wait(); print(os.open('/dev/null', 0))"
+    assert _run(tmp_path / "hooked", code, [], session) == _run(tmp_path / "bare", code, [], None)
+
+
+def test_a_process_that_closed_everything_can_still_be_asked(tmp_path: Path) -> None:
+    session = tmp_path / "s"
+    (session / "p").mkdir(parents=True)
+    environment = dict(os.environ, PYTHONPATH=str(HOOK), DKDBG_SESSION_DIR=str(session))
+    code = "import os; os.closerange(3, 4096); own = open('/dev/null'); print('up', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        path = str(session / "p" / f"{child.pid}.sock")
+        for _ in range(3):
+            answer = wait_for(lambda: processes.ask(path, "join"), bool)
+            assert answer == "no editor is attached"
+        child.communicate(b"\n", timeout=10)
+
+
+CLOSING = """import os, time
+n = 0
+while not os.path.exists("stop"):
+    n += 1
+    if os.path.exists("close"):
+        os.rename("close", "closed")
+        os.closerange(3, 4096)
+    time.sleep(0.02)
+print("end")
+"""
+
+
+def test_a_program_that_closes_the_debuggers_connection_goes_on_and_is_debugged_anew(
+    launch, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(CLOSING)
+    running = launch(sys.executable, "train.py")
+    port = running.wait_state("running")["port"]
+    with Editor(port, {str(script): [7]}) as editor:
+        with editor.changed:
+            assert editor.changed.wait_for(lambda: len(editor.sessions) == 2, 15)
+        pid = next(pid for pid in editor.sessions if pid)
+        first = editor.sessions[pid]
+        wait_for(lambda: "process" in first.seen, bool)
+        (tmp_path / "close").touch()
+        wait_for(lambda: first.closed, bool)  # the end of its session is seen by the editor
+        wait_for(lambda: editor.sessions[pid] is not first, bool)
+        again = editor.sessions[pid]
+        wait_for(lambda: "process" in again.seen, bool)
+        again.request("setBreakpoints", source={"path": str(script)}, breakpoints=[{"line": 4}])
+        editor.wait_stops(1)
+        again.request("setBreakpoints", source={"path": str(script)}, breakpoints=[])
+        (tmp_path / "stop").touch()
+        code, out, err = running.finish()
+    assert (code, out) == (0, "end\n"), err
+    assert f"dkdbg: pid {pid} has closed the debugger's connection" in err
+
+
+def test_a_program_that_is_to_stop_after_closing_the_connection_does_not_hang(launch, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, time\nos.closerange(3, 4096)\nx = 1\nown = open('own', 'w')\n"
+        "own.write('mine')\nown.close()\nprint(open('own').read())\n"
+    )
+    running = launch(sys.executable, "train.py", wait="20")
+    port = running.wait_state("waiting")["port"]
+    began = time.monotonic()
+    with Editor(port, {str(script): [3]}, hold=True):
+        code, out, err = running.finish(timeout=30)
+    assert (code, out) == (0, "mine\n"), (err, time.monotonic() - began)

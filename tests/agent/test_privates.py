@@ -1,0 +1,188 @@
+"""What dkdbg uses of debugpy's insides is listed, and is there in every version that it says it works with."""
+
+# ruff: noqa: PLW1510
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from dkdbg.agent.program import bundle, privates
+from dkdbg.agent.run import hook_folder
+from dkdbg.delivery import debugpy, single_file
+from tests.agent.dap_probe import Editor
+from tests.pythons import cache
+
+AGENT = Path(bundle.__file__).parents[1]
+#: As pip writes them; the last is whatever is the newest today.
+VERSIONS = [f"==1.8.{patch}" for patch in range(privates.OLDEST[2], privates.NEWEST_TRIED[2] + 1)]
+NEWEST = f">={'.'.join(map(str, privates.NEWEST_TRIED))},<{'.'.join(map(str, privates.BELOW))}"
+
+LOOK = """import json, runpy, sys
+sys.path.insert(0, sys.argv[1])
+import debugpy
+from debugpy.server import api
+privates = runpy.run_path(sys.argv[2])
+print(json.dumps([debugpy.__version__, *[privates["missing"](privates[names]) for names in sys.argv[3:]]]))
+"""
+
+
+@pytest.fixture(scope="session")
+def released(tmp_path_factory: pytest.TempPathFactory):
+    """A folder with the debugpy of a requirement such as `==1.8.16`, from the package index; kept for the next run."""
+
+    def get(requirement: str) -> Path:
+        fresh = tmp_path_factory.mktemp("debugpy")
+        folder = fresh if requirement == NEWEST else cache() / f"debugpy-{requirement.strip('=')}"
+        if not (folder / "debugpy").is_dir():
+            command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
+            command += [
+                "--platform",
+                "any",
+                "--python-version",
+                "3.10",
+                "debugpy" + requirement,
+                "-d",
+                str(fresh),
+            ]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+            if done.returncode != 0:
+                give_up = pytest.fail if os.environ.get("CI") else pytest.skip
+                give_up(f"no debugpy{requirement} from the package index: {done.stderr.strip()[-200:]}")
+            with zipfile.ZipFile(next(fresh.glob("*.whl"))) as wheel:
+                wheel.extractall(fresh)
+            if folder != fresh:
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                with contextlib.suppress(OSError):  # another run was faster
+                    shutil.copytree(fresh, folder)
+        return folder
+
+    return get
+
+
+def _look(folder: Path) -> list:
+    """The version in a folder, and what is missing in it for the program and for the adapter."""
+    command = [sys.executable, "-c", LOOK, str(folder), privates.__file__, "PROGRAM", "ADAPTER"]
+    environment = dict(os.environ, PYDEVD_DISABLE_FILE_VALIDATION="1")
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    return json.loads(done.stdout or json.dumps(done.stderr))
+
+
+@pytest.mark.parametrize("requirement", [*VERSIONS, NEWEST])
+def test_every_released_version_has_every_name(released, requirement: str) -> None:
+    version, *missing = _look(released(requirement))
+    assert missing == [[], []], version
+    assert privates.fits(bundle.parse_version(version))
+
+
+def test_the_debugpy_that_is_installed_here_fits() -> None:
+    directory, version = bundle.installed_debugpy() or ("", "")
+    assert privates.fits(bundle.parse_version(version))
+    assert _look(Path(directory).parent)[1:] == [[], []]
+
+
+def test_a_stop_with_the_oldest_version(released, launch, monkeypatch, tmp_path: Path) -> None:
+    oldest = VERSIONS[0][2:], released(VERSIONS[0]) / "debugpy"
+    monkeypatch.setattr(debugpy, "for_python", lambda python: oldest)  # noqa: ARG005
+    root = tmp_path / "layout"
+    root.mkdir()
+    (root / single_file.NAME).write_bytes(single_file.build(sys.version_info[:2]))
+    (root / single_file.NAME).chmod(0o755)
+    script = tmp_path / "train.py"
+    script.write_text("x = 1\ny = 2\n")
+    running = launch(sys.executable, "train.py", wait="20", layout=root)
+    with Editor(running.wait_state("waiting")["port"], {str(script): [2]}) as editor:
+        assert [stop["line"] for stop in editor.wait_stops(1)] == [2]
+        assert running.record()["debugpy"] == VERSIONS[0][2:]
+        assert running.finish()[0] == 0
+
+
+def _sources(folder: str) -> list[Path]:
+    return sorted((AGENT / folder).glob("*.py"))
+
+
+@pytest.mark.parametrize(
+    ("names", "folder"),
+    [(privates.PROGRAM, "program"), (privates.ADAPTER, "adapter")],
+    ids=["program", "adapter"],
+)
+def test_what_is_imported_is_listed_and_what_is_listed_is_used(names, folder: str) -> None:
+    texts = {path.stem: path.read_text() for path in _sources(folder)}
+    listed = {(module, name.partition(":")[0].split(".")[0]) for module, name, _, _ in names}
+    modules = {module for module, _ in listed}
+    for stem, text in texts.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                module = node.module or ""
+                if module.partition(".")[0] in (
+                    "debugpy",
+                    "pydevd_tracing",
+                    "_pydev_bundle",
+                    "_pydevd_bundle",
+                ):
+                    for each in node.names:
+                        whole = f"{module}.{each.name}"
+                        assert (module, each.name) in listed or whole in modules, f"{stem}.py imports {whole}"
+    for module, name, user, _ in names:
+        last = name.replace(":", ".").rpartition(".")[2]
+        assert last in texts[user], f"{user}.py does not use {module}.{name}"
+
+
+def test_a_debugpy_without_a_name_is_not_touched(released, tmp_path: Path) -> None:
+    folder = shutil.copytree(released(VERSIONS[-1]) / "debugpy", tmp_path / "debugpy")
+    api = folder / "_vendored/pydevd/_pydevd_bundle/pydevd_api.py"
+    api.write_text(api.read_text().replace("def request_disconnect(", "def request_farewell("))
+    assert _look(tmp_path)[1:] == [["_pydevd_bundle.pydevd_api.PyDevdAPI.request_disconnect"], []]
+
+
+def test_a_program_with_a_strange_debugpy_runs_and_the_user_is_told(launch, tmp_path: Path) -> None:
+    (tmp_path / "debugpy").mkdir()
+    (tmp_path / "debugpy" / "__init__.py").write_text("__version__ = '2.0.0'\n")
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, time\nimport debugpy\nprint('up', flush=True)\n"
+        "while not os.path.exists('stop'):\n    time.sleep(0.02)\nprint('end')\n"
+    )
+    running = launch(sys.executable, "train.py")
+    port = running.wait_state("running")["port"]
+    assert running.process.stdout.readline() == b"up\n"
+    with Editor(port, {str(script): [5]}) as editor:
+        said = "cannot be debugged: not joined: the program has imported debugpy 2.0.0; dkdbg works with "
+        line = running.process.stderr.readline().decode()
+        while line and said not in line:
+            line = running.process.stderr.readline().decode()
+        assert privates.span() in line
+        (tmp_path / "stop").touch()
+        code, out, _ = running.finish()
+    assert (code, out, editor.stops) == (0, "end\n", [])
+
+
+def test_a_debugpy_of_a_version_to_come_is_not_chosen(tmp_path: Path) -> None:
+    (tmp_path / "debugpy-1.9.0.zip").write_bytes(b"")
+    assert not bundle.supports((1, 9, 0), (3, 13))
+    assert bundle.supports(privates.NEWEST_TRIED, (3, 13))
+    assert not bundle.supports((1, 8, 15), (3, 13))
+
+
+def test_the_hooks_folder_gets_every_file_of_the_program(tmp_path: Path) -> None:
+    names = [path.name for path in _sources("program") if path.name != "__init__.py"]
+    assert sorted(hook_folder.FILES) == sorted([*names, "hook/sitecustomize.py"])
+    hook = hook_folder.install(str(tmp_path))
+    code = "import sys\nfor name in sys.argv[1:]: sys.modules['sitecustomize']._import(name)\nprint('all')"
+    environment = dict(os.environ, PYTHONPATH=hook)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *[name[:-3] for name in names]],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout, done.stderr) == ("all\n", "")
