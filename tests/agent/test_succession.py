@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dkdbg.agent.adapter import backend
 from tests.agent.dap_probe import Client, Editor, Session, wait_for
 from tests.processes import children, thread_states
 
@@ -83,6 +84,25 @@ def test_a_killed_adapter_leaves_the_editors_session_and_breakpoints(loop, tmp_p
     assert editor.exit_codes[-1] == 0
 
 
+def test_an_adapter_that_dies_too_often_ends_the_editors_sessions_and_says_so(loop, tmp_path: Path) -> None:
+    running = loop()
+    port = running.wait_state("running")["port"]
+    with Editor(port, {}) as editor:
+        editor.wait_attached(2)
+        killed: set[int] = set()
+        for _ in range(backend.MAX_RESTARTS + 1):
+            (new,) = wait_for(lambda: set(children(running.process.pid, "adapter.py")) - killed, bool)
+            os.kill(new, signal.SIGKILL)
+            killed.add(new)
+        wait_for(lambda: editor.sessions[0].closed, bool)
+        assert any("no debugging in this run any more" in line for line in editor.output), editor.output
+        assert "terminated" in editor.sessions[0].seen
+    (tmp_path / "stop").touch()
+    code, _, err = running.finish()
+    assert code == 0
+    assert "died 6 times: no debugging in this run any more" in err
+
+
 @pytest.mark.parametrize("left", ["held", "held after a step", "stepping"])
 def test_a_thread_stops_at_breakpoints_only_after_its_adapter_died(launch, tmp_path: Path, left: str) -> None:
     """Almost all of the time it is in line 5: what the former adapter has left behind would stop it in line 6."""
@@ -115,7 +135,9 @@ def test_requests_that_a_killed_adapter_has_not_answered_are_answered_by_the_doo
         asked = root.session.send("threads")
         childs = child.session.send("threads")
         to_clients = f":{running.record()['adapter_port']:04X}"
-        wait_for(lambda: [at for at in unread_by(pid) if at.endswith(to_clients)], lambda both: len(both) == 2)
+        wait_for(
+            lambda: [at for at in unread_by(pid) if at.endswith(to_clients)], lambda both: len(both) == 2
+        )
         os.kill(pid, signal.SIGKILL)
         for client, number in ((root, asked), (child, childs)):
             with pytest.raises(AssertionError, match="adapter died"):

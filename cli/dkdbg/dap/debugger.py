@@ -188,6 +188,8 @@ class Debugger(Arrivals, Inspection):
                 self._stops.append(stop)
             case "continued" | "terminated":
                 self._stops = [stop for stop in self._stops if stop.session is not session]
+                if event == "terminated":
+                    session.close()  # as VS Code does; the other side waits for it
             case "output":
                 category = body.get("category") or "console"
                 if category != "telemetry":  # what editors report to their makers, nothing that was printed

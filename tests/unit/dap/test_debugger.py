@@ -57,6 +57,15 @@ def test_it_stops_shows_variables_evaluates_and_steps(programs):
         assert root.exit_code in (0, None)
 
 
+def test_a_session_that_has_ended_is_closed(programs):
+    script = programs.write("loop.py", LOOP)
+    with Debugger(AttachOptions(port=programs.listen(script))) as debugger:
+        root = debugger.attach()
+        debugger.wait_ended()
+        debugger.wait(lambda: root._sock.fileno() < 0, "the end of the connection")
+        assert "terminated" in root._seen
+
+
 def test_step_in_goes_into_the_call(programs):
     script = programs.write("loop.py", LOOP)
     with Debugger(AttachOptions(port=programs.listen(script))) as debugger:

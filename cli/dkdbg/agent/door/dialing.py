@@ -23,7 +23,7 @@ def connect(
     """Return a connection, None when there is none within the limit or nobody wants it any more.
 
     Args:
-        port: returns the adapter's loopback port, 0 while there is none.
+        port: returns the adapter's loopback port, 0 while there is none, below 0 when none will come.
         limit: seconds. notice: seconds after which the client is told that it waits.
         over: the client has gone. tell: sends the client the body of a frame.
     """
@@ -31,6 +31,8 @@ def connect(
     told = False
     while time.monotonic() < start + limit and not over():
         number = port()
+        if number < 0:
+            return None
         if number:
             try:
                 connection = socket.create_connection(("127.0.0.1", number), timeout=5)

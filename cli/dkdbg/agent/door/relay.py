@@ -28,13 +28,15 @@ ATTACH_LIMIT = 60.0
 ONLOOKER_LIMIT = 1.0
 #: Seconds that a client has to close after the last answer.
 GOODBYE = 1.0
+#: Seconds that a client has to close when the adapter has ended its session: some never do.
+LEAVE_LIMIT = 5.0
 
 
 class Service:
     """Serves the clients of one port that is before one adapter; what the front hands them on to.
 
     Args:
-        backend_port: returns the adapter's loopback port, 0 while there is none.
+        backend_port: returns the adapter's loopback port, 0 while there is none, below 0 when none will come.
         token: what an attach has to show; empty for nothing.
         name_of: what a process is, by its pid.
         on_stop: told where a process is held, empty when it runs.
@@ -102,6 +104,7 @@ class Relay:
         self._client_lock = threading.Lock()
         self._backend_lock = threading.Lock()
         self._over = False
+        self._has_left = False
         self._closed = False
 
     def serve(self, first: bytes) -> None:
@@ -116,6 +119,9 @@ class Relay:
             self._read_client()
         except (OSError, frames.FrameError):
             self._break()
+        with self._lock:
+            self._has_left = True
+            self._lock.notify_all()
         answers = None
         while answers is not self._answers:  # a thread may have been followed by another one
             answers = self._answers
@@ -153,7 +159,7 @@ class Relay:
         parser = frames.FrameParser(max_body=1 << 30)
         try:
             while True:
-                data = backend.recv(65536)
+                data = self._receive(backend)
                 sockets.acknowledge(backend)
                 if not data:
                     break
@@ -171,13 +177,27 @@ class Relay:
             self._act(self._ask(self._door.adapter_gone))
         self._say_goodbye()
 
+    def _receive(self, backend: socket.socket) -> bytes:
+        """Return what the adapter sends next. It keeps an ended session until the client leaves; some never do."""
+        if not self._door.connection.leaving:
+            return backend.recv(65536)
+        backend.settimeout(LEAVE_LIMIT)
+        try:
+            return backend.recv(65536)
+        except socket.timeout:
+            _shut(backend, socket.SHUT_WR)  # in the client's place
+        return backend.recv(65536)
+
     def _say_goodbye(self) -> None:
-        """Close our side to the client, unless its session goes on without this connection to the adapter."""
+        """End the connection to the client, unless its session goes on without this connection to the adapter."""
         if self._door.phase == EVICTED:  # it was told to leave, and wants an answer to its disconnect
             with self._lock:
                 self._lock.wait_for(lambda: self._over, GOODBYE)  # which comes after the answer
         if self._door.phase not in (LOOKING, JOINING):
             _shut(self._client, socket.SHUT_WR)
+            with self._lock:
+                self._lock.wait_for(lambda: self._over or self._has_left, LEAVE_LIMIT)
+            _shut(self._client, socket.SHUT_RDWR)
 
     def reconnect(self, seconds: float) -> None:
         """Connect to the adapter once more, later, if the door still wants it then."""
@@ -249,6 +269,8 @@ class Relay:
             )
             if self._backend is None:
                 reason = "debugpy's adapter did not come up within %g s" % BACKEND_LIMIT
+                if self._backend_port() < 0:
+                    reason = "debugpy's adapter died too often: no debugging in this run any more"
                 self._act(self._ask(lambda: self._door.no_adapter(reason)))
                 return
             arguments, self._listens = (self._backend,), True

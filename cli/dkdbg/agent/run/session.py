@@ -310,7 +310,7 @@ class Session:
         }
 
     def _ready(self) -> bool:
-        return self._phase in contract.ATTACHABLE and self._backend.client_port != 0
+        return self._phase in contract.ATTACHABLE and self._backend.client_port > 0
 
     def _status(self) -> Dict[str, Any]:
         """The record, with the programs' names in place of their command lines, which may hold secrets."""
