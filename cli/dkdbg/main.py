@@ -70,6 +70,11 @@ def _run(options: argparse.Namespace) -> int:
         from dkdbg.commands.ps import ps
 
         return ps(everything=options.all, as_json=options.json)
+    if options.verb == "run":
+        from dkdbg.commands.run import run
+
+        command = options.command[1:] if options.command[:1] == ["--"] else options.command
+        return run(root, options.on, command, port=options.port, wait=options.wait, python=options.python)
     if options.verb == "pdb":
         from dkdbg.commands.pdb import pdb
 
@@ -185,6 +190,19 @@ def _add_verbs_with_target(verbs: argparse._SubParsersAction[_Parser]) -> None:
     """The verbs whose TARGET is a place; a name means the same in all of them."""
     restart = verbs.add_parser("restart", help="start the program again; container, port and editor stay")
     restart.add_argument("target", nargs="?", metavar="TARGET", help="where; the debug service by default")
+
+    run = verbs.add_parser(
+        "run",
+        help="start a command under the agent, here or in any container; nothing is set up there before",
+    )
+    run.add_argument("--on", metavar="PLACE", help="where; this machine by default")
+    run.add_argument("--port", type=_port, default=5678, metavar="PORT", help="of the agent there (5678)")
+    run.add_argument(
+        "--wait", type=_seconds, nargs="?", default=0, const=600, metavar="SECONDS",
+        help="let the command wait for an editor (600)",
+    )  # fmt: skip
+    run.add_argument("--python", metavar="PATH", help="interpreter there that runs the agent (python3, ...)")
+    run.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD", help="the command, word by word")
 
     attach = verbs.add_parser(
         "attach",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+    from types import FrameType
 
 
 #: For `start`: an output that the caller reads, and one that nobody does.
@@ -107,6 +109,41 @@ def become(argv: Sequence[str]) -> NoReturn:
         raise DkdbgError(
             f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127
         ) from error
+
+
+def attached(argv: Sequence[str], *, tty: bool, on_signal: Callable[[int], None]) -> int:
+    """Run `argv` with our standard input, output and error, and return its exit code as a shell would show it.
+
+    Args:
+        argv: command line, never through a shell.
+        tty: our terminal is the child's too, whose keys it reads itself, Ctrl-C included.
+        on_signal: is told what we are asked to end with, which the child is not: what it runs elsewhere is meant.
+
+    Raises:
+        DkdbgError: the program does not exist.
+    """
+    sys.stdout.flush()
+    try:
+        child = subprocess.Popen(list(argv), start_new_session=not tty)
+    except FileNotFoundError as error:
+        raise DkdbgError(
+            f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127
+        ) from error
+    asked = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    former = {each: signal.getsignal(each) for each in asked}
+
+    def passed_on(number: int, _frame: FrameType | None) -> None:
+        if not (tty and number == signal.SIGINT):
+            on_signal(number)
+
+    try:
+        for each in asked:
+            signal.signal(each, passed_on)
+        code = child.wait()
+    finally:
+        for each, handler in former.items():
+            signal.signal(each, handler)
+    return code if code >= 0 else 128 - code
 
 
 def start(

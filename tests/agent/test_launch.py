@@ -237,7 +237,7 @@ def test_a_busy_port_is_named_and_nothing_starts(launch, tmp_path: Path) -> None
     assert code == contract.EXIT_AGENT
     assert (
         err
-        == f"dkdbg: cannot listen on 127.0.0.1:{port}: Address already in use; choose another port with DKDBG_PORT\n"
+        == f"dkdbg: cannot listen on 127.0.0.1:{port}: Address already in use; choose another port: --port or DKDBG_PORT\n"
     )
     assert not (tmp_path / "started").exists()
 

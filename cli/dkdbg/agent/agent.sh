@@ -7,6 +7,7 @@
 # the image's site-packages, the working directory or PYTHONPATH reaches it, and nothing of it reaches the program.
 case $0 in
 *.pyz) main=$0 ;;
+-c) main=-c ;; # `sh -c THIS -c CODE`: any Python here, for what brings the file
 */*) main=${0%/*}/__main__.py ;; # in a checkout of dkdbg
 *) main=__main__.py ;;
 esac

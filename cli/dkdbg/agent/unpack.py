@@ -31,6 +31,22 @@ def main(archive: str) -> int:
     """Launch or supervise as the command line says, from the single file `archive`; return the exit code."""
     owner.become_owner(os.environ)
     words = sys.argv[1:]
+    hold = None
+    if os.path.basename(archive).startswith(_FOLDER):
+        from dkdbg.agent.record import kept
+
+        if kept.is_kept(archive):
+            hold = kept.Hold(archive)
+            os.environ[runtime_dir.ENV_RUNTIME_DIR] = os.path.dirname(archive)
+            os.environ.pop(kept.ENV_RUN, None)  # for /proc alone: the program need not see it
+    try:
+        return _run(archive, words)
+    finally:
+        if hold is not None:
+            hold.release()
+
+
+def _run(archive: str, words: List[str]) -> int:
     try:
         runtime = runtime_dir.open_runtime_dir(_asked_runtime(words))
         _go_on_from(folder_of(archive, runtime))

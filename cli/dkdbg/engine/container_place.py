@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.engine import containers
 from dkdbg.errors import DkdbgError
-from dkdbg.targets.container import AGENT, ContainerReach, door_of, workspace_of
+from dkdbg.targets.container import ContainerReach, door_of, workspace_of
 from dkdbg.targets.place import Door
 
 if TYPE_CHECKING:
@@ -71,8 +71,13 @@ class ContainerPlace:
         return ContainerReach(name=self._running().id, label=self.label).wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
-        """The one that a debug service mounts."""
-        return AGENT if self._running().label else None
+        """The one that a debug service mounts, or that `dkdbg run` has brought."""
+        found = self._running()
+        return found.agent if found.label else None
+
+    def listens_on(self) -> str:
+        """All its addresses: the agent lets nobody in but the host. On the host's network there is loopback."""
+        return "127.0.0.1" if self._running().host_network else "0.0.0.0"  # noqa: S104
 
     def workspace(self) -> Workspace:
         """What `init` planned, else WORKDIR."""

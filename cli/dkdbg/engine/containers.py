@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dkdbg import process
 from dkdbg.engine import client
 from dkdbg.errors import DkdbgError
-from dkdbg.targets.container import AGENT, LABEL, PROJECT_DIR, Container, ContainerReach, sessions_of
+from dkdbg.targets.container import LABEL, PROJECT_DIR, Container, ContainerReach, sessions_of
 from dkdbg.targets.engine_errors import explain
 
 if TYPE_CHECKING:
@@ -29,12 +29,15 @@ _ANSWER_LIMIT = 20.0
 
 
 def of_debug_services() -> tuple[Container, ...]:
-    """The containers of debug services, of all projects, ended ones included.
+    """The containers of debug services, of all projects, ended ones included, and those that `dkdbg run` uses now.
 
     Raises:
         DkdbgError: no docker command, no engine, no permission.
     """
-    return _inspected([id_ for id_, _ in _listed(LABEL)])
+    labelled = [id_ for id_, _ in _listed(LABEL)]
+    running = process.run(["docker", "ps", "--quiet", "--no-trunc"], timeout=_ANSWER_LIMIT).stdout.split()
+    others = [id_ for id_ in running if id_ not in labelled]
+    return (*_inspected(labelled), *(each for each in _inspected(others) if each.label))
 
 
 def of_project(root: Path) -> tuple[Container, ...]:
@@ -58,7 +61,7 @@ def of_name(name: str) -> Container | None:
         return None
     if asked.code:
         raise explain(asked.code, asked.stderr)
-    return Container.of(json.loads(asked.stdout)[0])
+    return _container(json.loads(asked.stdout)[0])
 
 
 def _listed(label: str) -> list[tuple[str, str]]:
@@ -77,9 +80,34 @@ def _inspected(ids: Sequence[str]) -> tuple[Container, ...]:
         return ()
     asked = process.run(["docker", "container", "inspect", *ids], timeout=_ANSWER_LIMIT)
     try:  # a container that went away meanwhile makes inspect fail, and the others are still shown
-        return tuple(Container.of(each) for each in json.loads(asked.stdout))
+        return tuple(_container(each) for each in json.loads(asked.stdout))
     except ValueError:
         raise explain(asked.code or 1, asked.stderr) from None
+
+
+def _container(inspected: dict[str, Any]) -> Container:
+    """A container, with the session that `dkdbg run` has started in it: the engine knows what it was asked to run.
+
+    Not the container is asked, which could name any port of this machine.
+    """
+    found = Container.of(inspected)
+    running = inspected.get("ExecIDs") or ()
+    if found.label or not found.running or not running:
+        return found
+    engine = client.connect()
+    try:
+        for each in running:
+            seen = engine.exec_inspect(each)
+            if seen.get("Running"):
+                asked = seen.get("ProcessConfig") or {}
+                found = found.with_run(
+                    [str(asked.get("entrypoint")), *map(str, asked.get("arguments") or ())]
+                )
+    except (OSError, ValueError):  # it has ended meanwhile
+        pass
+    finally:
+        engine.close()
+    return found
 
 
 def sessions_in(container: Container) -> list[SeenSession]:
@@ -91,7 +119,7 @@ def sessions_in(container: Container) -> list[SeenSession]:
 
 def _records(container: Container) -> list[dict[str, Any]]:
     reach = ContainerReach(name=container.id, label=container.name)
-    result = process.run(reach.wrap([*AGENT, "sessions", "--json"]), timeout=_ANSWER_LIMIT)
+    result = process.run(reach.wrap([*container.agent, "sessions", "--json"]), timeout=_ANSWER_LIMIT)
     try:
         found = json.loads(result.stdout)
     except ValueError:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.contract import DEFAULT_PORT, ENV_MAPPINGS, ENV_PORT
@@ -24,6 +26,8 @@ SERVICE, PROJECT_DIR, ONE_OFF = (
 )  # fmt: skip
 #: Runs the agent that a debug service mounts (compose/service.yaml.j2).
 AGENT = ("sh", "/opt/dkdbg/agent.pyz")
+#: Where `dkdbg run` has brought one (agent/record/kept.py).
+_BROUGHT = re.compile(r"^/.*/agent-[0-9a-f]{32}\.pyz$")
 #: How launch.json and DKDBG_MAPPINGS name the repository's root.
 _ROOT = "${workspaceFolder}"
 
@@ -62,6 +66,7 @@ class Container:
         environment: of the image and the service.
         workdir: folder in which its program starts; empty for `/`.
         devices: the engine was asked for a device such as a GPU (some composes drop that silently).
+        agent: runs the agent in it, without its verb.
     """
 
     id: str
@@ -79,6 +84,7 @@ class Container:
     environment: Mapping[str, str] = field(default_factory=dict)
     workdir: str = ""
     devices: bool = False
+    agent: tuple[str, ...] = AGENT
 
     @classmethod
     def of(cls, inspected: Mapping[str, Any]) -> Container:
@@ -105,6 +111,23 @@ class Container:
             environment=environment, workdir=str(config.get("WorkingDir") or "").rstrip("/"),
             devices=bool(inspected["HostConfig"].get("DeviceRequests")),
         )  # fmt: skip
+
+    def with_run(self, words: Sequence[str]) -> Container:
+        """This container with the session that `dkdbg run` has started in it.
+
+        Args:
+            words: command line of a process that an engine's user, never the container, has started in it.
+        """
+        for position, word in enumerate(words):
+            if _BROUGHT.search(word) and words[position + 1 : position + 2] == ["launch"]:
+                said = itertools.takewhile(lambda each: each != "--", words[position + 2 :])
+                options = dict(itertools.pairwise(said))
+                port = options.get("--port", "")
+                return replace(
+                    self, label=options.get("--name") or self.name, agent=("sh", word),
+                    port=int(port) if port.isdecimal() else self.port,
+                )  # fmt: skip
+        return self
 
     def is_called(self, name: str) -> bool:
         """Whether `name` is its name, or enough of the beginning of its id."""

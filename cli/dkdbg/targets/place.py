@@ -206,6 +206,18 @@ class Startable(Protocol):
         """
 
 
+@runtime_checkable
+class Apart(Protocol):
+    """A place with a network of its own: an agent that listens on its loopback cannot be reached from here."""
+
+    def listens_on(self) -> str:
+        """The address that an agent there has to listen on, so that `door` is one from this machine.
+
+        Raises:
+            DkdbgError: as `find`.
+        """
+
+
 # -- a kind of places ------------------------------------------------------------------------------------------------
 
 

@@ -104,7 +104,7 @@ class Session:
                 log=console.log,
             )
         except OSError as error:
-            reason = "cannot listen on %s:%d: %s; choose another port with %s"
+            reason = "cannot listen on %s:%d: %s; choose another port: --port or %s"
             raise ValueError(
                 reason % (options.host, options.port, error.strerror, contract.ENV_PORT)
             ) from error

@@ -1,0 +1,187 @@
+"""The single file at a place to which it was brought: kept in the runtime folder by its digest, removed by the last.
+
+`receive` runs there, sent as text (dkdbg.delivery.bring); the agent that runs from the file holds it as well. A lock on
+the file says that somebody needs it; who lets go and finds himself alone takes it away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import stat
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
+
+#: What a process started through us carries in its environment, so that a signal finds it.
+ENV_RUN = "DKDBG_RUN"
+_NAME = re.compile(r"agent-[0-9a-f]{32}\.pyz")
+_LARGEST = 1 << 26
+
+
+def name_of(digest: str) -> str:
+    """Return the file's name in the runtime folder; `digest` is its sha256 in hexadecimal."""
+    return "agent-%s.pyz" % digest[:32]
+
+
+def is_kept(path: str) -> bool:
+    """Tell whether a single file lies where one is brought to, and not where `init` has written it."""
+    return _NAME.match(os.path.basename(path)) is not None
+
+
+class Hold:
+    """As long as one is held, in whatever process, nobody removes the file.
+
+    Raises:
+        FileNotFoundError: it is not there, or was removed while we waited for it.
+        OSError: it cannot be opened.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self._locked = False
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_SH)
+            self._locked = True
+        except OSError:
+            pass  # a file system without locks: then nobody ever removes it
+        if not self._is_current():
+            os.close(self.file)
+            raise FileNotFoundError(path)
+
+    def release(self) -> None:
+        """Let go, and take away the file and the folder that it was unpacked into if nobody else holds it."""
+        with contextlib.suppress(OSError):
+            if self._locked:
+                fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if self._is_current():
+                    _remove(self.path)
+        os.close(self.file)
+
+    def _is_current(self) -> bool:
+        try:
+            return os.path.samestat(os.lstat(self.path), os.fstat(self.file))
+        except OSError:
+            return False
+
+
+def _remove(path: str) -> None:
+    """The folder first, out of the way in one step: who brings the file anew meanwhile waits until it is gone too."""
+    folder = path[: -len(".pyz")]
+    aside = "%s.%d.old" % (folder, os.getpid())
+    with contextlib.suppress(OSError):
+        os.rename(folder, aside)
+    os.unlink(path)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def receive(nonce: str, runtime: str) -> int:
+    """Talk with the host on standard input and output: take the file if it is not here, hold it until the host leaves.
+
+    Lines of ours are `NONCE WORD JSON`. The host says `DIGEST SIZE`, sends the file when asked for it, and may send
+    `signal NUMBER RUN` afterwards. Returns the exit code.
+
+    Args:
+        nonce: begins each of our lines, so that what a login shell prints is not taken for one.
+        runtime: the opened runtime folder.
+    """
+    words = sys.stdin.buffer.readline(200).split()
+    if len(words) != 2 or not re.match(rb"[0-9a-f]{64}$", words[0]) or not 0 < int(words[1]) < _LARGEST:
+        return 1
+    digest, size = words[0].decode(), int(words[1])
+    path = os.path.join(runtime, name_of(digest))
+    try:
+        hold = _present(path, digest)
+        while hold is None:
+            say(nonce, "want")
+            if not _take(path, digest, size):
+                say(nonce, "refused", "the file did not arrive as it was sent")
+                return 1
+            hold = _present(path, digest)
+    except OSError as error:
+        say(nonce, "refused", "%s: %s" % (error.filename or runtime, error.strerror))
+        return 1
+    say(nonce, "kept", path)
+    try:
+        for line in iter(lambda: sys.stdin.buffer.readline(200), b""):
+            words = line.split()
+            if len(words) == 3 and words[0] == b"signal" and words[1].isdigit():
+                _signal(int(words[1]), path, words[2])
+    finally:
+        hold.release()
+    return 0
+
+
+def say(nonce: str, word: str, value: object = None) -> None:
+    """Write one line to the host."""
+    import json
+
+    sys.stdout.write("%s %s %s\n" % (nonce, word, json.dumps(value)))
+    sys.stdout.flush()
+
+
+def _present(path: str, digest: str) -> Optional[Hold]:
+    """Hold the file if it is here, ours alone and whole; else None."""
+    try:
+        hold = Hold(path)
+    except OSError:
+        return None
+    info = os.fstat(hold.file)
+    private = stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid() and not info.st_mode & 0o022
+    if private and _digest_of(hold.file) == digest:
+        return hold
+    os.close(hold.file)
+    os.unlink(path)
+    return None
+
+
+def _digest_of(file: int) -> str:
+    import hashlib
+
+    digest, offset = hashlib.sha256(), 0
+    while True:
+        data = os.pread(file, 1 << 20, offset)
+        if not data:
+            return digest.hexdigest()
+        digest.update(data)
+        offset += len(data)
+
+
+def _take(path: str, digest: str, size: int) -> bool:
+    """Read the file from standard input and put it in place; False when it is not what was announced."""
+    import hashlib
+
+    data = sys.stdin.buffer.read(size)
+    if len(data) != size or hashlib.sha256(data).hexdigest() != digest:
+        return False
+    new = "%s.%d.new" % (path, os.getpid())
+    file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(file, "wb") as out:
+            out.write(data)
+        os.rename(new, path)
+    except OSError:
+        os.unlink(new)
+        raise
+    return True
+
+
+def _signal(number: int, path: str, run: bytes) -> None:
+    """Send a signal to the agent that runs from `path` and carries `run`."""
+    mark, marked = os.fsencode(path), ENV_RUN.encode() + b"=" + run
+    for pid in os.listdir("/proc"):
+        if not pid.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            with open("/proc/%s/cmdline" % pid, "rb") as source:
+                if mark not in source.read().split(b"\0"):
+                    continue
+            with open("/proc/%s/environ" % pid, "rb") as source:
+                if marked in source.read().split(b"\0"):
+                    os.kill(int(pid), number)

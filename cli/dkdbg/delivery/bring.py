@@ -1,0 +1,298 @@
+"""Brings the single file to a place, over the place's own stream: sent once, checked there, removed with the last session.
+
+Only a `sh` and a Python 3.8 are needed on the other side. What answers there is not trusted: it may be slow, cut off, a
+login shell that talks, or hostile; whatever it says ends in one error, never in a hang.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import secrets
+import selectors
+import time
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from dkdbg import process
+from dkdbg.agent.record import kept
+from dkdbg.delivery import single_file
+from dkdbg.errors import DkdbgError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dkdbg.targets.place import Reach
+
+#: Seconds until a place has started its Python, and between two signs of life of a transfer.
+HELLO_LIMIT, STALL_LIMIT = 60.0, 60.0
+#: Seconds that the other side gets to let go of the file.
+GOODBYE_LIMIT = 5.0
+#: Bytes that may come before the first line of ours, such as a login shell's greeting.
+_NOISE_LIMIT = 1 << 16
+#: What is sent as text, in the order of their imports.
+_MODULES = ("record.runtime_dir", "record.kept", "run.owner")
+_ENTRY = """
+import os, sys
+from dkdbg.agent.record import kept, runtime_dir
+from dkdbg.agent.run import owner
+owner.become_owner(os.environ)
+kept.say(sys.argv[1], "python", list(sys.version_info[:2]))
+try:
+    folder = runtime_dir.open_runtime_dir()
+except (OSError, runtime_dir.RuntimeDirError) as error:
+    kept.say(sys.argv[1], "refused", str(error))
+    sys.exit(1)
+sys.exit(kept.receive(sys.argv[1], folder))
+"""
+
+
+class Brought:
+    """The single file at a place; it stays there at least until `close`.
+
+    Attributes:
+        argv: the command line that runs the agent there, without its verb: for the place's `wrap`.
+        run: what the agent's environment carries so that `signal` finds it; part of `argv`.
+        python: of the place.
+        sent: whether it had to be sent.
+    """
+
+    def __init__(self, stream: _Stream, path: str, python: tuple[int, ...], *, sent: bool) -> None:
+        self._stream = stream
+        self.run = secrets.token_hex(8)
+        self.argv = ("env", f"{kept.ENV_RUN}={self.run}", "sh", path)
+        self.python = python
+        self.sent = sent
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the agent there, which passes it on to its program; nothing happens when it has ended."""
+        with contextlib.suppress(OSError):
+            self._stream.write(f"signal {number} {self.run}\n".encode())
+
+    def close(self) -> None:
+        """Let go of the file: it is removed there unless another session needs it."""
+        self._stream.close()
+
+
+def bring(reach: Reach, *, python: str | None = None) -> Brought:
+    """Have the single file at the place that `reach` is, and return how to run the agent there.
+
+    Args:
+        reach: where to.
+        python: the interpreter there; None to look for one.
+
+    Raises:
+        DkdbgError: the place has no Python, refuses the file, or answers with something else.
+    """
+    nonce = secrets.token_hex(8)
+    looking = ("sh", "-c", single_file.launcher().decode(), "-c", receiver(), nonce)
+    chosen = ("env", f"DKDBG_PYTHON={python}") if python else ()
+    stream = _Stream(reach.wrap((*chosen, *looking)), nonce, reach.label)
+    try:
+        version = stream.answer(HELLO_LIMIT, "python")[1]
+        if not (
+            isinstance(version, list) and len(version) == 2 and all(type(each) is int for each in version)
+        ):
+            raise stream.garbage(version)
+        content = single_file.build(tuple(version))
+        digest = hashlib.sha256(content).hexdigest()
+        stream.write(f"{digest} {len(content)}\n".encode())
+        word, path = stream.answer(STALL_LIMIT, "want", "kept")
+        sent = word == "want"
+        while word == "want":  # again when another host's session has removed it in between
+            stream.write(content)
+            word, path = stream.answer(STALL_LIMIT, "want", "kept")
+        if (
+            not isinstance(path, str)
+            or not path.endswith("/" + kept.name_of(digest))
+            or not path.isprintable()
+        ):
+            raise stream.garbage(path)
+        return Brought(stream, path, tuple(version), sent=sent)
+    except BaseException:
+        stream.kill()
+        raise
+
+
+def receiver() -> str:
+    """The program that takes the file at the place, as one text: it needs nothing there but the standard library."""
+    package = resources.files("dkdbg").joinpath("agent")
+    sources = {}
+    for name in _MODULES:
+        room, _, module = name.partition(".")
+        sources[f"dkdbg.agent.{name}"] = package.joinpath(room).joinpath(f"{module}.py").read_text("utf-8")
+    return (
+        f"import sys\nSOURCES = {json.dumps(sources)}\n"
+        "for name in SOURCES:\n"
+        "    parts = name.split('.')\n"
+        "    for end in range(1, len(parts) + 1):\n"
+        "        full = '.'.join(parts[:end])\n"
+        "        if full not in sys.modules:\n"
+        "            module = sys.modules[full] = type(sys)(full)\n"
+        "            module.__path__ = []\n"
+        "            if end > 1:\n"
+        "                setattr(sys.modules['.'.join(parts[: end - 1])], parts[end - 1], module)\n"
+        "    exec(compile(SOURCES[name], name, 'exec', dont_inherit=True), sys.modules[name].__dict__)\n"
+        + _ENTRY
+    )
+
+
+class _Stream:
+    """Both directions of one process at the place. No call waits longer than it was told to."""
+
+    def __init__(self, argv: Sequence[str], nonce: str, label: str) -> None:
+        self._nonce, self._label = nonce.encode(), label
+        self._process = process.converse(argv)
+        pipes = [
+            pipe.fileno()
+            for pipe in (self._process.stdin, self._process.stdout, self._process.stderr)
+            if pipe
+        ]
+        self._in, self._out, self._err = pipes
+        for file in (self._in, self._out, self._err):
+            os.set_blocking(file, False)
+        self._read, self._said, self._listening = b"", b"", True
+        self._noise = 0
+
+    def answer(self, limit: float, *words: str) -> tuple[str, Any]:
+        """Return the next line of ours, word and value; it is one of `words`.
+
+        Args:
+            limit: seconds.
+
+        Raises:
+            DkdbgError: none comes, or another one.
+        """
+        deadline = time.monotonic() + limit
+        while True:
+            line, found, rest = self._read.partition(b"\n")
+            if found:
+                self._read = rest
+                self._noise += len(line)
+                if line.startswith(self._nonce + b" "):
+                    return self._parsed(line[len(self._nonce) + 1 :], words)
+            elif self._noise + len(self._read) > _NOISE_LIMIT:
+                raise self.garbage(self._read[:60])
+            else:
+                self._wait(deadline)
+
+    def write(self, data: bytes) -> None:
+        """Send `data`; what has become of it, the next answer says.
+
+        Raises:
+            DkdbgError: the other side takes nothing for STALL_LIMIT seconds, or closes its output meanwhile.
+        """
+        left = memoryview(data)
+        while left:
+            deadline = time.monotonic() + STALL_LIMIT
+            try:
+                left = left[os.write(self._in, left) :]
+            except BlockingIOError:
+                self._wait(deadline, writing=True)
+            except BrokenPipeError:
+                return  # why, its last line says, or its end
+
+    def garbage(self, seen: object) -> DkdbgError:
+        """The error for an answer that is none."""
+        shown = ascii(seen)[:80]
+        return DkdbgError(
+            f"{self._label} answers with something else than dkdbg's receiver: {shown}",
+            hint="a login shell there that prints something, or a wrapper around sh, may be in the way",
+        )
+
+    def close(self) -> None:
+        """Say goodbye by the end of our output, and wait for the other side's."""
+        assert self._process.stdin is not None  # noqa: S101
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        with contextlib.suppress(process.TimeoutExpired):
+            self._process.wait(GOODBYE_LIMIT)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the local end of the stream."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+    def _parsed(self, line: bytes, words: tuple[str, ...]) -> tuple[str, Any]:
+        word, _, value = line.decode("utf-8", "replace").partition(" ")
+        try:
+            read = json.loads(value)
+        except ValueError:
+            raise self.garbage(line) from None
+        if word == "refused":
+            raise DkdbgError(
+                f"{self._label} does not take the agent: {_plain(str(read))}",
+                hint="DKDBG_RUNTIME_DIR there can name another folder for it",
+            )
+        if word not in words:
+            raise self.garbage(line)
+        return word, read
+
+    def _wait(self, deadline: float, *, writing: bool = False) -> None:
+        """Wait until there is something to read or, if asked, room to write; read it."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._out, selectors.EVENT_READ)
+            if self._listening:
+                selector.register(self._err, selectors.EVENT_READ)
+            if writing:
+                selector.register(self._in, selectors.EVENT_WRITE)
+            ready = {key.fd for key, _ in selector.select(max(0.0, deadline - time.monotonic()))}
+        if not ready or time.monotonic() > deadline:  # who only talks on its standard error answers nothing
+            raise DkdbgError(
+                f"{self._label} does not answer",
+                hint="is it overloaded, or paused? docker ps shows the latter",
+            )
+        if self._err in ready:
+            said = self._take(self._err)
+            self._said, self._listening = (self._said + said)[-4000:], bool(said)
+        if self._out in ready:
+            data = self._take(self._out)
+            if not data:
+                raise self._ended()
+            self._read += data
+
+    @staticmethod
+    def _take(file: int) -> bytes:
+        try:
+            return os.read(file, 1 << 16)
+        except BlockingIOError:
+            return b""
+
+    def _ended(self) -> DkdbgError:
+        """The error for a process that has ended before it said what was asked."""
+        with contextlib.suppress(process.TimeoutExpired):
+            self._process.wait(GOODBYE_LIMIT)
+        code = self._process.poll()
+        with contextlib.suppress(OSError):
+            while data := self._take(self._err):
+                self._said = (self._said + data)[-4000:]
+        said = _plain(self._said.decode("utf-8", "replace"))
+        if "no Python" in said:
+            return DkdbgError(
+                f"{self._label} has no Python 3.8 or newer, which the agent runs on",
+                hint="install one there, or name it: --python /path/to/python3",
+                exit_code=127,
+            )
+        if code in {126, 127}:
+            return DkdbgError(
+                f"nothing can be started on {self._label}: {said or f'exit code {code}'}",
+                hint="dkdbg needs sh and Python 3.8 or newer there",
+                exit_code=127,
+            )
+        return DkdbgError(f"the connection to {self._label} ended (code {code}): {said or 'it said nothing'}")
+
+
+def _plain(text: str) -> str:
+    """What somebody else says, in one line that cannot do anything to a terminal."""
+    lines = [
+        line for line in re.sub(r"[^\n\x20-\x7e\xa0-\U0010ffff]", "?", text).splitlines() if line.strip()
+    ]
+    return lines[-1][-400:] if lines else ""

@@ -1,0 +1,246 @@
+"""`dkdbg run`: a plain container that nobody has prepared, and this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from tests.engine.host_doors import host_door
+from tests.engine.projects import LOOP, dkdbg, marked_line, must, unique, write
+from tests.ports import free_port
+
+pytestmark = pytest.mark.engine
+
+ENDS = "import os, sys\nprint('out', os.getcwd())\nprint('err', file=sys.stderr)\nsys.exit(7)\n"
+WAITS = (
+    "import sys, time\nprint('up', flush=True)\ntry:\n    while True:\n        time.sleep(0.02)\n"
+    "except KeyboardInterrupt:\n    print('interrupted', flush=True)\n    sys.exit(9)\n"
+)
+
+
+def docker(*words: str) -> str:
+    return subprocess.run(["docker", *words], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture
+def container(base_image):
+    """Any container: no label, no mount, no port, as `docker run -d IMAGE sleep inf` makes it."""
+    name = unique("dkdbg-run")
+    docker("run", "-d", "--init", "--name", name, "-w", "/srv", base_image, "sleep", "infinity")
+    yield name
+    subprocess.run(["docker", "rm", "-f", name], capture_output=True, check=False)
+
+
+def put(container: str, root, name: str, text: str) -> None:
+    write(root, **{name: text})
+    docker("cp", str(root / name), f"{container}:/srv/{name}")
+
+
+def left(container: str) -> list[str]:
+    """What is left of the agent in the container."""
+    found = docker("exec", container, "sh", "-c", "ls -A /tmp/dkdbg-0 2>/dev/null || :").split()
+    return [name for name in found if name.startswith((".", "agent-", "hook-", "debugpy-"))]
+
+
+def start(root, *words: str) -> subprocess.Popen[str]:
+    """`dkdbg run` in the background, without a terminal."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "dkdbg", "run", *words], cwd=root, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def finish(running: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = running.communicate(timeout=120)
+    return running.returncode, out, err
+
+
+def test_output_and_exit_code_are_the_programs_and_nothing_is_left(container, tmp_path):
+    put(container, tmp_path, "ends.py", ENDS)
+    done = dkdbg(tmp_path, "run", "--on", f"docker://{container}", "--", "python3", "ends.py")
+    assert (done.returncode, done.stdout) == (7, "out /srv\n"), done.stderr
+    said = done.stderr.splitlines()
+    assert "err" in said
+    assert all(line == "err" or line.startswith("dkdbg: ") for line in said)
+    assert f"dkdbg: attach with: dkdbg attach docker://{container}" in said
+    assert left(container) == []
+
+
+def test_a_breakpoint_is_hit_through_dkdbg_attach(container, tmp_path):
+    put(container, tmp_path, "train.py", LOOP)
+    running = start(tmp_path, "--on", f"docker://{container}", "--", "python3", "train.py")
+    try:
+        with host_door(tmp_path, f"docker://{container}") as door:
+            options = AttachOptions(
+                host="127.0.0.1", port=door.port, path_mappings=((str(tmp_path), "/srv"),)
+            )
+            with Debugger(options) as debugger:
+                debugger.set_breakpoints(str(tmp_path / "train.py"), [marked_line(tmp_path / "train.py")])
+                debugger.attach()
+                top = debugger.stack(debugger.wait_stopped(30))[0]
+                assert (top.path, top.name) == (str(tmp_path / "train.py"), "step")
+                assert "loss" in debugger.local_values(top)
+            seen = must(dkdbg(tmp_path, "ps")).stdout
+            assert container in seen
+        running.send_signal(signal.SIGTERM)
+        assert finish(running)[0] == 143
+        assert left(container) == []
+    finally:
+        running.kill()
+        running.wait()
+
+
+def test_ctrl_c_is_the_programs(container, tmp_path):
+    put(container, tmp_path, "waits.py", WAITS)
+    running = start(tmp_path, "--on", f"docker://{container}", "--", "python3", "waits.py")
+    assert running.stdout is not None
+    assert running.stdout.readline() == "up\n"
+    running.send_signal(signal.SIGINT)
+    code, out, _ = finish(running)
+    assert (code, out) == (9, "interrupted\n")
+    assert left(container) == []
+
+
+def test_ctrl_c_in_a_terminal_is_the_programs(container, tmp_path):
+    put(container, tmp_path, "waits.py", WAITS)
+    pid, terminal = os.forkpty()
+    if pid == 0:
+        os.chdir(tmp_path)
+        words = ["run", "--on", f"docker://{container}", "--", "python3", "waits.py"]
+        os.execv(sys.executable, [sys.executable, "-m", "dkdbg", *words])
+    seen = b""
+    end = time.monotonic() + 60
+    sent = False
+    while time.monotonic() < end:
+        try:
+            seen += os.read(terminal, 4096)
+        except OSError:
+            break
+        if b"up\r\n" in seen and not sent:
+            os.write(terminal, b"\x03")
+            sent = True
+    os.close(terminal)
+    assert b"interrupted" in seen, seen
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+
+
+def test_two_runs_share_the_agent_and_the_last_takes_it_away(container, tmp_path):
+    put(container, tmp_path, "waits.py", WAITS)
+    place = f"docker://{container}"
+    first = start(tmp_path, "--on", place, "--", "python3", "waits.py")
+    assert first.stdout is not None
+    assert first.stdout.readline() == "up\n"
+    second = dkdbg(tmp_path, "run", "--on", place, "--port", "5680", "--", "python3", "-c", "print('two')")
+    assert (second.returncode, second.stdout) == (0, "two\n"), second.stderr
+    assert "brought the agent" not in second.stderr
+    assert len(left(container)) == 2
+    first.send_signal(signal.SIGINT)
+    assert finish(first)[0] == 9
+    assert left(container) == []
+
+
+def test_a_command_that_is_not_there_says_so(container, tmp_path):
+    done = dkdbg(tmp_path, "run", "--on", f"docker://{container}", "--", "no-such-program")
+    assert done.returncode == 127
+    assert "no-such-program" in done.stderr
+
+
+def test_a_port_that_is_taken_is_named_with_what_to_type(container, tmp_path):
+    put(container, tmp_path, "waits.py", WAITS)
+    place = f"docker://{container}"
+    first = start(tmp_path, "--on", place, "--", "python3", "waits.py")
+    assert first.stdout is not None
+    first.stdout.readline()
+    second = dkdbg(tmp_path, "run", "--on", place, "--", "true")
+    assert second.returncode == 125
+    assert "cannot listen on 0.0.0.0:5678" in second.stderr
+    assert "--port" in second.stderr
+    first.send_signal(signal.SIGINT)
+    finish(first)
+
+
+def test_a_container_that_does_not_run_is_named(container, tmp_path):
+    docker("stop", "-t", "0", container)
+    done = dkdbg(tmp_path, "run", "--on", f"docker://{container}", "--", "true")
+    assert done.returncode != 0
+    assert container in done.stderr
+    assert "hint: docker ps" in done.stderr
+
+
+def test_a_container_without_python_says_so(base_image, tmp_path):
+    name = unique("dkdbg-run-bare")
+    remove = "for f in /usr/bin/python* /usr/local/bin/python* /opt/*/bin/python*; do rm -f $f; done; sleep infinity"
+    docker("run", "-d", "--init", "--name", name, base_image, "sh", "-c", remove)
+    try:
+        end = time.monotonic() + 20
+        while docker("exec", name, "sh", "-c", "command -v python3 || :").strip():
+            assert time.monotonic() < end
+        done = dkdbg(tmp_path, "run", "--on", f"docker://{name}", "--", "true")
+        assert done.returncode == 127
+        assert f"docker://{name} has no Python 3.8 or newer" in done.stderr
+        assert "--python" in done.stderr
+    finally:
+        subprocess.run(["docker", "rm", "-f", name], capture_output=True, check=False)
+
+
+def test_another_user_of_the_container_who_was_there_first_is_refused(container, tmp_path):
+    """Anybody in the container may make a folder in /tmp: root's agent does not run from it."""
+    docker("exec", "-u", "1234", container, "sh", "-c", "mkdir -m 777 /tmp/dkdbg-0")
+    done = dkdbg(tmp_path, "run", "--on", f"docker://{container}", "--", "true")
+    assert done.returncode == 1
+    assert "belongs to uid 1234" in done.stderr
+    assert "DKDBG_RUNTIME_DIR" in done.stderr
+
+
+def test_a_neighbour_container_does_not_reach_the_port(container, base_image, tmp_path):
+    put(container, tmp_path, "waits.py", WAITS)
+    running = start(tmp_path, "--on", f"docker://{container}", "--", "python3", "waits.py")
+    assert running.stdout is not None
+    running.stdout.readline()
+    address = docker(
+        "inspect", "-f", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", container
+    ).strip()
+    ask = (
+        "import socket\n"
+        f"s = socket.create_connection(({address!r}, 5678), 5)\n"
+        "s.settimeout(5)\n"
+        "s.sendall(b'GET /healthz HTTP/1.0\\r\\n\\r\\n')\n"
+        "print(repr(s.recv(100)))\n"
+    )
+    done = subprocess.run(
+        ["docker", "run", "--rm", base_image, "python3", "-c", ask],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "200" not in done.stdout
+    running.send_signal(signal.SIGINT)
+    finish(running)
+
+
+def test_it_runs_on_this_machine_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "run"))
+    write(tmp_path, **{"waits.py": WAITS})
+    running = start(tmp_path, "--port", str(free_port()), "--", sys.executable, "waits.py")
+    assert running.stdout is not None
+    limit = threading.Timer(60, running.kill)
+    limit.start()
+    assert running.stdout.readline() == "up\n"
+    limit.cancel()
+    running.send_signal(signal.SIGINT)
+    assert finish(running)[:2] == (9, "interrupted\n")
+    assert list((tmp_path / "run").glob("agent-*")) == []
+
+
+def test_no_command_is_a_mistake_of_usage(tmp_path):
+    done = dkdbg(tmp_path, "run", "--on", "local:")
+    assert done.returncode == 2
+    assert "dkdbg run -- python train.py" in done.stderr

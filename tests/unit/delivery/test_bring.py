@@ -1,0 +1,268 @@
+"""Bringing the single file to a place: real processes here, with a `sh -c` as the place's stream."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.delivery import bring as bringing
+from dkdbg.delivery.bring import bring
+from dkdbg.errors import DkdbgError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+
+@dataclass
+class Here:
+    """This machine as a place with a runtime folder of its own; `through` is what its stream passes."""
+
+    runtime: Path
+    through: str = 'exec "$@"'
+    label: str = "here"
+
+    def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:  # noqa: ARG002
+        settings = (f"DKDBG_RUNTIME_DIR={self.runtime}", f"DKDBG_PYTHON={sys.executable}")
+        return ("env", *settings, "sh", "-c", self.through, "sh", *argv)
+
+    def kept(self) -> list[str]:
+        """What the runtime folder holds, but for the records of sessions."""
+        names = [path.name for path in self.runtime.glob("*")]
+        return sorted(name for name in names if name.startswith((".", "agent-")))
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Here:
+    return Here(tmp_path / "run")
+
+
+@pytest.fixture
+def session(here: Here) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start a program at the place as `dkdbg run` does."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(brought: bringing.Brought, *command: str) -> subprocess.Popen[str]:
+        words = ("launch", "--port", "0", "--wait", "0", "--", *command)
+        started.append(
+            subprocess.Popen(
+                here.wrap((*brought.argv, *words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+        )
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.poll() is None:
+            each.kill()
+        each.communicate()
+
+
+def until(condition: Callable[[], object], limit: float = 30) -> None:
+    end = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_it_is_sent_once_kept_privately_and_removed_by_the_last(here: Here) -> None:
+    first = bring(here)
+    second = bring(here)
+    assert (first.sent, second.sent) == (True, False)
+    (name,) = here.kept()
+    assert (here.runtime / name).stat().st_mode & 0o777 == 0o600
+    assert here.runtime.stat().st_mode & 0o777 == 0o700
+    first.close()
+    assert here.kept() == [name]
+    second.close()
+    assert here.kept() == []
+
+
+def test_a_program_runs_there_and_its_output_and_exit_code_are_its_own(here: Here, session) -> None:
+    brought = bring(here)
+    running = session(brought, "sh", "-c", "echo out; echo err >&2; exit 7")
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, out) == (7, "out\n")
+    assert "err\n" in err
+    brought.close()
+    assert here.kept() == []
+
+
+def test_nobody_removes_it_while_a_session_runs_and_the_session_does_at_its_end(
+    here: Here, session, tmp_path: Path
+) -> None:
+    brought = bring(here)
+    running = session(
+        brought, "sh", "-c", f"touch {tmp_path}/up; until [ -e {tmp_path}/go ]; do sleep 0.05; done"
+    )
+    until((tmp_path / "up").exists)
+    brought.close()
+    assert len(here.kept()) == 2  # the file, and what it was unpacked into
+    (tmp_path / "go").touch()
+    assert running.wait(60) == 0
+    assert here.kept() == []
+
+
+def test_a_signal_reaches_the_program_there(here: Here, session, tmp_path: Path) -> None:
+    brought = bring(here)
+    running = session(
+        brought, "sh", "-c", f"trap 'exit 9' INT; touch {tmp_path}/up; while :; do sleep 0.05; done"
+    )
+    until((tmp_path / "up").exists)
+    brought.signal(2)
+    assert running.wait(60) == 9
+    brought.close()
+
+
+def test_the_program_does_not_see_how_it_is_found(here: Here, session) -> None:
+    brought = bring(here)
+    out, _ = session(brought, "sh", "-c", 'echo "${DKDBG_RUN-unset}"').communicate(timeout=60)
+    assert out == "unset\n"
+    brought.close()
+
+
+def test_hosts_that_bring_it_at_once_share_one(here: Here) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        all_brought = list(pool.map(lambda _: bring(here), range(4)))
+    assert len({each.argv[-1] for each in all_brought}) == 1
+    assert len(here.kept()) == 1
+    for each in all_brought:
+        each.close()
+    assert here.kept() == []
+
+
+def test_bringing_while_others_leave_always_ends_with_the_file_there(here: Here) -> None:
+    def once(_: int) -> bool:
+        brought = bring(here)
+        there = os.path.exists(brought.argv[-1])  # noqa: PTH110
+        brought.close()
+        return there
+
+    with ThreadPoolExecutor(3) as pool:
+        assert all(pool.map(once, range(9)))
+    assert here.kept() == []
+
+
+@pytest.mark.parametrize("size", [0, 1000, 10_000_000])
+def test_what_lies_there_and_is_not_the_file_is_replaced(here: Here, size: int) -> None:
+    first = bring(here)
+    (name,) = here.kept()
+    first.close()
+    (here.runtime / name).write_bytes(b"x" * size)
+    second = bring(here)
+    assert second.sent
+    assert (here.runtime / name).read_bytes()[:2] == b"#!"
+    second.close()
+    assert here.kept() == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_folder_that_somebody_else_has_made_is_refused_with_his_number(here: Here) -> None:
+    here.runtime.mkdir()
+    os.chown(here.runtime, 12345, 12345)
+    with pytest.raises(DkdbgError, match=r"belongs to uid 12345") as caught:
+        bring(here)
+    assert "DKDBG_RUNTIME_DIR" in caught.value.hint
+    assert list(here.runtime.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_that_somebody_else_has_laid_there_is_replaced(here: Here) -> None:
+    bring(here).close()
+    first = bring(here)
+    (name,) = here.kept()
+    content = (here.runtime / name).read_bytes()
+    first.close()
+    (here.runtime / name).write_bytes(content)
+    os.chown(here.runtime / name, 12345, 12345)
+    second = bring(here)
+    assert second.sent
+    assert (here.runtime / name).stat().st_uid == 0
+    second.close()
+
+
+def test_a_link_that_somebody_has_laid_there_is_not_followed(here: Here, tmp_path: Path) -> None:
+    first = bring(here)
+    (name,) = here.kept()
+    first.close()
+    (tmp_path / "mine").write_text("precious")
+    (here.runtime / name).symlink_to(tmp_path / "mine")
+    second = bring(here)
+    assert (tmp_path / "mine").read_text() == "precious"
+    assert not (here.runtime / name).is_symlink()
+    second.close()
+
+
+def test_a_transfer_that_is_cut_off_leaves_nothing(here: Here) -> None:
+    relay = "import os\nfor _ in range(5000): os.write(1, os.read(0, 1))"
+    here.through = f"{sys.executable} -c '{relay}' | \"$@\""
+    with pytest.raises(DkdbgError, match=r"here .*(arrive|ended)"):
+        bring(here)
+    until(lambda: here.kept() == [])
+
+
+def test_a_login_shell_that_talks_is_no_obstacle(here: Here) -> None:
+    here.through = 'echo "Welcome to node4!"; printf "no line end"; echo; exec "$@"'
+    brought = bring(here)
+    brought.close()
+
+
+@pytest.mark.parametrize(
+    "through",
+    [
+        "yes garbage",
+        "cat /dev/zero",
+        'for last; do :; done; echo "$last python 3.11"',
+        'for last; do :; done; echo "$last python [1, 2, 3]"',
+        'for last; do :; done; echo "$last python {"',
+        'for last; do :; done; echo "$last kept \\"/tmp/x\\""',
+        'for last; do :; done; echo "$last python [3, 11]"; read -r digest size; echo "$last kept \\"/tmp/\\\\u001b[2J\\""; sleep 5',
+        'for last; do :; done; echo "$last python [3, 11]"; read -r digest size; echo "$last kept 5"; sleep 5',
+    ],
+)
+def test_garbage_from_a_hostile_place_ends_in_one_error(here: Here, through: str) -> None:
+    here.through = through
+    with pytest.raises(DkdbgError, match="answers with something else") as caught:
+        bring(here)
+    assert caught.value.message.isprintable()
+
+
+def test_what_a_place_says_cannot_do_anything_to_the_terminal(here: Here) -> None:
+    here.through = r"printf '\033[2Jgone\n' >&2; exit 3"
+    with pytest.raises(DkdbgError, match=r"ended \(code 3\): \?\[2Jgone") as caught:
+        bring(here)
+    assert caught.value.message.isprintable()
+
+
+@pytest.mark.parametrize(
+    "through", ["sleep 60", "cat >/dev/null", "while :; do echo x >&2; sleep 0.05; done"]
+)
+def test_a_place_that_never_answers_is_given_up(here: Here, through: str, monkeypatch) -> None:
+    monkeypatch.setattr(bringing, "HELLO_LIMIT", 0.5)
+    here.through = f"exec 3>&1; {through}"
+    with pytest.raises(DkdbgError, match="does not answer"):
+        bring(here)
+
+
+def test_a_place_that_takes_no_more_bytes_is_given_up(here: Here, monkeypatch) -> None:
+    monkeypatch.setattr(bringing, "STALL_LIMIT", 0.5)
+    here.through = (
+        'for last; do :; done; echo "$last python [3, 11]"; read -r line; echo "$last want null"; sleep 60'
+    )
+    with pytest.raises(DkdbgError, match="does not answer"):
+        bring(here)
+
+
+def test_a_place_without_a_shell_says_what_is_needed(here: Here) -> None:
+    here.through = "echo 'exec: sh: not found' >&2; exit 127"
+    with pytest.raises(DkdbgError, match=r"nothing can be started on here: exec: sh: not found") as caught:
+        bring(here)
+    assert "Python 3.8" in caught.value.hint
+    assert caught.value.exit_code == 127
