@@ -22,5 +22,6 @@ def children(pid: int, command: str = "") -> list[int]:
 def thread_states(pid: int) -> list[str]:
     """The state of each thread: `T` is stopped, which SIGSTOP brings about as soon as the thread would run."""
     return [
-        stat.read_text().rpartition(")")[2].split()[0] for stat in Path("/proc", str(pid), "task").glob("*/stat")
+        stat.read_text().rpartition(")")[2].split()[0]
+        for stat in Path("/proc", str(pid), "task").glob("*/stat")
     ]

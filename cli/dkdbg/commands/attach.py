@@ -68,7 +68,8 @@ def attach(root: Path, targets: Sequence[str], *, port: int, ports: int | None, 
     board.offer = extra.offer
     opened.append(_listen(board, port, reporter))
     listeners = Listeners(upstreams, reporter.line)
-    former = {number: signal.signal(number, _interrupt_once) for number in ENDING}
+    for number in ENDING:  # to the end of the process: a late second signal changes no exit code
+        signal.signal(number, _interrupt_once)
     try:
         opened[0].start()
         if ports is not None:
@@ -89,8 +90,6 @@ def attach(root: Path, targets: Sequence[str], *, port: int, ports: int | None, 
         listeners.stop()
         for upstream in upstreams:
             upstream.place.close()
-        for number, handler in former.items():
-            signal.signal(number, handler)
     reporter.event("end", "ended")
     reporter.end()
     return 0

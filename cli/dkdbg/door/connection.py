@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import select
 import socket
-import time
 from typing import TYPE_CHECKING
 
+from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames
 from dkdbg.door import wires
 from dkdbg.door.editor import Editor
@@ -65,7 +64,7 @@ class Connection(Editor):
             wires.cut(self._client)
         finally:
             self.leave()
-        self._drain()
+        sockets.drain(self._client, GOODBYE)
 
     def to_client(self, body: bytes) -> None:
         """Send a message to the client."""
@@ -131,12 +130,3 @@ class Connection(Editor):
                 self.board.passages.discard(passage)
             if self._slot is not None and not passage.begun:
                 self._slot.gone(branch.process)
-
-    def _drain(self) -> None:
-        """Read what the client still sends: to close before would reset the connection and lose our last answer."""
-        end = time.monotonic() + GOODBYE
-        with contextlib.suppress(OSError):
-            while time.monotonic() < end:
-                self._client.settimeout(max(0.01, end - time.monotonic()))
-                if not self._client.recv(1 << 16):
-                    return

@@ -188,11 +188,7 @@ def _has_token() -> bool:
     """Whether a client has to show a token; a plain one is taken out of the environment, as the agent does."""
     token = os.environ.pop("DKDBG_TOKEN", "")
     if token:
-        import hashlib
-
-        salt = os.urandom(16)
-        digest = hashlib.pbkdf2_hmac("sha256", token.encode(), salt, 100000).hex()
-        os.environ["DKDBG_PDB_TOKEN"] = "%s:%s" % (salt.hex(), digest)
+        os.environ["DKDBG_PDB_TOKEN"] = _beside("pdb_token").digest(token)
     return bool(os.environ.get("DKDBG_PDB_TOKEN"))
 
 
@@ -207,8 +203,12 @@ def _on_demand() -> Any:
 
 
 def _socket_pdb() -> Any:
-    """Return socket_pdb.py, the one beside that."""
-    return importlib.import_module(_on_demand().__package__ + ".socket_pdb")
+    return _beside("socket_pdb")
+
+
+def _beside(name: str) -> Any:
+    """Return the file of this name beside on_demand.py."""
+    return importlib.import_module("%s.%s" % (_on_demand().__package__, name))
 
 
 if __name__ == "__main__":

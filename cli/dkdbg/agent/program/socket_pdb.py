@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 
-from . import own_socket
+from . import own_socket, pdb_token
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def _accept(listener: own_socket.OwnSocket, seconds: float) -> Optional[SocketPd
             if token:
                 sink.write("token: ")
                 sink.flush()
-            if token and not _is_token(source.readline(200).strip(), token):
+            if token and not pdb_token.fits(source.readline(200).strip(), token):
                 sink.write("dkdbg: wrong token\n")
                 sink.flush()
                 raise OSError("wrong token")
@@ -276,16 +276,6 @@ def _bound(address: str) -> socket.socket:
                 raise
             found.bind((host, 0))  # another process of the program has it: each says where it is
     return found
-
-
-def _is_token(given: str, wanted: str) -> bool:
-    """Compare with `SALT:DIGEST`, see program_env.py: the token itself is not for the program."""
-    import hashlib
-    import hmac
-
-    salt, _, digest = wanted.partition(":")
-    found = hashlib.pbkdf2_hmac("sha256", given.encode("utf-8", "replace"), bytes.fromhex(salt), 100000)
-    return hmac.compare_digest(found.hex(), digest)
 
 
 def _where(listener: socket.socket) -> str:

@@ -27,6 +27,7 @@ FILES = (
     "crash.py",
     "member.py",
     "own_socket.py",
+    "pdb_token.py",
     "privates.py",
     "socket_pdb.py",
     "compiled.py",

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 from dkdbg.agent import contract
 from dkdbg.agent.front import tokens
-from dkdbg.agent.program import crash
+from dkdbg.agent.program import crash, pdb_token
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,10 +81,7 @@ def _digest(environment: MutableMapping[str, str]) -> str:
         return ""
     if not token:
         return ""
-    import hashlib
-
-    salt = os.urandom(16)
-    return "%s:%s" % (salt.hex(), hashlib.pbkdf2_hmac("sha256", token.encode(), salt, 100000).hex())
+    return pdb_token.digest(token)
 
 
 def _address(text: str) -> str:
