@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-#: Seconds that a bare `--wait` waits for an editor.
-DEFAULT_WAIT = 600
-
 
 def run(
     root: Path, target: str | None, command: Sequence[str], *, port: int, wait: int, python: str | None = None

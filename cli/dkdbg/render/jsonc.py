@@ -119,33 +119,3 @@ def _find(
         if isinstance(item.value, dict) and item.value.get(key_field) == key:
             return edit, array, index
     return edit, array, None
-
-
-def set_if_absent(text: str, path: Sequence[str], value: object, *, file: str = "JSON text") -> str:
-    """Return `text` with `value` at `path`, unless anything, `null` too, is there already.
-
-    Raises:
-        DkdbgError: the text is not valid, or `path` leads through a value that is no object.
-    """
-    edit = Edit.of(text, file)
-    parent = edit.container(path[:-1], dict)
-    if parent is not None and parent.child(path[-1]) is not None:
-        return text
-    return edit.insert_at(path, value)
-
-
-def append_unique(
-    text: str, path: Sequence[str], item: str | float | bool | None, *, file: str = "JSON text"
-) -> str:
-    """Return `text` with the scalar `item` in the array at `path`, appended unless an equal one is there.
-
-    Raises:
-        DkdbgError: the text is not valid, or `path` leads through or to a value of another kind.
-    """
-    edit = Edit.of(text, file)
-    array = edit.container(path, list)
-    if array is None:
-        return edit.insert_at(path, [item])
-    if any(equal(present.value, item) for present in array.items):
-        return text
-    return edit.append(array, item)
