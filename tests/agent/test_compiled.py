@@ -42,7 +42,7 @@ print("end", flush=True)
 def test_a_swallowed_breakpoint_is_said_once_in_the_console_and_on_stderr(launch, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(CODE)
-    running = launch(TORCH_PYTHON, "train.py", wait="20")
+    running = launch(TORCH_PYTHON, "train.py", wait="60")
     port = running.wait_state("waiting")["port"]
     with Editor(port, {str(script): [5, 8]}) as editor:
         code, out, err = running.finish(90)
@@ -74,7 +74,7 @@ def test_it_is_said_too_when_the_function_was_compiled_before_the_editor_came(la
 def test_without_compiling_it_stops(launch, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(CODE)
-    running = launch(TORCH_PYTHON, "train.py", wait="20", options=("--no-compile",))
+    running = launch(TORCH_PYTHON, "train.py", wait="60", options=("--no-compile",))
     port = running.wait_state("waiting")["port"]
     with Editor(port, {str(script): [5]}) as editor:
         code, _, err = running.finish(90)

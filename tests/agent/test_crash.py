@@ -160,7 +160,7 @@ def test_unattended_crashes_of_thread_child_and_program_leave_no_trace_of_dkdbg(
 
 def test_an_attached_editor_stops_at_once_and_once(launch, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(CRASH)
-    running = launch(sys.executable, "train.py", wait="20", options=("--on-crash", "hold=1m"))
+    running = launch(sys.executable, "train.py", wait="60", options=("--on-crash", "hold=1m"))
     port = running.wait_state("waiting")["port"]
     with Editor(port, {}) as editor:
         stop = editor.wait_stops(1)[0]

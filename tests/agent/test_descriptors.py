@@ -161,7 +161,7 @@ def test_a_program_that_is_to_stop_after_closing_the_connection_does_not_hang(la
         "import os, time\nos.closerange(3, 4096)\nx = 1\nown = open('own', 'w')\n"
         "own.write('mine')\nown.close()\nprint(open('own').read())\n"
     )
-    running = launch(sys.executable, "train.py", wait="20")
+    running = launch(sys.executable, "train.py", wait="60")
     port = running.wait_state("waiting")["port"]
     began = time.monotonic()
     with Editor(port, {str(script): [3]}, hold=True):

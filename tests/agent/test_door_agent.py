@@ -65,7 +65,7 @@ def test_children_show_the_token_by_themselves_and_it_is_said_nowhere(launch, tm
     (tmp_path / "token").write_text(TOKEN + "\n")
     script = tmp_path / "train.py"
     script.write_text("import os\nx = 1\nprint([k for k in os.environ if k.startswith('DKDBG_TOKEN')])\n")
-    running = launch(sys.executable, "train.py", wait="20", env={"DKDBG_TOKEN_FILE": str(tmp_path / "token")})
+    running = launch(sys.executable, "train.py", wait="60", env={"DKDBG_TOKEN_FILE": str(tmp_path / "token")})
     port = running.wait_state("waiting")["port"]
     with Client(port) as wrong:
         wrong.refusal("attach", dkdbgToken="wrong")
@@ -140,7 +140,7 @@ if __name__ == "__main__":
 
 def test_sessions_are_named_by_what_the_process_is(launch, tmp_path: Path) -> None:
     (tmp_path / "run.py").write_text(NAMES)
-    running = launch(sys.executable, "run.py", wait="20")
+    running = launch(sys.executable, "run.py", wait="60")
     port = running.wait_state("waiting")["port"]
     names: list[str] = []
 

@@ -32,7 +32,7 @@ def test_health_follows_the_session(launch, layout: Path, tmp_path: Path) -> Non
     own = {"DKDBG_RUNTIME_DIR": str(runtime)}
     result = agent(layout, runtime, "health")
     assert (result.returncode, result.stdout) == (1, f"no session in {runtime}\n")
-    running = launch("sleep", "60", wait="20", env=own)
+    running = launch("sleep", "60", wait="60", env=own)
     running.runtime = runtime
     running.wait_state("waiting")
     assert agent(layout, runtime, "health").returncode == 0
@@ -107,7 +107,7 @@ def test_health_is_fast(launch, layout: Path, tmp_path: Path) -> None:
 def test_health_needs_no_python_while_all_is_well(launch, layout: Path, tmp_path: Path) -> None:
     """It runs every other second beside a training job."""
     runtime = tmp_path / "run"
-    running = launch("sleep", "60", wait="20", env={"DKDBG_RUNTIME_DIR": str(runtime)})
+    running = launch("sleep", "60", wait="60", env={"DKDBG_RUNTIME_DIR": str(runtime)})
     running.runtime = runtime
     running.wait_state("waiting")
     environment = {

@@ -44,7 +44,7 @@ def test_a_program_of_a_python_without_debugpy_can_be_debugged(tmp_path: Path) -
         with Debugger(AttachOptions(port=port)) as debugger:
             debugger.set_breakpoints(str(script), [3])
             debugger.attach()
-            assert debugger.stack(debugger.wait_stopped(20))[0].line == 3
+            assert debugger.stack(debugger.wait_stopped(60))[0].line == 3
             (tmp_path / "stop").touch()
             debugger.set_breakpoints(str(script), [])
         assert agent.wait(20) == 0

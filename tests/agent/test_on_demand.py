@@ -36,7 +36,7 @@ def program(folder: Path, call: str) -> Path:
 @pytest.mark.parametrize("call", CALLS)
 def test_it_stops_with_the_editor_attached(launch, tmp_path: Path, call: str) -> None:
     script = program(tmp_path, CALLS[call])
-    running = launch(sys.executable, "train.py", wait="20")
+    running = launch(sys.executable, "train.py", wait="60")
     port = running.wait_state("waiting")["port"]
     with Editor(port, {}) as editor:
         stop = editor.wait_stops(1)[0]
@@ -91,7 +91,7 @@ def test_it_stops_in_a_thread_and_in_a_forked_child(launch, tmp_path: Path) -> N
         "if pid == 0:\n    work(2)\n    os._exit(0)\n"
         "print(os.waitpid(pid, 0)[1])\n"
     )
-    running = launch(sys.executable, "train.py", wait="20")
+    running = launch(sys.executable, "train.py", wait="60")
     port = running.wait_state("waiting")["port"]
     with Editor(port, {}) as editor:
         stops = editor.wait_stops(2)
@@ -175,7 +175,7 @@ def test_settrace_with_a_port_reaches_nc_from_everywhere(
 def test_a_worker_stops_for_the_editor(launch, tmp_path: Path, where: str) -> None:
     script = tmp_path / "train.py"
     script.write_text(WHERE.replace("CALL", "dkdbg.breakpoint()"))
-    running = launch(sys.executable, "train.py", where, wait="20")
+    running = launch(sys.executable, "train.py", where, wait="60")
     with Editor(running.wait_state("waiting")["port"], {}) as editor:
         stop = editor.wait_stops(1)[0]
         code, out, err = running.finish()

@@ -235,7 +235,7 @@ def test_below_the_agent_no_dkdbg_has_to_be_installed(launch, tmp_path: Path, wo
 
 def test_an_attached_editor_gets_the_stop(launch, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAINING)
-    running = launch(sys.executable, "train.py", wait="20", env=pai_environment(free_port()))
+    running = launch(sys.executable, "train.py", wait="60", env=pai_environment(free_port()))
     with Editor(running.wait_state("waiting")["port"], {}) as editor:
         stop = editor.wait_stops(1)[0]
         code, out, _ = running.finish()

@@ -99,7 +99,7 @@ def test_a_stop_with_the_oldest_version(released, launch, monkeypatch, tmp_path:
     (root / single_file.NAME).chmod(0o755)
     script = tmp_path / "train.py"
     script.write_text("x = 1\ny = 2\n")
-    running = launch(sys.executable, "train.py", wait="20", layout=root)
+    running = launch(sys.executable, "train.py", wait="60", layout=root)
     with Editor(running.wait_state("waiting")["port"], {str(script): [2]}) as editor:
         assert [stop["line"] for stop in editor.wait_stops(1)] == [2]
         assert running.record()["debugpy"] == VERSIONS[0][2:]

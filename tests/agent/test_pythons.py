@@ -43,7 +43,7 @@ def test_a_first_line_and_a_late_attach_stop_under_every_python(
         "if pid == 0:\n    os._exit(0)\nos.waitpid(pid, 0)\nn = 0\n"
         "while not os.path.exists('stop'):\n    n += 1\n    time.sleep(0.02)\nprint('end')\n"
     )
-    running = launch(python, "-W", "ignore", "train.py", wait="20", python=python, layout=layout)
+    running = launch(python, "-W", "ignore", "train.py", wait="60", python=python, layout=layout)
     port = running.wait_state("waiting")["port"]
     with Editor(port, {str(script): [1, 4]}) as editor:
         editor.wait_stops(3)

@@ -64,7 +64,7 @@ def test_settrace_with_a_port_opens_it(launch, tmp_path: Path, port: int) -> Non
 
 def test_launched_for_pdb_it_stops_at_the_first_line(launch, tmp_path: Path, port: int) -> None:
     (tmp_path / "train.py").write_text('"""Train."""\nx = 1\nprint(x)\n')
-    running = launch(sys.executable, "train.py", wait="20", options=("--pdb", str(port)))
+    running = launch(sys.executable, "train.py", wait="60", options=("--pdb", str(port)))
     client = Client(port, running.process)
     assert "train.py(1)<module>()" in client.until()
     client.ask("n")

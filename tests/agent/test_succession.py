@@ -150,7 +150,7 @@ def test_requests_that_a_killed_adapter_has_not_answered_are_answered_by_the_doo
 
 def test_a_new_adapter_is_no_new_editor_for_a_program_that_waits_for_one(launch, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print('run')\n")
-    running = launch(sys.executable, "train.py", verb="supervise", wait="20")
+    running = launch(sys.executable, "train.py", verb="supervise", wait="60")
     port = running.wait_state("waiting")["port"]
     with Editor(port, {}) as editor:
         running.wait_state("idle")

@@ -90,15 +90,15 @@ def supervise(launch):
 def test_thirty_saves_in_a_row_stop_thirty_times_for_one_attach(supervise, tmp_path: Path, capsys) -> None:
     script = tmp_path / "train.py"
     script.write_text(LOOP.format(version=0))
-    running = supervise(sys.executable, "train.py", wait="20")
+    running = supervise(sys.executable, "train.py", wait="60")
     port = running.wait_state("waiting")["port"]
     times, hits = [], 0
     with attach(port, script, 5) as debugger:
-        debugger.wait_stopped(30)
+        debugger.wait_stopped(60)
         for version in range(1, 31):
             begin = time.monotonic()
             save(script, LOOP.format(version=version))
-            stop = debugger.wait_stopped(30)
+            stop = debugger.wait_stopped(60)
             times.append(time.monotonic() - begin)
             top = debugger.stack(stop)[0]
             hits += (top.line, debugger.local_values(top)["version"]) == (5, str(version))
@@ -118,7 +118,7 @@ def test_thirty_saves_in_a_row_stop_thirty_times_for_one_attach(supervise, tmp_p
 def test_a_syntax_error_keeps_the_old_process_and_is_shown(supervise, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(LOOP.format(version=1))
-    running = supervise(sys.executable, "train.py", wait="20")
+    running = supervise(sys.executable, "train.py", wait="60")
     port = running.wait_state("waiting")["port"]
     with attach(port, script) as debugger:
         assert running.process.stdout.readline() == b"ready\n"  # it has read its file
@@ -142,7 +142,7 @@ def test_a_syntax_error_keeps_the_old_process_and_is_shown(supervise, tmp_path: 
 def test_after_a_crash_the_mended_file_runs_and_stops(supervise, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("raise SystemExit(3)\n")
-    running = supervise(sys.executable, "train.py", wait="20")
+    running = supervise(sys.executable, "train.py", wait="60")
     port = running.wait_state("waiting")["port"]
     with attach(port, script) as debugger:
         record = running.wait_state("idle")
@@ -170,7 +170,7 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 def test_a_request_restarts_a_program_that_is_paused(supervise, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(LOOP.format(version=1))
-    running = supervise(sys.executable, "train.py", wait="20", options=())
+    running = supervise(sys.executable, "train.py", wait="60", options=())
     port = running.wait_state("waiting")["port"]
     with attach(port, script, 5) as debugger:
         first = debugger.wait_stopped()
@@ -184,7 +184,7 @@ def test_a_request_restarts_a_program_that_is_paused(supervise, tmp_path: Path) 
 def test_a_program_that_ignores_sigterm_is_killed(supervise, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(HANDLER.replace("lambda *_: sys.exit(0)", "signal.SIG_IGN"))
-    running = supervise(sys.executable, "train.py", wait="20", options=())
+    running = supervise(sys.executable, "train.py", wait="60", options=())
     port = running.wait_state("waiting")["port"]
     with attach(port, script, 7) as debugger:
         debugger.wait_stopped()
@@ -262,7 +262,7 @@ def test_an_editor_that_attaches_after_the_end_starts_it_again(supervise, tmp_pa
 def test_the_editors_stop_button_ends_the_program_and_a_change_starts_it(supervise, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(LOOP.format(version=1))
-    running = supervise(sys.executable, "train.py", wait="20")
+    running = supervise(sys.executable, "train.py", wait="60")
     port = running.wait_state("waiting")["port"]
     debugger = attach(port, script)
     until(lambda: running.record()["runs"] == 1, "the program")

@@ -95,7 +95,7 @@ def processes(container):
     return len([line for line in docker("top", container).splitlines() if "agent.sh health" not in line])
 
 
-def stopped_anew(debugger, known, timeout=30):
+def stopped_anew(debugger, known, timeout=60):
     """The next stop in a session that is not in `known`, which it is added to."""
     end = time.monotonic() + timeout
     while True:
@@ -172,7 +172,7 @@ def test_a_client_that_attaches_before_up_stops_at_the_first_line(containers, la
         debugger.wait_output(f"waiting for {name}: there is no container yet")
         time.sleep(5)  # the client is there first, by this much
         containers.run("python3", "train.py", name=name)
-        assert debugger.stack(debugger.wait_stopped(30))[0].line == 1
+        assert debugger.stack(debugger.wait_stopped(60))[0].line == 1
 
 
 def test_the_same_pids_in_two_containers_are_two_sessions_behind_one_port(containers, laid_out):
@@ -185,7 +185,7 @@ def test_the_same_pids_in_two_containers_are_two_sessions_behind_one_port(contai
     ):
         debugger.set_breakpoints(str(laid_out / "train.py"), [4])
         debugger.attach()
-        stops = [debugger.wait_stopped(30), debugger.wait_stopped(30)]
+        stops = [debugger.wait_stopped(60), debugger.wait_stopped(60)]
         assert stops[0].session is not stops[1].session
         assert sorted(stop.session.name for stop in stops) == sorted(f"{name}: train.py" for name in names)
         assert [stop.session.pid for stop in stops] == [500, 500]
@@ -217,7 +217,7 @@ def test_a_second_client_looks_on_also_after_a_restart(containers, laid_out):
         for debugger in (first, second):
             debugger.set_breakpoints(str(laid_out / "train.py"), [4])
             debugger.attach()
-            known = {debugger.wait_stopped(30).session}
+            known = {debugger.wait_stopped(60).session}
         second.wait_output("you look on: another editor")
         docker("restart", "-t", "2", name)
         mine, seen = stopped_anew(first, {*first.sessions}), stopped_anew(second, known)
@@ -240,7 +240,7 @@ def test_a_wrong_token_is_refused_with_the_containers_words_now_and_later(contai
         with Debugger(containers.options(door.port, dkdbgToken=token)) as debugger:
             debugger.set_breakpoints(str(laid_out / "train.py"), [4])
             debugger.attach()
-            debugger.wait_stopped(30)
+            debugger.wait_stopped(60)
         docker("rm", "-f", name)
         with Debugger(containers.options(door.port, dkdbgToken="wrong")) as debugger:
             debugger.attach()
@@ -264,7 +264,7 @@ class Plain:
         self.script, self.line = str(script), line
         self.attach = self.session.send("attach", options.arguments())
 
-    def configure(self, timeout=30):
+    def configure(self, timeout=60):
         self.session.wait(lambda: self.session.has_seen("initialized"), "initialized", timeout=timeout)
         points = {"source": {"path": self.script}, "breakpoints": [{"line": self.line}]}
         self.session.request("setBreakpoints", points)
@@ -277,7 +277,7 @@ class Plain:
         self.session.close()
 
     def rank_at_stop(self):
-        self.session.wait(lambda: bool(self.stops), "a stop", timeout=30)
+        self.session.wait(lambda: bool(self.stops), "a stop", timeout=60)
         stack = self.session.request("stackTrace", {"threadId": self.stops[0]["threadId"]})["stackFrames"]
         frame = {
             "expression": "__import__('os').environ.get('RANK')",
@@ -287,7 +287,7 @@ class Plain:
         return stack[0]["line"], self.session.request("evaluate", frame)["result"]
 
     def said(self, text):
-        self.session.wait(lambda: any(text in each for each in self.output), text, timeout=30)
+        self.session.wait(lambda: any(text in each for each in self.output), text, timeout=60)
         return next(each for each in self.output if text in each)
 
     def _event(self, _, event, body):
@@ -345,6 +345,6 @@ def test_after_a_thousand_probes_and_a_hundred_pieces_of_garbage_an_attach_works
         with Debugger(containers.options(door.port)) as debugger:
             debugger.set_breakpoints(str(laid_out / "train.py"), [4])
             debugger.attach()
-            assert debugger.stack(debugger.wait_stopped(30))[0].line == 4
+            assert debugger.stack(debugger.wait_stopped(60))[0].line == 4
         for sock in half_open:
             sock.close()

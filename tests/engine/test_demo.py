@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 import pytest
@@ -11,8 +12,11 @@ from tests.checkout import run_dkdbg, snapshot
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("port-5678")]
 
 
-def things(name: str = "dkdbg-demo") -> list[str]:
-    """Containers, images, networks and volumes of the engine that are called after the demo's folder."""
+def left_by(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """Containers, images, networks and volumes of the engine that are called after the folder of this demo."""
+    said = re.search(r"dkdbg-demo-[0-9a-f]{8}", done.stdout + done.stderr)
+    assert said, done.stdout + done.stderr
+    name = said.group()
     found = []
     for kind in (["ps", "-a", "--format", "{{.Names}}"], ["images", "--format", "{{.Repository}}"],
                  ["network", "ls", "--format", "{{.Name}}"], ["volume", "ls", "--format", "{{.Name}}"]):  # fmt: skip
@@ -22,7 +26,6 @@ def things(name: str = "dkdbg-demo") -> list[str]:
 
 
 def test_it_passes_and_leaves_nothing(tmp_path, base_image):
-    before = things()
     place = tmp_path / "tmp"
     place.mkdir()
     env = {"TMPDIR": str(place), "DKDBG_BASE": base_image}
@@ -30,12 +33,11 @@ def test_it_passes_and_leaves_nothing(tmp_path, base_image):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "rate = 0.05\n" in done.stdout
     assert "demo passed on compose://" in done.stdout
-    assert things() == before
+    assert left_by(done) == []
     assert snapshot(place) == {}
 
 
 def test_a_base_image_that_cannot_be_had_is_an_error_that_leaves_nothing(tmp_path):
-    before = things()
     place = tmp_path / "tmp"
     place.mkdir()
     env = {"TMPDIR": str(place), "DKDBG_BASE": "localhost:1/no/such:image"}
@@ -43,5 +45,5 @@ def test_a_base_image_that_cannot_be_had_is_an_error_that_leaves_nothing(tmp_pat
     assert done.returncode != 0
     assert "base image" in done.stderr
     assert "DKDBG_BASE" in done.stderr
-    assert things() == before
+    assert left_by(done) == []
     assert snapshot(place) == {}

@@ -32,7 +32,7 @@ options["path_mappings"] = tuple(map(tuple, options["path_mappings"]))
 with Debugger(AttachOptions(**options)) as debugger:
     debugger.set_breakpoints(file, [line])
     debugger.attach()
-    stop = debugger.wait_stopped(30)
+    stop = debugger.wait_stopped(60)
     top = debugger.stack(stop)[0]
     print(json.dumps([top.path, top.line, debugger.local_values(top)["loss"]]))
 """

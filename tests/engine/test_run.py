@@ -85,7 +85,7 @@ def test_a_breakpoint_is_hit_through_dkdbg_attach(container, tmp_path):
             with Debugger(options) as debugger:
                 debugger.set_breakpoints(str(tmp_path / "train.py"), [marked_line(tmp_path / "train.py")])
                 debugger.attach()
-                top = debugger.stack(debugger.wait_stopped(30))[0]
+                top = debugger.stack(debugger.wait_stopped(60))[0]
                 assert (top.path, top.name) == (str(tmp_path / "train.py"), "step")
                 assert "loss" in debugger.local_values(top)
             seen = must(dkdbg(tmp_path, "ps")).stdout

@@ -88,7 +88,7 @@ class Project:
         with Debugger(self.options(**extra)) as debugger:
             debugger.set_breakpoints(str(file), [marked_line(file)])
             debugger.attach()
-            return debugger.stack(debugger.wait_stopped(30))[0].line == marked_line(file)
+            return debugger.stack(debugger.wait_stopped(60))[0].line == marked_line(file)
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +178,7 @@ def test_the_program_does_not_get_the_token(guarded, token):
     with Debugger(guarded.options(dkdbgToken=token)) as debugger:
         debugger.set_breakpoints(str(file), [marked_line(file)])
         debugger.attach()
-        top = debugger.stack(debugger.wait_stopped(30))[0]
+        top = debugger.stack(debugger.wait_stopped(60))[0]
         seen = debugger.evaluate("dict(__import__('os').environ)", top)
     assert token not in seen
     assert "DKDBG_TOKEN_FILE" not in seen

@@ -35,7 +35,7 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     started: list[subprocess.Popen[bytes]] = []
 
     def start() -> subprocess.Popen[bytes]:
-        words = ["launch", "--port", "0", "--wait", "30", "--name", "job", "--", sys.executable, "train.py"]
+        words = ["launch", "--port", "0", "--wait", "60", "--name", "job", "--", sys.executable, "train.py"]
         started.append(
             subprocess.Popen(
                 [sys.executable, "-m", "dkdbg.agent", *words], cwd=tmp_path, stderr=subprocess.DEVNULL
@@ -60,7 +60,7 @@ def test_one_attach_sees_run_after_run_and_the_door_says_so(agent, tmp_path: Pat
         root = debugger.attach()
         for number in range(3):
             running = agent()
-            stop = debugger.wait_stopped(20)
+            stop = debugger.wait_stopped(60)
             assert debugger.local_values(debugger.stack(stop)[0])["n"] == "0"
             assert len({each for each in debugger.sessions if each.name == "train.py"}) == number + 1
             said = status(door)
@@ -79,7 +79,7 @@ def test_leaving_the_program_ends_the_session_instead_of_attaching_again(agent, 
         debugger.set_breakpoints(str(tmp_path / "train.py"), [4])
         root = debugger.attach()
         running = agent()
-        stop = debugger.wait_stopped(20)
+        stop = debugger.wait_stopped(60)
         stop.session.request("disconnect", {"terminateDebuggee": False})
         debugger.wait_ended(10, session=root)
         assert running.poll() is None
@@ -96,7 +96,7 @@ def test_with_the_root_session_those_of_its_processes_end_and_a_new_attach_stops
             with Debugger(AttachOptions(port=door.port)) as debugger:
                 debugger.set_breakpoints(str(tmp_path / "train.py"), [6])
                 root = debugger.attach()
-                held = {debugger.wait_stopped(20).session for _ in range(2)}
+                held = {debugger.wait_stopped(60).session for _ in range(2)}
                 assert len(held) == 2
                 root.request("disconnect", {"terminateDebuggee": False})
                 for session in held:
@@ -147,7 +147,7 @@ def test_whoever_holds_looks_on_inherits_or_takes_over_is_decided_behind_the_doo
             one = stack.enter_context(Debugger(AttachOptions(port=door.port, extra=extra)))
             one.set_breakpoints(str(tmp_path / "train.py"), [4])
             one.attach()
-            one.wait_stopped(20)
+            one.wait_stopped(60)
             return one
 
         first, second = editor(), editor()
