@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from dkdbg.engine.gpu import cdi_vendors, choose_gpu, has_kfd
-from dkdbg.engine.ports import free_port
+from dkdbg.engine.ports import free_port, on_free_port
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 
 NOTHING = frozenset()
@@ -80,6 +80,30 @@ def test_a_port_that_another_holds_on_all_addresses_is_taken():
         other.listen()
         port = other.getsockname()[1]
         assert free_port(port, ours=None) != port
+
+
+def test_a_port_that_another_takes_meanwhile_is_passed_over(taken):
+    """Two that start at once see the same free port, and the engine gives it to one of them."""
+    with socket.socket() as other:
+        first = free_port(taken, ours=None)
+        tried = []
+
+        def start(port):
+            tried.append(port)
+            if len(tried) == 1:
+                other.bind(("127.0.0.1", port))
+                other.listen()
+                raise DkdbgError("a port of the service is taken on this machine", exit_code=EXIT_CONFLICT)
+
+        assert on_free_port(taken, ours=None, start=start) == tried[-1] > first == tried[0]
+
+
+def test_a_conflict_that_is_not_about_our_port_is_said(taken):
+    def start(_):
+        raise DkdbgError("a port of the service is taken on this machine", exit_code=EXIT_CONFLICT)
+
+    with pytest.raises(DkdbgError, match="is taken"):
+        on_free_port(taken, ours=None, start=start)
 
 
 def test_no_free_port_is_an_error_with_the_range(taken):

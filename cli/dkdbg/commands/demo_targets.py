@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dkdbg import process
 from dkdbg.agent.record import records
 from dkdbg.engine import compose as engine
-from dkdbg.engine.ports import free_port
+from dkdbg.engine.ports import on_free_port
 from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
 from dkdbg.targets.compose import ComposeService
 from dkdbg.targets.engine_errors import explain
@@ -69,16 +69,14 @@ class ComposeRun:
 
     def start(self) -> int:
         """Build and start the service on a free port."""
-        self.port = free_port(self.plan.service.port, ours=None)
-        self._up()
-        return self.port
+        return on_free_port(self.plan.service.port, ours=None, start=self._up)
 
     def restart(self) -> int:
         """A new container of the same image: the changed file is mounted, not built."""
         result = process.run(self._target.down(), cwd=self.folder, env=self._environment())
         if result.code:
             raise explain(result.code, result.stderr)
-        self._up()
+        self._up(self.port)
         return self.port
 
     def stop(self) -> None:
@@ -86,7 +84,8 @@ class ComposeRun:
         argv = (*self._target.down_project(), "--rmi", "local", "--volumes")
         process.run(argv, cwd=self.folder, env=self._environment())
 
-    def _up(self) -> None:
+    def _up(self, port: int) -> None:
+        self.port = port
         said: list[str] = []
         try:
             engine.up(
@@ -113,14 +112,12 @@ class LocalRun:
     _child: subprocess.Popen[str] | None = field(default=None, repr=False)
 
     def start(self) -> int:
-        """Start a plain process under the agent on a free port."""
-        port = free_port(5678, ours=None)
+        """Start a plain process under the agent on a free port, which the agent takes itself."""
         runtime = self.folder / ".dkdbg-run"
-        argv = Local(python=sys.executable).launch(self.command, port=port, wait=60, runtime=str(runtime))
+        argv = Local(python=sys.executable).launch(self.command, port=0, wait=60, runtime=str(runtime))
         with (self.folder / "output.log").open("w") as log:
             self._child = process.start(argv, cwd=self.folder, stdout=log, stderr=log, new_session=True)
-        self._wait(str(runtime))
-        return port
+        return self._wait(str(runtime))
 
     def restart(self) -> int:
         """Stop it and start it anew."""
@@ -141,16 +138,14 @@ class LocalRun:
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
 
-    def _wait(self, runtime: str) -> None:
-        """Return when the record says that an attach will work; nothing is connected to."""
+    def _wait(self, runtime: str) -> int:
+        """Return the port when the record says that an attach will work; nothing is connected to."""
         assert self._child is not None  # noqa: S101 - started by the only caller
         deadline = time.monotonic() + START_LIMIT
         while time.monotonic() < deadline:
-            if any(
-                record["state"] in {"waiting", "running"} and records.is_live(record)
-                for record in records.list_records(runtime)
-            ):
-                return
+            for record in records.list_records(runtime):
+                if record["state"] in {"waiting", "running"} and records.is_live(record):
+                    return int(record["port"])
             if self._child.poll() is not None:
                 said = (self.folder / "output.log").read_text("utf-8", errors="replace")
                 raise DkdbgError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dkdbg.agent.contract import ENV_TOKEN
 from dkdbg.engine import compose, containers
 from dkdbg.engine.host import host_facts
-from dkdbg.engine.ports import free_port
+from dkdbg.engine.ports import on_free_port
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.model.plan import GPU_KINDS
 from dkdbg.render import dotenv
@@ -38,21 +38,21 @@ def start(
     target = ComposeService(service=service.name)
     model = compose.check_project(target, root, env=environment(port=service.port, gpu=gpu, token=token))
     check_published(model, service, token)
-    port = wanted.port
-    if not service.host_network:
-        running = compose.running(target, root, service.port)
-        port = free_port(port, ours=running.port if running else None)
-        if port != wanted.port:
-            moved(port)
+    running = None if service.host_network else compose.running(target, root, service.port)
     if token and compose.take_away_other_token(target, root, token):
         report(f"{service.name} ran with another token; it starts anew")
-    compose.up(
-        target,
-        root,
-        env=environment(port=port, gpu=gpu, token=token),
-        report=report,
-        wait_timeout=wanted.wait,
-    )
+
+    def up(port: int) -> None:
+        if port != wanted.port:
+            moved(port)
+        env = environment(port=port, gpu=gpu, token=token)
+        compose.up(target, root, env=env, report=report, wait_timeout=wanted.wait)
+
+    port = wanted.port
+    if service.host_network:
+        up(port)
+    else:
+        port = on_free_port(port, ours=running.port if running else None, start=up)
     running = compose.running(target, root, service.port)
     if running and gpu in {"nvidia", "cdi"} and not _has_devices(running.id):
         raise DkdbgError(

@@ -3,8 +3,33 @@
 from __future__ import annotations
 
 import socket
+from typing import TYPE_CHECKING
 
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def on_free_port(preferred: int, *, ours: int | None, start: Callable[[int], None]) -> int:
+    """Call `start` with the first free port, and with the next one when another program took it meanwhile.
+
+    Returns:
+        The port with which `start` came through.
+
+    Raises:
+        DkdbgError: what `start` raises for another reason; no port is free.
+    """
+    while True:
+        port = free_port(preferred, ours=ours)
+        try:
+            start(port)
+        except DkdbgError as error:
+            if error.exit_code != EXIT_CONFLICT or port == ours or _can_bind(port):
+                raise
+            preferred = port + 1
+        else:
+            return port
 
 
 def free_port(preferred: int, *, ours: int | None, tries: int = 50) -> int:
