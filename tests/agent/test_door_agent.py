@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
+import struct
 import subprocess
 import sys
 import urllib.request
@@ -12,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dkdbg.agent.dap import frames
 from tests.agent.dap_probe import Client, Editor, Session, wait_for
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,6 +83,36 @@ def test_children_show_the_token_by_themselves_and_it_is_said_nowhere(launch, tm
     assert (code, out, editor.errors) == (0, "[]\n", [])
     assert TOKEN not in said + err + json.dumps(running.record())
     assert "127.0.0.1: refused: the token is wrong" in err
+
+
+def vanish(port: int, *, reset: bool) -> bool:
+    """Say `initialize` and leave; False when nobody listens yet."""
+    try:
+        sock = socket.create_connection(("127.0.0.1", port), timeout=20)
+    except OSError:
+        return False
+    with sock:
+        sock.sendall(frames.encode({"seq": 1, "type": "request", "command": "initialize", "arguments": {}}))
+        if reset:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        else:
+            sock.recv(1)
+    return True
+
+
+def test_strangers_who_vanish_do_not_end_the_adapter_from_its_first_moment_on(launch, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("x = 1\n")
+    port = free_port()
+    command = (sys.executable, "train.py")
+    running = launch(*command, wait="60", env={"DKDBG_TOKEN": TOKEN, "DKDBG_PORT": str(port)})
+    wait_for(lambda: vanish(port, reset=False), bool)
+    for number in range(60):
+        assert vanish(port, reset=number % 2 == 1)
+    with Client(port) as one:
+        one.attach(dkdbgToken=TOKEN)
+        one.session.request("disconnect")
+    code, _, err = running.finish()
+    assert (code, "adapter died" in err) == (0, False)
 
 
 def get(port: int, path: str, **headers: str) -> dict[str, Any]:

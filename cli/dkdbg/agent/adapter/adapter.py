@@ -14,7 +14,8 @@ What it does differently from `debugpy/adapter/__main__.py`:
    a broken pipe in a handler for fatal and calls os._exit.
 5. An editor that attaches again at once is told of processes whose former session is just ending. debugpy announces
    what is free at configurationDone and never looks again; such a process could not be debugged any more.
-6. A client that named no address is sent back to the front's port for child sessions, not to this process.
+6. A client that leaves before the phantom root has come does not end the adapter: debugpy takes it for the last one.
+7. A client that named no address is sent back to the front's port for child sessions, not to this process.
 """
 
 # debugpy has no types, and this is where it is imported.
@@ -107,6 +108,11 @@ def outlive_clients(messaging: Any, log: Any) -> None:
             log.swallow_exception("a client is gone", level="info")
 
     messaging.JsonIOStream.write_json = surviving_write
+
+
+def wait_for_the_phantom(servers: Any) -> None:
+    """Serve until the phantom root has come and gone, whoever came and left before it."""
+    servers.dont_wait_for_first_connection = lambda: None
 
 
 def announce_again(servers: Any, sessions: Any) -> None:
@@ -211,6 +217,7 @@ def main() -> None:
         return
     harden(sockets, sessions, log)
     outlive_clients(messaging, log)
+    wait_for_the_phantom(servers)
     announce_again(servers, sessions)
     acknowledge_at_once()
     end_with_last_child(clients, sessions)

@@ -107,6 +107,7 @@ ADAPTER: "Tuple[Tuple[str, str, str, str], ...]" = (
     ("debugpy.adapter.servers", "serve", "adapter", "the port for processes"),
     ("debugpy.adapter.servers", "connections", "adapter", "which processes are there"),
     ("debugpy.adapter.servers", "wait_for_connection", "adapter", "wait for a session that is ending"),
+    ("debugpy.adapter.servers", "dont_wait_for_first_connection", "adapter", "wait for the phantom root"),
     ("debugpy.adapter.servers", "wait_until_disconnected", "adapter", "serve until then"),
     (
         "debugpy.adapter.servers",
