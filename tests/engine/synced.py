@@ -39,7 +39,10 @@ class Box:
         return docker("exec", "-u", "0", self.name, "cat", path, check=False)
 
     def tree(self, root: str) -> dict[str, str]:
-        """path -> `kind mode content` of everything below `root` but sync's own, as Python there sees it."""
+        """path -> `kind mode content` of everything below `root` but sync's own, as Python there sees it.
+
+        A file that goes while the tree is read is `gone`.
+        """
         script = (
             "import os,sys,json,hashlib\n"
             "out={}\n"
@@ -47,9 +50,13 @@ class Box:
             "    ds[:]=[d for d in ds if d!='.dkdbg-sync']\n"
             "    for n in ds+fs:\n"
             "        p=os.path.join(at,n); r=os.path.relpath(p,sys.argv[1])\n"
-            "        if os.path.islink(p): out[r]='l '+os.readlink(p)\n"
-            "        elif os.path.isdir(p): out[r]='d'\n"
-            "        else: out[r]='f %o '%(os.lstat(p).st_mode&0o777)+hashlib.sha256(open(p,'rb').read()).hexdigest()\n"
+            "        try:\n"
+            "            if os.path.islink(p): out[r]='l '+os.readlink(p)\n"
+            "            elif os.path.isdir(p): out[r]='d'\n"
+            "            else:\n"
+            "                digest=hashlib.sha256(open(p,'rb').read()).hexdigest()\n"
+            "                out[r]='f %o %s'%(os.lstat(p).st_mode&0o777,digest)\n"
+            "        except FileNotFoundError: out[r]='gone'\n"
             "print(json.dumps(out))\n"
         )
         return json.loads(docker("exec", "-u", "0", self.name, "python3", "-c", script, root))
