@@ -36,7 +36,11 @@ def main(archive: str) -> int:
         from dkdbg.agent.record import kept
 
         if kept.is_kept(archive):
-            hold = kept.Hold(archive)
+            try:
+                hold = kept.Hold(archive)
+            except OSError as error:
+                sys.stderr.write("dkdbg: %s is gone: %s\n" % (archive, error.strerror or "removed meanwhile"))
+                return 125
             os.environ[runtime_dir.ENV_RUNTIME_DIR] = os.path.dirname(archive)
             os.environ.pop(kept.ENV_RUN, None)  # for /proc alone: the program need not see it
     try:
