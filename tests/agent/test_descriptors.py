@@ -167,3 +167,26 @@ def test_a_program_that_is_to_stop_after_closing_the_connection_does_not_hang(la
     with Editor(port, {str(script): [3]}, hold=True):
         code, out, err = running.finish(timeout=30)
     assert (code, out) == (0, "mine\n"), (err, time.monotonic() - began)
+
+
+ENDED_EARLY = """import debugpy
+from debugpy.server import api
+import pydevd
+from dkdbg.agent.program import connection
+class Full:
+    def empty(self): return False
+connection.watch(pydevd.PyDB, pydevd.CheckAliveThread)
+debugger = pydevd.PyDB()
+debugger.writer = Full()  # what its thread has not sent when the connection is lost
+debugger.dispose_and_kill_all_pydevd_threads(wait=False, timeout=0)
+pydevd.CheckAliveThread(debugger).start()  # is to run only now
+print("end")
+"""
+
+
+def test_a_program_ends_whose_connection_was_lost_before_all_threads_of_the_debugger_ran(
+    tmp_path: Path,
+) -> None:
+    session = tmp_path / "s"
+    (session / "p").mkdir(parents=True)
+    assert _run(tmp_path / "hooked", ENDED_EARLY, [], session)[:2] == (0, "end\n")

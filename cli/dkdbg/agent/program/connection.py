@@ -29,8 +29,13 @@ END_LIMIT = 5.0
 _losses = 0
 
 
-def watch(debugger_class: Any) -> None:
-    """Give each connection from now on a high descriptor, and notice when it is gone; once for each process."""
+def watch(debugger_class: Any, alive_class: Any) -> None:
+    """Give each connection from now on a high descriptor, and notice when it is gone; once for each process.
+
+    Args:
+        debugger_class: pydevd's PyDB.
+        alive_class: pydevd's CheckAliveThread.
+    """
     if getattr(debugger_class, "dkdbg_owns", False):
         return
     debugger_class.dkdbg_owns = True
@@ -45,6 +50,23 @@ def watch(debugger_class: Any) -> None:
         return initialize(self, own, *args, **kwargs)
 
     debugger_class.initialize_network = initialize_network
+    _let_end(alive_class)
+
+
+def _let_end(alive_class: Any) -> None:
+    """Let the thread that keeps the process until all is sent end when its debugger has ended before it began.
+
+    pydevd ends the threads that have begun to run. This one, begun a moment later, would wait for good until the
+    queue of a writer that is gone is empty, and the program would never end.
+    """
+    run = alive_class._on_run
+
+    def on_run(self: Any) -> None:
+        debugger = self.py_db
+        if debugger is not None and not debugger.pydb_disposed:
+            run(self)
+
+    alive_class._on_run = on_run
 
 
 def drop(debugger: Any) -> None:

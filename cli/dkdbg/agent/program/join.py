@@ -89,7 +89,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     from . import connection, untrace, waking
 
     configured = _watch_configuration()
-    connection.watch(pydevd.PyDB)
+    connection.watch(pydevd.PyDB, pydevd.CheckAliveThread)
     waking.watch(pydevd.PyDB, _api())
     untrace.watch(pydevd.PyDB, _api())
     helper_fits = _prepare_helper()

@@ -41,6 +41,7 @@ PROGRAM: "Tuple[Tuple[str, str, str, str], ...]" = (
     ("pydevd", "PyDB.initialize_network", "connection", "a high descriptor for the connection"),
     ("pydevd", "PyDB.__init__:_client_socket", "connection", "the connection, to close it after a fork"),
     ("pydevd", "PyDB.__init__:reader", "connection", "wait for the end of the thread that reads"),
+    ("pydevd", "CheckAliveThread._on_run", "connection", "end when the debugger has ended before it began"),
     ("pydevd", "PyDB.post_internal_command", "waking", "wake a held thread after its command"),
     ("pydevd", "PyDB.__init__:_thread_events", "waking", "what held threads sleep on"),
     ("pydevd", "PyDB.do_stop_on_unhandled_exception", "uncaught", "show an uncaught exception once"),

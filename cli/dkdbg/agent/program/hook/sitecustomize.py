@@ -206,9 +206,12 @@ class _Member(object):
         except OSError:
             pass
         # Datagrams: a thread that waits in accept() keeps the lowest free descriptor from the program.
-        listener = lift(_socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM))
-        listener.bind(os.path.realpath(self.directory + "/p") + "/%d.sock" % os.getpid())
-        self.listener, self._mark = listener, _identity(listener.fileno())
+        sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
+        # Before it moves: the program may put a file of its own under the high number at any moment, and a socket
+        # that is dropped closes its number, whoever's that is by then.
+        mark = _identity(sock.fileno())
+        sock.bind(os.path.realpath(self.directory + "/p") + "/%d.sock" % os.getpid())
+        self.listener, self._mark = lift(sock), mark
         self.announce()
 
     def announce(self):  # type: () -> None
@@ -292,11 +295,12 @@ class _Member(object):
         while True:
             if not self.owns_listener():
                 self.register_again()
+            listener = self.listener
             try:
                 # 32 bytes are room for one descriptor.
-                found = self.listener.recvmsg(64, 32, getattr(_socket, "MSG_CMSG_CLOEXEC", 0))  # type: ignore[union-attr]
-            except OSError:  # closed after we looked
-                if self.owns_listener():
+                found = listener.recvmsg(64, 32, getattr(_socket, "MSG_CMSG_CLOEXEC", 0))  # type: ignore[union-attr]
+            except OSError:  # closed after we looked, by now perhaps replaced, before a fork
+                if self.listener is listener and self.owns_listener():
                     raise
                 continue
             for _, _, data in found[1]:
