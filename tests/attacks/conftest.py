@@ -1,0 +1,200 @@
+"""The attackers: another user of the machine, a neighbour container, a web page in a browser."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+# What runs the agent under attack.
+from tests.agent.conftest import launch, layout, runtime  # noqa: F401
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: Seconds that a page has to say that it is done: a browser takes some to start beside other tests.
+PAGE_LIMIT = 90
+#: The origin of the attacker's page, a name that the browser resolves to this machine: no rule of a browser about
+#: private networks stands before it, as none does for a page that dns rebinding has moved here.
+EVIL = "attacker.test"
+
+
+def _need(what: str) -> None:
+    if os.environ.get("CI"):
+        pytest.fail(what, pytrace=False)
+    pytest.skip(what)
+
+
+class OtherUser:
+    """A real user of this machine, who is neither root nor the one that runs dkdbg."""
+
+    def __init__(self, name: str) -> None:
+        found = pwd.getpwnam(name)
+        self.name, self.uid, self.gid, self.home = name, found.pw_uid, found.pw_gid, Path(found.pw_dir)
+
+    def run(
+        self, argv: list[str], timeout: float = 30, text: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command as this user in `/`, with `text` on its stdin."""
+        return subprocess.run(
+            argv, **self.popen(), input=text, capture_output=True, timeout=timeout, text=True, check=False
+        )
+
+    def python(self, code: str, *arguments: str, timeout: float = 30) -> subprocess.CompletedProcess[str]:
+        """Run Python code as this user."""
+        return self.run([self.interpreter(), "-c", code, *arguments], timeout=timeout)
+
+    def popen(self) -> dict[str, object]:
+        """What makes subprocess start a process as this user."""
+        environment = {"HOME": str(self.home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+        return {"user": self.uid, "group": self.gid, "extra_groups": [], "cwd": "/", "env": environment}
+
+    def interpreter(self) -> str:
+        """A Python that this user may run: that of the tests may lie in a home that is closed to him."""
+        for path in (os.path.realpath(sys.executable), "/usr/bin/python3", "/usr/local/bin/python3"):
+            with contextlib.suppress(OSError):
+                if self.run([path, "-c", ""]).returncode == 0:
+                    return path
+        pytest.fail("no Python that another user may run: apt-get install python3", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def other_user(worker_id: str) -> Iterator[OtherUser]:
+    """Another user, made for these tests and removed afterwards."""
+    if os.geteuid() != 0 or shutil.which("useradd") is None:
+        if os.geteuid() == 0:
+            _need("no useradd on this machine")
+        pytest.skip("only root makes users")
+    name = f"dkdbg-other-{worker_id}"
+    subprocess.run(["useradd", "--create-home", "--shell", "/bin/sh", name], check=False, capture_output=True)
+    try:
+        yield OtherUser(name)
+    finally:
+        subprocess.run(["userdel", "--remove", name], check=False, capture_output=True)
+
+
+@pytest.fixture
+def neighbour(base_image: str) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run Python code in a container beside others on a Docker network; for tests marked `engine`."""
+
+    def run(network: str, code: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        command = ["docker", "run", "--rm", "-i", "--network", network, base_image, "python3", "-"]
+        return subprocess.run(
+            command, input=code, capture_output=True, text=True, timeout=timeout, check=False
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Debian's Chromium, or Chrome."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if found := shutil.which(name):
+            return found
+    _need("no Chromium on this machine: apt-get install chromium")
+    raise AssertionError
+
+
+@pytest.fixture
+def browse(chromium: str, tmp_path: Path) -> Callable[..., str]:
+    """Open a page of a foreign origin in a real browser.
+
+    `browse(html, extra_args=[])` returns the page's DOM as soon as its script has set a title that begins with
+    `done`. `location.host` in the page is attacker.test with a port, which is this machine.
+    """
+
+    def run(html: str, extra_args: list[str] | None = None) -> str:
+        with _Page(html) as page:
+            command = [
+                chromium,
+                "--headless=new",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--no-first-run",
+                "--no-proxy-server",
+                "--disable-background-networking",
+                "--disable-component-update",
+                f"--user-data-dir={tmp_path / 'browser'}",
+                f"--host-resolver-rules=MAP *.test 127.0.0.1, MAP {EVIL} 127.0.0.1",
+                *(["--no-sandbox"] if os.geteuid() == 0 else []),
+                *(extra_args or []),
+                f"http://{EVIL}:{page.port}/",
+            ]
+            log = tmp_path / "browser.log"
+            with (
+                log.open("wb") as out,
+                subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True) as browser,
+            ):
+                try:
+                    assert page.done.wait(PAGE_LIMIT), (
+                        f"the page never said that it is done: {log.read_text()[-800:]}"
+                    )
+                finally:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(browser.pid, 9)
+            return page.dom
+
+    return run
+
+
+class _Page:
+    """Serves one page, and takes its DOM when it is done."""
+
+    REPORT = """<script>
+    new MutationObserver(() => report()).observe(document.documentElement, {subtree: true, childList: true, characterData: true});
+    let told = false;
+    function report() {
+      if (!document.title.startsWith("done") || told) return;
+      told = true;
+      fetch("/dom", {method: "POST", body: document.documentElement.outerHTML});
+    }
+    report();
+    </script>"""
+
+    def __init__(self, html: str) -> None:
+        self.done = threading.Event()
+        self.dom = ""
+        page = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = ("<!doctype html><title></title>" + html + page.REPORT).encode()
+                found = urlsplit(self.path).path == "/"
+                self.send_response(200 if found else 404)
+                self.send_header("Content-Type", "text/html; charset=utf-8")
+                self.send_header("Content-Length", str(len(body) if found else 0))
+                self.end_headers()
+                if found:
+                    self.wfile.write(body)
+
+            def do_POST(self) -> None:
+                page.dom = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                self.send_response(204)
+                self.end_headers()
+                page.done.set()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+
+    def __enter__(self):
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
