@@ -1,4 +1,4 @@
-"""The only module that prints."""
+"""The only module that prints; whatever the text, it commands no terminal (`printable`)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from dkdbg.printable import is_text, printable, printable_lines
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -17,18 +19,24 @@ if TYPE_CHECKING:
 
 
 def say(text: str = "") -> None:
-    """One message for a person, on standard output."""
-    _print(text)
+    """One message for a person, on standard output; it may have several lines."""
+    _print(printable_lines(text))
 
 
 def warn(text: str) -> None:
     """One message that must not be mistaken for a result, on standard error."""
-    print(text, file=sys.stderr, flush=True)
+    print(printable_lines(text), file=sys.stderr, flush=True)
 
 
 def emit(value: object) -> None:
     """One JSON object for a program, on standard output."""
-    _print(json.dumps(value, indent=2, ensure_ascii=False))
+    _print(as_json(value, indent=2))
+
+
+def as_json(value: object, indent: int | None = None) -> str:
+    """JSON in the letters of its language; what is no text is escaped as JSON does it, so that nothing is lost."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    return "".join(each if each == "\n" or is_text(each) else json.dumps(each)[1:-1] for each in text)
 
 
 def _print(text: str) -> None:
@@ -52,7 +60,7 @@ def failure(error: DkdbgError) -> None:
 
 def emit_line(value: object) -> None:
     """One JSON object on one line, for a program that follows what happens."""
-    _print(json.dumps(value, ensure_ascii=False))
+    _print(as_json(value))
 
 
 class Status:
@@ -70,7 +78,7 @@ class Status:
         """Put `text` in the place of the line before."""
         if self.live:
             width = shutil.get_terminal_size().columns - 1
-            sys.stdout.write(f"\r\x1b[2K{text[:width]}")
+            sys.stdout.write(f"\r\x1b[2K{printable(text)[:width]}")
             sys.stdout.flush()
             self._shown = True
 
@@ -92,7 +100,7 @@ def ask(question: str) -> bool:
     if not sys.stdin.isatty():
         return False
     try:
-        return input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}
+        return input(f"{printable_lines(question)} [y/N] ").strip().lower() in {"y", "yes"}
     except EOFError:
         return False
 
@@ -102,14 +110,15 @@ def interactive() -> bool:
     return sys.stdin.isatty()
 
 
-def coloured(diff: str) -> str:
-    """A unified diff with colours when standard output is a terminal that wants them."""
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
-        return diff
-    colours = {"+": "\033[32m", "-": "\033[31m", "@": "\033[36m"}
-    return "\n".join(
-        f"{colours[line[0]]}{line}\033[0m" if line[:1] in colours else line for line in diff.split("\n")
-    )
+def diff(text: str) -> None:
+    """A unified diff, with colours when standard output is a terminal that wants them."""
+    shown = printable_lines(text)
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        colours = {"+": "\033[32m", "-": "\033[31m", "@": "\033[36m"}
+        shown = "\n".join(
+            f"{colours[line[0]]}{line}\033[0m" if line[:1] in colours else line for line in shown.split("\n")
+        )
+    _print(shown)
 
 
 @contextmanager

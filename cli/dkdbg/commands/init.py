@@ -193,7 +193,7 @@ def _show(
     former = tuple(change for change in todo if _is_of_former_version(change))
     others = tuple(change for change in todo if change not in former)
     if diff and others:
-        console.say(console.coloured(changes.diff(change for change in others if change.path != MANIFEST)))
+        console.diff(changes.diff(change for change in others if change.path != MANIFEST))
     for change in others:
         console.say(f"{_verb(change)}  {change.path}  ({change.reason})")
     if former:

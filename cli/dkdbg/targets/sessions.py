@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -122,14 +123,9 @@ def table(sessions: Sequence[SeenSession], now: float) -> list[str]:
                 processes or "-",
             )
         )  # fmt: skip
-    shown = [[_printable(cell) for cell in row] for row in rows]
+    shown = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in shown) for column in range(6)]
     return [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[6]])
         for row in shown
     ]
-
-
-def _printable(text: str) -> str:
-    """Without what would move a terminal's cursor: a container may call its session anything."""
-    return "".join(each if each.isprintable() else "?" for each in text)
