@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 
 
 def compose_environment(*, port: int, gpu: GpuKind) -> dict[str, str]:
-    """Our environment with what this machine decides about the compose files' variables."""
-    return {**os.environ, "DKDBG_PORT": str(port), "DKDBG_GPU": gpu}
+    """Our environment with what this machine decides about the compose files' variables.
+
+    A build runs git in its context to say in the image's provenance where it comes from, with the configuration that it
+    finds there: a repository's own could run programs here (buildx reads BUILDX_GIT_INFO).
+    """
+    return {**os.environ, "DKDBG_PORT": str(port), "DKDBG_GPU": gpu, "BUILDX_GIT_INFO": "false"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dkdbg import process
-from dkdbg.errors import DkdbgError
+from dkdbg import git
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-#: Set inside a git hook, and about that repository alone.
-_ELSEWHERE = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR"}
+#: Bytes of a file that names a folder; a path cannot be longer.
+_LINE_LIMIT = 1 << 15
 
 
 class Repository(NamedTuple):
@@ -66,11 +66,11 @@ class Tracked:
     """
 
     def __init__(self, root: str, patterns: Iterable[str]) -> None:
-        argv = ["git", "--no-optional-locks", "ls-files", "-z", "--cached", "--ignored", "--exclude-standard"]
+        words = ["-z", "--cached", "--ignored", "--exclude-standard"]
         for pattern in patterns:
-            argv += ["-x", pattern]
+            words += ["-x", pattern]
         self._paths: frozenset[str] = frozenset()
-        self._asking = threading.Thread(target=self._ask, args=(argv, root), daemon=True)
+        self._asking = threading.Thread(target=self._ask, args=(words, root), daemon=True)
         self._asking.start()
 
     @property
@@ -79,14 +79,9 @@ class Tracked:
         self._asking.join()
         return self._paths
 
-    def _ask(self, argv: list[str], root: str) -> None:
-        try:
-            env = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
-            done = process.run(argv, cwd=Path(root), env=env)
-        except (DkdbgError, OSError):
-            return
-        if done.code == 0:
-            self._paths = frozenset(done.stdout.split("\0")[:-1])
+    def _ask(self, words: list[str], root: str) -> None:
+        said = git.ask(Path(root), "ls-files", *words)
+        self._paths = frozenset(said.split("\0")[:-1] if said else ())
 
 
 def _pointed_to(dot_git: str, folder: str) -> str:
@@ -98,8 +93,12 @@ def _pointed_to(dot_git: str, folder: str) -> str:
 
 
 def _line(path: str) -> str:
+    """The first line of a small file; empty for what is none: a FIFO there would make us wait for ever."""
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.readline().rstrip("\n")
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with open(fd, "rb") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return ""
+            return os.fsdecode(file.readline(_LINE_LIMIT).rstrip(b"\n"))
     except OSError:
         return ""

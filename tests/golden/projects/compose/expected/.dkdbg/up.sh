@@ -23,6 +23,8 @@ if [ -e /opt/dkdbg/agent.pyz ] && [ "${DKDBG_MAPPINGS+set}" = set ]; then
   exit 0
 fi
 
+# A build would run git in its context, with the configuration that lies there.
+export BUILDX_GIT_INFO=false
 start=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 status=0
 docker compose --progress plain --profile debug up --build --detach --wait --wait-timeout 300 api-debug || status=$?

@@ -38,6 +38,8 @@ if [ -n "${DKDBG_TOKEN:-}" ] &&
   echo "dkdbg: app-debug ran with another token; it starts anew"
   docker compose --profile debug rm --stop --force app-debug
 fi
+# A build would run git in its context, with the configuration that lies there.
+export BUILDX_GIT_INFO=false
 start=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 status=0
 docker compose --progress plain --profile debug up --build --detach --wait --wait-timeout 300 app-debug || status=$?

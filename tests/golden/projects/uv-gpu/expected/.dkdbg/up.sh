@@ -33,6 +33,8 @@ if [ -z "${DKDBG_GPU:-}" ] && ! grep -qs '^DKDBG_GPU=' .env; then
   export DKDBG_GPU
   echo "dkdbg: GPU: $DKDBG_GPU"
 fi
+# A build would run git in its context, with the configuration that lies there.
+export BUILDX_GIT_INFO=false
 start=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 status=0
 docker compose --progress plain --profile debug up --build --detach --wait --wait-timeout 300 app-debug || status=$?

@@ -1,0 +1,94 @@
+"""The only module that runs git, and never so that a repository's own configuration runs a program.
+
+Whoever made a repository wrote its configuration too: in an unpacked archive that of `.git`, in a clone that of a bare
+repository in a subfolder, which git takes for the one to ask when it is started there. So
+
+- nothing is asked that looks at contents (`status`, `diff`, `add`): the filters of `.gitattributes` would run, and no
+  option turns those off;
+- hooks, the file system monitor, pagers, signatures, submodules and fetching are off by options, which go before every
+  file of configuration; what an older git does not know it ignores;
+- a folder that is a bare repository, or lies in one, is not asked at all: `safe.bareRepository` came with git 2.38.
+
+What the user's own configuration says (safe.directory, core.excludesFile) counts.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Literal
+
+from dkdbg import process
+from dkdbg.errors import DkdbgError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+#: Seconds: a repository can have git wait for ever, by a FIFO for a list of patterns.
+_LIMIT = 30.0
+#: An empty core.fsmonitor is off for every git; before 2.36 `false` would be the name of a program.
+_OPTIONS = (
+    "core.fsmonitor=", f"core.hooksPath={os.devnull}", "safe.bareRepository=explicit", "core.pager=cat",
+    "diff.external=", "submodule.recurse=false", "log.showSignature=false", "protocol.allow=never",
+    "core.sshCommand=false", "core.gitProxy=", "core.askPass=", "credential.helper=", "core.editor=false",
+)  # fmt: skip
+#: Of the environment, what says how git is installed or configured by its user; the rest is about one repository.
+_KEPT = (
+    "GIT_CONFIG_", "GIT_EXEC_PATH", "GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM",
+)  # fmt: skip
+_SET = {
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_PAGER": "cat",
+    "GIT_ALLOW_PROTOCOL": "none",  # before protocol.ext.allow and the like of a repository, which would fetch
+    "GIT_NO_LAZY_FETCH": "1",
+}
+
+
+def ask(folder: Path, verb: Literal["ls-files"], *words: str) -> str | None:
+    """Return what git says in `folder`, NUL between names and bytes that are no UTF-8 replaced; None when it refuses.
+
+    Args:
+        folder: absolute, local side.
+        verb: one that reads the index alone.
+        words: the verb's own.
+    """
+    if in_bare_repository(folder):
+        return None
+    options: list[str] = []
+    for option in _OPTIONS:
+        options += ["-c", option]
+    argv = ["git", "--no-pager", "--no-optional-locks", *options, verb, *words]
+    try:
+        done = process.run(argv, cwd=folder, env=environment(os.environ), timeout=_LIMIT)
+    except (DkdbgError, OSError):
+        return None
+    return done.stdout if done.code == 0 else None
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment that git gets: none of what a hook or an outer git says about its own repository."""
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith("GIT_") or name.startswith(_KEPT)
+    }
+    return {**kept, **_SET}
+
+
+def in_bare_repository(folder: Path) -> bool:
+    """Whether git, started in `folder`, would meet a repository without a `.git` first."""
+    for each in (folder, *folder.parents):
+        if os.path.lexists(each / "HEAD") and any(
+            os.path.lexists(each / name) for name in ("objects", "commondir")
+        ):
+            return True
+        if os.path.lexists(each / ".git"):
+            return False
+    return False
+
+
+def tracked(folder: Path, paths: Sequence[str]) -> frozenset[str] | None:
+    """Return those of `paths`, relative to `folder`, that git tracks; None when git does not say."""
+    said = ask(folder, "ls-files", "-z", "--cached", "--", *(f":(literal){path}" for path in paths))
+    return None if said is None else frozenset(said.split("\0")[:-1])

@@ -1,0 +1,268 @@
+"""A stranger's repository: cloned, or unpacked from an archive with a `.git` of the attacker's making."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dkdbg
+from dkdbg import git
+from tests.engine.projects import unique
+from tests.ports import free_port
+
+SOURCES = Path(dkdbg.__file__).parent
+
+
+def dkdbg_in(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """`dkdbg WORDS` as its user types it, in `folder`."""
+    command = Path(sys.executable).with_name("dkdbg")
+    return subprocess.run(
+        [str(command), *words], cwd=folder, env={**os.environ, **environ}, capture_output=True, text=True,
+        stdin=subprocess.DEVNULL, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def git_in(folder: Path, *words: str) -> str:
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "protocol.file.allow=always")
+    done = subprocess.run(["git", *identity, *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+class Canary:
+    """A program of the attacker's: it has run when its file exists."""
+
+    def __init__(self, folder: Path) -> None:
+        self.sung = folder / "sung"
+        self.program = folder / "canary.sh"
+        self.program.write_text(f'#!/bin/sh\necho "$0 $*" >>{self.sung}\nexit 1\n')
+        self.program.chmod(0o755)
+
+    @property
+    def songs(self) -> str:
+        return self.sung.read_text() if self.sung.exists() else ""
+
+
+@pytest.fixture
+def canary(tmp_path: Path) -> Canary:
+    (tmp_path / "attacker").mkdir()
+    return Canary(tmp_path / "attacker")
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A repository with one tracked file that its own rules ignore, so that git has something to say."""
+    root = tmp_path / "repo"
+    root.mkdir()
+    git_in(root, "init", "-q")
+    (root / ".gitignore").write_text("*.bin\n")
+    (root / "weights.bin").write_text("1\n")
+    (root / "train.py").write_text("print(1)\n")
+    git_in(root, "add", "--force", ".")
+    git_in(root, "commit", "-qm", "first")
+    return root
+
+
+def _fsmonitor(root: Path, canary: Canary) -> None:
+    git_in(root, "config", "core.fsmonitor", str(canary.program))
+
+
+def _included(root: Path, canary: Canary) -> None:
+    (root / "settings.txt").write_text(f"[core]\n\tfsmonitor = {canary.program}\n")
+    git_in(root, "config", "include.path", "../settings.txt")
+
+
+def _hooks(root: Path, canary: Canary) -> None:
+    hooks = root / "hooks"
+    hooks.mkdir()
+    for name in ("post-index-change", "fsmonitor-watchman", "reference-transaction", "post-checkout"):
+        (hooks / name).symlink_to(canary.program)
+    git_in(root, "config", "core.hooksPath", str(hooks))
+    os.utime(root / "train.py", (1, 1))
+
+
+def _fetching(root: Path, canary: Canary) -> None:
+    """A sparse index, the folder of which is missing."""
+    (root / "deep").mkdir()
+    (root / "deep/a.bin").write_text("1")
+    git_in(root, "add", "--force", ".")
+    git_in(root, "commit", "-qm", "second")
+    git_in(root, "sparse-checkout", "set", "--cone", "--sparse-index", "shallow")
+    tree = git_in(root, "rev-parse", "HEAD:deep")
+    (root / ".git/objects" / tree[:2] / tree[2:]).unlink()
+    _promises(root, canary)
+
+
+def _promises(root: Path, canary: Canary) -> None:
+    """Whatever is missing has to be fetched, by a program that the remote names."""
+    for key, value in {
+        "extensions.partialClone": "origin", "remote.origin.promisor": "true", "core.repositoryFormatVersion": "1",
+        "remote.origin.url": f"ext::{canary.program} %S", "protocol.ext.allow": "always", "protocol.file.allow": "always",
+        "remote.origin.uploadpack": str(canary.program), "core.sshCommand": str(canary.program),
+    }.items():  # fmt: skip
+        git_in(root, "config", key, value)
+
+
+def _everything_else(root: Path, canary: Canary) -> None:
+    (root / ".gitattributes").write_text("* filter=evil diff=evil merge=evil\n")
+    for key in (
+        "core.pager", "pager.ls-files", "diff.external", "diff.evil.textconv", "diff.evil.command", "core.editor",
+        "core.askPass", "core.gitProxy", "credential.helper", "gpg.program", "core.alternateRefsCommand",
+        "filter.evil.clean", "filter.evil.smudge", "filter.evil.process", "merge.evil.driver", "core.sshCommand",
+    ):  # fmt: skip
+        git_in(root, "config", key, str(canary.program))
+    git_in(root, "config", "alias.ls-files", f"!{canary.program}")
+    git_in(root, "config", "submodule.recurse", "true")
+    os.utime(root / "train.py", (1, 1))
+
+
+@pytest.mark.attack(6)
+@pytest.mark.parametrize("hide", [_fsmonitor, _included, _hooks, _fetching, _everything_else])
+def test_a_repositorys_git_configuration_runs_nothing(repo: Path, canary: Canary, hide) -> None:
+    """Names his program in the .git/config of an archive, by every key that git runs: sync asks git, and none is run."""
+    hide(repo, canary)
+    done = dkdbg_in(repo, "sync", "--explain", "weights.bin")
+    assert canary.songs == ""
+    assert done.returncode == 0, done.stderr
+    if hide is not _fetching:
+        assert "git tracks it" in done.stdout  # and git did answer
+
+
+@pytest.mark.attack(6)
+def test_a_bare_repository_in_a_subfolder_is_not_asked(tmp_path: Path, canary: Canary, repo: Path) -> None:
+    """Hides a bare repository, configuration and all, in a subfolder of what is cloned: git is not started in it."""
+    evil = repo / "data/set"
+    evil.mkdir(parents=True)
+    git_in(evil, "init", "-q", "--bare", "-b", "main", ".")
+    (evil / "objects/keep").write_text("")
+    (evil / "refs/keep").write_text("")
+    (evil / "config").write_text(
+        f'[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = "."\n\tfsmonitor = {canary.program}\n'
+    )
+    (evil / "index").write_bytes((repo / ".git/index").read_bytes())
+    (evil / ".gitignore").write_text("*.bin\n")
+    git_in(repo, "add", "--force", "data")
+    git_in(repo, "commit", "-qm", "data")
+    clone = tmp_path / "clone"
+    git_in(tmp_path, "clone", "-q", str(repo), str(clone))
+    below = clone / "data/set"
+    assert (below / "HEAD").is_file()
+    done = dkdbg_in(below, "sync", "--explain", "x.bin")
+    assert canary.songs == ""
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.attack(6)
+def test_another_repository_in_the_environment_is_not_asked(
+    repo: Path, canary: Canary, tmp_path: Path
+) -> None:
+    """Gets his repository into GIT_DIR, as a hook of his would: git is asked about the folder at hand."""
+    evil = tmp_path / "evil"
+    evil.mkdir()
+    git_in(evil, "init", "-q")
+    git_in(evil, "config", "core.fsmonitor", str(canary.program))
+    program = str(canary.program)
+    done = dkdbg_in(
+        repo, "sync", "--explain", "weights.bin", GIT_DIR=str(evil / ".git"), GIT_EXTERNAL_DIFF=program,
+        GIT_SSH_COMMAND=program, GIT_PAGER=program, GIT_ASKPASS=program, GIT_EDITOR=program,
+    )  # fmt: skip
+    assert canary.songs == ""
+    assert "git tracks it" in done.stdout
+
+
+@pytest.mark.attack(6)
+@pytest.mark.engine
+@pytest.mark.parametrize("way", ["dkdbg up", "F5"])
+def test_a_build_does_not_ask_the_repositorys_git(
+    tmp_path: Path, canary: Canary, base_image: str, way: str
+) -> None:
+    """Has docker build ask his git configuration where the image comes from: builds that we start do not ask git."""
+    root = tmp_path / unique("hostile")
+    root.mkdir()
+    (root / "Dockerfile").write_text(
+        f'FROM {base_image}\nWORKDIR /app\nCOPY . .\nCMD ["python3", "train.py"]\n'
+    )
+    (root / "compose.yaml").write_text("services:\n  app:\n    build: .\n")
+    (root / "train.py").write_text("print(1)\n")
+    git_in(root, "init", "-q", "-b", "main")
+    git_in(root, "add", ".")
+    git_in(root, "commit", "-qm", "first")
+    (root / ".git/refs/heads/main").write_text("1" * 40 + "\n")
+    _promises(root, canary)
+    assert dkdbg_in(root, "init", "--yes").returncode == 0
+    (root / "train.py").write_text("import time\ntime.sleep(600)\n")
+    command = ["dkdbg", "up", "--wait-timeout", "60"] if way == "dkdbg up" else ["sh", ".dkdbg/up.sh"]
+    try:
+        if command[0] == "dkdbg":
+            done = dkdbg_in(root, *command[1:])
+        else:
+            done = subprocess.run(
+                command, cwd=root, env={**os.environ, "DKDBG_PORT": str(free_port()), "DKDBG_WAIT": "0"},
+                capture_output=True, text=True, timeout=200, check=False,
+            )  # fmt: skip
+        assert canary.songs == ""
+        assert done.returncode == 0, done.stdout + done.stderr
+    finally:
+        down = [
+            "docker",
+            "compose",
+            "--profile",
+            "debug",
+            "down",
+            "--rmi",
+            "local",
+            "--volumes",
+            "--timeout",
+            "1",
+        ]
+        subprocess.run(down, cwd=root, capture_output=True, check=False)
+
+
+def test_the_users_own_configuration_of_git_counts(repo: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "ignored").write_text("*.log\n")
+    (home / ".gitconfig").write_text(
+        f"[core]\n\texcludesFile = {home / 'ignored'}\n[safe]\n\tdirectory = *\n"
+    )
+    (repo / "run.log").write_text("1\n")
+    git_in(repo, "add", "run.log")
+    done = dkdbg_in(repo, "sync", "--explain", "run.log", HOME=str(home), GIT_TEST_ASSUME_DIFFERENT_OWNER="1")
+    assert done.returncode == 0, done.stderr
+    assert git.ask(repo, "ls-files", "--cached", "--ignored", "--exclude-standard") is not None
+
+
+def _names_git(tree: ast.Module) -> list[int]:
+    """Lines with a list or tuple whose first word is git, or a text that is a command line of it."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.List, ast.Tuple)) and node.elts:
+            first = node.elts[0]
+            if (
+                isinstance(first, ast.Constant)
+                and first.value in {"git", "/usr/bin/git"}
+                and len(node.elts) > 1
+            ):
+                found.append(node.lineno)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("git -"):
+            found.append(node.lineno)
+    return found
+
+
+@pytest.mark.attack(6)
+def test_no_other_module_runs_git() -> None:
+    """Waits for one git call that somebody added without care: only dkdbg/git.py starts git, by one function."""
+    places = [path for path in SOURCES.rglob("*.py") if "_artefacts" not in path.parts]
+    runs = {str(path.relative_to(SOURCES)): _names_git(ast.parse(path.read_text("utf-8"))) for path in places}
+    found = {name: lines for name, lines in runs.items() if lines}
+    assert set(found) == {"git.py"}
+    assert len(found["git.py"]) == 1
+    root = SOURCES.parents[1]
+    for folder in ("templates", "compose", "devcontainer"):
+        for path in (root / folder).rglob("*"):
+            if path.is_file():
+                assert "git " not in path.read_text("utf-8").replace("`git ", "").replace("GIT_", ""), path
