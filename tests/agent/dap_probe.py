@@ -78,8 +78,15 @@ class Editor:
     """What VS Code does with one attach configuration. Stops are continued unless `hold` is set."""
 
     def __init__(
-        self, port: int, breakpoints: dict[str, list[int]], *, hold: bool = False, follow: bool = True
+        self,
+        port: int,
+        breakpoints: dict[str, list[int]],
+        *,
+        hold: bool = False,
+        follow: bool = True,
+        token: str = "",
     ) -> None:
+        self.token = {"dkdbgToken": token} if token else {}
         self.port, self.breakpoints, self.hold, self.follow = port, breakpoints, hold, follow
         self.sessions: dict[int, Session] = {}
         self.attached: dict[int, Session] = {}
@@ -100,7 +107,7 @@ class Editor:
     def attach(self, pid: int = 0, arguments: dict[str, Any] | None = None) -> Editor:
         if not pid:
             self.attached_at = time.monotonic()
-        base = {"justMyCode": True, "connect": {"host": "127.0.0.1", "port": self.port}}
+        base = {"justMyCode": True, "connect": {"host": "127.0.0.1", "port": self.port}, **self.token}
         session = Session(self.port, self._event)
         with self.changed:
             self.sessions[pid] = session

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -265,4 +266,82 @@ def test_no_other_module_runs_git() -> None:
     for folder in ("templates", "compose", "devcontainer"):
         for path in (root / folder).rglob("*"):
             if path.is_file():
-                assert "git " not in path.read_text("utf-8").replace("`git ", "").replace("GIT_", ""), path
+                lines = path.read_text("utf-8").splitlines()
+                assert not [line for line in lines if re.match(r"[^#]*\bgit\s", line)], path
+
+
+SHADOW = "import os\nopen(os.environ['SUNG'], 'a').write(__file__)\n"
+#: What a program of ours might import from the folder that it is started in.
+SHADOWS = (
+    "pip.py",
+    "dkdbg/__init__.py",
+    "sitecustomize.py",
+    "usercustomize.py",
+    "json.py",
+    "debugpy.py",
+    "jinja2.py",
+)
+
+
+def _shadowed(root: Path) -> Path:
+    for name in SHADOWS:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(SHADOW)
+    for name in (".venv/bin/python", "venv/bin/python", "docker", "git", "sh", "python3"):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text('#!/bin/sh\necho "$0" >>"$SUNG"\n')
+        path.chmod(0o755)
+    return root
+
+
+@pytest.mark.attack(0)
+def test_init_imports_nothing_of_the_repository(tmp_path: Path, canary: Canary) -> None:
+    """Brings a pip.py and asks for an old Python, whose debugpy comes by pip: init starts pip in a folder of its own."""
+    root = _shadowed(tmp_path / "repo")
+    (root / "train.py").write_text("print(1)\n")
+    (root / ".python-version").write_text("3.8\n")
+    git_in(root, "init", "-q")
+    cache = tmp_path / "cache"
+    done = dkdbg_in(
+        root, "init", "--diff", SUNG=str(canary.sung), XDG_CACHE_HOME=str(cache), PIP_NO_INDEX="1",
+        PIP_FIND_LINKS=str(tmp_path),
+    )  # fmt: skip
+    assert canary.songs == ""
+    assert "cannot fetch debugpy" in done.stderr  # pip itself was asked
+
+
+@pytest.mark.attack(0)
+def test_pdb_and_restart_import_nothing_of_the_repository(tmp_path: Path, canary: Canary) -> None:
+    """Brings a package called dkdbg: a verb that runs the agent on this machine runs ours."""
+    root = _shadowed(tmp_path / "repo")
+    environ = {"SUNG": str(canary.sung), "TMPDIR": str(tmp_path), "DKDBG_NAME": "shadowed"}
+    command = [str(Path(sys.executable).with_name("dkdbg")), "run", "--port", str(free_port()), "--"]
+    program = [sys.executable, "-I", "-c", "import time; time.sleep(600)"]
+    running = subprocess.Popen(
+        command + program, cwd=tmp_path, env={**os.environ, **environ}, stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert running.stderr is not None
+        while "can attach" not in (line := running.stderr.readline()) and line:
+            pass
+        for verb in ("ps", "pdb", "restart"):
+            words = [verb] if verb == "ps" else [verb, "local:"]
+            dkdbg_in(root, *words, **environ)
+            assert canary.songs == "", verb
+    finally:
+        running.terminate()
+        running.wait(30)
+
+
+@pytest.mark.attack(0)
+def test_a_program_is_not_taken_from_the_working_folder(repo: Path, canary: Canary) -> None:
+    """Calls a program `git` or `docker`, for users whose PATH has an empty entry: no program is looked for there."""
+    _shadowed(repo)
+    environ = {"SUNG": str(canary.sung), "PATH": f":.:{os.environ['PATH']}"}
+    dkdbg_in(repo, "sync", "--explain", "weights.bin", **environ)
+    dkdbg_in(repo, "ps", **environ)
+    dkdbg_in(repo, "down", **environ)
+    assert canary.songs == ""

@@ -53,8 +53,9 @@ def installed_debugpy() -> Path:
 
 
 def cache_dir() -> Path:
-    """Where downloads are kept, local side (XDG base directory specification)."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dkdbg"
+    """Where downloads are kept, local side (XDG base directory specification: a relative one does not count)."""
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".cache") / "dkdbg"
 
 
 def _downloaded(version: str) -> Path:
@@ -66,7 +67,9 @@ def _downloaded(version: str) -> Path:
         sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--ignore-requires-python",
         "--only-binary=:all:", "--platform=any", "--target", str(target), f"debugpy=={version}",
     ]  # fmt: skip
-    result = process.run(argv, timeout=180.0)
+    # `-m` has Python look in the working folder first, and that may be a stranger's repository with a pip.py.
+    cache_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
+    result = process.run(argv, cwd=cache_dir(), timeout=180.0)
     if result.code or not (package / "__init__.py").is_file():
         raise DkdbgError(
             f"cannot fetch debugpy {version}, which this repository's old Python needs: {result.stderr.strip()[-300:]}",

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from dkdbg.targets.place import Changes, Reach
     from dkdbg.targets.sessions import SeenSession
 
+_AGENT = Path(__file__).resolve().parents[1] / "agent" / "__main__.py"
+
 
 @dataclass(frozen=True)
 class LocalPlace:
@@ -46,8 +48,8 @@ class LocalPlace:
         return self.find().wrap(argv, tty=tty)
 
     def agent(self) -> tuple[str, ...] | None:
-        """It comes with dkdbg."""
-        return (sys.executable, "-m", "dkdbg.agent")
+        """It comes with dkdbg: by its file, for with `-m` Python would look in the working folder first."""
+        return (sys.executable, "-I", "-S", "-B", str(_AGENT))
 
     def workspace(self) -> Workspace:
         """The folder of the address."""

@@ -1,0 +1,196 @@
+"""All that dkdbg listens on, verb by verb, with a token and without: nothing but loopback and private folders.
+
+The lists are whole: a listener that somebody adds fails here until SECURITY.md says who may use it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.agent.dap_probe import Editor, wait_for
+from tests.attacks import listening
+from tests.engine.host_doors import host_door
+from tests.engine.projects import LOOP, dkdbg, must, repo, running, unique
+from tests.engine.synced import docker, following, run_box, take_away
+from tests.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TOKEN = "a-token-of-the-user-0123456789abcdef"
+TOKENS = pytest.mark.parametrize("token", ["", TOKEN], ids=["open", "token"])
+ROUND = "import os, time\nwhile not os.path.exists('stop'):\n    time.sleep(0.02)\n"
+PAUSED = "import dkdbg\ndkdbg.settrace(port={port}, timeout=60)\nprint('end')\n"
+
+#: What an agent has that an editor is attached to: its port, the adapter, and where a process takes questions.
+AGENT = {"tcp agent": 1, "unix adapter": 2, "unix program": 1}
+
+
+def roles(found: list[listening.Listening]) -> dict[str, int]:
+    """How many sockets of each kind each of our processes listens on."""
+
+    def role(program: str) -> str:
+        for word, name in (("adapter.py", "adapter"), ("agent.pyz", "agent"), ("dkdbg attach", "attach")):
+            if word in program:
+                return name
+        return "program"
+
+    return dict(Counter(f"{one.kind} {role(one.program)}" for one in found))
+
+
+def are_shut(found: list[listening.Listening]) -> None:
+    open_ = [f"{one.kind} {one.address} {one.program}" for one in found if not one.is_shut]
+    assert open_ == []
+
+
+@TOKENS
+@pytest.mark.parametrize(
+    ("verb", "more"), [("launch", {}), ("supervise", {"unix agent": 1})], ids=["launch", "supervise"]
+)
+def test_an_agent_on_this_machine(
+    launch, tmp_path: Path, verb: str, more: dict[str, int], token: str
+) -> None:
+    (tmp_path / "train.py").write_text(ROUND)
+    agent = launch(sys.executable, "train.py", verb=verb, env={"DKDBG_TOKEN": token} if token else {})
+    port = agent.wait_state("running")["port"]
+    with Editor(port, {}, token=token) as editor:
+        editor.wait_attached(2)
+        found = listening.of(agent.process.pid)
+    are_shut(found)
+    assert roles(found) == {**AGENT, **more}
+    assert f"127.0.0.1:{port}" in {one.address for one in found}
+
+
+@TOKENS
+def test_a_program_that_waits_for_pdb(launch, tmp_path: Path, token: str) -> None:
+    (tmp_path / "train.py").write_text(ROUND)
+    port = free_port()
+    agent = launch(
+        sys.executable,
+        "train.py",
+        wait="60",
+        options=("--pdb", str(port)),
+        env={"DKDBG_TOKEN": token} if token else {},
+    )
+    found = wait_for(
+        lambda: listening.of(agent.process.pid),
+        lambda all_: f"127.0.0.1:{port}" in {one.address for one in all_},
+    )
+    are_shut(found)
+    assert roles(found) == {"tcp agent": 1, "tcp program": 1, "unix program": 1}
+
+
+@TOKENS
+def test_a_program_that_calls_settrace(launch, tmp_path: Path, token: str) -> None:
+    (tmp_path / "train.py").write_text(PAUSED.format(port=free_port()))
+    agent = launch(sys.executable, "train.py", env={"DKDBG_TOKEN": token} if token else {})
+    found = wait_for(lambda: listening.of(agent.process.pid), lambda found: "tcp program" in roles(found))
+    are_shut(found)
+    assert roles(found) == {"tcp agent": 1, "tcp program": 1, "unix program": 1}
+
+
+@TOKENS
+def test_run_and_attach_on_this_machine(tmp_path: Path, token: str) -> None:
+    (tmp_path / "train.py").write_text(ROUND)
+    environment = {
+        **os.environ,
+        **({"DKDBG_TOKEN": token} if token else {}),
+        "DKDBG_RUNTIME_DIR": str(tmp_path / "run"),
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "dkdbg",
+        "run",
+        "--port",
+        str(free_port()),
+        "--",
+        sys.executable,
+        "train.py",
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.DEVNULL) as program:
+            try:
+                with host_door(tmp_path, "local:") as door, Editor(door.port, {}, token=token) as editor:
+                    editor.wait_attached(2)
+                    ran, attached = listening.of(program.pid), listening.of(door.process.pid)
+            finally:
+                (tmp_path / "stop").touch()
+    are_shut(ran + attached)
+    assert (roles(ran), roles(attached)) == (AGENT, {"tcp attach": 1})
+
+
+@contextmanager
+def _project(folder: Path, base: str, token: str, port: int) -> Iterator[Path]:
+    files = {
+        "train.py": LOOP,
+        "dkdbg.toml": f"[debug]\nport = {port}\n" + ('token = "env"\n' if token else ""),
+    }
+    settings = {"DKDBG_BASE": base, "XDG_CONFIG_HOME": str(folder / "config")}
+    root = repo(
+        folder / unique("listening"),
+        {**files, "Dockerfile": f'FROM {base}\nWORKDIR /app\nCOPY . .\nCMD ["python3", "train.py"]\n'},
+    )
+    must(dkdbg(root, "init", "--yes", env=settings))
+    with running(root, base, env=settings):
+        yield root
+
+
+@pytest.mark.engine
+@TOKENS
+def test_up_attach_and_sync_of_a_container(tmp_path: Path, base_image: str, token: str) -> None:
+    port = free_port()
+    with _project(tmp_path, base_image, token, port) as root, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+        if token:
+            token = (tmp_path / "config/dkdbg/token").read_text().strip()
+            patch.setenv("DKDBG_TOKEN", token)
+        name = docker("ps", "-q", "--filter", f"label=com.docker.compose.project={root.name}").split()[0]
+        main = int(docker("inspect", "-f", "{{.State.Pid}}", name))
+        with host_door(root) as door, Editor(door.port, {}, token=token) as editor:
+            editor.wait_attached(2)
+            inside, attached = listening.of(main), listening.of(door.process.pid)
+        published = [line.rpartition(" ")[2] for line in docker("port", name).splitlines()]
+    # Docker publishes to the container's own address, so the agent listens on all of those; see peers.py.
+    front = [one for one in inside if not one.is_shut]
+    assert [(one.kind, one.address) for one in front] == [("tcp", f"0.0.0.0:{port}")]
+    assert all(address.startswith("127.0.0.1:") for address in published)
+    assert len(published) == 1
+    are_shut(attached)
+    assert roles(inside) == AGENT
+    assert roles(attached) == {"tcp attach": 1}
+
+
+@pytest.mark.engine
+def test_sync_and_its_receiver(tmp_path: Path, base_image: str) -> None:
+    root = repo(tmp_path / "repo", {"train.py": ROUND})
+    name = unique("dkdbg-listening")
+    try:
+        box = run_box(name, base_image)
+        main = int(docker("inspect", "-f", "{{.State.Pid}}", name))
+        with following(root, f"docker://{name}", "--to", "/ws") as followed:
+            # `docker exec` starts the receiver beside the container's first process, in its namespaces.
+            network = Path(f"/proc/{main}/ns/net").readlink()
+            beside = [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if _network(entry) == network]
+            inside, host = listening.of(*beside), listening.of(followed.process.pid)
+        assert box.read("/ws/train.py") == ROUND
+        assert (inside, host) == ([], [])
+    finally:
+        take_away(name)
+
+
+def _network(entry: Path) -> Path | None:
+    try:
+        return (entry / "ns/net").readlink()
+    except OSError:
+        return None
