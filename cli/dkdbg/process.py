@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -54,8 +55,8 @@ def run(
     """
     try:
         done = subprocess.run(
-            list(argv), cwd=cwd, env=env, timeout=timeout, capture_output=True, text=True, errors="replace",
-            check=False, stdin=subprocess.DEVNULL,
+            list(argv), executable=_found(argv[0], env), cwd=cwd, env=env, timeout=timeout, capture_output=True,
+            text=True, errors="replace", check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except FileNotFoundError as error:
         raise DkdbgError(
@@ -104,7 +105,7 @@ def become(argv: Sequence[str]) -> NoReturn:
     """
     sys.stdout.flush()
     try:
-        os.execvp(argv[0], list(argv))  # noqa: S606
+        os.execv(_found(argv[0]), list(argv))  # noqa: S606
     except FileNotFoundError as error:
         raise DkdbgError(
             f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127
@@ -124,7 +125,7 @@ def attached(argv: Sequence[str], *, tty: bool, on_signal: Callable[[int], None]
     """
     sys.stdout.flush()
     try:
-        child = subprocess.Popen(list(argv), start_new_session=not tty)
+        child = subprocess.Popen(list(argv), executable=_found(argv[0]), start_new_session=not tty)
     except FileNotFoundError as error:
         raise DkdbgError(
             f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127
@@ -162,8 +163,8 @@ def start(
     """
     try:
         return subprocess.Popen(
-            list(argv), cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, text=True,
-            errors="replace", start_new_session=new_session,
+            list(argv), executable=_found(argv[0], env), cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=stdout,
+            stderr=stderr, text=True, errors="replace", start_new_session=new_session,
         )  # fmt: skip
     except FileNotFoundError as error:
         raise DkdbgError(
@@ -181,8 +182,9 @@ def converse(argv: Sequence[str]) -> subprocess.Popen[bytes]:
     """
     try:
         return subprocess.Popen(
-            list(argv), stdin=PIPE, stdout=PIPE, stderr=PIPE, bufsize=0, start_new_session=True
-        )
+            list(argv), executable=_found(argv[0]), stdin=PIPE, stdout=PIPE, stderr=PIPE, bufsize=0,
+            start_new_session=True,
+        )  # fmt: skip
     except FileNotFoundError as error:
         raise DkdbgError(
             f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127
@@ -191,3 +193,18 @@ def converse(argv: Sequence[str]) -> subprocess.Popen[bytes]:
         raise DkdbgError(
             f"{argv[0]!r} may not be executed", hint=f"ls -l {argv[0]}", exit_code=126
         ) from error
+
+
+def _found(program: str, env: Mapping[str, str] | None = None) -> str:
+    """Where a program lies, by PATH without what is relative in it: the working folder may be a stranger's repository.
+
+    Raises:
+        FileNotFoundError: nowhere.
+    """
+    if "/" in program:
+        return program
+    folders = (os.environ if env is None else env).get("PATH", os.defpath).split(os.pathsep)
+    path = shutil.which(program, path=os.pathsep.join(each for each in folders if each.startswith(os.sep)))
+    if path is None:
+        raise FileNotFoundError(program)
+    return path
