@@ -220,7 +220,7 @@ def test_a_killed_adapter_is_replaced_and_the_program_goes_on(launch, tmp_path: 
     record = running.wait_state("running")
     (adapter,) = children(record["pid"], "adapter.py")
     os.kill(adapter, signal.SIGKILL)
-    wait_for(lambda: running.record()["adapter_port"], lambda port: port != record["adapter_port"])
+    wait_for(lambda: set(children(record["pid"], "adapter.py")) - {adapter}, bool)
     with Editor(record["port"], {str(script): [18]}) as editor:
         editor.wait_stops(1)
 

@@ -73,8 +73,19 @@ def behind() -> Iterator[Behind]:
 
 
 def open_front(backend_port: Callable[[], int], status=dict, log=lambda text: None) -> front.Front:
+    def dial_backend() -> socket.socket | None:
+        try:
+            return dial(backend_port()) if backend_port() > 0 else None
+        except OSError:
+            return None
+
     service = relay.Service(
-        backend_port=backend_port, token="", name_of=str, on_stop=lambda pid, where: None, log=log
+        dial=dial_backend,
+        gone=lambda: backend_port() < 0,
+        token="",
+        name_of=str,
+        on_stop=lambda pid, where: None,
+        log=log,
     )
     one = front.Front(
         "127.0.0.1",

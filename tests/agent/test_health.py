@@ -59,14 +59,14 @@ def test_a_killed_agent_is_not_healthy(launch, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("port", ["port", "adapter_port"])
-def test_a_port_that_nobody_listens_on_is_not_healthy(launch, tmp_path: Path, port: str) -> None:
+@pytest.mark.parametrize("field", ["port", "adapter_up"])
+def test_a_port_that_nobody_listens_on_is_not_healthy(launch, tmp_path: Path, field: str) -> None:
     runtime = tmp_path / "run"
     running = launch("sleep", "60", env={"DKDBG_RUNTIME_DIR": str(runtime)})
     running.runtime = runtime
     record = running.wait_state("running")
     path = runtime / record["id"] / "session.json"
-    path.write_text(json.dumps({**record, port: 1}))
+    path.write_text(json.dumps({**record, field: field == "port"}))
     assert health.trouble(str(runtime)) in ("nobody listens on port 1", "debugpy's adapter is gone")
 
 

@@ -9,12 +9,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from dkdbg.agent import contract
+from dkdbg.agent.record import procfs
+from tests.agent.dap_probe import wait_for
+from tests.processes import children
 
 
 def members(record: dict) -> list[int]:
@@ -154,25 +156,16 @@ def test_nothing_is_left_behind(launch) -> None:
     running.finish()
     record = running.record()
     assert members(record) == []
-    adapter = f"{record['adapter_port']:04X}"
-    assert not any(f"0100007F:{adapter} " in line and " 0A " in line for line in open("/proc/net/tcp"))
+    assert not any(record["id"] in line for line in open("/proc/net/unix"))
     assert sorted(path.name for path in (running.runtime / record["id"]).iterdir()) == ["session.json"]
 
 
 def test_a_killed_agent_takes_its_adapter_along(launch) -> None:
     running = launch("sleep", "1")
     record = running.wait_state("running")
+    (adapter,) = children(record["pid"], "adapter.py")
     running.process.kill()
-    end = time.monotonic() + 5
-    port = record["adapter_port"]
-    with socket.socket() as probe:
-        while time.monotonic() < end:
-            try:
-                probe.bind(("127.0.0.1", port))
-                break
-            except OSError:
-                time.sleep(0.02)
-        assert probe.getsockname()[1] == port
+    wait_for(lambda: procfs.alive(adapter), lambda lives: not lives)
 
 
 def test_output_is_the_programs_byte_for_byte(launch, tmp_path: Path) -> None:

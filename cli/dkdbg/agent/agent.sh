@@ -12,24 +12,19 @@ case $0 in
 *) main=__main__.py ;;
 esac
 
-# The health check, without a Python while all is well: the agent lives and both its ports listen (state 0A). Else the
-# slow way below says why not. Nothing is connected to.
+# The health check, without a Python while all is well: the agent lives and its port listens (state 0A). Else the slow
+# way below says why not. Nothing is connected to.
 if [ "${1:-}" = health ] && [ -r "${DKDBG_RUNTIME_DIR:-/nowhere}/ready" ]; then
-  read -r pid front adapter <"$DKDBG_RUNTIME_DIR/ready"
-  found=
+  read -r pid front _ <"$DKDBG_RUNTIME_DIR/ready"
   if [ -d "/proc/$pid" ]; then
     for table in /proc/net/tcp /proc/net/tcp6; do
       [ -r "$table" ] || continue
       while read -r _ local _ state _; do
         [ "$state" = 0A ] || continue
-        case $local in
-          *:"$front") found=front$found ;;
-          *:"$adapter") found=${found}adapter ;;
-        esac
+        case $local in *:"$front") exit 0 ;; esac
       done <"$table"
     done
   fi
-  case $found in *front*adapter*) exit 0 ;; esac
 fi
 
 tried=

@@ -69,7 +69,7 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
             pid: the agent's pid in its own PID namespace, `pid_namespace`.
             pid_start: the agent's start in clock ticks since boot (/proc/PID/stat), null without /proc.
             host: the address that the front listens on; port: its TCP port.
-            adapter_port: the loopback port of debugpy's adapter; 0 while there is none.
+            adapter_up: whether debugpy's adapter serves; an editor that attaches before waits for it.
             client: whether an editor is attached (it has sent configurationDone).
             child: pid of the user's command, null before its start.
             started, updated: epoch seconds. expires: epoch seconds of the wait's end, null without one.
@@ -86,7 +86,7 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
         pid_namespace: str
         host: str
         port: int
-        adapter_port: int
+        adapter_up: bool
         state: State
         client: bool
         child: Optional[int]
@@ -108,15 +108,14 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
         """`join.json`: what a Python process needs to join the adapter; it exists only while an editor is attached.
 
         Attributes:
-            host, port: the adapter's *server* endpoint, loopback.
+            adapter: path of the Unix socket on which the adapter takes processes.
             token: what the adapter shows to a process that joins. A wrong one would make it hang.
             ppid: the agent's pid: the adapter announces a joining process to the session of this pid.
             search: folders that may hold debugpy zips. runtime: where an unpacked one is kept.
             deadline: seconds that a starting program waits for the editor's breakpoints.
         """
 
-        host: str
-        port: int
+        adapter: str
         token: str
         ppid: int
         search: List[str]
@@ -134,7 +133,9 @@ JOIN_NAME = "join.json"
 PROCESSES_NAME = "p"
 #: In the processes' folder, where a path is short enough for a socket: takes `restart`.
 CONTROL_NAME = "agent.sock"
-#: In the runtime folder, while a debugger can be attached: agent's pid, front's and adapter's port (4 hex digits), for
+#: There too: where processes connect to debugpy's adapter.
+ADAPTER_NAME = "adapter.sock"
+#: In the runtime folder, while a debugger can be attached: the agent's pid and the front's port (4 hex digits), for
 #: the health check in agent.sh, which runs every other second and must not start a Python for it.
 READY_NAME = "ready"
 

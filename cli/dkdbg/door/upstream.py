@@ -87,7 +87,7 @@ class Upstream:
     def _ask(self) -> Seen:
         record = status_of(self._door.endpoint) if self._door.endpoint else {}
         agent = f"{record.get('id')} {record.get('pid')} {record.get('started')}" if record else ""
-        if record and record.get("state") in contract.ATTACHABLE and record.get("adapter_port"):
+        if record and record.get("state") in contract.ATTACHABLE and record.get("adapter_up"):
             return Seen(endpoint=self._door.endpoint, agent=agent, why="", record=self._whole(record, agent))
         why = (
             f"its agent is {record['state']}"

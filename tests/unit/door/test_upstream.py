@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from dkdbg.targets.place import Place
 
-RECORD = {"id": "job-7", "pid": 7, "started": 1.0, "state": "waiting", "adapter_port": 4000}
+RECORD = {"id": "job-7", "pid": 7, "started": 1.0, "state": "waiting", "adapter_up": True}
 
 
 def place(text: str, root: Path) -> Place:
@@ -97,7 +97,7 @@ def test_a_door_that_takes_an_attach_is_ready_and_known_again_by_its_agent(
     assert first.agent != second.agent
 
 
-@pytest.mark.parametrize("more", [{"state": "exited"}, {"state": "starting"}, {"adapter_port": 0}])
+@pytest.mark.parametrize("more", [{"state": "exited"}, {"state": "starting"}, {"adapter_up": False}])
 def test_a_door_that_takes_none_yet_is_waited_for(
     door: Callable[..., int], tmp_path: Path, more: dict[str, object]
 ) -> None:

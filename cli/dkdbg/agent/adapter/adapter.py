@@ -1,14 +1,18 @@
-"""debugpy's adapter, hardened: the process that the front talks to on loopback. Run as a file by `backend.py`.
+"""debugpy's adapter, hardened: the process behind the front. Run as a file by `backend.py`.
 
-It reads one line of JSON from stdin (debugpy's folder, the server token, the port to announce, the path of
-privates.py), writes one line of JSON with its endpoints to stdout, or with what debugpy has not, and ends when stdin ends: an agent that was killed leaves no adapter behind.
+It reads one line of JSON from stdin (debugpy's folder, the server token, the port to announce, the socket for
+processes, the path of privates.py), writes one line of JSON to stdout when it serves, or with what debugpy has not,
+and ends when stdin ends: an agent that was killed leaves no adapter behind.
 
-What it does differently from `debugpy/adapter/__main__.py`:
+It listens on no port: whoever connects to one, any user of the machine, could debug. Its clients and the phantom root
+are connections that the agent hands over through stdin, a Unix socket. The user's processes come to a Unix socket in
+the session's private folder, and the kernel says which process it is: of our user, and one that has announced itself.
 
-1. The accept loop survives a client that is gone before it is set up. In debugpy up to 1.8.22 one bare TCP probe
-   can make the port deaf for ever (debugpy #974, #1308).
-2. Everything read is acknowledged at once. pydevd sends header and body in two writes; Nagle's algorithm and delayed
-   acknowledgements make each answer 40 ms late.
+What else it does differently from `debugpy/adapter/__main__.py`:
+
+1. A client that is gone before it is set up does no harm. In debugpy up to 1.8.22 one bare TCP probe can make the port
+   deaf for ever (debugpy #974, #1308).
+2. A message that it cannot handle is refused: debugpy takes whatever a handler raises for fatal and calls os._exit.
 3. It stays a child of the agent instead of becoming a daemon, and its token is not on its command line.
 4. An editor that is gone while it is being answered does not end the adapter with all its sessions: debugpy takes
    a broken pipe in a handler for fatal and calls os._exit.
@@ -30,34 +34,23 @@ import os
 import runpy
 import signal
 import socket
+import struct
 import sys
 import threading
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Tuple
-
-
-class QuickAckIO(socket.SocketIO):
-    """A raw socket stream that acknowledges what it reads at once. TCP_QUICKACK does not last: set it each time."""
-
-    def readinto(self, buffer: Any) -> Any:
-        """Read as SocketIO does, then ask for the acknowledgement."""
-        count = super().readinto(buffer)
-        with contextlib.suppress(OSError, AttributeError):  # closed meanwhile: there is no socket any more
-            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
-        return count
+    from typing import Any, Callable, Optional, Tuple
 
 
 class AnnouncedListener:
-    """A listening socket that names the front's port when it is asked for its own.
+    """What debugpy takes for its listening socket; there is none. It names the front's port when it is asked for its own.
 
     The adapter puts this address into the attach request of a child session when the client gave none.
     """
 
-    def __init__(self, listener: socket.socket, port: int) -> None:
-        self._listener = listener
+    def __init__(self, port: int) -> None:
         self._port = port
 
     def getsockname(self) -> Tuple[str, int]:
@@ -65,25 +58,92 @@ class AnnouncedListener:
         return ("127.0.0.1", self._port)
 
     def close(self) -> None:
-        """Close the real listener."""
-        self._listener.close()
+        """Do nothing."""
 
 
-def harden(sockets: Any, sessions: Any, log: Any) -> None:
-    """Replace the two functions of debugpy that let one bad client end the accept loop."""
-    serve: Callable[..., Any] = sockets.serve
-    report: Callable[[], None] = sessions.report_sockets
+class Processes:
+    """The socket that the user's processes connect to. A stranger gets nothing, not even a word.
 
-    def surviving_serve(name: str, handler: Callable[[socket.socket], Any], *args: Any, **kwargs: Any) -> Any:
-        def surviving_handler(sock: socket.socket) -> None:
-            try:
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                handler(sock)
-            except Exception:
-                log.swallow_exception("{0} connection failed during set-up", name)
+    Args:
+        path: where it is made, in the folder in which each process announces itself with `PID.json`.
+        connect: takes a connection, returns when the process is known or turned away.
+        log: debugpy's.
+
+    Raises:
+        OSError: the socket cannot be made.
+    """
+
+    def __init__(self, path: str, connect: Callable[[socket.socket], object], log: Any) -> None:
+        self._present = threading.local()
+        self._folder = os.path.dirname(path)
+        self._connect = connect
+        self._log = log
+        with contextlib.suppress(FileNotFoundError):  # of an adapter that has died
+            os.unlink(path)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(path)
+        self._listener.listen(128)
+
+    def serve(self) -> None:
+        """Take one after the other, for ever."""
+        while True:
+            sock, _ = self._listener.accept()
+            pid = self._known(sock)
+            if pid is None:
+                self._log.warning("refused a process that has not announced itself")
                 sock.close()
+            else:
+                self.take(sock, pid)
 
-        return serve(name, surviving_handler, *args, **kwargs)
+    def take(self, sock: socket.socket, pid: int = 0) -> None:
+        """Connect one process.
+
+        Args:
+            pid: what the kernel says of it; 0 for the phantom root, and where the kernel says nothing.
+        """
+        self._present.pid = pid
+        survive(self._connect, sock, self._log)
+
+    def may_be(self, pid: int) -> bool:
+        """Tell whether the process that this thread connects may say that it has this pid."""
+        return getattr(self._present, "pid", 0) in (0, pid)
+
+    def _known(self, sock: socket.socket) -> Optional[int]:
+        """Return the pid of a process of ours, 0 where the kernel does not tell, None for a stranger."""
+        option = getattr(socket, "SO_PEERCRED", None)
+        if option is None:  # macOS: the folder is ours alone
+            return 0
+        pid, uid, _ = struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, option, 12))
+        known = uid in (0, os.getuid()) and os.path.exists(os.path.join(self._folder, "%d.json" % pid))
+        return pid if known else None
+
+
+def check_claims(servers: Any, processes: Processes) -> None:
+    """Refuse a process that says it is another one than the kernel has told."""
+
+    def get(self: Any) -> Any:
+        return self.__dict__.get("pid")
+
+    def claim(self: Any, pid: Any) -> None:
+        if pid is not None and not processes.may_be(pid):
+            raise ValueError("a process says that it is pid %s" % pid)
+        self.__dict__["pid"] = pid
+
+    servers.Connection.pid = property(get, claim)
+
+
+def survive(connect: Callable[[socket.socket], object], sock: socket.socket, log: Any) -> None:
+    """Set a connection up; one that fails is closed, and the next one can come."""
+    try:
+        connect(sock)
+    except Exception:
+        log.swallow_exception("a connection failed during set-up")
+        sock.close()
+
+
+def outlive_reports(sessions: Any, log: Any) -> None:
+    """Let a client be gone when it is told of sockets; debugpy does that while it sets up another one."""
+    report: Callable[[], None] = sessions.report_sockets
 
     def surviving_report() -> None:
         try:
@@ -91,7 +151,6 @@ def harden(sockets: Any, sessions: Any, log: Any) -> None:
         except Exception:
             log.swallow_exception("report_sockets", level="warning")
 
-    sockets.serve = surviving_serve
     sessions.report_sockets = surviving_report
 
 
@@ -175,26 +234,30 @@ def end_with_last_child(clients: Any, sessions: Any) -> None:
     clients.Client.disconnect_request = disconnect_request
 
 
-def acknowledge_at_once() -> None:
-    """Make every unbuffered two-way socket stream, the kind that debugpy uses, a QuickAckIO. Linux only."""
-    if not hasattr(socket, "TCP_QUICKACK"):
-        return
-    makefile = socket.socket.makefile
+def serve_agent(
+    agent: socket.socket, client: Callable[[Any], object], processes: Processes, log: Any
+) -> None:
+    """Take the connections that the agent hands over, until it ends or wants this process to end.
 
-    def quick_makefile(self: Any, mode: str = "r", buffering: Any = None, **kwargs: Any) -> Any:
-        if mode == "rwb" and buffering == 0:
-            self._io_refs += 1
-            return QuickAckIO(self, "rw")
-        return makefile(self, mode, buffering, **kwargs)  # type: ignore[call-overload]
-
-    socket.socket.makefile = quick_makefile  # type: ignore[method-assign]
-
-
-def end_with_stdin() -> None:
-    """Block until stdin ends, then end this process: the agent is gone or wants it so."""
-    while os.read(0, 4096):
-        pass
-    os._exit(0)
+    With each comes a byte: `c` for a client, `p` for the phantom root.
+    """
+    size, flags = struct.calcsize("i"), getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+    while True:
+        try:
+            kind, rights, _, _ = agent.recvmsg(1, socket.CMSG_SPACE(size), flags)
+        except OSError:
+            kind, rights = b"", []
+        if not kind:
+            os._exit(0)
+        for _, _, data in rights:
+            (number,) = struct.unpack("i", data[:size])
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, number)
+            if kind == b"c":
+                survive(client, sock, log)
+            else:
+                threading.Thread(
+                    target=processes.take, args=(sock,), name="dkdbg phantom", daemon=True
+                ).start()
 
 
 def main() -> None:
@@ -205,7 +268,7 @@ def main() -> None:
     sys.path.insert(0, options["debugpy"])
     import debugpy  # noqa: F401, T100
     from debugpy import adapter
-    from debugpy.common import log, messaging, sockets
+    from debugpy.common import log, messaging
 
     # isort: split
     from debugpy.adapter import clients, servers, sessions
@@ -215,23 +278,26 @@ def main() -> None:
     if missing:
         sys.stdout.write(json.dumps({"missing": missing}) + "\n")
         return
-    harden(sockets, sessions, log)
+    outlive_reports(sessions, log)
     outlive_clients(messaging, log)
     wait_for_the_phantom(servers)
     announce_again(servers, sessions)
-    acknowledge_at_once()
     end_with_last_child(clients, sessions)
     log.to_file(prefix="debugpy.adapter")  # only when DEBUGPY_LOG_DIR is set
     servers.access_token = options["token"]
     adapter.access_token = None
-    client_endpoint = clients.serve("127.0.0.1", 0)
-    clients.listener = AnnouncedListener(clients.listener, options["announce"])
-    server_endpoint = servers.serve("127.0.0.1", 0)
-    sys.stdout.write(json.dumps({"client": client_endpoint[1], "server": server_endpoint[1]}) + "\n")
+    clients.listener = AnnouncedListener(options["announce"])
+    servers.listener = AnnouncedListener(0)  # type: ignore[assignment]
+    processes = Processes(options["processes"], servers.Connection, log)
+    check_claims(servers, processes)
+    agent = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, os.dup(0))
+    sys.stdout.write(json.dumps({"serves": True}) + "\n")
     sys.stdout.flush()
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
-    threading.Thread(target=end_with_stdin, name="dkdbg stdin", daemon=True).start()
+    arguments = (agent, clients.Client, processes, log)
+    threading.Thread(target=serve_agent, args=arguments, name="dkdbg agent", daemon=True).start()
+    threading.Thread(target=processes.serve, name="dkdbg processes", daemon=True).start()
     servers.wait_until_disconnected()
     sessions.wait_until_ended()
 

@@ -6,6 +6,8 @@ import contextlib
 import json
 import os
 import secrets
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -24,9 +26,6 @@ START_LIMIT = 30.0
 MAX_RESTARTS = 5
 HEALTHY = 60.0
 
-#: The adapter's port when there will be none any more; 0 is that of one that is about to come.
-GONE = -1
-
 
 class BackendError(Exception):
     """The adapter did not start; the message says why in one line."""
@@ -37,16 +36,22 @@ class Backend:
 
     Args:
         debugpy_dir: folder that holds the `debugpy` package.
+        processes: path of the socket for the user's processes, in the folder where they announce themselves.
         announce: the front's port.
         on_attach, on_detach: see Phantom.
         on_lost: called when the adapter has died.
         on_restart: called after a new adapter has taken over; processes have to join again.
         log: takes one line for the user.
+
+    Attributes:
+        token: what the adapter shows to a process that joins.
+        up: whether an adapter serves now. gone: there will be none any more.
     """
 
     def __init__(
         self,
         debugpy_dir: str,
+        processes: str,
         announce: int,
         *,
         on_attach: Callable[[], None],
@@ -56,9 +61,10 @@ class Backend:
         log: Callable[[str], None],
     ) -> None:
         self.token = secrets.token_hex(16)
-        self.client_port = 0
-        self.server_port = 0
+        self.up = False
+        self.gone = False
         self._debugpy_dir = debugpy_dir
+        self._processes = processes
         self._announce = announce
         self._on_attach = on_attach
         self._on_detach = on_detach
@@ -69,6 +75,7 @@ class Backend:
         self._started = 0.0
         self._stopping = False
         self._process: Optional[subprocess.Popen[bytes]] = None
+        self._adapter: Optional[socket.socket] = None
         self._phantom: Optional[phantom.Phantom] = None
 
     @property
@@ -85,33 +92,47 @@ class Backend:
         here = os.path.dirname(os.path.abspath(__file__))
         command = [sys.executable, "-I", "-S", os.path.join(here, "adapter.py")]
         environment = {k: v for k, v in os.environ.items() if k != "DEBUGPY_ADAPTER_ENDPOINTS"}
+        ours, theirs = socket.socketpair()
         try:
-            process = subprocess.Popen(
-                command,
-                env=environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # a Ctrl-C in the terminal is for the program
-            )
+            with theirs:
+                process = subprocess.Popen(
+                    command,
+                    env=environment,
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,  # a Ctrl-C in the terminal is for the program
+                )
         except OSError as error:
+            ours.close()
             raise BackendError("cannot start %s: %s" % (sys.executable, error)) from error
-        self._process = process
+        self._process, self._adapter = process, ours
         self._started = time.monotonic()
         options = {
             "debugpy": self._debugpy_dir,
             "token": self.token,
             "announce": self._announce,
+            "processes": self._processes,
             "privates": os.path.abspath(privates.__file__),
         }
-        endpoints = _exchange(process, options)
-        self.client_port, self.server_port = endpoints
+        _exchange(process, ours, options)
         self._phantom = phantom.Phantom(
-            self.server_port,
+            _hand_over(ours, b"p"),
             on_attach=self._on_attach,
             on_detach=self._on_detach,
             on_lost=self._restart_later,
         )
+        self.up = True
+
+    def dial(self) -> Optional[socket.socket]:
+        """Return a connection to the adapter for a client, None while there is none."""
+        adapter = self._adapter
+        if not self.up or adapter is None:
+            return None
+        try:
+            return _hand_over(adapter, b"c")
+        except OSError:  # it has died
+            return None
 
     def say(self, text: str, category: str = "console") -> None:
         """Print a line into the editor's debug console."""
@@ -134,12 +155,14 @@ class Backend:
     def _end_process(self) -> None:
         if self._process is not None:
             self._process.kill()
-            with self._process:  # closes its pipes too
+            with self._process:  # closes its pipe too
                 pass
+        if self._adapter is not None:
+            self._adapter.close()
 
     def _restart_later(self) -> None:
         if not self._stopping:
-            self.client_port = 0
+            self.up = False
             self._on_lost()
             threading.Thread(target=self._restart, name="dkdbg restart", daemon=True).start()
 
@@ -147,11 +170,11 @@ class Backend:
         self._restarts = 0 if time.monotonic() - self._started > HEALTHY else self._restarts
         why = ""
         while not self._stopping:
-            self.client_port = 0
+            self.up = False
             self._end_process()
             self._restarts += 1
             if self._restarts > MAX_RESTARTS:
-                self.client_port = GONE
+                self.gone = True
                 self._log(
                     "debugpy's adapter died %d times: no debugging in this run any more%s"
                     % (self._restarts, why)
@@ -198,30 +221,50 @@ class WarmUp:
             self._process.wait()
 
 
-def _exchange(process: subprocess.Popen[bytes], options: dict[str, object]) -> tuple[int, int]:
-    """Give the adapter its options and return its client and server port."""
-    if process.stdin is None or process.stdout is None:
+def _hand_over(adapter: socket.socket, kind: bytes) -> socket.socket:
+    """Give the adapter one end of a new connection and return the other one; see `serve_agent` in adapter.py.
+
+    Raises:
+        OSError: the adapter has died.
+    """
+    ours, theirs = socket.socketpair()
+    try:
+        with theirs:
+            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", theirs.fileno()))
+            adapter.sendmsg([kind], [rights])
+    except OSError:
+        ours.close()
+        raise
+    return ours
+
+
+def _exchange(process: subprocess.Popen[bytes], adapter: socket.socket, options: dict[str, object]) -> None:
+    """Give the adapter its options and wait until it serves.
+
+    Raises:
+        BackendError: it does not.
+    """
+    if process.stdout is None:
         raise BackendError("no pipe to debugpy's adapter")
     limit = threading.Timer(START_LIMIT, process.kill)
     limit.daemon = True
     limit.start()
     try:
-        process.stdin.write(json.dumps(options).encode() + b"\n")
-        process.stdin.flush()
+        adapter.sendall(json.dumps(options).encode() + b"\n")
         line = process.stdout.readline()
     except OSError:
         line = b""
     limit.cancel()
-    endpoints: dict[str, object] = {}
-    try:
-        endpoints = json.loads(line.decode())
-        return int(str(endpoints["client"])), int(str(endpoints["server"]))
-    except (ValueError, KeyError) as error:
-        process.kill()
-        process.wait()
-        message = "debugpy's adapter ended with code %s before it listened" % process.returncode
-        missing = endpoints.get("missing")
-        if isinstance(missing, list):
-            version = os.path.basename(str(options["debugpy"]))
-            message = "%s does not fit this dkdbg: it has no %s" % (version, ", ".join(missing))
-        raise BackendError(message) from error
+    answer: dict[str, object] = {}
+    with contextlib.suppress(ValueError):
+        answer = json.loads(line.decode())
+    if answer.get("serves") is True:
+        return
+    process.kill()
+    process.wait()
+    message = "debugpy's adapter ended with code %s before it listened" % process.returncode
+    missing = answer.get("missing")
+    if isinstance(missing, list):
+        version = os.path.basename(str(options["debugpy"]))
+        message = "%s does not fit this dkdbg: it has no %s" % (version, ", ".join(missing))
+    raise BackendError(message)

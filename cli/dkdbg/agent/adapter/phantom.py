@@ -23,10 +23,10 @@ _NAME = "dkdbg agent"
 
 
 class Phantom:
-    """Connection to the adapter's server port.
+    """Connection to the adapter as one of the processes that it debugs.
 
     Args:
-        address: the adapter's server endpoint on loopback.
+        sock: the connection.
         on_attach: called when an editor has sent configurationDone.
         on_detach: called with True when the editor asks to end the program, with False when it just leaves.
         on_lost: called when the adapter closes the connection without being asked to.
@@ -34,7 +34,7 @@ class Phantom:
 
     def __init__(
         self,
-        port: int,
+        sock: socket.socket,
         *,
         on_attach: Callable[[], None],
         on_detach: Callable[[bool], None],
@@ -47,9 +47,7 @@ class Phantom:
         self._closing = False
         self._sequence = itertools.count(1)
         self._lock = threading.Lock()
-        self._sock = socket.create_connection(("127.0.0.1", port), timeout=10)
-        self._sock.settimeout(None)
-        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sock = sock
         threading.Thread(target=self._serve, name="dkdbg phantom", daemon=True).start()
 
     def say(self, text: str, category: str = "console") -> None:

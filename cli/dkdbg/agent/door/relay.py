@@ -36,7 +36,7 @@ class Service:
     """Serves the clients of one port that is before one adapter; what the front hands them on to.
 
     Args:
-        backend_port: returns the adapter's loopback port, 0 while there is none, below 0 when none will come.
+        dial: returns a connection to the adapter, None while there is none. gone: none will come any more.
         token: what an attach has to show; empty for nothing.
         name_of: what a process is, by its pid.
         on_stop: told where a process is held, empty when it runs.
@@ -45,13 +45,15 @@ class Service:
     def __init__(
         self,
         *,
-        backend_port: Callable[[], int],
+        dial: Callable[[], Optional[socket.socket]],
+        gone: Callable[[], bool],
         token: str,
         name_of: Callable[[int], str],
         on_stop: Callable[[int, str], None],
         log: Callable[[str], None],
     ) -> None:
-        self._backend_port = backend_port
+        self._dial = dial
+        self._gone = gone
         self._log = log
         self._seats = Seats(
             token, name_of=name_of, on_stop=on_stop, clock=time.monotonic, wall=lambda: time.strftime("%H:%M")
@@ -66,7 +68,13 @@ class Service:
     def serve(self, client: socket.socket, first: bytes, parser: frames.FrameParser) -> None:
         """Serve one client until its end. Raises OSError."""
         relay = Relay(
-            client, parser, self._seats, lock=self._lock, backend_port=self._backend_port, log=self._log
+            client,
+            parser,
+            self._seats,
+            lock=self._lock,
+            dial=self._dial,
+            gone=self._gone,
+            log=self._log,
         )
         relay.serve(first)
 
@@ -77,7 +85,7 @@ class Relay:
     Args:
         client: its socket. parser: holds what came after the first request.
         seats: who has what. lock: guards the seats and every door, notified on each change.
-        backend_port: returns the adapter's loopback port, 0 while there is none.
+        dial, gone: see Service.
     """
 
     def __init__(
@@ -87,13 +95,15 @@ class Relay:
         seats: Seats,
         *,
         lock: threading.Condition,
-        backend_port: Callable[[], int],
+        dial: Callable[[], Optional[socket.socket]],
+        gone: Callable[[], bool],
         log: Callable[[str], None],
     ) -> None:
         self._client = client
         self._parser = parser
         self._lock = lock
-        self._backend_port = backend_port
+        self._dial = dial
+        self._gone = gone
         self._log = log
         self._address = str(client.getpeername()[0])
         self._door = Door(seats, self._address)
@@ -160,7 +170,6 @@ class Relay:
         try:
             while True:
                 data = self._receive(backend)
-                sockets.acknowledge(backend)
                 if not data:
                     break
                 parser.feed(data)
@@ -261,15 +270,16 @@ class Relay:
         """Send a message to the adapter, connecting to it first if need be."""
         if self._backend is None:
             self._backend = dialing.connect(
-                self._backend_port,
+                self._dial,
                 BACKEND_LIMIT,
                 BACKEND_NOTICE,
+                gone=self._gone,
                 over=lambda: self._over,
                 tell=self.to_client,
             )
             if self._backend is None:
                 reason = "debugpy's adapter did not come up within %g s" % BACKEND_LIMIT
-                if self._backend_port() < 0:
+                if self._gone():
                     reason = "debugpy's adapter died too often: no debugging in this run any more"
                 self._act(self._ask(lambda: self._door.no_adapter(reason)))
                 return

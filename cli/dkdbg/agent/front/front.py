@@ -40,7 +40,7 @@ REFUSAL_LOG_INTERVAL = 10.0
 _HTTP = (b"GET ", b"HEAD ")
 _BEARER = re.compile(rb"\r\nauthorization:[ \t]*bearer[ \t]+([^\r\n]+?)[ \t]*(?=\r\n|$)", re.IGNORECASE)
 #: Of the status without the token. The host's door needs the identity of the agent and whether the adapter is up.
-_OPEN = ("id", "name", "pid", "state", "client", "adapter_port", "started", "updated", "runs", "exit_code")
+_OPEN = ("id", "name", "pid", "state", "client", "adapter_up", "started", "updated", "runs", "exit_code")
 
 
 class Front:

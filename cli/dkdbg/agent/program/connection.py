@@ -9,6 +9,7 @@ closed, or into the program's own file, and what the editor says still arrives.
 
 from __future__ import annotations
 
+import _socket
 import contextlib
 import os
 import sys
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: How often a process that closes its connection joins again.
 TIMES = 3
+#: Seconds that the adapter has to take a connection; pydevd's own limit.
+CONNECT_LIMIT = 10.0
 #: Seconds that pydevd's threads have to end.
 END_LIMIT = 5.0
 
@@ -31,6 +34,8 @@ _losses = 0
 
 def watch(debugger_class: Any, alive_class: Any) -> None:
     """Give each connection from now on a high descriptor, and notice when it is gone; once for each process.
+
+    A host that is a path is a Unix socket: our adapter listens on no port.
 
     Args:
         debugger_class: pydevd's PyDB.
@@ -50,6 +55,19 @@ def watch(debugger_class: Any, alive_class: Any) -> None:
         return initialize(self, own, *args, **kwargs)
 
     debugger_class.initialize_network = initialize_network
+    connect = debugger_class.connect
+
+    def connect_to_adapter(self: Any, host: Any, port: Any) -> Any:
+        if not str(host).startswith("/"):
+            return connect(self, host, port)
+        sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)  # gevent does not patch this one
+        sock.settimeout(CONNECT_LIMIT)
+        sock.connect(host)
+        sock.settimeout(None)
+        self._client_socket = sock
+        return self.initialize_network(sock)
+
+    debugger_class.connect = connect_to_adapter
     _let_end(alive_class)
 
 

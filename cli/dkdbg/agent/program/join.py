@@ -95,8 +95,8 @@ def _join(session_dir: str, at_start: bool) -> str:
     helper_fits = _prepare_helper()
     _forget_former_stops()
     pydevd.settrace(
-        host=info["host"],
-        port=info["port"],
+        host=info["adapter"],
+        port=0,
         access_token=info["token"],
         ppid=info["ppid"],
         suspend=False,

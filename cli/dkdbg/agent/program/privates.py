@@ -38,6 +38,7 @@ PROGRAM: "Tuple[Tuple[str, str, str, str], ...]" = (
     ("pydevd", "PyDB.on_disconnect", "untrace", "the editor has left: take the trace functions away"),
     ("pydevd", "PyDB.dispose_and_kill_all_pydevd_threads", "untrace", "the adapter has gone: the same"),
     ("pydevd", "PyDB.set_tracing_for_untraced_contexts", "untrace", "give running frames theirs back"),
+    ("pydevd", "PyDB.connect", "connection", "connect to a Unix socket"),
     ("pydevd", "PyDB.initialize_network", "connection", "a high descriptor for the connection"),
     ("pydevd", "PyDB.__init__:_client_socket", "connection", "the connection, to close it after a fork"),
     ("pydevd", "PyDB.__init__:reader", "connection", "wait for the end of the thread that reads"),
@@ -84,11 +85,10 @@ PROGRAM: "Tuple[Tuple[str, str, str, str], ...]" = (
 
 #: In the adapter's process, all of them used by adapter/adapter.py; in an order in which they can be imported.
 ADAPTER: "Tuple[Tuple[str, str, str, str], ...]" = (
-    ("debugpy.adapter.clients", "serve", "adapter", "the port for clients"),
+    ("debugpy.adapter.clients", "Client", "adapter", "a client that the agent hands over"),
     ("debugpy.adapter.clients", "serve:listener", "adapter", "send children to the front"),
     ("debugpy.adapter.clients", "Client.disconnect_request", "adapter", "has the last child left"),
     ("debugpy.adapter.clients", "Client.notify_of_subprocess", "adapter", "offer it a process"),
-    ("debugpy.common.sockets", "serve", "adapter", "outlive a client that is gone before it is set up"),
     ("debugpy.common.messaging", "JsonIOStream.write_json", "adapter", "outlive a client that is gone"),
     ("debugpy.common.messaging", "JsonIOError", "adapter", "the same"),
     ("debugpy.common.log", "swallow_exception", "adapter", "note what was survived"),
@@ -105,7 +105,9 @@ ADAPTER: "Tuple[Tuple[str, str, str, str], ...]" = (
     ("debugpy.adapter.sessions", "Session.__init__:client", "adapter", "whom to tell of a process"),
     ("debugpy.adapter.sessions", "Session.__init__:server", "adapter", "has it attached"),
     ("debugpy.adapter.servers", "access_token", "adapter", "what processes have to show"),
-    ("debugpy.adapter.servers", "serve", "adapter", "the port for processes"),
+    ("debugpy.adapter.servers", "Connection", "adapter", "a process"),
+    ("debugpy.adapter.servers", "Connection.__init__:pid", "adapter", "which one it says that it is"),
+    ("debugpy.adapter.servers", "serve:listener", "adapter", "there is none"),
     ("debugpy.adapter.servers", "connections", "adapter", "which processes are there"),
     ("debugpy.adapter.servers", "wait_for_connection", "adapter", "wait for a session that is ending"),
     ("debugpy.adapter.servers", "dont_wait_for_first_connection", "adapter", "wait for the phantom root"),

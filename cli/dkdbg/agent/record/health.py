@@ -31,10 +31,6 @@ def trouble(folder: Optional[str] = None) -> str:
 def _trouble_of(record: contract.Record, listening: Optional[Set[int]]) -> str:
     if record["state"] not in contract.ATTACHABLE:
         return "session %s is %s" % (record["id"], record["state"])
-    if listening is None:
-        return ""
-    if record["port"] not in listening:
+    if listening is not None and record["port"] not in listening:
         return "nobody listens on port %d" % record["port"]
-    if record["adapter_port"] not in listening:
-        return "debugpy's adapter is gone"
-    return ""
+    return "" if record["adapter_up"] else "debugpy's adapter is gone"

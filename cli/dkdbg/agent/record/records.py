@@ -50,7 +50,7 @@ def first_record(
         "pid_namespace": procfs.pid_namespace(),
         "host": host,
         "port": port,
-        "adapter_port": 0,
+        "adapter_up": False,
         "state": "starting",
         "client": False,
         "child": None,
@@ -216,11 +216,11 @@ class SessionStore:
 
     def _save_ready(self, record: contract.Record) -> None:
         path = os.path.join(os.path.dirname(self.directory), contract.READY_NAME)
-        if record.get("state") not in contract.ATTACHABLE or not record.get("adapter_port"):
+        if record.get("state") not in contract.ATTACHABLE or not record.get("adapter_up"):
             with contextlib.suppress(OSError):
                 os.unlink(path)
             return
         temporary = "%s.%d.tmp" % (path, os.getpid())
         with open(temporary, "w") as out:
-            out.write("%d %04X %04X\n" % (record["pid"], record["port"], record["adapter_port"]))
+            out.write("%d %04X\n" % (record["pid"], record["port"]))
         os.replace(temporary, path)

@@ -86,7 +86,8 @@ class Session:
         self._phase: contract.State = "starting"
         token = tokens.read(os.environ)
         self._service = relay.Service(
-            backend_port=lambda: self._backend.client_port,
+            dial=lambda: self._backend.dial(),  # noqa: PLW0108
+            gone=lambda: self._backend.gone,
             token=token,
             name_of=lambda pid: self._table.name_of(pid),  # noqa: PLW0108
             on_stop=lambda pid, where: self._table.set_stopped(pid, where),  # noqa: PLW0108
@@ -108,8 +109,11 @@ class Session:
             raise ValueError(
                 reason % (options.host, options.port, error.strerror, contract.ENV_PORT)
             ) from error
+        self.store = records.SessionStore(runtime, options.name)
+        self._adapter_path = os.path.join(self.store.processes_dir, contract.ADAPTER_NAME)
         self._backend = backend.Backend(
             debugpy_dir,
+            self._adapter_path,
             self._front.port,
             on_attach=self._on_attach,
             on_detach=self._on_detach,
@@ -117,7 +121,6 @@ class Session:
             on_restart=self._on_restart,
             log=console.log,
         )
-        self.store = records.SessionStore(runtime, options.name)
         self._table = processes.ProcessTable(
             self.store.processes_dir,
             attached=lambda: self._backend.attached,
@@ -141,7 +144,7 @@ class Session:
         try:
             self._front.start()  # before the adapter: who attaches meanwhile waits for it
             self._backend.start()
-            self.store.update(adapter_port=self._backend.client_port)
+            self.store.update(adapter_up=True)
             self._table.start()
             self._warm_up = backend.WarmUp(self._debugpy_dir)
             ended = self._wait_for_editor()
@@ -270,11 +273,11 @@ class Session:
         self.store.update(processes=found, state=self._state(), **fields)
 
     def _on_lost(self) -> None:
-        self.store.update(adapter_port=0)
+        self.store.update(adapter_up=False)
         self._table.adapter_died()
 
     def _on_restart(self) -> None:
-        self.store.update(adapter_port=self._backend.client_port)
+        self.store.update(adapter_up=True)
 
     # -- values -------------------------------------------------------------------------------------------------
 
@@ -300,8 +303,7 @@ class Session:
         except ValueError:
             deadline = contract.DEFAULT_JOIN_DEADLINE
         return {
-            "host": "127.0.0.1",
-            "port": self._backend.server_port,
+            "adapter": self._adapter_path,
             "token": self._backend.token,
             "ppid": os.getpid(),
             "search": [*search_dirs(), self._runtime],
@@ -310,7 +312,7 @@ class Session:
         }
 
     def _ready(self) -> bool:
-        return self._phase in contract.ATTACHABLE and self._backend.client_port > 0
+        return self._phase in contract.ATTACHABLE and self._backend.up
 
     def _status(self) -> Dict[str, Any]:
         """The record, with the programs' names in place of their command lines, which may hold secrets."""

@@ -1,0 +1,83 @@
+"""Which processes debugpy's adapter takes: those that have announced themselves, by the pid that the kernel tells."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dkdbg.agent.dap import frames
+from tests.agent.dap_probe import Editor
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def folder(launch) -> Path:
+    """Where the processes of a running agent announce themselves."""
+    running = launch("sleep", "60")
+    return running.runtime / running.wait_state("running")["id"] / "p"
+
+
+def connect(folder: Path) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(20)
+    sock.connect(str((folder / "adapter.sock").resolve()))
+    return sock
+
+
+def take(sock: socket.socket) -> dict[str, Any] | None:
+    """The adapter's next request; None when it has closed the connection."""
+    parser = frames.FrameParser()
+    while True:
+        data = sock.recv(65536)
+        if not data:
+            return None
+        parser.feed(data)
+        body = parser.take()
+        if body is not None:
+            return frames.decode(body)
+
+
+def answer(sock: socket.socket, asked: dict[str, Any], **body: object) -> None:
+    response = {"seq": 1, "type": "response", "request_seq": asked["seq"], "command": asked["command"]}
+    sock.sendall(frames.encode(dict(response, success=True, body=body)))
+
+
+def test_a_process_that_has_not_announced_itself_gets_no_word(folder: Path) -> None:
+    with connect(folder) as sock:
+        assert take(sock) is None
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_a_process_is_taken_for_the_one_that_the_kernel_tells(folder: Path, offset: int) -> None:
+    (folder / f"{os.getpid()}.json").write_text("{}")
+    with connect(folder) as sock:
+        asked = take(sock)
+        assert asked is not None
+        assert asked["command"] == "pydevdAuthorize"
+        answer(sock, asked, clientAccessToken=None)
+        asked = take(sock)
+        assert asked is not None
+        answer(sock, asked, process={"pid": os.getpid() + offset, "ppid": 1})
+        if offset:
+            assert take(sock) is None
+        else:  # nobody is attached: the adapter lets it run
+            assert (take(sock) or {})["command"] == "initialize"
+
+
+def test_processes_join_where_the_path_of_the_session_is_too_long_for_a_socket(
+    launch, tmp_path: Path
+) -> None:
+    runtime = tmp_path / ("long" * 30)
+    script = tmp_path / "train.py"
+    script.write_text("x = 1\ny = 2\n")
+    running = launch(sys.executable, "train.py", wait="60", env={"DKDBG_RUNTIME_DIR": str(runtime)})
+    running.runtime = runtime
+    with Editor(running.wait_state("waiting")["port"], {str(script): [2]}) as editor:
+        assert [stop["line"] for stop in editor.wait_stops(1)] == [2]
+    assert running.finish()[0] == 0

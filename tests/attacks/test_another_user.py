@@ -1,0 +1,93 @@
+"""Another user of the same machine: he reads /proc and connects to whatever listens on loopback."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.agent.dap_probe import Editor
+from tests.attacks.listeners import ports_of
+from tests.processes import children
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Speaks DAP to each port of argv, shows no token, and prints what he is let in to.
+CLIENT = """
+import json, socket, sys
+def frame(**message):
+    body = json.dumps(dict(message, type="request")).encode()
+    return b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body
+for port in map(int, sys.argv[1:]):
+    data = b""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as sock:
+            sock.sendall(frame(seq=1, command="initialize", arguments={"adapterID": "debugpy"}))
+            sock.sendall(frame(seq=2, command="attach", arguments={"connect": {"host": "127.0.0.1", "port": port}}))
+            while b'"initialized"' not in data:
+                more = sock.recv(65536)
+                if not more:
+                    break
+                data += more
+    except OSError as error:
+        print(port, "closed", error)
+    print(port, "let in" if b'"initialized"' in data else "kept out")
+"""
+#: Waits at each port of argv for what debugpy's adapter says to a process that joins, and says that it is one.
+PROCESS = """
+import json, socket, sys
+for port in map(int, sys.argv[1:]):
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=3) as sock:
+            print(port, sock.recv(65536).decode(errors="replace"))
+    except OSError as error:
+        print(port, "nothing:", error)
+"""
+
+
+@pytest.mark.attack(1)
+def test_every_port_of_the_agent_and_its_adapter_asks_for_the_token(launch, other_user) -> None:
+    """Attaches to every port of the agent and of debugpy's adapter, without the token: there is no port but the front's, and that refuses him."""
+    running = launch("sleep", "60", env={"DKDBG_TOKEN": "right-token"})
+    record = running.wait_state("running")
+    adapter = children(record["pid"], "adapter.py")
+    ports = ports_of(record["pid"], *adapter)
+    said = other_user.python(CLIENT, *map(str, ports)).stdout
+    assert "kept out" in said
+    assert "let in" not in said
+    assert ports == [record["port"]]
+
+
+@pytest.mark.attack(1)
+def test_the_status_tells_no_port_that_lets_anybody_in(launch, other_user) -> None:
+    """Reads /status for the port of debugpy's adapter: the only port in it is the one he asked at."""
+    running = launch("sleep", "60", env={"DKDBG_TOKEN": "right-token"})
+    port = running.wait_state("running")["port"]
+    code = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read().decode())"
+    status = json.loads(other_user.python(code, f"http://127.0.0.1:{port}/status").stdout)
+    assert status["adapter_up"] is True
+    assert [name for name in status if "port" in name] == []
+
+
+@pytest.mark.attack(2)
+def test_a_foreign_process_gets_no_join_token_and_is_not_offered(launch, other_user, tmp_path: Path) -> None:
+    """Joins as a process to be debugged: gets neither debugpy's join token nor a place in the editor."""
+    script = tmp_path / "train.py"
+    script.write_text("import time\nwhile True:\n    time.sleep(0.02)\n")
+    running = launch(sys.executable, "train.py")
+    record = running.wait_state("running")
+    with Editor(record["port"], {str(script): [3]}) as editor:
+        editor.wait_stops(1)
+        adapter = children(record["pid"], "adapter.py")
+        token = json.loads((running.runtime / record["id"] / "join.json").read_text())["token"]
+        said = other_user.python(PROCESS, *map(str, ports_of(record["pid"], *adapter))).stdout
+        assert token not in said
+        assert "pydevdAuthorize" not in said
+        where = running.runtime / record["id"] / "p" / "adapter.sock"
+        code = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
+        knock = other_user.python(code, str(where.resolve()))
+        assert "PermissionError" in knock.stderr
+        assert len(editor.sessions) == 2  # the root's and the program's
