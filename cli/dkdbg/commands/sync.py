@@ -10,6 +10,7 @@ from dkdbg import console
 from dkdbg.commands.sync_report import Reporter
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
+from dkdbg.sync.beneath import local_root
 from dkdbg.sync.remote.contact import PYTHONS, Contact, SameFolderError
 from dkdbg.sync.report import printable
 from dkdbg.targets.place import Workspace
@@ -41,9 +42,12 @@ def sync(
     workspace = Workspace(local=".", remote=to, why="--to") if to else place.workspace()
     if not workspace.remote.startswith("/"):
         raise DkdbgError(f"--to {to}: it has to be an absolute path on the target", exit_code=EXIT_USAGE)
+    local = local_root(root, workspace.local)
     reporter = Reporter(as_json=as_json)
-    if not as_json and not to:
-        reporter.line(f"to {workspace.remote}: {workspace.why}")
+    if not verify and not pull:
+        reporter.begins(local, f"{place.label}:{workspace.remote}", workspace.why)
+    elif not to:
+        reporter.line(f"{place.label}:{workspace.remote}: {workspace.why}")
     contact = Contact(workspace.remote, pythons=(python,) if python else PYTHONS)
     if not verify and not pull:
         contact.start(reach)  # it takes about as long to start as what is loaded here until it is needed
@@ -52,7 +56,7 @@ def sync(
     from dkdbg.sync.session import Session
 
     roots = Roots(
-        local=str(root / workspace.local),
+        local=local,
         remote=workspace.remote,
         rules=ConfiguredRules(),
         pythons=contact.pythons,

@@ -32,7 +32,12 @@ class Reporter:
 
     def line(self, text: str) -> None:
         """One line that stays."""
-        self._status.say(text)
+        if not self._json:
+            self._status.say(printable(text))
+
+    def begins(self, local: str, remote: str, why: str) -> None:
+        """Say which folder here goes where: what names it may have come from the target."""
+        self.line(f"syncing {local} -> {remote}" + ("" if why == "--to" else f" ({why})"))
 
     def event(self, happened: Event) -> None:
         """Show one event."""

@@ -17,7 +17,7 @@ class Roots:
     """What is synced where.
 
     Attributes:
-        local: existing local folder.
+        local: existing local folder, absolute and resolved (`beneath.local_root`).
         remote: absolute path on the target.
         rules: of the local root.
         pythons: to try on the target.

@@ -137,7 +137,7 @@ class Session:
             self._contact.stop()
         try:
             refuse_same_folder(scanner.root, ready)
-            facts = {"root": ready.root, "user": ready.user, "python": ready.python}
+            facts = {"local": scanner.root, "root": ready.root, "user": ready.user, "python": ready.python}
             self._report(event("connected", target=self._contact.label, **facts))
             self._reason = ""
             self._index = index

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.agent.sync import wire
 from dkdbg.errors import DkdbgError
+from dkdbg.sync.beneath import Beneath
 from dkdbg.sync.plan import There, link_digest
 from dkdbg.sync.remote.contact import Contact
 from dkdbg.sync.remote.replica import listing, stat, still_here
@@ -136,11 +137,12 @@ def _once_more(
 
 def _digests(root: str, index: Index, chosen: Mapping[str, Entry] | None = None) -> dict[str, str]:
     found = {}
+    files = Beneath(root)
     for path, entry in (index.entries if chosen is None else chosen).items():
         if entry.kind != "f":
             continue
         try:
-            found[path] = reading.read(root, path, keep=0).digest
+            found[path] = reading.read(files, path, keep=0).digest
         except (reading.FileChangedError, OSError):
             found[path] = "cannot be read here"
     return found

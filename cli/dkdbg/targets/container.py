@@ -274,14 +274,36 @@ def workspace_of(container: Container) -> Workspace:
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:
-    """(local, remote) of DKDBG_MAPPINGS that lie in the repository, local relative to its root."""
+    """(local, remote) of DKDBG_MAPPINGS that lie in the repository, local relative to its root.
+
+    Whoever made the image may have written them.
+
+    Raises:
+        DkdbgError: one leads out of the repository.
+    """
     try:
         entries = json.loads(text or "[]")
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     found = []
     for entry in entries if isinstance(entries, list) else ():
-        local, remote = str(entry.get("localRoot", "")), str(entry.get("remoteRoot", ""))
-        if remote.startswith("/") and (local == _ROOT or local.startswith(_ROOT + "/")):
-            found.append((local[len(_ROOT) + 1 :] or ".", remote))
+        local, remote = (
+            (entry.get("localRoot"), entry.get("remoteRoot")) if isinstance(entry, dict) else ("", "")
+        )
+        if not (isinstance(local, str) and isinstance(remote, str) and remote.startswith("/")):
+            continue
+        if local == _ROOT or local.startswith(_ROOT + "/"):
+            found.append((_beneath(local[len(_ROOT) :]), remote))
     return found
+
+
+def _beneath(path: str) -> str:
+    """A path below the repository's root, without what says nothing; `.` for the root."""
+    parts = [part for part in path.split("/") if part not in {"", "."}]
+    if ".." in parts or "\0" in path:
+        raise DkdbgError(
+            f"the container's {ENV_MAPPINGS} names a folder outside of this repository: {_ROOT}{path}",
+            hint="nothing was read. dkdbg sync TARGET --to PATH syncs this repository to PATH there",
+            exit_code=EXIT_USAGE,
+        )
+    return "/".join(parts) or "."

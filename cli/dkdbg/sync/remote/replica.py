@@ -7,8 +7,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.sync import wire
+from dkdbg.agent.sync.tree import is_absent
 from dkdbg.sync import plan
+from dkdbg.sync.beneath import Beneath
 from dkdbg.sync.plan import There
+from dkdbg.sync.relative import folders_above
 from dkdbg.sync.remote.flight import Counts
 from dkdbg.sync.remote.sender import Sender
 from dkdbg.sync.remote.stream import expect
@@ -170,32 +173,43 @@ def still_here(root: str, paths: Iterable[str]) -> set[str]:
     """Those of `paths` that exist below the local `root` although they do not take part: they stay as they are there.
 
     Names are compared as the folder lists them, so that `a` is gone when it was renamed to `A` on any file system.
+    Nothing outside the root is looked at: the paths come from the other side.
     """
-    names: dict[str, frozenset[str] | None] = {"": _names(root)}
-
-    def listed(folder: str) -> frozenset[str] | None:
-        """What is in `folder`; None when nobody may look."""
-        if folder not in names:
-            parent, _, name = folder.rpartition("/")
-            above = listed(parent)
-            full = os.path.join(root, folder)
-            here = above is None or (name in above and not os.path.islink(full))
-            names[folder] = _names(full) if here else frozenset()
-        return names[folder]
-
+    beneath = Beneath(root)
+    names: dict[str, frozenset[str] | None] = {}
     found = set()
     for path in paths:
-        parent, _, name = path.rpartition("/")
-        above = listed(parent)
-        if above is None or name in above:
+        folder, _, name = path.rpartition("/")
+        if folder not in names:
+            names[folder] = _names(beneath, folder, names)
+        listed = names[folder]
+        if listed is None or name in listed:
             found.add(path)
     return found
 
 
-def _names(folder: str) -> frozenset[str] | None:
+def _names(beneath: Beneath, folder: str, known: dict[str, frozenset[str] | None]) -> frozenset[str] | None:
+    """What is in `folder`, exactly so called; None when nobody may look. Notes the folders above it in `known`."""
+    above = [*reversed([*folders_above(folder)])] if folder else []
+    listed: frozenset[str] | None = frozenset()
+    for one in ["", *above, folder] if folder else [""]:
+        parent, _, name = one.rpartition("/")
+        if one and (before := known[parent]) is not None and name not in before:
+            known[one] = frozenset()
+        elif one not in known:
+            known[one] = _listed(beneath, one)
+        listed = known[one]
+    return listed
+
+
+def _listed(beneath: Beneath, folder: str) -> frozenset[str] | None:
     try:
-        return frozenset(os.listdir(folder))
-    except (FileNotFoundError, NotADirectoryError):
-        return frozenset()
+        at = beneath.folder(folder)
+    except OSError as error:
+        return frozenset() if is_absent(error) else None
+    try:
+        return frozenset(os.listdir(at))
     except OSError:
         return None
+    finally:
+        os.close(at)

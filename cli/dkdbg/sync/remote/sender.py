@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.sync import wire
+from dkdbg.sync.beneath import Beneath
 from dkdbg.sync.plan import LARGE, There, link_digest
 from dkdbg.sync.remote.flight import Counts, Flight
 from dkdbg.sync.remote.stream import StreamEndedError, refused
@@ -33,7 +33,7 @@ class Sender:
 
     Args:
         stream: after READY.
-        root: the local root, absolute.
+        root: the local root, absolute, resolved.
         view: remote entries by path; changed in place, by what was sent, taken back by what failed.
         report: takes each event.
 
@@ -51,7 +51,7 @@ class Sender:
         self, stream: Stream, root: str, view: dict[str, There], *, report: Callable[[Event], None],
     ) -> None:  # fmt: skip
         self._stream = stream
-        self._root = root
+        self._files = Beneath(root)
         self._view = view
         self._report = report
         self._id = 0
@@ -74,6 +74,7 @@ class Sender:
             StreamEndedError: the receiver is gone.
             DkdbgError: the receiver gave up.
         """
+        self._files.forget()
         self._todo.extend(steps)
         while self._todo:
             step = self._todo.popleft()
@@ -90,6 +91,7 @@ class Sender:
 
     def _urgent(self) -> None:
         """Carry out what came up meanwhile and is small; what is large waits for its turn."""
+        self._files.forget()
         for step in self.pause():
             if _is_large(step):
                 self._todo.append(step)
@@ -119,7 +121,7 @@ class Sender:
 
     def _file(self, step: Step) -> None:
         try:
-            content = reading.read(self._root, step.path)
+            content = reading.read(self._files, step.path)
         except FileChangedError:
             self.changed.add(step.path)
             return
@@ -181,7 +183,7 @@ class Sender:
         """Send the content from `sent` on; whether it is still that of the file at `path`, and how far we are."""
         self._streaming += 1
         try:
-            for piece in reading.pieces(self._root, path, content.entry, offset=sent):
+            for piece in reading.pieces(self._files, path, content.entry, offset=sent):
                 self._stream.send(wire.DATA, {"id": number}, piece)
                 sent += len(piece)
                 self._stream.flush()
@@ -189,7 +191,7 @@ class Sender:
                 if number not in self._flight:
                     return False, sent
                 self._urgent()
-            there = os.lstat(os.path.join(self._root, path))
+            there = self._files.look(path)
         except (FileChangedError, OSError):
             return False, sent
         finally:

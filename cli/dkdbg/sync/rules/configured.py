@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 
+from dkdbg.agent.sync.problems import Refused
 from dkdbg.errors import DkdbgError
 from dkdbg.model import config
+from dkdbg.sync.beneath import read_file
 from dkdbg.sync.rules.rules import Rules
+from dkdbg.sync.rules.sources import LIMIT
 
 
 class ConfiguredRules:
@@ -31,9 +34,10 @@ class ConfiguredRules:
 
 def _read(path: str) -> config.SyncConfig:
     try:
-        with open(path, "rb") as file:
-            return config.parse(config.decode(file.read())).sync
+        return config.parse(config.decode(read_file(path, LIMIT, follow=True))).sync
     except FileNotFoundError:
         return config.SyncConfig()
+    except Refused as error:
+        raise DkdbgError(f"cannot read {path}: {error.reason}", hint=error.hint) from error
     except OSError as error:
         raise DkdbgError(f"cannot read {path}: {error.strerror}") from error

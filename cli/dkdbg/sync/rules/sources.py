@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
-import stat
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from dkdbg.agent.sync.problems import Refused
+from dkdbg.errors import DkdbgError
+from dkdbg.sync.beneath import Beneath, read_file
 from dkdbg.sync.relative import folders_above
 from dkdbg.sync.rules import gitrepo
 from dkdbg.sync.rules.patterns import Patterns, dockerignore_lines, gitignore_lines
 from dkdbg.sync.rules.standing import OUT, RUN_FOLDERS, RUNS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+#: Bytes of a rule file that are read.
+LIMIT = 4_000_000
 
 
 class Sources:
@@ -32,11 +37,9 @@ class Sources:
     """
 
     def __init__(self, root: str, ignore: Sequence[str]) -> None:
-        self._root = root
+        self._own = Beneath(root)
         self.sync = Patterns("[sync] ignore of dkdbg.toml", ((0, text) for text in ignore))
-        self.docker = Patterns(
-            ".dockerignore", dockerignore_lines(_read(os.path.join(root, ".dockerignore")))
-        )
+        self.docker = Patterns(".dockerignore", dockerignore_lines(_content(".dockerignore", self._own.read)))
         self.reaching = tuple(parts for parts in _brought_back(self.sync) if parts[0] != "**")
         self.docker_reaching = _brought_back(self.docker)
         repository = gitrepo.find(root)
@@ -47,11 +50,11 @@ class Sources:
             Patterns("defaults", ((0, text) for text in OUT)),
         ]
         if repository:
-            exclude = gitignore_lines(_read(repository.exclude))
+            exclude = gitignore_lines(_content(repository.exclude, read_file))
             git.append(Patterns(".git/info/exclude", exclude, prefix=repository.prefix))
             for folder, prefix in repository.above:
                 file = os.path.join(folder, ".gitignore")
-                git.append(Patterns(file, gitignore_lines(_read(file)), prefix=prefix))
+                git.append(Patterns(file, gitignore_lines(_content(file, read_file)), prefix=prefix))
         top = self.gitignore("")
         git += [top] if top else []
         self.git = tuple(reversed(git))
@@ -68,7 +71,7 @@ class Sources:
 
     def gitignore(self, path: str) -> Patterns | None:
         """The patterns of the .gitignore in the folder `path` (empty or ending in `/`), None when it has none."""
-        lines = gitignore_lines(_read(os.path.join(self._root, path, ".gitignore")))
+        lines = gitignore_lines(_content(path + ".gitignore", self._own.read))
         return Patterns(path + ".gitignore", lines, cut=len(path), depth=path.count("/")) if lines else None
 
     def same_as(self, other: Sources) -> bool:
@@ -90,18 +93,17 @@ def _brought_back(patterns: Patterns) -> tuple[tuple[str, ...], ...]:
     return tuple(found)
 
 
-def _read(path: str) -> bytes:
-    """What a rule file says; nothing when it is missing, unreadable, a symlink (as for git), or no file."""
+def _content(path: str, read: Callable[[str, int], bytes]) -> bytes:
+    """What a rule file says; nothing when it is missing, unreadable, a symlink (as for git), or no file.
+
+    Raises:
+        DkdbgError: it is too large to be one. What it leaves out must not be sent, so it is not passed over.
+    """
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return b""
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+        return read(path, LIMIT)
+    except Refused as error:
+        if not error.hint:
             return b""
-        with open(fd, "rb", closefd=False) as file:
-            return file.read()
+        raise DkdbgError(f"{path}: {error.reason}", hint=error.hint) from error
     except OSError:
         return b""
-    finally:
-        os.close(fd)

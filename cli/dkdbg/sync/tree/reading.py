@@ -8,6 +8,8 @@ import stat
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from dkdbg.agent.sync.tree import is_absent
+from dkdbg.sync.beneath import Beneath
 from dkdbg.sync.tree.entries import FILE, Entry
 from dkdbg.sync.tree.scan import stamp
 
@@ -39,8 +41,13 @@ class Content(NamedTuple):
     body: bytes | None
 
 
-def read(root: str, path: str, *, keep: int = _PIECE, now: Callable[[], int] = time.time_ns) -> Content:
-    """Read `path`, relative to `root`, to its end. Never follows a symlink at its end.
+def read(
+    root: str | Beneath, path: str, *, keep: int = _PIECE, now: Callable[[], int] = time.time_ns
+) -> Content:
+    """Read `path`, relative to `root`, to its end. Follows no symlink below the root.
+
+    Args:
+        root: the local root, absolute and resolved, or what was opened of it, which saves opening it for each file.
 
     Raises:
         FileChangedError: it changed meanwhile or is gone or is not a file any more.
@@ -66,7 +73,7 @@ def read(root: str, path: str, *, keep: int = _PIECE, now: Callable[[], int] = t
     return Content(_entry(before, began), digest.hexdigest(), body)
 
 
-def pieces(root: str, path: str, entry: Entry, *, offset: int = 0) -> Iterator[bytes]:
+def pieces(root: str | Beneath, path: str, entry: Entry, *, offset: int = 0) -> Iterator[bytes]:
     """The content of `path` from `offset` in pieces of up to 1 MiB, as long as it is the file that `entry` says.
 
     The size and mtime of `entry` are compared before the first piece and after the last one.
@@ -88,13 +95,11 @@ def pieces(root: str, path: str, entry: Entry, *, offset: int = 0) -> Iterator[b
         os.close(fd)
 
 
-def _open(root: str, path: str) -> int:
+def _open(root: str | Beneath, path: str) -> int:
     try:
-        return os.open(os.path.join(root, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise FileChangedError(path) from error
+        return (Beneath(root) if isinstance(root, str) else root).open_file(path)
     except OSError as error:
-        if os.path.islink(os.path.join(root, path)):
+        if is_absent(error):
             raise FileChangedError(path) from error
         raise
 

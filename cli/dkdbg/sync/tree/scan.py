@@ -6,8 +6,10 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from dkdbg.agent.sync.tree import is_absent, open_below
 from dkdbg.errors import DkdbgError
 from dkdbg.model import config
+from dkdbg.sync.beneath import Beneath
 from dkdbg.sync.relative import folders_above
 from dkdbg.sync.rules.rules import Rules
 from dkdbg.sync.rules.standing import IN
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
     from dkdbg.sync.rules.level import Level
     from dkdbg.sync.rules.standing import Standing
+
+#: Folders in folders that are looked at: each is a descriptor, and a call on the stack.
+DEEPEST = 200
 
 
 class Scanner:
@@ -50,6 +55,10 @@ class Scanner:
         self._make_rules = rules
         self._enter = enter
         self._identity = _identity(self.root)
+        try:
+            self._beneath = Beneath(self.root)
+        except OSError as error:
+            raise DkdbgError(f"cannot read the folder {self.root}: {error.strerror}") from error
         self._levels: dict[str, Level] = {}
         self._exact = _ignores_case(self.root)
         self.rules = rules(self.root)
@@ -66,10 +75,13 @@ class Scanner:
         index = Index()
         try:
             self._enter("")
-            children = list(os.scandir(self.root))
+            top = self._beneath.folder("")
         except OSError as error:
             raise DkdbgError(f"cannot read the folder {self.root}: {error.strerror}") from error
-        self._take_in("", self.rules.top, children, index)
+        try:
+            self._take_in("", top, self.rules.top, _listed(top), index)
+        finally:
+            os.close(top)
         self._check()
         return index
 
@@ -141,28 +153,33 @@ class Scanner:
         level = self._levels.get(folder) if folder else self.rules.top
         if level is None:
             return
-        here = os.path.join(self.root, path)
         try:
-            if self._exact and name not in os.listdir(os.path.dirname(here)):
+            at = self._beneath.folder(folder)
+        except OSError as error:
+            if not is_absent(error):
+                found.skipped[path] = _unreadable(error)
+            return
+        try:
+            if self._exact and name not in os.listdir(at):
                 return
-            status = os.lstat(here)
-            if any(
-                stat.S_ISLNK(os.lstat(os.path.join(self.root, one)).st_mode) for one in folders_above(path)
-            ):
-                return
+            status = os.stat(name, dir_fd=at, follow_symlinks=False)
             is_dir = stat.S_ISDIR(status.st_mode)
             standing = level.judge(name, is_dir)
             if is_dir:
-                self._folder(path, status, level, standing, found)
+                self._folder(path, status, level, standing, found, above=at)
             elif not standing.out:
-                self._add(path, status, found)
+                self._add(path, at, status, found)
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
             found.skipped[path] = _unreadable(error)
+        finally:
+            os.close(at)
 
-    def _take_in(self, path: str, level: Level, children: list[os.DirEntry[str]], found: Index) -> bool:
-        """Take in `children`, the entries of the folder `path`; whether any of them takes part."""
+    def _take_in(
+        self, path: str, at: int, level: Level, children: list[os.DirEntry[str]], found: Index
+    ) -> bool:
+        """Take in `children`, the entries of the folder `path`, which is open as `at`; whether any of them takes part."""
         self._levels[path] = level
         start = level.path
         judge, add = level.judge, self._add
@@ -176,9 +193,9 @@ class Scanner:
             try:
                 if is_dir:
                     status = child.stat(follow_symlinks=False)
-                    some |= self._folder(start + name, status, level, standing, found)
+                    some |= self._folder(start + name, status, level, standing, found, above=at)
                 else:
-                    some |= add(start + name, child.stat(follow_symlinks=False), found)
+                    some |= add(start + name, at, child.stat(follow_symlinks=False), found)
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -186,9 +203,9 @@ class Scanner:
         return some
 
     def _folder(
-        self, path: str, status: os.stat_result, level: Level, standing: Standing, found: Index
-    ) -> bool:
-        """Take in the folder `path`, which is in the folder of `level`; whether it takes part.
+        self, path: str, status: os.stat_result, level: Level, standing: Standing, found: Index, *, above: int,
+    ) -> bool:  # fmt: skip
+        """Take in the folder `path`, which is in the folder of `level`, open as `above`; whether it takes part.
 
         Raises:
             OSError: it cannot be listed.
@@ -196,21 +213,27 @@ class Scanner:
         name = path[len(level.path) :]
         if standing is not IN and not level.visits(name, standing):
             return False
-        self._enter(path)
-        with os.scandir(os.path.join(self.root, path)) as listing:
-            children = list(listing)
-        inner = level.enter(name, standing, [child.name for child in children])
-        if inner is None:
+        if path.count("/") >= DEEPEST:
+            found.skipped[path] = Skip(f"more than {DEEPEST} folders deep")
             return False
-        found.entries[path] = Entry(FOLDER, status.st_mode & 0o777, 0, 0, "")
-        some = self._take_in(path, inner, children, found)
+        self._enter(path)
+        at = open_below(above, os.fsencode(name))
+        try:
+            children = _listed(at)
+            inner = level.enter(name, standing, [child.name for child in children])
+            if inner is None:
+                return False
+            found.entries[path] = Entry(FOLDER, status.st_mode & 0o777, 0, 0, "")
+            some = self._take_in(path, at, inner, children, found)
+        finally:
+            os.close(at)
         if not some and standing.out:
             del found.entries[path]
             return False
         return True
 
-    def _add(self, path: str, status: os.stat_result, found: Index) -> bool:
-        """Take in `path`, no folder, whose lstat is `status`; False when it has to be left out."""
+    def _add(self, path: str, at: int, status: os.stat_result, found: Index) -> bool:
+        """Take in `path`, no folder, whose lstat is `status`, in the open folder `at`; False when it has to be left out."""
         if stat.S_ISREG(status.st_mode):
             size = status.st_size
             if size <= self.rules.max_size:
@@ -220,7 +243,7 @@ class Scanner:
                 return True
             found.skipped[path] = Skip(too_large(size, self.rules.max_size))
         elif stat.S_ISLNK(status.st_mode):
-            text = os.readlink(os.path.join(self.root, path))
+            text = os.readlink(path.rpartition("/")[2], dir_fd=at)
             target = travelling_target(self.root, path, text)
             if target is not None:
                 found.entries[path] = Entry(LINK, 0, 0, 0, stamp(status), target)
@@ -270,6 +293,12 @@ def stamp(status: os.stat_result) -> str:
 def too_large(size: int, limit: int) -> str:
     """Why a file of `size` bytes stays out."""
     return f"{size / 1e6:.0f} MB, more than max_size of [sync] in dkdbg.toml, {limit / 1e6:.0f} MB"
+
+
+def _listed(folder: int) -> list[os.DirEntry[str]]:
+    """The entries of an open folder; they ask it for their status, as long as it is open."""
+    with os.scandir(folder) as listing:
+        return list(listing)
 
 
 def _unreadable(error: OSError) -> Skip:

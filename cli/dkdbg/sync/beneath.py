@@ -1,0 +1,183 @@
+"""What lies below one local root, opened one component at a time and through no symlink, whatever happens meanwhile.
+
+A container that mounts a part of the repository can put a symlink in the place of a folder at any moment: a path that
+was looked at a moment ago leads out of the root by then. A descriptor does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from dkdbg.agent.sync import tree
+from dkdbg.agent.sync.problems import Refused
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_WALK = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def local_root(root: Path, folder: str) -> str:
+    """The real path of `folder`, relative to the repository's `root`, which a place has named: nothing outside is synced.
+
+    Raises:
+        DkdbgError: it does not lie in the repository, or leads out of it by a symlink.
+    """
+    top = os.path.realpath(root)
+    try:
+        real = os.path.realpath(os.path.join(top, folder))
+    except (ValueError, OSError):
+        real = ""
+    if real != top and not real.startswith(top.rstrip("/") + "/"):
+        raise DkdbgError(
+            f"the place says that its code is {os.path.join(top, folder)}, which is not in {top}"
+            + (f" but {real}" if real else ""),
+            hint="is it this repository's? --to PATH syncs this folder to PATH there; dkdbg -C FOLDER sync another one",
+            exit_code=EXIT_USAGE,
+        )
+    return real
+
+
+def open_absolute(path: str, *, make: bool = False) -> int:
+    """A descriptor of the folder at an absolute path that holds no symlink (`os.path.realpath`), for use as dir_fd alone.
+
+    Args:
+        make: make what is missing of it.
+
+    Raises:
+        OSError: it is not there, or a symlink or file has come into its place since (ELOOP, ENOTDIR).
+    """
+    at = os.open("/", _WALK)
+    for part in path.split("/"):
+        if not part:
+            continue
+        try:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, 0o755, dir_fd=at)
+            below = os.open(part, _WALK, dir_fd=at)
+        finally:
+            os.close(at)
+        at = below
+    return at
+
+
+class Beneath:
+    """The folders and files below one root; all paths are relative to it, with `/`, and empty for the root itself.
+
+    Args:
+        root: absolute, without symlinks.
+
+    Raises:
+        OSError: it cannot be opened. So do all methods: also when a symlink is on the way (ELOOP, ENOTDIR).
+    """
+
+    def __init__(self, root: str) -> None:
+        self._near, self._at = "", -1
+        self._tree = tree.Tree(open_absolute(root))
+
+    def __del__(self) -> None:
+        if hasattr(self, "_tree"):
+            self.forget()
+            os.close(self._tree.root)
+
+    def status(self) -> os.stat_result:
+        """Of the root, wherever it is by now."""
+        return os.fstat(self._tree.root)
+
+    def forget(self) -> None:
+        """Look for every folder anew from here on: the last one is kept open, as most files lie beside the one before."""
+        if self._at >= 0:
+            os.close(self._at)
+        self._near, self._at = "", -1
+
+    def folder(self, path: str) -> int:
+        """A new descriptor of a folder, to be listed."""
+        above = self._tree.open_folder(_parts(path))
+        try:
+            return tree.open_below(above, b".")
+        finally:
+            os.close(above)
+
+    def look(self, path: str) -> os.stat_result:
+        """lstat of what is there."""
+        folder, name = self._beside(path)
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+
+    def open_file(self, path: str) -> int:
+        """A new descriptor of what is there, for reading; a pipe or device is not waited for, and the caller's to refuse."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        kept = self._at >= 0
+        folder, name = self._beside(path)
+        try:
+            return os.open(name, flags, dir_fd=folder)
+        except FileNotFoundError:
+            if not kept:
+                raise
+        self.forget()  # the folder that was kept open may be another by now
+        folder, name = self._beside(path)
+        return os.open(name, flags, dir_fd=folder)
+
+    def read(self, path: str, limit: int) -> bytes:
+        """The content of a file of at most `limit` bytes.
+
+        Raises:
+            Refused: it is no regular file, or larger.
+        """
+        return _content(self.open_file(path), limit)
+
+    def _beside(self, path: str) -> tuple[int, str]:
+        """The folder that `path` lies in, kept open for the next, and its name there."""
+        folder, _, name = path.rpartition("/")
+        _check(name)
+        if self._at < 0 or folder != self._near:
+            self.forget()
+            self._at, self._near = self._tree.open_folder(_parts(folder)), folder
+        return self._at, name
+
+
+def read_file(path: str, limit: int, *, follow: bool = False) -> bytes:
+    """The content of a file anywhere, of at most `limit` bytes; never waits for a pipe.
+
+    Args:
+        follow: it may be a symlink.
+
+    Raises:
+        OSError: it cannot be read. Refused: it is no regular file, or larger.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    return _content(os.open(path, flags if follow else flags | os.O_NOFOLLOW), limit)
+
+
+def _content(descriptor: int, limit: int) -> bytes:
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise Refused("it is no regular file")
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(limit + 1)
+        if len(data) > limit:
+            raise Refused(
+                f"it is larger than {limit / 1e6:g} MB", "take it away, or write in it what is meant for it"
+            )
+        return data
+    finally:
+        os.close(descriptor)
+
+
+def _parts(path: str) -> list[bytes]:
+    parts = path.split("/") if path else []
+    for part in parts:
+        _check(part)
+    return [os.fsencode(part) for part in parts]
+
+
+def _check(part: str) -> None:
+    """Refuse what `openat` would take for a way up, or that is no name."""
+    if part in {"", ".", ".."}:
+        raise OSError(errno.ENOENT, "not a path below the root", part)
