@@ -169,6 +169,24 @@ def outlive_clients(messaging: Any, log: Any) -> None:
     messaging.JsonIOStream.write_json = surviving_write
 
 
+def outlive_requests(messaging: Any, log: Any) -> None:
+    """Refuse a client's request in whose handler something went wrong; debugpy ends the whole adapter then."""
+    handle: Callable[[Any], None] = messaging.Request._handle
+
+    def surviving_handle(self: Any) -> None:
+        try:
+            handle(self)
+        except Exception as error:
+            if not str(self.channel.name).startswith("Client"):
+                raise
+            log.swallow_exception("a request was refused", level="warning")
+            if self.response is None:
+                with contextlib.suppress(messaging.NoMoreMessages):
+                    self.respond(self.cant_handle("{0} cannot be handled: {1}", self.command, error))
+
+    messaging.Request._handle = surviving_handle
+
+
 def wait_for_the_phantom(servers: Any) -> None:
     """Serve until the phantom root has come and gone, whoever came and left before it."""
     servers.dont_wait_for_first_connection = lambda: None
@@ -280,6 +298,7 @@ def main() -> None:
         return
     outlive_reports(sessions, log)
     outlive_clients(messaging, log)
+    outlive_requests(messaging, log)
     wait_for_the_phantom(servers)
     announce_again(servers, sessions)
     end_with_last_child(clients, sessions)

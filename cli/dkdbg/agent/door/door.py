@@ -72,13 +72,20 @@ class Door:
         except frames.FrameError as error:
             return connection.close(str(error))
         kind = message.get("type")
-        if kind in ("response", "event"):
+        if kind == "event":  # the protocol has none of a client
+            return []
+        if kind == "response":
             return connection.phase.answer(message, body)
-        sequence = message.get("seq")
-        if kind != "request" or not isinstance(message.get("command"), str) or not isinstance(sequence, int):
+        if (
+            kind != "request"
+            or not isinstance(message.get("command"), str)
+            or type(message.get("seq")) is not int
+        ):
             return connection.close("not a request of the Debug Adapter Protocol")
-        if sequence >= messages.OWN_SEQUENCE:
+        if not 0 <= message["seq"] < messages.OWN_SEQUENCE:
             return [connection.refuse(message, "sequence numbers end at %d" % (messages.OWN_SEQUENCE - 1))]
+        if not isinstance(message.get("arguments"), (dict, type(None))):
+            return [connection.refuse(message, '"arguments" is an object')]
         return connection.phase.from_client(message, body)
 
     def client_gone(self) -> List[Action]:

@@ -1,6 +1,7 @@
 """From the first request to an attach that was let in: hold the process, look on, take it over, or wait. No I/O.
 
-Before an attach with the right token nothing but `initialize` and `disconnect` reaches the adapter.
+Before an attach with the right token nothing but `initialize` and `disconnect` reaches the adapter, and of those only
+what has the right shape: debugpy ends at some others.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 GRACE = 0.3
 FREE_LIMIT = 3.0
 HELD_LIMIT = 5.0
+
+#: Of a stranger's `initialize`: so many properties, with texts of so many characters, reach the adapter.
+PROPERTIES = 64
+LONGEST = 256
+#: What debugpy would do with them concerns other processes and ports than the agent's.
+_NOT_HERE = ("processId", "listen")
 
 #: What an attach waits for.
 _HELD = "held"
@@ -54,12 +61,14 @@ class Introducing(Phase):
         if not connection.initialize:
             if command != "initialize":
                 return connection.close("the first request is not initialize")
-            connection.initialize = request
-            return [connection.to_adapter(messages.body_of(request))]
+            connection.initialize = _request(request, _introduction(request))
+            return [connection.to_adapter(messages.body_of(connection.initialize))]
         if command == "attach":
             return self._attach(request, body)
-        if command in ("initialize", "disconnect"):
-            return [connection.to_adapter(messages.body_of(request))]
+        if command == "disconnect":
+            return [connection.to_adapter(messages.body_of(_request(request, {})))]
+        if command == "initialize":
+            return [connection.refuse(request, "this connection has introduced itself already")]
         if command == "launch":
             return [connection.refuse(request, "the program runs already: use an attach configuration")]
         return [connection.refuse(request, "attach first: %s came before it" % command[:40])]
@@ -77,6 +86,10 @@ class Introducing(Phase):
         if reason:
             ends = connection.close("refused: " + reason.partition(":")[0])
             return [connection.refuse(request, reason), *ends]
+        for name in _NOT_HERE:
+            if name in arguments:
+                text = 'this port debugs what the agent has started: take "%s" out of this configuration'
+                return [connection.refuse(request, text % name)]
         role = arguments.get(ROLE, "")
         if role not in ("", LOOK_ON, TAKE_OVER):
             return [connection.refuse(request, '"%s" is "%s" or "%s"' % (ROLE, LOOK_ON, TAKE_OVER))]
@@ -161,3 +174,16 @@ class Introducing(Phase):
                 if one.editor in seats.evicted:
                     ends += one.phase.end()
         return [*ends, *(action for one in self._evicted for action in one.phase.give_up(text))]
+
+
+def _request(request: Message, arguments: Message) -> Message:
+    """Return a stranger's request with nothing of his but its name and number, and these arguments."""
+    command, sequence = request["command"], request["seq"]
+    return {"seq": sequence, "type": "request", "command": command, "arguments": arguments}
+
+
+def _introduction(request: Message) -> Message:
+    """Return the arguments of an `initialize` that have the shape that the protocol says: texts and truth values."""
+    given = messages.as_dict(request.get("arguments"))
+    good = {k: v for k, v in given.items() if isinstance(v, (bool, str)) and len(k) <= LONGEST}
+    return {k: v[:LONGEST] if isinstance(v, str) else v for k, v in list(good.items())[:PROPERTIES]}
