@@ -21,7 +21,7 @@ from dkdbg import process
 from dkdbg.errors import DkdbgError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
 #: Seconds: a repository can have git wait for ever, by a FIFO for a list of patterns.
@@ -88,7 +88,7 @@ def in_bare_repository(folder: Path) -> bool:
     return False
 
 
-def tracked(folder: Path, paths: Sequence[str]) -> frozenset[str] | None:
-    """Return those of `paths`, relative to `folder`, that git tracks; None when git does not say."""
-    said = ask(folder, "ls-files", "-z", "--cached", "--", *(f":(literal){path}" for path in paths))
-    return None if said is None else frozenset(said.split("\0")[:-1])
+def tracks(folder: Path, path: str) -> bool | None:
+    """Return whether git tracks `path`, relative to `folder`, in whatever case; None when it does not say."""
+    said = ask(folder, "ls-files", "-z", "--cached", "--", f":(icase,literal){path}")
+    return None if said is None else bool(said)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import ast
+import base64
+import hashlib
+import json
 import os
 import re
 import subprocess
 import sys
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 import dkdbg
 from dkdbg import git
+from dkdbg.errors import DkdbgError
+from dkdbg.render.transaction import Change, Transaction
 from tests.engine.projects import unique
 from tests.ports import free_port
 
@@ -345,3 +350,160 @@ def test_a_program_is_not_taken_from_the_working_folder(repo: Path, canary: Cana
     dkdbg_in(repo, "ps", **environ)
     dkdbg_in(repo, "down", **environ)
     assert canary.songs == ""
+
+
+HOOK = b"#!/bin/sh\necho hooked\n"
+
+
+def _journal(path: str, present: bytes | None = None, directories: tuple[str, ...] = ()) -> str:
+    """A journal that has `path` restored to a hook, whatever is there now."""
+    entry = {
+        "before": base64.b64encode(HOOK).decode(), "mode": 0o4755, "mtime_ns": 1, "edited": False,
+        "written": [hashlib.sha256(present).hexdigest() if present is not None else None],
+    }  # fmt: skip
+    return json.dumps({"version": 1, "files": {path: entry}, "directories": list(directories)})
+
+
+def _state(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """All files of `folder` and what lies beside it: path -> mode and bytes, links as links."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        status = path.lstat()
+        if path.is_symlink():
+            found[str(path)] = (0, os.fsencode(path.readlink()))
+        elif path.is_file():
+            found[str(path)] = (status.st_mode, path.read_bytes())
+    return found
+
+
+HOSTILE_PATHS = (
+    ".git/hooks/post-checkout", ".GIT/hooks/post-checkout", "sub/.git/hooks/x", "../outside", "a/../../outside",
+    "{outside}", "link/post-checkout", "hook", ".g\u200cit/hooks/post-checkout",
+)  # fmt: skip
+
+
+@pytest.mark.attack(7)
+@pytest.mark.parametrize("path", HOSTILE_PATHS)
+@pytest.mark.parametrize("way", ["tracked", "unpacked", "in .git"])
+def test_a_journal_of_somebody_else_writes_no_hook(repo: Path, tmp_path: Path, path: str, way: str) -> None:
+    """Brings an undo journal that restores an executable hook: undo knows no such file, tracked journals not at all."""
+    (repo / "link").symlink_to(".git/hooks")
+    (repo / "hook").symlink_to(".git/hooks/post-checkout")
+    (repo / "sub").mkdir()
+    (repo / ".git/hooks").mkdir(exist_ok=True)
+    text = _journal(path.format(outside=tmp_path / "outside"), directories=("../empty", ".git/refs/tags"))
+    (tmp_path / "empty").mkdir()
+    own = repo / (".git/dkdbg/undo.json" if way == "in .git" else ".dkdbg/undo.json")
+    own.parent.mkdir()
+    own.write_text(text)
+    if way == "tracked":
+        git_in(repo, "add", "--force", ".dkdbg/undo.json")
+    before = _state(tmp_path)
+    done = dkdbg_in(repo, "init", "--undo", "--force")
+    before.pop(str(repo / ".git/index"), None)
+    after = _state(tmp_path)
+    after.pop(str(repo / ".git/index"), None)
+    assert after == before
+    assert (tmp_path / "empty").is_dir()
+    assert (repo / ".git/refs/tags").is_dir()
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    assert ("nothing to undo" if way == "tracked" else "dkdbg: ") in done.stderr
+
+
+@pytest.mark.attack(7)
+@pytest.mark.parametrize(
+    ("name", "leads"),
+    [
+        (".dkdbg/up.sh", "../.git/hooks/pre-commit"),
+        (".dkdbg", ".git/hooks"),
+        (".dkdbg", "src"),
+        (".vscode", ".git/hooks"),
+        (".vscode/launch.json", "../.git/config"),
+        (".devcontainer", "../outside"),
+        ("compose.yaml", ".git/config"),
+        ("Dockerfile", "/dev/null"),
+        (".env", ".git/config"),
+        ("dkdbg.toml", "src/settings.toml"),
+    ],
+)
+def test_init_writes_through_no_link(repo: Path, tmp_path: Path, name: str, leads: str) -> None:
+    """Has a file of ours be a link to a git hook, or its folder: init refuses before it writes anything."""
+    (repo / "src").mkdir()
+    (repo / ".git/hooks").mkdir(exist_ok=True)
+    (tmp_path / "outside").mkdir()
+    (repo / name).parent.mkdir(exist_ok=True)
+    (repo / name).symlink_to(leads)
+    before = _state(tmp_path)
+    done = dkdbg_in(repo, "init", "--yes")
+    assert _state(tmp_path) == before
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    assert "hint: " in done.stderr
+
+
+@pytest.mark.attack(7)
+def test_a_file_that_waits_where_init_writes_first_is_not_followed(repo: Path) -> None:
+    """Puts a link where init keeps its new version for a moment: it is removed, and what it names stays."""
+    (repo / ".dkdbg").mkdir()
+    for name in (".up.sh.dkdbg-new", ".up.sh.dkdbg-old", ".undo.json.dkdbg-new"):
+        (repo / ".dkdbg" / name).symlink_to("../.git/hooks/pre-commit")
+    assert dkdbg_in(repo, "init", "--yes").returncode == 0
+    assert not (repo / ".git/hooks/pre-commit").exists()
+    assert (repo / ".dkdbg/up.sh").is_file()
+
+
+@pytest.mark.attack(7)
+@pytest.mark.parametrize("where", [".dkdbg", ".vscode", ".devcontainer/dkdbg-owner"])
+def test_a_folder_that_becomes_a_link_meanwhile_is_not_followed(repo: Path, where: str) -> None:
+    """Swaps a folder for a link between init's look and its write: nothing is written behind the link."""
+    assert dkdbg_in(repo, "init", "--yes").returncode == 0
+    path = PurePosixPath(where, "new.sh")
+    waiting = Transaction(root=repo, changes=(Change(path=path, before=None, after=HOOK, mode=0o755),))
+    (repo / where).rename(repo / "moved")
+    (repo / where).symlink_to(repo / ".git/hooks")
+    with pytest.raises(DkdbgError, match="symbolic link"):
+        waiting.commit()
+    assert not (repo / ".git/hooks/new.sh").exists()
+
+
+@pytest.mark.attack(7)
+def test_a_manifest_of_somebody_else_removes_nothing_of_gits(repo: Path) -> None:
+    """Lists git's files as generated ones, with their digests, so that init removes them: such a manifest is refused."""
+    config = repo / ".git/config"
+    (repo / ".dkdbg").mkdir()
+    files = {".git/config": hashlib.sha256(config.read_bytes()).hexdigest()}
+    (repo / ".dkdbg/manifest.json").write_text(json.dumps({"version": 1, "files": files, "notes": {}}))
+    done = dkdbg_in(repo, "init", "--yes")
+    assert config.is_file()
+    assert ".dkdbg/manifest.json cannot be read" in done.stderr
+    assert not (repo / "compose.yaml").exists()
+
+
+@pytest.mark.attack(7)
+@pytest.mark.parametrize("kind", ["names a folder of the user's", "FIFO", "link", "a FIFO named config"])
+def test_a_git_file_that_leads_elsewhere_gets_no_journal(tmp_path: Path, kind: str) -> None:
+    """Unpacks a `.git` that is a file, a link or a FIFO: the journal is not written where it leads, nothing hangs."""
+    victim, root = tmp_path / "victim", tmp_path / "repo"
+    victim.mkdir()
+    git_in(victim, "init", "-q")
+    root.mkdir()
+    (root / "train.py").write_text("print(1)\n")
+    if kind == "FIFO":
+        os.mkfifo(root / ".git")
+    elif kind == "link":
+        (root / ".git").symlink_to(victim / ".git")
+    elif kind == "a FIFO named config":
+        (root / "fake").mkdir()
+        os.mkfifo(root / "fake/config")
+        (root / "fake/HEAD").write_text("ref: refs/heads/main\n")
+        (root / ".git").write_text("gitdir: fake\n")
+    else:
+        (root / ".git").write_text(f"gitdir: {victim / '.git'}\n")
+    before = _state(victim)
+    done = dkdbg_in(root, "init", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert _state(victim) == before
+    assert dkdbg_in(root, "sync", "--explain", "train.py").returncode == 0
+    assert dkdbg_in(root, "init", "--undo").returncode == 0
+    assert _state(victim) == before

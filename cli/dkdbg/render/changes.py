@@ -6,19 +6,19 @@ import contextlib
 import os
 import stat
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg.errors import DkdbgError
 from dkdbg.render import manifest
 from dkdbg.render.diff import diff
+from dkdbg.render.folders import Folder
 from dkdbg.render.journal import Journal
 from dkdbg.render.manifest import FOLDER, GITIGNORE, GITIGNORE_TEXT, MANIFEST
 from dkdbg.render.transaction import Change, Transaction, place, read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 __all__ = ["Change", "FileWanted", "Journal", "Kept", "apply", "between", "diff", "is_ours", "kept"]
 
@@ -143,10 +143,11 @@ def apply(root: Path, changes: Sequence[Change], journal: Journal) -> None:
 
 def _remove_empty_folders(root: Path, removed: Sequence[PurePosixPath]) -> None:
     """Remove dkdbg's own folders that are empty now; a folder in which something else lies stays."""
-    folders = {folder for path in removed for folder in path.parents if FOLDER in folder.parents}
-    for folder in sorted(folders, key=lambda each: len(each.parts), reverse=True):
-        with contextlib.suppress(OSError, DkdbgError):
-            place(root, folder / "x").parent.rmdir()
+    inside = Path(os.path.realpath(root))
+    empty = {folder for path in removed for folder in path.parents if FOLDER in folder.parents}
+    for path in sorted(empty, key=lambda each: len(each.parts), reverse=True):
+        with contextlib.suppress(OSError, DkdbgError), Folder.at(inside, path.parent) as folder:
+            folder.remove_folder(path.name)
 
 
 class _Disk:

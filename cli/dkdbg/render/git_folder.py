@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from dkdbg.render.folders import read_whole
+
 
 def git_folder(root: Path) -> Path | None:
     """Return the folder that git keeps for the checkout `root` lies in, absolute; None when it cannot be used.
@@ -22,7 +24,7 @@ def git_folder(root: Path) -> Path | None:
         if found.is_symlink():
             return None
         if found.is_file():
-            named = found.read_text("utf-8").strip().removeprefix("gitdir:").strip()
+            named = _text(found).strip().removeprefix("gitdir:").strip()
             target = Path(os.path.realpath(folder / named))
             if not _names(target, found):
                 return None
@@ -38,9 +40,14 @@ def _names(target: Path, git_file: Path) -> bool:
     """Whether `target` is the folder of the worktree (file `gitdir`) or submodule (core.worktree) with that `.git`."""
     back = target / "gitdir"
     if back.is_file():
-        return os.path.realpath(target / back.read_text("utf-8").strip()) == os.path.realpath(git_file)
-    for line in (target / "config").read_text("utf-8", errors="replace").splitlines():
+        return os.path.realpath(target / _text(back).strip()) == os.path.realpath(git_file)
+    for line in _text(target / "config").splitlines():
         name, _, value = line.partition("=")
         if name.strip().lower() == "worktree":
             return os.path.realpath(target / value.strip().strip('"')) == os.path.realpath(git_file.parent)
     return False
+
+
+def _text(path: Path) -> str:
+    """Raise OSError for what is no regular file: a FIFO would have us wait for ever."""
+    return read_whole(Path(os.path.realpath(path))).decode("utf-8", errors="replace")

@@ -9,26 +9,19 @@ import json
 import os
 import stat
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from dkdbg import git
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
+from dkdbg.render import folders
+from dkdbg.render.folders import Folder, refused
 from dkdbg.render.git_folder import git_folder
 from dkdbg.render.manifest import FOLDER, MANIFEST
-from dkdbg.render.transaction import (
-    Change,
-    Transaction,
-    place,
-    read,
-    refused,
-    staging_names,
-    sync_directory,
-    write_new,
-)
+from dkdbg.render.transaction import Change, Transaction, place, read, staging_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
 #: Where the journal lies in a folder without git; until version 0.1 in every checkout.
 BESIDE = FOLDER / "undo.json"
@@ -85,9 +78,9 @@ class Journal:
     _path: PurePosixPath = field(init=False)
 
     def __post_init__(self) -> None:
-        git = git_folder(self.root)
-        self._base = git or self.root
-        self._path = _name_in_git(self.root) if git else BESIDE
+        own = git_folder(self.root)
+        self._base = own or Path(os.path.realpath(self.root))
+        self._path = _name_in_git(self.root) if own else BESIDE
 
     @property
     def is_beside(self) -> bool:
@@ -98,18 +91,18 @@ class Journal:
         """Return the entries and the directories that dkdbg made, outermost first; empty when nothing was written.
 
         Raises:
-            DkdbgError: the journal cannot be read.
+            DkdbgError: the journal cannot be read, or names what dkdbg never writes to.
         """
         name, data = str(self._base / self._path) if not self.is_beside else str(BESIDE), self._read()
         if data is None and not self.is_beside:
-            name, data = str(BESIDE), read(self.root, BESIDE)
+            name, data = str(BESIDE), self._former()
         if data is None:
             return {}, ()
         try:
             content = json.loads(data)
-            entries = {PurePosixPath(path): _entry(fields) for path, fields in content["files"].items()}
-            return entries, tuple(PurePosixPath(path) for path in content["directories"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            entries = {_checked(path): _entry(fields) for path, fields in content["files"].items()}
+            return entries, tuple(_checked(path) for path in content["directories"])
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, DkdbgError) as error:
             raise DkdbgError(
                 f"{name} cannot be read: {error!r}",
                 hint=f"Undo by git instead (git status shows the files), then remove {name}.",
@@ -136,9 +129,7 @@ class Journal:
         try:
             self._move_in()
             self._replaced = self._read()
-            folder = place(self._base, self._path).parent
-            self._made_folder = not folder.exists()
-            folder.mkdir(exist_ok=True)
+            self._made_folder = self._make_folder()
             made = [FOLDER] if self._made_folder and self.is_beside else []
             self._write(_dump(entries, dict.fromkeys((*directories, *made, *new_directories))))
         except OSError as error:
@@ -155,23 +146,47 @@ class Journal:
         if self._replaced is not None:
             self._write(self._replaced)
             return
-        path = place(self._base, self._path)
-        path.unlink(missing_ok=True)
+        with Folder.at(self._base, self._path.parent) as folder:
+            folder.remove(self._path.name)
         if self._made_folder:
-            path.parent.rmdir()
+            with Folder.at(self._base) as base:
+                base.remove_folder(self._path.parent.name)
 
     def _read(self) -> bytes | None:
+        """As it is in git's folder, or beside; none that came with a clone."""
+        if self.is_beside:
+            return self._former()
         return read(self._base, self._path)
+
+    def _former(self) -> bytes | None:
+        """The journal among the user's files, unless git tracks it: then it tells of somebody else's checkout."""
+        if not os.path.lexists(self.root / BESIDE):
+            return None
+        if _in_checkout(self.root) and git.tracks(self.root, str(BESIDE)):
+            return None
+        return read(self.root, BESIDE)
+
+    def _make_folder(self) -> bool:
+        """Make the journal's own folder; whether there was none."""
+        with Folder.at(self._base) as base:
+            name = self._path.parent.name
+            if (kind := base.kind(name)) == "a directory":
+                return False
+            if kind is not None:
+                raise folders.obstacle(self._path.parent, kind)
+            base.make(name)
+            return True
 
     def _move_in(self) -> None:
         """Take over the journal of an earlier version, which lies among the user's files."""
-        former = None if self.is_beside else read(self.root, BESIDE)
+        former = None if self.is_beside else self._former()
         if former is None:
             return
         if self._read() is None:
-            place(self._base, self._path).parent.mkdir(exist_ok=True)
+            self._make_folder()
             self._write(former)
-        place(self.root, BESIDE).unlink()
+        with Folder.at(Path(os.path.realpath(self.root)), BESIDE.parent) as folder:
+            folder.remove(BESIDE.name)
 
     def undo(self, *, force: bool = False) -> Undone:
         """Bring back every file as it was before the first init, then forget.
@@ -228,34 +243,51 @@ class Journal:
         return next(path.with_name(name) for name in names if read(self.root, path.with_name(name)) is None)
 
     def _write(self, data: bytes) -> None:
-        path = place(self._base, self._path)
-        new = staging_names(path)[0]
-        new.unlink(missing_ok=True)
-        write_new(new, data, 0o600)  # it holds the user's files
-        new.replace(path)
-        sync_directory(path.parent)
+        new = staging_names(self._path.name)[0]
+        with Folder.at(self._base, self._path.parent) as folder:
+            folder.remove(new)
+            folder.write_new(new, data, 0o600)  # it holds the user's files
+            folder.replace(new, self._path.name)
+            folder.sync()
 
     def _forget(self, entries: dict[PurePosixPath, Entry], directories: tuple[PurePosixPath, ...]) -> None:
         """Restore times and modes, remove what a crash or we left behind, and last the journal itself."""
+        inside = Path(os.path.realpath(self.root))
         for path, entry in entries.items():
-            real = place(self.root, path)
-            for leftover in staging_names(real):
-                leftover.unlink(missing_ok=True)
-            if entry.mode is not None and entry.mtime_ns is not None:
-                with contextlib.suppress(PermissionError):  # not our file: then we did not replace it either
-                    real.chmod(entry.mode)
-                    os.utime(real, ns=(entry.mtime_ns, entry.mtime_ns))
-        journals = {place(self._base, self._path), place(self.root, BESIDE)}
-        for journal in journals:
-            for leftover in (*staging_names(journal), journal):
-                leftover.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError), Folder.at(inside, path.parent) as folder:
+                for leftover in staging_names(path.name):
+                    folder.remove(leftover)
+                if entry.mode is not None and entry.mtime_ns is not None:
+                    with contextlib.suppress(
+                        PermissionError
+                    ):  # not our file: then we did not replace it either
+                        folder.restore(path.name, mode=entry.mode, mtime_ns=entry.mtime_ns)
+        for base, journal in {(self._base, self._path), (inside, BESIDE)}:
+            with contextlib.suppress(FileNotFoundError), Folder.at(base, journal.parent) as folder:
+                for leftover in (*staging_names(journal.name), journal.name):
+                    folder.remove(leftover)
         if not self.is_beside:
-            with contextlib.suppress(OSError):
-                place(self._base, self._path).parent.rmdir()
+            with contextlib.suppress(OSError), Folder.at(self._base) as base_folder:
+                base_folder.remove_folder(self._path.parent.name)
         for directory in sorted(directories, key=lambda path: len(path.parts), reverse=True):
             # Not empty: the user put something there, which stays, and so does the directory.
-            with contextlib.suppress(OSError):
-                (self.root / directory).rmdir()
+            with contextlib.suppress(OSError, DkdbgError), Folder.at(inside, directory.parent) as folder:
+                folder.remove_folder(directory.name)
+
+
+def _checked(text: str) -> PurePosixPath:
+    """A path of the journal, which may have been made by somebody else: inside, and none of git's own.
+
+    Raises:
+        DkdbgError: it is another one.
+    """
+    path = PurePosixPath(text)
+    folders.check(path)
+    return path
+
+
+def _in_checkout(root: Path) -> bool:
+    return any(os.path.lexists(folder / ".git") for folder in (root, *root.parents))
 
 
 def _name_in_git(root: Path) -> PurePosixPath:
@@ -286,9 +318,11 @@ def _entry(fields: dict[str, object]) -> Entry:
             "written": list() as written,
             "edited": bool() as edited,
         }:
+            if before is not None and (mode is None or mtime_ns is None):
+                raise ValueError("an entry is incomplete")
             return Entry(
                 before=None if before is None else base64.b64decode(before, validate=True),
-                mode=mode,
+                mode=None if mode is None else mode & 0o777,
                 mtime_ns=mtime_ns,
                 written=tuple(written),
                 edited=edited,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.model import config as configuration
 from dkdbg.model.plan import DebugService
+from dkdbg.render import folders
 from dkdbg.render.transaction import read
 
 if TYPE_CHECKING:
@@ -66,15 +67,26 @@ def load(root: Path) -> Manifest:
         if content["version"] != _VERSION:
             raise ValueError(f"version {content['version']}")
         return Manifest(
-            files={PurePosixPath(path): str(sha256) for path, sha256 in content["files"].items()},
-            notes={PurePosixPath(path): dict(note) for path, note in content.get("notes", {}).items()},
+            files={_checked(path): str(sha256) for path, sha256 in content["files"].items()},
+            notes={_checked(path): dict(note) for path, note in content.get("notes", {}).items()},
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, DkdbgError) as error:
         raise DkdbgError(
             f"{MANIFEST} cannot be read: {error}",
             hint="Restore it from git, or remove it: dkdbg then treats all files as yours and overwrites none.",
             exit_code=EXIT_CONFLICT,
         ) from error
+
+
+def _checked(text: str) -> PurePosixPath:
+    """A path of the manifest, which comes with the repository.
+
+    Raises:
+        DkdbgError: dkdbg writes nothing there.
+    """
+    path = PurePosixPath(text)
+    folders.check(path)
+    return path
 
 
 def dump(manifest: Manifest) -> bytes:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.agent.contract import ENV_TOKEN
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
-from dkdbg.render.transaction import refused
+from dkdbg.render.folders import refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

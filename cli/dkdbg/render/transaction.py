@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import shutil
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
+from dkdbg.render import folders
+from dkdbg.render.folders import Folder, refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-_HINTS = {
-    errno.EROFS: "The file system is mounted read-only: work in a writable copy.",
-    errno.ENOSPC: "Free some space on that disk, then try again.",
-    errno.EDQUOT: "Your quota on that disk is used up: free some space, then try again.",
-    errno.EACCES: "Give yourself permission for it (ls -ld shows who owns it), then try again.",
-    errno.EPERM: "Give yourself permission for it (ls -ld shows who owns it), then try again.",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,14 +37,13 @@ class Change:
 
 
 def place(root: Path, path: PurePosixPath) -> Path:
-    """Return the real absolute path of a file of the repository, symbolic links followed; it need not exist.
+    """Return the real absolute path of a file of the repository, to read it: symbolic links are followed.
 
     Raises:
-        DkdbgError: `path` leaves `root` (by itself or through a link), or is or passes through something that is
-            no regular file or directory.
+        DkdbgError: `path` leaves `root` (by itself or through a link) or leads to git's own files, or is or passes
+            through something that is no regular file or directory.
     """
-    if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise DkdbgError(f"{path} is not a path inside the repository")
+    folders.check(path)
     inside = Path(os.path.realpath(root))
     real = Path(os.path.realpath(inside / path))
     if not real.is_relative_to(inside):
@@ -61,6 +52,8 @@ def place(root: Path, path: PurePosixPath) -> Path:
             hint=f"dkdbg writes only below {inside}: replace the symbolic link by a real file or directory.",
             exit_code=EXIT_CONFLICT,
         )
+    if real != inside:
+        folders.check(PurePosixPath(real.relative_to(inside).as_posix()))
     parent = real.parent
     while not parent.exists():
         parent = parent.parent
@@ -90,47 +83,21 @@ def read(root: Path, path: PurePosixPath) -> bytes | None:
         DkdbgError: as `place`; or the file cannot be read.
     """
     try:
-        return place(root, path).read_bytes()
+        return folders.read_whole(place(root, path))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise refused("read", path, error) from error
 
 
-def refused(verb: str, path: PurePosixPath | str, error: OSError) -> DkdbgError:
-    """Return what a failed system call means for the user; `verb` is what was tried with `path`."""
-    hint = _HINTS.get(error.errno or 0, "")
-    return DkdbgError(f"cannot {verb} {path}: {error.strerror or error}", hint=hint)
+def sync_directory(folder: Folder) -> None:
+    """Bring renames in a folder to the disk."""
+    folder.sync()
 
 
-def write_new(path: Path, data: bytes, mode: int | None = None) -> None:
-    """Create `path` with `data`, on the disk when this returns; `mode` None leaves the mode to the umask.
-
-    Raises:
-        OSError: also when `path` exists.
-    """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    with open(descriptor, "wb") as file:  # noqa: PTH123  a descriptor, not a path
-        if mode is not None:
-            os.fchmod(descriptor, mode)
-        file.write(data)
-        file.flush()
-        os.fsync(descriptor)
-
-
-def sync_directory(path: Path) -> None:
-    """Bring renames in `path` to the disk; file systems that cannot do that for a directory are let off."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def staging_names(target: Path) -> tuple[Path, Path]:
-    """Return where the new and the old version of `target` lie while a transaction runs (and after a crash)."""
-    return target.with_name(f".{target.name}.dkdbg-new"), target.with_name(f".{target.name}.dkdbg-old")
+def staging_names(name: str) -> tuple[str, str]:
+    """Return what the new and the old version of a file are called while a transaction runs (and after a crash)."""
+    return f".{name}.dkdbg-new", f".{name}.dkdbg-old"
 
 
 @dataclass(kw_only=True)
@@ -152,41 +119,44 @@ class Transaction:
     changes: tuple[Change, ...]
     new_directories: tuple[PurePosixPath, ...] = field(init=False)
     is_whole: bool = field(default=True, init=False)
-    _targets: tuple[Path, ...] = field(init=False)
+    _inside: Path = field(init=False)
 
     def __post_init__(self) -> None:
         """Check all targets, touch nothing.
 
         Raises:
-            DkdbgError: a target is not writable, leads out of the repository, or is not as it was when the change
-                was planned (exit code EXIT_CONFLICT).
+            DkdbgError: a target is not writable, leads out of the repository or through a link, or is not as it was
+                when the change was planned (exit code EXIT_CONFLICT).
         """
-        self._targets = tuple(self._check(change) for change in self.changes)
-        inside = Path(os.path.realpath(self.root))
-        missing = {
-            parent
-            for target, change in zip(self._targets, self.changes, strict=True)
-            for parent in target.parents
-            if change.after is not None
-            and parent != inside
-            and inside in parent.parents
-            and not parent.exists()
-        }
-        self.new_directories = tuple(
-            PurePosixPath(path.relative_to(inside).as_posix()) for path in sorted(missing)
-        )
+        self._inside = Path(os.path.realpath(self.root))
+        missing = {folder for change in self.changes for folder in self._check(change)}
+        self.new_directories = tuple(sorted(missing))
 
-    def _check(self, change: Change) -> Path:
+    def _check(self, change: Change) -> tuple[PurePosixPath, ...]:
+        """The folders that are missing on the way to the change's target."""
         if read(self.root, change.path) != change.before:
             raise DkdbgError(
                 f"{change.path} changed while dkdbg was looking at it",
                 hint="Run the command again; it will look at the new version.",
                 exit_code=EXIT_CONFLICT,
             )
-        target = place(self.root, change.path)
-        directory = target.parent
-        while not directory.exists():
-            directory = directory.parent
+        missing: list[PurePosixPath] = []
+        folder, kind = change.path.parent, None
+        while True:
+            try:
+                with Folder.at(self._inside, folder) as opened:
+                    kind = None if missing else opened.kind(change.path.name)
+                break
+            except FileNotFoundError:
+                if not folder.parts:
+                    raise DkdbgError(f"there is no folder {self._inside}") from None
+                missing.append(folder)
+                folder = folder.parent
+            except OSError as error:
+                raise refused("write", change.path, error) from error
+        if kind not in {None, "a file"}:
+            raise folders.obstacle(change.path, kind)
+        directory, target = self._inside / folder, self._inside / change.path
         for path, need in ((directory, os.W_OK | os.X_OK), (target, os.W_OK)):
             if path.exists() and not os.access(path, need):
                 # A container that ran as root is the usual author of files that are not one's own.
@@ -196,7 +166,7 @@ class Transaction:
                     f"cannot write {change.path}: no write permission for {path}",
                     hint=f"Get it with: {remedy}",
                 )
-        return target
+        return tuple(missing) if change.after is not None else ()
 
     def commit(self) -> None:
         """Write everything.
@@ -204,48 +174,71 @@ class Transaction:
         Raises:
             DkdbgError: something failed; the tree is as before (unless `is_whole` is False: the message says so).
         """
-        inside = Path(os.path.realpath(self.root))
-        made: list[Path] = []
-        renamed: list[tuple[Path, Change]] = []
+        made: list[tuple[Folder, str]] = []
+        renamed: list[tuple[Folder, Change]] = []
         current: PurePosixPath | str = "the repository"
-        try:
-            for relative in self.new_directories:
-                current = relative
-                if not (inside / relative).is_dir():  # the journal may have made its own by now
-                    (inside / relative).mkdir()
-                    made.append(inside / relative)
-            for target, change in zip(self._targets, self.changes, strict=True):
-                current = change.path
-                _stage(target, change)
-            for target, change in zip(self._targets, self.changes, strict=True):
-                current = change.path
-                renamed.append((target, change))
-                if change.after is None:
-                    target.unlink()
-                else:
-                    staging_names(target)[0].replace(target)
-            for directory in {target.parent for target in self._targets}:
-                sync_directory(directory)
-        except BaseException as error:
-            self._roll_back(renamed, made)
-            if isinstance(error, OSError):
-                raise refused("write", current, error) from error
-            raise
-        with contextlib.suppress(OSError):  # all is written; what stays here the next command or undo removes
-            _unlink(name for target in self._targets for name in staging_names(target))
+        with contextlib.ExitStack() as closing:
+            opened: dict[PurePosixPath, Folder] = {}
 
-    def _roll_back(self, renamed: list[tuple[Path, Change]], made: list[Path]) -> None:
+            def folder(path: PurePosixPath) -> Folder:
+                if path not in opened:
+                    opened[path] = closing.enter_context(Folder.at(self._inside, path))
+                return opened[path]
+
+            try:
+                for relative in self.new_directories:
+                    current = relative
+                    above = folder(relative.parent)
+                    if above.kind(relative.name) is None:  # the journal may have made its own by now
+                        above.make(relative.name)
+                        made.append((above, relative.name))
+                targets = [
+                    (folder(change.path.parent), change)
+                    for change in self.changes
+                    if change.after is not None or change.before is not None
+                ]
+                for place_, change in targets:
+                    current = change.path
+                    _stage(place_, change)
+                for place_, change in targets:
+                    current = change.path
+                    renamed.append((place_, change))
+                    if change.after is None:
+                        place_.remove(change.path.name)
+                    else:
+                        place_.replace(staging_names(change.path.name)[0], change.path.name)
+                for each in opened.values():
+                    sync_directory(each)
+            except BaseException as error:
+                self._roll_back(renamed, made, opened)
+                if isinstance(error, OSError):
+                    raise refused("write", current, error) from error
+                raise
+            with contextlib.suppress(
+                OSError
+            ):  # all is written; what stays here the next command or undo removes
+                for place_, change in targets:
+                    _unlink(place_, staging_names(change.path.name))
+
+    def _roll_back(
+        self,
+        renamed: list[tuple[Folder, Change]],
+        made: list[tuple[Folder, str]],
+        opened: dict[PurePosixPath, Folder],
+    ) -> None:
         self.is_whole = False
         try:
-            for target, change in reversed(renamed):
-                old = staging_names(target)[1]
+            for folder, change in reversed(renamed):
+                old = staging_names(change.path.name)[1]
                 if change.before is None:
-                    target.unlink(missing_ok=True)
-                elif old.exists():
-                    old.replace(target)
-            _unlink(name for target in self._targets for name in staging_names(target))
-            for directory in reversed(made):
-                directory.rmdir()
+                    folder.remove(change.path.name)
+                elif folder.kind(old) is not None:
+                    folder.replace(old, change.path.name)
+            for change in self.changes:
+                if change.path.parent in opened:
+                    _unlink(opened[change.path.parent], staging_names(change.path.name))
+            for above, name in reversed(made):
+                above.remove_folder(name)
         except OSError as error:
             raise DkdbgError(
                 f"writing failed, and so did going back: {error}",
@@ -254,26 +247,30 @@ class Transaction:
         self.is_whole = True
 
 
-def _stage(target: Path, change: Change) -> None:
-    """Put the new and the old version of `target` beside it."""
-    new, old = staging_names(target)
-    _unlink((new, old))  # from a crash
+def _stage(folder: Folder, change: Change) -> None:
+    """Put the new and the old version of a target beside it."""
+    name = change.path.name
+    new, old = staging_names(name)
+    _unlink(folder, (new, old))  # from a crash
+    existing = None if change.before is None else folder.status(name)
     if change.after is not None:
-        write_new(new, change.after, change.mode)
-    if change.before is None:
+        mode = stat.S_IMODE(existing.st_mode) if existing and change.mode is None else change.mode
+        # Under sudo the user's files stay theirs.
+        owner = (existing.st_uid, existing.st_gid) if existing and os.geteuid() == 0 else None
+        folder.write_new(new, change.after, mode, owner)
+    if change.before is None or existing is None:
         return
     try:
-        old.hardlink_to(target)
+        folder.link(name, old)
     except OSError:  # FAT, some network and FUSE file systems have no hard links
-        shutil.copy2(target, old)
-    if change.after is not None:
-        existing = target.stat()
-        if change.mode is None:
-            new.chmod(stat.S_IMODE(existing.st_mode))
-        if os.geteuid() == 0:  # under sudo the user's files stay theirs
-            os.chown(new, existing.st_uid, existing.st_gid)
+        folder.write_new(
+            old,
+            change.before,
+            stat.S_IMODE(existing.st_mode),
+            times=(existing.st_atime_ns, existing.st_mtime_ns),
+        )
 
 
-def _unlink(paths: Iterable[Path]) -> None:
-    for path in paths:
-        path.unlink(missing_ok=True)
+def _unlink(folder: Folder, names: Iterable[str]) -> None:
+    for name in names:
+        folder.remove(name)

@@ -129,15 +129,33 @@ def test_a_path_that_is_not_inside_is_refused(tmp_path, path):
         between(tmp_path, {path: generated(b"")})
 
 
-def test_a_link_inside_the_repository_is_followed_and_stays_a_link(tmp_path):
+def test_a_link_inside_the_repository_is_read_and_not_written_through(tmp_path):
     (tmp_path / "real.json").write_bytes(b"1")
     (tmp_path / "link.json").symlink_to("real.json")
-    init(tmp_path, {"link.json": edit(b"2")})
-    assert (tmp_path / "link.json").is_symlink()
-    assert (tmp_path / "real.json").read_bytes() == b"2"
-    Journal(root=tmp_path).undo()
-    assert (tmp_path / "link.json").is_symlink()
-    assert (tmp_path / "real.json").read_bytes() == b"1"
+    assert init(tmp_path, {"link.json": edit(b"1")}) == []
+    before = tree(tmp_path)
+    with pytest.raises(DkdbgError, match=r"link\.json: it is a symbolic link") as caught:
+        init(tmp_path, {"a": generated(b""), "link.json": edit(b"2")})
+    assert "a real file" in caught.value.hint
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".git/hooks/pre-commit",
+        "a/.GIT/x",
+        "sub/.git",
+        ".g\u200cit/config",
+        "git~1/config",
+        ".git /x",
+        ".git::$DATA",
+    ],
+)
+def test_nothing_of_gits_own_is_written(tmp_path, path):
+    with pytest.raises(DkdbgError, match="git's own"):
+        init(tmp_path, {path: generated(b"")})
+    assert tree(tmp_path) == {}
 
 
 @pytest.mark.parametrize(("path", "message"), [("d", "is a directory"), ("f/a", "is no directory")])
