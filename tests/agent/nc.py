@@ -1,7 +1,10 @@
-"""What `nc HOST PORT` is to a program with pdb: a plain socket."""
+"""What `nc HOST PORT` is to a program with pdb: a plain socket, and a user who reads the ready line and types its token."""
 
 from __future__ import annotations
 
+import os
+import re
+import select
 import socket
 import time
 from typing import TYPE_CHECKING, Any
@@ -13,18 +16,45 @@ PROMPT = "(dkdbg) "
 
 
 class Client:
-    """It comes back until the port is open."""
+    """It comes back until the port is open, and types the token.
 
-    def __init__(self, port: int, process: subprocess.Popen[Any], host: str = "127.0.0.1") -> None:
+    Args:
+        token: to be typed; by default the one of the ready line, empty for none.
+
+    Attributes:
+        token: what was typed. said: what the program has said on its stderr until its ready line.
+    """
+
+    def __init__(
+        self, port: int, process: subprocess.Popen[Any], host: str = "127.0.0.1", token: str | None = None
+    ) -> None:
+        self.said = ""
+        self.token = self._read_token(process) if token is None else token
         end = time.monotonic() + 15
         while True:
             try:
                 self.sock = socket.create_connection((host, port), timeout=15)
-                return
-            except OSError:  # noqa: PERF203
+                break
+            except OSError:
                 assert time.monotonic() < end
                 assert process.poll() is None, process.communicate()
                 time.sleep(0.02)
+        if self.token:
+            assert self.until("token: ") == "token: "
+            self.sock.sendall(self.token.encode() + b"\n")
+
+    def _read_token(self, process: subprocess.Popen[Any]) -> str:
+        # Byte by byte and past Python's buffer: the rest is for `communicate`.
+        assert process.stderr is not None
+        end = time.monotonic() + 15
+        while True:
+            if found := re.search(r"; type this first: (\S+)\n", self.said):
+                return found[1]
+            ready, _, _ = select.select([process.stderr.fileno()], [], [], max(0, end - time.monotonic()))
+            assert ready, self.said
+            data = os.read(process.stderr.fileno(), 1)
+            assert data, (self.said, process.communicate())
+            self.said += data.decode("utf-8", "replace")
 
     def until(self, mark: str = PROMPT) -> str:
         text = ""

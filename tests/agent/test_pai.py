@@ -90,6 +90,7 @@ def test_a_script_waits_for_nc_and_starts_anew_until_it_quits(
     client.sock.sendall(b"q\n")
     out, err = running.communicate(timeout=20)
     assert (running.returncode, out) == (0, "args ['--epochs', '1'] __main__\nvalue 42\n")
+    err = client.said + err
     assert f"debug host ip is set to 127.0.0.1, port is set to {port}, timeout is set to 600\n" in err
     assert f"paipdb is running on 127.0.0.1:{port}\n" in err
     assert "127.0.0.2" in err  # why it does not listen there
@@ -183,12 +184,12 @@ def test_with_a_token_it_listens_on_the_node_and_asks_for_it(start: Start, tmp_p
     (tmp_path / "train.py").write_text(TRAINING + "import os; print('DKDBG_TOKEN' in os.environ)\n")
     port = free_port()
     running = start("train.py", DKDBG_TOKEN="geheim", **pai_environment(port))
-    wrong = Client(port, running, host="127.0.0.2")
+    wrong = Client(port, running, host="127.0.0.2", token="")
     assert wrong.until("token: ") == "token: "
     wrong.sock.sendall(b"open\n")
     assert "wrong token" in wrong.until()
-    client = Client(port, running, host="127.0.0.2")
-    assert "step()" in client.ask("geheim")
+    client = Client(port, running, host="127.0.0.2", token="geheim")
+    assert "step()" in client.until()
     client.sock.sendall(b"c\n")
     out, err = running.communicate(timeout=20)
     assert out == "42\nFalse\n"
@@ -210,7 +211,7 @@ def test_post_mortem_and_a_trap_reach_a_pdb(start: Start, tmp_path: Path) -> Non
     assert running.stdout is not None
     assert running.stdout.readline() == "up\n"
     running.send_signal(signal.SIGTRAP)
-    client = Client(port, running)
+    client = Client(port, running, token=client.token)
     client.until()
     client.ask("!waiting = False")
     client.sock.sendall(b"c\n")

@@ -33,13 +33,13 @@ def test_a_breakpoint_stops_for_a_plain_client(launch, tmp_path: Path, port: int
     assert client.ask("p n") == "1\n" + PROMPT
     client.sock.sendall(b"q\n")
     assert client.until() == "detached\n"
-    again = Client(port, running.process)  # the third round takes a new client
+    again = Client(port, running.process, token=client.token)  # the third round takes a new client
     assert again.until().endswith(PROMPT)
     assert again.ask("p n") == "2\n" + PROMPT
     again.sock.close()
     code, out, err = running.finish()
     assert (code, out) == (0, "0\n2\n4\n"), err
-    assert f"waiting for pdb on 127.0.0.1:{port} (nc 127.0.0.1 {port})" in err
+    assert f"waiting for pdb on 127.0.0.1:{port} (nc 127.0.0.1 {port}); type this first: " in client.said
 
 
 def test_nobody_comes_and_it_goes_on(launch, tmp_path: Path, port: int) -> None:
@@ -106,11 +106,10 @@ def test_the_token_is_asked_for(launch, tmp_path: Path, port: int) -> None:
     (tmp_path / "train.py").write_text(LOOP)
     environment = {"DKDBG_PDB": str(port), "DKDBG_BREAKPOINT_WAIT": "20", "DKDBG_TOKEN": "secret"}
     running = launch(sys.executable, "train.py", env=environment)
-    wrong = Client(port, running.process)
+    wrong = Client(port, running.process, token="")
     wrong.sock.sendall(b"p 1\n")
     assert wrong.until() == "token: dkdbg: wrong token\n"
-    right = Client(port, running.process)
-    right.sock.sendall(b"secret\n")
+    right = Client(port, running.process, token="secret")
     assert right.until().endswith(PROMPT)
     assert right.ask("p n") == "0\n" + PROMPT
 
@@ -125,7 +124,7 @@ def test_a_crash_is_looked_at_in_pdb(launch, tmp_path: Path, port: int) -> None:
     client.sock.sendall(b"q\n")
     code, _, err = running.finish()
     assert code == 1
-    assert "ZeroDivisionError" in err
+    assert "ZeroDivisionError" in client.said + err
 
 
 SPIN = "import time\ndef spin(n):\n    while n:\n        n += 1\n        time.sleep(0.01)\n        if n > 10**6: n = 0\nprint('up', flush=True)\nspin(1)\nprint('left')\n"

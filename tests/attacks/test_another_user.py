@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.agent.dap_probe import Editor
+from tests.agent.nc import PROMPT, Client
 from tests.attacks import listening
+from tests.attacks.test_web_page import WAYS, await_port, start, use
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,3 +98,67 @@ def test_a_foreign_process_gets_no_join_token_and_is_not_offered(launch, other_u
         knock = other_user.python(code, str(where.resolve()))
         assert "PermissionError" in knock.stderr
         assert len(editor.sessions) == 2  # the root's and the program's
+
+
+#: Connects, says what a debugger would do, and prints what comes back until the other side closes or says nothing.
+TYPES = """
+import socket, sys
+sock = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 10)
+sock.sendall(sys.argv[2].encode())
+text = b""
+try:
+    sock.settimeout(15)
+    while b"(dkdbg) " not in text:
+        data = sock.recv(4096)
+        if not data:
+            break
+        text += data
+except OSError as error:
+    text += repr(error).encode()
+print(text.decode())
+"""
+SILENT = """
+import socket, sys, time
+socks = []
+for _ in range(150):
+    try:
+        socks.append(socket.create_connection(("127.0.0.1", int(sys.argv[1])), 2))
+    except OSError:
+        pass
+print("there", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.attack(3)
+@pytest.mark.parametrize("way", WAYS)
+def test_who_does_not_know_the_token_types_in_vain(other_user, launch, tmp_path: Path, way: str) -> None:
+    """Connects to pdb's port on loopback and types Python: asked for the token, and closed after a wrong one."""
+    port, opened = free_port(), tmp_path / "written-by-another"
+    running = start(launch, tmp_path, way, port)
+    for line in (f"!open({str(opened)!r}, 'w').close()\n" * 3, "\n\n", "\x16\x03\x01" * 50, "x" * 9000):
+        said = other_user.python(TYPES, str(port), line).stdout
+        assert PROMPT not in said
+    assert not opened.exists()
+    use(running, way, port)
+
+
+@pytest.mark.attack(3)
+def test_silent_connections_keep_nobody_out_of_pdb(other_user, launch, tmp_path: Path) -> None:
+    """Opens 150 connections to pdb and says nothing: whoever types the token gets in at once."""
+    port = free_port()
+    (tmp_path / "train.py").write_text("x = 1\nprint(x)\n")
+    running = launch(sys.executable, "train.py", wait="60", options=("--pdb", str(port)))
+    await_port(port, running.process)
+    command = [other_user.interpreter(), "-c", SILENT, str(port)]
+    with subprocess.Popen(
+        command, **other_user.popen(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as crowd:
+        assert crowd.stdout is not None
+        assert crowd.stdout.readline() == b"there\n"
+        user = Client(port, running.process)
+        user.sock.settimeout(8)  # less than a silent one has
+        user.until()
+        user.ask("n")
+        assert user.ask("p x") == "1\n" + PROMPT
+        crowd.communicate()

@@ -1,8 +1,12 @@
-"""A neighbour container on the same Docker network, which the agent lets connect (DKDBG_ALLOW)."""
+"""A neighbour container on the same Docker network, which the agent lets connect (DKDBG_ALLOW) or not.
+
+It reaches the host by the network's gateway.
+"""
 
 from __future__ import annotations
 
 import subprocess
+import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -108,3 +112,161 @@ def test_an_introduction_of_the_wrong_shape_does_not_reach_debugpy(victim: Victi
     assert said.count("is an object") >= 7
     victim.is_debuggable()
     assert "adapter died" not in victim.logs()
+
+
+#: Types a line into pdb at HOST:PORT; the gateway where HOST is empty. Tries for LIMIT seconds to connect.
+TYPES = """
+import socket, struct, time
+host, port, limit, lines = {host!r}, {port}, {limit}, {lines!r}
+if not host:
+    for line in open("/proc/net/route"):
+        words = line.split()
+        if words[1] == "00000000":
+            host = socket.inet_ntoa(struct.pack("=I", int(words[2], 16)))
+end = time.monotonic() + limit
+while True:
+    try:
+        sock = socket.create_connection((host, port), 5)
+        break
+    except OSError as error:
+        if time.monotonic() > end:
+            print("not let in:", error)
+            raise SystemExit
+        time.sleep(0.1)
+sock.settimeout(10)
+sock.sendall(lines.encode())
+text = b""
+try:
+    while b"(dkdbg) " not in text:
+        data = sock.recv(4096)
+        if not data:
+            break
+        text += data
+except OSError as error:
+    print(error)
+print(text.decode())
+"""
+
+
+@pytest.fixture
+def network() -> Iterator[str]:
+    name = unique("dkdbg-attack")
+    subprocess.run(["docker", "network", "create", name], check=True, capture_output=True)
+    yield name
+    subprocess.run(["docker", "network", "rm", name], check=False, capture_output=True)
+
+
+@pytest.fixture
+def container(base_image: str, network: str, layout: Path, tmp_path: Path) -> Iterator[Callable[..., str]]:
+    """Start a program under the agent in a container of that network; returns its name."""
+    started: list[str] = []
+
+    def start(program: str, *options: str, env: tuple[str, ...] = (), on: str = network) -> str:
+        (tmp_path / "train.py").write_text(program)
+        started.append(unique("dkdbg-victim"))
+        command = ["docker", "run", "-d", "--name", started[-1], "--network", on, "-w", "/w"]
+        command += ["-v", f"{tmp_path}:/w", "-v", f"{layout}:/opt/dkdbg:ro"]
+        for each in env:
+            command += ["-e", each]
+        command += [base_image, "sh", "/opt/dkdbg/agent.pyz", "launch", *options, "--", "python3", "train.py"]
+        subprocess.run(command, check=True, capture_output=True)
+        return started[-1]
+
+    yield start
+    for name in started:
+        subprocess.run(["docker", "rm", "-f", name], check=False, capture_output=True)
+
+
+def ended(name: str) -> tuple[int, str]:
+    """Wait for a container's end; exit code and what it has said."""
+    code = subprocess.run(
+        ["docker", "wait", name], check=True, capture_output=True, text=True, timeout=60
+    ).stdout
+    done = subprocess.run(["docker", "logs", name], check=True, capture_output=True, text=True)
+    return int(code), done.stdout + done.stderr
+
+
+@pytest.mark.attack(10)
+def test_pdb_beyond_loopback_is_not_started_without_a_token(container) -> None:
+    """Waits for `launch --pdb 0.0.0.0:PORT` in the container beside: it ends with the way to do it, and no port opens."""
+    for options, env in ((("--pdb", "0.0.0.0:4444"), ()), ((), ("DKDBG_PDB=0.0.0.0:4444",))):
+        code, said = ended(container("print('ran')\n", "--wait", "60", *options, env=env))
+        assert code == 2
+        assert "set DKDBG_TOKEN to a secret" in said
+        assert "ran" not in said
+
+
+@pytest.mark.attack(10)
+@pytest.mark.parametrize("module", ["dkdbg", "dkdbg.pai"])
+def test_settrace_beyond_loopback_opens_nothing_without_a_token(
+    container, neighbour, network: str, tmp_path: Path, module: str
+) -> None:
+    """Types Python into the port of `settrace('0.0.0.0', PORT)` in the container beside: there is none without a token."""
+    name = container(
+        f"import time, {module}\ntry: {module}.settrace('0.0.0.0', 4444, timeout=20)\n"
+        "finally: print('on', flush=True)\ntime.sleep(60)\n"
+    )
+    code = TYPES.format(host=name, port=4444, limit=8, lines="!open('/w/taken', 'w').close()\n" * 2)
+    said = neighbour(network, code).stdout
+    assert not (tmp_path / "taken").exists()
+    assert "not let in" in said
+    done = subprocess.run(["docker", "logs", name], check=True, capture_output=True, text=True)
+    assert "set DKDBG_TOKEN to a secret" in done.stderr
+
+
+@pytest.mark.attack(10)
+def test_with_a_token_only_who_knows_it_is_let_in(container, neighbour, network: str, tmp_path: Path) -> None:
+    """Types Python into pdb on 0.0.0.0 of the container beside, which has a token: closed; with the token it is served."""
+    options, env = ("--wait", "60", "--pdb", "0.0.0.0:4444"), ("DKDBG_TOKEN=geheim",)
+    name = container("print('ran')\n", *options, env=env)
+    line = "!open('/w/taken', 'w').close()\n"
+    said = neighbour(network, TYPES.format(host=name, port=4444, limit=20, lines=line * 3)).stdout
+    assert "(dkdbg) " not in said
+    assert not (tmp_path / "taken").exists()
+    said = neighbour(network, TYPES.format(host=name, port=4444, limit=20, lines="geheim\n" + line)).stdout
+    assert "(dkdbg) " in said
+
+
+@pytest.mark.attack(10)
+@pytest.mark.parametrize("way", ["launch", "environment", "settrace"])
+def test_pdb_of_the_host_is_not_reached_by_the_gateway(
+    launch, neighbour, network: str, tmp_path: Path, way: str
+) -> None:
+    """Types Python into a pdb that listens on 0.0.0.0 of the host: refused where it would be opened."""
+    port, opened = free_port(), tmp_path / "taken"
+    address = f"0.0.0.0:{port}"
+    call = f"import dkdbg\ndkdbg.settrace('0.0.0.0', {port}, timeout=20)\n" if way == "settrace" else ""
+    (tmp_path / "train.py").write_text(call + "breakpoint()\nprint('ran')\n")
+    running = launch(
+        sys.executable,
+        "train.py",
+        wait="20" if way == "launch" else "0",
+        options=("--pdb", address) if way == "launch" else (),
+        env={"DKDBG_PDB": address, "DKDBG_BREAKPOINT_WAIT": "20"} if way == "environment" else {},
+    )
+    lines = f"!open({str(opened)!r}, 'w').close()\n"
+    said = neighbour(network, TYPES.format(host="", port=port, limit=4, lines=lines * 2)).stdout
+    assert "not let in" in said
+    assert not opened.exists()
+    code, out, err = running.finish()
+    assert "set DKDBG_TOKEN to a secret" in err
+    assert (code, out) == ((0, "ran\n") if way == "settrace" else (2, ""))
+
+
+@pytest.mark.attack(10)
+def test_the_front_of_a_plain_host_or_of_its_network_is_not_opened_without_a_token(launch, container) -> None:
+    """Waits for `launch --host 0.0.0.0` on a plain host, or in a container with the host's network: it ends, with the way."""
+    running = launch(sys.executable, "-c", "print('ran')", options=("--host", "0.0.0.0"))
+    code, out, err = running.finish()
+    assert (code, out) == (2, "")
+    assert "set DKDBG_TOKEN to a secret" in err
+    environment = ("DKDBG_HOST=0.0.0.0", f"DKDBG_PORT={free_port()}")
+    code, said = ended(container("print('ran')\n", env=environment, on="host"))
+    assert code == 2
+    assert "set DKDBG_TOKEN to a secret" in said
+    code, said = ended(container("print('ran')\n", env=environment))  # where Docker publishes to it
+    assert (code, "ran" in said) == (0, True), said
+    running = launch(
+        sys.executable, "-c", "print('ran')", options=("--host", "0.0.0.0"), env={"DKDBG_TOKEN": "geheim"}
+    )
+    assert running.finish()[:2] == (0, "ran\n")

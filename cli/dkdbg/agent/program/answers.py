@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from .member import Member
 
+#: Seconds for the client that has asked for pdb to connect.
+CLIENT_LIMIT = 10.0
 #: Seconds that a bare thread has to end.
 THREAD_LIMIT = 1.0
 #: C callbacks that must not be collected.
@@ -98,7 +100,7 @@ def _interrupt(member: Member) -> str:
 
     def enter(_: object) -> int:
         try:
-            socket_pdb.stop(sys._getframe(1), path, socket_pdb.TOKEN_LIMIT, again=True)
+            socket_pdb.stop(sys._getframe(1), path, CLIENT_LIMIT, again=True)
         except Exception as error:
             member.say("pdb: %r" % (error,))
         return 0

@@ -2,7 +2,8 @@
 
 `dkdbg.pai` is this file: installed, from `.dkdbg/agent.pyz` on PYTHONPATH, and below the agent, where the hook finds it. The
 environment, the two lines on stderr and the exit codes are paipdb's (microsoft/pai, contrib/debug-tools/openpaipdb).
-What differs: nothing is decided at import, and without a token it listens on loopback and not on the node's address.
+What differs: nothing is decided at import, a client types a token first, and without one of the user's it listens on
+loopback and not on the node's address.
 """
 
 # ruff: noqa: ANN401
@@ -45,7 +46,7 @@ def set_trace(
 
     Raises:
         socket.timeout: nobody came (TimeoutError since Python 3.10).
-        SystemExit: 1, there is no debug port.
+        SystemExit: 1, there is no debug port, or others could reach it and there is no DKDBG_TOKEN.
     """
     frame = frame or sys._getframe(1)
     on_demand = _on_demand()
@@ -150,18 +151,24 @@ def _announce(addr: Optional[str], port: Optional[int], timeout: Optional[float]
         print(_NO_PORT, flush=True)
         raise SystemExit(1)
     node = _of_task("PAI_HOST_IP_%s_%s")
-    host = addr or (node if node and _has_token() else "127.0.0.1")
+    address = "%s:%d" % (addr or (node if node and _has_token() else "127.0.0.1"), number)
+    try:
+        where = _socket_pdb().where(_socket_pdb().listen(address))
+    except _socket_pdb().Exposed as error:
+        sys.stderr.write("dkdbg: %s\n" % error)
+        raise SystemExit(1) from None
+    host, _, opened = where.rpartition(":")  # another port when somebody else has this one
     sys.stderr.write(
-        "debug host ip is set to %s, port is set to %d, timeout is set to %g\npaipdb is running on %s:%d\n"
-        % (host, number, seconds, host, number)
+        "debug host ip is set to %s, port is set to %s, timeout is set to %g\npaipdb is running on %s\n"
+        % (host, opened, seconds, where)
     )
     if not addr and node and host != node:
         sys.stderr.write(
-            "dkdbg: not on %s, where everybody could run code: go there by ssh first (ssh ... nc 127.0.0.1 %d), "
-            "or start the job with a DKDBG_TOKEN, which is then the first line to type\n" % (node, number)
+            "dkdbg: not on %s, where everybody could run code: go there by ssh first (ssh ... nc 127.0.0.1 %s), "
+            "or start the job with a DKDBG_TOKEN, which is then the first line to type\n" % (node, opened)
         )
     sys.stderr.flush()
-    return "%s:%d" % (host, number), seconds
+    return address, seconds
 
 
 def _job_port() -> str:
@@ -185,11 +192,7 @@ def _of_task(form: str) -> str:
 
 
 def _has_token() -> bool:
-    """Whether a client has to show a token; a plain one is taken out of the environment, as the agent does."""
-    token = os.environ.pop("DKDBG_TOKEN", "")
-    if token:
-        os.environ["DKDBG_PDB_TOKEN"] = _beside("pdb_token").digest(token)
-    return bool(os.environ.get("DKDBG_PDB_TOKEN"))
+    return bool(_beside("pdb_token").is_named(os.environ))
 
 
 def _on_demand() -> Any:

@@ -1,10 +1,21 @@
-"""The token of pdb over TCP as salt and digest: the program's processes can check a token and do not know it."""
+"""The token of pdb over TCP: a web page and every user of the machine reach a port on loopback.
+
+The user's own token is in the program's environment as salt and digest: its processes can check a token and do not
+know it. Without one each process makes its own, says it on its stderr, and keeps it in its memory.
+"""
 
 from __future__ import annotations
 
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import MutableMapping
+
 _ROUNDS = 100000
+_ENV = "DKDBG_PDB_TOKEN"
+#: The token of this process where the user has named none.
+_made = ""
 
 
 def digest(token: str) -> str:
@@ -14,11 +25,51 @@ def digest(token: str) -> str:
 
 
 def fits(given: str, wanted: str) -> bool:
-    """Tell whether a token is the one of `SALT:DIGEST`."""
+    """Tell whether a token is the one of `SALT:DIGEST`; none is that of something else."""
     import hmac
 
     salt, _, derived = wanted.partition(":")
-    return hmac.compare_digest(_derive(given, bytes.fromhex(salt)), derived)
+    try:
+        return hmac.compare_digest(_derive(given, bytes.fromhex(salt)), derived)
+    except (ValueError, TypeError):
+        return False
+
+
+def is_named(environment: MutableMapping[str, str]) -> bool:
+    """Tell whether the user has named a token; a plain one is taken out of the environment, as the agent does.
+
+    Raises:
+        OSError, ValueError: DKDBG_TOKEN_FILE cannot be read, or is empty.
+    """
+    token = environment.pop("DKDBG_TOKEN", "").strip()
+    path = environment.pop("DKDBG_TOKEN_FILE", "")
+    if not token and path:
+        with open(path) as source:
+            token = source.read(4096).strip()
+        if not token:
+            raise ValueError("DKDBG_TOKEN_FILE=%s is empty: it has to hold the token" % path)
+    if token:
+        environment[_ENV] = digest(token)
+    return bool(environment.get(_ENV))
+
+
+def is_right(line: str) -> bool:
+    """Tell whether a client's first line is the token of this process."""
+    import hmac
+
+    named = os.environ.get(_ENV, "")
+    if named:
+        return fits(line.strip(), named)
+    return bool(_made) and hmac.compare_digest(line.strip().encode("utf-8", "replace"), _made.encode("ascii"))
+
+
+def to_type() -> str:
+    """Return what a user has to type first, as the end of a sentence; a token is made with the first call."""
+    global _made  # noqa: PLW0603
+    if os.environ.get(_ENV, ""):
+        return "type your DKDBG_TOKEN first"
+    _made = _made or os.urandom(8).hex()
+    return "type this first: %s" % _made
 
 
 def _derive(token: str, salt: bytes) -> str:

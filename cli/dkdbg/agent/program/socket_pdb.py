@@ -8,16 +8,14 @@ or hangs the program: it goes on, and a later stop takes a new client.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import pdb  # noqa: T100
 import socket
 import sys
 import threading
-import time
 
-from . import own_socket, pdb_token
+from . import loopback, own_socket, pdb_login, pdb_token
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,9 +24,6 @@ if TYPE_CHECKING:
 
     Failure = Tuple[Type[BaseException], BaseException, TracebackType]
 
-#: Seconds for the line with the token.
-TOKEN_LIMIT = 10.0
-
 #: Listeners by address; they stay open, so that a client waits in the kernel's queue between two stops.
 _listeners: Dict[str, own_socket.OwnSocket] = {}
 _current: Optional[SocketPdb] = None
@@ -36,6 +31,10 @@ _current: Optional[SocketPdb] = None
 _ran_out = False
 #: Called when the client has left: somebody waits for this process.
 on_release: Optional[Callable[[], None]] = None
+
+
+class Exposed(Exception):  # noqa: N818 -- read as a sentence: `except Exposed`
+    """An address that others can reach, without a token that the user has named; the message says what to do."""
 
 
 class SocketPdb(pdb.Pdb):
@@ -107,7 +106,7 @@ def stop(frame: FrameType, address: str, seconds: float, *, again: bool = False)
     global _ran_out  # noqa: PLW0603
     _ran_out = _ran_out and not again
     what = "breakpoint at %s:%d" % (frame.f_code.co_filename, frame.f_lineno)
-    client = _client(address, seconds, what, quiet=address.startswith("/"))  # its client is there already
+    client = _client(address, seconds, what)
     if client is not None:
         client.set_trace(frame)
     return client is not None
@@ -115,7 +114,7 @@ def stop(frame: FrameType, address: str, seconds: float, *, again: bool = False)
 
 def wait_for_client(address: str, seconds: float) -> Optional[SocketPdb]:
     """Return the pdb of the first client, None when nobody came within so many seconds."""
-    return _client(address, seconds, "", quiet=True)
+    return _client(address, seconds, "the program's start", says_none=False)
 
 
 def holder() -> Optional[SocketPdb]:
@@ -136,7 +135,7 @@ def post_mortem(failure: Failure, address: str, seconds: float) -> None:
     global _ran_out  # noqa: PLW0603
     _ran_out = False
     kind, value, trace = failure
-    client = _client(address, seconds, "post-mortem", quiet=True)
+    client = _client(address, seconds, "post-mortem", says_none=False)
     if client is None:
         return
     client.message("%s: %s" % (kind.__name__, value))
@@ -164,9 +163,9 @@ def wait_at_start(address: str, seconds: float, then: str) -> None:
         then: `exit` or `run`, when nobody came.
     """
     if seconds <= 0:
-        listen(address)
+        _say("pdb for breakpoint() is on %s" % _how(listen(address)))
         return
-    client = _client(address, seconds, "the program's start", quiet=then == "exit")
+    client = _client(address, seconds, "the program's start", says_none=then != "exit")
     if client is None:
         if then == "exit":
             _say("no pdb client within %g s: the program was not started" % seconds)
@@ -195,70 +194,54 @@ def forget() -> None:
     _listeners.clear()
 
 
-def _client(address: str, seconds: float, what: str, *, quiet: bool = False) -> Optional[SocketPdb]:
-    """Return the connected client, or wait for one."""
+def _client(address: str, seconds: float, what: str, *, says_none: bool = True) -> Optional[SocketPdb]:
+    """Return the connected client, or wait for one.
+
+    Args:
+        says_none: say also that nobody came.
+    """
     global _current, _ran_out  # noqa: PLW0603
     if holder() is not None:
         return _current
-    listener = listen(address)
-    where = _where(listener)
+    try:
+        listener = listen(address)
+    except Exposed as error:
+        _say("%s: %s" % (what, error))
+        return None
+    quiet = listener.family == socket.AF_UNIX  # its client is there already
     if seconds > 0 and not _ran_out and not quiet:
-        _say("%s: waiting for pdb on %s (nc %s)" % (what, where, where.replace(":", " ")))
-    connection = _accept(listener, 0.0 if _ran_out else seconds)
+        _say("%s: waiting for pdb on %s" % (what, _how(listener)))
+    connection = pdb_login.first(listener, 0.0 if _ran_out else seconds)
     if connection is None:
-        if not _ran_out and not quiet:
-            _say("%s: no pdb client within %g s, going on (nc %s)" % (what, seconds, where.replace(":", " ")))
+        if not _ran_out and not quiet and says_none:
+            _say("%s: no pdb client within %g s, going on (pdb is on %s)" % (what, seconds, _how(listener)))
         _ran_out = True
         return None
     _ran_out = False
-    _current = connection
-    return connection
-
-
-def _accept(listener: own_socket.OwnSocket, seconds: float) -> Optional[SocketPdb]:
-    end = time.monotonic() + seconds
-    while True:
-        left = max(0.0, end - time.monotonic())
-        listener.settimeout(min(left, 1e6) or 0.001)
-        try:
-            accepted, _ = listener.accept()
-        except (socket.timeout, BlockingIOError):
-            return None
-        connection = own_socket.take(accepted)
-        connection.settimeout(TOKEN_LIMIT)
-        # Two streams: a TextIOWrapper for both ways forgets lines that were read ahead when it writes.
-        source = connection.makefile("r", encoding="utf-8", errors="replace", newline="\n")
-        sink = connection.makefile("w", encoding="utf-8", errors="replace", newline="\n")
-        token = "" if listener.family == socket.AF_UNIX else os.environ.get("DKDBG_PDB_TOKEN", "")
-        try:
-            if token:
-                sink.write("token: ")
-                sink.flush()
-            if token and not pdb_token.fits(source.readline(200).strip(), token):
-                sink.write("dkdbg: wrong token\n")
-                sink.flush()
-                raise OSError("wrong token")
-            if listener.family != socket.AF_UNIX:
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            connection.settimeout(None)
-        except (OSError, ValueError):
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)  # the stream holds the descriptor
-            connection.close()
-            continue
-        return SocketPdb(connection, source, sink)
+    # Two streams: a TextIOWrapper for both ways forgets lines that were read ahead when it writes.
+    source = connection.makefile("r", encoding="utf-8", errors="replace", newline="\n")
+    sink = connection.makefile("w", encoding="utf-8", errors="replace", newline="\n")
+    _current = SocketPdb(connection, source, sink)
+    return _current
 
 
 def listen(address: str) -> own_socket.OwnSocket:
-    """Return the listener on `host:port` or a Unix socket's path, opened with the first call."""
+    """Return the listener on `host:port` or a Unix socket's path, opened with the first call.
+
+    Raises:
+        ValueError: DKDBG_TOKEN_FILE is empty.
+        Exposed: others could reach it, and the user has named no token.
+        OSError: it cannot be listened on, or that file cannot be read.
+    """
     found = _listeners.get(address)
     if found is None or not found.is_own():
-        found = _listeners[address] = own_socket.take(_bound(address))
-        found.listen(4)
+        named = address.startswith("/") or pdb_token.is_named(os.environ)
+        found = _listeners[address] = own_socket.take(_bound(address, named=named))
+        found.listen(128)
     return found
 
 
-def _bound(address: str) -> socket.socket:
+def _bound(address: str, *, named: bool) -> socket.socket:
     if address.startswith("/"):
         found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         if os.path.exists(address):
@@ -275,12 +258,26 @@ def _bound(address: str) -> socket.socket:
             if error.errno != errno.EADDRINUSE:
                 raise
             found.bind((host, 0))  # another process of the program has it: each says where it is
+        reached = str(found.getsockname()[0])
+        if not named and not loopback.is_loopback_address(reached):
+            found.close()
+            raise Exposed(
+                "no pdb on %s, where others could run code: set DKDBG_TOKEN to a secret, which is then the first line "
+                "to type, or listen on 127.0.0.1" % address
+            )
     return found
 
 
-def _where(listener: socket.socket) -> str:
+def where(listener: socket.socket) -> str:
+    """Return the address of a listener, `host:port` or a path."""
     name = listener.getsockname()
     return str(name) if isinstance(name, str) else "%s:%d" % name[:2]
+
+
+def _how(listener: socket.socket) -> str:
+    """Where pdb is, how to go there with netcat, and what to type first."""
+    host, port = listener.getsockname()[:2]
+    return "%s (nc %s %d); %s" % (where(listener), host, port, pdb_token.to_type())
 
 
 def _is_frozen(frame: FrameType) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from dkdbg.agent import contract
+from dkdbg.agent.run import exposure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,6 +91,9 @@ def parse(words: List[str], *, supervised: bool, usage: str) -> Options:
     given = _parser(usage, supervised=supervised).parse_args(words[:cut])
     if given.then not in ("exit", "run"):
         raise ValueError("--then (%s) is exit or run, not %r" % (contract.ENV_THEN, given.then))
+    refused = exposure.refusal(given.host, os.environ)
+    if refused:
+        raise ValueError(refused)
     return Options(
         command,
         host=given.host,

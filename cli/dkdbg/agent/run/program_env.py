@@ -5,6 +5,7 @@ from __future__ import annotations
 from dkdbg.agent import contract
 from dkdbg.agent.front import tokens
 from dkdbg.agent.program import crash, pdb_token
+from dkdbg.agent.run import exposure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def take_flags(words: List[str], environment: MutableMapping[str, str]) -> List[
         The words that are left.
 
     Raises:
-        ValueError: a flag, or the variable behind it, has no meaning.
+        ValueError: a flag, or the variable behind it, has no meaning, or would let others run code.
     """
     cut = words.index("--") if "--" in words else len(words)
     left: List[str] = []
@@ -46,7 +47,10 @@ def take_flags(words: List[str], environment: MutableMapping[str, str]) -> List[
     if environment.get(contract.ENV_ON_CRASH):
         crash.parse(environment[contract.ENV_ON_CRASH])
     if environment.get(contract.ENV_PDB):
-        environment[contract.ENV_PDB] = _address(environment[contract.ENV_PDB])
+        environment[contract.ENV_PDB] = address = _address(environment[contract.ENV_PDB])
+        refused = exposure.pdb_refusal(address, environment)
+        if refused:
+            raise ValueError(refused)
     return left + words[cut:]
 
 
