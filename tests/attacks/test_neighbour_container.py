@@ -182,8 +182,13 @@ def ended(name: str) -> tuple[int, str]:
     code = subprocess.run(
         ["docker", "wait", name], check=True, capture_output=True, text=True, timeout=60
     ).stdout
+    return int(code), logs(name)
+
+
+def logs(name: str) -> str:
+    """What a container has said until now."""
     done = subprocess.run(["docker", "logs", name], check=True, capture_output=True, text=True)
-    return int(code), done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
 @pytest.mark.attack(10)
@@ -210,8 +215,8 @@ def test_settrace_beyond_loopback_opens_nothing_without_a_token(
     said = neighbour(network, code).stdout
     assert not (tmp_path / "taken").exists()
     assert "not let in" in said
-    done = subprocess.run(["docker", "logs", name], check=True, capture_output=True, text=True)
-    assert "set DKDBG_TOKEN to a secret" in done.stderr
+    said = wait_for(lambda: logs(name), lambda text: "on\n" in text)
+    assert "set DKDBG_TOKEN to a secret" in said
 
 
 @pytest.mark.attack(10)
