@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, NoReturn
 
@@ -67,6 +68,47 @@ def run(
             f"{' '.join(argv)} did not end within {timeout:g} s", exit_code=EXIT_TIMEOUT
         ) from error
     return Result(argv=tuple(argv), code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+
+def read(argv: Sequence[str], *, most: int, timeout: float) -> Result:
+    """Run `argv`, whose output may be written by a stranger, to its end, and return its standard output.
+
+    Args:
+        argv: command line, never through a shell.
+        most: bytes that are read; with more it is ended.
+        timeout: seconds.
+
+    Raises:
+        DkdbgError: the program does not exist, outran `timeout` or wrote too much.
+    """
+    try:
+        running = subprocess.Popen(
+            list(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+    except FileNotFoundError as error:
+        raise DkdbgError(
+            f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127
+        ) from error
+    outran = threading.Event()
+
+    def end() -> None:
+        outran.set()
+        running.kill()
+
+    limit = threading.Timer(timeout, end)
+    limit.start()
+    with running:
+        said = running.stdout.read(most + 1) if running.stdout is not None else b""
+        limit.cancel()
+        if len(said) > most:
+            running.kill()
+    if outran.is_set():
+        raise DkdbgError(f"{argv[0]} did not end within {timeout:g} s", exit_code=EXIT_TIMEOUT)
+    if len(said) > most:
+        raise DkdbgError(f"{argv[0]} wrote more than {most} bytes")
+    return Result(
+        argv=tuple(argv), code=running.returncode, stdout=said.decode("utf-8", "replace"), stderr=""
+    )
 
 
 def stream(

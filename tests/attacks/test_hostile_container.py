@@ -1,20 +1,33 @@
-"""A hostile container: an image of a stranger, or a target that has been taken over, and what it does to the host by `dkdbg sync`."""
+"""A hostile container: an image of a stranger, or a target that has been taken over, and what it does to the host by
+`dkdbg sync`, `dkdbg attach` and `dkdbg ps`."""
 
 from __future__ import annotations
 
 import json
 import secrets
+import shlex
+import signal
 import subprocess
+import sys
 import textwrap
-from typing import TYPE_CHECKING
+import time
+import unicodedata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
 import pytest
 
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from tests.attacks.host_editor import HostEditor
+from tests.engine.host_doors import host_door
+from tests.engine.projects import dkdbg
 from tests.engine.synced import Box, docker, following, run_box, sync, take_away
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.engine
 
@@ -169,3 +182,291 @@ def test_a_folder_that_becomes_a_symlink_while_it_is_read_is_not_followed(
             swapper.wait()
         assert SECRET not in loot(box)
         assert SECRET not in box.sh("grep -rl -e the-secret /ws || true")
+
+
+# -- dkdbg attach -------------------------------------------------------------------------------------------------
+
+TOKEN = "the-token-of-the-user-" + "x" * 30
+FAKE = (Path(__file__).parent / "fake_agent.py").read_text()
+
+
+class Fake:
+    """A container with a fake agent, published as a debug service is."""
+
+    def __init__(
+        self, name: str, base: str, mode: str, *, label: str = "", command: tuple[str, ...] = ()
+    ) -> None:
+        self.name = name
+        docker(
+            "run", "-d", "--init", "--name", name, "--label", f"dev.dkdbg.session={label or name}", "-e", f"MODE={mode}",
+            "-p", "127.0.0.1:0:5678", base, *(command or ("python3", "-c", FAKE)),
+        )  # fmt: skip
+
+    @property
+    def address(self) -> str:
+        return f"docker://{self.name}"
+
+    def heard(self) -> str:
+        """All that was said to it."""
+        return docker("logs", self.name)
+
+    def wait_heard(self, text: str, timeout: float = 40) -> None:
+        end = time.monotonic() + timeout
+        while text not in self.heard():
+            assert time.monotonic() < end, self.heard()
+            time.sleep(0.1)
+
+
+@pytest.fixture
+def fake(base_image: str) -> Iterator[Callable[..., Fake]]:
+    """Start fake agents, each in a container of its own."""
+    names: list[str] = []
+
+    def start(mode: str, **more: Any) -> Fake:
+        names.append(f"dkdbg-fake-{secrets.token_hex(4)}")
+        return Fake(names[-1], base_image, mode, **more)
+
+    yield start
+    for name in names:
+        docker("rm", "-f", name, check=False)
+
+
+@pytest.fixture
+def good(launch: Callable[..., Any], tmp_path: Path) -> str:
+    """The address of an honest agent, which runs a loop."""
+    (tmp_path / "train.py").write_text("import time\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.02)\n")
+    return f"127.0.0.1:{launch(sys.executable, 'train.py').wait_state('running')['port']}"
+
+
+@pytest.mark.attack(4)
+@pytest.mark.parametrize("mode", ["", "refuse", "nonce"])
+def test_the_token_is_sent_to_nobody_who_only_answers_like_an_agent(
+    fake: Callable[..., Fake], tmp_path: Path, mode: str
+) -> None:
+    """Answers like an agent and waits for the user's token, in a root session and in a process's: never gets it."""
+    target = fake(mode)
+    with host_door(tmp_path, target.address) as door:
+        door.wait("target")
+        with HostEditor(door.port) as editor:
+            attach = editor.begin(dkdbgToken=TOKEN, justMyCode=True)
+            target.wait_heard("dkdbgProve" if mode == "nonce" else '"attach"')
+            if mode:
+                answer = editor.answer(attach)
+                assert answer["success"] is False
+                said = {"refuse": "update the agent (dkdbg init", "nonce": "does not know the token"}[mode]
+                assert said in answer["message"]
+                assert "pwn" not in json.dumps(answer)
+        with HostEditor(door.port) as process:
+            number = process.begin(dkdbgToken=TOKEN, subProcessId=7)
+            if mode:
+                assert process.answer(number)["success"] is False
+            else:
+                process.event("initialized")
+    heard = target.heard()
+    assert TOKEN not in heard
+    assert ('"attach"' in heard) is (mode != "nonce")
+
+
+@pytest.mark.attack(4)
+@pytest.mark.parametrize("mode", ["", "nonce"])
+def test_the_status_of_a_target_is_asked_for_without_the_token(
+    fake: Callable[..., Fake], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """Waits for the token in the HTTP requests of `dkdbg attach --ports`: gets a proof for this connection at most."""
+    monkeypatch.setenv("DKDBG_TOKEN", TOKEN)
+    target = fake(mode)
+    with host_door(tmp_path, target.address, options=("--ports", str(free_port(3)))):
+        target.wait_heard("HTTP")
+        if mode:
+            target.wait_heard("Authorization: Dkdbg")
+    assert TOKEN not in target.heard()
+
+
+def _orders_of(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What an editor was asked to do."""
+    return [each for each in told if each["type"] == "request" or each.get("event") == "debugpyAttach"]
+
+
+@pytest.mark.attack(4)
+def test_a_target_makes_an_editor_do_nothing_but_attach_to_its_processes(
+    fake: Callable[..., Fake], tmp_path: Path
+) -> None:
+    """Orders the editor to run commands, launch, take its tasks, interpreter, adapter, address and mappings for a process:
+    all that arrives is a pid and a plain name, in the editor's own configuration."""
+    target = fake("orders")
+    own = {
+        "type": "debugpy",
+        "request": "attach",
+        "connect": {"host": "localhost", "port": 1234},
+        "justMyCode": False,
+    }
+    with host_door(tmp_path, target.address) as door:
+        door.wait("target")
+        with HostEditor(door.port) as editor:
+            editor.attach(**own, preLaunchTask="mine")
+            editor.wait(
+                lambda each: each.get("event") == "output" and "all is asked" in each["body"]["output"]
+            )
+            orders = _orders_of(editor.told)
+            assert len(orders) == 3  # two by request, one by event
+            for order in orders:
+                assert (order["command"], order["arguments"]["request"]) == ("startDebugging", "attach")
+                configuration = order["arguments"]["configuration"]
+                name, number = configuration.pop("name"), configuration.pop("subProcessId")
+                assert configuration == {key: own[key] for key in ("type", "connect", "justMyCode")}
+                assert "${" not in name
+                assert name.isprintable()
+                assert len(name) < 120
+                assert number >= 1 << 24
+            assert b"pwn" not in editor.raw.replace(b"command:pwn", b"").replace(b"0;pwn", b"")
+            assert b"198.51.100.1" not in editor.raw
+            refused = [line for line in target.heard().splitlines() if '"request_seq": 900' in line]
+            assert sum('"success": false' in line for line in refused) == 3, refused
+            assert json.loads(urlopen(f"http://127.0.0.1:{door.port}/status").read())["state"] == "attached"
+
+
+@pytest.mark.attack(4)
+def test_a_process_makes_an_editor_do_nothing(fake: Callable[..., Fake], tmp_path: Path) -> None:
+    """Orders the same in the session of one process, past the root session: nothing arrives but what a process may say."""
+    target = fake("orders")
+    with host_door(tmp_path, target.address) as door:
+        door.wait("target")
+        with HostEditor(door.port) as editor:
+            editor.attach(subProcessId=7)
+            editor.wait(
+                lambda each: each.get("event") == "output" and each["body"]["output"] == "all is asked"
+            )
+            assert _orders_of(editor.told) == []
+            assert {each["event"] for each in editor.told if each["type"] == "event"} == {
+                "initialized",
+                "output",
+            }
+            spoken = next(
+                each["body"] for each in editor.told if each.get("body", {}).get("output") == "spoken"
+            )
+            assert spoken == {
+                "category": "stdout",
+                "output": "spoken",
+                "source": {"name": "s"},
+                "variablesReference": 3,
+            }
+            assert b"pwn" not in editor.raw
+            assert b"198.51.100.1" not in editor.raw
+            assert b'"runInTerminal"' not in editor.raw
+            target.wait_heard('"success": false')
+
+
+@pytest.mark.attack(11)
+@pytest.mark.parametrize(
+    "mode",
+    ["deep", "odd", "odd-list", "drip", "headers", "huge", "html", "hang-up", "garbage", "deep-frame", "flood", "refuse", "orders"],
+)  # fmt: skip
+def test_a_hostile_target_leaves_the_others_alone(
+    fake: Callable[..., Fake], good: str, tmp_path: Path, mode: str
+) -> None:
+    """Answers with deep, odd, endless, huge or no JSON, floods, or hangs up: it is named, and the other target is debugged."""
+    target = fake(mode)
+    with (
+        host_door(tmp_path, target.address, good) as door,
+        Debugger(AttachOptions(port=door.port)) as debugger,
+    ):
+        debugger.set_breakpoints(str(tmp_path / "train.py"), [4])
+        debugger.attach()
+        stop = debugger.wait_stopped(60)
+        assert int(debugger.local_values(debugger.stack(stop)[0])["n"]) >= 0
+        if mode in {"deep", "odd", "odd-list", "html"}:
+            said = [each["text"] for each in door.events if each.get("target") == target.name]
+            assert any("cannot be understood" in each for each in said), door.events
+        assert int(debugger.evaluate("1 + 1", debugger.stack(stop)[0])) == 2
+        assert Path(f"/proc/{door.process.pid}").exists()
+        resident = int(Path(f"/proc/{door.process.pid}/statm").read_text().split()[1]) * 4096
+        assert resident < 700 << 20
+        assert door.end() == 0
+
+
+@pytest.mark.attack(14)
+def test_what_a_target_says_commands_no_terminal(fake: Callable[..., Fake], tmp_path: Path) -> None:
+    """Names its processes and words its refusals with escape sequences: the terminal of `dkdbg attach` gets none."""
+    target = fake("name=\x1b]0;pwn\x07\x9b31m\u202e orders")
+    port = free_port()
+    command = [
+        sys.executable,
+        "-m",
+        "dkdbg",
+        "attach",
+        target.address,
+        "--port",
+        str(port),
+        "--ports",
+        str(free_port(3)),
+    ]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        lines: list[bytes] = []
+        try:
+            for line in process.stdout or ():
+                lines.append(line)
+                if b"0;pwn" in line:
+                    break
+        finally:
+            process.send_signal(signal.SIGINT)
+            rest = process.communicate(timeout=30)[0]
+    said = (b"".join(lines) + rest).decode()
+    assert "\\x1b]0;pwn" in said
+    assert _controls(said) == set()
+
+
+def _controls(text: str) -> set[str]:
+    return {each for each in text if each != "\n" and unicodedata.category(each) in {"Cc", "Cf"}}
+
+
+# -- dkdbg ps -----------------------------------------------------------------------------------------------------
+
+ESCAPES = "\x1b]0;pwn\x07\x9b31m\u202e"
+WHOLE = {
+    "id": "job-1", "name": ESCAPES, "pid": 1, "state": "running", "started": 1.0, "client": False, "host": "0.0.0.0",
+    "port": 5678, "detail": ESCAPES, "processes": [{"pid": 7, "name": ESCAPES}], "live": True,
+}  # fmt: skip
+
+
+@pytest.mark.attack(14)
+@pytest.mark.parametrize(
+    ("said", "is_named"),
+    [
+        (json.dumps([WHOLE]), False),
+        (json.dumps([{**WHOLE, "started": "x"}]), True),
+        (json.dumps([{**WHOLE, "state": ["running"]}, WHOLE]), True),
+        (json.dumps([{**WHOLE, "port": "1"}]), True),
+        ("[" * 200_000, True),
+        ("yes", True),
+        ("endless", True),
+    ],
+    ids=range(7),
+)
+def test_a_malformed_record_is_named_and_the_others_are_listed(
+    fake: Callable[..., Fake], tmp_path: Path, said: str, is_named: bool
+) -> None:
+    """Says nonsense, too much or escape sequences to `dkdbg ps`: its own line is fit for a terminal, and the others are there."""
+    script = f"cat <<'END'\n{said}\nEND\n" if said != "endless" else "while :; do cat /dev/zero; done\n"
+    wait = "mkdir -p /opt/dkdbg; printf '%s' \"$SAID\" > /opt/dkdbg/agent.pyz; exec sleep 600"
+    if len(script) > 100_000:
+        script = "python3 -c 'print(\"[\" * 200000)'\n"
+    hostile_one = fake(
+        "", command=("sh", "-c", wait.replace('"$SAID"', shlex.quote(script))), label=f"a{ESCAPES}b"
+    )
+    other = fake("", command=("sleep", "600"))
+    done = dkdbg(tmp_path, "ps")
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert _controls(done.stdout + done.stderr) == set()
+    assert hostile_one.name in done.stdout
+    assert other.name in done.stdout
+    named = f"container {hostile_one.name}: what its agent says cannot be understood"
+    assert (named in done.stderr) is is_named, done.stderr
+    whole = dkdbg(tmp_path, "ps", "--json")
+    assert other.name in whole.stdout
+    assert _controls(whole.stdout) == set()
+    if not is_named:
+        found = next(
+            each for each in json.loads(whole.stdout)["sessions"] if hostile_one.name in each["target"]
+        )
+        assert found["name"] == ESCAPES  # for a program it is all there

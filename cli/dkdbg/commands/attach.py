@@ -15,6 +15,7 @@ from dkdbg import console
 from dkdbg.agent.front import front, peers, tokens
 from dkdbg.commands.init import check_root, make_plan
 from dkdbg.commands.up import check_initialised
+from dkdbg.door import owners
 from dkdbg.door.connection import Connection
 from dkdbg.door.listeners import Listeners
 from dkdbg.door.ports import AFTER_RANKS, DEFAULT_BASE, FIRST_RANKS, Ports
@@ -190,7 +191,7 @@ def _listen(board: Switchboard, port: int, reporter: _Reporter) -> front.Front:
         try:
             listening = front.Front(
                 HOST, chosen, serve=lambda client, first, parser: Connection(board, client, parser).serve(first), ready=lambda: True, status=board.status,
-                allow=peers.AllowList(), log=reporter.line,
+                allow=peers.AllowList(), log=reporter.line, admit=owners.refusal,
             )  # fmt: skip
         except OSError:  # somebody was faster
             continue

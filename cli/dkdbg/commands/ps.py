@@ -6,6 +6,7 @@ import time
 
 from dkdbg import console
 from dkdbg.places import registry
+from dkdbg.printable import printable
 from dkdbg.targets import sessions
 
 
@@ -28,6 +29,9 @@ def ps(*, everything: bool, as_json: bool) -> int:
         return 0
     for scheme, reason in missing.items():
         console.warn(f"dkdbg: {scheme} cannot be asked: {reason}")
+    for each in shown:
+        if each.state == sessions.UNREADABLE:
+            console.warn(f"dkdbg: {printable(each.target)}: {printable(each.detail)}")
     if not shown:
         ended = len(seen)
         console.say("no session is running" + (f" ({ended} ended: dkdbg ps --all)" if ended else ""))

@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from dkdbg.agent.dap import messages
+from dkdbg.agent.dap.messages import EDITOR, LOOK_ON, ROLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from dkdbg.agent.dap.messages import Message
 
 #: Smaller numbers in `subProcessId` are pids that a person wrote into a launch entry.
 FIRST_NUMBER = 1 << 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Announced:
+    """A process, as a container's door announces it.
+
+    Attributes:
+        pid: there. name: what it is, fit for an editor.
+        editor: what the door knows the editor's root session by; None when it does not say.
+        looks_on: the editor looks on at what another one does.
+    """
+
+    pid: int
+    name: str
+    editor: int | None = None
+    looks_on: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,12 +42,14 @@ class Process:
         number: what the editor knows it by: pids of two containers may be the same.
         upstream: name of the target; pid: there.
         name: what it is, prefixed by the target where there are several.
+        shown: what the attach to it shows the door besides, and the editor need not know.
     """
 
     number: int
     upstream: str
     pid: int
     name: str
+    shown: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -68,16 +89,15 @@ class HangUp:
 
 @dataclass(frozen=True)
 class Branch:
-    """From now on this connection is one process's: pass `opening` on to its door, then bytes.
+    """From now on this connection is one process's: introduce it to its door, then pass messages.
 
     Attributes:
-        opening: bodies of messages for the upstream.
-        hidden: number of the request whose answer the editor has got already.
+        initialize, attach: the editor's requests, for the upstream; the answer to the first it has got already.
     """
 
     process: Process
-    opening: tuple[bytes, ...]
-    hidden: int
+    initialize: Message
+    attach: Message
 
 
 @dataclass(frozen=True)
@@ -148,11 +168,14 @@ class Exchange:
         self._numbers = itertools.count(FIRST_NUMBER)
         self._processes: dict[int, Process] = {}
 
-    def announced(self, upstream: str, pid: int, name: str) -> Process:
+    def announced(self, upstream: str, found: Announced) -> Process:
         """Give a process a number."""
-        if len(self.upstreams) > 1:
-            name = f"{upstream}: {name}"
-        process = Process(number=next(self._numbers), upstream=upstream, pid=pid, name=name)
+        name = f"{upstream}: {found.name}" if len(self.upstreams) > 1 else found.name
+        shown: dict[str, object] = {} if found.editor is None else {EDITOR: found.editor}
+        if found.looks_on:
+            shown[ROLE] = LOOK_ON
+        number = next(self._numbers)
+        process = Process(number=number, upstream=upstream, pid=found.pid, name=name, shown=shown)
         self._processes[process.number] = process
         return process
 

@@ -70,6 +70,10 @@ class Connection(Editor):
         """Send a message to the client."""
         self._outbox.put(body)
 
+    def wait_for_room(self) -> None:
+        """See Editor."""
+        self._outbox.wait_for_room()
+
     def close(self) -> None:
         """End the connection; what was sent still arrives."""
         self._over = True
@@ -113,13 +117,13 @@ class Connection(Editor):
         try:
             if seen is None or seen.endpoint is None:
                 raise ConnectionRefusedError
-            upstream = wires.connect(seen.endpoint)
+            upstream, owned = wires.connect(seen.endpoint)
         except OSError:
             self.act(self.router.unbranch)
             return
         self._outbox.hand_over()
         self._client.settimeout(None)
-        passage = Passage(self._client, self._parser, upstream, branch)
+        passage = Passage(self._client, self._parser, upstream, branch, must_prove=not owned)
         with self.board.lock:
             self.board.passages.add(passage)
         try:

@@ -111,14 +111,18 @@ class Editor:
         since = self._turns.setdefault(upstream, time.monotonic())
         return settled or time.monotonic() - since > TURN_LIMIT
 
-    def opened(self, upstream: str) -> None:
+    def opened(self, upstream: str, *, must_prove: bool) -> None:
         """There is a connection."""
         self._turns.pop(upstream, None)
-        self.act(lambda: self.router.opened(upstream))
+        self.act(lambda: self.router.opened(upstream, must_prove=must_prove))
 
     def received(self, upstream: str, body: bytes) -> None:
-        """A message has come."""
+        """A message has come; return when the next one may."""
         self.act(lambda: self.router.from_upstream(upstream, body))
+        self.wait_for_room()
+
+    def wait_for_room(self) -> None:
+        """Return when the client has read most of what it was sent: a target that floods it is not read from meanwhile."""
 
     def absent(self, upstream: str, why: str) -> None:
         """There is no connection to be had."""

@@ -45,11 +45,13 @@ class Keeper(Editor):
 
     def to_client(self, body: bytes) -> None:
         """Configure the session as soon as that is asked for."""
-        if b'"success":false' in body.replace(b" ", b""):
-            self.refusal = str(frames.decode(body).get("message") or "refused").removeprefix("dkdbg: ")
-        elif b'"initialized"' in body:
+        message = frames.decode(body)
+        said = message.get("event")
+        if message.get("type") == "response" and message.get("success") is not True:
+            self.refusal = str(message.get("message") or "refused").removeprefix("dkdbg: ")
+        elif said == "initialized":
             threading.Thread(target=self._ask, args=("configurationDone", {}), daemon=True).start()
-        elif b'"terminated"' in body and not self.is_over:
+        elif said == "terminated" and not self.is_over:
             self.is_over = True
             threading.Timer(0.2, self._over).start()
 

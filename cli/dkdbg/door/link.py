@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from dkdbg.agent.dap import frames
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 
 #: Seconds that an upstream has to close after we have ended our direction.
 GOODBYE = 1.5
-MAX_BODY = 64 << 20
+#: A root session says little; one line of a program's output may be long.
+MAX_BODY = 8 << 20
+#: Seconds until the next try after a connection that was over at once, as often as that happened; the longest such wait.
+SHORT, LONGEST_PAUSE = 1.0, 5.0
 
 
 class Owner(Protocol):
@@ -26,11 +30,11 @@ class Owner(Protocol):
     def may_dial(self, upstream: str) -> bool:
         """Return whether it is this editor's turn."""
 
-    def opened(self, upstream: str) -> None:
-        """There is a connection."""
+    def opened(self, upstream: str, *, must_prove: bool) -> None:
+        """There is a connection; `must_prove`: to another user's process on this machine."""
 
     def received(self, upstream: str, body: bytes) -> None:
-        """A message has come."""
+        """A message has come; return when the next one may."""
 
     def absent(self, upstream: str, why: str) -> None:
         """There is none to be had now; said at each look."""
@@ -47,6 +51,7 @@ class Link:
         self._owner = owner
         self._lock = threading.Lock()
         self._over = False
+        self._ended = threading.Event()
         self._agent = ""
         self._avoided = ""
         self._sock: socket.socket | None = None
@@ -65,7 +70,9 @@ class Link:
     def hang_up(self, then: Literal["stop", "redial", "replaced"]) -> None:
         """Close the connection, after what was sent; see `HangUp`."""
         with self._lock:
-            self._over = self._over or then == "stop"
+            if then == "stop":
+                self._over = True
+                self._ended.set()
             if then == "replaced":
                 self._avoided = self._agent
             sock, outbox, self._outbox = self._sock, self._outbox, None
@@ -76,19 +83,23 @@ class Link:
             limit.start()
 
     def _run(self) -> None:
-        name = self._upstream.name
+        name, failures = self._upstream.name, 0
         while not self._over:
             seen = self._upstream.look()
             if not seen.agent:
                 self._owner.absent(name, seen.why)
             elif seen.agent != self._avoided and self._owner.may_dial(name):
+                began = time.monotonic()
                 self._serve(seen)
+                failures = failures + 1 if time.monotonic() - began < SHORT else 0
+                if failures > 3:  # an agent that was killed at once may be back at once, and not for ever
+                    self._ended.wait(min(LONGEST_PAUSE, SHORT * (failures - 3)))
             self._upstream.changed.wait(upstreams.INTERVAL)
 
     def _serve(self, seen: Seen) -> None:
         name = self._upstream.name
         try:
-            sock = wires.connect(seen.endpoint or ("", 0))
+            sock, is_ours = wires.connect(seen.endpoint or ("", 0))
         except OSError:
             return
         with self._lock:
@@ -96,7 +107,7 @@ class Link:
                 sock.close()
                 return
             self._sock, self._outbox, self._agent = sock, wires.Outbox(sock), seen.agent
-        self._owner.opened(name)
+        self._owner.opened(name, must_prove=not is_ours)
         parser = frames.FrameParser(max_body=MAX_BODY)
         with contextlib.suppress(OSError, frames.FrameError):
             wires.read_frames(sock, parser, self._received)

@@ -1,23 +1,25 @@
-"""The connection of one process's session: frames pass unread; its end is told properly even when a container is killed."""
+"""The connection of one process's session: what a process may say passes; its end is told properly even when a container is killed."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import socket
 import threading
 from typing import TYPE_CHECKING
 
 from dkdbg.agent.dap import frames, messages
-from dkdbg.door import wires
+from dkdbg.door import from_targets, wires
+from dkdbg.door.introduction import Introduction
 
 if TYPE_CHECKING:
+    from dkdbg.agent.dap.messages import Message
     from dkdbg.door.actions import Branch
 
 #: Seconds that an editor has to close its connection after its process is gone.
 GOODBYE = 2.0
-#: A variable's value may be long.
-MAX_BODY = 1 << 30
-_CHUNK = 1 << 16
+#: Seconds until a door has answered `initialize`: it waits for its adapter for 30.
+INTRODUCTION_LIMIT = 40.0
 
 
 class Passage:
@@ -25,40 +27,53 @@ class Passage:
 
     Args:
         client, parser: the editor's socket, and what came after its attach.
-        upstream: a connection to the door.
+        upstream: a connection to the door. must_prove: see Introduction.
 
     Attributes:
         begun: the process was there: the editor was asked for its breakpoints.
     """
 
     def __init__(
-        self, client: socket.socket, parser: frames.FrameParser, upstream: socket.socket, branch: Branch
+        self,
+        client: socket.socket,
+        parser: frames.FrameParser,
+        upstream: socket.socket,
+        branch: Branch,
+        *,
+        must_prove: bool = False,
     ) -> None:
         self._client = client
         self._parser = parser
         self._upstream = upstream
-        self._hidden: int | None = branch.hidden
-        self._opening = branch.opening
+        self._hidden: int | None = branch.initialize["seq"]
+        self._attach = branch.attach
+        numbers = itertools.count(messages.OWN_SEQUENCE - 1, -1)  # a door takes none of ours from there on
+        self._introduction = Introduction(
+            branch.initialize, branch.attach, lambda: next(numbers), must_prove=must_prove
+        )
+        self._introduced = threading.Event()
         self.begun = False
         self._lock = threading.Lock()
+        self._upstream_lock = threading.Lock()
         self._ended = False
 
     def serve(self) -> None:
         """Pass everything on until both sides have ended; the editor's socket is left to the caller."""
         back = threading.Thread(target=self._pass_back, name="dkdbg passage", daemon=True)
-        back.start()
-        with contextlib.suppress(OSError):
-            for body in self._opening:
-                self._upstream.sendall(frames.wrap(body))
-            data = self._parser.rest()
-            while True:
-                self._upstream.sendall(data)
-                data = self._client.recv(_CHUNK)
-                if not data:
-                    break
+        with contextlib.suppress(OSError, frames.FrameError):
+            self._send(self._introduction.begin())
+            back.start()
+            if self._introduction.is_over:
+                self._introduced.set()
+            if self._introduced.wait(INTRODUCTION_LIMIT) and not self._introduction.refusal:
+                self._parser.allow(frames.MAX_BODY)
+                wires.read_frames(self._client, self._parser, self._to_upstream)
+            else:
+                self._refuse(self._introduction.refusal or "its door did not answer")
         with contextlib.suppress(OSError):
             self._upstream.shutdown(socket.SHUT_WR)
-        back.join()
+        if back.ident is not None:
+            back.join()
         self._upstream.close()
 
     def end(self) -> None:
@@ -66,26 +81,59 @@ class Passage:
         self._say_ended()
         wires.cut(self._upstream)
 
+    def _to_upstream(self, body: bytes) -> bool:
+        self._send([body])
+        return True
+
+    def _send(self, bodies: list[bytes]) -> None:
+        with self._upstream_lock:
+            for body in bodies:
+                self._upstream.sendall(frames.wrap(body))
+
     def _pass_back(self) -> None:
-        parser = frames.FrameParser(max_body=MAX_BODY)
-        with contextlib.suppress(OSError, frames.FrameError):
-            wires.read_frames(self._upstream, parser, self._to_client)
+        parser = frames.FrameParser()
+        try:
+            wires.read_frames(self._upstream, parser, self._from_upstream)
+        except OSError:  # it was killed
+            pass
+        except frames.FrameError as error:
+            self._to_client(messages.say(f"the process's session was ended: {error}", "important"))
+        self._introduced.set()
         self._say_ended()
         with contextlib.suppress(OSError):
             self._client.shutdown(socket.SHUT_WR)
 
-    def _to_client(self, body: bytes) -> bool:
-        if self._hidden is not None and _is_answer(body, self._hidden):
+    def _from_upstream(self, body: bytes) -> bool:
+        shown, message = from_targets.of_process(body)
+        if not self._introduction.is_over:  # nothing passes before it
+            self._send(self._introduction.take(message) or [])
+            if self._introduction.is_over:
+                self._introduced.set()
+        elif message.get("type") == "request":
+            self._send([messages.refuse(message, "a target may not ask for this")])
+        elif message.get("request_seq") == self._hidden and message.get("command") == "initialize":
             self._hidden = None
-            return True
-        with self._lock:
-            if self._ended and b'"event"' in body[:60]:
-                return True
-            self._client.sendall(frames.wrap(body))
-            self.begun = self.begun or _is_event(body, "initialized")
-            if not self._ended and _is_event(body, "terminated"):
-                self._note_ended()
+        elif shown:
+            self._to_client(shown, message)
         return True
+
+    def _to_client(self, body: bytes, message: Message | None = None) -> None:
+        said = message.get("event") if message is not None else None
+        with self._lock:
+            if self._ended and said:
+                return
+            self._client.sendall(frames.wrap(body))
+            self.begun = self.begun or said == "initialized"
+            if not self._ended and said == "terminated":
+                self._note_ended()
+
+    def _refuse(self, reason: str) -> None:
+        """Answer the attach with an error, as the last word."""
+        with self._lock:
+            if not self._ended:
+                self._client.sendall(frames.wrap(messages.refuse(self._attach, reason)))
+                self._note_ended()
+        wires.cut(self._upstream)
 
     def _say_ended(self) -> None:
         if not self._lock.acquire(timeout=GOODBYE):  # the editor does not read
@@ -104,24 +152,3 @@ class Passage:
         limit = threading.Timer(GOODBYE, wires.cut, (self._client,))
         limit.daemon = True
         limit.start()
-
-
-def _is_event(body: bytes, name: str) -> bool:
-    if len(body) > 1000 or name.encode() not in body:
-        return False
-    message = _decode(body)
-    return message.get("type") == "event" and message.get("event") == name
-
-
-def _is_answer(body: bytes, number: int) -> bool:
-    if len(body) > frames.MAX_BODY or b"initialize" not in body:
-        return False
-    message = _decode(body)
-    return message.get("type") == "response" and message.get("request_seq") == number
-
-
-def _decode(body: bytes) -> dict[str, object]:
-    try:
-        return frames.decode(body)
-    except frames.FrameError:
-        return {}

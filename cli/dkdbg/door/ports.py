@@ -11,11 +11,11 @@ import threading
 from typing import TYPE_CHECKING
 
 from dkdbg.agent.front import front, peers
+from dkdbg.door import from_targets, owners
 from dkdbg.door.actions import Note
 from dkdbg.door.connection import Connection
 from dkdbg.door.keeper import Keeper
 from dkdbg.door.slot import Slot
-from dkdbg.door.upstream import is_whole
 
 if TYPE_CHECKING:
     import socket
@@ -116,6 +116,7 @@ class Ports:
                 listening = front.Front(
                     HOST, port, serve=lambda *client, slot=slot: self._serve(slot, *client),
                     ready=lambda: True, status=self._board.status, allow=peers.AllowList(), log=self._log,
+                    admit=owners.refusal,
                 )  # fmt: skip
             except OSError:
                 port = self._next(None)
@@ -178,9 +179,11 @@ class Ports:
             for name, upstream in self._board.upstreams.items():
                 prefix = f"{name}: " if len(self._board.upstreams) > 1 else ""
                 seen = upstream.look()
-                if seen.agent and not is_whole(seen.record) and refused.get(name) != seen.agent:
+                if seen.record is None or not seen.agent:
+                    continue
+                if seen.record.processes is None and refused.get(name) != seen.agent:
                     refused[name] = seen.agent
                     self._board.report(Note("refused", _NO_LIST, name))
-                for process in seen.record.get("processes", ()):
-                    if process.get("name"):
-                        self._slot_of(prefix + process["name"])
+                for process in seen.record.processes or ():
+                    if process.name:
+                        self._slot_of(prefix + from_targets.name(process.name))

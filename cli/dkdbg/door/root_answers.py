@@ -76,10 +76,3 @@ def answer(request: Message) -> bytes:
     if command.startswith("set"):
         return messages.answer(request, breakpoints=messages.unset(as_dict(request.get("arguments"))))
     return messages.answer(request, **_EMPTY.get(command, {}))
-
-
-def output(event: Message, prefix: str) -> bytes:
-    """Return an output event with the target's name before its text; an empty prefix changes nothing."""
-    content = as_dict(event.get("body"))
-    text = f"{prefix}: {content.get('output', '')}" if prefix else content.get("output")
-    return messages.body_of({**event, "body": {**content, "output": text}})

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Literal
 
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.dap.messages import as_dict
-from dkdbg.door import root_answers
+from dkdbg.door import from_targets, root_answers
 from dkdbg.door.actions import Branch, Close, Dial, HangUp, Note, Offer, ToClient, ToUpstream, Wait, say, send
 from dkdbg.door.upstream_session import UpstreamSession
 
 if TYPE_CHECKING:
-    from dkdbg.door.actions import Action, Exchange
+    from dkdbg.door.actions import Action, Announced, Exchange
     from dkdbg.door.root_answers import Message
     from dkdbg.door.upstream_session import Heard
 
@@ -138,12 +138,13 @@ class Router:
         if process is None:
             return self.unbranch()
         self.phase = "branched"
-        arguments = {**as_dict(self._attach.get("arguments")), "subProcessId": process.pid}
-        opening = (
-            messages.body_of(self._initialize),
-            messages.body_of({**self._attach, "arguments": arguments}),
-        )
-        return [Branch(process=process, opening=opening, hidden=self._initialize["seq"])]
+        shown = {} if self._pinned else process.shown
+        arguments = {**as_dict(self._attach.get("arguments")), **shown, "subProcessId": process.pid}
+        return [
+            Branch(
+                process=process, initialize=self._initialize, attach={**self._attach, "arguments": arguments}
+            )
+        ]
 
     def unbranch(self) -> list[Action]:
         """The process is gone: what debugpy says then."""
@@ -173,11 +174,17 @@ class Router:
 
     # -- the upstreams' side ------------------------------------------------------------------------------------
 
-    def opened(self, upstream: str) -> list[Action]:
-        """There is a new connection to this upstream."""
-        if upstream not in self.sessions or self.phase not in {"arriving", "configuring", "live"}:
+    def opened(self, upstream: str, *, must_prove: bool = False) -> list[Action]:
+        """There is a new connection to this upstream.
+
+        Args:
+            must_prove: it belongs to another user of this machine.
+        """
+        session = self.sessions.get(upstream)
+        if session is None or self.phase not in {"arriving", "configuring", "live"}:
             return [HangUp(upstream)]
-        return send(upstream, self.sessions[upstream].opened())
+        bodies, refusal = session.opened(must_prove=must_prove)
+        return self._refused(upstream, refusal) if refusal else send(upstream, bodies)
 
     def absent(self, upstream: str, why: str) -> list[Action]:
         """The upstream is not there; said again only with another reason."""
@@ -223,13 +230,12 @@ class Router:
                 note = Note("attached", "the editor is attached to it", upstream)
                 return [say(f"{upstream}: attached"), note]
             case "refused":
-                return self._refused(upstream, heard.message)
+                return self._refused(upstream, heard.text)
             case "child":
-                return self._announce(upstream, session, heard.message)
+                return self._announce(upstream, session, heard.process) if heard.process else []
             case "output":
-                return [
-                    ToClient(root_answers.output(heard.message, upstream if len(self.sessions) > 1 else ""))
-                ]
+                prefix = upstream if len(self.sessions) > 1 else ""
+                return [ToClient(from_targets.output(heard.message, prefix))]
             case "ended":
                 text = "the program has ended; waiting for it to start again"
                 line = say(f"{upstream}: {text}")
@@ -239,30 +245,24 @@ class Router:
                 line = say(f"{upstream}: left; it is attached to again after its next start")
                 return [HangUp(upstream, then="replaced"), *(ended or [line])]
 
-    def _refused(self, upstream: str, response: Message) -> list[Action]:
-        text = str(response.get("message") or "the attach was refused").removeprefix("dkdbg: ")
+    def _refused(self, upstream: str, text: str) -> list[Action]:
         note = Note("refused", text, upstream)
-        if self.phase == "arriving":
-            answer = {**response, "seq": 0, "request_seq": self._attach["seq"]}
-            return [
-                note,
-                ToClient(messages.body_of(answer)),
-                *map(HangUp, self.sessions),
-                *self._close("refused"),
-            ]
+        others = [session for session in self.sessions.values() if session.phase != "left"]
+        if self.phase == "arriving" and not others:
+            answer = ToClient(messages.refuse(self._attach, text))
+            return [note, answer, *map(HangUp, self.sessions), *self._close("refused")]
         line = say(f"{upstream}: {text}", "important")
-        return [note, line, HangUp(upstream), *self._end_if_all_left("refused")]
+        return [note, line, HangUp(upstream), *self._settle(), *self._end_if_all_left("refused")]
 
-    def _announce(self, upstream: str, session: UpstreamSession, configuration: Message) -> list[Action]:
-        process = self._exchange.announced(
-            upstream, configuration["subProcessId"], str(configuration.get("name"))
-        )
+    def _announce(self, upstream: str, session: UpstreamSession, found: Announced) -> list[Action]:
+        process = self._exchange.announced(upstream, found)
         session.processes.append(process)
         self._exchange.forget(session.processes[:-MAX_PROCESSES])
         del session.processes[:-MAX_PROCESSES]
-        mine = as_dict(self._attach.get("arguments")).get("connect")
+        arguments = as_dict(self._attach.get("arguments"))
+        mine = arguments.get("connect")
         connect = mine if isinstance(mine, dict) else {"host": "127.0.0.1", "port": self._exchange.port()}
-        child = {**configuration, "name": process.name, "subProcessId": process.number, "connect": connect}
+        child = from_targets.child(arguments, called=process.name, number=process.number, connect=connect)
         actions: list[Action] = [Note("process", process.name, upstream)]
         client = as_dict(self._initialize.get("arguments"))
         actions.append(ToClient(messages.announcement(client, self._numbers.__next__, child)))

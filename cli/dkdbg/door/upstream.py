@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dkdbg.agent import contract
+from dkdbg.door.asking import status_of
 from dkdbg.targets.place import Door
+from dkdbg.targets.record import BadRecord
 
 if TYPE_CHECKING:
     from dkdbg.targets.place import Place
+    from dkdbg.targets.record import SeenRecord
 
-#: Seconds between two looks at a door that is not ready, and for its answer.
+#: Seconds between two looks at a door that is not ready.
 INTERVAL = 0.1
-ANSWER_LIMIT = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,13 +27,13 @@ class Seen:
         endpoint: host and port of its door; None when there is none.
         agent: which agent answered there, another one after each restart; empty when an attach would not work now.
         why: what it waits for, in words; empty when ready.
-        record: what the agent says of itself; empty when none answers.
+        record: what the agent says of itself; None when none answers.
     """
 
     endpoint: tuple[str, int] | None
     agent: str
     why: str
-    record: dict[str, Any]
+    record: SeenRecord | None
 
 
 class Upstream:
@@ -85,52 +84,32 @@ class Upstream:
             return self._seen
 
     def _ask(self) -> Seen:
-        record = status_of(self._door.endpoint) if self._door.endpoint else {}
-        agent = f"{record.get('id')} {record.get('pid')} {record.get('started')}" if record else ""
-        if record and record.get("state") in contract.ATTACHABLE and record.get("adapter_up"):
-            return Seen(endpoint=self._door.endpoint, agent=agent, why="", record=self._whole(record, agent))
-        why = (
-            f"its agent is {record['state']}"
-            if record.get("state") in {"starting", "exited"}
-            else self._door.why
-        )
-        return Seen(endpoint=self._door.endpoint, agent="", why=why, record=record)
+        endpoint = self._door.endpoint
+        if endpoint is None:
+            return Seen(endpoint=None, agent="", why=self._door.why, record=None)
+        try:
+            record = status_of(endpoint)
+            if record is not None and record.is_attachable:
+                return Seen(
+                    endpoint=endpoint, agent=record.agent, why="", record=self._whole(record, endpoint)
+                )
+        except BadRecord as error:
+            why = f"what answers at {endpoint[0]}:{endpoint[1]} cannot be understood: {error}"
+            return Seen(endpoint=endpoint, agent="", why=why, record=None)
+        unready = record is not None and record.state in {"starting", "exited"}
+        why = f"its agent is {record.state}" if record is not None and unready else self._door.why
+        return Seen(endpoint=endpoint, agent="", why=why, record=record)
 
-    def _whole(self, record: dict[str, Any], agent: str) -> dict[str, Any]:
-        """The record with the processes, where the token shows them.
+    def _whole(self, record: SeenRecord, endpoint: tuple[str, int]) -> SeenRecord:
+        """The record with the processes, where knowing the token shows them.
 
-        Not shown before a door of ours has answered, and once to each agent if it is wrong: an agent that has seen
-        too many wrong ones from an address refuses the right one too for a while.
+        Asked once of each agent if our token is wrong: one that has seen too many wrong ones from an address refuses
+        the right one too for a while.
         """
-        if is_whole(record) or not self._token or agent == self._refused_by or self._door.endpoint is None:
+        if record.processes is not None or not self._token or record.agent == self._refused_by:
             return record
-        found = status_of(self._door.endpoint, self._token)
-        if not found:
+        found = status_of(endpoint, self._token)
+        if found is None:
             return record
-        self._refused_by = "" if is_whole(found) else agent
+        self._refused_by = "" if found.processes is not None else record.agent
         return found
-
-
-def is_whole(record: dict[str, Any]) -> bool:
-    """Whether a door has told all of its record: one with a token keeps the processes from those who do not show it."""
-    return "processes" in record
-
-
-def status_of(endpoint: tuple[str, int], token: str = "") -> dict[str, Any]:
-    """Return what a door answers to GET /status, the session's record; empty when no door of ours answers.
-
-    A proxy that takes connections for a container that does not listen yet closes them: no answer.
-
-    Args:
-        token: shown to the door, empty for none.
-    """
-    connection = http.client.HTTPConnection(*endpoint, timeout=ANSWER_LIMIT)
-    try:
-        shown = {"Authorization": f"Bearer {token}"} if token else {}
-        connection.request("GET", "/status", headers=shown)
-        answer = json.loads(connection.getresponse().read(4 << 20))
-    except (OSError, http.client.HTTPException, ValueError):
-        return {}
-    finally:
-        connection.close()
-    return answer if isinstance(answer, dict) and "state" in answer and "id" in answer else {}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from dkdbg.agent.dap import frames, messages
-from dkdbg.agent.dap.messages import ROLE, TAKE_OVER, as_dict
+from dkdbg.agent.dap.messages import EDITOR, LOOK_ON, ROLE, TAKE_OVER, as_dict
+from dkdbg.door import from_targets
+from dkdbg.door.actions import Announced
+from dkdbg.door.introduction import Introduction
 
 if TYPE_CHECKING:
     from dkdbg.door.actions import Process
@@ -17,20 +20,27 @@ if TYPE_CHECKING:
     #: waits for configurationDone. `held`: attached. `left`: the session there has ended and another one is not wanted.
     Phase = Literal["down", "attaching", "ready", "held", "left"]
 
+#: Sequence numbers of the requests that each connection begins with.
+_INITIALIZE, _ATTACH = 1, 2
+#: No kernel has a pid as large as this (Linux: 2**22).
+MAX_PID = 1 << 31
+
 
 @dataclass(frozen=True, kw_only=True)
 class Heard:
     """What a message of the upstream means.
 
     Attributes:
-        kind: `reply`: send `body` back; `ready` and `attached`: see Phase; `refused`: the attach was, `message` is the
-            response; `child`: `message` is the attach configuration of a process; `output`: `message` is the event;
-            `ended`: the program has ended, the upstream is about to go; `closed`: the session has been ended there.
+        kind: `reply`: send `body` back; `ready` and `attached`: see Phase; `refused`: the attach was, or we refuse to,
+            `text` is why; `child`: there is a process; `output`: `message` is the event; `ended`: the program has ended,
+            the upstream is about to go; `closed`: the session has been ended there.
     """
 
     kind: Literal["reply", "ready", "attached", "refused", "child", "output", "ended", "closed"]
-    message: Message
+    message: Message = field(default_factory=dict)
     body: bytes = b""
+    text: str = ""
+    process: Announced | None = None
 
 
 class UpstreamSession:
@@ -51,16 +61,25 @@ class UpstreamSession:
         self._initialize = {**initialize, "supportsStartDebuggingRequest": True}
         self._arguments = arguments
         self._exited = False
-        self._attach = 0
         self._numbers = itertools.count(1)
+        self._introduction: Introduction | None = None
 
-    def opened(self) -> list[bytes]:
-        """There is a new connection: what to send on it."""
+    def opened(self, *, must_prove: bool = False) -> tuple[list[bytes], str]:
+        """There is a new connection: what to send on it, or why nothing is, in one line.
+
+        Args:
+            must_prove: see Introduction.
+        """
         self.phase, self.why, self._exited = "attaching", "", False
-        self._numbers = itertools.count(1)
-        first = self._request("initialize", self._initialize)
-        self._attach = 2
-        return [first, self._request("attach", self._arguments)]
+        self._numbers = itertools.count(_ATTACH + 1)
+        self._introduction = Introduction(
+            _message(_INITIALIZE, "initialize", self._initialize), _message(_ATTACH, "attach", self._arguments),
+            lambda: next(self._numbers), must_prove=must_prove,
+        )  # fmt: skip
+        bodies = self._introduction.begin()
+        if self._introduction.refusal:
+            self.phase = "left"
+        return bodies, self._introduction.refusal
 
     def configure(self) -> list[bytes]:
         """Let the upstream's processes run, breakpoints are set in each of them."""
@@ -92,11 +111,20 @@ class UpstreamSession:
         return self._happened(message) if kind == "event" else []
 
     def _answered(self, message: Message) -> list[Heard]:
-        if message.get("request_seq") != self._attach or message.get("command") != "attach":
+        introduction = self._introduction
+        if introduction is None or self.phase == "left":
+            return []
+        bodies = introduction.take(message)
+        if introduction.refusal:
+            self.phase = "left"
+            return [Heard(kind="refused", text=introduction.refusal)]
+        if bodies is not None:
+            return [Heard(kind="reply", body=body) for body in bodies]
+        if message.get("request_seq") != _ATTACH or message.get("command") != "attach":
             return []
         if message.get("success") is not True:
             self.phase = "left"
-            return [Heard(kind="refused", message=message)]
+            return [Heard(kind="refused", text=introduction.why_refused(message))]
         if self.phase not in {"attaching", "ready"}:
             return []
         self.phase = "held"
@@ -104,19 +132,22 @@ class UpstreamSession:
             self._arguments.get(ROLE) == TAKE_OVER
         ):  # said once: after a restart there is nobody to take it from
             self._arguments = {k: v for k, v in self._arguments.items() if k != ROLE}
-        return [Heard(kind="attached", message=message)]
+        return [Heard(kind="attached")]
 
     def _asked(self, message: Message) -> list[Heard]:
-        reply = Heard(kind="reply", message=message, body=messages.answer(message))
-        if message.get("command") != "startDebugging":
-            return [reply]
-        return [reply, *self._child(as_dict(as_dict(message.get("arguments")).get("configuration")))]
+        """Nothing that a target asks for is done but to attach to a process of its own."""
+        arguments = as_dict(message.get("arguments"))
+        wanted = arguments.get("request", "attach")
+        if message.get("command") != "startDebugging" or wanted != "attach":
+            return [Heard(kind="reply", body=messages.refuse(message, "a target may not ask for this"))]
+        child = self._child(as_dict(arguments.get("configuration")))
+        return [Heard(kind="reply", body=messages.answer(message)), *child]
 
     def _happened(self, message: Message) -> list[Heard]:
         name, content = message.get("event"), as_dict(message.get("body"))
         if name == "initialized" and self.phase == "attaching":
             self.phase = "ready"
-            return [Heard(kind="ready", message=message)]
+            return [Heard(kind="ready")]
         if name == "debugpyAttach":
             return self._child(content)
         if name == "output" and content.get("category") != "telemetry":
@@ -125,14 +156,25 @@ class UpstreamSession:
             self._exited = True
         if name == "terminated" and self.phase in {"ready", "held"}:
             self.phase = "down" if self._exited else "left"
-            return [Heard(kind="ended" if self._exited else "closed", message=message)]
+            return [Heard(kind="ended" if self._exited else "closed")]
         return []
 
     def _child(self, configuration: Message) -> list[Heard]:
-        pid = configuration.get("subProcessId")
+        pid, editor = configuration.get("subProcessId"), configuration.get(EDITOR)
         if isinstance(pid, bool) or not isinstance(pid, int) or self.phase not in {"ready", "held"}:
             return []
-        return [Heard(kind="child", message=configuration)]
+        if not 0 < pid < MAX_PID:
+            return []
+        process = Announced(
+            pid=pid, name=from_targets.name(configuration.get("name")),
+            editor=editor if isinstance(editor, int) and not isinstance(editor, bool) else None,
+            looks_on=configuration.get(ROLE) == LOOK_ON,
+        )  # fmt: skip
+        return [Heard(kind="child", process=process)]
 
     def _request(self, command: str, arguments: Message) -> bytes:
         return messages.request(next(self._numbers), command, arguments)
+
+
+def _message(number: int, command: str, arguments: Message) -> Message:
+    return {"seq": number, "type": "request", "command": command, "arguments": arguments}

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from dkdbg import process
 from dkdbg.engine import client
 from dkdbg.errors import DkdbgError
-from dkdbg.targets.container import LABEL, PROJECT_DIR, Container, ContainerReach, sessions_of
+from dkdbg.targets.container import LABEL, PROJECT_DIR, Container, ContainerReach, sessions_of, unreadable
 from dkdbg.targets.engine_errors import explain
+from dkdbg.targets.record import BadRecord, decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 #: Seconds within which an engine says what it has.
 _ANSWER_LIMIT = 20.0
+#: Seconds within which an agent does, bytes of its answer, and its sessions that are read.
+_AGENT_LIMIT = 10.0
+_MAX_ANSWER = 8 << 20
+_MAX_SESSIONS = 100
 
 
 def of_debug_services() -> tuple[Container, ...]:
@@ -114,17 +119,24 @@ def sessions_in(container: Container) -> list[SeenSession]:
     """What the agent in a container with dkdbg's label says; nothing of one without."""
     if not container.label:
         return []
-    return sessions_of(container, _records(container) if container.running else [])
-
-
-def _records(container: Container) -> list[dict[str, Any]]:
-    reach = ContainerReach(name=container.id, label=container.name)
-    result = process.run(reach.wrap([*container.agent, "sessions", "--json"]), timeout=_ANSWER_LIMIT)
     try:
-        found = json.loads(result.stdout)
-    except ValueError:
-        return []
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+        return sessions_of(container, _records(container) if container.running else [])
+    except (DkdbgError, BadRecord) as error:
+        return [unreadable(container, str(error))]
+
+
+def _records(container: Container) -> list[object]:
+    """What it says, whatever that is.
+
+    Raises:
+        DkdbgError: it says too much, or takes too long.
+        BadRecord: it is not JSON.
+    """
+    reach = ContainerReach(name=container.id, label=container.name)
+    argv = reach.wrap([*container.agent, "sessions", "--json"])
+    result = process.read(argv, most=_MAX_ANSWER, timeout=_AGENT_LIMIT)
+    found = [] if result.code else decode(result.stdout)  # it has ended in this moment, or starts
+    return found[:_MAX_SESSIONS] if isinstance(found, list) else [found]
 
 
 class ContainerChanges:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import sys
@@ -16,12 +17,13 @@ from dkdbg.targets import sessions
 from dkdbg.targets.address import LOCAL, Address
 from dkdbg.targets.local import Local
 from dkdbg.targets.place import Door, Kind, Workspace
+from dkdbg.targets.record import BadRecord, parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dkdbg.agent.contract import Record
     from dkdbg.targets.place import Changes, Reach
+    from dkdbg.targets.record import SeenRecord
     from dkdbg.targets.sessions import SeenSession
 
 _AGENT = Path(__file__).resolve().parents[1] / "agent" / "__main__.py"
@@ -63,11 +65,11 @@ class LocalPlace:
 
     def door(self) -> Door:
         """That of the newest session that runs under this name."""
-        live = [record for record in _records() if records.is_live(record) and self._means(record)]
+        live = [record for record, is_live in _records() if is_live and self._means(record)]
         if not live:
             why = f"no session {self.address.rest} runs on this machine".replace("  ", " ")
             return Door(endpoint=None, why=why)
-        host, port = live[-1]["host"], live[-1]["port"]
+        host, port = live[-1].host, live[-1].port
         everywhere = host in {"", "0.0.0.0", "::"}  # noqa: S104
         return Door(endpoint=("127.0.0.1" if everywhere else host, port), why="its session does not answer")
 
@@ -77,23 +79,26 @@ class LocalPlace:
 
     def sessions(self) -> list[SeenSession]:
         """Those that the address names."""
-        return [_seen(record) for record in _records() if self._means(record)]
+        return [_seen(record, is_live) for record, is_live in _records() if self._means(record)]
 
     def close(self) -> None:
         """Nothing was opened."""
 
-    def _means(self, record: Record) -> bool:
+    def _means(self, record: SeenRecord) -> bool:
         name = self.address.rest
-        return name.startswith("/") or name in {"", record["name"], record["id"]}
+        return name.startswith("/") or name in {"", record.name, record.id}
 
 
-def _records() -> list[Record]:
-    """Of the runtime folders that agents of ours may have used here (`agent/record/runtime_dir.py`), oldest session first."""
+def _records() -> list[tuple[SeenRecord, bool]]:
+    """Records, and whether their agents run, of the runtime folders that agents of ours may have used here (`agent/record/runtime_dir.py`), oldest session first."""
     base = Path(runtime_dir.default_runtime_dir())
     others = Path(tempfile.gettempdir()).glob(f"dkdbg-{os.getuid()}-*")
     folders = [base, *sorted(folder for folder in others if folder != base and _is_ours(folder))]
-    found = [record for folder in folders for record in records.list_records(str(folder))]
-    return sorted(found, key=lambda record: record["started"])
+    found: list[tuple[SeenRecord, bool]] = []
+    for written in (each for folder in folders for each in records.list_records(str(folder))):
+        with contextlib.suppress(BadRecord):  # of another version, or damaged
+            found.append((parse(written), records.is_live(written)))
+    return sorted(found, key=lambda each: each[0].started)
 
 
 def _is_ours(folder: Path) -> bool:
@@ -105,9 +110,9 @@ def _is_ours(folder: Path) -> bool:
     return stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.getuid()
 
 
-def _seen(record: Record) -> SeenSession:
-    address = str(Address(scheme=LOCAL, rest=record["id"]))
-    return sessions.of_record(record, live=records.is_live(record), target=LOCAL, address=address)
+def _seen(record: SeenRecord, is_live: bool) -> SeenSession:
+    address = str(Address(scheme=LOCAL, rest=record.id))
+    return sessions.of_record(record, live=is_live, target=LOCAL, address=address)
 
 
 def _place(address: Address, _root: Path) -> LocalPlace:
@@ -120,7 +125,7 @@ def _named(name: str, _root: Path) -> LocalPlace | None:
 
 
 def _sessions() -> list[SeenSession]:
-    return [_seen(record) for record in _records()]
+    return [_seen(record, is_live) for record, is_live in _records()]
 
 
 KIND = Kind(place=_place, named=_named, sessions=_sessions)

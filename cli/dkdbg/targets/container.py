@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import re
@@ -13,7 +12,8 @@ from dkdbg.agent.contract import DEFAULT_PORT, ENV_MAPPINGS, ENV_PORT
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.model import twin
 from dkdbg.targets.place import Door, Workspace
-from dkdbg.targets.sessions import SeenSession, of_record
+from dkdbg.targets.record import BadRecord, parse
+from dkdbg.targets.sessions import UNREADABLE, SeenSession, of_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -102,7 +102,7 @@ class Container:
             id=inspected["Id"], name=inspected["Name"].lstrip("/"), label=labels.get(LABEL, ""),
             running=bool(inspected["State"]["Running"]),
             host_network=inspected["HostConfig"].get("NetworkMode") == "host", published=published,
-            port=int(port) if port.isdecimal() else DEFAULT_PORT,
+            port=_port(port) or DEFAULT_PORT,
             address=next(
                 (each["IPAddress"] for each in (network.get("Networks") or {}).values() if each.get("IPAddress")), ""
             ),
@@ -125,13 +125,19 @@ class Container:
                 port = options.get("--port", "")
                 return replace(
                     self, label=options.get("--name") or self.name, agent=("sh", word),
-                    port=int(port) if port.isdecimal() else self.port,
+                    port=_port(port) or self.port,
                 )  # fmt: skip
         return self
 
     def is_called(self, name: str) -> bool:
         """Whether `name` is its name, or enough of the beginning of its id."""
         return name == self.name or (len(name) >= 8 and self.id.startswith(name))
+
+
+def _port(text: str) -> int:
+    """The port that an image or a command line names; 0 when it names none."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
+    return number if number < 65536 else 0
 
 
 def choose(containers: Iterable[Container], service: str) -> Container | None:
@@ -218,7 +224,7 @@ def _endpoint_of(container: Container) -> tuple[str, int] | None:
     return (container.address, container.port) if container.address else None
 
 
-def sessions_of(container: Container, records: Sequence[Mapping[str, Any]]) -> list[SeenSession]:
+def sessions_of(container: Container, records: Sequence[object]) -> list[SeenSession]:
     """The sessions in a container with dkdbg's label.
 
     Args:
@@ -233,17 +239,25 @@ def sessions_of(container: Container, records: Sequence[Mapping[str, Any]]) -> l
             )
         ]
     found = []
-    for record in records:
-        with contextlib.suppress(
-            KeyError, TypeError, ValueError
-        ):  # whoever is root in there may have written it
-            found.append(
-                of_record(
-                    record, live=bool(record.get("live")), target=target, address=address,
-                    endpoint=None if container.host_network else container.published.get(record["port"], ""),
-                )
-            )  # fmt: skip
+    for value in records:
+        try:
+            record = parse(value)
+        except BadRecord as error:  # whoever is root in there may have written it
+            found.append(unreadable(container, str(error)))
+            continue
+        endpoint = None if container.host_network else container.published.get(record.port, "")
+        found.append(
+            of_record(record, live=bool(record.live), target=target, address=address, endpoint=endpoint)
+        )
     return found
+
+
+def unreadable(container: Container, why: str) -> SeenSession:
+    """A container whose agent, or what is in its place, says what makes no sense."""
+    return SeenSession(
+        target=f"container {container.name}", address=f"docker://{container.name}", id=container.id[:12],
+        name=container.label, state=UNREADABLE, detail=f"what its agent says cannot be understood: {why}",
+    )  # fmt: skip
 
 
 def workspace_of(container: Container) -> Workspace:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
+from dkdbg.targets.record import SeenRecord, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 #: States in which nobody can attach any more.
 ENDED = frozenset({"exited", "lost"})
+#: What an agent said of a session makes no sense.
+UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +26,8 @@ class SeenSession:
         target: where it runs, for people: `local`, or `container NAME`.
         address: of its place, as any verb takes it.
         id, name: of the record; the label's where there is no record to read.
-        state: the record's; `lost` when its agent is gone without a word, `exited` for a container that has ended.
+        state: the record's; `lost` when its agent is gone without a word, `exited` for a container that has ended,
+            `unreadable` when what it says makes no sense; `detail` is why then.
         endpoint: `host:port` to attach to from here; empty when there is none.
         started: epoch seconds, None when unknown.
         client: whether an editor is attached.
@@ -52,23 +56,29 @@ class SeenSession:
 
 
 def of_record(
-    record: Mapping[str, Any], *, live: bool, target: str, address: str, endpoint: str | None = None
+    said: object, *, live: bool, target: str, address: str, endpoint: str | None = None
 ) -> SeenSession:
     """A record, read where it was written.
 
     Args:
+        said: a SeenRecord, or what an agent says and nobody has looked at yet.
         live: its agent runs.
         target, address: see SeenSession.
         endpoint: where the record's port is reached from this machine; None: where it says itself.
+
+    Raises:
+        BadRecord: it makes no sense.
     """
-    state = record["state"] if live or record["state"] == "exited" else "lost"
+    record = said if isinstance(said, SeenRecord) else parse(said)
+    state = record.state if live or record.state == "exited" else "lost"
     if endpoint is None:
-        endpoint = f"{record['host'] or '127.0.0.1'}:{record['port']}"
+        host = "127.0.0.1" if record.host in {"", "0.0.0.0", "::"} else record.host  # noqa: S104
+        endpoint = f"{host}:{record.port}"
     return SeenSession(
-        target=target, address=address, id=record["id"], name=record["name"],
+        target=target, address=address, id=record.id, name=record.name,
         state=state, endpoint="" if state in ENDED else endpoint.replace("0.0.0.0:", "127.0.0.1:"),
-        started=record["started"], client=bool(record["client"]),
-        processes=tuple(_name(each) for each in record["processes"]), detail=record["detail"],
+        started=record.started, client=record.client,
+        processes=tuple(each.name or f"process {each.pid}" for each in record.processes or ()), detail=record.detail,
     )  # fmt: skip
 
 
@@ -85,7 +95,7 @@ def choose(
     Raises:
         DkdbgError: there is none, or more than one.
     """
-    live = [each for each in seen if not each.is_ended]
+    live = [each for each in seen if not each.is_ended and each.state != UNREADABLE]
     found = [each for each in live if target in {each.name, each.id}] or live
     if len(found) == 1:
         return found[0]
@@ -95,10 +105,6 @@ def choose(
     raise DkdbgError(
         problem + (f"; there are: {names}" if names else ""), hint="dkdbg ps", exit_code=EXIT_USAGE
     )
-
-
-def _name(process: Mapping[str, Any]) -> str:
-    return str(process.get("name") or f"process {process['pid']}")
 
 
 def age(seconds: float) -> str:

@@ -136,11 +136,11 @@ def test_the_root_session_is_complete_without_any_container() -> None:
 
 
 def test_an_upstream_is_configured_only_after_the_editor_has_set_its_breakpoints() -> None:
-    bench = Bench().introduce().attach(dkdbgToken="t", justMyCode=False)
+    bench = Bench().introduce().attach(justMyCode=False)
     bench.do(bench.router.opened("web"))
     initialize, attach = bench.sent("web")
     assert initialize["arguments"]["supportsStartDebuggingRequest"] is True
-    assert attach["arguments"] == {"dkdbgToken": "t", "justMyCode": False}
+    assert attach["arguments"] == {"justMyCode": False}
     assert bench.names() == ["initialize True"]
     bench.do(bench.router.from_upstream("web", event("initialized")))
     assert bench.names() == ["initialized"]
@@ -150,15 +150,16 @@ def test_an_upstream_is_configured_only_after_the_editor_has_set_its_breakpoints
 
 
 def test_a_refusal_of_an_upstream_that_is_there_fails_the_attach_with_its_words() -> None:
-    bench = Bench().introduce().attach(dkdbgToken="wrong")
+    bench = Bench().introduce().attach()
     bench.do(bench.router.opened("web"))
     bench.heard()
-    error = {"error": {"id": 1, "format": "{reason}", "showUser": True}}
-    refusal = response("attach", 2, success=False, message="dkdbg: the token is wrong", body=error)
+    error = {"error": {"id": 1, "format": "{reason}", "showUser": True, "url": "http://evil.example"}}
+    refusal = response("attach", 2, success=False, message="dkdbg: no\x1b[2J", body=error)
     actions = bench.do(bench.router.from_upstream("web", refusal))
     (answer,) = bench.heard()
     assert (answer["request_seq"], answer["success"]) == (2, False)
-    assert (answer["message"], answer["body"]) == ("dkdbg: the token is wrong", error)
+    assert answer["message"] == "dkdbg: no\\x1b[2J"
+    assert set(answer["body"]["error"]) == {"id", "format", "variables", "showUser"}
     assert isinstance(actions[-1], Close)
 
 
@@ -208,17 +209,16 @@ def test_with_two_targets_the_other_one_stays() -> None:
 
 def test_the_same_pid_in_two_containers_gets_two_numbers_and_two_names() -> None:
     shared = exchange("a", "b")
-    bench = Bench(shared=shared).live("a", "b")
-    first, second = bench.announce(7, "a", justMyCode=True), bench.announce(7, "b")
+    bench = Bench(shared=shared).live("a", "b", justMyCode=True)
+    first, second = bench.announce(7, "a"), bench.announce(7, "b")
     assert first["subProcessId"] != second["subProcessId"]
     assert (first["name"], second["name"]) == ("a: rank 7", "b: rank 7")
     assert (first["justMyCode"], first["connect"]) == (True, {"host": "127.0.0.1", "port": PORT})
     child = Bench(shared=shared).introduce()
     (branch,) = child.client(request("attach", 2, **second))
     assert isinstance(branch, Branch)
-    initialize, attach = (json.loads(body) for body in branch.opening)
-    assert (branch.process.upstream, attach["arguments"]["subProcessId"]) == ("b", 7)
-    assert (branch.hidden, initialize["seq"]) == (1, 1)
+    assert (branch.process.upstream, branch.attach["arguments"]["subProcessId"]) == ("b", 7)
+    assert branch.initialize["seq"] == 1
 
 
 def test_a_process_that_is_gone_is_a_session_that_ends_at_once() -> None:
@@ -291,7 +291,7 @@ def test_a_client_at_the_port_of_a_process_waits_for_it() -> None:
     )
     (branch,) = bench.router.branch(root.announce(7)["subProcessId"])
     assert isinstance(branch, Branch)
-    assert json.loads(branch.opening[1])["arguments"] == {"justMyCode": False, "subProcessId": 7}
+    assert branch.attach["arguments"] == {"justMyCode": False, "subProcessId": 7}
 
 
 JSON = st.recursive(

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dkdbg.agent.front import front, peers
-from dkdbg.door.upstream import Upstream, status_of
+from dkdbg.door.asking import status_of
+from dkdbg.door.upstream import Upstream
 from dkdbg.places import registry
+from dkdbg.targets.record import SeenProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,13 +61,13 @@ def answer_with(listener: socket.socket, reply: bytes | None) -> tuple[str, int]
     ],
 )
 def test_what_is_no_door_is_not_ready(listener: socket.socket, reply: bytes | None) -> None:
-    assert status_of(answer_with(listener, reply)) == {}
+    assert status_of(answer_with(listener, reply)) is None
 
 
 def test_nobody_listening_is_not_ready(listener: socket.socket) -> None:
     port = listener.getsockname()[1]
     listener.close()
-    assert status_of(("127.0.0.1", port)) == {}
+    assert status_of(("127.0.0.1", port)) is None
 
 
 @pytest.fixture
@@ -129,13 +131,14 @@ def test_a_local_session_is_found_by_its_record(
 
 @pytest.fixture
 def door_with_token(door: Callable[..., int]) -> int:
-    return door(token="right", processes=[{"name": "train.py"}])
+    return door(token="right", processes=[{"pid": 8, "name": "train.py"}])
 
 
 def test_the_processes_behind_a_token_are_seen_with_it(door_with_token: int, tmp_path: Path) -> None:
     target = place(f"127.0.0.1:{door_with_token}", tmp_path)
     seen = [Upstream(target, "x", token).look() for token in ("right", "wrong", "")]
-    assert [each.record.get("processes") for each in seen] == [[{"name": "train.py"}], None, None]
+    told = [each.record.processes for each in seen if each.record is not None]
+    assert told == [(SeenProcess(pid=8, name="train.py"),), None, None]
     assert all(each.agent for each in seen)
 
 
@@ -146,7 +149,9 @@ def test_a_wrong_token_is_shown_once_so_that_the_right_one_is_not_locked_out(
     for _ in range(40):
         upstream.poke()
         assert upstream.look().agent
-    assert "processes" in status_of(("127.0.0.1", door_with_token), "right")
+    found = status_of(("127.0.0.1", door_with_token), "right")
+    assert found is not None
+    assert found.processes
 
 
 def test_a_stranger_at_the_port_is_not_shown_the_token(listener: socket.socket, tmp_path: Path) -> None:

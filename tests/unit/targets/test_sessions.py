@@ -48,10 +48,36 @@ def test_a_port_published_on_all_addresses_is_reached_on_loopback() -> None:
 
 
 @pytest.mark.parametrize(
-    "broken", [{}, {"port": [1]}, {**RECORD, "processes": 7}, {**RECORD, "processes": [{}]}]
+    ("broken", "why"),
+    [
+        ({}, "its state is no text"),
+        ({**RECORD, "port": [1]}, "its port is no number"),
+        ({**RECORD, "port": 1 << 70}, "its port is no number"),
+        ({**RECORD, "processes": 7}, "its processes are no list"),
+        ({**RECORD, "processes": [{}, []]}, "one of its processes is none"),
+        ({**RECORD, "state": {}}, "its state is no text"),
+        ({**RECORD, "state": "\x1b[2J"}, "it has a state that is none"),
+        ({**RECORD, "started": "now"}, "its started is no time"),
+        ({**RECORD, "started": float("nan")}, "its started is no time"),
+        ({**RECORD, "host": "evil.example"}, "its host is no address"),
+        ({**RECORD, "detail": None}, "its detail is no text"),
+        ([], "it is no record of a session"),
+        (None, "it is no record of a session"),
+    ],
 )
-def test_a_record_that_makes_no_sense_hides_no_other_one(broken: dict[str, Any]) -> None:
-    assert [each.id for each in sessions_of(Container.of(inspected()), [broken, RECORD])] == ["job-1"]
+def test_a_record_that_makes_no_sense_is_named_and_hides_no_other_one(broken: Any, why: str) -> None:
+    first, second = sessions_of(Container.of(inspected()), [broken, {**RECORD, "live": True}])
+    assert (first.state, first.target) == ("unreadable", "container web-debug-1")
+    assert why in first.detail
+    assert (second.id, second.state) == ("job-1", "running")
+    assert sessions.choose([first, second]) is second
+    assert len(sessions.table([first, second], 1000.0)) == 3
+
+
+@pytest.mark.parametrize("port", ["9" * 5000, "70000", "-1", "٣", "²", "5678 "])
+def test_an_image_that_names_no_port_hides_no_other_container(port: str) -> None:
+    labels = {"Labels": {"dev.dkdbg.session": "x"}, "Env": [f"DKDBG_PORT={port}"]}
+    assert Container.of(inspected(Config=labels)).port == 5678
 
 
 def test_a_name_cannot_move_the_cursor_of_the_terminal() -> None:

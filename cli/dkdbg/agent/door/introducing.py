@@ -6,14 +6,14 @@ what has the right shape: debugpy ends at some others.
 
 from __future__ import annotations
 
-from dkdbg.agent.dap import messages
+from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.dap.messages import EDITOR, LOOK_ON, ROLE, TAKE_OVER
 from dkdbg.agent.door.connection import HOLDING, INTRODUCING, LOOKING, ROOT, WAIT, Action, Phase
-from dkdbg.agent.front import tokens
+from dkdbg.agent.front import proof, tokens
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List
+    from typing import List, Optional
 
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.door.adapter_side import AdapterSide
@@ -54,6 +54,8 @@ class Introducing(Phase):
         self._role = ""
         self._waits_for = ""
         self._evicted: List[Connection] = []
+        self._exchange: Optional[proof.Exchange] = None
+        self._has_proven = False
 
     def from_client(self, request: Message, body: bytes) -> List[Action]:
         """Let `initialize`, `attach` and `disconnect` in, and nothing else."""
@@ -62,7 +64,11 @@ class Introducing(Phase):
             if command != "initialize":
                 return connection.close("the first request is not initialize")
             connection.initialize = _request(request, _introduction(request))
+            number = messages.as_dict(request.get("arguments")).get(proof.NONCE)
+            self._exchange = proof.begin(proof.ATTACH, number) if self._seats.check else None
             return [connection.to_adapter(messages.body_of(connection.initialize))]
+        if command == proof.PROVE:
+            return self._prove(request)
         if command == "attach":
             return self._attach(request, body)
         if command == "disconnect":
@@ -74,15 +80,32 @@ class Introducing(Phase):
         return [connection.refuse(request, "attach first: %s came before it" % command[:40])]
 
     def from_adapter(self, body: bytes) -> List[Action]:
-        """Pass on what the adapter says."""
+        """Pass on what the adapter says; the answer to `initialize` carries our number."""
+        if self._exchange is not None and b"initialize" in body[:200]:
+            body = _with_number(body, self._exchange.agent)
         return self._adapter.take(body)
+
+    def _prove(self, request: Message) -> List[Action]:
+        """Check the proof that a client knows the token, once on each connection, and answer with ours."""
+        connection, check, exchange = self.connection, self._seats.check, self._exchange
+        self._exchange = None
+        if exchange is None:
+            return [connection.refuse(request, "nothing was asked to be proven")]
+        shown = messages.as_dict(request.get("arguments")).get(proof.PROOF)
+        reason = check.refusal(check.proven(exchange, shown), connection.address, self._seats.clock())
+        if reason:
+            ends = connection.close("refused: " + reason.partition(":")[0])
+            return [connection.refuse(request, reason), *ends]
+        self._has_proven = True
+        return [connection.to_client(messages.answer(request, **{proof.PROOF: check.answer(exchange)}))]
 
     def _attach(self, request: Message, body: bytes) -> List[Action]:
         """Check an attach request and, when it may come in, settle what it gets."""
         connection = self.connection
         arguments = messages.as_dict(request.get("arguments"))
         shown = arguments.get(tokens.PROPERTY)
-        reason = self._seats.check.refusal(shown, connection.address, self._seats.clock())
+        check = self._seats.check
+        reason = "" if self._has_proven else check.refusal(shown, connection.address, self._seats.clock())
         if reason:
             ends = connection.close("refused: " + reason.partition(":")[0])
             return [connection.refuse(request, reason), *ends]
@@ -187,3 +210,15 @@ def _introduction(request: Message) -> Message:
     given = messages.as_dict(request.get("arguments"))
     good = {k: v for k, v in given.items() if isinstance(v, (bool, str)) and len(k) <= LONGEST}
     return {k: v[:LONGEST] if isinstance(v, str) else v for k, v in list(good.items())[:PROPERTIES]}
+
+
+def _with_number(body: bytes, number: str) -> bytes:
+    """Return the answer to `initialize` with our number for the proof in it, any other message as it is."""
+    try:
+        message = frames.decode(body)
+    except frames.FrameError:
+        return body
+    if message.get("command") != "initialize" or message.get("success") is not True:
+        return body
+    content = dict(messages.as_dict(message.get("body")), **{proof.NONCE: number})
+    return messages.body_of(dict(message, body=content))

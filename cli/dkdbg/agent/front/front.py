@@ -15,7 +15,7 @@ import time
 
 from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames
-from dkdbg.agent.front import peers, tokens
+from dkdbg.agent.front import peers, proof, tokens
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class Front:
         allow: who may connect besides loopback and the gateway.
         token: what `Authorization: Bearer` of a request for the whole status has to show; empty for nothing.
         log: takes one line for the user.
+        admit: returns why a connection is refused that `allow` lets in, in one line; empty when it is not.
 
     Raises:
         OSError: the port cannot be listened on.
@@ -71,7 +72,9 @@ class Front:
         allow: peers.AllowList,
         token: str = "",
         log: Callable[[str], None],
+        admit: Optional[Callable[[socket.socket], str]] = None,
     ) -> None:
+        self._admit = admit
         self._serve_client = serve
         self._ready = ready
         self._status = status
@@ -152,8 +155,11 @@ class Front:
     def _introduce(self, sock: socket.socket) -> Optional[Tuple[bytes, frames.FrameParser]]:
         """Read the first request; return it with the parser that holds what came after it, or None."""
         reason = peers.refusal(*peers.peer_and_local(sock), self._allow)
+        way = "; DKDBG_ALLOW=%s lets it in" % sock.getpeername()[0]
+        if not reason and self._admit is not None:
+            reason, way = self._admit(sock), ""
         if reason:
-            self._refuse(sock, reason)
+            self._refuse(sock, reason, way)
             return None
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         deadline = time.monotonic() + FIRST_FRAME_LIMIT
@@ -179,24 +185,27 @@ class Front:
         return body, parser
 
     def _answer_http(self, sock: socket.socket, first: bytes, deadline: float) -> None:
-        request = first
-        while b"\r\n\r\n" not in request and len(request) < 8192:
-            data = _receive(sock, deadline)
-            if not data:
-                break
-            request += data
+        request = _request(sock, first, deadline)
+        exchange = proof.asked(request) if self._check else None
+        if exchange is not None:
+            sock.sendall(proof.challenge(exchange))
+            request = _request(sock, b"", deadline)
         status = self._status()
+        head = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n"
         path = request.split(b" ", 2)[1:2]
         if path == [b"/status"]:
-            code, content = b"200 OK", status if self._may_see_all(sock, request) else _brief(status)
+            proven = exchange is not None and self._has_proven(sock, request, exchange)
+            if exchange is not None and proven:
+                head += ("%s: %s\r\n" % (proof.HTTP_PROOF, self._check.answer(exchange))).encode()
+            whole = proven or self._may_see_all(sock, request)
+            code, content = b"200 OK", status if whole else _brief(status)
         elif path == [b"/healthz"]:
             code = b"200 OK" if self._ready() else b"503 Service Unavailable"
             content = {"state": status.get("state"), "client": status.get("client")}
         else:
             code, content = b"404 Not Found", {"paths": ["/healthz", "/status"]}
         body = json.dumps(content).encode() + b"\n"
-        head = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
-        sock.sendall(head % (code, len(body)) + (b"" if first.startswith(b"HEAD ") else body))
+        sock.sendall(head % (code, len(body)) + b"\r\n" + (b"" if first.startswith(b"HEAD ") else body))
 
     def _may_see_all(self, sock: socket.socket, request: bytes) -> bool:
         found = _BEARER.search(request.partition(b"\r\n\r\n")[0])
@@ -207,7 +216,13 @@ class Front:
         with self._lock:
             return not self._check.refusal(shown, address, time.monotonic())
 
-    def _refuse(self, sock: socket.socket, reason: str) -> None:
+    def _has_proven(self, sock: socket.socket, request: bytes, exchange: proof.Exchange) -> bool:
+        address = str(sock.getpeername()[0])
+        with self._lock:
+            shown = self._check.proven(exchange, proof.shown(request))
+            return not self._check.refusal(shown, address, time.monotonic())
+
+    def _refuse(self, sock: socket.socket, reason: str, way: str) -> None:
         with self._lock:
             self._refused += 1
             now = time.monotonic()
@@ -217,9 +232,18 @@ class Front:
             count, self._refused = self._refused, 0
         peer = sock.getpeername()[0]
         more = " (%d refused so far)" % count if count > 1 else ""
-        self._log(
-            "refused a connection from %s: %s; DKDBG_ALLOW=%s lets it in%s" % (peer, reason, peer, more)
-        )
+        self._log("refused a connection from %s: %s%s%s" % (peer, reason, way, more))
+
+
+def _request(sock: socket.socket, first: bytes, deadline: float) -> bytes:
+    """Read the head of a request over HTTP; `first` is what has arrived of it."""
+    request = first
+    while b"\r\n\r\n" not in request and len(request) < 8192:
+        data = _receive(sock, deadline)
+        if not data:
+            break
+        request += data
+    return request
 
 
 def _brief(status: Dict[str, Any]) -> Dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 
 from dkdbg.agent import contract
+from dkdbg.agent.front import proof
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,6 +62,18 @@ class Check:
 
     def __bool__(self) -> bool:
         return bool(self._token)
+
+    def proven(self, exchange: proof.Exchange, shown: object) -> str:
+        """Return what `refusal` takes for a client that proves its token instead of showing it.
+
+        The token itself when the proof is right: wrong proofs are counted like wrong tokens.
+        """
+        token = self._token.decode("utf-8", "surrogatepass")
+        return token if proof.is_same(shown, exchange.of_client(token)) else token + "?"
+
+    def answer(self, exchange: proof.Exchange) -> str:
+        """Return our own proof, for a client whose proof was right."""
+        return exchange.of_agent(self._token.decode("utf-8", "surrogatepass"))
 
     def refusal(self, shown: object, address: str, now: float) -> str:
         """Return why a token is refused, in one line; empty when it is right or none is asked for.

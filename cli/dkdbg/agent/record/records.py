@@ -12,7 +12,7 @@ from dkdbg.agent.record import procfs, runtime_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional
+    from typing import Dict, List, Optional, Tuple
 
 #: Finished sessions that are kept for `sessions`.
 KEEP_FINISHED = 20
@@ -70,15 +70,24 @@ def first_record(
     }
 
 
+#: What every reader relies on.
+_FORM: Dict[str, Tuple[type, ...]] = {
+    "id": (str,), "state": (str,), "pid_namespace": (str,), "pid": (int,), "started": (int, float),
+    "pid_start": (int, type(None)),
+}  # fmt: skip
+
+
 def read_record(session_dir: str) -> Optional[contract.Record]:
     """Return the record in a session's folder; None when there is none or it is not ours to read."""
     try:
         with open(os.path.join(session_dir, contract.RECORD_NAME)) as source:
             record = json.load(source)
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(record, dict) or record.get("version") != contract.RECORD_VERSION:
         return None
+    if not all(isinstance(record.get(name), kinds) for name, kinds in _FORM.items()):
+        return None  # one that is damaged hides no other one
     known: contract.Record = record  # type: ignore[assignment]  # our own file, version checked
     return known
 

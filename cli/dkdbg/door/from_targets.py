@@ -1,0 +1,169 @@
+"""What a target may say to an editor: an editor acts for its user on this machine, and a target may be anybody's. No I/O.
+
+Of the Debug Adapter Protocol an editor does more than it shows: `runInTerminal` runs a command here, `startDebugging`
+starts any configuration (`request: launch`, `python`, `preLaunchTask`), VS Code replaces `${command:...}` in the
+configuration of a session, a source's path is opened as a URI, `terminated` with `restart` starts a session anew. So
+messages are let through by name, written anew from what was understood, and a child session is made of the editor's
+own attach arguments, a pid and a name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.dap.messages import EDITOR, ROLE, as_dict
+from dkdbg.printable import printable
+
+if TYPE_CHECKING:
+    from dkdbg.agent.dap.messages import Message
+
+#: Of the editor's attach arguments, those that debugpy does not hand on to the session of a process either, and ours.
+_NOT_INHERITED = frozenset((
+    "processId", "listen", "preLaunchTask", "postDebugTask", "request", "restart", "args", "processName", "pythonArgs",
+    "host", "port", ROLE, EDITOR,
+))  # fmt: skip
+#: Events of a process. Not `capabilities`, `memory`, `loadedSource`, and nothing that is not known here.
+_EVENTS = frozenset((
+    "initialized", "stopped", "continued", "exited", "terminated", "thread", "output", "breakpoint", "module", "process",
+    "invalidated",
+))  # fmt: skip
+_CATEGORIES = frozenset(("console", "important", "stdout", "stderr"))
+#: Characters of a process's name, and of a line in words.
+_NAME, _LINE = 80, 400
+#: Of a source, what an editor needs to show it.
+_SOURCE = ("name", "path", "sourceReference", "presentationHint", "origin")
+#: No file of this machine: a URI (a drive letter is one letter), and a path of Windows that asks a server for it.
+_ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|[\\/][\\/]")
+
+
+def name(value: object) -> str:
+    """Return the name of a process as an editor may have it in a configuration."""
+    return printable(value if isinstance(value, str) else "process").replace("${", "$ {")[:_NAME]
+
+
+def line(value: object) -> str:
+    """Return one line of a target's words, such as the reason of a refusal."""
+    text = printable(value) if isinstance(value, str) else ""
+    return text if len(text) <= _LINE else text[:_LINE] + "..."
+
+
+def child(arguments: Message, *, called: str, number: int, connect: Message) -> Message:
+    """Return the attach configuration of a process's session.
+
+    Args:
+        arguments: of the editor's own attach. called: see `name`. number: what the editor knows the process by.
+        connect: where the editor comes in.
+    """
+    own = {key: value for key, value in arguments.items() if key not in _NOT_INHERITED}
+    return {**own, "name": called, "subProcessId": number, "connect": connect}
+
+
+def output(event: Message, prefix: str) -> bytes:
+    """Return a target's output for the root session, with the target's name before it; an empty prefix changes nothing."""
+    content = as_dict(event.get("body"))
+    category, said = content.get("category"), content.get("output")
+    text = said if isinstance(said, str) else ""
+    return messages.event(
+        "output",
+        category=category if category in _CATEGORIES else "console",
+        output=f"{prefix}: {text}" if prefix else text,
+    )
+
+
+def of_process(body: bytes) -> tuple[bytes, Message]:
+    """Read a message of the session of one process.
+
+    Returns:
+        What to pass on, empty for nothing; and what was read, empty when it was no message.
+    """
+    try:
+        message = frames.decode(body)
+        kind = message.get("type")
+        passed = _response(message) if kind == "response" else _event(message) if kind == "event" else None
+        if passed is None:
+            return b"", message
+        shown = messages.body_of(passed)
+        if b'"source' in shown:  # the keys as they are written here
+            _clean_sources(passed)
+            shown = messages.body_of(passed)
+        return shown, passed
+    except (frames.FrameError, RecursionError, ValueError):
+        return b"", {}
+
+
+def _response(message: Message) -> Message | None:
+    number, command = message.get("request_seq"), message.get("command")
+    if not _is_number(number) or not isinstance(command, str):
+        return None
+    head = {"seq": _number(message), "type": "response", "request_seq": number, "command": command}
+    if message.get("success") is True:
+        return {**head, "success": True, "body": message.get("body")}
+    said = message.get("message")
+    passed: Message = {**head, "success": False, "message": said if isinstance(said, str) else ""}
+    error = as_dict(as_dict(message.get("body")).get("error"))
+    if error:  # not its `url`
+        variables = as_dict(error.get("variables"))
+        passed["body"] = {
+            "error": {
+                "id": error["id"] if _is_number(error.get("id")) else 0,
+                "format": str(error.get("format", "")),
+                "variables": {key: value for key, value in variables.items() if isinstance(value, str)},
+                "showUser": error.get("showUser") is True,
+            }
+        }
+    return passed
+
+
+def _event(message: Message) -> Message | None:
+    called, content = message.get("event"), as_dict(message.get("body"))
+    if not isinstance(called, str) or called not in _EVENTS:
+        return None
+    if called == "terminated":  # not its `restart`
+        content = {}
+    if called == "process":
+        content = {**content, "isLocalProcess": False}
+    if called == "output":
+        if content.get("category") == "telemetry":
+            return None
+        content = {key: value for key, value in content.items() if key != "data"}
+    return {"seq": _number(message), "type": "event", "event": called, "body": content}
+
+
+def _clean_sources(message: Message) -> None:
+    """Leave of each source in a message what an editor needs to show it, in place."""
+    todo: list[Any] = [message]
+    while todo:
+        found = todo.pop()
+        if isinstance(found, list):
+            todo += found
+            continue
+        if not isinstance(found, dict):
+            continue
+        for key, value in found.items():
+            if key == "source":
+                found[key] = _source(value)
+            elif key == "sources" and isinstance(value, list):
+                found[key] = [_source(each) for each in value]
+            elif isinstance(value, dict | list):
+                todo.append(value)
+
+
+def _source(value: object) -> Message | str:
+    if isinstance(value, str):  # in the details of an exception
+        return "" if _ELSEWHERE.match(value) else value
+    content = as_dict(value)
+    kept: Message = {key: content[key] for key in _SOURCE if isinstance(content.get(key), str | int)}
+    if isinstance(kept.get("path"), str) and _ELSEWHERE.match(kept["path"]):
+        del kept["path"]
+    return kept
+
+
+def _number(message: Message) -> int:
+    number = message.get("seq")
+    return number if isinstance(number, int) and _is_number(number) else 0
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
