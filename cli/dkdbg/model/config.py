@@ -98,7 +98,7 @@ def parse(text: str) -> Config:
             exit_code=EXIT_USAGE,
         )
     ignore = tuple(sync.get("ignore", ()))
-    max_size = _size(sync["max_size"]) if "max_size" in sync else None
+    max_size = size(sync["max_size"]) if "max_size" in sync else None
     return replace(
         Config(), **table, sync=SyncConfig(ignore=ignore, max_size=max_size or SyncConfig.max_size)
     )
@@ -115,7 +115,7 @@ def _table(document: dict[str, Any], name: str) -> dict[str, Any]:
     return table
 
 
-def _size(value: object) -> int | None:
+def size(value: object) -> int | None:
     """Bytes of `100 MB`, `2 GiB` or a whole number; None when it is none of them."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value if value > 0 else None
@@ -131,7 +131,7 @@ def _sync_problem(key: str, value: object) -> str | None:
         texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
         return None if texts else f"ignore must be a list of texts, not {value!r}"
     if key == "max_size":
-        return None if _size(value) else f'max_size must be a size such as "100 MB", not {value!r}'
+        return None if size(value) else f'max_size must be a size such as "100 MB", not {value!r}'
     return f"unknown key {key!r} in [sync]"
 
 

@@ -9,17 +9,21 @@ import os
 import posixpath
 import secrets
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dkdbg.agent.sync import content, paths, tree, wire
 from dkdbg.agent.sync.problems import Refused
 from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.sync import unwanted
+from dkdbg.sync.beneath import open_absolute
+from dkdbg.sync.remote.answers import Amount, lie
 from dkdbg.sync.remote.contact import Contact
 from dkdbg.sync.remote.stream import Stream, StreamEndedError, expect
 from dkdbg.sync.report import event
+from dkdbg.sync.report import size as in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from dkdbg.agent.sync.wire import Entry
     from dkdbg.sync.report import Event
@@ -28,6 +32,10 @@ if TYPE_CHECKING:
 
 #: Where pulled folders lie by default, relative to the local root; left out of sync by default.
 FOLDER = "dkdbg-pulled"
+#: Bytes that are written at most, unless somebody says another number.
+LIMIT = 10 * 10**9
+#: Bytes that a file may grow by between the listing and its turn; a larger one may double.
+_GROWTH = 1 << 20
 #: Files asked for ahead of the one that arrives.
 _AHEAD = 16
 _SECONDS = 300.0
@@ -36,61 +44,133 @@ _SYMLINK = "a symlink, which is not followed"
 
 @dataclass
 class Pulled:
-    """What was done: files copied and found equal, bytes copied, and path -> reason of what was not copied."""
+    """What was done: files copied and found equal, bytes copied, and path -> reason of what was not copied.
+
+    Attributes:
+        never: those of `left_out` that are not taken from any target.
+    """
 
     files: int = 0
     equal: int = 0
     bytes: int = 0
     left_out: dict[str, str] = field(default_factory=dict)
+    never: set[str] = field(default_factory=set)
 
     @property
     def complete(self) -> bool:
         """Whether every file was copied; symlinks never are."""
-        return all(reason == _SYMLINK for reason in self.left_out.values())
+        return all(reason == _SYMLINK or path in self.never for path, reason in self.left_out.items())
 
 
-def destination(root: str, into: str | None, label: str, roots: Roots) -> str:
-    """The local folder that pulled ones go below; it is made, with a .gitignore where it is the default.
+@dataclass(frozen=True)
+class Destination:
+    """The local folder that pulled ones go below.
+
+    Attributes:
+        path: absolute, resolved.
+        descriptor: of the folder itself, open; whatever stands under its name by now.
+    """
+
+    path: str
+    descriptor: int
+
+
+def destination(root: str, into: str | None, label: str, roots: Roots) -> Destination:
+    """Make the local folder that pulled ones go below, with a .gitignore where it is the default.
 
     Raises:
-        DkdbgError: it lies in the synced tree and takes part there: sync would send back what was pulled.
+        DkdbgError: it lies in the synced tree and takes part there: sync would send back what was pulled. Or a symlink
+            of the repository is on the way: it may lead anywhere.
     """
+    top = os.path.realpath(root)
     if into is None:
-        folder = os.path.join(root, FOLDER, label)
-        os.makedirs(folder, exist_ok=True)
-        with (
-            contextlib.suppress(FileExistsError),
-            open(os.path.join(root, FOLDER, ".gitignore"), "x") as file,
-        ):
-            file.write("*\n")
-        return folder
+        path = os.path.join(top, FOLDER, _name(label))
+        return Destination(path, _open(path, lambda: _ignore(os.path.join(top, FOLDER))))
     folder = os.path.realpath(into)
+    if not _within(folder, top) and _passes(into, top):
+        raise DkdbgError(
+            f"{into} leads out of {top}, by a symlink, to {folder}",
+            hint=f"if that is where it shall go: --into {folder}",
+            exit_code=EXIT_USAGE,
+        )
     local = os.path.realpath(roots.local)
-    inside = folder == local or folder.startswith(local.rstrip("/") + "/")
-    above = local.startswith(folder.rstrip("/") + "/")
     if (
         folder == local
-        or above
-        or (inside and roots.rules(local).why(os.path.relpath(folder, local) + "/").takes_part)
+        or _within(local, folder)
+        or (
+            _within(folder, local) and roots.rules(local).why(os.path.relpath(folder, local) + "/").takes_part
+        )
     ):
         raise DkdbgError(
             f"{into} holds or would hold sources that are synced from here",
             hint=f"name a folder outside of {roots.local}, or none: {FOLDER}/{label} then",
             exit_code=EXIT_USAGE,
         )
-    os.makedirs(folder, exist_ok=True)
-    return folder
+    return Destination(folder, _open(folder))
+
+
+def _name(label: str) -> str:
+    """One name for a folder, whatever the target is called."""
+    name = label.replace("/", "_").replace("\0", "_")
+    return "target" if name in {"", ".", ".."} else name
+
+
+def _within(path: str, folder: str) -> bool:
+    """Whether an absolute path is `folder` or lies below it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _passes(path: str, folder: str) -> bool:
+    """Whether the way along `path` as it was typed passes through `folder`, which is absolute and resolved."""
+    at = os.path.abspath(path)
+    while at != os.path.dirname(at):
+        if _within(os.path.realpath(at), folder):
+            return True
+        at = os.path.dirname(at)
+    return False
+
+
+def _open(path: str, before: Callable[[], None] = lambda: None) -> int:
+    try:
+        before()
+        return open_absolute(path, make=True)
+    except OSError as error:
+        if tree.is_absent(error):
+            raise DkdbgError(
+                f"{path}: a symlink or file stands in its way, and nothing is written through a symlink",
+                hint="take it away, or name another folder: --into DIR",
+            ) from None
+        raise DkdbgError(f"{path} cannot be made: {error.strerror}", hint="--into DIR") from error
+
+
+def _ignore(folder: str) -> None:
+    """Make `folder` with a .gitignore for all that is in it."""
+    at = open_absolute(folder, make=True)
+    try:
+        with contextlib.suppress(FileExistsError):
+            descriptor = tree.create_file(at, b".gitignore", 0o644)
+            try:
+                content.write_all(descriptor, b"*\n")
+            finally:
+                os.close(descriptor)
+    finally:
+        os.close(at)
 
 
 def pull(
-    roots: Roots, reach: Reach, folders: Sequence[str], into: str, *, report: Callable[[Event], None]
-) -> Pulled:
+    roots: Roots, reach: Reach, folders: Sequence[str], into: Destination, *, limit: int = LIMIT,
+    report: Callable[[Event], None],
+) -> Pulled:  # fmt: skip
     """Copy `folders`, relative to the remote root, below the local folder `into`. What is equal there is skipped.
 
     Equal means: the same size and the same mtime; a copy gets both only when it is whole and its digest is right.
 
+    Args:
+        limit: the most bytes that are written in all.
+
     Raises:
-        DkdbgError: the target cannot be reached or has no such folder.
+        DkdbgError: the target cannot be reached, has no such folder, or more than `limit` in it; or it sends more than
+            it has said.
     """
     contact = Contact(roots.remote, pythons=roots.pythons, look_only=True)
     try:
@@ -102,10 +182,10 @@ def pull(
         ) from None
     finally:
         contact.stop()
-    top = os.open(into, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        _listing(stream)
-        puller = _Puller(stream, tree.Tree(top), report)
+        for _ in _listing(stream):
+            pass  # what sync has put there
+        puller = _Puller(stream, tree.Tree(into.descriptor), limit, report)
         for folder in folders:
             puller.pull(posixpath.normpath(folder.strip("/")))
         return puller.pulled
@@ -114,67 +194,168 @@ def pull(
             f"{contact.label} went away: {error}", hint="run it again: what is whole here already is skipped"
         ) from None
     finally:
-        os.close(top)
+        os.close(into.descriptor)
         stream.close()
 
 
+class _Wanted(NamedTuple):
+    """A file that is to be copied, and its bytes when it was listed."""
+
+    path: str
+    size: int
+
+    @property
+    def most(self) -> int:
+        """Bytes that it may have grown to meanwhile: a log is written all the time."""
+        return self.size + max(self.size, _GROWTH)
+
+
 class _Puller:
-    def __init__(self, stream: Stream, local: tree.Tree, report: Callable[[Event], None]) -> None:
+    def __init__(self, stream: Stream, local: tree.Tree, limit: int, report: Callable[[Event], None]) -> None:
         self.pulled = Pulled()
         self._stream = stream
         self._tree = local
+        self._limit, self._left = limit, limit
         self._report = report
 
     def pull(self, folder: str) -> None:
         """All of one remote folder."""
         self._stream.send(wire.LIST, {"path": "" if folder == "." else folder})
         self._stream.flush()
+        folders: list[list[bytes]] = []
+        wanted: list[_Wanted] = []
+        bare: dict[bytes, set[str]] = {}
         try:
-            entries = _listing(self._stream)
+            for entry in _listing(self._stream):
+                parts = self._parts(folder, entry)
+                if not parts:
+                    continue
+                for depth, part in enumerate(parts):
+                    if (name := unwanted.folded(part)) in unwanted.BARE:
+                        bare.setdefault(b"/".join(parts[:depth]), set()).add(name)
+                if entry[1] == "d":
+                    folders.append(parts)
+                elif self._differs(parts, entry):
+                    wanted.append(_Wanted(entry[0], entry[3]))
         except _RefusedThereError as error:
             raise DkdbgError(
                 f"{folder}: {error}", hint="name a folder relative to the remote root", exit_code=EXIT_USAGE
             ) from None
-        wanted = [entry for entry in entries if self._takes(folder, entry)]
-        total = sum(entry[3] for entry in wanted)
+        total = self._fits(folder, wanted)
+        for parts in folders:
+            self._make(parts, bare)
+        wanted = [one for one in wanted if not self._completes_bare(paths.components(one.path), bare)]
         for start in range(0, len(wanted), _AHEAD):
             chunk = wanted[start : start + _AHEAD]
-            for entry in chunk:
-                self._stream.send(wire.GET, {"path": entry[0]})
+            for one in chunk:
+                self._stream.send(wire.GET, {"path": one.path, "size": one.most})
             self._stream.flush()
-            for entry in chunk:
-                self._receive(entry[0])
+            for one in chunk:
+                self._receive(one)
             facts = {"files": self.pulled.files, "files_total": len(wanted)}
             self._report(event("progress", **facts, bytes=self.pulled.bytes, bytes_total=total))
 
-    def _takes(self, folder: str, entry: Entry) -> bool:
-        """Whether an entry has to be copied; folders are made."""
-        path, kind, _, size, _, mtime = entry
+    def _parts(self, folder: str, entry: Entry) -> list[bytes]:
+        """The components of an entry that may be taken; none when it is left out, for the reason noted."""
+        path = entry[0]
         try:
             parts = paths.components(path)
             if folder != "." and not path.startswith(folder + "/"):
                 raise Refused("it does not lie in the folder that was asked for")
-            if kind == "d":
-                os.close(self._folder(parts))
-            elif kind == "f":
-                found = self._tree.look(parts)
-                if found is None or (found.st_size, str(found.st_mtime_ns)) != (size, mtime):
-                    return True
-                self.pulled.equal += 1
-            else:
+            if never := unwanted.why(parts):
+                self.pulled.never.add(path)
+                raise Refused(never)
+            if entry[1] == "l":
                 raise Refused(_SYMLINK)
         except Refused as error:
             self.pulled.left_out[path] = error.reason
+            return []
+        return parts
+
+    def _differs(self, parts: list[bytes], entry: Entry) -> bool:
+        """Whether a file has to be copied."""
+        path, _, _, size, _, mtime = entry
+        try:
+            found = self._tree.look(parts)
         except OSError as error:
             self.pulled.left_out[path] = _why(error)
+            return False
+        if found is None or (found.st_size, str(found.st_mtime_ns)) != (size, mtime):
+            return True
+        self.pulled.equal += 1
         return False
 
-    def _receive(self, path: str) -> None:
+    def _fits(self, folder: str, wanted: list[_Wanted]) -> int:
+        """The bytes of `wanted`.
+
+        Raises:
+            DkdbgError: they are more than may be written, or than there is room for.
+        """
+        total = sum(one.size for one in wanted)
+        if total > self._left:
+            raise DkdbgError(
+                f"{folder} has {in_words(total)} to copy, and {in_words(self._limit)} are copied at most",
+                hint=f"name a folder in it, or --limit {-(-total // 10**9) + 1}GB",
+                exit_code=EXIT_USAGE,
+            )
+        room = os.fstatvfs(self._tree.root)
+        if total > room.f_bavail * room.f_frsize:
+            raise DkdbgError(
+                f"{folder} has {in_words(total)} to copy, and {in_words(room.f_bavail * room.f_frsize)} are free here",
+                hint="make room, name a folder in it, or another disk: --into DIR",
+            )
+        return total
+
+    def _make(self, parts: list[bytes], bare: dict[bytes, set[str]]) -> None:
+        """Make a folder that was listed."""
+        if self._completes_bare(parts, bare):
+            return
+        try:
+            os.close(self._folder(parts))
+        except OSError as error:
+            self.pulled.left_out[_text(parts)] = _why(error)
+
+    def _completes_bare(self, parts: list[bytes], bare: dict[bytes, set[str]]) -> bool:
+        """Whether a path, or a folder above it, would make what it lies in a bare repository; then it is left out."""
+        if not any(self._is_last_of_bare(parts[:depth], bare) for depth in range(1, len(parts) + 1)):
+            return False
+        self.pulled.never.add(_text(parts))
+        self.pulled.left_out[_text(parts)] = (
+            "git would take its folder for a repository, and execute what its settings say"
+        )
+        return True
+
+    def _is_last_of_bare(self, parts: list[bytes], bare: dict[bytes, set[str]]) -> bool:
+        """Whether all else that makes a bare repository is beside it here, or was listed beside it."""
+        name = unwanted.folded(parts[-1])
+        if name not in unwanted.BARE:
+            return False
+        try:
+            above = self._tree.open_folder(parts[:-1])
+            try:
+                beside = {unwanted.folded(each) for each in tree.names(above)}
+            finally:
+                os.close(above)
+        except OSError:
+            beside = set()
+        return unwanted.BARE - {name} <= beside | bare.get(b"/".join(parts[:-1]), set())
+
+    def _receive(self, wanted: _Wanted) -> None:
+        path = wanted.path
         try:
             _, head, _ = _frame(self._stream, wire.FILE)
         except _RefusedThereError as error:
             self.pulled.left_out[path] = str(error)
             return
+        size = head["size"]
+        if head["path"] != path or size > wanted.most:
+            raise lie(f"asked for {path}, of {wanted.size:,} bytes, it sends {head['path']}, of {size:,}")
+        self._left -= size
+        if self._left < 0:
+            raise DkdbgError(
+                f"more than {in_words(self._limit)}: what is copied has grown meanwhile",
+                hint="run it again with a greater --limit",
+            )
         problem = ""
         name = f".dkdbg-pull-{secrets.token_hex(8)}".encode()
         parts = paths.components(path)
@@ -185,12 +366,12 @@ class _Puller:
         except OSError as error:
             problem = _why(error)
         try:
-            problem = self._content(descriptor, problem)
+            problem = self._content(descriptor, size, problem)
             if not problem:
                 _dress(descriptor, head)
                 os.rename(name, parts[-1], src_dir_fd=folder, dst_dir_fd=folder)
                 self.pulled.files += 1
-                self.pulled.bytes += int(str(head["size"]))
+                self.pulled.bytes += size
         except OSError as error:
             problem = _why(error)
         finally:
@@ -202,18 +383,25 @@ class _Puller:
             if folder >= 0:
                 os.close(folder)
 
-    def _content(self, descriptor: int, problem: str) -> str:
-        """Write what comes until END; why that did not work, or empty. All of it is taken off the stream."""
+    def _content(self, descriptor: int, size: int, problem: str) -> str:
+        """Write what comes until END; why that did not work, or empty. All of it is taken off the stream.
+
+        Raises:
+            DkdbgError: more than `size` bytes come.
+        """
         digest = hashlib.sha256()
+        left = size
         while True:
             try:
                 kind, head, body = _frame(self._stream, wire.DATA, wire.END)
             except _RefusedThereError as error:
                 return str(error)
             if kind == wire.END:
-                return problem or (
-                    "" if head["digest"] == digest.hexdigest() else "changed while it was copied"
-                )
+                whole = not left and head["digest"] == digest.hexdigest()
+                return problem or ("" if whole else "changed while it was copied")
+            left -= len(body)
+            if left < 0:
+                raise lie(f"it sends more than the {size:,} bytes of a file that it has announced")
             digest.update(body)
             if not problem:
                 try:
@@ -239,28 +427,32 @@ class _RefusedThereError(Exception):
     """The other side said why it did not do what it was asked for."""
 
 
-def _frame(stream: Stream, *kinds: int) -> tuple[int, dict[str, object], bytes]:
+def _frame(stream: Stream, *kinds: int) -> tuple[int, dict[str, Any], bytes]:
     kind, head, body = expect(stream, frozenset((*kinds, wire.FAILED)), _SECONDS)
     if kind == wire.FAILED:
-        raise _RefusedThereError(str(head.get("reason", "")))
+        raise _RefusedThereError(head["reason"])
     return kind, head, body
 
 
-def _listing(stream: Stream) -> list[Entry]:
-    found: list[Entry] = []
+def _listing(stream: Stream) -> Iterator[Entry]:
+    """The entries of one answer, as they come."""
+    amount = Amount(hint="name folders in it, one after the other")
     while True:
         _, head, _ = _frame(stream, wire.LISTING)
-        entries = head["entries"]
-        found += entries if isinstance(entries, list) else []
+        amount.add(head["entries"])
+        yield from head["entries"]
         if head.get("end", True):
-            return found
+            return
 
 
-def _dress(descriptor: int, head: dict[str, object]) -> None:
-    """Mode and time of the original, readable and writable for its owner here."""
-    os.fchmod(descriptor, int(str(head["mode"])) & 0o777 | 0o600)
-    mtime = int(str(head["mtime_ns"]))
-    os.utime(descriptor, ns=(mtime, mtime))
+def _dress(descriptor: int, head: dict[str, Any]) -> None:
+    """Mode and time of the original, readable and writable for its owner here; nobody else gets to write."""
+    os.fchmod(descriptor, head["mode"] & 0o755 | 0o600)
+    os.utime(descriptor, ns=(head["mtime_ns"], head["mtime_ns"]))
+
+
+def _text(parts: list[bytes]) -> str:
+    return paths.decode(b"/".join(parts))
 
 
 def _why(error: OSError) -> str:

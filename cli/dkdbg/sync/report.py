@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dkdbg.printable import printable as escape
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -63,10 +65,7 @@ def size(count: int) -> str:
 def printable(value: Any) -> Any:  # noqa: ANN401 - JSON values
     """`value` with what no terminal and no UTF-8 can carry (undecodable bytes, control characters) escaped."""
     if isinstance(value, str):
-        text = value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-        return "".join(
-            char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-        )
+        return escape(value)
     if isinstance(value, Mapping):
         return {printable(key): printable(each) for key, each in value.items()}
     return [printable(each) for each in value] if isinstance(value, (list, tuple)) else value

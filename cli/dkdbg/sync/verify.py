@@ -97,12 +97,12 @@ def verify(roots: Roots, reach: Reach) -> Comparison:
     finally:
         contact.stop()
     try:
-        listing(stream, wire.LISTING)
+        listing(stream, wire.LISTING, known=len(index.entries))
         stream.send(wire.VERIFY)
         stream.flush()
         digests = _digests(scanner.root, index)
-        there = listing(stream, wire.LISTING)
-        others = listing(stream, wire.REMOTE, held=False)
+        there = listing(stream, wire.LISTING, known=len(index.entries))
+        others = listing(stream, wire.REMOTE, known=len(index.entries), held=False)
         there.update(stat(stream, [path for path in index.entries if path in others]))
         alone = still_here(scanner.root, [path for path in there if path not in index.entries])
         found = {path: entry for path, entry in there.items() if path not in alone}

@@ -64,6 +64,10 @@ def check(kind: int, head: Dict[str, Any], body: bytes) -> None:
         _check_adopted(head)
     elif kind == wire.HELLO:
         _check_hello(head)
+    elif kind == wire.GET and "size" in head:
+        if type(head["size"]) is not int:
+            raise Fatal("GET: size must be int, not %.60r" % head["size"])
+        _check_range(kind, "size", head["size"])
 
 
 def _check_range(kind: int, name: str, value: int) -> None:

@@ -168,8 +168,8 @@ def list_below(root: Tree, path: str) -> List[Entry]:
     return found
 
 
-def send_file(root: Tree, path: str, send: Callable[[bytes], None]) -> None:
-    """Send a file: FILE, DATA ..., END. Raises OSError or Refused before anything is sent, OSError later."""
+def send_file(root: Tree, path: str, send: Callable[[bytes], None], *, most: Optional[int]) -> None:
+    """Send a file of at most `most` bytes: FILE, DATA ..., END. Raises OSError or Refused before that, OSError later."""
     import hashlib
 
     parts = paths.components(path)
@@ -180,6 +180,8 @@ def send_file(root: Tree, path: str, send: Callable[[bytes], None]) -> None:
         os.close(folder)
     try:
         info = os.fstat(descriptor)
+        if most is not None and info.st_size > most:
+            raise Refused("it has grown a lot since it was listed; pull it again")
         head = {
             "path": path,
             "size": info.st_size,

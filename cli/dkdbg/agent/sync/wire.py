@@ -50,13 +50,18 @@ class WireError(ValueError):
 
 
 class Parser:
-    """Splits a byte stream into frames, which may arrive in any number of pieces."""
+    """Splits a byte stream into frames, which may arrive in any number of pieces.
+
+    Attributes:
+        taken: bytes of head and body of the frame that was taken last.
+    """
 
     def __init__(self) -> None:
         self._buffer = b""
         self._at = 0  # where the next frame begins; what is before it has been taken
         self._pieces: List[bytes] = []
         self._arrived = 0  # bytes in _pieces
+        self.taken = (0, 0)
 
     def feed(self, data: bytes) -> None:
         """Append bytes as they arrived."""
@@ -85,6 +90,7 @@ class Parser:
         end = start + head_size
         head = parse_head(self._buffer[start:end], kind)
         self._at = end + body_size
+        self.taken = (head_size, body_size)
         return kind, head, self._buffer[end : self._at]
 
     def rest(self) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.sync import boot, wire
 from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.printable import printable
+from dkdbg.sync.beneath import Beneath
 from dkdbg.sync.remote.stream import Stream, StreamEndedError, expect
 
 if TYPE_CHECKING:
@@ -143,20 +144,25 @@ class Contact:
 
 def _ready(head: dict[str, Any]) -> Ready:
     if head.get("version") != wire.VERSION:
-        raise DkdbgError(
-            f"the receiver speaks version {head.get('version')} of the stream, we {wire.VERSION}"
-        )
+        raise DkdbgError(f"the receiver speaks version {head['version']} of the stream, we {wire.VERSION}")
     return Ready(
-        python=str(head["python"]), user=str(head["user"]), root=str(head["root"]),
-        probe=str(head.get("probe") or ""), empty=bool(head["empty"]),
+        python=head["python"], user=head["user"], root=head["root"], probe=head.get("probe") or "", empty=head["empty"],
     )  # fmt: skip
 
 
 def refuse_same_folder(local: str, ready: Ready) -> None:
     """Raise SameFolderError when the probe that the receiver made on the target lies in the local root."""
-    if ready.probe and os.path.lexists(os.path.join(local, ready.probe)):
+    if ready.probe and _is_here(local, ready.probe):
         raise SameFolderError(
-            f"{ready.root} there and {local} here are the same folder",
+            f"{printable(ready.root)} there and {local} here are the same folder",
             hint="a workspace that is mounted needs no sync: what you save is there already",
             exit_code=EXIT_USAGE,
         )
+
+
+def _is_here(local: str, path: str) -> bool:
+    try:
+        Beneath(local).look(path)
+    except OSError:
+        return False
+    return True

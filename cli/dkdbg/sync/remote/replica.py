@@ -12,6 +12,7 @@ from dkdbg.sync import plan
 from dkdbg.sync.beneath import Beneath
 from dkdbg.sync.plan import There
 from dkdbg.sync.relative import folders_above
+from dkdbg.sync.remote.answers import ENTRIES, Amount, lie
 from dkdbg.sync.remote.flight import Counts
 from dkdbg.sync.remote.sender import Sender
 from dkdbg.sync.remote.stream import expect
@@ -58,7 +59,7 @@ class Replica:
         Raises:
             StreamEndedError, DkdbgError: as `expect`.
         """
-        self.view.update(listing(self.stream, wire.LISTING))
+        self.view.update(listing(self.stream, wire.LISTING, known=len(local)))
         asked = [] if self.ready.empty else plan.unknown(local, self.view)
         self.view.update(stat(self.stream, asked))
 
@@ -123,17 +124,26 @@ class Progress:
             self._report(event("progress", **self._facts))
 
 
-def listing(stream: Stream, kind: int, *, held: bool = True) -> dict[str, There]:
+def listing(stream: Stream, kind: int, *, known: int, held: bool = True) -> dict[str, There]:
     """The entries of one answer, which may come in several frames of `kind`.
 
+    Args:
+        known: how many entries are here, as a measure of how many are to be expected.
+
     Raises:
-        StreamEndedError, DkdbgError: as `expect`.
+        StreamEndedError, DkdbgError: as `expect`; or it has no end.
     """
     found: dict[str, There] = {}
+    amount = Amount(known=known, hint="name a smaller folder there with --to, or remove .dkdbg-sync/ in it")
+    refused = 0
     while True:
         got, head, _ = expect(stream, frozenset({kind, wire.FAILED}), _ANSWER_SECONDS)
         if got == wire.FAILED:  # a name that STAT refuses: its operation will be refused with the same reason
+            refused += 1
+            if refused > ENTRIES + known:
+                raise lie("it refuses more than it was asked for")
             continue
+        amount.add(head["entries"])
         for path, kind_there, mode, size, digest, stamp in head["entries"]:
             found[path] = There(kind_there, mode, size, digest, stamp, held)
         if head.get("end", True):
@@ -150,7 +160,8 @@ def stat(stream: Stream, paths: list[str]) -> dict[str, There]:
     for chunk in _fitting(paths):
         stream.send(wire.STAT, {"paths": chunk})
         stream.flush()
-        found.update(listing(stream, wire.STATS, held=False))
+        answered = listing(stream, wire.STATS, known=len(chunk), held=False)
+        found.update({path: answered[path] for path in chunk if path in answered})
     return found
 
 

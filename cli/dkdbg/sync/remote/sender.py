@@ -164,7 +164,7 @@ class Sender:
         self._stream.flush()
         while number not in self._offsets and number in self._flight:
             self._take()
-        offset = self._offsets.pop(number, 0)
+        offset = min(self._offsets.pop(number, 0), made.size)
         if number not in self._flight:
             return
         whole, sent = self._pieces(number, step.path, content, offset)
@@ -241,13 +241,13 @@ class Sender:
         kind, head, _ = frame
         self.heard = time.monotonic()
         if kind == wire.DONE:
-            self._done(int(head["upto"]))
+            self._done(head["upto"])
         elif kind == wire.FAILED:
             self._failed(head)
         elif kind == wire.KEPT:
             self._report(event("kept", path=head["path"], where=head["where"]))
-        elif kind == wire.RESUME:
-            self._offsets[int(head["id"])] = int(head["offset"])
+        elif kind == wire.RESUME and head["id"] in self._flight:
+            self._offsets[head["id"]] = head["offset"]
         elif kind == wire.ERROR:
             raise refused(head)
 
@@ -262,9 +262,9 @@ class Sender:
         self.progress(files, size)
 
     def _failed(self, head: dict[str, Any]) -> None:
-        sent = self._flight.failed(int(head["id"]))
+        sent = self._flight.failed(head["id"])
         if sent is not None and not sent.abandoned:
-            self.fail(sent.path, str(head.get("reason", "")), str(head.get("hint", "")))
+            self.fail(sent.path, head["reason"], head["hint"])
 
     def fail(self, path: str, reason: str, hint: str) -> None:
         """Note that `path` could not be synced, and say so when that is news."""

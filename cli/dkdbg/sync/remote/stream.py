@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from dkdbg import process
 from dkdbg.agent.sync import wire
 from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
+from dkdbg.printable import printable
+from dkdbg.sync.remote import answers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
 #: Bytes that are gathered before they are written: a write to `docker exec` costs more than a copy.
 _PACK = 256 * 1024
 _PIPE_SIZE = 1 << 20
+_REASON = 1000  # characters that are said of why it ended
 _STDERR_KEPT = 4096
+#: Bytes that may wait here to be taken; a head counts for what its values take in memory. More is not read until then.
+_WAITING, _HEAD_WEIGHT = 64 << 20, 16
 #: READY or ERROR. What comes before is a banner of a login, or why the program could not be started, which `docker exec`
 #: says on standard output.
 _FIRST_FRAME = re.compile(rb"[\xc1\xcb]\x00")
@@ -57,8 +62,11 @@ class Stream:
     def __init__(self, argv: Sequence[str], first: bytes, *, bell: Callable[[], None] = lambda: None) -> None:
         self._child = process.converse(argv)
         self._bell = bell
-        self._frames: queue.SimpleQueue[Frame | StreamEndedError] = queue.SimpleQueue()
-        self._ended: StreamEndedError | None = None
+        self._frames: queue.SimpleQueue[tuple[Frame, int] | StreamEndedError | DkdbgError] = (
+            queue.SimpleQueue()
+        )
+        self._waiting, self._closing, self._room = 0, False, threading.Condition()
+        self._ended: StreamEndedError | DkdbgError | None = None
         self._stderr = b""
         self._out: list[bytes] = [first]
         self._out_size = len(first)
@@ -106,18 +114,29 @@ class Stream:
 
         Raises:
             StreamEndedError: the other side is gone, and all that it said has been taken.
+            DkdbgError: the other side is not our receiver.
         """
+        if timeout == 0 and self._frames.empty():
+            return None
         try:
-            frame = self._frames.get(timeout=timeout) if timeout != 0 else self._frames.get_nowait()
+            found = self._frames.get(timeout=timeout)
         except queue.Empty:
             return None
-        if isinstance(frame, StreamEndedError):
-            self._frames.put(frame)
-            raise frame
+        if isinstance(found, Exception):
+            self._frames.put(found)
+            raise found
+        frame, weight = found
+        with self._room:
+            self._waiting -= weight
+            if self._waiting <= _WAITING:
+                self._room.notify()
         return frame
 
     def close(self, grace: float = 2.0) -> None:
         """Say goodbye, let the receiver finish for `grace` seconds, then end it."""
+        with self._room:
+            self._closing = True
+            self._room.notify()
         watchdog = threading.Timer(grace, self._child.terminate)  # a write may wait for a frozen container
         watchdog.daemon = True
         watchdog.start()
@@ -171,15 +190,31 @@ class Stream:
                     data = banner[found.start() :]
                 parser.feed(data)
                 while (frame := parser.take()) is not None:
-                    self._frames.put(frame)
+                    answers.check(*frame)
+                    head, body = parser.taken
+                    self._keep(frame, head * _HEAD_WEIGHT + body)
                 self._bell()
         except (OSError, ValueError) as error:
             reason = str(error)
+        except DkdbgError as error:
+            self._ended = error
+            self._child.kill()
         if not answered:
             self._stderr += b"\n" + banner
-        self._ended = self._why(reason, answered)
+        self._ended = self._ended or self._why(reason, answered)
         self._frames.put(self._ended)
         self._bell()
+
+    def _keep(self, frame: Frame, weight: int) -> None:
+        """Let a frame wait to be taken; as long as too much waits, nothing more is read."""
+        with self._room:
+            if self._closing:
+                return
+            self._frames.put((frame, weight))
+            self._waiting += weight
+            if self._waiting > _WAITING:
+                self._bell()
+                self._room.wait_for(lambda: self._waiting <= _WAITING or self._closing)
 
     def _listen(self) -> None:
         assert self._child.stderr is not None  # noqa: S101
@@ -197,9 +232,10 @@ class Stream:
         ending = (
             "the stream was cut" if code is None else f"exit code {code}" if code >= 0 else f"signal {-code}"
         )
-        return StreamEndedError(reason or (said[-1] if said else ending), code=code, answered=answered)
+        told = printable(reason or (said[-1] if said else ending))
+        return StreamEndedError(told[:_REASON], code=code, answered=answered)
 
-    def _end(self) -> StreamEndedError:
+    def _end(self) -> StreamEndedError | DkdbgError:
         """Why writing failed: the reader knows, as soon as it has seen the end."""
         deadline = time.monotonic() + 5
         while self._ended is None and time.monotonic() < deadline:
@@ -226,10 +262,10 @@ def expect(stream: Stream, kinds: frozenset[int], timeout: float) -> Frame:
     if kind == wire.ERROR:
         raise refused(head)
     if kind not in kinds:
-        raise DkdbgError(f"the other side said {wire.NAMES[kind]} out of turn", hint="this is a bug of dkdbg")
+        raise DkdbgError(f"the other side said {wire.NAMES[kind]} out of turn", hint="try again")
     return frame
 
 
 def refused(head: dict[str, Any]) -> DkdbgError:
     """The error in an ERROR frame."""
-    return DkdbgError(str(head.get("reason", "the other side gave up")), hint=str(head.get("hint", "")))
+    return DkdbgError(printable(head["reason"]) or "the other side gave up", hint=printable(head["hint"]))

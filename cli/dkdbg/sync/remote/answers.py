@@ -1,0 +1,176 @@
+"""What a receiver may say, checked where it arrives: a container may have put anything in the place of ours. Pure.
+
+What passes has the fields, types and ranges that the rest relies on; paths of listings lead nowhere but below the root,
+and texts for a person have an end.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from dkdbg.agent.sync import paths, wire
+from dkdbg.errors import DkdbgError
+from dkdbg.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: What listings may hold in all, in entries and in characters of their texts, besides what is known here.
+ENTRIES, CHARACTERS = 200_000, 32_000_000
+
+_LISTINGS = (wire.LISTING, wire.STATS, wire.REMOTE)
+_PATH, _STAMP, _NAME, _REASON = 16_000, 300, 200, 1000
+_PROBE = re.compile(re.escape(paths.OWN) + "/probe-[0-9a-f]{32}")
+_DIGEST = re.compile("[0-9a-f]{64}")
+_SIZE, _TIME = 1 << 60, 1 << 62
+
+
+class Amount:
+    """Counts what listings bring, and ends what has no end.
+
+    Args:
+        known: entries that are here: the other side may have as many, twice, and `ENTRIES` more.
+        hint: what to do when there really are that many.
+    """
+
+    def __init__(self, *, known: int = 0, hint: str = "") -> None:
+        self._entries, self._characters = ENTRIES + 2 * known, CHARACTERS + 500 * known
+        self._hint = hint
+
+    def add(self, entries: list[wire.Entry]) -> None:
+        """Take in one frame.
+
+        Raises:
+            DkdbgError: it is too much.
+        """
+        self._entries -= len(entries)
+        self._characters -= sum(len(entry[0]) + len(entry[4]) + len(entry[5]) for entry in entries)
+        if self._entries < 0 or self._characters < 0:
+            raise DkdbgError(
+                f"the target lists more than {ENTRIES:,} files and folders that are not here, or names without an end",
+                hint=self._hint,
+            )
+
+
+def check(kind: int, head: dict[str, Any], body: bytes) -> None:
+    """Look at one frame; texts for a person are cut where they are too long.
+
+    Raises:
+        DkdbgError: no receiver of ours says that.
+    """
+    looks = _LOOKS.get(kind)
+    if looks is None:
+        raise lie(f"it says {wire.NAMES[kind]}, which is the host's to say")
+    if bool(body) != (kind == wire.DATA):
+        raise lie(f"{wire.NAMES[kind]} with a body of {len(body)} bytes")
+    try:
+        looks(head)
+    except (KeyError, TypeError, ValueError) as error:
+        raise lie(f"{wire.NAMES[kind]}: {error}") from None
+
+
+def lie(what: str) -> DkdbgError:
+    """The error for what no receiver of ours does."""
+    return DkdbgError(
+        f"what runs on the target is not the receiver that was sent there: {printable(what[:_REASON])}",
+        hint="nothing more was sent or written; do you trust that container?",
+    )
+
+
+def _entries(head: dict[str, Any]) -> None:
+    entries, end = head["entries"], head.get("end", True)
+    if type(entries) is not list or type(end) is not bool or len(entries) > wire.LISTING_ENTRIES:
+        raise TypeError("no list of entries")
+    if not entries and not end:
+        raise ValueError("nothing, and not the end")
+    for entry in entries:
+        if type(entry) is not list or len(entry) != 6:
+            raise TypeError("an entry is no list of six")
+        path, kind, mode, size, digest, stamp = entry
+        if type(path) is not str or len(path) > _PATH or not paths.is_plain(path):
+            raise ValueError(f"no path below the root: {path!r:.200}")
+        if kind not in ("f", "d", "l") or type(kind) is not str:
+            raise ValueError(f"no kind: {kind!r:.20}")
+        if type(mode) is not int or not 0 <= mode <= 0o777 or type(size) is not int or not 0 <= size < _SIZE:
+            raise ValueError("mode or size out of range")
+        if type(digest) is not str or (digest and not _DIGEST.fullmatch(digest)):
+            raise ValueError("no digest")
+        if type(stamp) is not str or len(stamp) > _STAMP:
+            raise ValueError("no stamp")
+
+
+def _ready(head: dict[str, Any]) -> None:
+    if _integer(head, "version", 0) != wire.VERSION:
+        return  # `contact` says so
+    for name in ("python", "user"):
+        _text(head, name, _NAME)
+    _text(head, "root", _PATH)
+    probe = head.get("probe") or ""
+    if type(probe) is not str or (probe and not _PROBE.fullmatch(probe)):
+        raise ValueError("no name of a probe")
+    if type(head["empty"]) is not bool:
+        raise TypeError("empty")
+
+
+def _done(head: dict[str, Any]) -> None:
+    _integer(head, "upto", 0)
+
+
+def _resume(head: dict[str, Any]) -> None:
+    _integer(head, "id", 0)
+    _integer(head, "offset", 0)
+
+
+def _failed(head: dict[str, Any]) -> None:
+    _integer(head, "id", 0)
+    _error(head)
+
+
+def _error(head: dict[str, Any]) -> None:
+    for name in ("reason", "hint"):
+        head.setdefault(name, "")
+        _text(head, name, _REASON)
+
+
+def _kept(head: dict[str, Any]) -> None:
+    _text(head, "path", _PATH)
+    _text(head, "where", _PATH)
+
+
+def _file(head: dict[str, Any]) -> None:
+    _text(head, "path", _PATH)
+    _integer(head, "size", 0)
+    _integer(head, "mode", 0)
+    _integer(head, "mtime_ns", -_TIME)
+
+
+def _end(head: dict[str, Any]) -> None:
+    if type(head["digest"]) is not str or not _DIGEST.fullmatch(head["digest"]):
+        raise ValueError("no digest")
+
+
+def _nothing(_head: dict[str, Any]) -> None:
+    pass
+
+
+def _integer(head: dict[str, Any], name: str, least: int) -> int:
+    value = head[name]
+    if type(value) is not int or not least <= value < _TIME:
+        raise ValueError(f"{name} is {value!r:.60}")
+    return value
+
+
+def _text(head: dict[str, Any], name: str, most: int) -> None:
+    value = head[name]
+    if type(value) is not str:
+        raise TypeError(f"{name} is no text")
+    if len(value) > most:
+        head[name] = value[:most] + "..."
+
+
+_LOOKS: dict[int, Callable[[dict[str, Any]], None]] = {
+    **dict.fromkeys(_LISTINGS, _entries), wire.READY: _ready, wire.DONE: _done, wire.RESUME: _resume,
+    wire.FAILED: _failed, wire.ERROR: _error, wire.KEPT: _kept, wire.FILE: _file, wire.END: _end,
+    wire.DATA: _nothing, wire.PONG: _nothing,
+}  # fmt: skip
