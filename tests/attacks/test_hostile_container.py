@@ -685,7 +685,7 @@ def test_settings_that_programs_execute_are_never_pulled(root: Path, liar: Calla
     done = sync(root, f"docker://{box.name}", "--to", "/ws", "--pull", "out")
     assert done.returncode == 0, done.stdout
     place = root / "dkdbg-pulled" / box.name / "out"
-    assert sorted(str(at.relative_to(place)) for at in place.rglob("*")) == ["config", "model.txt"]
+    assert sorted(str(at.relative_to(place)) for at in place.rglob("*")) == ["config", "model.txt", "sub"]
     assert (
         "left out: out/.git/config: .git is not taken from a target: programs here execute what it says"
         in done.stdout

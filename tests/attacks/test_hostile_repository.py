@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import base64
+import contextlib
 import hashlib
 import json
 import os
 import re
+import shutil
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -18,6 +22,8 @@ import dkdbg
 from dkdbg import git
 from dkdbg.errors import DkdbgError
 from dkdbg.render.transaction import Change, Transaction
+from dkdbg.sync.pull import destination
+from dkdbg.sync.roots import Roots
 from tests.engine.projects import unique
 from tests.ports import free_port
 
@@ -507,3 +513,161 @@ def test_a_git_file_that_leads_elsewhere_gets_no_journal(tmp_path: Path, kind: s
     assert dkdbg_in(root, "sync", "--explain", "train.py").returncode == 0
     assert dkdbg_in(root, "init", "--undo").returncode == 0
     assert _state(victim) == before
+
+
+# -- sync ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A target on this machine, with something to pull; and around it a folder that is none of sync's business."""
+    folder = tmp_path / "place"
+    (folder / "out" / "run").mkdir(parents=True)
+    (folder / "out" / "authorized_keys").write_text("evil")
+    (folder / "out" / "run" / "authorized_keys").write_text("evil")
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "authorized_keys").write_text("mine")
+    return folder
+
+
+def _untouched(victim: Path) -> None:
+    assert sorted(each.name for each in victim.iterdir()) == ["authorized_keys"]
+    assert (victim / "authorized_keys").read_text() == "mine"
+
+
+@pytest.mark.attack(13)
+@pytest.mark.parametrize(
+    "link", ["dkdbg-pulled", "dkdbg-pulled/local", "dkdbg-pulled/local/out", "dkdbg-pulled/local/out/run",
+             "dkdbg-pulled/local/out/authorized_keys", "dkdbg-pulled/.gitignore"],
+)  # fmt: skip
+def test_pull_writes_through_no_symlink_of_the_repository(repo: Path, place: Path, link: str) -> None:
+    """Brings a symlink to the user's own files where `sync --pull` writes: nothing is written through it, and it is named."""
+    victim = place.parent / "victim"
+    at = repo / link
+    at.parent.mkdir(parents=True, exist_ok=True)
+    leads = {"authorized_keys": victim / "authorized_keys", ".gitignore": victim / "new"}.get(at.name, victim)
+    at.symlink_to(leads)
+    done = dkdbg_in(repo, "sync", f"local:{place}", "--pull", "out")
+    _untouched(victim)
+    assert "Traceback" not in done.stderr
+    if at.name not in {"authorized_keys", ".gitignore"}:
+        assert done.returncode == 1, done.stdout
+        assert "symlink" in done.stdout + done.stderr
+    if link.count("/") < 2 and at.name != ".gitignore":
+        assert "--into DIR" in done.stderr
+        kept = place.parent / "kept"
+        assert dkdbg_in(repo, "sync", f"local:{place}", "--pull", "out", "--into", str(kept)).returncode == 0
+        assert (kept / "out" / "run" / "authorized_keys").read_text() == "evil"
+
+
+@pytest.mark.attack(13)
+@pytest.mark.parametrize("below", ["", "/deeper/still", "/../victim"])
+def test_pull_into_a_symlink_of_the_repository_says_where_it_leads(
+    repo: Path, place: Path, below: str
+) -> None:
+    """Brings a folder that is a symlink to outside, which the user names with `--into`: refused, with where it leads."""
+    victim = place.parent / "victim"
+    (repo / "results").symlink_to(victim)
+    done = dkdbg_in(repo, "sync", f"local:{place}", "--pull", "out", "--into", "results" + below)
+    _untouched(victim)
+    assert done.returncode == 2
+    assert f"by a symlink, to {victim}" in done.stderr
+
+
+@pytest.mark.attack(13)
+def test_pull_into_a_folder_that_becomes_a_symlink_meanwhile_writes_nothing_there(
+    repo: Path, place: Path
+) -> None:
+    """Swaps the folder of pulled files for a symlink to outside, over and over, while it is made: nothing is made outside."""
+    victim = place.parent / "victim"
+    roots = Roots(local=str(repo), remote=str(place))
+    pulled = repo / "dkdbg-pulled"
+    stop = threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            shutil.rmtree(pulled, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                pulled.symlink_to(victim)
+            with contextlib.suppress(OSError):
+                pulled.unlink()
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    refused = made = 0
+    try:
+        while refused < 30 or made < 30:
+            with contextlib.suppress(DkdbgError):
+                refused += 1
+                os.close(destination(str(repo), None, "local", roots).descriptor)
+                refused, made = refused - 1, made + 1
+    finally:
+        stop.set()
+        swapper.join()
+    _untouched(victim)
+
+
+def _pipe(at: Path) -> None:
+    os.mkfifo(at)
+
+
+def _socket(at: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(at))
+
+
+def _zeros(at: Path) -> None:
+    at.symlink_to("/dev/zero")
+
+
+def _terabyte(at: Path) -> None:
+    with at.open("wb") as file:
+        file.truncate(10**12)
+
+
+def _itself(at: Path) -> None:
+    at.symlink_to(at.name)
+
+
+@pytest.mark.attack(0)
+@pytest.mark.parametrize("what", [_pipe, _socket, _zeros, _terabyte, _itself], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "name", ["train.py", ".gitignore", "pkg/.gitignore", ".dockerignore", "dkdbg.toml", ".git/info/exclude"]
+)
+def test_a_file_that_is_none_or_has_no_end_is_not_waited_for(
+    repo: Path, place: Path, name: str, what
+) -> None:
+    """Brings a pipe, a socket, a device, a loop or a sparse terabyte in the place of a file that sync reads: it is left out,
+    or named, and sync ends."""
+    at = repo / name
+    at.parent.mkdir(exist_ok=True)
+    at.unlink(missing_ok=True)
+    what(at)
+    (repo / "other.py").write_text("x = 1\n")
+    done = dkdbg_in(repo, "sync", f"local:{place}", "--once")
+    assert "Traceback" not in done.stderr
+    if done.returncode == 0:
+        assert (place / "other.py").read_text() == "x = 1\n"
+    else:
+        assert done.stderr.count("dkdbg: ") == 1
+        assert at.name in done.stderr
+        assert not (place / "other.py").exists()
+    assert not (place / name).exists()
+
+
+@pytest.mark.attack(0)
+def test_folders_without_a_bottom_are_left_out(repo: Path, place: Path) -> None:
+    """Brings two thousand folders in each other: what is deeper than 200 is left out and said; the rest arrives."""
+    at = os.open(repo, os.O_RDONLY)
+    for _ in range(2000):
+        os.mkdir("d", dir_fd=at)
+        below = os.open("d", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(at)
+    (repo / "other.py").write_text("x = 1\n")
+    done = dkdbg_in(repo, "sync", f"local:{place}", "--once")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "more than 200 folders deep" in done.stdout
+    assert (place / "other.py").exists()
+    subprocess.run(["rm", "-rf", str(repo / "d"), str(place / "d")], check=True)
