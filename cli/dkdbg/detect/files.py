@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
+import time
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg.errors import DkdbgError
+from dkdbg.printable import is_text, printable
 
 if TYPE_CHECKING:
     import re
@@ -30,7 +33,10 @@ MAX_FILES = 20_000
 #: A directory with more entries than this holds data, not source.
 MAX_DIR_ENTRIES = 3_000
 MAX_DEPTH = 9
+MAX_DIRS = 10_000
 MAX_TEXT_BYTES = 600_000
+#: Seconds after which no more files are read: a person waits, and a repository may be made to keep us busy.
+MAX_SECONDS = 15.0
 
 
 class Tree:
@@ -46,6 +52,7 @@ class Tree:
     def __init__(self, root: Path, *, ignore: frozenset[str] = frozenset()) -> None:
         self.root = root
         self.problems: list[str] = []
+        self._until = time.monotonic() + MAX_SECONDS
         self._text: dict[str, str] = {}
         found, dirs = _walk(root, self.problems)
         found = [path for path in found if path not in ignore]
@@ -88,8 +95,17 @@ class Tree:
     def _read(self, path: str) -> str:
         if path not in self._file_set:
             return ""
+        if time.monotonic() > self._until:
+            self.note(f"looking took longer than {MAX_SECONDS:g} s: not all files were read")
+            return ""
         try:
-            with (self.root / path).open("rb") as stream:
+            # The walk has seen a file inside; what is there now may be a FIFO, which would have us wait for ever.
+            real = os.path.realpath(self.root / path)
+            descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with os.fdopen(descriptor, "rb") as stream:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    self.note(f"{path}: it is no regular file")
+                    return ""
                 raw = stream.read(MAX_TEXT_BYTES)
         except OSError as error:
             self.note(f"{path}: {error.strerror or error}")
@@ -151,6 +167,7 @@ def _walk(root: Path, problems: list[str]) -> tuple[list[str], list[str]]:
     files: list[str] = []
     dirs: list[str] = []
     level = [""]
+    inside = Path(os.path.realpath(root))
     for depth in range(MAX_DEPTH):
         below: list[str] = []
         for directory in level:
@@ -170,10 +187,22 @@ def _walk(root: Path, problems: list[str]) -> tuple[list[str], list[str]]:
                 continue
             for entry in listed:
                 path = f"{directory}/{entry.name}" if directory else entry.name
+                if not all(map(is_text, entry.name)):
+                    problems.append(f"{printable(path)}: its name is no text")
+                    continue
                 try:
                     is_dir = entry.is_dir(follow_symlinks=False)
                     is_file = entry.is_file()
-                except OSError:
+                    if is_file and entry.is_symlink() and not _stays(inside, path):
+                        problems.append(f"{path}: a link that leads out of the repository")
+                        continue
+                    if not is_dir and not is_file:
+                        if not entry.is_symlink():
+                            problems.append(f"{path}: it is no regular file")
+                        elif not entry.is_dir():
+                            problems.append(f"{path}: a link that leads to no file")
+                except OSError as error:
+                    problems.append(f"{path}: {error.strerror or error}")
                     continue
                 if is_dir:
                     if entry.name in SKIP_DIRS or entry.name.endswith(".egg-info"):
@@ -184,8 +213,16 @@ def _walk(root: Path, problems: list[str]) -> tuple[list[str], list[str]]:
                     below.append(path)
                 elif is_file:
                     files.append(path)
-            if len(files) > MAX_FILES:
-                problems.append(f"more than {MAX_FILES} files: the deeper ones were not looked at")
+            if len(files) > MAX_FILES or len(dirs) > MAX_DIRS:
+                problems.append(
+                    f"more than {MAX_FILES} files or {MAX_DIRS} folders: the deeper ones were not looked at"
+                )
                 return files, dirs
         level = below
     return files, dirs
+
+
+def _stays(inside: Path, path: str) -> bool:
+    """Whether a link leads to a file of the repository that is not git's own; `inside` is the root, without links."""
+    real = Path(os.path.realpath(inside / path))
+    return real.is_relative_to(inside) and ".git" not in real.relative_to(inside).parts

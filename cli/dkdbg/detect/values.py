@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import tomlkit
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import SafeConstructor
 
@@ -38,13 +39,64 @@ def _plain(constructor: SafeConstructor, node: Value) -> Value:
 
 _Constructor.add_constructor(None, _plain)
 
+#: Larger and deeper files are nobody's configuration, and take the parsers minutes (15 KB a second).
+MAX_CHARS, MAX_DEPTH, MAX_VALUES = 128_000, 200, 100_000
+
 
 def load_yaml(text: str) -> Value:
     """Return the value of the first YAML document.
 
     Raises:
         YAMLError: with a position where there is one.
+        ValueError: it is larger or deeper than any configuration, its aliases written out.
+        RecursionError: likewise.
     """
+    _check_text(text)
     yaml = YAML(typ="safe", pure=True)
     yaml.Constructor = _Constructor
-    return next(iter(yaml.load_all(text)), None)
+    value = next(iter(yaml.load_all(text)), None)
+    _check_value(value)
+    return value
+
+
+def load_toml(text: str) -> Value:
+    """Return the value of a TOML document.
+
+    Raises:
+        TOMLKitError: with a position.
+        ValueError, RecursionError: as `load_yaml`.
+    """
+    _check_text(text)
+    value = tomlkit.parse(text).unwrap()
+    _check_value(value)
+    return value
+
+
+def _check_text(text: str) -> None:
+    if len(text) > MAX_CHARS:
+        raise ValueError(f"it is larger than {MAX_CHARS // 1000} KB")
+    depth = deepest = 0
+    for char in text:
+        if char in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif char in "]}" and depth:
+            depth -= 1
+    if deepest > 5 * MAX_DEPTH:  # brackets in texts and comments count here too
+        raise ValueError("it is nested too deeply")
+
+
+def _check_value(value: Value) -> None:
+    """An alias is the same value at several places: walking over nine levels of nine takes for ever."""
+    left, waiting = MAX_VALUES, [(value, 0)]
+    while waiting:
+        each, depth = waiting.pop()
+        left -= 1
+        if left < 0 or depth > MAX_DEPTH:
+            raise ValueError(
+                "it has too many values when its aliases are written out, or is nested too deeply"
+            )
+        if isinstance(each, dict):
+            waiting += [(item, depth + 1) for item in each.values()]
+        elif isinstance(each, (list, tuple, set)):
+            waiting += [(item, depth + 1) for item in each]

@@ -80,7 +80,7 @@ def parse(text: str) -> Config:
     """
     try:
         document = tomlkit.parse(text.removeprefix(BOM)).unwrap()
-    except TOMLKitError as error:
+    except (TOMLKitError, RecursionError) as error:
         message = f"{FILE_NAME} is not valid TOML: {error}"
         raise DkdbgError(
             message, hint=f"mend {FILE_NAME} by hand; dkdbg changed nothing", exit_code=EXIT_USAGE

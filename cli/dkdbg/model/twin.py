@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
+#: As compose has it, and no option of a command line either. It stands in shell scripts and YAML as it is.
+_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,200}")
+
+
+def is_name(text: str) -> bool:
+    """Whether a service may be called so."""
+    return _NAME.fullmatch(text) is not None
+
 
 def names(service: str) -> tuple[str, ...]:
     """Names of the twin of `service`, the preferred one first: a later one where a user's service has the earlier."""

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg.model.plan import Decision, ImagePlan, Install
+from dkdbg.planner import literal
 
 if TYPE_CHECKING:
     from dkdbg.model.facts import RepoFacts
@@ -44,7 +45,7 @@ def plan_image(facts: RepoFacts) -> tuple[ImagePlan, tuple[Decision, ...]]:
     image = ImagePlan(
         dockerfile="Dockerfile", ours=True, base=base, apt=_apt(facts, base), installs=installs,
         context=("*",) if needs_project else (), installs_project=needs_project,
-        comment=f"Python {facts.python.version}: {facts.python.source}",
+        comment=literal.one_line(f"Python {facts.python.version}: {facts.python.source}"),
     )  # fmt: skip
     return image, tuple(decisions)
 
@@ -114,16 +115,17 @@ def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
         return (_with_tool(facts.package_manager, tool, files),)
     environment = next((name for name in files if name.endswith((".yml", ".yaml"))), None)
     if facts.package_manager == "conda" and environment:
-        run = f"micromamba install -y -n base -f {environment} && micromamba clean -a -y"
+        quoted = shlex.quote(environment)
+        run = f"micromamba install -y -n base -f {quoted} && micromamba clean -a -y"
         if (
             facts.installs_itself
         ):  # `- -e .` needs the sources, which are not there yet; it is installed after them
-            run = rf"sed -i -E 's/^( *- *)((-e|--editable)[ =]*)?\.\/?(\[.*\])? *(#.*)?$/\1pip/' {environment} && {run}"
+            run = rf"sed -i -E 's/^( *- *)((-e|--editable)[ =]*)?\.\/?(\[.*\])? *(#.*)?$/\1pip/' {quoted} && {run}"
         return (Install(run=run, copy=(environment, *facts.included)),)
     requirement_files = tuple(name for name in files if name.endswith((".txt", ".in")))
     first = _torch_first(facts)
     if requirement_files and not facts.installs_itself:
-        flags = " ".join(f"-r {name}" for name in requirement_files)
+        flags = " ".join(f"-r {shlex.quote(name)}" for name in requirement_files)
         return (
             *first,
             Install(run=f"pip install{_index(facts)} {flags}", copy=(*requirement_files, *facts.included)),
@@ -133,7 +135,7 @@ def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
 
 def _index(facts: RepoFacts) -> str:
     """The wheel index that the repository names for torch; pip's default one brings its own CUDA build."""
-    return f" --extra-index-url {facts.torch_index}" if facts.torch_index else ""
+    return f" --extra-index-url {shlex.quote(facts.torch_index)}" if facts.torch_index else ""
 
 
 def _torch_first(facts: RepoFacts) -> tuple[Install, ...]:
@@ -150,7 +152,7 @@ def gpu_extra(facts: RepoFacts) -> str | None:
     """The optional group that brings torch's GPU build where a project keeps it apart from a `cpu` one."""
     if "cpu" not in facts.extras:
         return None
-    groups = [name for name in facts.extras if re.match(r"(gpu|cuda|cu\d+)", name)]
+    groups = [name for name in facts.extras if re.fullmatch(r"(gpu|cuda|cu\d+)[\w.-]*", name, re.ASCII)]
     return next(iter(groups), None) if facts.gpu != "none" else "cpu"
 
 
@@ -176,8 +178,9 @@ def _with_tool(tool: str, words: str, files: tuple[str, ...]) -> Install:
 
 
 def _from_names(names: tuple[str, ...], index: str) -> tuple[Install, ...]:
-    plain = [name for name in names if _bare(name) not in NO_ISOLATION]
-    late = [name for name in names if _bare(name) in NO_ISOLATION]
+    known = [name for name in names if literal.is_requirement(name)]
+    plain = [name for name in known if _bare(name) not in NO_ISOLATION]
+    late = [name for name in known if _bare(name) in NO_ISOLATION]
     installs = [Install(run=f"pip install{index} {shlex.join(plain)}")] if plain else []
     if late:
         installs.append(Install(run=f"pip install --no-build-isolation {shlex.join(late)}"))

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg.model.plan import FROM_ENVIRONMENT, FROM_PERSON, Decision, ImagePlan, Mapping, ProjectPlan
+from dkdbg.planner import literal
 from dkdbg.planner.image import plan_image
 from dkdbg.planner.service import MAINS, OVERRIDES, WORKSPACE, choose_service, plan_service
 
@@ -39,6 +40,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
     service, mappings, workspace = _with_workspace(service, mappings)
     chain, value = compose_chain(facts, service)
     devcontainer, why = _devcontainer(facts)
+    literal.check(facts, image, service, mappings, chain=chain, compose_file_value=value)
     return ProjectPlan(
         facts=facts,
         image=image,
@@ -59,7 +61,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
             *_gpu(facts, service),
             Decision(what=devcontainer, why=why),
         ),
-        notes=(*notes, *(_env_note(value) if value else ()), *(f"left out: {problem}" for problem in facts.problems)),
+        notes=(*notes, *_left_out(facts, image), *(_env_note(value) if value else ()), *(f"left out: {problem}" for problem in facts.problems)),
     )  # fmt: skip
 
 
@@ -117,7 +119,7 @@ def _remote_user(facts: RepoFacts, image: ImagePlan, service: ServicePlan) -> st
         user = next((d.user for d in facts.dockerfiles if d.path == image.dockerfile), None)
     name = (user or "").split(":")[0]
     # A number or a variable has no entry in the image's passwd that could be relied on.
-    return name if name not in {"", "root"} and not name.isdigit() and "$" not in name else REMOTE_USER
+    return name if name != "root" and literal.is_user(name) else REMOTE_USER
 
 
 def _extensions(facts: RepoFacts) -> tuple[str, ...]:
@@ -144,6 +146,15 @@ def _gpu(facts: RepoFacts, service: ServicePlan) -> tuple[Decision, ...]:
         Decision(
             what="GPU where the machine has one", why=f"{needs}{source}; which kind is decided at each start"
         ),
+    )
+
+
+def _left_out(facts: RepoFacts, image: ImagePlan) -> tuple[str, ...]:
+    names = (facts.declared or facts.requirements) if image.ours else ()
+    return tuple(
+        f"left out: {name!r} is no requirement that pip takes"
+        for name in names
+        if not literal.is_requirement(name)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from dkdbg.errors import DkdbgError
+from dkdbg.printable import is_text
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
@@ -52,14 +54,26 @@ _ENVIRONMENT = jinja2.Environment(
 _ENVIRONMENT.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
 
 
-def _plain_json(value: object) -> str:
-    """JSON without Jinja's HTML escapes (`&` must stay `&` in a command line)."""
-    import json  # noqa: PLC0415
+def quoted(value: object) -> str:
+    """JSON that is YAML too, without Jinja's HTML escapes (`&` must stay `&` in a command line).
 
-    return json.dumps(value, ensure_ascii=False)
+    YAML takes no control characters and folds U+0085 and U+2028, which JSON leaves as they are.
+    """
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(each if is_text(each) or ord(each) > 0xFFFF else f"\\u{ord(each):04x}" for each in text)
 
 
-_ENVIRONMENT.filters["tojson"] = _plain_json
+def for_compose(value: object) -> object:
+    """A text, or a list of texts, with `$` doubled: compose replaces `$NAME` in every text of its files."""
+    if isinstance(value, str):
+        return value.replace("$", "$$")
+    if isinstance(value, dict):
+        return {key: for_compose(each) for key, each in value.items()}
+    return [for_compose(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+_ENVIRONMENT.filters["tojson"] = quoted
+_ENVIRONMENT.filters["compose"] = for_compose
 
 
 def render(name: str, /, **values: Any) -> str:  # noqa: ANN401 - a template takes what it names; StrictUndefined checks

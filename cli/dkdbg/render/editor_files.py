@@ -52,6 +52,8 @@ def with_port(root: Path, local_port: int) -> FileWanted | None:
     """
     wanted = copy.deepcopy(_written(root, LAUNCH))
     for entry in wanted.get("configurations", []):
+        if not isinstance(entry.get("connect"), dict):
+            return None
         entry["connect"]["port"] = local_port
     return _merged(root, LAUNCH, wanted) if wanted else None
 
@@ -60,7 +62,15 @@ def _written(root: Path, name: str) -> dict[str, list[dict[str, Any]]]:
     """Our entries as they were written last, by this clone or a colleague's."""
     note = manifest.load(root).notes.get(PurePosixPath(name), {})
     entries = note.get("entries")
-    return entries if isinstance(entries, dict) else {}
+    if not isinstance(entries, dict):
+        return {}
+    return {
+        array: [
+            each for each in entries[array] if isinstance(each, dict) and isinstance(each.get(field), str)
+        ]
+        for array, field in _NAMES.items()
+        if isinstance(entries.get(array), list)
+    }
 
 
 def _merged(root: Path, name: str, wanted: Entries) -> FileWanted:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.model import config as configuration
 from dkdbg.model.plan import DebugService
+from dkdbg.model.twin import is_name
 from dkdbg.render import folders
 from dkdbg.render.transaction import read
 
@@ -124,7 +125,7 @@ def debug_service(root: Path) -> DebugService | None:
                     "token": "none" | "env" | "prompt" as token,
                 },
                 "config": dict() as config,
-            } if compose_file == str(path):  # fmt: skip
+            } if compose_file == str(path) and is_name(name) and 0 < port < 65536:  # fmt: skip
                 if config != _choices(read(root, CONFIG) or b""):
                     return None
                 present = read(root, path)

@@ -13,7 +13,7 @@ from dkdbg.model import config as configuration
 from dkdbg.model.plan import FROM_NOWHERE
 from dkdbg.planner import editor
 from dkdbg.render import dotenv, manifest
-from dkdbg.render.artefacts import artefact, render
+from dkdbg.render.artefacts import artefact, for_compose, quoted, render
 from dkdbg.render.changes import FileWanted
 from dkdbg.render.editor_files import editor_files
 from dkdbg.render.transaction import read
@@ -151,16 +151,23 @@ def _service(plan: ProjectPlan) -> str:
         reload=service.reload,
         token=plan.token != FROM_NOWHERE,
         owner=owner,
-        mappings=json.dumps(json.dumps(editor.path_mappings(plan.mappings)).replace("$", "$$")),
-        mounts=service.mounts,
-        masks=service.masks,
-        bind=lambda local: "." if local == "." else f"./{local}".replace("$", "$$"),
+        mappings=quoted(for_compose(json.dumps(editor.path_mappings(plan.mappings)))),
+        volumes=[*(_bind(*mount) for mount in service.mounts)],
+        masks=[mask if ":" not in mask else {"type": "volume", "target": mask} for mask in service.masks],
     )
 
 
 def _words(argv: tuple[str, ...]) -> str:
     """A YAML flow sequence; `$` doubled, or compose would substitute what is meant for the container's shell."""
-    return json.dumps([word.replace("$", "$$") for word in argv], ensure_ascii=False)
+    return quoted(for_compose(argv))
+
+
+def _bind(local: str, remote: str) -> str | dict[str, str]:
+    """A bind mount as compose has it, in its long form where a colon would end a path."""
+    source = "." if local == "." else f"./{local}"
+    if ":" in local + remote:
+        return {"type": "bind", "source": source, "target": remote}
+    return f"{source}:{remote}"
 
 
 def _shifted(port: int, *, taken: bool) -> int:

@@ -16,6 +16,7 @@ from dkdbg.detect.files import is_vendored, join, parent
 from dkdbg.detect.substitution import parse_env, substitute
 from dkdbg.detect.values import load_yaml
 from dkdbg.errors import DkdbgError
+from dkdbg.model.twin import is_name
 
 if TYPE_CHECKING:
     from dkdbg.detect.docker.compose_service import ComposeBuild
@@ -78,10 +79,21 @@ def read_services(
         }
         services = document.get("services") if isinstance(document, dict) else None
         for name, body in services.items() if isinstance(services, dict) else ():
-            if isinstance(body, dict):
+            if not is_name(str(name)):
+                _refuse_name(tree, path, str(name), strict=bool(default) and path == default[0])
+            elif isinstance(body, dict):
                 resolved = _interpolate(_extended(tree, path, document, body, 0), env)
                 found.append(read_body(tree, path, str(name), resolved))
     return tuple(found)
+
+
+def _refuse_name(tree: Tree, path: str, name: str, *, strict: bool) -> None:
+    message = f"{path}: {name[:80]!r} is no name of a service: letters, digits, `.`, `_` and `-` make one"
+    if strict:
+        raise DkdbgError(
+            message, hint=f"Rename it in {path}; `docker compose config -q` says when it is right."
+        )
+    tree.note(message)
 
 
 def _typed_in(tree: Tree, path: str, document: Value) -> str:
@@ -119,7 +131,7 @@ def merge(base: Value, over: Value) -> Value:
 def _load(tree: Tree, path: str, *, strict: bool) -> Value:
     try:
         document = load_yaml(tree.text(path))
-    except (YAMLError, ValueError, RecursionError) as error:
+    except (YAMLError, ValueError, RecursionError, MemoryError) as error:
         line, what = _where(error)
         message = f"{path}:{line}: not valid YAML: {what}" if line else f"{path}: not valid YAML: {what}"
         if strict:

@@ -176,7 +176,7 @@ def _command(rest: str) -> tuple[str, ...]:
     if rest.startswith("["):
         try:
             argv = json.loads(rest)
-        except ValueError:
+        except (ValueError, RecursionError):
             argv = None
         if isinstance(argv, list):
             return tuple(str(word) for word in argv)

@@ -77,7 +77,7 @@ def json_words(text: str) -> list[str]:
     """Return the words of an exec form; text that is no JSON is split as a shell does."""
     try:
         words = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return split(text)
     return [str(word) for word in words] if isinstance(words, list) else []
 
@@ -86,7 +86,7 @@ def split(text: str) -> list[str]:
     """Split as a shell does, at blanks when quotes do not close."""
     try:
         return shlex.split(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text.split()
 
 

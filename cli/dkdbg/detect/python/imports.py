@@ -64,7 +64,7 @@ def notebook_code(tree: Tree, path: str) -> str:
     """Return the code of a notebook's cells without their outputs, empty when it cannot be read."""
     try:
         document: Any = json.loads(tree.text(path))
-    except ValueError:
+    except (ValueError, RecursionError):
         # Cut off by the size limit, most likely: take what looks like source lines.
         return "\n".join(re.findall(r'^\s*"((?:import|from) [^"\\]+)', tree.text(path), re.MULTILINE))
     cells = document.get("cells") if isinstance(document, dict) else None

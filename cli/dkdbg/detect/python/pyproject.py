@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import tomlkit
 from packaging.utils import canonicalize_name
 from tomlkit.exceptions import TOMLKitError
 
 from dkdbg.detect.files import join, parent
 from dkdbg.detect.python.conda import conda_name, conda_spec
 from dkdbg.detect.python.requirements import DependencyFile, Wanted, items_of, read_requirements
-from dkdbg.detect.values import Value, elements, table
+from dkdbg.detect.values import Value, elements, load_toml, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +23,8 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
     """Return what a pyproject.toml holds: PEP 621, poetry, uv, pdm and pixi tables; nothing when it is not TOML."""
     document: Value
     try:
-        document = tomlkit.parse(tree.text(path)).unwrap()
-    except (TOMLKitError, ValueError) as error:
+        document = load_toml(tree.text(path))
+    except (TOMLKitError, ValueError, RecursionError) as error:
         tree.note(f"{path}: not valid TOML: {error}")
         return DependencyFile(path=path, kind="pyproject")
     project = table(document.get("project"))
@@ -150,8 +149,8 @@ def read_pipfile(tree: Tree, path: str) -> DependencyFile:
     """Return what a Pipfile holds."""
     document: Value
     try:
-        document = tomlkit.parse(tree.text(path)).unwrap()
-    except (TOMLKitError, ValueError) as error:
+        document = load_toml(tree.text(path))
+    except (TOMLKitError, ValueError, RecursionError) as error:
         tree.note(f"{path}: not valid TOML: {error}")
         return DependencyFile(path=path, kind="Pipfile")
     wanted = [

@@ -23,7 +23,7 @@ def read_setup_py(tree: Tree, path: str) -> DependencyFile:
     """Read the arguments of the `setup()` call without running it; lists held in variables are followed."""
     try:
         module = ast.parse(tree.text(path))
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         tree.note(f"{path}: not valid Python: {error}")
         return DependencyFile(path=path, kind="setup.py")
     values: dict[str, ast.expr] = {}
