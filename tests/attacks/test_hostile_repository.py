@@ -839,3 +839,82 @@ def test_a_name_that_is_no_text_does_not_reach_our_files(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout + done.stderr
     assert "its name is no text" in done.stdout
+
+
+@pytest.mark.attack(8)
+@pytest.mark.engine
+@pytest.mark.parametrize("where", ["command", "entrypoint"])
+@pytest.mark.parametrize("value", ["hunter2", "two words", "it's $HOME"])
+def test_a_secret_of_dot_env_is_in_none_of_our_files(tmp_path: Path, where: str, value: str) -> None:
+    """Reads a password in what a user commits: a value of .env is named in our files, and compose fills it in."""
+    service = {
+        "build": ".",
+        where: ["python", "train.py", "--key", "pre-${API_KEY}", "${NONE:-left}", "$$HOME"],
+    }
+    files = {
+        "compose.yaml": json.dumps({"services": {"app": service}}), "train.py": "print(1)\n",
+        "Dockerfile": "FROM python:3.11\nWORKDIR /app\nCOPY . .\n", ".env": f"API_KEY='{value}'\n".replace("it's", "its"),
+    }  # fmt: skip
+    value = value.replace("it's", "its")
+    root = checkout(tmp_path / "repo", files)
+    done = dkdbg_in(root, "init", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert value not in done.stdout
+    for path in root.rglob("*"):
+        if path.is_file() and path.name != ".env":
+            assert value.encode() not in path.read_bytes(), path
+    config = [
+        "docker",
+        "compose",
+        "-p",
+        "secret",
+        "--profile",
+        "debug",
+        "--profile",
+        "devcontainer",
+        "config",
+        "--format",
+        "json",
+    ]
+    services = json.loads(subprocess.run(config, cwd=root, capture_output=True, check=True).stdout)[
+        "services"
+    ]
+    twin = services["app-debug"]
+    words = [*twin["entrypoint"], *(twin["command"] or [])]
+    assert [word.replace("$$", "$") for word in words[4:]] == [
+        "python",
+        "train.py",
+        "--key",
+        f"pre-{value}",
+        "left",
+        "$HOME",
+    ]
+    environment = services["app-debug-devcontainer"]["environment"]
+    work = tmp_path / "work"
+    (work / ".dkdbg").mkdir(parents=True)
+    recorder, said = work / "agent.pyz", work / "said"
+    recorder.write_text(
+        f'[ "$1" = health ] && {{ [ -e {said} ]; exit; }}\nprintf "%s\\0" "$@" >{said}.new; mv {said}.new {said}\n'
+    )
+    script = (root / ".dkdbg/up.sh").read_text().replace("/opt/dkdbg/agent.pyz", str(recorder))
+    (work / ".dkdbg/up.sh").write_text(script.replace("${TMPDIR:-/tmp}", str(work)))
+    inside = {name: text.replace("$$", "$") for name, text in environment.items() if text is not None}
+    subprocess.run(
+        ["sh", ".dkdbg/up.sh"],
+        env={"PATH": os.environ["PATH"], **inside},
+        cwd=work,
+        check=True,
+        timeout=60,
+        capture_output=True,
+    )
+    started = said.read_text().split("\0")[:-1]
+    assert started[started.index("--") + 1 :] == [
+        "python",
+        "train.py",
+        "--key",
+        f"pre-{value}",
+        "left",
+        "$HOME",
+    ]
+    (output,) = [path for path in work.iterdir() if path.name.startswith("dkdbg-output")]
+    assert output.stat().st_mode & 0o077 == 0

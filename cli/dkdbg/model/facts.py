@@ -110,6 +110,8 @@ class ServiceFact:
         entrypoint: `entrypoint:` as argv, None when absent.
         working_dir: as written, None when absent.
         user: as written, None when absent.
+        command_from_env, entrypoint_from_env: (index of a word, that word as written) of the words that take a value
+            from a .env file, which may be a secret.
         binds: (local relative to the repository root, remote absolute) of bind mounts of directories inside
             the repository.
         ports: container ports it publishes.
@@ -127,6 +129,8 @@ class ServiceFact:
     profiles: tuple[str, ...] = ()
     command: tuple[str, ...] | None = None
     entrypoint: tuple[str, ...] | None = None
+    command_from_env: tuple[tuple[int, str], ...] = ()
+    entrypoint_from_env: tuple[tuple[int, str], ...] = ()
     working_dir: str | None = None
     user: str | None = None
     binds: tuple[tuple[str, str], ...] = ()

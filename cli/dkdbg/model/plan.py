@@ -87,6 +87,8 @@ class ServicePlan:
         includes: compose files in subfolders that have to be included for the service's dependencies.
         entrypoint: words of the image's or the user's own entrypoint, which the agent runs unchanged.
         command: words that follow them; `inherits_command` when the extended service says them itself.
+        from_env: (index in `argv`, that word as compose has it) of the words that take a value from a .env file: compose
+            fills it in, none of our files holds it.
         working_dir: in the container; None leaves the image's own.
         mounts: (local, remote) bind mounts that we add; local relative to the root.
         masks: remote paths that must keep the image's content although a mount covers their parent.
@@ -104,6 +106,7 @@ class ServicePlan:
     command: tuple[str, ...]
     entrypoint: tuple[str, ...] = ()
     inherits_command: bool = False
+    from_env: tuple[tuple[int, str], ...] = ()
     extends: ServiceFact | None = None
     includes: tuple[str, ...] = ()
     working_dir: str | None = None

@@ -61,6 +61,7 @@ def plan_service(
         command=chosen.command,
         entrypoint=chosen.entrypoint,
         inherits_command=chosen.inherited,
+        from_env=chosen.from_env,
         working_dir=WORKSPACE if image.ours and base is None else None,
         mounts=mounts,
         masks=masks,
@@ -79,12 +80,18 @@ def plan_service(
         mappings,
         (
             Decision(what=f"service {name} in {compose_file}", why=f"it runs {where} under debugpy; {_why_file(merge)}"),
-            Decision(what=f"command {shlex.join(chosen.argv)}", why=chosen.why),
+            Decision(what=f"command {_shown(chosen)}", why=chosen.why),
             Decision(what=f"it {waits}", why="dkdbg.toml or --wait says so" if config.wait is not None else _why_wait(wait, idle=idle)),
             *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base)) for m in mappings),
         ),
         chosen.notes,
     )  # fmt: skip
+
+
+def _shown(command: Command) -> str:
+    """The command for a person, and for who looks over a shoulder: a value of .env by its name."""
+    written = dict(command.from_env)
+    return " ".join(written.get(index, shlex.quote(word)) for index, word in enumerate(command.argv))
 
 
 def _name(of: str, taken: set[str]) -> str:
@@ -119,6 +126,7 @@ class Command:
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     inherited: bool = False
+    from_env: tuple[tuple[int, str], ...] = ()
     why: str
     notes: tuple[str, ...] = ()
 
@@ -179,15 +187,26 @@ def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -
             entrypoint=base.entrypoint,
             command=said or (),
             inherited=said is not None,
+            from_env=(*base.entrypoint_from_env, *_later(base.command_from_env, base.entrypoint)),
             why=f"{base.file} runs it",
         )
     entrypoint = (dockerfile.entrypoint if dockerfile else None) or ()
     if base and said is not None:
-        return Command(entrypoint=entrypoint, command=said, inherited=True, why=f"{base.file} runs it")
+        return Command(
+            entrypoint=entrypoint,
+            command=said,
+            inherited=True,
+            from_env=_later(base.command_from_env, entrypoint),
+            why=f"{base.file} runs it",
+        )
     path = dockerfile.path if dockerfile else ""
     return Command(
         entrypoint=entrypoint, command=(dockerfile.cmd if dockerfile else None) or (), why=f"{path} runs it"
     )
+
+
+def _later(words: tuple[tuple[int, str], ...], before: tuple[str, ...]) -> tuple[tuple[int, str], ...]:
+    return tuple((len(before) + index, word) for index, word in words)
 
 
 def _one_rank(argv: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

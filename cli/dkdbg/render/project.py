@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.model.config import Config
-    from dkdbg.model.plan import ProjectPlan
+    from dkdbg.model.plan import ProjectPlan, ServicePlan
 
 #: Id of the Feature beside devcontainer.json, and so the name of its folder.
 OWNER_FEATURE = "dkdbg-owner"
@@ -123,7 +123,7 @@ def _source_roots(plan: ProjectPlan) -> tuple[str, ...]:
 
 
 def _service(plan: ProjectPlan) -> str:
-    service, image = plan.service, plan.image
+    service, image, first = plan.service, plan.image, len(plan.service.entrypoint)
     owner = next((remote for local, remote in service.mounts if local == "."), None) or plan.workspace
     return render(
         "compose/service.yaml.j2",
@@ -140,8 +140,9 @@ def _service(plan: ProjectPlan) -> str:
         shm=True,
         working_dir=service.working_dir,
         idle=service.idle,
-        entrypoint=_words(("sh", "/opt/dkdbg/agent.pyz", "launch", "--", *service.entrypoint)),
-        command="" if service.inherits_command else _words(service.command),
+        entrypoint=_words(("sh", "/opt/dkdbg/agent.pyz", "launch", "--"), _compose_words(service)[:first]),
+        command="" if service.inherits_command else _words((), _compose_words(service)[first:]),
+        from_env=service.from_env,
         host_network=service.host_network,
         port=service.port,
         app_ports=tuple(
@@ -157,9 +158,24 @@ def _service(plan: ProjectPlan) -> str:
     )
 
 
-def _words(argv: tuple[str, ...]) -> str:
-    """A YAML flow sequence; `$` doubled, or compose would substitute what is meant for the container's shell."""
-    return quoted(for_compose(argv))
+def _compose_words(service: ServicePlan) -> list[str]:
+    """The command line for compose: `$` doubled where it is meant for the container's shell; a value of .env by its name."""
+    written = dict(service.from_env)
+    return [written.get(index, word.replace("$", "$$")) for index, word in enumerate(service.argv)]
+
+
+def _words(ours: tuple[str, ...], theirs: list[str]) -> str:
+    """A YAML flow sequence."""
+    return quoted([*ours, *theirs])
+
+
+def _sh_words(service: ServicePlan) -> str:
+    """The command line for a shell in the container, which has the values of .env in its environment."""
+    from_env = dict(service.from_env)
+    return " ".join(
+        f'"$DKDBG_ARG_{index}"' if index in from_env else shlex.quote(word)
+        for index, word in enumerate(service.argv)
+    )
 
 
 def _bind(local: str, remote: str) -> str | dict[str, str]:
@@ -219,7 +235,7 @@ def _payload(plan: ProjectPlan) -> dict[str, FileWanted]:
         gpu=plan.service.gpu,
         token=plan.token,
         host_network=plan.service.host_network,
-        command_sh=shlex.join(plan.service.argv),
+        command_sh=_sh_words(plan.service),
     )
     files = {".dkdbg/up.sh": _text(up, "what F5 runs first", executable=True)}
     python = tuple(int(part) for part in plan.facts.python.version.split(".")[:2])

@@ -7,11 +7,12 @@ without an engine, and it never writes.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from dkdbg.detect.docker.compose_service import read_body, read_build
+from dkdbg.detect.docker.compose_service import argv, read_body, read_build
 from dkdbg.detect.files import is_vendored, join, parent
 from dkdbg.detect.substitution import parse_env, substitute
 from dkdbg.detect.values import load_yaml
@@ -82,9 +83,41 @@ def read_services(
             if not is_name(str(name)):
                 _refuse_name(tree, path, str(name), strict=bool(default) and path == default[0])
             elif isinstance(body, dict):
-                resolved = _interpolate(_extended(tree, path, document, body, 0), env)
-                found.append(read_body(tree, path, str(name), resolved))
+                raw = _extended(tree, path, document, body, 0)
+                resolved, secret = _without_secrets(tree, f"{path}: {name}", raw, env)
+                fact, build = read_body(tree, path, str(name), resolved)
+                fact = replace(
+                    fact,
+                    command_from_env=secret.get("command", ()),
+                    entrypoint_from_env=secret.get("entrypoint", ()),
+                )
+                found.append((fact, build))
     return tuple(found)
+
+
+def _without_secrets(
+    tree: Tree, where: str, raw: Value, env: dict[str, str]
+) -> tuple[Value, dict[str, tuple[tuple[int, str], ...]]]:
+    """The service with its variables replaced, and which words of its command lines have a value of a .env file.
+
+    Such a value may be a secret, and what `init` writes is committed: these words are written as they stand here.
+    """
+    resolved = _interpolate(raw, env)
+    found: dict[str, tuple[tuple[int, str], ...]] = {}
+    for key in ("command", "entrypoint"):
+        written, words = argv(raw.get(key)) or (), argv(resolved.get(key)) or ()
+        secret = tuple((index, word) for index, word in enumerate(written) if _takes(word, env))
+        if secret and len(written) != len(words):  # a value with blanks is several words
+            resolved[key] = _interpolate(raw[key], {"PWD": env["PWD"]})
+            tree.note(f"{where}: {key} takes several words from .env; give the whole line with --command")
+        elif secret:
+            found[key] = secret
+    return resolved, found
+
+
+def _takes(word: str, env: dict[str, str]) -> bool:
+    names = re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", word.replace("$$", ""))
+    return any(name in env and name != "PWD" for name in names)
 
 
 def _refuse_name(tree: Tree, path: str, name: str, *, strict: bool) -> None:

@@ -12,7 +12,7 @@ if [ -e /opt/dkdbg/agent.pyz ] && [ "${DKDBG_MAPPINGS+set}" = set ]; then
   # A session of its own: the editor closes this terminal when the task has ended, and SIGHUP would end the program.
   session=nohup
   if command -v setsid >/dev/null 2>&1; then session=setsid; fi
-  log=${TMPDIR:-/tmp}/dkdbg-output.log
+  log=$(mktemp "${TMPDIR:-/tmp}/dkdbg-output.XXXXXX")
   echo "dkdbg: starting app-debug in this container; its output goes to $log"
   "$session" sh /opt/dkdbg/agent.pyz launch --host 127.0.0.1 --port "${port:-5678}" -- python train.py --epochs 3 >"$log" 2>&1 </dev/null &
   agent=$!
