@@ -154,6 +154,16 @@ def test_a_half_closed_client_still_gets_the_rest(port: int, behind: Behind) -> 
     assert text == INITIALIZE + BYE
 
 
+@pytest.mark.parametrize("beginning", [b"G", b"GET", b"HEAD"])
+def test_half_a_word_of_http_and_then_nothing_ends_the_connection(port: int, beginning: bytes) -> None:
+    """It kept a thread busy for good."""
+    with dial(port) as sock:
+        sock.sendall(beginning)
+        sock.shutdown(socket.SHUT_WR)
+        sock.settimeout(5)
+        assert sock.recv(100) == b""
+
+
 def test_a_client_that_resets_its_connection_is_ended_behind_too(port: int, behind: Behind) -> None:
     sock = dial(port)
     sock.sendall(INITIALIZE)

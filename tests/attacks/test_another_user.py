@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+import threading
+from pathlib import Path
 
 import pytest
 
 from tests.agent.dap_probe import Editor
 from tests.agent.nc import PROMPT, Client
 from tests.attacks import listening
+from tests.attacks.host_editor import HostEditor
 from tests.attacks.test_web_page import WAYS, await_port, start, use
+from tests.engine.host_doors import host_door
 from tests.ports import free_port
 
-if TYPE_CHECKING:
-    from pathlib import Path
+FAKE = (Path(__file__).parent / "fake_agent.py").read_text()
 
 
 def ports_of(pid: int) -> list[int]:
@@ -162,3 +164,81 @@ def test_silent_connections_keep_nobody_out_of_pdb(other_user, launch, tmp_path:
         user.ask("n")
         assert user.ask("p x") == "1\n" + PROMPT
         crowd.communicate()
+
+
+# -- dkdbg attach -------------------------------------------------------------------------------------------------
+
+#: Asks each port of argv for its status and prints what comes.
+READER = """
+import socket, sys
+for port in map(int, sys.argv[1:]):
+    data = b""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as sock:
+            sock.sendall(b"GET /status HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n")
+            while more := sock.recv(65536):
+                data += more
+    except OSError as error:
+        print(port, error)
+    print(port, data)
+"""
+
+
+@pytest.mark.attack(0)
+def test_nobody_else_attaches_through_dkdbg_attach(launch, other_user, tmp_path: Path, monkeypatch) -> None:
+    """Connects to the ports of `dkdbg attach`, which would prove the token for him: closed before they answer, and he is named."""
+    running = launch("sleep", "60", env={"DKDBG_TOKEN": "right-token"})
+    agent = running.wait_state("running")["port"]
+    monkeypatch.setenv("DKDBG_TOKEN", "right-token")
+    base = free_port(3)
+    with host_door(tmp_path, f"127.0.0.1:{agent}", options=("--ports", str(base))) as door:
+        said = other_user.python(CLIENT, str(door.port), str(base)).stdout
+        assert said.count("kept out") == 2, said
+        read = other_user.python(READER, str(door.port), str(base)).stdout
+        assert "HTTP/1.1 200" not in read
+        assert "127.0.0.1:" not in read
+        assert any(
+            f"another user of this machine ({other_user.name})" in each["text"] for each in door.events
+        )
+        assert not running.record()["client"]
+        with HostEditor(door.port) as mine:
+            mine.attach(dkdbgToken="right-token")
+
+
+@pytest.fixture
+def impostor(other_user):
+    """Run a fake agent as the other user; returns its port and what it has heard so far."""
+    running = []
+
+    def start(mode: str):
+        settings = {**other_user.popen(), "env": {**other_user.popen()["env"], "MODE": mode}}
+        command = [other_user.interpreter(), "-c", FAKE, "127.0.0.1", "0"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **settings)
+        running.append(process)
+        port = int(process.stdout.readline().split()[1])
+        heard = []
+        threading.Thread(target=lambda: heard.extend(process.stdout), daemon=True).start()
+        return port, heard
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.attack(4)
+@pytest.mark.parametrize("mode", ["", "nonce"])
+def test_a_fake_agent_of_another_user_is_not_attached_to(impostor, tmp_path: Path, mode: str) -> None:
+    """Waits at a port of loopback for the attach of somebody else: hears neither token nor attach, as he cannot prove the token."""
+    port, heard = impostor(mode)
+    with host_door(tmp_path, f"127.0.0.1:{port}") as door:
+        door.wait("target", ready=True)
+        for shown in ({"dkdbgToken": "right-token"}, {}):
+            for process in ({}, {"subProcessId": 7}):
+                with HostEditor(door.port) as editor:
+                    answer = editor.answer(editor.begin(**shown, **process))
+                    assert answer["success"] is False
+                    words = ("another user of this machine", "does not know the token")
+                    assert any(each in answer["message"] for each in words), answer
+    assert "right-token" not in "".join(heard)
+    assert '"attach"' not in "".join(heard)

@@ -165,7 +165,10 @@ class Front:
         deadline = time.monotonic() + FIRST_FRAME_LIMIT
         first = _receive(sock, deadline)
         while first and len(first) < 5 and any(word.startswith(first) for word in _HTTP):
-            first += _receive(sock, deadline)
+            more = _receive(sock, deadline)
+            if not more:
+                return None
+            first += more
         if first.startswith(_HTTP):
             self._answer_http(sock, first, deadline)
             return None

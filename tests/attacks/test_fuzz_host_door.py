@@ -1,0 +1,195 @@
+"""Whatever comes to the port of `dkdbg attach`, or from a target: it lives, it does not grow, and it still debugs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dkdbg.agent.dap import frames
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from tests.attacks.fuzz import fuzz_settings
+from tests.attacks.host_editor import HostEditor
+from tests.engine.host_doors import host_door
+from tests.unit.door.test_router import BODIES, MESSAGES, request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.engine.host_doors import HostDoor
+
+RECORD = {"id": "job-1", "pid": 1, "state": "waiting", "started": 1.0, "adapter_up": True}
+HEADERS = st.sampled_from(
+    [
+        b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n", b"HEAD / HTTP/1.1\r\n\r\n", b"GET ", b"POST / HTTP/1.1\r\n\r\n",
+        b"Content-Length: 99999999999\r\n\r\n", b"Content-Length: -1\r\n\r\n", b"Content-Length: 3\r\n\r\n[[[", b"\r\n\r\n",
+    ]
+)  # fmt: skip
+PIECES = st.lists(st.binary(max_size=200) | BODIES.map(frames.wrap) | HEADERS, max_size=6).map(b"".join)
+#: The same after an attach.
+ATTACHED = PIECES.map(
+    lambda rest: frames.wrap(request("initialize")) + frames.wrap(request("attach", 2)) + rest
+)
+SAID = st.lists(
+    MESSAGES.map(lambda message: frames.wrap(json.dumps(message).encode())) | PIECES, max_size=8
+).map(b"".join)
+
+
+class Target:
+    """A target that says what a test wants, to whoever attaches; a stand-in for a hostile container."""
+
+    def __init__(self) -> None:
+        self.said = b""
+        self.served = 0
+        self.changed = threading.Condition()
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=100)
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        with sock, contextlib.suppress(OSError):
+            sock.settimeout(5)
+            if sock.recv(65536).startswith(b"GET "):
+                body = json.dumps(RECORD).encode()
+                sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+                return
+            sock.sendall(self.said)
+            sock.shutdown(socket.SHUT_WR)
+            with self.changed:
+                self.served += 1
+                self.changed.notify_all()
+            while sock.recv(65536):
+                pass
+
+
+class Watched:
+    """How large a process is, against what it was."""
+
+    def __init__(self, door: HostDoor) -> None:
+        self.pid, self.door = door.process.pid, door
+        self.before = self.sizes()
+
+    def sizes(self) -> dict[str, int]:
+        own = Path(f"/proc/{self.pid}")
+        status = dict(line.split(":", 1) for line in (own / "status").read_text().splitlines())
+        return {
+            "threads": int(status["Threads"]), "descriptors": len(list((own / "fd").iterdir())),
+            "megabytes": int(status["VmRSS"].split()[0]) // 1024,
+        }  # fmt: skip
+
+    def has_not_grown(self) -> None:
+        """Within the seconds that a connection has to end."""
+        allowed = {"threads": 8, "descriptors": 8, "megabytes": 150}
+        end = time.monotonic() + 30
+        while any(now > self.before[what] + allowed[what] for what, now in self.sizes().items()):
+            assert time.monotonic() < end, (self.before, self.sizes())
+            time.sleep(0.2)
+        assert self.door.process.poll() is None
+
+
+@pytest.fixture
+def target() -> Iterator[Target]:
+    one = Target()
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def good(launch: Any, tmp_path: Path) -> str:
+    (tmp_path / "train.py").write_text("import time\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.02)\n")
+    return f"127.0.0.1:{launch(sys.executable, 'train.py').wait_state('running')['port']}"
+
+
+def still_debugs(door: HostDoor, script: Path) -> None:
+    with Debugger(AttachOptions(port=door.port)) as debugger:
+        debugger.set_breakpoints(str(script), [4])
+        debugger.attach()
+        stop = debugger.wait_stopped(60)
+        assert debugger.evaluate("1 + 1", debugger.stack(stop)[0]) == "2"
+
+
+@pytest.mark.attack(11)
+def test_any_bytes_at_the_port_of_dkdbg_attach(good: str, tmp_path: Path) -> None:
+    """Sends arbitrary bytes, requests and halves of them to the port of `dkdbg attach`: it lives, does not grow, and debugs."""
+    with host_door(tmp_path, good) as door:
+        still_debugs(door, tmp_path / "train.py")
+        watched, port = Watched(door), door.port
+
+        @fuzz_settings(150)
+        @given(PIECES | ATTACHED)
+        def throw(data: bytes) -> None:
+            with (
+                socket.create_connection(("127.0.0.1", port), 20) as sock,
+                contextlib.suppress(ConnectionError),
+            ):
+                sock.sendall(data)
+                sock.shutdown(socket.SHUT_WR)
+                while sock.recv(65536):
+                    pass
+
+        throw()
+        watched.has_not_grown()
+        still_debugs(door, tmp_path / "train.py")
+
+
+def throw_from(target: Target, door: HostDoor, **process: int) -> None:
+    """Attach again and again; each time the target says something else."""
+
+    @fuzz_settings(60)
+    @given(SAID)
+    def throw(said: bytes) -> None:
+        target.said = said
+        before = target.served
+        with HostEditor(door.port) as editor:
+            editor.begin(**process)
+            with target.changed:
+                assert target.changed.wait_for(lambda: target.served > before, 30)
+        for each in editor.told:
+            assert each["type"] in {"event", "response"} or each["command"] == "startDebugging"
+
+    throw()
+    target.said = b""
+
+
+@pytest.mark.attack(11)
+def test_any_bytes_from_a_target(target: Target, good: str, tmp_path: Path) -> None:
+    """Answers an attach with arbitrary messages and bytes: the others are debugged, and an editor gets what is well formed."""
+    with host_door(tmp_path, f"127.0.0.1:{target.port}", good) as door:
+        still_debugs(door, tmp_path / "train.py")
+        watched = Watched(door)
+        throw_from(target, door)
+        watched.has_not_grown()
+        still_debugs(door, tmp_path / "train.py")
+
+
+@pytest.mark.attack(11)
+def test_any_bytes_from_a_process_of_a_target(target: Target, tmp_path: Path) -> None:
+    """Answers in the session of one process with arbitrary messages and bytes: `dkdbg attach` lives, does not grow, and serves."""
+    with host_door(tmp_path, f"127.0.0.1:{target.port}") as door:
+        door.wait("target", ready=True)
+        watched = Watched(door)
+        throw_from(target, door, subProcessId=7)
+        watched.has_not_grown()
+        target.said = frames.wrap(b'{"type":"event","event":"initialized"}')
+        with HostEditor(door.port) as editor:
+            editor.begin(subProcessId=7)
+            editor.event("initialized")
