@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dkdbg.agent.sync import content, paths, tree, wire
 from dkdbg.agent.sync.problems import Refused
 from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.printable import printable
 from dkdbg.sync import unwanted
 from dkdbg.sync.beneath import open_absolute
 from dkdbg.sync.remote.answers import Amount, lie
@@ -177,9 +178,13 @@ def pull(
         contact.start(reach)
         stream, _ = contact.ready()
     except StreamEndedError as error:
+        os.close(into.descriptor)
         raise DkdbgError(
             f"cannot pull from {contact.label}: {error}", hint="is it running? docker ps"
         ) from None
+    except DkdbgError:
+        os.close(into.descriptor)
+        raise
     finally:
         contact.stop()
     try:
@@ -189,6 +194,8 @@ def pull(
         for folder in folders:
             puller.pull(posixpath.normpath(folder.strip("/")))
         return puller.pulled
+    except _RefusedThereError as error:
+        raise DkdbgError(f"{contact.label}: {printable(error)}", hint="try again") from None
     except StreamEndedError as error:
         raise DkdbgError(
             f"{contact.label} went away: {error}", hint="run it again: what is whole here already is skipped"
@@ -239,7 +246,9 @@ class _Puller:
                     wanted.append(_Wanted(entry[0], entry[3]))
         except _RefusedThereError as error:
             raise DkdbgError(
-                f"{folder}: {error}", hint="name a folder relative to the remote root", exit_code=EXIT_USAGE
+                f"{folder}: {printable(error)}",
+                hint="name a folder relative to the remote root",
+                exit_code=EXIT_USAGE,
             ) from None
         total = self._fits(folder, wanted)
         for parts in folders:

@@ -138,7 +138,7 @@ class Contact:
         try:
             self._stream.send(wire.HELLO, self._hello)
             self._stream.flush()
-        except StreamEndedError:
+        except (StreamEndedError, DkdbgError):
             pass  # `ready` hears the reason
 
 

@@ -141,7 +141,7 @@ class Stream:
         watchdog.daemon = True
         watchdog.start()
         if not self._torn:
-            with contextlib.suppress(StreamEndedError):
+            with contextlib.suppress(StreamEndedError, DkdbgError):
                 self.send(wire.BYE)
                 self.flush()
         with contextlib.suppress(OSError):

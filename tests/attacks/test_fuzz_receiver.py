@@ -1,0 +1,141 @@
+"""The receiver of sync is told anything: whoever writes into its stream gets nothing outside of the root, and ends it at most."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dkdbg.agent.sync import receiver, wire
+from tests.agent.sync.conftest import snapshot
+from tests.agent.sync.host import Host, digest
+from tests.attacks.fuzz import fuzz_settings
+
+if TYPE_CHECKING:
+    from typing import Any
+
+NAMES = st.sampled_from(
+    ["a", "b", "d", "d/a", "d/e/f", "l", "..", "../secret", "/etc/passwd", "d/../../secret", "l/secret", ".dkdbg-sync", "a\0", "", "\ud800"]
+)  # fmt: skip
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8) | NAMES,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    max_leaves=8,
+)
+BODIES = st.sampled_from([b"", b"x", b"evil", b"\0" * 3000])
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> bytes:
+    """One frame, right but for what is drawn to be wrong."""
+    kind = draw(st.sampled_from(sorted(wire.NAMES)) | st.integers(0, 255))
+    body = draw(BODIES)
+    head: dict[str, Any] = {
+        "id": draw(st.integers(1, 6)), "path": draw(NAMES), "mode": draw(st.integers(0, 0o777)), "size": len(body),
+        "mtime_ns": 1, "digest": digest(body), "stamp": "s", "kind": draw(st.sampled_from("fdl")), "n": 1,
+        "target": draw(NAMES), "paths": [draw(NAMES)],
+    }  # fmt: skip
+    for name in draw(st.lists(st.sampled_from(sorted(head)), max_size=2)):
+        head[name] = draw(JSON)
+    if kind not in (wire.PUT, wire.DATA) and draw(st.integers(0, 9)):
+        body = b""
+    text = wire._dumps(head).encode("ascii")
+    return wire.HEADER.pack(kind, len(text), len(body)) + text + body
+
+
+STREAMS = st.lists(frames() | st.binary(max_size=40), max_size=12)
+
+
+def serve(stream: bytes) -> int:
+    """The exit code of a receiver that gets `stream`; what it answers is read and thrown away."""
+    source, feed = os.pipe()
+    out, target = os.pipe()
+
+    def write() -> None:
+        with os.fdopen(feed, "wb") as file:
+            try:
+                file.write(stream)
+            except OSError:
+                file.detach()
+
+    writer = threading.Thread(target=write)
+    reader = threading.Thread(target=lambda: [None for _ in iter(lambda: os.read(out, 1 << 16), b"")])
+    writer.start()
+    reader.start()
+    try:
+        return receiver.serve(source, target)
+    finally:
+        os.close(source)
+        os.close(target)
+        writer.join()
+        reader.join()
+        os.close(out)
+
+
+def descriptors_open() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def world(folder: Path) -> Path:
+    """A root with a symlink that leads out of it, in a folder with a secret."""
+    root = folder / "root"
+    root.mkdir()
+    (folder / "secret").write_text("sentinel")
+    (folder / "beside").mkdir()
+    (root / "l").symlink_to("..")
+    (root / "mine").write_text("mine")
+    return root
+
+
+@pytest.mark.attack(0)
+@fuzz_settings()
+@given(stream=STREAMS)
+def test_whatever_the_receiver_hears_stays_in_the_root(stream: list[bytes]) -> None:
+    """Says anything to the receiver: nothing outside of the root changes, nothing stays open, and it ends with 0 or 1."""
+    with tempfile.TemporaryDirectory() as name:
+        root = world(Path(name))
+        before = snapshot(Path(name), root)
+        descriptors = descriptors_open()
+        hello = wire.encode(wire.HELLO, {"version": 1, "root": str(root), "create": True, "write": True})
+        assert serve(hello + b"".join(stream)) in {0, 1}
+        assert snapshot(Path(name), root) == before
+        assert (root / "mine").read_text() == "mine"
+        assert descriptors_open() <= descriptors + LEFT
+        assert threading.active_count() < 5
+
+
+#: Descriptors that a receiver leaves to the end of its process, which a test in one process sees: its root, its folder,
+#: tmp, lock and ledger.
+LEFT = 5
+
+
+@pytest.mark.attack(0)
+@fuzz_settings()
+@given(stream=st.binary(max_size=200))
+def test_whatever_comes_first_is_no_hello(stream: bytes) -> None:
+    """Says anything before HELLO: it ends with 0 or 1."""
+    assert serve(stream) in {0, 1}
+
+
+@pytest.mark.attack(0)
+def test_a_receiver_serves_after_others_were_broken(tmp_path: Path) -> None:
+    """Breaks receivers in the middle of a file: the next one takes the lock and writes."""
+    root = world(tmp_path)
+    for rubbish in (b"\x84" * 100, b"\xff", wire.HEADER.pack(wire.PUT, 1 << 31, 0), b""):
+        with contextlib.closing(Host()) as broken:
+            broken.open(root)
+            broken.raw(rubbish)
+            broken.process.stdin.close()
+            assert broken.process.wait(20) in {0, 1}
+    with contextlib.closing(Host()) as last:
+        last.open(root)
+        assert last.put("a", b"whole") == []
+        assert (root / "a").read_bytes() == b"whole"
+        last.bye()
