@@ -10,9 +10,10 @@ from dkdbg.agent.sync import wire
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.beneath import Beneath
 from dkdbg.sync.plan import There, link_digest
+from dkdbg.sync.remote.answers import Amount
 from dkdbg.sync.remote.contact import Contact
 from dkdbg.sync.remote.replica import listing, stat, still_here
-from dkdbg.sync.remote.stream import Stream, StreamEndedError
+from dkdbg.sync.remote.stream import Stream, StreamEndedError, expect
 from dkdbg.sync.tree import reading
 from dkdbg.sync.tree.scan import Scanner
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 #: Seconds until what differs is compared once more: a sync that runs meanwhile may be about to send it.
 _AGAIN = 0.5
+#: What is there and none of sync's may be as much as if so much were here: a million files.
+_OTHERS = 400_000
+_ANSWER_SECONDS = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +106,7 @@ def verify(roots: Roots, reach: Reach) -> Comparison:
         stream.flush()
         digests = _digests(scanner.root, index)
         there = listing(stream, wire.LISTING, known=len(index.entries))
-        others = listing(stream, wire.REMOTE, known=len(index.entries), held=False)
+        others = _others(stream)
         there.update(stat(stream, [path for path in index.entries if path in others]))
         alone = still_here(scanner.root, [path for path in there if path not in index.entries])
         found = {path: entry for path, entry in there.items() if path not in alone}
@@ -118,6 +122,22 @@ def verify(roots: Roots, reach: Reach) -> Comparison:
         ) from None
     finally:
         stream.close()
+
+
+def _others(stream: Stream) -> set[str]:
+    """The paths of what is there and none of sync's: data sets may lie in a workspace.
+
+    Raises:
+        StreamEndedError, DkdbgError: as `expect`; or there are more than a million.
+    """
+    found: set[str] = set()
+    amount = Amount(known=_OTHERS, hint="name a smaller folder there with --to")
+    while True:
+        _, head, _ = expect(stream, frozenset({wire.REMOTE}), _ANSWER_SECONDS)
+        amount.add(head["entries"])
+        found.update(entry[0] for entry in head["entries"])
+        if head.get("end", True):
+            return found
 
 
 def _once_more(

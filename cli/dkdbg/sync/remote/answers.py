@@ -35,7 +35,8 @@ class Amount:
     """
 
     def __init__(self, *, known: int = 0, hint: str = "") -> None:
-        self._entries, self._characters = ENTRIES + 2 * known, CHARACTERS + 500 * known
+        self._most = ENTRIES + 2 * known
+        self._entries, self._characters = self._most, CHARACTERS + 500 * known
         self._hint = hint
 
     def add(self, entries: list[wire.Entry]) -> None:
@@ -48,7 +49,7 @@ class Amount:
         self._characters -= sum(len(entry[0]) + len(entry[4]) + len(entry[5]) for entry in entries)
         if self._entries < 0 or self._characters < 0:
             raise DkdbgError(
-                f"the target lists more than {ENTRIES:,} files and folders that are not here, or names without an end",
+                f"the target lists more than {self._most:,} files and folders, or names without an end",
                 hint=self._hint,
             )
 
