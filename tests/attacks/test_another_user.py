@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,6 +24,8 @@ from tests.engine.host_doors import host_door
 from tests.ports import free_port
 
 FAKE = (Path(__file__).parent / "fake_agent.py").read_text()
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 
 def ports_of(pid: int) -> list[int]:
@@ -242,3 +249,222 @@ def test_a_fake_agent_of_another_user_is_not_attached_to(impostor, tmp_path: Pat
                     assert any(each in answer["message"] for each in words), answer
     assert "right-token" not in "".join(heard)
     assert '"attach"' not in "".join(heard)
+
+
+#: A uid with no entry in passwd, as the owner of a mounted workspace often has none in a container.
+OWNER = 1_000_000 + os.getpid()
+#: A program that says where its home and its session are.
+TELLS = "import os; print(os.environ['HOME'], os.environ['DKDBG_SESSION_DIR'], os.getuid())\n"
+
+
+@pytest.fixture
+def shared(layout: Path) -> Iterator[Path]:
+    """A folder that every user may look into, with the agent and a workspace of OWNER's."""
+    root = Path(tempfile.mkdtemp(prefix="attack-", dir="/var/tmp"))
+    root.chmod(0o755)
+    shutil.copy(layout / "agent.pyz", root / "agent.pyz")
+    (root / "work").mkdir()
+    (root / "work" / "train.py").write_text(TELLS)
+    os.chown(root / "work", OWNER, OWNER)
+    yield root
+    shutil.rmtree(root)
+    for base in ("/tmp", "/var/tmp"):
+        for path in Path(base).glob(f"dkdbg-*{OWNER}*"):
+            shutil.rmtree(path)
+
+
+@pytest.fixture
+def taken(other_user, shared: Path) -> Callable[[str], Path]:  # noqa: ARG001 - which removes it
+    """`taken(NAME)` lets the other user make that folder in /tmp before us, open to everybody."""
+
+    def take(name: str) -> Path:
+        made = Path("/tmp") / name
+        other_user.run(["mkdir", "-m", "0777", str(made)])
+        assert made.stat().st_uid == other_user.uid
+        return made
+
+    return take
+
+
+def launched(shared: Path, other_user, **env: str) -> subprocess.CompletedProcess[str]:
+    """Launch the program as root in OWNER's workspace: the agent becomes OWNER."""
+    return subprocess.run(
+        ["sh", str(shared / "agent.pyz"), "launch", "--port", "0", "--", other_user.interpreter(), "train.py"],
+        cwd=shared / "work",
+        env={"PATH": "/usr/bin:/bin", "HOME": "/root", "DKDBG_OWNER": str(shared / "work")}
+        | {"DKDBG_PYTHON": other_user.interpreter()}
+        | env,
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def is_private(path: Path, uid: int) -> bool:
+    info = path.lstat()
+    return stat.S_ISDIR(info.st_mode) and info.st_uid == uid and stat.S_IMODE(info.st_mode) == 0o700
+
+
+@pytest.mark.attack(16)
+def test_a_home_that_was_made_beforehand_is_not_taken(shared: Path, other_user, taken) -> None:
+    """Makes the HOME that the agent gives to a user without one, to put a .bashrc there: another one is taken."""
+    trap = taken(f"dkdbg-home-{OWNER}")
+    runtime = shared / "run"
+    runtime.mkdir(mode=0o700)
+    os.chown(runtime, OWNER, OWNER)
+    done = launched(shared, other_user, DKDBG_RUNTIME_DIR=str(runtime))
+    home, _, uid = done.stdout.split()
+    assert int(uid) == OWNER
+    assert Path(home) != trap
+    assert is_private(Path(home), OWNER)
+    again = launched(shared, other_user, DKDBG_RUNTIME_DIR=str(runtime))
+    assert again.stdout.split()[0] == home  # caches stay
+
+
+@pytest.mark.attack(16)
+def test_a_runtime_folder_that_was_made_beforehand_is_not_taken(shared: Path, other_user, taken) -> None:
+    """Makes the runtime folder, with a debugpy of his in it: refused, with the way to use another."""
+    trap = taken(f"dkdbg-{OWNER}")
+    other_user.python(
+        "import os, sys; os.makedirs(sys.argv[1]); open(sys.argv[1] + '/__init__.py', 'w').write('raise SystemExit(66)')",
+        str(trap / "debugpy-1.8.99" / "debugpy"),
+    )
+    done = launched(shared, other_user)
+    assert (done.returncode, done.stdout) == (125, "")
+    assert f"belongs to uid {other_user.uid}" in done.stderr
+    assert "set DKDBG_RUNTIME_DIR to a folder of yours" in done.stderr
+    assert [path.name for path in trap.iterdir()] == ["debugpy-1.8.99"]
+    runtime = shared / "run"
+    runtime.mkdir(mode=0o700)
+    os.chown(runtime, OWNER, OWNER)
+    done = launched(shared, other_user, DKDBG_RUNTIME_DIR=str(runtime))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.attack(16)
+def test_a_runtime_folder_of_ours_that_was_open_is_not_taken_with_what_others_left_in_it(
+    shared: Path, other_user
+) -> None:
+    """Leaves a debugpy in a runtime folder that was open to everybody: another folder is taken."""
+    runtime = shared / "run"
+    runtime.mkdir()
+    runtime.chmod(0o777)
+    os.chown(runtime, OWNER, OWNER)
+    other_user.run(["mkdir", str(runtime / "debugpy-1.8.99")])
+    done = launched(shared, other_user, DKDBG_RUNTIME_DIR=str(runtime))
+    assert done.returncode == 0, done.stderr
+    folder = Path(done.stdout.split()[1]).parent
+    assert folder != runtime
+    assert is_private(folder, OWNER)
+
+
+@pytest.mark.attack(16)
+def test_a_runtime_folder_that_others_can_exchange_is_not_taken(shared: Path, other_user) -> None:
+    """Exchanges the runtime folder in a folder that everybody may write to, without a sticky bit: it lies elsewhere."""
+    (shared / "open").mkdir()
+    (shared / "open").chmod(0o777)
+    done = launched(shared, other_user, DKDBG_RUNTIME_DIR=str(shared / "open" / "run"))
+    assert done.returncode == 0, done.stderr
+    folder = Path(done.stdout.split()[1]).parent
+    assert folder.parent != shared / "open"
+    assert is_private(folder, OWNER)
+
+
+@pytest.mark.attack(16)
+@pytest.mark.parametrize("way", ["folder", "PATH", "pyvenv.cfg", "VIRTUAL_ENV"])
+def test_root_runs_no_python_of_another_user_in_the_working_folder(
+    shared: Path, other_user, way: str
+) -> None:
+    """Puts a .venv/bin/python into the folder where root starts the agent: it is not run, and named."""
+    work, ran = shared / "work", shared / "ran"
+    shared.chmod(0o777)  # where the trap would say that it was run
+    work.chmod(0o777)
+    trap = f'#!/bin/sh\ntouch {ran}\nexec {other_user.interpreter()} "$@"\n'
+    code = (
+        "import os, sys; os.umask(0o022); os.makedirs('.venv/bin')\n"
+        "open('.venv/bin/python', 'w').write(sys.argv[1]); os.chmod('.venv/bin/python', 0o755)\n"
+        "os.symlink('python', '.venv/bin/python3')\n"
+    )
+    if way == "pyvenv.cfg":  # the system's Python, with a standard library of his
+        code = (
+            "import os, shutil, sys\nos.umask(0o022); os.makedirs('.venv/bin')\nos.symlink(sys.executable, '.venv/bin/python')\n"
+            "name = 'python%d.%d' % sys.version_info[:2]\n"
+            "shutil.copytree('/usr/lib/' + name + '/encodings', 'evil/lib/' + name + '/encodings')\n"
+            "open('evil/lib/' + name + '/os.py', 'w').write('')\n"
+            "open('evil/lib/' + name + '/encodings/__init__.py', 'a').write('\\nimport posix\\nposix.mkdir(%r)\\n' % sys.argv[2])\n"
+            "open('.venv/pyvenv.cfg', 'w').write('home = %s/evil/bin\\n' % os.getcwd())\n"
+        )  # fmt: skip
+    done = other_user.run(
+        [other_user.interpreter(), "-c", f"import os; os.chdir({str(work)!r})\n{code}", trap, str(ran)]
+    )
+    assert done.returncode == 0, done.stderr
+    tools = shared / "bin"  # no Python in PATH
+    tools.mkdir()
+    for tool in ("sh", "ls", "id", "env", "touch", "cat"):
+        (tools / tool).symlink_to(shutil.which(tool) or "")
+    path = f"{work / '.venv/bin'}:{tools}" if way == "PATH" else str(tools)
+    environment = {"PATH": path, "DKDBG_RUNTIME_DIR": str(shared / "run")}
+    environment |= {"VIRTUAL_ENV": str(work / ".venv")} if way == "VIRTUAL_ENV" else {}
+    health = ["sh", str(shared / "agent.pyz"), "health"]
+    subprocess.run(health, cwd=work, env=environment, capture_output=True, timeout=60, check=False)
+    assert not ran.exists()
+    if way == "folder":
+        environment["DKDBG_PYTHON"] = str(work / ".venv/bin/python")  # who trusts him says so
+        subprocess.run(health, cwd=work, env=environment, capture_output=True, timeout=60, check=False)
+        assert ran.exists()
+
+
+@pytest.mark.engine
+@pytest.mark.attack(16)
+def test_the_output_of_a_dev_container_is_in_no_file_that_others_foresee(
+    base_image: str, layout: Path, tmp_path: Path
+) -> None:
+    """Makes the file for a program's output in a dev container before F5, to read or to block it: it is another one."""
+    shutil.copytree(Path(__file__).parents[1] / "golden/projects/script/expected/.dkdbg", tmp_path / ".dkdbg")
+    (tmp_path / "train.py").write_text("print('a secret', flush=True)\nimport time\ntime.sleep(60)\n")
+    script = (
+        "useradd mallory && su mallory -c 'umask 0; : >/tmp/dkdbg-output.log' || exit 9\n"
+        "ln -s $(command -v python3) /usr/local/bin/python\n"
+        "sh .dkdbg/up.sh || exit 8\n"
+        "for n in $(seq 100); do grep -qs secret /tmp/dkdbg-output.?????? && break; sleep 0.1; done\n"
+        "echo seen: $(cat /tmp/dkdbg-output.log)\nstat -c 'mode: %a' /tmp/dkdbg-output.??????\n"
+        "cat /tmp/dkdbg-output.??????\n"
+    )
+    done = subprocess.run(
+        ["docker", "run", "--rm", "-i", "-v", f"{tmp_path}:/w", "-v", f"{layout}:/opt/dkdbg:ro", "-w", "/w",
+         "-e", "DKDBG_MAPPINGS=[]", base_image, "sh"],
+        input=script, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "seen:\n" in done.stdout
+    assert "mode: 600\n" in done.stdout
+    assert "a secret\n" in done.stdout
+
+
+#: A session as its record has it, which is not ours.
+RECORD = """
+import json, os, sys
+os.umask(0o022)
+os.makedirs("/tmp/dkdbg-0/trap-1/p")
+fields = dict.fromkeys(("pid_start", "expires", "exit_code", "child"))
+fields.update(version=1, id="trap-1", name="trap", pid=1, pid_namespace=os.readlink("/proc/self/ns/pid"), host="h",
+              port=1, state="running", detail="come in", started=1.0, processes=[], argv=[])
+json.dump(fields, open("/tmp/dkdbg-0/trap-1/session.json", "w"))
+"""
+
+
+@pytest.mark.attack(16)
+def test_root_reads_no_sessions_from_a_folder_of_another_user(shared: Path, other_user) -> None:
+    """Makes root's runtime folder with a session of his in it, for root's `dkdbg pdb` to connect to: it is not listed."""
+    script = (
+        'mount -t tmpfs -o mode=1777 tmpfs /tmp || exit 77; setpriv --reuid "$1" --clear-groups "$2" -c "$3" || exit 9\n'
+        'test -e /tmp/dkdbg-0/trap-1/session.json || exit 8; sh "$4" sessions; sh "$4" pdb'
+    )
+    words = [str(other_user.uid), other_user.interpreter(), RECORD, str(shared / "agent.pyz")]
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, "sh", *words],
+        env={"PATH": os.environ["PATH"], "DKDBG_PYTHON": other_user.interpreter()},
+        capture_output=True, text=True, timeout=60, check=False, cwd="/",
+    )  # fmt: skip
+    if done.returncode == 77:
+        pytest.skip("this machine lets nobody mount")
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert "no session is running here" in done.stderr

@@ -27,18 +27,55 @@ if [ "${1:-}" = health ] && [ -r "${DKDBG_RUNTIME_DIR:-/nowhere}/ready" ]; then
   fi
 fi
 
+# A Python in the workspace is the code of whoever may write there, and this may run as root, before we have become the
+# workspace's owner. It is taken where only root and we can have put it there; root takes another user's not even from
+# PATH. DKDBG_PYTHON is the user's own word.
+foreign=
+is_ours() { # FOLDER/bin/python: a link counts as what it points to; of pyvenv.cfg Python takes its standard library
+  me=$(id -u 2>/dev/null || echo 0) bin=${1%/*}
+  for part in "${bin%/*}" "$bin" "$1" "$bin/pyvenv.cfg" "${bin%/*}/pyvenv.cfg"; do
+    [ -e "$part" ] || continue
+    set -- $(LC_ALL=C ls -ldnL "$part" 2>/dev/null) # mode, links, uid, gid
+    case ${3:-} in 0 | "$me") ;; *) return 1 ;; esac
+    case $1 in
+      ????????w*) return 1 ;;
+      ?????w*) [ "$4" = "$3" ] || [ "$4" = 0 ] || return 1 ;; # a group of one's own has one's number
+    esac
+  done
+}
+is_allowed() { # as it is called below, as it was found
+  case $1 in
+    "$DKDBG_PYTHON") return 0 ;;
+    ./* | /workspace/* | /app/*) ;;
+    *)
+      [ -O / ] || return 0
+      case $2 in
+        "$PWD"/* | "${DKDBG_OWNER:-$PWD}"/* | [!/]*) ;;
+        *) return 0 ;;
+      esac
+      ;;
+  esac
+  is_ours "$2" && return 0
+  foreign="$foreign $2"
+  return 1
+}
+
 tried=
 for python in "$DKDBG_PYTHON" python3 python "$VIRTUAL_ENV/bin/python" ./.venv/bin/python ./venv/bin/python \
   /opt/venv/bin/python /venv/bin/python /app/.venv/bin/python /app/venv/bin/python /workspace/.venv/bin/python \
   /opt/conda/bin/python /opt/miniconda3/bin/python /usr/local/bin/python3 /usr/bin/python3 /opt/bitnami/python/bin/python \
   python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 /usr/libexec/platform-python; do
   case $python in '' | /bin/python) continue ;; esac
-  command -v "$python" >/dev/null 2>&1 || continue
+  found=$(command -v "$python" 2>/dev/null) || continue
+  is_allowed "$python" "$found" || continue
   if "$python" -I -S -c 'import sys; sys.exit(sys.version_info < (3, 8))' >/dev/null 2>&1; then
     exec "$python" -I -S -B "$main" "$@"
   fi
   tried="$tried $python"
 done
+if [ -n "$foreign" ]; then
+  echo "dkdbg: a Python that others than root and uid $me can change is not run:$foreign; set DKDBG_PYTHON to it if you trust them" >&2
+fi
 if [ -n "$tried" ]; then
   echo "dkdbg: no Python 3.8 or newer in this image (tried:$tried); set DKDBG_PYTHON" >&2
 else

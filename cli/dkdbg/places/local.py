@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import stat
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dkdbg.agent.record import records, runtime_dir
+from dkdbg.agent.record import records
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets import sessions
 from dkdbg.targets.address import LOCAL, Address
@@ -91,23 +88,11 @@ class LocalPlace:
 
 def _records() -> list[tuple[SeenRecord, bool]]:
     """Records, and whether their agents run, of the runtime folders that agents of ours may have used here (`agent/record/runtime_dir.py`), oldest session first."""
-    base = Path(runtime_dir.default_runtime_dir())
-    others = Path(tempfile.gettempdir()).glob(f"dkdbg-{os.getuid()}-*")
-    folders = [base, *sorted(folder for folder in others if folder != base and _is_ours(folder))]
     found: list[tuple[SeenRecord, bool]] = []
-    for written in (each for folder in folders for each in records.list_records(str(folder))):
+    for written in records.list_records():
         with contextlib.suppress(BadRecord):  # of another version, or damaged
             found.append((parse(written), records.is_live(written)))
     return sorted(found, key=lambda each: each[0].started)
-
-
-def _is_ours(folder: Path) -> bool:
-    """Whether it is a folder that we made: anybody may make one of this name, and name a door of theirs in it."""
-    try:
-        seen = folder.lstat()
-    except OSError:
-        return False
-    return stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.getuid()
 
 
 def _seen(record: SeenRecord, is_live: bool) -> SeenSession:

@@ -83,9 +83,7 @@ def test_a_name_of_a_session_of_this_machine_is_that_session(tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a folder of another user takes root")
 def test_a_runtime_folder_that_another_user_made_in_our_name_is_not_read(tmp_path, monkeypatch):
-    import tempfile
-
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     foreign = tmp_path / f"dkdbg-{os.getuid()}-x" / "job-7"
     foreign.mkdir(parents=True)
     (foreign / "session.json").write_text(json.dumps({"version": 1, "name": "job"}))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 
 from . import privates
@@ -158,7 +159,7 @@ def _find(search_dirs: Iterable[str]) -> List[Tuple[Version, str]]:
 
 def _unpack(path: str, target: str) -> str:
     """Unpack into a folder beside the target and rename it: the target is whole or absent."""
-    if os.path.isdir(target):
+    if is_own(target):
         return target
     import shutil
     import tempfile
@@ -171,11 +172,20 @@ def _unpack(path: str, target: str) -> str:
         try:
             os.rename(scratch, target)
         except OSError:
-            if not os.path.isdir(target):  # not another process that was faster
+            if not is_own(target):  # not another process that was faster
                 raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return target
+
+
+def is_own(folder: str) -> bool:
+    """Tell whether a folder is ours or root's, and nobody else may write to it: what is in it will be run."""
+    try:
+        info = os.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(info.st_mode) and info.st_uid in (0, os.geteuid()) and not info.st_mode & 0o022
 
 
 def bundled_files(debugpy_dir: str) -> Iterable[Tuple[str, str]]:

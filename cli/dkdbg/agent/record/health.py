@@ -15,10 +15,9 @@ def trouble(folder: Optional[str] = None) -> str:
 
     The newest live session counts.
     """
-    base = folder or runtime_dir.default_runtime_dir()
-    found = records.list_records(base)
+    found = records.list_records(folder)
     if not found:
-        return "no session in %s" % base
+        return "no session in %s" % (folder or runtime_dir.default_runtime_dir())
     live = [record for record in found if records.is_live(record)]
     if not live:
         last = found[-1]

@@ -93,17 +93,28 @@ def read_record(session_dir: str) -> Optional[contract.Record]:
 
 
 def list_records(folder: Optional[str] = None) -> List[contract.Record]:
-    """Return all records in the runtime folder, oldest session first; empty when the folder is missing or foreign."""
-    base = folder or runtime_dir.default_runtime_dir()
-    try:
-        owner = os.stat(base).st_uid
-        names = os.listdir(base)
-    except OSError:
-        return []
-    if owner != os.getuid() and os.getuid() != 0:
-        return []
-    found = [read_record(os.path.join(base, name)) for name in names]
+    """Return all records in a runtime folder, or in those of ours here, oldest session first.
+
+    Args:
+        folder: one folder; a missing or a foreign one has none.
+    """
+    found = []
+    for base in runtime_dir.folders() if folder is None else [folder]:
+        try:
+            owner = os.stat(base).st_uid
+            names = os.listdir(base)
+        except OSError:
+            continue
+        if owner in (os.getuid(), os.geteuid()) or os.getuid() == 0:
+            found += [read_record(os.path.join(base, name)) for name in names]
     return sorted((record for record in found if record is not None), key=lambda record: record["started"])
+
+
+def folder_of(record: contract.Record) -> str:
+    """Return the folder of a session that `list_records` has listed."""
+    found = [os.path.join(base, record["id"]) for base in runtime_dir.folders()]
+    there = [each for each in found if os.path.exists(os.path.join(each, contract.RECORD_NAME))]
+    return (there or [os.path.join(runtime_dir.default_runtime_dir(), record["id"])])[0]
 
 
 def is_live(record: contract.Record) -> bool:

@@ -71,7 +71,7 @@ def main(words: List[str]) -> int:
         which = "no session named %s" % name if name else "no session"
         sys.stderr.write("dkdbg: %s is running in %s\n" % (which, runtime_dir.default_runtime_dir()))
         return 1
-    answer = ask_restart(os.path.join(runtime_dir.default_runtime_dir(), record["id"]))
+    answer = ask_restart(records.folder_of(record))
     if answer is None:
         reason = "session %s runs its program once; start it with `supervise`, or with %s=1"
         sys.stderr.write("dkdbg: " + reason % (record["id"], contract.ENV_RELOAD) + "\n")

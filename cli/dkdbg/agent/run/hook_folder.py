@@ -13,6 +13,8 @@ import py_compile
 import shutil
 import tempfile
 
+from dkdbg.agent.program import bundle
+
 #: What a hooked process loads, relative to `program/`: the hook at start, the others when they are needed.
 FILES = (
     "hook/sitecustomize.py",
@@ -67,12 +69,16 @@ def _copy(package: str, runtime_dir: str) -> str:
         with open(os.path.join(package, name), "rb") as source:
             digest.update(source.read())
     target = os.path.join(runtime_dir, "hook-" + digest.hexdigest()[:12])
-    if not os.path.isdir(target):
+    if not bundle.is_own(target):
         scratch = tempfile.mkdtemp(prefix=".hook-", dir=runtime_dir)
         os.mkdir(os.path.join(scratch, "hook"))
         for name in FILES:
             shutil.copyfile(os.path.join(package, name), os.path.join(scratch, name))
-        with contextlib.suppress(OSError):  # another agent was faster
+        try:
             os.rename(scratch, target)
-        shutil.rmtree(scratch, ignore_errors=True)
+        except OSError:
+            if not bundle.is_own(target):  # not another agent that was faster
+                raise
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
     return target

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from dkdbg.agent.record import runtime_dir
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import MutableMapping
@@ -58,10 +60,9 @@ def _give_home(environ: MutableMapping[str, str], uid: int) -> None:
     current = environ.get("HOME", "/root")
     if current in ("/root", "/", "") or not os.access(current, os.W_OK):
         if home is None or not os.access(home, os.W_OK):
-            home = "/tmp/dkdbg-home-%d" % uid  # noqa: S108 - private below, and made by this uid
             try:
-                os.makedirs(home, 0o700, exist_ok=True)
-            except OSError:
+                home = runtime_dir.private_folder("dkdbg-home-%d" % uid)
+            except (OSError, runtime_dir.RuntimeDirError):
                 return
         environ["HOME"] = home
     environ.setdefault("USER", name)

@@ -8,13 +8,12 @@ import sys
 import threading
 import time
 
-from dkdbg.agent.record import processes, records, runtime_dir
+from dkdbg.agent import contract
+from dkdbg.agent.record import processes, records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
-
-    from dkdbg.agent import contract
 
 
 #: Seconds without a prompt until we say why.
@@ -43,7 +42,7 @@ def main(words: List[str]) -> int:
         process = _process(session, given.pid, given.rank)
     if process is None:
         return _fail("no such Python process; there are: %s" % (_listing(session["processes"]) or "none"))
-    folder = os.path.realpath(os.path.join(runtime_dir.default_runtime_dir(), session["id"], "p"))
+    folder = os.path.realpath(os.path.join(records.folder_of(session), contract.PROCESSES_NAME))
     answer = processes.ask(os.path.join(folder, "%d.sock" % process["pid"]), "pdb")
     if not answer.startswith("pdb "):
         return _fail("process %d: %s" % (process["pid"], answer or "it does not answer"))
