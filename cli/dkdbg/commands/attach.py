@@ -12,9 +12,10 @@ import time
 from typing import TYPE_CHECKING, NoReturn
 
 from dkdbg import console
-from dkdbg.agent.front import front, peers, tokens
+from dkdbg.agent.front import front, peers, proof, tokens
 from dkdbg.commands.init import check_root, make_plan
 from dkdbg.commands.up import check_initialised
+from dkdbg.detect.people import others
 from dkdbg.door import owners
 from dkdbg.door.connection import Connection
 from dkdbg.door.listeners import Listeners
@@ -78,6 +79,7 @@ def attach(root: Path, targets: Sequence[str], *, port: int, ports: int | None, 
             extra.open_first()
             _explain_ports(reporter, ports)
         _welcome(reporter, plan, upstreams, opened[0].port)
+        _warn_of_others(reporter)
         listeners.start()
         while True:  # a signal may reach another thread, and Python acts on it in this one
             time.sleep(SIGNAL_INTERVAL)
@@ -167,10 +169,16 @@ def _token(reporter: _Reporter) -> str:
     except ValueError as error:
         raise DkdbgError(str(error), exit_code=EXIT_USAGE) from error
     try:
-        return token or token_file.read(os.environ) or ""
+        token = token or token_file.read(os.environ) or ""
     except DkdbgError as error:  # not everybody needs it
         reporter.line(f"{error.message}; going on without a token")
         return ""
+    if 0 < len(token) < proof.SHORT:
+        reporter.line(
+            f"the token has {len(token)} characters: a target that is not yours could guess it from what is proven to it; "
+            f"take {proof.SHORT} or more random ones, such as: openssl rand -hex 32"
+        )
+    return token
 
 
 def _named(places: Sequence[Place]) -> list[tuple[Place, str]]:
@@ -201,6 +209,15 @@ def _listen(board: Switchboard, port: int, reporter: _Reporter) -> front.Front:
     raise DkdbgError(
         f"cannot listen on {HOST}:{port}", hint="name another port with --port", exit_code=EXIT_CONFLICT
     )
+
+
+def _warn_of_others(reporter: _Reporter) -> None:
+    """Where a system does not tell whose connections there are, other users can use ours."""
+    if not owners.are_told() and (people := others()):
+        reporter.line(
+            f"this system does not tell whose connections there are: {', '.join(people[:3])} can use these ports too, "
+            "and attach with your token through those of --ports"
+        )
 
 
 def _welcome(reporter: _Reporter, plan: ProjectPlan | None, upstreams: Sequence[Upstream], port: int) -> None:

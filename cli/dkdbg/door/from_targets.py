@@ -84,8 +84,11 @@ def of_process(body: bytes) -> tuple[bytes, Message]:
         passed = _response(message) if kind == "response" else _event(message) if kind == "event" else None
         if passed is None:
             return b"", message
+        is_clean = b"source" in body
+        if is_clean:
+            _clean_sources(passed)
         shown = messages.body_of(passed)
-        if b'"source' in shown:  # the keys as they are written here
+        if not is_clean and b'"source' in shown:  # the key was written another way
             _clean_sources(passed)
             shown = messages.body_of(passed)
         return shown, passed

@@ -162,3 +162,11 @@ def test_whoever_holds_looks_on_inherits_or_takes_over_is_decided_behind_the_doo
         third.disconnect()
         fourth.wait_output("this session is yours now")
         assert not fourth.sessions[0].is_ended
+
+
+def test_a_token_that_could_be_guessed_from_a_proof_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DKDBG_TOKEN", "hunter2")
+    with host_door(tmp_path, "local:job") as door:
+        assert any("the token has 7 characters" in each["text"] for each in door.events)
