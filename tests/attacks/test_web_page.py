@@ -38,7 +38,7 @@ LOOP = "import os\n{load}\nx = 1\nwhile not os.path.exists('enough'):\n    {stop
 WAYS = {
     "launch --pdb": (LOOP.format(load="", stop="breakpoint()"), ("--pdb", "{port}"), {}),
     "settrace(port=)": (
-        LOOP.format(load="import dkdbg", stop="dkdbg.settrace(port={port}, timeout=60)"), (), {}
+        LOOP.format(load="import dkdbg", stop="dkdbg.settrace(port={port}, timeout=600)"), (), {}
     ),
     "dkdbg.pai": (LOOP.format(load="from dkdbg.pai import settrace", stop="settrace()"), (), {"DEBUG_PORT": "{port}"}),
     "launch --pdb with DKDBG_TOKEN": (
@@ -54,7 +54,7 @@ def start(launch: Any, tmp_path: Path, way: str, port: int) -> Any:
     running = launch(
         sys.executable,
         "train.py",
-        wait="60" if options else "0",
+        wait="600" if options else "0",
         options=tuple(word.format(port=port) for word in options),
         env={name: value.format(port=port) for name, value in env.items()},
     )

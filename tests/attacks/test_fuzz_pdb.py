@@ -1,0 +1,94 @@
+"""The listener of pdb over TCP, given whatever bytes: the program lives, does not grow, and is debugged afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.agent.dap_probe import wait_for
+from tests.attacks.fuzz import fuzz_settings
+from tests.attacks.test_web_page import start, use
+from tests.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: What a browser, a TLS client, a debugger, a telnet and pdb's own users begin with.
+KNOWN = [
+    b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"POST / HTTP/1.1\r\n\r\n!print(1)\n", b"\x16\x03\x01\x02\x00\x01",
+    b"Content-Length: 5\r\n\r\n{}", b"\xff\xfb\x01\xff\xfd\x03", b"c\n", b"!import os; os._exit(9)\n", b"\n", b"\0" * 300,
+    b"x" * 5000, b"\xf0\x9f\x90\x9b\n", b"q\n" * 50,
+]  # fmt: skip
+CHUNKS = st.lists(st.one_of(st.sampled_from(KNOWN), st.binary(max_size=200)), max_size=4)
+#: One client: what he sends bit by bit, and how he leaves: `stays` keeps the connection open.
+CLIENTS = st.tuples(CHUNKS, st.sampled_from(["closes", "half", "resets", "stays"]))
+#: More than these the listener keeps none.
+STAYING = 60
+
+
+def size_of(pid: int) -> tuple[int, int, int]:
+    """Threads, descriptors and KiB of memory of a process."""
+    folder = Path(f"/proc/{pid}")
+    status = dict(line.split(":\t") for line in (folder / "status").read_text().splitlines() if ":\t" in line)
+    return int(status["Threads"]), len(os.listdir(folder / "fd")), int(status["VmRSS"].split()[0])  # noqa: PTH208
+
+
+@pytest.fixture
+def staying() -> Iterator[list[socket.socket]]:
+    socks: list[socket.socket] = []
+    yield socks
+    for sock in socks:
+        sock.close()
+
+
+@pytest.mark.attack(3)
+@pytest.mark.parametrize("way", ["settrace(port=)", "launch --pdb with DKDBG_TOKEN"])
+def test_no_bytes_of_strangers_reach_pdb_or_harm_the_program(
+    launch, tmp_path: Path, staying: list[socket.socket], way: str
+) -> None:
+    """Sends pdb's port whatever comes to mind, whole, in bits, in silence: none of it is run, and the user gets in."""
+    port = free_port()
+    running = start(launch, tmp_path, way, port)
+    pid = wait_for(lambda: running.record().get("child"), bool)
+    before = size_of(pid)
+
+    @fuzz_settings()
+    @given(st.lists(CLIENTS, min_size=1, max_size=3))
+    def attack(clients: list[tuple[list[bytes], str]]) -> None:
+        for chunks, leaving in clients:
+            said = b""
+            with contextlib.suppress(OSError):
+                sock = socket.create_connection(("127.0.0.1", port), 10)
+                sock.settimeout(0.0)
+                for chunk in chunks:
+                    sock.sendall(chunk)
+                    with contextlib.suppress(BlockingIOError):
+                        said += sock.recv(4096)
+                if leaving == "half":
+                    sock.shutdown(socket.SHUT_WR)
+                if leaving == "resets":
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                if leaving == "stays":
+                    staying.append(sock)
+                    if len(staying) > STAYING:
+                        staying.pop(0).close()
+                else:
+                    sock.close()
+            assert b"(dkdbg)" not in said
+        assert running.process.poll() is None
+
+    attack()
+    wait_for(lambda: size_of(pid), lambda now: is_bounded(before, now))
+    use(running, way, port)
+
+
+def is_bounded(before: tuple[int, int, int], now: tuple[int, int, int]) -> bool:
+    """No thread more, no more descriptors than clients that may wait at the same time, and 20 MiB at most."""
+    return now[0] <= before[0] and now[1] <= before[1] + 40 and now[2] <= before[2] + 20 * 1024
