@@ -83,6 +83,7 @@ def open_front(backend_port: Callable[[], int], status=dict, log=lambda text: No
         dial=dial_backend,
         gone=lambda: backend_port() < 0,
         token="",
+        admit=lambda sock: None,
         name_of=str,
         on_stop=lambda pid, where: None,
         log=log,
@@ -292,3 +293,30 @@ def test_an_attach_works_after_a_thousand_probes_and_a_hundred_pieces_of_garbage
         sock.close()
     assert code == 0
     assert "adapter died" not in err
+
+
+@pytest.mark.parametrize(
+    ("head", "code"),
+    [
+        ("GET /status HTTP/1.1\r\nHost: 127.0.0.1:5678\r\n\r\n", 200),
+        ("GET /status HTTP/1.1\r\nhost:[::1]:5678\r\n\r\n", 200),
+        ("GET /status HTTP/1.1\r\nHost: LOCALHOST\r\n\r\n", 200),
+        ("GET /status HTTP/1.1\r\nHost: 10.0.0.7\r\nSec-Fetch-Site: none\r\n\r\n", 200),
+        ("GET /status\r\n\r\n", 200),
+        ("GET /status HTTP/1.0\r\n\r\n", 200),
+        ("GET /status HTTP/1.1\r\nHost: trainer:5678\r\n\r\n", 421),
+        ("GET /status HTTP/1.1\r\nHost: 127.0.0.1.attacker.test\r\n\r\n", 421),
+        ("GET /status HTTP/1.1\r\nHost: localhost.attacker.test\r\n\r\n", 421),
+        ("GET /status HTTP/1.1\r\nHost:\r\n\r\n", 421),
+        ("GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: attacker.test\r\n\r\n", 421),
+        ("GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: null\r\n\r\n", 403),
+        ("GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\nSec-Fetch-Site: cross-site\r\n\r\n", 403),
+        ("GET /status HTTP/1.1\r\n" + "X: y\r\n" * 2000 + "Host: attacker.test\r\n\r\n", 400),
+    ],
+)
+def test_http_is_answered_at_an_address_and_to_no_web_page(port: int, head: str, code: int) -> None:
+    with dial(port) as sock, sock.makefile("rb") as answer:
+        sock.sendall(head.encode())
+        assert int(answer.readline().split()[1]) == code
+        said = answer.read().partition(b"\r\n\r\n")[2]
+    assert (b"waiting" in said) is (code == 200)

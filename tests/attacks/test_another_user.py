@@ -5,23 +5,26 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
 import tempfile
 import threading
+import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.agent.dap_probe import Editor
+from tests.agent.dap_probe import Editor, wait_for
 from tests.agent.nc import PROMPT, Client
 from tests.attacks import listening
 from tests.attacks.host_editor import HostEditor
 from tests.attacks.test_web_page import WAYS, await_port, start, use
 from tests.engine.host_doors import host_door
 from tests.ports import free_port
+from tests.processes import children, thread_states
 
 FAKE = (Path(__file__).parent / "fake_agent.py").read_text()
 if TYPE_CHECKING:
@@ -44,7 +47,7 @@ for port in map(int, sys.argv[1:]):
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as sock:
             sock.sendall(frame(seq=1, command="initialize", arguments={"adapterID": "debugpy"}))
-            sock.sendall(frame(seq=2, command="attach", arguments={"connect": {"host": "127.0.0.1", "port": port}}))
+            sock.sendall(frame(seq=2, command="attach", arguments={"dkdbgToken": "TOKEN"}))
             while b'"initialized"' not in data:
                 more = sock.recv(65536)
                 if not more:
@@ -52,6 +55,7 @@ for port in map(int, sys.argv[1:]):
                 data += more
     except OSError as error:
         print(port, "closed", error)
+    print(data.decode(errors="replace"))
     print(port, "let in" if b'"initialized"' in data else "kept out")
 """
 #: Waits at each port of argv for what debugpy's adapter says to a process that joins, and says that it is one.
@@ -63,6 +67,53 @@ for port in map(int, sys.argv[1:]):
             print(port, sock.recv(65536).decode(errors="replace"))
     except OSError as error:
         print(port, "nothing:", error)
+"""
+#: Attaches, sends what an attack would, and is gone at once.
+BLIND = """
+import json, socket, struct, sys, time
+def frame(**message):
+    body = json.dumps(dict(message, type="request")).encode()
+    return b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body
+def reset(sock):
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
+for _ in range(8):
+    sock = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=5)
+    sock.sendall(
+        frame(seq=1, command="initialize", arguments={"adapterID": "debugpy"})
+        + frame(seq=2, command="attach", arguments={"dkdbgRole": "take-over"})
+        + frame(seq=3, command="configurationDone", arguments={})
+        + frame(seq=4, command="disconnect", arguments={"terminateDebuggee": True})
+    )
+    ENDING
+print("sent")
+"""
+#: Thirty wrong tokens, all at once.
+GUESSES = """
+import json, socket, sys
+def frame(**message):
+    body = json.dumps(dict(message, type="request")).encode()
+    return b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body
+def guess(number):
+    sock = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=20)
+    attach = frame(seq=2, command="attach", arguments={"dkdbgToken": "guess %d" % number})
+    sock.sendall(frame(seq=1, command="initialize", arguments={"adapterID": "debugpy"}) + attach)
+    return sock
+wrong = 0
+for sock in [guess(number) for number in range(30)]:
+    data = b""
+    while b"is wrong" not in data:
+        data += sock.recv(65536) or exit("closed: %r" % data)
+    wrong += 1
+print(wrong, "wrong")
+"""
+HOLDS = """
+import socket, sys
+held = []
+for _ in range(300):
+    held.append(socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=20))
+print("open", flush=True)
+sys.stdin.read()
 """
 
 
@@ -468,3 +519,83 @@ def test_root_reads_no_sessions_from_a_folder_of_another_user(shared: Path, othe
         pytest.skip("this machine lets nobody mount")
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
     assert "no session is running here" in done.stderr
+
+
+@pytest.mark.attack(0)
+def test_without_a_token_loopback_is_not_open_to_every_user(launch, other_user) -> None:
+    """Attaches to the front of an agent without a token: refused by his uid, with the way to let him in."""
+    running = launch("sleep", "60")
+    port = running.wait_state("running")["port"]
+    said = other_user.python(CLIENT, str(port)).stdout
+    assert "kept out" in said
+    assert "DKDBG_TOKEN" in said
+    whole = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read().decode())"
+    assert "processes" not in json.loads(other_user.python(whole, f"http://127.0.0.1:{port}/status").stdout)
+    with Editor(port, {}) as editor:  # root may
+        editor.wait_attached(1)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/status") as answer:
+        assert "processes" in json.load(answer)
+    for way in ({"DKDBG_ALLOW": "any"}, {"DKDBG_TOKEN": "right-token"}):  # the hint, followed
+        running = launch("sleep", "60", env=way)
+        port = running.wait_state("running")["port"]
+        token = way.get("DKDBG_TOKEN", "")
+        assert "let in" in other_user.python(CLIENT.replace("TOKEN", token), str(port)).stdout
+
+
+@pytest.mark.attack(0)
+@pytest.mark.parametrize("ending", ["sock.close()", "reset(sock)"])
+def test_who_is_gone_before_he_is_looked_at_does_nothing(
+    launch, other_user, tmp_path: Path, ending: str
+) -> None:
+    """Sends all of an attack at once and is gone before the kernel can say who he was: nothing of it is done."""
+    script = tmp_path / "train.py"
+    script.write_text("import time\nwhile True:\n    time.sleep(0.02)\n")
+    running = launch(sys.executable, "train.py")
+    record = running.wait_state("running")
+    adapter = children(record["pid"], "adapter.py")
+    # It stands still while he sends: whatever the front does, it does afterwards.
+    os.kill(record["pid"], signal.SIGSTOP)
+    wait_for(lambda: thread_states(record["pid"]), lambda states: set(states) == {"T"})
+    done = other_user.python(BLIND.replace("ENDING", ending), str(record["port"]))
+    os.kill(record["pid"], signal.SIGCONT)
+    assert done.stdout == "sent\n", done.stderr
+    with Editor(record["port"], {str(script): [3]}) as editor:
+        editor.wait_stops(1)
+    assert editor.errors == []
+    assert children(record["pid"], "adapter.py") == adapter
+    assert running.record()["state"] in ("attached", "running")
+
+
+@pytest.mark.attack(15)
+def test_wrong_tokens_of_a_neighbour_on_loopback_do_not_lock_out_the_right_one(launch, other_user) -> None:
+    """Shows thirty wrong tokens from the address that the user has too: the right one gets in all the same."""
+    running = launch("sleep", "60", env={"DKDBG_TOKEN": "right-token"})
+    port = running.wait_state("running")["port"]
+    said = other_user.python(GUESSES, str(port), timeout=60).stdout
+    assert said == "30 wrong\n"
+    with Editor(port, {}, token="right-token") as editor:
+        editor.wait_attached(1)
+    running.process.terminate()
+    assert running.finish()[2].count("refused") <= 11
+
+
+@pytest.mark.attack(15)
+def test_silent_connections_of_another_user_keep_nobody_out(launch, other_user) -> None:
+    """Holds 300 connections open and says nothing on them: /healthz answers at once, and an editor gets in."""
+    running = launch("sleep", "60", env={"DKDBG_TOKEN": "right-token"})
+    port = running.wait_state("running")["port"]
+    silent = subprocess.Popen(
+        [other_user.interpreter(), "-c", HOLDS, str(port)],
+        **other_user.popen(),
+        stdout=subprocess.PIPE,
+        stdin=subprocess.PIPE,
+        text=True,
+    )
+    assert silent.stdout is not None
+    with silent:
+        assert silent.stdout.readline() == "open\n"
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
+            assert json.load(answer)["state"] == "running"
+        with Editor(port, {}, token="right-token") as editor:
+            editor.wait_attached(1)
+        silent.communicate("", timeout=30)

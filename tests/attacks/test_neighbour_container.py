@@ -5,9 +5,11 @@ It reaches the host by the network's gateway.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
-from contextlib import ExitStack
+import urllib.request
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -60,6 +62,18 @@ class Victim:
         """What the agent has said."""
         done = subprocess.run(["docker", "logs", self.name], capture_output=True, text=True, check=True)
         return done.stderr
+
+    @contextmanager
+    def besieged(self, code: str) -> Iterator[None]:
+        """While a neighbour runs code; it has said a line by then."""
+        whole = f"HOST = {self.name!r}\n{SPEAK}{code}"
+        image = docker("inspect", "--format", "{{.Config.Image}}", self.name)
+        command = ["docker", "run", "--rm", "-i", "--network", self.network, image, "python3", "-c", whole]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as attacker:
+            assert attacker.stdout is not None
+            assert attacker.stdout.readline() == "holds\n"
+            yield
+            attacker.communicate("", timeout=60)
 
     def is_debuggable(self) -> None:
         """An editor with the token comes through the published port, and stops."""
@@ -275,3 +289,27 @@ def test_the_front_of_a_plain_host_or_of_its_network_is_not_opened_without_a_tok
         sys.executable, "-c", "print('ran')", options=("--host", "0.0.0.0"), env={"DKDBG_TOKEN": "geheim"}
     )
     assert running.finish()[:2] == (0, "ran\n")
+
+
+@pytest.mark.attack(15)
+def test_a_neighbour_that_fills_the_port_keeps_nobody_out(victim: Victim) -> None:
+    """Holds 90 silent and 90 introduced connections and guesses tokens: /healthz answers, and the right token gets in."""
+    code = (
+        "held = [dial() for _ in range(90)]\n"
+        "for _ in range(90):\n"
+        "    sock = dial()\n"
+        "    sock.sendall(frame(seq=1, command='initialize', arguments={}))\n"
+        "    held.append(sock)\n"
+        "for number in range(30):\n"
+        "    sock = dial()\n"
+        "    attach = frame(seq=2, command='attach', arguments={'dkdbgToken': str(number)})\n"
+        "    sock.sendall(frame(seq=1, command='initialize', arguments={}) + attach)\n"
+        "    held.append(sock)\n"
+        "print('holds', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with victim.besieged(code):
+        with urllib.request.urlopen(f"http://127.0.0.1:{victim.port}/healthz", timeout=5) as answer:
+            assert json.load(answer)["state"] == "running"
+        victim.is_debuggable()
+    assert "adapter died" not in victim.logs()

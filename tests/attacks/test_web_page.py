@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,6 @@ from tests.agent.nc import PROMPT, Client
 from tests.ports import free_port
 
 if TYPE_CHECKING:
-    import subprocess
     from pathlib import Path
 
 #: Posts lines of pdb's to the port in the ways that ask nobody for leave. A browser that reads pdb's greeting for an
@@ -92,3 +92,56 @@ def test_a_page_that_posts_to_the_port_of_pdb_runs_nothing(browse, launch, tmp_p
     browse(PAGE.replace("PORT", str(port)).replace("FILE", str(opened)))
     assert not opened.exists()
     use(running, way, port)
+
+
+@pytest.mark.attack(12)
+@pytest.mark.parametrize("path", ["status", "healthz"])
+def test_a_name_that_was_made_to_mean_this_machine_gets_no_answer(
+    chromium: str, launch, tmp_path: Path, path: str
+) -> None:
+    """Reads /status after DNS rebinding, at a name of the attacker's that means 127.0.0.1: 421, with nothing in it."""
+    running = launch("sleep", "60")
+    port = running.wait_state("running")["port"]
+    command = [
+        chromium,
+        "--headless=new",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--no-first-run",
+        "--no-proxy-server",
+        "--no-sandbox",
+        f"--user-data-dir={tmp_path / 'browser'}",
+        "--host-resolver-rules=MAP attacker.test 127.0.0.1",
+        "--dump-dom",
+    ]
+
+    def read(host: str) -> str:
+        done = subprocess.run(
+            [*command, f"http://{host}:{port}/{path}"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        return done.stdout
+
+    assert '"state": "running"' in read("127.0.0.1")  # it reads what is there
+    said = read("attacker.test")
+    assert "ask for an address" in said
+    assert "state" not in said
+
+
+@pytest.mark.attack(12)
+def test_a_page_gets_no_answer_by_the_address_either(browse, launch) -> None:
+    """Fetches /status from a page whose browser lets it read any origin: 403, with nothing in it."""
+    running = launch("sleep", "60")
+    port = running.wait_state("running")["port"]
+    page = """<pre id="said"></pre><script>
+    fetch("http://127.0.0.1:PORT/status").then(answer => answer.text()).catch(String).then(text => {
+      document.getElementById("said").textContent = text;
+      document.title = "done";
+    });
+    </script>"""
+    said = browse(page.replace("PORT", str(port)), ["--disable-web-security"])
+    assert "web pages get no answer" in said
+    assert running.name not in said

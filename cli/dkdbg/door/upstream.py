@@ -103,8 +103,7 @@ class Upstream:
     def _whole(self, record: SeenRecord, endpoint: tuple[str, int]) -> SeenRecord:
         """The record with the processes, where knowing the token shows them.
 
-        Asked once of each agent if our token is wrong: one that has seen too many wrong ones from an address refuses
-        the right one too for a while.
+        Asked once of each agent if our token is wrong: it is no guess.
         """
         if record.processes is not None or not self._token or record.agent == self._refused_by:
             return record

@@ -170,6 +170,7 @@ class Connection:
         since: time of day since which its client holds the process; empty before.
         editor: number of the editor that this session belongs to; 0 where it is not known.
         inherited: its client looked on and has got the process from another one.
+        admitted: its attach has shown the right token.
         leaving: the client goes or has gone, the adapter is still busy with that.
         restarting: it has said that it comes back.
         configured: the adapter has answered the attach.
@@ -188,6 +189,7 @@ class Connection:
         self.since = ""
         self.editor = 0
         self.inherited = False
+        self.admitted = False
         self.leaving = False
         self.restarting = False
         self.configured = False

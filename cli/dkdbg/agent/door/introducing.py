@@ -36,6 +36,7 @@ _NOT_HERE = ("processId", "listen")
 _HELD = "held"
 _GRACE = "grace"
 _FREE = "free"
+_LATE = "late"
 
 
 class Introducing(Phase):
@@ -53,6 +54,7 @@ class Introducing(Phase):
         self._adapter = adapter
         self._role = ""
         self._waits_for = ""
+        self._reason = ""
         self._evicted: List[Connection] = []
         self._exchange: Optional[proof.Exchange] = None
         self._has_proven = False
@@ -92,11 +94,11 @@ class Introducing(Phase):
         if exchange is None:
             return [connection.refuse(request, "nothing was asked to be proven")]
         shown = messages.as_dict(request.get("arguments")).get(proof.PROOF)
-        reason = check.refusal(check.proven(exchange, shown), connection.address, self._seats.clock())
+        proven = check.proven(exchange, shown)
+        reason, seconds = check.refusal(proven, connection.address, self._seats.clock())
         if reason:
-            ends = connection.close("refused: " + reason.partition(":")[0])
-            return [connection.refuse(request, reason), *ends]
-        self._has_proven = True
+            return self._turn_away(request, reason, seconds)
+        self._has_proven = connection.admitted = True
         return [connection.to_client(messages.answer(request, **{proof.PROOF: check.answer(exchange)}))]
 
     def _attach(self, request: Message, body: bytes) -> List[Action]:
@@ -105,10 +107,12 @@ class Introducing(Phase):
         arguments = messages.as_dict(request.get("arguments"))
         shown = arguments.get(tokens.PROPERTY)
         check = self._seats.check
-        reason = "" if self._has_proven else check.refusal(shown, connection.address, self._seats.clock())
+        reason, seconds = "", 0.0
+        if not self._has_proven:
+            reason, seconds = check.refusal(shown, connection.address, self._seats.clock())
         if reason:
-            ends = connection.close("refused: " + reason.partition(":")[0])
-            return [connection.refuse(request, reason), *ends]
+            return self._turn_away(request, reason, seconds)
+        connection.admitted = True
         for name in _NOT_HERE:
             if name in arguments:
                 text = 'this port debugs what the agent has started: take "%s" out of this configuration'
@@ -130,6 +134,8 @@ class Introducing(Phase):
     def ready(self) -> bool:
         """Tell whether what a WAIT was for has come."""
         holder = self._seats.holder(self.connection.key)
+        if self._waits_for == _LATE:
+            return False
         if self._waits_for == _HELD:
             return not self._role or (holder is not None and holder.configured and not holder.leaving)
         if self._waits_for == _GRACE:
@@ -141,6 +147,8 @@ class Introducing(Phase):
         """Go on after a WAIT."""
         waited, self._waits_for = self._waits_for, ""
         self._seats.wait_no_more(self.connection)
+        if waited == _LATE:
+            return self._refused()
         return self._settle(waited) if waited else []
 
     def offer(self) -> List[Action]:
@@ -175,6 +183,16 @@ class Introducing(Phase):
         if what == _HELD:
             self._seats.wait(self.connection)
         return [Action(WAIT, self.connection, seconds=seconds)]
+
+    def _turn_away(self, request: Message, reason: str, seconds: float) -> List[Action]:
+        """Refuse a client that does not know the token, now or in so many seconds."""
+        self.connection.attach, self._reason = request, reason
+        return self._wait(_LATE, seconds) if seconds else self._refused()
+
+    def _refused(self) -> List[Action]:
+        connection = self.connection
+        ends = connection.close("refused: " + self._reason.partition(":")[0])
+        return [connection.refuse(connection.attach, self._reason), *ends]
 
     def _nobody(self) -> List[Action]:
         connection = self.connection

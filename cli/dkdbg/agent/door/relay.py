@@ -11,7 +11,7 @@ import time
 from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames
 from dkdbg.agent.door import connection, dialing
-from dkdbg.agent.door.connection import EVICTED, HOLDING, JOINING, LOOKING, ROOT
+from dkdbg.agent.door.connection import EVICTED, JOINING, LOOKING, ROOT
 from dkdbg.agent.door.door import Door
 from dkdbg.agent.door.seats import Seats
 
@@ -28,6 +28,9 @@ ATTACH_LIMIT = 60.0
 ONLOOKER_LIMIT = 1.0
 #: Seconds that a client has to close after the last answer.
 GOODBYE = 1.0
+#: At most one line in the log for refused attaches in so many seconds, after the first ten.
+REFUSAL_LOG_INTERVAL = 10.0
+REFUSAL_LOG_BURST = 10
 #: Seconds that a client has to close when the adapter has ended its session: some never do.
 LEAVE_LIMIT = 5.0
 
@@ -38,6 +41,7 @@ class Service:
     Args:
         dial: returns a connection to the adapter, None while there is none. gone: none will come any more.
         token: what an attach has to show; empty for nothing.
+        admit: told of each client whose attach has shown it.
         name_of: what a process is, by its pid.
         on_stop: told where a process is held, empty when it runs.
     """
@@ -48,17 +52,21 @@ class Service:
         dial: Callable[[], Optional[socket.socket]],
         gone: Callable[[], bool],
         token: str,
+        admit: Callable[[socket.socket], None],
         name_of: Callable[[int], str],
         on_stop: Callable[[int, str], None],
         log: Callable[[str], None],
     ) -> None:
         self._dial = dial
         self._gone = gone
+        self._admit = admit
         self._log = log
         self._seats = Seats(
             token, name_of=name_of, on_stop=on_stop, clock=time.monotonic, wall=lambda: time.strftime("%H:%M")
         )
         self._lock = threading.Condition()
+        self._refused = 0
+        self._next_log = 0.0
 
     def is_rejoining(self) -> bool:
         """Whether the root session is being set up in its client's place."""
@@ -74,9 +82,21 @@ class Service:
             lock=self._lock,
             dial=self._dial,
             gone=self._gone,
-            log=self._log,
+            admit=self._admit,
+            log=self._log_refusal,
         )
         relay.serve(first)
+
+    def _log_refusal(self, text: str) -> None:
+        """Log one refused attach; who is refused all the time does not fill the disk."""
+        with self._lock:
+            self._refused += 1
+            now = time.monotonic()
+            if self._refused > REFUSAL_LOG_BURST and now < self._next_log:
+                return
+            self._next_log = now + REFUSAL_LOG_INTERVAL
+            count = self._refused
+        self._log(text + (" (%d refused so far)" % count if count > REFUSAL_LOG_BURST else ""))
 
 
 class Relay:
@@ -85,7 +105,7 @@ class Relay:
     Args:
         client: its socket. parser: holds what came after the first request.
         seats: who has what. lock: guards the seats and every door, notified on each change.
-        dial, gone: see Service.
+        dial, gone, admit: see Service.
     """
 
     def __init__(
@@ -97,6 +117,7 @@ class Relay:
         lock: threading.Condition,
         dial: Callable[[], Optional[socket.socket]],
         gone: Callable[[], bool],
+        admit: Callable[[socket.socket], None],
         log: Callable[[str], None],
     ) -> None:
         self._client = client
@@ -104,6 +125,7 @@ class Relay:
         self._lock = lock
         self._dial = dial
         self._gone = gone
+        self._admit = admit
         self._log = log
         self._address = str(client.getpeername()[0])
         self._door = Door(seats, self._address)
@@ -148,11 +170,13 @@ class Relay:
         while not self._over:
             body = self._parser.take()
             while body is not None:
-                self._act(self._ask(lambda: self._door.from_client(body or b"")))  # noqa: B023
-                if strange and self._door.phase in (HOLDING, LOOKING):
+                actions = self._ask(lambda: self._door.from_client(body or b""))  # noqa: B023
+                if strange and self._door.connection.admitted:
                     strange = False
+                    self._admit(self._client)
                     self._parser.allow(frames.MAX_BODY)
                     self._client.settimeout(None)
+                self._act(actions)
                 if self._over:
                     return
                 body = self._parser.take()

@@ -1,21 +1,20 @@
 """The one port that an editor attaches to: it keeps everything but real DAP clients away from what is behind it.
 
 A connection is handed on only after a whole, valid first `initialize` request has arrived. Bare TCP probes, other
-protocols and half-open clients end here; `GET /healthz` and `GET /status` are answered here.
+protocols and half-open clients end here; `GET /healthz` and `GET /status` are answered here, and no web page (web.py).
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import re
 import socket
 import threading
 import time
 
 from dkdbg.agent import sockets
-from dkdbg.agent.dap import frames
-from dkdbg.agent.front import peers, proof, tokens
+from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.front import local_users, peers, proof, tokens, web
+from dkdbg.agent.front.newcomers import Newcomers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,12 +32,12 @@ FIRST_FRAME_SIZE = 64 << 10
 STRANGERS_BODY = 256 << 10
 #: Connections at one time: an editor uses one for each process, and 64 ranks with their loaders are a lot.
 MAX_CONNECTIONS = 512
-#: Of them, those that have not sent their first request; more are left in the kernel's queue meanwhile.
+#: Of them, those that have not been let in; one more takes the place of the oldest silent one.
 MAX_NEWCOMERS = 64
+#: Seconds that a refused client has to read why.
+GOODBYE = 1.0
 #: At most one line in the log for refused peers in so many seconds.
 REFUSAL_LOG_INTERVAL = 10.0
-_HTTP = (b"GET ", b"HEAD ")
-_BEARER = re.compile(rb"\r\nauthorization:[ \t]*bearer[ \t]+([^\r\n]+?)[ \t]*(?=\r\n|$)", re.IGNORECASE)
 #: Of the status without the token. The host's door needs the identity of the agent and whether the adapter is up.
 _OPEN = ("id", "name", "pid", "state", "client", "adapter_up", "started", "updated", "runs", "exit_code")
 
@@ -54,6 +53,8 @@ class Front:
         status: what /status answers, and `state` and `client` of it what /healthz adds.
         allow: who may connect besides loopback and the gateway.
         token: what `Authorization: Bearer` of a request for the whole status has to show; empty for nothing.
+        users: uids of this machine that may attach and see the whole status; None for all of them.
+        let_in_later: `serve` calls `let_in` for each client that it lets in; else a client is let in when it is handed on.
         log: takes one line for the user.
         admit: returns why a connection is refused that `allow` lets in, in one line; empty when it is not.
 
@@ -71,6 +72,8 @@ class Front:
         status: Callable[[], Dict[str, Any]],
         allow: peers.AllowList,
         token: str = "",
+        users: Optional[Set[int]] = None,
+        let_in_later: bool = False,
         log: Callable[[str], None],
         admit: Optional[Callable[[socket.socket], str]] = None,
     ) -> None:
@@ -80,10 +83,12 @@ class Front:
         self._status = status
         self._allow = allow
         self._check = tokens.Check(token)
+        self._users = users
+        self._let_in_later = let_in_later
         self._log = log
         self._lock = threading.Lock()
         self._open: Set[socket.socket] = set()
-        self._newcomers = threading.BoundedSemaphore(MAX_NEWCOMERS)
+        self._newcomers = Newcomers(MAX_NEWCOMERS)
         self._refused = 0
         self._next_refusal_log = 0.0
         self._listener = _listen(host, port)
@@ -114,41 +119,56 @@ class Front:
         for sock in left:
             _close(sock)
 
+    def let_in(self, sock: socket.socket) -> None:
+        """Note that this client was let in: nobody takes its place any more."""
+        with self._lock:
+            self._newcomers.leave(sock)
+
     def _accept(self) -> None:
         while True:
-            self._newcomers.acquire()
             try:
-                sock, _ = self._listener.accept()
+                sock, address = self._listener.accept()
             except OSError:
-                self._newcomers.release()
                 if self._listener.fileno() < 0:
                     return
+                with self._lock:
+                    victim = self._newcomers.least()
+                _end(victim)
                 time.sleep(0.05)  # out of file descriptors, or a client that was gone at once
                 continue
-            with self._lock:
-                full = len(self._open) >= MAX_CONNECTIONS
-                if not full:
-                    self._open.add(sock)
-            if full:
-                self._newcomers.release()
+            if self._take(sock, str(address[0])):
+                threading.Thread(target=self._serve, args=(sock,), name="dkdbg client", daemon=True).start()
+            else:
                 _close(sock)
-                continue
-            threading.Thread(target=self._serve, args=(sock,), name="dkdbg client", daemon=True).start()
+
+    def _take(self, sock: socket.socket, address: str) -> bool:
+        """Find a place for a connection; False when all are taken by clients that were let in."""
+        with self._lock:
+            if len(self._open) - len(self._newcomers) >= MAX_CONNECTIONS - MAX_NEWCOMERS:
+                return False
+            self._open.add(sock)
+            victim = self._newcomers.enter(sock, address)
+        _end(victim)
+        return True
 
     def _serve(self, sock: socket.socket) -> None:
         try:
             first = self._introduce(sock)
         except (OSError, ValueError):
             first = None
-        finally:
-            self._newcomers.release()
         try:
             if first is not None:
+                with self._lock:
+                    if self._let_in_later:
+                        self._newcomers.introduced(sock)
+                    else:
+                        self._newcomers.leave(sock)
                 with contextlib.suppress(OSError):  # a client that is gone already
                     sockets.keep_alive(sock)
                     self._serve_client(sock, *first)
         finally:
             with self._lock:
+                self._newcomers.leave(sock)
                 self._open.discard(sock)
             _close(sock)
 
@@ -164,12 +184,12 @@ class Front:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         deadline = time.monotonic() + FIRST_FRAME_LIMIT
         first = _receive(sock, deadline)
-        while first and len(first) < 5 and any(word.startswith(first) for word in _HTTP):
+        while first and len(first) < 5 and any(word.startswith(first) for word in web.METHODS):
             more = _receive(sock, deadline)
             if not more:
                 return None
             first += more
-        if first.startswith(_HTTP):
+        if first.startswith(web.METHODS):
             self._answer_http(sock, first, deadline)
             return None
         parser = frames.FrameParser(max_body=FIRST_FRAME_SIZE)
@@ -184,46 +204,60 @@ class Front:
         message = frames.decode(body)
         if message.get("type") != "request" or message.get("command") != "initialize":
             raise frames.FrameError("the first request is not initialize")
+        reason = self._stranger(sock)
+        if reason:
+            text = reason + "; set DKDBG_TOKEN where the program runs, or DKDBG_ALLOW=any to let everybody in"
+            self._refuse(sock, reason, "; DKDBG_TOKEN asks for a token instead")
+            sock.sendall(frames.wrap(messages.refuse(message, text)))
+            _end_after_reading(sock)
+            return None
         parser.allow(STRANGERS_BODY)
         return body, parser
 
     def _answer_http(self, sock: socket.socket, first: bytes, deadline: float) -> None:
-        request = _request(sock, first, deadline)
-        exchange = proof.asked(request) if self._check else None
+        head = _read_head(sock, first, deadline)
+        request = web.Request(head)
+        code, content = request.refusal
+        exchange = proof.asked(head) if self._check and not code else None
         if exchange is not None:
             sock.sendall(proof.challenge(exchange))
-            request = _request(sock, b"", deadline)
-        status = self._status()
-        head = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n"
-        path = request.split(b" ", 2)[1:2]
-        if path == [b"/status"]:
-            proven = exchange is not None and self._has_proven(sock, request, exchange)
-            if exchange is not None and proven:
-                head += ("%s: %s\r\n" % (proof.HTTP_PROOF, self._check.answer(exchange))).encode()
-            whole = proven or self._may_see_all(sock, request)
+            head = _read_head(sock, b"", deadline)
+            request = web.Request(head)
+            code, content = request.refusal
+        status, more = self._status(), b""
+        if code:
+            pass
+        elif request.path == b"/status":
+            whole = exchange is not None and self._has_proven(sock, head, exchange)
+            if exchange is not None and whole:
+                more = ("%s: %s\r\n" % (proof.HTTP_PROOF, self._check.answer(exchange))).encode()
+            whole = whole or self._may_see_all(sock, request)
             code, content = b"200 OK", status if whole else _brief(status)
-        elif path == [b"/healthz"]:
+        elif request.path == b"/healthz":
             code = b"200 OK" if self._ready() else b"503 Service Unavailable"
             content = {"state": status.get("state"), "client": status.get("client")}
         else:
             code, content = b"404 Not Found", {"paths": ["/healthz", "/status"]}
-        body = json.dumps(content).encode() + b"\n"
-        sock.sendall(head % (code, len(body)) + b"\r\n" + (b"" if first.startswith(b"HEAD ") else body))
+        sock.sendall(request.answer(code, content, more))
 
-    def _may_see_all(self, sock: socket.socket, request: bytes) -> bool:
-        found = _BEARER.search(request.partition(b"\r\n\r\n")[0])
-        shown = found.group(1).decode("utf-8", "replace") if found else None
-        address = str(sock.getpeername()[0])
-        if shown is None:  # no guess
-            return not self._check
-        with self._lock:
-            return not self._check.refusal(shown, address, time.monotonic())
+    def _may_see_all(self, sock: socket.socket, request: web.Request) -> bool:
+        if request.token is None or not self._check:  # no guess
+            return not self._check and not self._stranger(sock)
+        return self._knows(sock, request.token)
 
-    def _has_proven(self, sock: socket.socket, request: bytes, exchange: proof.Exchange) -> bool:
-        address = str(sock.getpeername()[0])
+    def _has_proven(self, sock: socket.socket, head: bytes, exchange: proof.Exchange) -> bool:
+        return self._knows(sock, self._check.proven(exchange, proof.shown(head)))
+
+    def _knows(self, sock: socket.socket, shown: str) -> bool:
+        """Tell whether this is the token; after many wrong ones, late."""
         with self._lock:
-            shown = self._check.proven(exchange, proof.shown(request))
-            return not self._check.refusal(shown, address, time.monotonic())
+            reason, seconds = self._check.refusal(shown, str(sock.getpeername()[0]), time.monotonic())
+        time.sleep(seconds)
+        return not reason
+
+    def _stranger(self, sock: socket.socket) -> str:
+        """Return why a connection is another user's of this machine; empty when it is not, or none is asked for."""
+        return "" if self._users is None else local_users.refusal(sock, self._users)
 
     def _refuse(self, sock: socket.socket, reason: str, way: str) -> None:
         with self._lock:
@@ -233,20 +267,19 @@ class Front:
                 return
             self._next_refusal_log = now + REFUSAL_LOG_INTERVAL
             count, self._refused = self._refused, 0
-        peer = sock.getpeername()[0]
         more = " (%d refused so far)" % count if count > 1 else ""
-        self._log("refused a connection from %s: %s%s%s" % (peer, reason, way, more))
+        self._log("refused a connection from %s: %s%s%s" % (sock.getpeername()[0], reason, way, more))
 
 
-def _request(sock: socket.socket, first: bytes, deadline: float) -> bytes:
+def _read_head(sock: socket.socket, first: bytes, deadline: float) -> bytes:
     """Read the head of a request over HTTP; `first` is what has arrived of it."""
-    request = first
-    while b"\r\n\r\n" not in request and len(request) < 8192:
-        data = _receive(sock, deadline)
-        if not data:
+    data = first
+    while not web.is_whole(data):
+        more = _receive(sock, deadline)
+        if not more:
             break
-        request += data
-    return request
+        data += more
+    return data
 
 
 def _brief(status: Dict[str, Any]) -> Dict[str, Any]:
@@ -281,6 +314,19 @@ def _receive(sock: socket.socket, deadline: float) -> bytes:
     """
     sock.settimeout(max(0.01, deadline - time.monotonic()))
     return sock.recv(65536)
+
+
+def _end_after_reading(sock: socket.socket) -> None:
+    """Say no more, and let what was said arrive."""
+    sock.shutdown(socket.SHUT_WR)
+    sockets.drain(sock, GOODBYE)
+
+
+def _end(sock: Optional[socket.socket]) -> None:
+    """Have the thread that serves a connection end it."""
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
 
 
 def _close(sock: socket.socket) -> None:

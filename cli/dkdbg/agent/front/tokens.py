@@ -1,4 +1,7 @@
-"""The token that an attach has to show where the port can be reached by others, and a limit on guessing it.
+"""The token that an attach has to show where the port can be reached by others.
+
+A right one always gets in: guesses do not lock out the user, who has the guesser's address where both come through
+Docker's proxy. What keeps it from being guessed is its length; a wrong one is answered late when there were many.
 
 The token is in no log, no record and no answer. debugpy copies the whole attach request into those of child
 sessions, so they show it without being asked to.
@@ -17,9 +20,10 @@ if TYPE_CHECKING:
 
 #: The property of the attach request.
 PROPERTY = "dkdbgToken"
-#: Wrong tokens that one address may show at once, and how many more each second.
+#: Wrong tokens of one address that are answered at once, how many more each second, and seconds until others are.
 BURST = 10
 PER_SECOND = 1.0
+PAUSE = 1.0
 #: Addresses that are remembered.
 _ADDRESSES = 1024
 
@@ -50,7 +54,7 @@ def without(environment: Mapping[str, str]) -> Dict[str, str]:
 
 
 class Check:
-    """Compares tokens. An address that has guessed too often is refused unseen for a while.
+    """Compares tokens, and counts wrong ones by address.
 
     Args:
         token: empty to let everything pass.
@@ -75,28 +79,25 @@ class Check:
         """Return our own proof, for a client whose proof was right."""
         return exchange.of_agent(self._token.decode("utf-8", "surrogatepass"))
 
-    def refusal(self, shown: object, address: str, now: float) -> str:
-        """Return why a token is refused, in one line; empty when it is right or none is asked for.
+    def refusal(self, shown: object, address: str, now: float) -> Tuple[str, float]:
+        """Return why a token is refused, in one line, and after how many seconds to say so.
+
+        The line is empty when the token is right or none is asked for.
 
         Args:
             shown: the property of the attach request, None when it is missing.
             now: seconds on a clock that only goes forward.
         """
         if not self._token:
-            return ""
-        left, since = self._left.get(address, (float(BURST), now))
-        left = min(float(BURST), left + (now - since) * PER_SECOND)
-        if left < 1:
-            return "too many wrong tokens from %s: try again in a few seconds" % address
+            return "", 0.0
         given = shown.encode("utf-8", "surrogatepass") if isinstance(shown, str) else b""
         if hmac.compare_digest(given, self._token):
-            return ""
+            return "", 0.0
+        left, since = self._left.get(address, (float(BURST), now))
+        left = min(float(BURST), left + (now - since) * PER_SECOND)
         if len(self._left) >= _ADDRESSES and address not in self._left:
             del self._left[next(iter(self._left))]
-        self._left[address] = (left - 1, now)
+        self._left[address] = (max(0.0, left - 1), now)
         what = "is missing" if shown is None or shown == "" else "is wrong"
-        return 'the token %s: put it into "%s" of this attach configuration (%s where the program runs)' % (
-            what,
-            PROPERTY,
-            contract.ENV_TOKEN,
-        )
+        text = 'the token %s: put it into "%s" of this attach configuration (%s where the program runs)'
+        return text % (what, PROPERTY, contract.ENV_TOKEN), 0.0 if left >= 1 else PAUSE

@@ -11,7 +11,7 @@ import time
 from dkdbg.agent import console, contract
 from dkdbg.agent.adapter import backend
 from dkdbg.agent.door import relay
-from dkdbg.agent.front import front, peers, tokens
+from dkdbg.agent.front import front, local_users, peers, tokens
 from dkdbg.agent.program import bundle
 from dkdbg.agent.record import naming, notes, processes, records, runtime_dir
 from dkdbg.agent.run import child, hook_folder
@@ -89,6 +89,7 @@ class Session:
             dial=lambda: self._backend.dial(),  # noqa: PLW0108
             gone=lambda: self._backend.gone,
             token=token,
+            admit=lambda sock: self._front.let_in(sock),  # noqa: PLW0108
             name_of=lambda pid: self._table.name_of(pid),  # noqa: PLW0108
             on_stop=lambda pid, where: self._table.set_stopped(pid, where),  # noqa: PLW0108
             log=console.log,
@@ -102,6 +103,8 @@ class Session:
                 status=self._status,
                 allow=allow,
                 token=token,
+                users=None if token or allow.anyone else local_users.of_this_agent(os.environ),
+                let_in_later=True,
                 log=console.log,
             )
         except OSError as error:

@@ -1,0 +1,99 @@
+"""HTTP on the debug port, for health checks and the host's door; a browser that speaks for a web page gets nothing.
+
+A page whose name was made to mean this machine (DNS rebinding) could read an answer: its browser says the page's name
+in `Host`, and everybody else here an address. No I/O.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Tuple
+
+METHODS = (b"GET ", b"HEAD ")
+#: Bytes of a request's head.
+LONGEST = 8192
+_END = b"\r\n\r\n"
+_MISDIRECTED = "ask for an address or localhost, not for a name: http://127.0.0.1:PORT/healthz"
+_PAGE = "web pages get no answer here"
+_BROKEN = "the head of this request is not whole"
+_HEAD = (
+    b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n"
+    b"X-Content-Type-Options: nosniff\r\nCross-Origin-Resource-Policy: same-origin\r\n%s\r\n"
+)
+
+
+def is_whole(data: bytes) -> bool:
+    """Tell whether a request's head has arrived, or more than any head has."""
+    return _END in data or len(data) >= LONGEST
+
+
+class Request:
+    """The head of one request.
+
+    Args:
+        data: all that has arrived of it.
+
+    Attributes:
+        path: what it asks for, empty when it does not say.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        head, end, _ = data[:LONGEST].partition(_END)
+        line, _, rest = head.partition(b"\r\n")
+        self.path = b"".join(line.split(b" ", 2)[1:2])
+        self._has_body = not data.startswith(b"HEAD ")
+        self._whole = bool(end)
+        self._fields: Dict[bytes, List[bytes]] = {}
+        for field in rest.split(b"\r\n"):
+            name, _, value = field.partition(b":")
+            self._fields.setdefault(name.strip().lower(), []).append(value.strip())
+
+    @property
+    def refusal(self) -> Tuple[bytes, Dict[str, Any]]:
+        """The status line and the content when it is refused whatever it asks for; both empty when it is not.
+
+        A request without `Host` is no browser's.
+        """
+        if not self._whole:
+            return b"400 Bad Request", {"error": _BROKEN}
+        asked_by = self._fields.get(b"sec-fetch-site", [])  # `none`: the user has typed the address
+        if b"origin" in self._fields or any(value != b"none" for value in asked_by):
+            return b"403 Forbidden", {"error": _PAGE}
+        hosts = self._fields.get(b"host", [])
+        if len(hosts) > 1 or not all(map(_is_address, hosts)):
+            return b"421 Misdirected Request", {"error": _MISDIRECTED}
+        return b"", {}
+
+    @property
+    def token(self) -> Optional[str]:
+        """What it shows as `Authorization: Bearer`, None for nothing."""
+        for value in self._fields.get(b"authorization", []):
+            kind, _, shown = value.partition(b" ")
+            if kind.lower() == b"bearer" and shown.strip():
+                return shown.strip().decode("utf-8", "replace")
+        return None
+
+    def answer(self, code: bytes, content: Dict[str, Any], more: bytes = b"") -> bytes:
+        """Return the whole answer; `more` are further header lines, each with its end."""
+        body = json.dumps(content).encode() + b"\n"
+        return _HEAD % (code, len(body), more) + (body if self._has_body else b"")
+
+
+def _is_address(host: bytes) -> bool:
+    """Tell whether a `Host` field is an address or localhost, with a port or without."""
+    name = host.decode("ascii", "replace").lower()
+    if name.startswith("["):
+        name = name[1:].partition("]")[0]
+    elif name.count(":") == 1:
+        name = name.partition(":")[0]
+    if name == "localhost":
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

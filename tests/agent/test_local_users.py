@@ -1,0 +1,70 @@
+"""Whose a connection on this machine is, as the kernel tells."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.agent.front import local_users
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OURS, OTHERS = {os.getuid()}, {os.getuid() + 1}
+
+
+@pytest.fixture(params=["127.0.0.1", "::1", "::ffff:127.0.0.1"])
+def pair(request) -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A client's end and ours of a connection."""
+    host = request.param
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as listener:
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind(("::" if family == socket.AF_INET6 else host, 0))
+        listener.listen()
+        client = socket.create_connection((host.rpartition(":ffff:")[2], listener.getsockname()[1]))
+        ours, _ = listener.accept()
+        with client, ours:
+            yield client, ours
+
+
+def test_the_user_of_the_other_end_is_known(pair) -> None:
+    assert local_users.refusal(pair[1], OURS) == ""
+    assert f"uid {os.getuid()}" in local_users.refusal(pair[1], OTHERS)
+
+
+def test_one_that_says_no_more_but_is_there_has_its_user(pair) -> None:
+    pair[0].shutdown(socket.SHUT_WR)
+    assert local_users.refusal(pair[1], OURS) == ""
+    assert local_users.refusal(pair[1], OTHERS)
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_one_that_has_gone_has_no_user_and_is_refused(pair, reset: bool) -> None:
+    client, ours = pair
+    client.sendall(b"x")
+    if reset:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+    assert local_users.refusal(ours, OURS)
+
+
+def test_what_the_kernel_does_not_know_is_not_refused(pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_question(_: socket.socket) -> None:
+        raise OSError(93, "Protocol not supported")
+
+    monkeypatch.setattr(local_users, "_other_end", no_question)
+    assert local_users.refusal(pair[1], OTHERS) == ""
+
+
+def test_root_we_the_owner_of_the_folder_and_who_called_sudo_may(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.chown(tmp_path, os.getuid() or 4321, -1)
+    found = local_users.of_this_agent({"SUDO_UID": "1234"})
+    assert found == {0, os.getuid(), 1234, tmp_path.stat().st_uid}
+    assert local_users.of_this_agent({"SUDO_UID": "x"}) == found - {1234}
