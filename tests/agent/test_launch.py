@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from dkdbg.agent import contract
 from dkdbg.agent.record import procfs
 from tests.agent.dap_probe import wait_for
-from tests.processes import children
+from tests.processes import children, thread_states
 
 
 def members(record: dict) -> list[int]:
@@ -166,6 +167,18 @@ def test_a_killed_agent_takes_its_adapter_along(launch) -> None:
     (adapter,) = children(record["pid"], "adapter.py")
     running.process.kill()
     wait_for(lambda: procfs.alive(adapter), lambda lives: not lives)
+
+
+def test_an_agent_that_was_stopped_for_a_while_goes_on(launch) -> None:
+    """Ctrl-Z and fg."""
+    running = launch("sleep", "4")
+    pid = running.wait_state("running")["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    wait_for(lambda: thread_states(pid), lambda states: set(states) == {"T"})
+    stopped = time.monotonic()
+    wait_for(time.monotonic, lambda now: now > stopped + 1.5)  # beyond the longest wait for a signal
+    os.kill(pid, signal.SIGCONT)
+    assert running.finish()[0] == 0
 
 
 def test_output_is_the_programs_byte_for_byte(launch, tmp_path: Path) -> None:

@@ -69,7 +69,8 @@ class SignalInbox:
         """Return the next signal for the program; None after the time-out, a wake-up or a child's change."""
         if self._timed:
             info = signal.sigtimedwait(self._set, timeout)
-            if info is None or info.si_signo == signal.SIGCHLD:
+            # Stopped and continued (Ctrl-Z, fg) beyond the time-out, Python returns what lay in memory.
+            if info is None or info.si_signo == signal.SIGCHLD or info.si_signo not in self._set:
                 return None
             return Arrival(info.si_signo, info.si_code == _SI_KERNEL)
         alarm = threading.Timer(timeout, self.wake)
