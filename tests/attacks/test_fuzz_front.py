@@ -1,0 +1,154 @@
+"""The agent's port and its private sockets, given whatever bytes: the agent lives, does not grow, and can be debugged."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dkdbg.agent.dap import frames
+from tests import processes
+from tests.agent.dap_probe import Editor, wait_for
+from tests.attacks.fuzz import fuzz_settings
+from tests.attacks.test_fuzz_pdb import size_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOKEN = "a-token-of-the-user-0123456789abcdef"
+#: Goes round line 3 until it is told to end.
+ROUND = "import os, time\nn = 0\nwhile not os.path.exists('stop'):\n    n += 1\n    time.sleep(0.02)\n"
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=8,
+)
+COMMANDS = st.sampled_from(
+    ["initialize", "attach", "launch", "disconnect", "dkdbgProve", "evaluate", "setBreakpoints", "configurationDone", ""]
+) | st.text(max_size=12)  # fmt: skip
+MESSAGES = st.fixed_dictionaries(
+    {"seq": st.integers(-3, 1 << 70) | JSON, "type": st.sampled_from(["request", "response", "event"]) | JSON},
+    optional={
+        "command": COMMANDS | JSON,
+        "arguments": st.dictionaries(
+            st.sampled_from(["subProcessId", "dkdbgRole", "dkdbgToken", "dkdbgNonce", "dkdbgProof", "clientID"]), JSON
+        ) | JSON,
+        "event": st.text(max_size=12),
+        "request_seq": JSON,
+    },
+)  # fmt: skip
+INTRODUCTION = frames.wrap(
+    json.dumps(
+        {"seq": 1, "type": "request", "command": "initialize", "arguments": {"clientID": "x"}}
+    ).encode()
+)
+FRAMES = MESSAGES.map(lambda message: frames.wrap(json.dumps(message).encode()))
+HTTP = st.sampled_from([
+    b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /healthz HTTP/1.0\r\n\r\n", b"G", b"HEAD ", b"POST / HTTP/1.1\r\n\r\n",
+    b"GET /status HTTP/1.1\r\nHost: 127.0.0.1\r\nDkdbg-Nonce: " + b"a" * 64 + b"\r\n\r\n", b"\x16\x03\x01\x02\0\x01\0",
+])  # fmt: skip
+CHUNKS = st.tuples(
+    st.sampled_from([b"", INTRODUCTION]),
+    st.lists(
+        FRAMES | HTTP | st.binary(max_size=120) | st.just(b"Content-Length: 99999999999\r\n\r\n"), max_size=4
+    ),
+    st.sampled_from(["closes", "half", "resets", "cut"]),
+)
+
+
+def is_bounded(before: tuple[int, int, int], now: tuple[int, int, int]) -> bool:
+    """Threads and descriptors are those of before, but for what a pool keeps; memory has not grown by 60 MB."""
+    return now[0] <= before[0] + 4 and now[1] <= before[1] + 4 and now[2] < before[2] + 60_000
+
+
+def send(sock: socket.socket, introduction: bytes, chunks: list[bytes], leaving: str) -> None:
+    with contextlib.suppress(OSError), sock:
+        sock.settimeout(0.0)
+        if introduction:
+            sock.sendall(introduction)
+        for chunk in chunks:
+            sock.sendall(chunk[: len(chunk) // 2] if leaving == "cut" else chunk)
+            with contextlib.suppress(BlockingIOError):
+                sock.recv(1 << 16)
+        if leaving == "half":
+            sock.shutdown(socket.SHUT_WR)
+        if leaving == "resets":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
+
+@pytest.mark.attack(9)
+def test_no_bytes_of_strangers_harm_the_agents_port(launch, tmp_path: Path) -> None:
+    """Sends the agent's port broken and odd messages, whole, cut, in silence: nothing dies, and the user debugs."""
+    script = tmp_path / "train.py"
+    script.write_text(ROUND)
+    running = launch("python3", "train.py", env={"DKDBG_TOKEN": TOKEN})
+    record = running.wait_state("running")
+    port, pid = record["port"], running.process.pid
+    wait_for(lambda: running.record().get("adapter_up"), bool)
+    adapter = wait_for(lambda: _adapter(pid), bool)
+    before = size_of(pid)
+
+    @fuzz_settings()
+    @given(CHUNKS)
+    def attack(client: tuple[bytes, list[bytes], str]) -> None:
+        with contextlib.suppress(OSError):
+            send(socket.create_connection(("127.0.0.1", port), 10), *client)
+        assert running.process.poll() is None
+
+    attack()
+    wait_for(lambda: size_of(pid), lambda now: is_bounded(before, now))
+    assert _adapter(pid) == adapter, "debugpy's adapter has died"
+    with Editor(port, {str(script): [4]}, token=TOKEN) as editor:
+        editor.wait_stops(2)
+        (tmp_path / "stop").touch()
+        code, out, err = running.finish()
+    assert (code, out) == (0, ""), err
+
+
+@pytest.mark.attack(0)
+def test_no_bytes_harm_the_private_sockets(launch, tmp_path: Path) -> None:
+    """Has got into the private folder and sends its sockets anything: program and agent live, and are debugged."""
+    script = tmp_path / "train.py"
+    script.write_text(ROUND)
+    running = launch("python3", "train.py", verb="supervise")
+    record = running.wait_state("running")
+    pid = running.process.pid
+    before = size_of(pid)
+
+    def sockets() -> list[Path]:
+        return sorted(running.runtime.glob(f"{running.name}-*/p/*.sock"))
+
+    wait_for(sockets, lambda found: len(found) == 3)
+
+    @fuzz_settings()
+    @given(
+        st.sampled_from(["agent", "adapter", "process"]),
+        st.binary(max_size=80).filter(lambda data: b"restart" not in data),
+    )
+    def attack(which: str, data: bytes) -> None:
+        name = next(
+            p for p in sockets() if (p.stem if p.stem in ("agent", "adapter") else "process") == which
+        )
+        kind = socket.SOCK_DGRAM if which == "process" else socket.SOCK_STREAM
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, kind) as sock:
+            sock.settimeout(2)
+            sock.connect(str(name))
+            sock.send(data)
+
+    attack()
+    wait_for(lambda: size_of(pid), lambda now: is_bounded(before, now))
+    assert running.process.poll() is None
+    with Editor(record["port"], {str(script): [4]}) as editor:
+        editor.wait_stops(2)
+    assert running.process.poll() is None
+
+
+def _adapter(pid: int) -> list[int]:
+    """The adapter of an agent."""
+    return processes.children(pid, "adapter.py")
