@@ -165,8 +165,11 @@ def check_sh(root: Path, plan: ProjectPlan, script: bytes) -> None:
     (work / ".dkdbg").mkdir(parents=True, exist_ok=True)
     (work / "bin").mkdir(exist_ok=True)
     recorder, said, docker = work / "agent.pyz", work / "said", work / "docker"
+    seen = work / "seen"
+    # It lives until its health was asked: a program that ends before is a start that failed.
     recorder.write_text(
-        f'[ "$1" = health ] && {{ [ -e {said} ]; exit; }}\nprintf "%s\\0" "$@" >{said}.new; mv {said}.new {said}\n'
+        f'[ "$1" = health ] && {{ [ -e {said} ] && : >{seen}; exit; }}\n'
+        f'printf "%s\\0" "$@" >{said}.new; mv {said}.new {said}\nwhile [ ! -e {seen} ]; do sleep 0.02; done\n'
     )
     (work / "bin/docker").write_text(f'#!/bin/sh\nprintf "%s\\0" "$@" >>{docker}\n')
     (work / "bin/docker").chmod(0o755)
