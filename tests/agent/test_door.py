@@ -338,6 +338,20 @@ def test_a_look_on_that_still_waits_gets_the_process_and_is_not_told_of_it_a_sec
     assert building.seats.holder(7) is waiting.connection
 
 
+def test_who_begins_to_look_on_before_a_process_has_a_session_is_told_of_it_too() -> None:
+    building = Building()
+    first = building.attached()
+    first.from_adapter(event("debugpyAttach", name="Subprocess 7", subProcessId=7))
+    second = building.door("192.0.2.2")
+    second.from_client(request("initialize"))
+    second.from_client(request("attach", seq=2, dkdbgRole="look-on"))
+    told = sent(second.from_client(request("configurationDone", seq=3)), connection.TO_CLIENT)
+    offers = [each["body"] for each in told if each.get("event") == "debugpyAttach"]
+    assert [(each["subProcessId"], each["dkdbgRole"]) for each in offers] == [(7, "look-on")]
+    building.attached(subProcessId=7, dkdbgEditor=1)
+    assert building.seats.to_look_at() == [7]
+
+
 def test_who_looks_on_at_a_process_does_not_get_it_before_its_editor_has_the_root_session() -> None:
     building = Building()
     root, child = building.attached(), building.attached(subProcessId=7)

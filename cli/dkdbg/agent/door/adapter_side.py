@@ -123,6 +123,7 @@ class AdapterSide:
             if self._has_it(pid):
                 answered = message.get("type") == "request"
                 return [connection.to_adapter(messages.answer(message))] if answered else []
+            self._seats.offer(pid)
             beside = candidates(self._seats, connection.key)
             actions = [action for one in beside for action in one.phase.announce(pid)]
         if message.get("type") == "request":

@@ -173,9 +173,8 @@ class LookingOn(Phase):
             actions.append(self._say(messages.say(note, "important")))
         actions.append(self._say(messages.event("process", name=name, **process)))
         if connection.key == ROOT:
-            for key, other in self._seats.holders().items():
-                if key != ROOT and not other.leaving:
-                    actions += self.announce(key)
+            for key in self._seats.to_look_at():
+                actions += self.announce(key)
         for thread, reason in self._holder.stops.reasons.items():
             stop = {"threadId": thread, "reason": reason, "allThreadsStopped": True}
             actions.append(self._say(messages.event("stopped", preserveFocusHint=True, **stop)))

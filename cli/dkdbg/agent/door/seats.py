@@ -44,6 +44,7 @@ class Seats:
         self._holders: Dict[int, Connection] = {}
         self._onlookers: Dict[int, List[Connection]] = {}
         self._waiting: Dict[int, List[Connection]] = {}
+        self._offered: Set[int] = set()
         #: Editors whose root session was taken over. What they still open of their processes ends at once.
         self.evicted: Set[int] = set()
 
@@ -66,15 +67,27 @@ class Seats:
     def hold(self, connection: Connection) -> None:
         """Note that this client holds its process; a former one is only finishing."""
         self._holders[connection.key] = connection
+        self._offered.discard(connection.key)
 
     def let_go(self, connection: Connection) -> bool:
         """Note that it does no longer; False when another one has it already."""
         if self._holders.get(connection.key) is not connection:
             return False
         del self._holders[connection.key]
-        if connection.key != ROOT:
+        if connection.key == ROOT:
+            self._offered.clear()
+        else:
             self.on_stop(connection.key, "")
         return True
+
+    def offer(self, pid: int) -> None:
+        """Note that the client of the root session was offered a process, which it is about to attach to."""
+        self._offered.add(pid)
+
+    def to_look_at(self) -> List[int]:
+        """Return the processes that have a holder, or are about to get one."""
+        held = [key for key, one in self._holders.items() if key != ROOT and not one.leaving]
+        return held + sorted(self._offered)
 
     def onlookers(self, key: int) -> List[Connection]:
         """Return those who look on, the longest first."""
