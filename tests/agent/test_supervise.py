@@ -366,9 +366,13 @@ def test_a_closed_terminal_ends_it(layout: Path, runtime: Path, tmp_path: Path) 
 class Seen:
     """A watcher's changes, as relative paths."""
 
-    def __init__(self, root: Path, suffixes: tuple[str, ...] = (".py",)) -> None:
+    def __init__(
+        self, root: Path, suffixes: tuple[str, ...] = (".py",), without: tuple[str, ...] = ()
+    ) -> None:
         self.root = root
-        self.watcher = reload.Watcher([str(root)], suffixes, on_change=lambda _: None, log=print)
+        self.watcher = reload.Watcher(
+            [str(root)], suffixes, without=without, on_change=lambda _: None, log=print
+        )
         self.before = self.watcher.look()
 
     def change(self) -> list[str]:
@@ -376,6 +380,15 @@ class Seen:
         found = reload._difference(self.before, now)
         self.before = now
         return [os.path.relpath(path, self.root) for path in found]
+
+
+def test_the_watcher_does_not_look_into_the_agents_own_folder(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "link").symlink_to("run")
+    seen = Seen(tmp_path, without=(str(tmp_path / "link"),))
+    (tmp_path / "run/hook.py").write_text("1")
+    (tmp_path / "mine.py").write_text("1")
+    assert seen.change() == ["mine.py"]
 
 
 def test_the_watcher_sees_new_changed_renamed_and_removed_sources_alone(tmp_path: Path) -> None:

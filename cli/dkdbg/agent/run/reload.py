@@ -13,7 +13,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple
+    from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
     #: Time of change in nanoseconds, size, inode: a rename over a file changes the inode at least.
     Stamp = Tuple[int, int, int]
@@ -36,6 +36,7 @@ class Watcher:
     Args:
         folders: absolute; hidden ones, caches, environments and links to folders below them are left out.
         suffixes: of the files that count.
+        without: folders below them that are not looked into.
         on_change: called in that thread with the changed, new and removed files.
         log: takes one line for the user.
     """
@@ -45,11 +46,13 @@ class Watcher:
         folders: Iterable[str],
         suffixes: Tuple[str, ...],
         *,
+        without: Iterable[str] = (),
         on_change: Callable[[List[str]], None],
         log: Callable[[str], None],
     ) -> None:
         self._roots = list(folders)
         self._suffixes = suffixes
+        self._without = [os.path.abspath(folder) for folder in without]
         self._on_change = on_change
         self._log = log
         self._stop = threading.Event()
@@ -68,7 +71,7 @@ class Watcher:
     def look(self) -> Dict[str, Stamp]:
         """Return every file that counts, with its stamp."""
         found: Dict[str, Stamp] = {}
-        seen: Set[Tuple[int, int]] = set()
+        seen = set(filter(None, map(_identity, self._without)))
         listed: Dict[str, Tuple[int, List[str], List[str]]] = {}
         pending = list(reversed(self._roots))
         while pending:
@@ -142,6 +145,14 @@ class Watcher:
         if not self._said_full:
             self._said_full = True
             self._log("more than %d folders: those from %s on are not watched" % (MAX_FOLDERS, folder))
+
+
+def _identity(folder: str) -> Optional[Tuple[int, int]]:
+    try:
+        info = os.stat(folder)
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino
 
 
 def _stamp(path: str) -> Optional[Stamp]:

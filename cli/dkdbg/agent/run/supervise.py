@@ -249,7 +249,15 @@ class Supervisor:
         if "/" in folders:
             console.log("files are not watched: the working directory is /; name folders with --reload DIR")
             return None
-        watcher = reload.Watcher(folders, self._how.suffixes, on_change=self._on_files, log=console.log)
+        watcher = reload.Watcher(
+            folders,
+            self._how.suffixes,
+            without=[
+                os.path.dirname(self._session.store.directory)
+            ],  # ours: hook and debugpy are laid out there
+            on_change=self._on_files,
+            log=console.log,
+        )
         watcher.start()
         console.log("watching %s for changes" % ", ".join(folders))
         return watcher
