@@ -55,9 +55,11 @@ def workspace(tmp_path, feature, base_image):
 
 
 def test_a_program_runs_under_the_agent_in_a_dev_container_with_the_feature(workspace, devcontainer_cli):
-    run(devcontainer_cli, "up", "--workspace-folder", str(workspace))
+    up = run(devcontainer_cli, "up", "--workspace-folder", str(workspace))
+    # By its number: asked for it by label while others remove theirs, the command may say that there is none.
+    container = ["--container-id", json.loads(up.stdout.splitlines()[-1])["containerId"]]
     command = ["sh", "/opt/dkdbg/agent.pyz", "launch", "--port", "0", "--", "python3", "train.py", "once"]
-    argv = [devcontainer_cli, "exec", "--workspace-folder", str(workspace), *command]
+    argv = [devcontainer_cli, "exec", "--workspace-folder", str(workspace), *container, *command]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
     assert "trained once" in done.stdout + done.stderr
     assert done.returncode == 5
