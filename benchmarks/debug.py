@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from dkdbg.agent.program import bundle
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from dkdbg.render.payload import installed_debugpy
+from dkdbg.delivery.debugpy import installed_debugpy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
