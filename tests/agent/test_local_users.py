@@ -54,12 +54,47 @@ def test_one_that_has_gone_has_no_user_and_is_refused(pair, reset: bool) -> None
     assert local_users.refusal(ours, OURS)
 
 
-def test_what_the_kernel_does_not_know_is_not_refused(pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_question(_: socket.socket) -> None:
-        raise OSError(93, "Protocol not supported")
+def no_question(*_: object) -> None:
+    raise OSError(93, "Protocol not supported")
 
-    monkeypatch.setattr(local_users, "_other_end", no_question)
+
+@pytest.mark.parametrize(
+    "answer", [no_question, lambda *_: None], ids=["is not answered", "knows no module for TCP"]
+)
+def test_where_the_kernel_is_not_asked_its_list_is_read(
+    pair, monkeypatch: pytest.MonkeyPatch, answer
+) -> None:
+    monkeypatch.setattr(local_users, "_asked", answer)
+    assert local_users.refusal(pair[1], OURS) == ""
+    assert f"uid {os.getuid()}" in local_users.refusal(pair[1], OTHERS)
+    assert local_users.other_end(pair[1]) == (os.getuid(), os.fstat(pair[0].fileno()).st_ino)
+
+
+def test_the_kernel_and_its_list_say_the_same(pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = [local_users.other_end(each) for each in pair]
+    monkeypatch.setattr(local_users, "_asked", no_question)
+    assert [local_users.other_end(each) for each in pair] == said
+
+
+def test_where_nobody_tells_nobody_is_refused(pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_users, "_asked", no_question)
+    monkeypatch.setattr(local_users, "_TABLES", ("/nowhere", "/nowhere"))
     assert local_users.refusal(pair[1], OTHERS) == ""
+
+
+def test_who_listens_has_a_user_too_and_nobody_else() -> None:
+    with socket.socket() as listener:
+        listener.bind(("0.0.0.0", 0))
+        listener.listen()
+        address = ("127.0.0.1", listener.getsockname()[1])
+        with socket.create_connection(address) as client:
+            # It waits to be accepted: the kernel has no owner for it yet.
+            assert (local_users.other_end(client) or (0, 1))[1] == 0
+            assert local_users.listening(client.getpeername()) == (
+                os.getuid(),
+                os.fstat(listener.fileno()).st_ino,
+            )
+    assert local_users.listening(address) is None
 
 
 def test_root_we_the_owner_of_the_folder_and_who_called_sudo_may(tmp_path, monkeypatch) -> None:

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, NoReturn
 
 from dkdbg import console
-from dkdbg.agent.front import front, peers, proof, tokens
+from dkdbg.agent.front import front, local_users, peers, proof, tokens
 from dkdbg.commands.init import check_root, make_plan
 from dkdbg.commands.up import check_initialised
 from dkdbg.detect.people import others
@@ -213,7 +213,7 @@ def _listen(board: Switchboard, port: int, reporter: _Reporter) -> front.Front:
 
 def _warn_of_others(reporter: _Reporter) -> None:
     """Where a system does not tell whose connections there are, other users can use ours."""
-    if not owners.are_told() and (people := others()):
+    if not local_users.are_told() and (people := others()):
         reporter.line(
             f"this system does not tell whose connections there are: {', '.join(people[:3])} can use these ports too, "
             "and attach with your token through those of --ports"

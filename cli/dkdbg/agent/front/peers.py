@@ -58,7 +58,7 @@ def refusal(peer: str, local: str, allow: AllowList, routes: Optional[Routes] = 
         allow: what the user added.
         routes: the tables; read now when not given, since networks come and go while a container runs.
     """
-    address, own = _plain(peer), _plain(local)
+    address, own = plain(peer), plain(local)
     if allow.anyone or address.is_loopback or address == own:
         return ""
     if any(address.version == network.version and address in network for network in allow.networks):
@@ -119,8 +119,8 @@ def peer_and_local(sock: socket.socket) -> Tuple[str, str]:
     return str(sock.getpeername()[0]), str(sock.getsockname()[0])
 
 
-def _plain(text: str) -> Address:
-    """An address without its scope; an IPv4 client of an IPv6 socket counts as IPv4."""
+def plain(text: str) -> Address:
+    """Return an address without its scope; an IPv4 client of an IPv6 socket counts as IPv4."""
     address = ipaddress.ip_address(text.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return mapped or address
