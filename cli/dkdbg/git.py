@@ -15,6 +15,7 @@ What the user's own configuration says (safe.directory, core.excludesFile) count
 from __future__ import annotations
 
 import os
+import unicodedata
 from typing import TYPE_CHECKING, Literal
 
 from dkdbg import process
@@ -43,6 +44,14 @@ _SET = {
     "GIT_ALLOW_PROTOCOL": "none",  # before protocol.ext.allow and the like of a repository, which would fetch
     "GIT_NO_LAZY_FETCH": "1",
 }
+#: Git's own folder, as `folded` has it; the second is its short name on Windows.
+FOLDERS = frozenset({".git", "git~1"})
+
+
+def folded(name: str) -> str:
+    """Return a name as some file system reads it: without case, invisible characters, a stream's name, dots at its end."""
+    shown = name if name.isascii() else "".join(each for each in name if unicodedata.category(each) != "Cf")
+    return shown.casefold().partition(":")[0].rstrip(" .")
 
 
 def ask(folder: Path, verb: Literal["ls-files"], *words: str) -> str | None:

@@ -66,9 +66,7 @@ class LocalPlace:
         if not live:
             why = f"no session {self.address.rest} runs on this machine".replace("  ", " ")
             return Door(endpoint=None, why=why)
-        host, port = live[-1].host, live[-1].port
-        everywhere = host in {"", "0.0.0.0", "::"}  # noqa: S104
-        return Door(endpoint=("127.0.0.1" if everywhere else host, port), why="its session does not answer")
+        return Door(endpoint=live[-1].here, why="its session does not answer")
 
     def changes(self) -> Changes | None:
         """Nobody tells; to look costs next to nothing."""
@@ -92,7 +90,7 @@ def _records() -> list[tuple[SeenRecord, bool]]:
     for written in records.list_records():
         with contextlib.suppress(BadRecord):  # of another version, or damaged
             found.append((parse(written), records.is_live(written)))
-    return sorted(found, key=lambda each: each[0].started)
+    return found
 
 
 def _seen(record: SeenRecord, is_live: bool) -> SeenSession:

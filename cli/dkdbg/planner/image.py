@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.model.plan import Decision, ImagePlan, Install
 from dkdbg.planner import literal
+from dkdbg.printable import printable
 
 if TYPE_CHECKING:
     from dkdbg.model.facts import RepoFacts
@@ -45,7 +46,7 @@ def plan_image(facts: RepoFacts) -> tuple[ImagePlan, tuple[Decision, ...]]:
     image = ImagePlan(
         dockerfile="Dockerfile", ours=True, base=base, apt=_apt(facts, base), installs=installs,
         context=("*",) if needs_project else (), installs_project=needs_project,
-        comment=literal.one_line(f"Python {facts.python.version}: {facts.python.source}"),
+        comment=printable(f"Python {facts.python.version}: {facts.python.source}"),
     )  # fmt: skip
     return image, tuple(decisions)
 

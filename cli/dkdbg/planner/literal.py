@@ -96,11 +96,6 @@ def is_user(name: str) -> bool:
     return _USER.fullmatch(name) is not None
 
 
-def one_line(text: str) -> str:
-    """Text for a comment of a Dockerfile."""
-    return printable(text)
-
-
 def _check_path(path: str) -> None:
     if "${" in path:
         raise _refused(path, "an editor would replace ${...} in it, and there is no other way to write it")

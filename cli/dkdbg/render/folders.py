@@ -10,10 +10,10 @@ import contextlib
 import errno
 import os
 import stat
-import unicodedata
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from dkdbg import git
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 
 if TYPE_CHECKING:
@@ -34,22 +34,22 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ_LIMIT = 64 << 20
 
 
-def check(path: PurePosixPath) -> None:
-    """Raise DkdbgError unless `path` may name a file of a repository: inside of it, and not git's own."""
+def checked(text: str | PurePosixPath) -> PurePosixPath:
+    """Return the path that `text` is, which may come with the repository: one inside of it, and not git's own.
+
+    Raises:
+        DkdbgError: it is another one.
+    """
+    path = PurePosixPath(text)
     if path.is_absolute() or not path.parts or ".." in path.parts or "\0" in str(path):
         raise DkdbgError(f"{path} is not a path inside the repository")
-    if any(_is_git(part) for part in path.parts):
+    if any(git.folded(part) in git.FOLDERS for part in path.parts):
         raise DkdbgError(
             f"{path} lies in a folder of git's own",
             hint="dkdbg writes nothing there, for git runs what it finds: name another place",
             exit_code=EXIT_CONFLICT,
         )
-
-
-def _is_git(name: str) -> bool:
-    """Whether a file system may take `name` for `.git`: by case, by invisible characters, by a short name of Windows."""
-    plain = "".join(each for each in name if unicodedata.category(each) != "Cf")
-    return plain.casefold().split(":")[0].rstrip(" .") in {".git", "git~1"}
+    return path
 
 
 def refused(verb: str, path: PurePosixPath | str, error: OSError) -> DkdbgError:

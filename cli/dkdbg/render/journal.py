@@ -100,8 +100,8 @@ class Journal:
             return {}, ()
         try:
             content = json.loads(data)
-            entries = {_checked(path): _entry(fields) for path, fields in content["files"].items()}
-            return entries, tuple(_checked(path) for path in content["directories"])
+            entries = {folders.checked(path): _entry(fields) for path, fields in content["files"].items()}
+            return entries, tuple(folders.checked(path) for path in content["directories"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError, DkdbgError) as error:
             raise DkdbgError(
                 f"{name} cannot be read: {error!r}",
@@ -273,17 +273,6 @@ class Journal:
             # Not empty: the user put something there, which stays, and so does the directory.
             with contextlib.suppress(OSError, DkdbgError), Folder.at(inside, directory.parent) as folder:
                 folder.remove_folder(directory.name)
-
-
-def _checked(text: str) -> PurePosixPath:
-    """A path of the journal, which may have been made by somebody else: inside, and none of git's own.
-
-    Raises:
-        DkdbgError: it is another one.
-    """
-    path = PurePosixPath(text)
-    folders.check(path)
-    return path
 
 
 def _in_checkout(root: Path) -> bool:

@@ -68,8 +68,8 @@ def load(root: Path) -> Manifest:
         if content["version"] != _VERSION:
             raise ValueError(f"version {content['version']}")
         return Manifest(
-            files={_checked(path): str(sha256) for path, sha256 in content["files"].items()},
-            notes={_checked(path): dict(note) for path, note in content.get("notes", {}).items()},
+            files={folders.checked(path): str(sha256) for path, sha256 in content["files"].items()},
+            notes={folders.checked(path): dict(note) for path, note in content.get("notes", {}).items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, DkdbgError) as error:
         raise DkdbgError(
@@ -77,17 +77,6 @@ def load(root: Path) -> Manifest:
             hint="Restore it from git, or remove it: dkdbg then treats all files as yours and overwrites none.",
             exit_code=EXIT_CONFLICT,
         ) from error
-
-
-def _checked(text: str) -> PurePosixPath:
-    """A path of the manifest, which comes with the repository.
-
-    Raises:
-        DkdbgError: dkdbg writes nothing there.
-    """
-    path = PurePosixPath(text)
-    folders.check(path)
-    return path
 
 
 def dump(manifest: Manifest) -> bytes:

@@ -43,7 +43,7 @@ def place(root: Path, path: PurePosixPath) -> Path:
         DkdbgError: `path` leaves `root` (by itself or through a link) or leads to git's own files, or is or passes
             through something that is no regular file or directory.
     """
-    folders.check(path)
+    folders.checked(path)
     inside = Path(os.path.realpath(root))
     real = Path(os.path.realpath(inside / path))
     if not real.is_relative_to(inside):
@@ -53,7 +53,7 @@ def place(root: Path, path: PurePosixPath) -> Path:
             exit_code=EXIT_CONFLICT,
         )
     if real != inside:
-        folders.check(PurePosixPath(real.relative_to(inside).as_posix()))
+        folders.checked(PurePosixPath(real.relative_to(inside).as_posix()))
     parent = real.parent
     while not parent.exists():
         parent = parent.parent

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +58,11 @@ class SeenRecord:
     def agent(self) -> str:
         """Which agent it is: another one after each restart."""
         return f"{self.id} {self.pid} {self.started}"
+
+    @property
+    def here(self) -> tuple[str, int]:
+        """Host and port of its front for who is where it runs: one that listens on every address is on loopback too."""
+        return "127.0.0.1" if self.host in {"", "0.0.0.0", "::"} else self.host, self.port  # noqa: S104
 
     @property
     def is_attachable(self) -> bool:
@@ -118,7 +122,7 @@ def _time(value: dict[str, Any]) -> float:
     found = value.get("started", 0.0)
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found < 1e11:
         raise BadRecord("its started is no time")
-    return float(found) if math.isfinite(found) else 0.0
+    return float(found)
 
 
 def _host(value: dict[str, Any]) -> str:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
-from dkdbg.targets.record import SeenRecord, parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from dkdbg.targets.record import SeenRecord
 
 #: States in which nobody can attach any more.
 ENDED = frozenset({"exited", "lost"})
@@ -56,24 +57,18 @@ class SeenSession:
 
 
 def of_record(
-    said: object, *, live: bool, target: str, address: str, endpoint: str | None = None
+    record: SeenRecord, *, live: bool, target: str, address: str, endpoint: str | None = None
 ) -> SeenSession:
     """A record, read where it was written.
 
     Args:
-        said: a SeenRecord, or what an agent says and nobody has looked at yet.
         live: its agent runs.
         target, address: see SeenSession.
         endpoint: where the record's port is reached from this machine; None: where it says itself.
-
-    Raises:
-        BadRecord: it makes no sense.
     """
-    record = said if isinstance(said, SeenRecord) else parse(said)
     state = record.state if live or record.state == "exited" else "lost"
     if endpoint is None:
-        host = "127.0.0.1" if record.host in {"", "0.0.0.0", "::"} else record.host  # noqa: S104
-        endpoint = f"{host}:{record.port}"
+        endpoint = "{}:{}".format(*record.here)
     return SeenSession(
         target=target, address=address, id=record.id, name=record.name,
         state=state, endpoint="" if state in ENDED else endpoint.replace("0.0.0.0:", "127.0.0.1:"),

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dkdbg.targets import sessions
+from dkdbg.targets import record, sessions
 from dkdbg.targets.address import Address
 from dkdbg.targets.place import Door, Kind, Workspace
 
@@ -35,7 +35,9 @@ class ToyPlace:
             self.wrap([*self.agent(), "sessions", "--json"]), stdout=subprocess.PIPE, check=True
         )
         return [
-            sessions.of_record(each, live=each["live"], target=self.label, address=str(self.address))
+            sessions.of_record(
+                record.parse(each), live=each["live"], target=self.label, address=str(self.address)
+            )
             for each in json.loads(said.stdout)
         ]
 

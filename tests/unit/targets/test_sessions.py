@@ -9,6 +9,7 @@ import pytest
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets import sessions
 from dkdbg.targets.container import Container, sessions_of
+from dkdbg.targets.record import parse
 
 RECORD: dict[str, Any] = {
     "id": "job-1", "name": "job", "state": "running", "host": "127.0.0.1", "port": 5678, "started": 1000.0,
@@ -25,7 +26,7 @@ def inspected(**more: Any) -> dict[str, Any]:
 
 
 def local(record: dict[str, Any], *, live: bool = True) -> sessions.SeenSession:
-    return sessions.of_record(record, live=live, target="local", address="local:job-1")
+    return sessions.of_record(parse(record), live=live, target="local", address="local:job-1")
 
 
 def test_a_local_session_is_attached_to_where_it_listens() -> None:
