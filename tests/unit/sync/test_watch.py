@@ -254,6 +254,21 @@ def test_a_folder_removed_and_made_again_at_once_is_watched(root, follow):
     follower.catch_up(lambda: follower.index.entries["d/a"].size == 5)
 
 
+def test_a_folder_made_again_while_somebody_has_the_old_one_open_is_watched(root, follow):
+    """The kernel drops the old one's watch only when the last one closes it."""
+    put(root, {"d/a": ""})
+    follower = follow()
+    opened = os.open(root / "d", os.O_RDONLY)
+    shutil.rmtree(root / "d")
+    put(root, {"d/a": "x"})
+    follower.catch_up(lambda: follower.index.entries["d/a"].size == 1)
+    while follower.step(0.5):
+        pass
+    os.close(opened)
+    (root / "d/a").write_text("later")
+    follower.catch_up(lambda: follower.index.entries["d/a"].size == 5)
+
+
 def test_a_branch_switch_is_followed(root, follow):
     git(root, "init", "-q")
     put(root, {f"pkg{n % 7}/m{n}.py": "main" for n in range(300)})

@@ -133,8 +133,12 @@ class InotifySource(WatchCallback):
         )
 
     def _on_folder(self, event: InotifyEvent, path: str) -> None:
-        """A folder that moves keeps its watches under the old name: drop them, the scanner sets new ones."""
-        if event.mask & (_C.IN_MOVED_FROM | _C.IN_MOVED_TO):
+        """A folder that moves keeps its watches under the old name: drop them, the scanner sets new ones.
+
+        So does for a while one that was deleted while somebody had it open: the kernel drops its watch when the
+        last one closes it, which may be after a new folder has taken the name and was looked at.
+        """
+        if event.mask & (_C.IN_MOVED_FROM | _C.IN_MOVED_TO | _C.IN_DELETE):
             start = path + "/"
             self._drop([folder for folder in self._wd_of if folder == path or folder.startswith(start)])
         if event.mask & (_C.IN_DELETE | _C.IN_MOVED_FROM):
