@@ -170,6 +170,9 @@ class Debugger(Arrivals, Inspection):
         ]
         arguments = {"source": {"path": path}, "breakpoints": lines}
         body = session.request("setBreakpoints", arguments, timeout=timeout)
+        answered = body.get("breakpoints")
+        if not isinstance(answered, list) or len(answered) != len(wanted):
+            raise DkdbgError(f"{session.name} did not answer for the {len(wanted)} breakpoints of {path}")
         return [
             BreakpointSet(
                 session=session,
@@ -177,7 +180,7 @@ class Debugger(Arrivals, Inspection):
                 is_verified=bool(found.get("verified")),
                 message=found.get("message") or "",
             )
-            for each, found in zip(wanted, body["breakpoints"], strict=True)
+            for each, found in zip(wanted, answered, strict=True)
         ]
 
     def _on_event(self, session: Session, event: str, body: Body) -> None:

@@ -99,6 +99,8 @@ class Connection(Editor):
     def _expect(self, slot: Slot) -> None:
         """Wait for the process; the client has nothing to say until it is there."""
         told = False
+        arrived = select.poll()  # not select.select: a door to many processes has more than 1,024 files open
+        arrived.register(self._client, select.POLLIN)
         while (process := slot.wait(0.2)) is None:
             if not told:
                 told = True
@@ -106,7 +108,7 @@ class Connection(Editor):
             if reason := slot.refusal():
                 self.act(lambda: self.router.stop(reason))
                 return
-            if select.select([self._client], [], [], 0)[0] and not self._client.recv(1, socket.MSG_PEEK):
+            if arrived.poll(0) and not self._client.recv(1, socket.MSG_PEEK):
                 return
         self.act(lambda: self.router.branch(process.number))
 
