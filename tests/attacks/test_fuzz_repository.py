@@ -169,7 +169,7 @@ def check_sh(root: Path, plan: ProjectPlan, script: bytes) -> None:
     # It lives until its health was asked: a program that ends before is a start that failed.
     recorder.write_text(
         f'[ "$1" = health ] && {{ [ -e {said} ] && : >{seen}; exit; }}\n'
-        f'printf "%s\\0" "$@" >{said}.new; mv {said}.new {said}\nwhile [ ! -e {seen} ]; do sleep 0.02; done\n'
+        f'printf "%s\\0" "$@" >{said}.new; mv {said}.new {said}\nwhile [ -d {work} ] && [ ! -e {seen} ]; do sleep 0.02; done\n'
     )
     (work / "bin/docker").write_text(f'#!/bin/sh\nprintf "%s\\0" "$@" >>{docker}\n')
     (work / "bin/docker").chmod(0o755)
