@@ -55,7 +55,9 @@ class Survey:
         self.devcontainers = read_devcontainers(tree)
         self.dockerfile_texts = self._dockerfile_texts()
         self.dockerfiles = {path: read_dockerfile(text, path) for path, text in self.dockerfile_texts.items()}
-        self.compose_env = parse_env(tree.text(".env")).get("COMPOSE_FILE") if tree.has(".env") else None
+        named = parse_env(tree.text(".env")).get("COMPOSE_FILE", "") if tree.has(".env") else ""
+        # Without a name in it compose goes by the files that lie there.
+        self.compose_env = ":".join(name for name in named.split(":") if name) or None
         self.compose_files = compose_file.find_compose_files(tree)
         self.services = self._services()
         self.chosen = service.choose(self.services, self._devcontainer_service())

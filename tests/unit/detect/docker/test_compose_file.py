@@ -106,6 +106,13 @@ def test_compose_file_of_the_env_file_names_the_project(project):
     )
 
 
+@pytest.mark.parametrize("value", ["", ":", ": "])
+def test_compose_file_of_the_env_file_without_a_name_names_nothing(project, value):
+    project.write(".env", f"COMPOSE_FILE={value}\n").write("compose.yaml", "services:\n  a: {image: x}\n")
+    facts = project.facts()
+    assert (facts.compose_env, [service.name for service in facts.services]) == (None, ["a"])
+
+
 @pytest.mark.parametrize(
     ("body", "asks"),
     [
