@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
+import struct
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +53,20 @@ def answer(sock: socket.socket, asked: dict[str, Any], **body: object) -> None:
 def test_a_process_that_has_not_announced_itself_gets_no_word(folder: Path) -> None:
     with connect(folder) as sock:
         assert take(sock) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prlimit")
+def test_an_adapter_that_was_out_of_descriptors_takes_processes_again(folder: Path) -> None:
+    with connect(folder) as sock:
+        adapter, _, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        assert take(sock) is None
+    allowed = resource.prlimit(adapter, resource.RLIMIT_NOFILE)
+    resource.prlimit(adapter, resource.RLIMIT_NOFILE, (3, allowed[1]))
+    waiting = [connect(folder) for _ in range(20)]
+    resource.prlimit(adapter, resource.RLIMIT_NOFILE, allowed)
+    for sock in waiting:
+        with sock:
+            assert take(sock) is None
 
 
 @pytest.mark.parametrize("offset", [0, 1])

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 FILE_NAME = "dkdbg.toml"
 BOM = "\ufeff"
+#: Characters of a dkdbg.toml that are parsed: tomlkit takes seconds for more, and a clone may bring any.
+MAX_CHARS = 100_000
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*")
 
 
@@ -76,8 +78,14 @@ def parse(text: str) -> Config:
     """The configuration in `text`, the content of a dkdbg.toml.
 
     Raises:
-        DkdbgError: invalid TOML, an unknown table or key or a value of the wrong type; all problems in one message.
+        DkdbgError: more than `MAX_CHARS`, invalid TOML, an unknown table or key or a value of the wrong type; all problems in one message.
     """
+    if len(text) > MAX_CHARS:
+        raise DkdbgError(
+            f"{FILE_NAME} has {len(text) // 1000:,} KB, more than {MAX_CHARS // 1000}",
+            hint="long lists of patterns for sync belong into .gitignore",
+            exit_code=EXIT_USAGE,
+        )
     try:
         document = tomlkit.parse(text.removeprefix(BOM)).unwrap()
     except (TOMLKitError, RecursionError) as error:

@@ -95,6 +95,11 @@ def test_a_byte_that_is_no_utf_8_is_found_by_its_line():
         decode(b"[debug]\n\n# \xe4\n")
 
 
+def test_a_file_that_takes_seconds_to_read_is_refused_by_its_size():
+    with pytest.raises(DkdbgError, match="dkdbg.toml has 102 KB, more than 100"):
+        parse("[debug]\n" + "#" * 102_000)
+
+
 def test_a_value_is_set_and_all_else_stays():
     text = "# top\n\n[debug] # table\nport   = 6001 # taken\n\nwait=1\n# end"
     assert with_values(text, port=6001, command=None) == text

@@ -87,7 +87,11 @@ class Processes:
     def serve(self) -> None:
         """Take one after the other, for ever."""
         while True:
-            sock, _ = self._listener.accept()
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                time.sleep(0.05)  # out of file descriptors, or a process that was gone at once
+                continue
             pid = self._known(sock)
             if pid is None:
                 self._log.warning("refused a process that has not announced itself")
