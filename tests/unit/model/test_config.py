@@ -96,7 +96,7 @@ def test_a_byte_that_is_no_utf_8_is_found_by_its_line():
 
 
 def test_a_file_that_takes_seconds_to_read_is_refused_by_its_size():
-    with pytest.raises(DkdbgError, match="dkdbg.toml has 102 KB, more than 100"):
+    with pytest.raises(DkdbgError, match="has 102 KB, more than 100"):
         parse("[debug]\n" + "#" * 102_000)
 
 
