@@ -85,8 +85,9 @@ class Editor:
         hold: bool = False,
         follow: bool = True,
         token: str = "",
+        more: dict[str, Any] | None = None,
     ) -> None:
-        self.token = {"dkdbgToken": token} if token else {}
+        self.more = {**({"dkdbgToken": token} if token else {}), **(more or {})}
         self.port, self.breakpoints, self.hold, self.follow = port, breakpoints, hold, follow
         self.sessions: dict[int, Session] = {}
         self.attached: dict[int, Session] = {}
@@ -107,7 +108,7 @@ class Editor:
     def attach(self, pid: int = 0, arguments: dict[str, Any] | None = None) -> Editor:
         if not pid:
             self.attached_at = time.monotonic()
-        base = {"justMyCode": True, "connect": {"host": "127.0.0.1", "port": self.port}, **self.token}
+        base = {"justMyCode": True, "connect": {"host": "127.0.0.1", "port": self.port}, **self.more}
         session = Session(self.port, self._event)
         with self.changed:
             self.sessions[pid] = session

@@ -224,6 +224,28 @@ def test_what_an_editor_still_opens_after_its_root_session_was_left_ends_at_once
     assert told[1]["event"] == "terminated"
 
 
+def test_who_stops_one_process_leaves_the_other_sessions_of_the_same_editor() -> None:
+    building = Building()
+    root = building.attached()
+    child = building.attached(subProcessId=7, dkdbgEditor=root.connection.editor)
+    other = building.attached(subProcessId=8, dkdbgEditor=root.connection.editor)
+    strange = building.attached(subProcessId=9)  # by a port of its own: of no editor
+    assert {each.connection for each in strange.from_client(request("disconnect", seq=9))} == {
+        strange.connection
+    }
+    ended = child.from_client(request("disconnect", seq=9))
+    assert {each.connection for each in ended} == {root.connection, child.connection, other.connection}
+    assert root.from_client(request("disconnect", seq=9))[-1].kind == connection.CLOSE
+
+
+def test_a_process_that_ends_by_itself_takes_no_other_session_along() -> None:
+    building = Building()
+    root = building.attached()
+    child = building.attached(subProcessId=7, dkdbgEditor=root.connection.editor)
+    child.from_adapter(event("terminated"))
+    assert {each.connection for each in child.from_client(request("disconnect", seq=9))} == {child.connection}
+
+
 @pytest.mark.parametrize("argument", ["restart", "terminateDebuggee"])
 def test_a_root_session_that_comes_back_or_ends_the_program_leaves_the_others_alone(argument: str) -> None:
     building = Building()

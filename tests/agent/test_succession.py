@@ -355,6 +355,36 @@ def test_with_the_root_session_the_sessions_of_its_processes_end_and_the_process
     assert sorted(path.name for path in tmp_path.glob("done*")) == ["done0", "done1"]
 
 
+@pytest.mark.parametrize("focus", ["the program", "a worker", "the root session"])
+def test_one_stop_leaves_all_processes_and_they_run_on(workers, tmp_path: Path, focus: str) -> None:
+    """VS Code's button disconnects the session in focus alone."""
+    port = workers.wait_state("running")["port"]
+    with Editor(port, {str(tmp_path / "train.py"): [6]}, hold=True) as editor:
+        held = two_stops(editor)
+        editor.wait_attached(4)
+        others = [one for pid, one in editor.sessions.items() if pid and one not in held]
+        session = {"the program": others[0], "a worker": held[0], "the root session": editor.sessions[0]}
+        assert session[focus].request("disconnect", terminateDebuggee=False) == {}
+        for one in editor.sessions.values():
+            wait_for(lambda one=one: one.closed, bool)
+        assert (editor.errors, len(editor.sessions)) == ([], 4)
+    with Editor(port, {str(tmp_path / "train.py"): [6]}, hold=True) as again:  # nobody holds them any more
+        two_stops(again)
+    (tmp_path / "stop").touch()
+    assert workers.finish()[0] == 0
+    assert sorted(path.name for path in tmp_path.glob("done*")) == ["done0", "done1"]
+
+
+def test_stop_leaves_one_process_where_the_configuration_says_so(workers, tmp_path: Path) -> None:
+    port = workers.wait_state("running")["port"]
+    with Editor(port, {str(tmp_path / "train.py"): [6]}, hold=True, more={"dkdbgStop": "process"}) as editor:
+        first, second = two_stops(editor)
+        assert first.request("disconnect", terminateDebuggee=False) == {}
+        wait_for(lambda: first.closed, bool)
+        assert second.request("threads")["threads"]
+        assert not editor.sessions[0].closed
+
+
 def test_with_the_root_session_of_who_looks_on_its_others_end_and_the_holder_keeps_the_processes(
     workers, tmp_path: Path
 ) -> None:

@@ -18,6 +18,9 @@ OWN_SEQUENCE = 1 << 30
 ROLE = "dkdbgRole"
 LOOK_ON = "look-on"
 TAKE_OVER = "take-over"
+#: The property of the attach request that says what leaving one process's session leaves: all of them, if not this.
+STOP = "dkdbgStop"
+STOP_PROCESS = "process"
 #: The property by which a child session shows whose it is. We add it to each announcement.
 EDITOR = "dkdbgEditor"
 

@@ -1,13 +1,13 @@
 """Who gets a process next: the policy for when the client that holds it, or its editor's root session, goes. No I/O.
 
-The client leaves and the process lives on: who looks on longest gets it. An editor leaves its root session: all its
-other sessions end.
+The client leaves and the process lives on: who looks on longest gets it. An editor leaves its root session, or that
+of one process: all its other sessions end.
 """
 
 from __future__ import annotations
 
 from dkdbg.agent.dap import messages
-from dkdbg.agent.dap.messages import as_dict
+from dkdbg.agent.dap.messages import STOP, STOP_PROCESS, as_dict
 from dkdbg.agent.door.connection import HOLDING, ROOT
 
 TYPE_CHECKING = False
@@ -25,10 +25,11 @@ RESTART_GRACE = 3.0
 
 
 def left(connection: Connection, seats: Seats, request: Message) -> List[Action]:
-    """The client disconnects of its own accord: with the root session all others of the same editor end.
+    """The client disconnects of its own accord: all other sessions of the same editor end with this one.
 
-    An editor ends the root session alone. A process that another session still held would stay held, and nobody
-    could come back to it: its session is of an editor that is gone.
+    An editor's stop button ends one session: the root session, or that of the process in focus. A process that
+    another session still held would stay held, with one more press of the button for each. Who wants to leave
+    processes one by one says so in the configuration; the root session takes all others along in any case.
 
     Args:
         request: its `disconnect`. With `restart` it comes back; with `terminateDebuggee` the program ends, and no
@@ -36,17 +37,19 @@ def left(connection: Connection, seats: Seats, request: Message) -> List[Action]
     """
     arguments = as_dict(request.get("arguments"))
     stays = arguments.get("restart") is True or arguments.get("terminateDebuggee") is True
-    if connection.key != ROOT or connection.leaving or stays:
+    if connection.leaving or stays:
+        return []
+    if connection.key != ROOT and (not connection.editor or connection.arguments.get(STOP) == STOP_PROCESS):
         return []
     seats.evicted.add(connection.editor)
-    text = "the root session was left: this process runs on without a debugger"
+    text = "the debugger was stopped: what it was attached to runs on"
     ends: List[Action] = []
-    for key, holder in seats.holders().items():
-        if key != ROOT and holder.editor == connection.editor and not holder.leaving:
+    for holder in seats.holders().values():
+        if holder is not connection and holder.editor == connection.editor and not holder.leaving:
             ends += holder.phase.give_up(text, "console")
     for key in seats.looked_at():
         for one in seats.onlookers(key):
-            if key != ROOT and one.editor == connection.editor:
+            if one is not connection and one.editor == connection.editor:
                 ends += one.phase.end()
     return ends
 
