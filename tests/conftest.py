@@ -38,6 +38,13 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.get_closest_marker("engine") is None)
 
 
+def pytest_terminal_summary(terminalreporter):
+    """Says what tests have measured with `record_property`: figures to look at, nothing fails by them."""
+    for report in terminalreporter.getreports("passed"):
+        for what, figure in getattr(report, "user_properties", ()):
+            terminalreporter.write_line(f"{what}: {figure} s")
+
+
 @functools.cache
 def engine_lacks() -> str:
     """What an engine test needs and this machine has not; empty when it has all."""

@@ -1,0 +1,84 @@
+"""VS Code for the tests: code-server and its Node from npm, once, into the tests' cache folder; nothing is compiled."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.pythons import cache
+
+HERE = Path(__file__).parent
+#: No scripts: they compile a log writer, a watchdog, Kerberos and SQLite, without which VS Code goes on. What it needs
+#: (terminals, file watching, the hash of the password) comes built.
+NPM = ("npm", "install", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installed:
+    """Absolute paths of what the editor needs."""
+
+    node: str
+    code_server: str
+    browser: str
+
+
+def installed() -> Installed:
+    """Install what is missing; what cannot be had skips the test, in CI it fails it."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        _give_up("no Chromium (Debian: apt install chromium)")
+    wanted = (HERE / "package.json").read_bytes()
+    folder = cache() / f"code-server-{hashlib.sha256(wanted).hexdigest()[:12]}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # beside other processes of tests
+        if not folder.exists():
+            _install(folder, wanted)
+    modules = folder / "node_modules"
+    return Installed(
+        node=str(_node(modules)),
+        code_server=str(modules / "code-server/out/node/entry.js"),
+        browser=browser or "",
+    )
+
+
+def _give_up(why: str) -> None:
+    (pytest.fail if os.environ.get("CI") else pytest.skip)(f"the editor's tests need VS Code: {why}")
+
+
+def _node(modules: Path) -> Path:
+    found = next(modules.glob("node-*/bin/node"), None)
+    if found is None:
+        _give_up(f"there is no Node for {sys.platform} in tests/editor/package.json")
+        raise AssertionError
+    return found
+
+
+def _install(folder: Path, package_json: bytes) -> None:
+    if shutil.which("npm") is None:
+        _give_up("no npm")
+    # Into a folder of its own, renamed when whole: an install that broke off is not taken for a good one.
+    scratch = folder.with_name(f"{folder.name}.{os.getpid()}")
+    scratch.mkdir()
+    try:
+        (scratch / "package.json").write_bytes(package_json)
+        _run(scratch, *NPM)
+        _run(scratch / "node_modules/code-server/lib/vscode", *NPM)
+        scratch.rename(folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _run(folder: Path, *argv: str) -> None:
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=500, check=False)
+    if done.returncode:
+        _give_up(f"{' '.join(argv)}: {(done.stderr or done.stdout)[-600:]}")

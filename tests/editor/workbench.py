@@ -1,0 +1,105 @@
+"""VS Code's window, driven by keyboard and mouse; what it shows is read from its page."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlencode
+
+from tests.editor.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from playwright.sync_api import Page
+
+    from tests.editor.code_server import CodeServer
+
+T = TypeVar("T")
+
+#: Seconds that a loaded machine may take for anything.
+PATIENCE = 120
+
+
+class Workbench:
+    """A folder opened in VS Code."""
+
+    def __init__(self, page: Page, server: CodeServer, folder: Path) -> None:
+        self.page, self.server, self.folder = page, server, folder
+        self.trace = Trace(server.trace)
+        self.stops = 0
+
+    def open(self, file: str, line: int = 1) -> None:
+        """Open the window, with the cursor on a line of this Python file of the folder."""
+        target = f"vscode-remote://127.0.0.1:{self.server.port}{self.folder / file}:{line}:1"
+        payload = json.dumps([["openFile", target], ["gotoLineMode", "true"]])
+        self.page.goto(f"{self.server.url}/?{urlencode({'folder': self.folder, 'payload': payload})}")
+        self.page.locator("input[name=password]").fill(self.server.password)
+        self.page.keyboard.press("Enter")
+        status = self.page.locator(".statusbar")
+        status.filter(has_text=f"Ln {line}, ").filter(has_text="Python").wait_for()
+        self.until("the extension runs", lambda: self.trace.lines("ready"))
+
+    def until(self, what: str, look: Callable[[], T], seconds: float = PATIENCE) -> T:
+        """What `look` returns as soon as it is true; fails with `what` after so many seconds."""
+        deadline = time.monotonic() + seconds
+        while not (found := look()):
+            assert time.monotonic() < deadline, (
+                f"{seconds} s waited until {what}; the editor shows:\n{self.shown()}"
+            )
+            self.page.wait_for_timeout(50)  # lets the browser's events in
+        return found
+
+    # What a person does.
+
+    def put_cursor(self, text: str) -> None:
+        """Click on the line of the open file that contains `text`."""
+        self.page.locator(".editor-instance .view-line", has_text=text).first.click()
+
+    def toggle_breakpoint(self) -> None:
+        """F9 on the line of the cursor."""
+        before = len(self.trace.lines("breakpoints"))
+        self.press("F9")
+        self.until("the breakpoint is set", lambda: len(self.trace.lines("breakpoints")) > before)
+
+    def press(self, key: str) -> float:
+        """Press a key with the file's editor in focus; returns when, in seconds since the epoch."""
+        self.page.locator(".editor-instance .monaco-editor").first.focus()
+        now = time.time()
+        self.page.keyboard.press(key)
+        return now
+
+    # What it shows.
+
+    def stops_at(self, file: str, line: int, **variables: str) -> None:
+        """Wait for the next stop, until the editor shows it there, with these variables."""
+        self.stops += 1
+        self.until(f"stop {self.stops} comes", lambda: len(self.trace.messages("stopped")) >= self.stops)
+        self.until(f"{file}:{line} is shown", lambda: self.top_frame() == (file, line))
+        self.until(f"{variables} are shown", lambda: variables.items() <= self.local_variables().items())
+
+    def top_frame(self) -> tuple[str, int]:
+        """File name and line of the first frame in the Call Stack pane; a program that runs has none: ("", 0)."""
+        texts = self.page.locator(".debug-call-stack .stack-frame").first.locator(".file").all_inner_texts()
+        name, _, position = "".join(texts).partition("\n")
+        return name, int(position.partition(":")[0] or 0)
+
+    def seconds_to_stop(self, since: float) -> float:
+        """From `since`, in seconds since the epoch, to the latest stop."""
+        return round(self.trace.messages("stopped")[-1]["time"] - since, 2)
+
+    def local_variables(self) -> dict[str, str]:
+        """Names and values below Locals in the Variables pane; empty while they are not there."""
+        pane = self.page.locator(".debug-variables")
+        folded = pane.locator("[aria-expanded=false]", has_text="Locals")
+        if folded.count():  # VS Code unfolds it by itself, most times
+            folded.first.click()
+        texts = pane.locator(".expression").all_inner_texts()
+        pairs = (text.partition("=") for text in texts)
+        return {name.strip(): value.strip() for name, _, value in pairs}
+
+    def shown(self) -> str:
+        """All the text of the window."""
+        return self.page.locator("body").inner_text()
