@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -128,3 +130,80 @@ def test_health_needs_no_python_while_all_is_well(launch, layout: Path, tmp_path
     running.process.kill()
     running.process.communicate()
     assert subprocess.run(argv, env=environment, capture_output=True).returncode != 0
+
+
+def waiting_check(layout: Path, runtime: Path) -> subprocess.Popen[str]:
+    environment = dict(os.environ, DKDBG_RUNTIME_DIR=str(runtime), DKDBG_PYTHON=sys.executable)
+    argv = ["/bin/sh", str(layout / "agent.pyz"), "health", "--wait"]
+    return subprocess.Popen(
+        argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def test_a_waiting_check_that_began_before_the_agent_ends_when_an_attach_will_work(
+    launch, layout: Path, tmp_path: Path
+) -> None:
+    """An engine learns of it at once, without asking again and again."""
+    runtime = tmp_path / "run"
+    with waiting_check(layout, runtime) as check:
+        with pytest.raises(subprocess.TimeoutExpired):  # it waits although nothing is there yet
+            check.wait(0.5)
+        running = launch("sleep", "60", wait="60", env={"DKDBG_RUNTIME_DIR": str(runtime)})
+        running.runtime = runtime
+        assert check.communicate(timeout=60) == ("", None)
+    assert check.returncode == 0
+    assert running.record()["state"] == "waiting"
+
+
+def test_a_waiting_check_of_an_agent_that_was_ready_before_takes_its_time(
+    launch, layout: Path, tmp_path: Path
+) -> None:
+    """The engine asks again 0.2 s after each answer, beside a training job."""
+    runtime = tmp_path / "run"
+    running = launch("sleep", "60", wait="60", env={"DKDBG_RUNTIME_DIR": str(runtime)})
+    running.runtime = runtime
+    with waiting_check(layout, runtime) as check:
+        assert check.wait(60) == 0
+    ready = runtime / "ready"
+    pid, port, since = ready.read_text().split()
+    ready.write_text(f"{pid} {port} {int(since) - 1000}\n")  # 10 s earlier
+    began = time.monotonic()
+    with waiting_check(layout, runtime) as check:
+        assert check.wait(60) == 0
+    assert time.monotonic() - began >= 2
+
+
+def test_a_waiting_check_says_why_an_agent_that_was_ready_is_no_more(
+    launch, layout: Path, tmp_path: Path
+) -> None:
+    runtime = tmp_path / "run"
+    running = launch("sleep", "60", wait="60", env={"DKDBG_RUNTIME_DIR": str(runtime)})
+    running.runtime = runtime
+    with waiting_check(layout, runtime) as check:
+        assert check.wait(60) == 0
+    record = running.record()
+    running.process.terminate()
+    running.finish()
+    with waiting_check(layout, runtime) as check:
+        output, _ = check.communicate(timeout=60)
+    assert (check.returncode, output) == (1, f"the last session, {record['id']}, has ended with code 143\n")
+
+
+def test_what_a_program_writes_for_the_check_is_not_run(layout: Path, tmp_path: Path) -> None:
+    """The check may run as root, and the runtime folder is the program's user's."""
+    checks, words = [], ["a[$(touch stolen)]", "$(touch stolen)", "9" * 40, "-1", ""]
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        ready = f"{os.getpid()} {listening.getsockname()[1]:04X}"
+        for number, since in enumerate(words):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            (folder / "ready").write_text(f"{ready} {since}\n")
+            for shell in ("sh", "bash"):
+                environment = dict(os.environ, DKDBG_RUNTIME_DIR=str(folder))
+                argv = [shell, str(layout / "agent.pyz"), "health", "--wait"]
+                pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+                checks.append(subprocess.Popen(argv, env=environment, cwd=folder, **pipes))  # type: ignore[call-overload]
+        for check in checks:
+            assert check.communicate(timeout=60) == (b"", None)
+            assert check.returncode == 0
+    assert {path.name for path in tmp_path.glob("*/*")} == {"ready"}

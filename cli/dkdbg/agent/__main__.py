@@ -25,7 +25,7 @@ _USAGE = """usage: dkdbg.agent launch [--host H] [--port P] [--wait SECONDS] [--
                              [--max-restarts N] [--interactive] -- COMMAND [ARGUMENT...]
        dkdbg.agent restart [--name NAME]
        dkdbg.agent pdb [--pid N] [--name NAME]
-       dkdbg.agent health | sessions [--json] | mapping
+       dkdbg.agent health [--wait] | sessions [--json] | mapping
 
        --housekeeping (DKDBG_HOUSEKEEPING=1): debug processes that serve others as well, such as multiprocessing's
        resource tracker and forkserver, torch's compile workers and Ray's own"""

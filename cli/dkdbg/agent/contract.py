@@ -135,9 +135,11 @@ PROCESSES_NAME = "p"
 CONTROL_NAME = "agent.sock"
 #: There too: where processes connect to debugpy's adapter.
 ADAPTER_NAME = "adapter.sock"
-#: In the runtime folder, while a debugger can be attached: the agent's pid and the front's port (4 hex digits), for
-#: the health check in agent.sh, which runs every other second and must not start a Python for it.
+#: In the runtime folder once a debugger could be attached, for the health check in agent.sh, which runs every other
+#: second and must not start a Python for it: the agent's pid and the front's port (4 hex digits), or NOT_READY when
+#: it cannot be attached any more; then the machine's uptime when that began, in hundredths of a second.
 READY_NAME = "ready"
+NOT_READY = "0 0000"
 
 #: States in which a debugger can be attached now.
 ATTACHABLE = ("waiting", "attached", "running", "post-mortem", "restarting", "idle")

@@ -49,6 +49,15 @@ def pid_namespace() -> str:
         return ""
 
 
+def uptime() -> float:
+    """Return the seconds since the machine started; 0 without /proc."""
+    try:
+        with open("/proc/uptime") as source:
+            return float(source.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
 def listening_ports() -> Optional[Set[int]]:
     """Return the TCP ports that are in LISTEN state in this network namespace; None without /proc.
 

@@ -188,6 +188,7 @@ class SessionStore:
             self.processes_dir = short
         self._lock = threading.Lock()
         self._record: Optional[contract.Record] = None
+        self._ready = ""
 
     def create(self, record: contract.Record) -> None:
         """Write the first record."""
@@ -236,11 +237,16 @@ class SessionStore:
 
     def _save_ready(self, record: contract.Record) -> None:
         path = os.path.join(os.path.dirname(self.directory), contract.READY_NAME)
-        if record.get("state") not in contract.ATTACHABLE or not record.get("adapter_up"):
+        is_ready = record.get("state") in contract.ATTACHABLE and record.get("adapter_up")
+        if not is_ready and not self._ready:
             with contextlib.suppress(OSError):
-                os.unlink(path)
+                os.unlink(path)  # of an earlier session
             return
+        agent = "%d %04X" % (record["pid"], record["port"]) if is_ready else contract.NOT_READY
+        if self._ready.startswith(agent):
+            return
+        self._ready = "%s %d\n" % (agent, procfs.uptime() * 100)
         temporary = "%s.%d.tmp" % (path, os.getpid())
         with open(temporary, "w") as out:
-            out.write("%d %04X\n" % (record["pid"], record["port"]))
+            out.write(self._ready)
         os.replace(temporary, path)
