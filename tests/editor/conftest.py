@@ -83,8 +83,8 @@ def open_editor(
     with ExitStack() as opened:
 
         @contextmanager
-        def window(folder: Path, name: str) -> Iterator[Workbench]:
-            with serving(vscode, tmp_path / name, {"DKDBG_BASE": base_image}) as server:
+        def window(folder: Path, name: str, env: dict[str, str]) -> Iterator[Workbench]:
+            with serving(vscode, tmp_path / name, {"DKDBG_BASE": base_image, **env}) as server:
                 page = browser.new_page(viewport={"width": 1500, "height": 1100})
                 page.set_default_timeout(PATIENCE * 1000)
                 yield Workbench(page, server, folder)
@@ -94,9 +94,9 @@ def open_editor(
                     print(f"a picture of the editor: {picture}, what it said: {server.trace}")  # noqa: T201
                 page.context.close()
 
-        def make(folder: Path, file: str, line: int = 1) -> Workbench:
+        def make(folder: Path, file: str, line: int = 1, **env: str) -> Workbench:
             number = len(list(tmp_path.glob("vscode-*")))
-            workbench = opened.enter_context(window(folder, f"vscode-{number}"))
+            workbench = opened.enter_context(window(folder, f"vscode-{number}", env))
             workbench.open(file, line)
             return workbench
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlencode
@@ -71,6 +72,11 @@ class Workbench:
         self.page.keyboard.press(key)
         return now
 
+    def end_sessions(self) -> None:
+        """Shift+F5, once, after which the editor has left the program."""
+        self.press("Shift+F5")
+        self.until("the sessions have ended", lambda: not self.trace.sessions())
+
     # What it shows.
 
     def stops_at(self, file: str, line: int, **variables: str) -> None:
@@ -99,6 +105,27 @@ class Workbench:
         texts = pane.locator(".expression").all_inner_texts()
         pairs = (text.partition("=") for text in texts)
         return {name.strip(): value.strip() for name, _, value in pairs}
+
+    def asks(self, question: str) -> None:
+        """Wait for a dialog with this text."""
+        self.page.locator(".monaco-dialog-box", has_text=question).wait_for()
+
+    def console_shows(self, text: str) -> None:
+        """Wait until this text stands in the Debug Console."""
+        rows = self.page.locator(".repl .monaco-list-row")
+        self.until(f"the Debug Console shows {text!r}", lambda: text in "\n".join(rows.all_inner_texts()))
+
+    def terminal_shows(self, pattern: str) -> None:
+        """Wait until the terminal shows what fits the pattern, lines that are too wide for it put together again."""
+        rows = self.page.locator(".terminal-wrapper.active .xterm-rows > div")
+
+        def look() -> bool:
+            return (
+                re.search(pattern, "".join(row.replace("\xa0", " ") for row in rows.all_text_contents()))
+                is not None
+            )
+
+        self.until(f"the terminal shows {pattern!r}", look)
 
     def shown(self) -> str:
         """All the text of the window."""

@@ -1,0 +1,36 @@
+"""What VS Code shows when F5 cannot work: the cause, and what to do about it, in words that stand in the window."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from tests.engine.projects import LOOP
+from tests.ports import free_port
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("editor")]
+
+#: What VS Code asks when the task before the launch has failed.
+TASK_FAILED = "The preLaunchTask 'dkdbg: up' terminated with exit code 1."
+
+
+def test_a_taken_port_is_named_with_the_command_that_takes_another(repository, open_editor):
+    port = free_port()
+    root = repository(port, **{"train.py": LOOP})
+    with socket.create_server(("127.0.0.1", port)):
+        editor = open_editor(root, "train.py")
+        editor.press("F5")
+        editor.asks(TASK_FAILED)
+    editor.terminal_shows(f"{port}.* (port is already allocated|address already in use)")
+    editor.terminal_shows("dkdbg up takes a free one")
+    assert not editor.trace.lines("session-start")
+
+
+def test_an_engine_that_cannot_be_reached_is_named(repository, open_editor):
+    root = repository(**{"train.py": LOOP})
+    editor = open_editor(root, "train.py", DOCKER_HOST="unix:///nonexistent/docker.sock")
+    editor.press("F5")
+    editor.asks(TASK_FAILED)
+    editor.terminal_shows("unix:///nonexistent/docker.sock")
+    assert not editor.trace.lines("session-start")
