@@ -86,10 +86,11 @@ def _join(session_dir: str, at_start: bool) -> str:
     reason = _what_is_missing()
     if reason:
         return "not joined: " + reason
-    from . import connection, untrace, waking
+    from . import connection, shutdown, untrace, waking
 
     configured = _watch_configuration()
     connection.watch(pydevd.PyDB, pydevd.CheckAliveThread)
+    shutdown.watch(pydevd)
     waking.watch(pydevd.PyDB, _api())
     untrace.watch(pydevd.PyDB, _api())
     helper_fits = _prepare_helper()
@@ -209,7 +210,8 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
             sys.breakpointhook = breakpointhook
     else:
         from debugpy.server import api
-    api.ensure_logging()
+    if os.environ.get("DEBUGPY_LOG_DIR"):
+        api.ensure_logging()  # it starts a process and reads what pip knows of every package
     import pydevd
 
     return pydevd

@@ -33,6 +33,7 @@ FILES = (
     "pdb_login.py",
     "pdb_token.py",
     "privates.py",
+    "shutdown.py",
     "socket_pdb.py",
     "compiled.py",
     "uncaught.py",

@@ -1,0 +1,56 @@
+"""The end of a process that has joined: it waits for what has to be sent, and for nobody else."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+from dkdbg.agent.program import shutdown
+from tests.agent.dap_probe import Editor
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _debugger(**threads: threading.Thread) -> SimpleNamespace:
+    """The threads of a debugger of pydevd's, as a stand-in."""
+    created = dict.fromkeys(threads.values(), 1)
+    return SimpleNamespace(
+        created_pydb_daemon_threads=created,
+        reader=threads.get("reader"),
+        check_alive_thread=threads.get("check_alive_thread"),
+    )
+
+
+def test_who_reads_until_the_editor_leaves_is_not_waited_for() -> None:
+    reader, checks = threading.Thread(), threading.Thread()
+    shutdown._wait_for_threads(_debugger(reader=reader, check_alive_thread=checks), timeout=1e9)
+
+
+def test_who_still_sends_is_waited_for() -> None:
+    reader, writer = threading.Thread(), threading.Thread()
+    debugger = _debugger(reader=reader, writer=writer)
+    waits = threading.Thread(target=shutdown._wait_for_threads, args=(debugger, 1e9), daemon=True)
+    waits.start()
+    waits.join(0.1)
+    assert waits.is_alive()
+    del debugger.created_pydb_daemon_threads[writer]
+    waits.join(30)
+    assert not waits.is_alive()
+
+
+def test_an_editor_gets_all_that_short_processes_print_and_their_ends(launch, tmp_path: Path) -> None:
+    script, child = tmp_path / "train.py", tmp_path / "child.py"
+    child.write_text("x = 1\nprint(x)\n")
+    script.write_text(
+        "import subprocess, sys\nfor _ in range(3):\n    subprocess.run([sys.executable, 'child.py'], check=True)\n"
+    )
+    running = launch(sys.executable, "train.py", wait="60")
+    with Editor(running.wait_state("waiting")["port"], {str(child): [2]}) as editor:
+        assert [stop["line"] for stop in editor.wait_stops(3)] == [2, 2, 2]
+        code, out, _ = running.finish()
+    assert (code, out) == (0, "1\n1\n1\n")
+    ended = [session for session in editor.sessions.values() if "terminated" in session.seen]
+    assert len(ended) == 5  # the root, the program, its children
