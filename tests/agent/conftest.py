@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dkdbg.delivery import single_file
+from dkdbg.errors import DkdbgError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,20 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("opt") / "dkdbg"
     root.mkdir()
     (root / single_file.NAME).write_bytes(single_file.build(sys.version_info[:2]))
+    (root / single_file.NAME).chmod(0o755)
+    return root
+
+
+@pytest.fixture(scope="session")
+def old_layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A layout with the debugpy for old Pythons, as `dkdbg init` makes it for an image that needs it."""
+    root = tmp_path_factory.mktemp("old") / "dkdbg"
+    root.mkdir()
+    try:
+        content = single_file.build((3, 8))
+    except DkdbgError as error:
+        pytest.skip(f"no debugpy 1.8.21 from the package index: {error}")
+    (root / single_file.NAME).write_bytes(content)
     (root / single_file.NAME).chmod(0o755)
     return root
 

@@ -10,25 +10,9 @@ from pathlib import Path
 import pytest
 
 from dkdbg.agent.program import bundle
-from dkdbg.delivery import single_file
-from dkdbg.errors import DkdbgError
 from tests.agent.dap_probe import Editor
 from tests.agent.repack import repack
 from tests.pythons import MINORS, need
-
-
-@pytest.fixture(scope="session")
-def old_layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A layout with the debugpy for old Pythons, as `dkdbg init` makes it for an image that needs it."""
-    root = tmp_path_factory.mktemp("old") / "dkdbg"
-    root.mkdir()
-    try:
-        content = single_file.build((3, 8))
-    except DkdbgError as error:
-        pytest.skip(f"no debugpy 1.8.21 from the package index: {error}")
-    (root / single_file.NAME).write_bytes(content)
-    (root / single_file.NAME).chmod(0o755)
-    return root
 
 
 @pytest.mark.parametrize("minor", MINORS)

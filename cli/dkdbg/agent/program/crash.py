@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import threading
 
 TYPE_CHECKING = False
@@ -49,14 +48,14 @@ def hold(directory: str, failure: Failure) -> None:
     seconds = parse(os.environ.get("DKDBG_ON_CRASH", ""))
     if not os.path.isdir(directory):
         return
-    from . import on_demand
+    from . import on_demand, uncaught
 
     if os.environ.get("DKDBG_PDB"):
         from . import socket_pdb
 
         socket_pdb.post_mortem(failure, os.environ["DKDBG_PDB"], seconds)
         return
-    if on_demand.editor_is_attached(directory) and _was_shown():
+    if on_demand.editor_is_attached(directory) and uncaught.was_shown(failure[1]):
         return
     try:
         if not on_demand.await_editor(directory, seconds, "post-mortem", describe(failure, on_demand.place)):
@@ -76,13 +75,6 @@ def describe(failure: Failure, place: Any) -> str:
         trace = trace.tb_next
     text = "".join(traceback.format_exception_only(kind, value)).strip().splitlines()[-1]
     return "%s: %s" % (place(trace.tb_frame.f_code.co_filename, trace.tb_lineno), text[:300])
-
-
-def _was_shown() -> bool:
-    """Whether the editor's own filter for uncaught exceptions has stopped this process already."""
-    pydevd = sys.modules.get("pydevd")
-    debugger = pydevd.get_global_debugger() if pydevd is not None else None
-    return debugger is not None and debugger.is_attached() and bool(debugger.break_on_uncaught_exceptions)
 
 
 def _stop(failure: Failure) -> None:

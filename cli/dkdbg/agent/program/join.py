@@ -86,13 +86,14 @@ def _join(session_dir: str, at_start: bool) -> str:
     reason = _what_is_missing()
     if reason:
         return "not joined: " + reason
-    from . import connection, shutdown, untrace, waking
+    from . import connection, shutdown, uncaught, untrace, waking
 
     configured = _watch_configuration()
     connection.watch(pydevd.PyDB, pydevd.CheckAliveThread)
     shutdown.watch(pydevd)
     waking.watch(pydevd.PyDB, _api())
     untrace.watch(pydevd.PyDB, _api())
+    uncaught.watch(pydevd.PyDB)
     helper_fits = _prepare_helper()
     _forget_former_stops()
     pydevd.settrace(
@@ -118,9 +119,7 @@ def _join(session_dir: str, at_start: bool) -> str:
         compiled.watch()
     if at_start:
         if sys.version_info < (3, 12):
-            from . import uncaught
-
-            uncaught.show(pydevd.PyDB)
+            uncaught.show_from_start(pydevd.get_global_debugger())
         return _wait_for_breakpoints(configured, pydevd, info["deadline"])
     if not helper_fits:
         _trace_main_thread(pydevd.get_global_debugger())
