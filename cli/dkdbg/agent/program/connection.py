@@ -35,7 +35,8 @@ _losses = 0
 def watch(debugger_class: Any, alive_class: Any) -> None:
     """Give each connection from now on a high descriptor, and notice when it is gone; once for each process.
 
-    A host that is a path is a Unix socket: our adapter listens on no port.
+    A host that is a path is a Unix socket: our adapter listens on no port. A debugger that connects there has
+    `dkdbg_joined`.
 
     Args:
         debugger_class: pydevd's PyDB.
@@ -60,6 +61,7 @@ def watch(debugger_class: Any, alive_class: Any) -> None:
     def connect_to_adapter(self: Any, host: Any, port: Any) -> Any:
         if not str(host).startswith("/"):
             return connect(self, host, port)
+        self.dkdbg_joined = True
         sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)  # gevent does not patch this one
         sock.settimeout(CONNECT_LIMIT)
         sock.connect(host)

@@ -82,11 +82,15 @@ def _join(session_dir: str, at_start: bool) -> str:
         return "not joined: " + reason
     pydevd = _import_debugpy(info, at_start)
     if pydevd.get_global_debugger() is not None:
-        return "already joined"
+        if _is_ours():
+            return "already joined"
+        from . import listening
+
+        return "not joined: " + listening.holder()
     reason = _what_is_missing()
     if reason:
         return "not joined: " + reason
-    from . import connection, shutdown, uncaught, untrace, waking
+    from . import connection, listening, shutdown, uncaught, untrace, waking
 
     configured = _watch_configuration()
     connection.watch(pydevd.PyDB, pydevd.CheckAliveThread)
@@ -94,6 +98,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     waking.watch(pydevd.PyDB, _api())
     untrace.watch(pydevd.PyDB, _api())
     uncaught.watch(pydevd.PyDB)
+    listening.watch(sys.modules["debugpy.server.api"], session_dir, _is_ours)
     helper_fits = _prepare_helper()
     _forget_former_stops()
     pydevd.settrace(
@@ -124,6 +129,12 @@ def _join(session_dir: str, at_start: bool) -> str:
     if not helper_fits:
         _trace_main_thread(pydevd.get_global_debugger())
     return "joined"
+
+
+def _is_ours() -> bool:
+    """Tell whether this process has a debugger that joined the agent's adapter, and not one of the program's own."""
+    pydevd = sys.modules.get("pydevd")
+    return getattr(pydevd and pydevd.get_global_debugger(), "dkdbg_joined", False)
 
 
 def _forget_former_stops() -> None:

@@ -15,11 +15,12 @@ import sys
 import time
 
 from . import member
+from .session import endpoint, record, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType, ModuleType
-    from typing import Any, Dict, Optional
+    from typing import Any, Optional
 
 #: Seconds between two looks for an editor.
 INTERVAL = 0.05
@@ -199,25 +200,10 @@ def note(directory: str, state: str, detail: str, expires: Optional[float]) -> N
         pass  # the session may have ended
 
 
-def endpoint(directory: str) -> str:
-    """Return where an editor attaches, `host:port`."""
-    found = _record(directory)
-    return "%s:%s" % (found.get("host", "127.0.0.1"), found.get("port", "?"))
-
-
 def place(path: str, line: int) -> str:
     """Return `file:line`, the path as the user wrote it as far as possible."""
     here = os.getcwd() + os.sep
     return "%s:%d" % (path[len(here) :] if path.startswith(here) else path, line)
-
-
-def say(text: str) -> None:
-    """Say one line on stderr: stdout is the program's."""
-    try:
-        sys.stderr.write("dkdbg: %s\n" % text)
-        sys.stderr.flush()
-    except (OSError, ValueError, AttributeError):
-        pass
 
 
 def of_this_process() -> ModuleType:
@@ -241,20 +227,9 @@ def _default_pdb() -> str:
 
 def _agent_lives(directory: str) -> bool:
     try:
-        os.kill(int(_record(directory)["pid"]), 0)
+        os.kill(int(record(directory)["pid"]), 0)
     except (KeyError, ProcessLookupError):
         return False
     except OSError:
         pass
     return True
-
-
-def _record(directory: str) -> Dict[str, Any]:
-    import json
-
-    try:
-        with open(os.path.join(directory, "session.json")) as source:
-            found: Dict[str, Any] = json.load(source)
-            return found
-    except (OSError, ValueError):
-        return {}

@@ -28,6 +28,9 @@ NEWEST_TRIED = (1, 8, 22)
 #: In the user's process.
 PROGRAM: "Tuple[Tuple[str, str, str, str], ...]" = (
     ("debugpy.server.api", "ensure_logging", "join", "the logs that DEBUGPY_LOG_DIR asks for"),
+    ("debugpy.server.api", "listen", "listening", "a program that calls it while it is debugged"),
+    ("debugpy.server.api", "_starts_debugging", "listening", "check the address"),
+    ("debugpy.server.api", "_adapter_process", "listening", "say where the program's own listens"),
     ("pydevd", "settrace", "join", "connect as a child of the phantom root; on_demand stops with it"),
     ("pydevd", "_locked_settrace:access_token", "join", "show the adapter the session's token"),
     ("pydevd", "get_global_debugger", "join", "is this process connected"),

@@ -1,0 +1,41 @@
+"""The session around this process, as its record tells it, and one line to whoever sees the program's stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict
+
+
+def record(directory: str) -> Dict[str, Any]:
+    """Return what the agent says of itself, nothing when it cannot be read.
+
+    Args:
+        directory: the session's folder.
+    """
+    import json
+
+    try:
+        with open(os.path.join(directory, "session.json")) as source:
+            found: Dict[str, Any] = json.load(source)
+            return found
+    except (OSError, ValueError):
+        return {}
+
+
+def endpoint(directory: str) -> str:
+    """Return where an editor attaches, `host:port`."""
+    found = record(directory)
+    return "%s:%s" % (found.get("host", "127.0.0.1"), found.get("port", "?"))
+
+
+def say(text: str) -> None:
+    """Say one line on stderr: stdout is the program's."""
+    try:
+        sys.stderr.write("dkdbg: %s\n" % text)
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        pass
