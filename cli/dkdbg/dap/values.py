@@ -22,7 +22,7 @@ class AttachOptions:
         just_my_code: skip library code in stepping and exceptions.
         sub_process: debug the Python children too.
         start_debugging: ask for the protocol's `startDebugging` instead of debugpy's own `debugpyAttach`.
-        redirect_output: let the adapter send what the program prints.
+        redirect_output: let the adapter send what the program prints; None leaves that to it.
         extra: further attach arguments, such as a token or `subProcessId`.
     """
 
@@ -32,7 +32,7 @@ class AttachOptions:
     just_my_code: bool = True
     sub_process: bool = True
     start_debugging: bool = True
-    redirect_output: bool = False
+    redirect_output: bool | None = None
     extra: Mapping[str, object] = field(default_factory=dict)
 
     def arguments(self) -> Body:
@@ -47,7 +47,7 @@ class AttachOptions:
             ],
             "justMyCode": self.just_my_code,
             "subProcess": self.sub_process,
-            "redirectOutput": self.redirect_output,
+            **({} if self.redirect_output is None else {"redirectOutput": self.redirect_output}),
             **self.extra,
         }
 

@@ -20,6 +20,8 @@ What else it does differently from `debugpy/adapter/__main__.py`:
    what is free at configurationDone and never looks again; such a process could not be debugged any more.
 6. A client that leaves before the phantom root has come does not end the adapter: debugpy takes it for the last one.
 7. A client that named no address is sent back to the front's port for child sessions, not to this process.
+8. While an editor does not read, nothing more is read of the process that it debugs, beyond a few messages: debugpy
+   would keep all that a program prints.
 """
 
 # debugpy has no types, and this is where it is imported.
@@ -41,7 +43,11 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Optional, Tuple
+    from typing import Any, Callable, Optional, Set, Tuple
+
+
+#: Messages of a process that wait for an editor that does not read.
+WAITING = 32
 
 
 class AnnouncedListener:
@@ -158,19 +164,45 @@ def outlive_reports(sessions: Any, log: Any) -> None:
     sessions.report_sockets = surviving_report
 
 
-def outlive_clients(messaging: Any, log: Any) -> None:
-    """Let a write to a client that is gone pass; the thread that reads from it sees its end in a moment."""
+def outlive_clients(messaging: Any, log: Any) -> Set[Any]:
+    """Let a write to a client that is gone pass; the thread that reads from it sees its end in a moment.
+
+    Returns:
+        The threads that are writing to a client, kept current.
+    """
     write: Callable[..., Any] = messaging.JsonIOStream.write_json
+    writing: Set[Any] = set()
 
     def surviving_write(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not str(self.name).startswith("Client"):
+            return write(self, *args, **kwargs)
+        thread = threading.current_thread()
+        writing.add(thread)
         try:
             return write(self, *args, **kwargs)
         except messaging.JsonIOError:
-            if not str(self.name).startswith("Client"):
-                raise
             log.swallow_exception("a client is gone", level="info")
+        finally:
+            writing.discard(thread)
 
     messaging.JsonIOStream.write_json = surviving_write
+    return writing
+
+
+def wait_for_readers(messaging: Any, writing: Set[Any]) -> None:
+    """Read no more of a process while what it has said before waits for its client to read.
+
+    Args:
+        writing: the threads that are writing to a client.
+    """
+    parse: Callable[[Any], None] = messaging.JsonMessageChannel._parse_incoming_message
+
+    def parse_in_time(self: Any) -> None:
+        while len(self._handler_queue) > WAITING and self._handler_thread in writing:
+            time.sleep(0.005)
+        parse(self)
+
+    messaging.JsonMessageChannel._parse_incoming_message = parse_in_time
 
 
 def outlive_requests(messaging: Any, log: Any) -> None:
@@ -301,7 +333,7 @@ def main() -> None:
         sys.stdout.write(json.dumps({"missing": missing}) + "\n")
         return
     outlive_reports(sessions, log)
-    outlive_clients(messaging, log)
+    wait_for_readers(messaging, outlive_clients(messaging, log))
     outlive_requests(messaging, log)
     wait_for_the_phantom(servers)
     announce_again(servers, sessions)

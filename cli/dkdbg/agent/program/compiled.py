@@ -127,4 +127,7 @@ def _say(debugger: Any, text: str) -> None:
         sys.stderr.flush()
     except (OSError, ValueError, AttributeError):
         pass
-    debugger.writer.add_command(debugger.cmd_factory.make_console_message(message))
+    from . import output
+
+    if not output.is_shown():
+        debugger.writer.add_command(debugger.cmd_factory.make_console_message(message))

@@ -52,9 +52,10 @@ def forget() -> None:
     debugger = pydevd.get_global_debugger() if pydevd is not None else None
     if pydevd is None or debugger is None:
         return
-    from . import connection
+    from . import connection, output
 
     connection.drop(debugger)
+    output.forget()
     from _pydev_bundle import pydev_monkey
     from _pydevd_bundle import pydevd_constants
 
@@ -99,6 +100,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     untrace.watch(pydevd.PyDB, _api())
     uncaught.watch(pydevd.PyDB)
     listening.watch(sys.modules["debugpy.server.api"], session_dir, _is_ours)
+    _show_output(pydevd.PyDB)
     helper_fits = _prepare_helper()
     _forget_former_stops()
     pydevd.settrace(
@@ -135,6 +137,16 @@ def _is_ours() -> bool:
     """Tell whether this process has a debugger that joined the agent's adapter, and not one of the program's own."""
     pydevd = sys.modules.get("pydevd")
     return getattr(pydevd and pydevd.get_global_debugger(), "dkdbg_joined", False)
+
+
+def _show_output(debugger_class: Any) -> None:
+    """Send what the program prints to the editors that attach from now on."""
+    from _pydevd_bundle.pydevd_comm import WriterThread
+    from _pydevd_bundle.pydevd_json_debug_options import DebugOptions
+
+    from . import output
+
+    output.watch(debugger_class, _api(), WriterThread, DebugOptions)
 
 
 def _forget_former_stops() -> None:

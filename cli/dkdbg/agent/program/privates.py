@@ -108,6 +108,22 @@ PROGRAM: "Tuple[Tuple[str, str, str, str], ...]" = (
     ("pydevd_tracing", "set_trace_to_threads", "untrace", "trace every thread again"),
     ("pydevd_tracing", "replace_sys_set_trace_func", "untrace", "its stand-in for sys.settrace"),
     ("pydevd_tracing", "restore_sys_set_trace_func", "untrace", "without it, pdb can trace"),
+    ("pydevd", "PyDB.enable_output_redirection", "output", "the editor wants to see what is printed"),
+    ("_pydevd_bundle.pydevd_comm", "WriterThread.__init__:_cmd_queue", "output", "what waits to be sent"),
+    ("_pydevd_bundle.pydevd_comm", "WriterThread.empty", "output", "is all sent, at the program's end"),
+    (
+        "_pydevd_bundle.pydevd_json_debug_options",
+        "DebugOptions.update_from_args",
+        "output",
+        "on, where an editor says nothing",
+    ),
+    (
+        "_pydevd_bundle.pydevd_net_command_factory_json",
+        "NetCommandFactoryJson.make_io_message",
+        "output",
+        "text of stdout or stderr",
+    ),
+    ("_pydev_bundle._pydev_saved_modules", "_queue", "output", "the class of that queue"),
     ("pydevd_file_utils", "canonical_normalized_path", "compiled", "file names as breakpoints have them"),
 )
 
@@ -119,6 +135,14 @@ ADAPTER: "Tuple[Tuple[str, str, str, str], ...]" = (
     ("debugpy.adapter.clients", "Client.notify_of_subprocess", "adapter", "offer it a process"),
     ("debugpy.common.messaging", "JsonIOStream.write_json", "adapter", "outlive a client that is gone"),
     ("debugpy.common.messaging", "JsonIOError", "adapter", "the same"),
+    (
+        "debugpy.common.messaging",
+        "JsonMessageChannel._parse_incoming_message",
+        "adapter",
+        "read no more than an editor reads",
+    ),
+    ("debugpy.common.messaging", "JsonMessageChannel.__init__:_handler_queue", "adapter", "the same"),
+    ("debugpy.common.messaging", "JsonMessageChannel.__init__:_handler_thread", "adapter", "the same"),
     ("debugpy.common.messaging", "NoMoreMessages", "adapter", "the same"),
     ("debugpy.common.messaging", "Request._handle", "adapter", "refuse a request that cannot be handled"),
     ("debugpy.common.messaging", "Request.respond", "adapter", "say so to its client"),

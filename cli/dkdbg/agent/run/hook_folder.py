@@ -30,6 +30,7 @@ FILES = (
     "crash.py",
     "listening.py",
     "member.py",
+    "output.py",
     "own_socket.py",
     "pdb_login.py",
     "pdb_token.py",
