@@ -89,7 +89,12 @@ class ComposeRun:
         said: list[str] = []
         try:
             engine.up(
-                self._target, self.folder, env=self._environment(), report=said.append, wait_timeout=120
+                self._target,
+                self.folder,
+                env=self._environment(),
+                build=True,
+                report=said.append,
+                wait_timeout=120,
             )
         except DkdbgError as error:
             tail = "\n  ".join(line for line in said[-12:] if line.strip())

@@ -20,6 +20,7 @@ def down(root: Path, *, everything: bool) -> int:
         DkdbgError: it cannot be stopped, with cause and next step.
     """
     check_root(root)
-    place = startable(registry.home(root, debug_service(root).name))
-    console.say(place.down(everything=everything))
+    service = debug_service(root)
+    place = startable(registry.home(root, service.name))
+    console.say(place.down(service, everything=everything))
     return 0

@@ -11,7 +11,9 @@ from dkdbg import console
 from dkdbg.delivery import single_file
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.model import config as configuration
+from dkdbg.planner.editor import ATTACH_NAME
 from dkdbg.render import changes, dotenv, manifest
+from dkdbg.render.editor_files import launch_names
 from dkdbg.render.manifest import FOLDER, MANIFEST
 from dkdbg.render.transaction import read
 
@@ -56,7 +58,7 @@ def init(
     if as_json:
         console.emit(_as_json(plan, todo, kept, written=True))
     else:
-        _next_steps(plan, len(todo))
+        _next_steps(root, plan, len(todo))
     return 0
 
 
@@ -218,12 +220,14 @@ def _verb(change: changes.Change) -> str:
     return "remove" if change.after is None else "change" if change.before is not None else "create"
 
 
-def _next_steps(plan: ProjectPlan, count: int) -> None:
+def _next_steps(root: Path, plan: ProjectPlan, count: int) -> None:
     console.say(f"\nwrote {count} {'file' if count == 1 else 'files'}; dkdbg init --undo takes them back")
-    console.say("next: set a breakpoint and press F5, or")
     console.say(
-        f"  dkdbg up      or plain Docker: docker compose --profile debug up --build --wait {plan.service.name}"
+        f"next: dkdbg up, or plain Docker: docker compose --profile debug up --build --wait {plan.service.name}"
     )
+    others = launch_names(root) - {ATTACH_NAME}
+    chosen = f" (choose it once under Run and Debug: launch.json has {len(others)} more)" if others else ""
+    console.say(f'or in VS Code: set a breakpoint and press F5 with "{ATTACH_NAME}"{chosen}')
 
 
 def _as_json(

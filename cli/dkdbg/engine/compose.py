@@ -85,16 +85,33 @@ def check_project(target: ComposeService, root: Path, *, env: dict[str, str]) ->
     return model
 
 
+def build(target: ComposeService, root: Path, *, env: dict[str, str], report: Report) -> None:
+    """Make the service's image.
+
+    Raises:
+        DkdbgError: whatever hindered it.
+    """
+    result = process.stream(target.build(), cwd=root, env=env, report=report)
+    if result.code:
+        raise explain(result.code, result.stdout)
+
+
 def up(
-    target: ComposeService, root: Path, *, env: dict[str, str], report: Report, wait_timeout: int = 300
+    target: ComposeService,
+    root: Path,
+    *,
+    build: bool,
+    env: dict[str, str],
+    report: Report,
+    wait_timeout: int = 300,
 ) -> None:
-    """Build and start the service and return when an attach will work.
+    """Build, if asked for or without an image, and start the service; return when an attach will work.
 
     Raises:
         DkdbgError: whatever hindered it, with the program's last lines reported before.
     """
     result = process.stream(
-        target.up(build=True, wait_timeout=wait_timeout), cwd=root, env=env, report=report
+        target.up(build=build, wait_timeout=wait_timeout), cwd=root, env=env, report=report
     )
     if result.code:
         tail = process.run(target.logs(15), cwd=root, env=env).stdout.strip()

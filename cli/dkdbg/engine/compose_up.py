@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dkdbg.agent.contract import ENV_TOKEN
 from dkdbg.engine import compose, containers
 from dkdbg.engine.host import host_facts
+from dkdbg.engine.image_build import ImageBuild
 from dkdbg.engine.ports import on_free_port
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.model.plan import GPU_KINDS
@@ -42,11 +43,19 @@ def start(
     if token and compose.take_away_other_token(target, root, token):
         report(f"{service.name} ran with another token; it starts anew")
 
+    image = ImageBuild(root, service, target)
+    build = image.is_needed
+
     def up(port: int) -> None:
         if port != wanted.port:
             moved(port)
         env = environment(port=port, gpu=gpu, token=token)
-        compose.up(target, root, env=env, report=report, wait_timeout=wanted.wait)
+        if build and service.masks:
+            compose.build(target, root, env=env, report=report)
+            image.take_away_stale()
+        compose.up(target, root, build=build, env=env, report=report, wait_timeout=wanted.wait)
+        if build:
+            image.done()
 
     port = wanted.port
     if service.host_network:

@@ -52,6 +52,7 @@ class EntryPoint:
         cwd: directory to start it in, relative to the repository root, `.` for the root itself.
         needs_args: whether it stops with a usage message when started as it stands here.
         source: where it was seen, in words.
+        error: `LINE: why` when its file does not parse, else empty.
     """
 
     command: str
@@ -60,6 +61,7 @@ class EntryPoint:
     cwd: str = "."
     needs_args: bool = False
     source: str = ""
+    error: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +81,7 @@ class DockerfileFact:
         venvs: absolute paths of virtual environments that the build makes below `workdir` or a copied root.
         exposed: ports of EXPOSE.
         env: ENV and ARG values of the final stage, which the container's shell would fill in.
+        inputs: what of its context the image is made of, as detect/docker/image_inputs.py says; None for "any of it".
     """
 
     path: str
@@ -92,6 +95,7 @@ class DockerfileFact:
     venvs: tuple[str, ...] = ()
     exposed: tuple[int, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
+    inputs: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -98,6 +98,8 @@ class ServicePlan:
         reload: whether a changed source file starts the program again by default.
         gpu: whether GPU variants are written.
         host_network: the service shares the host's network, so nothing is published.
+        inputs: files that the image is made of, relative to the root, a folder's with a slash at its end for those in
+            it that name dependencies: a start builds nothing while they stay as they are. None: it always builds.
     """
 
     name: str
@@ -119,6 +121,7 @@ class ServicePlan:
     gpu: bool = False
     host_network: bool = False
     idle: bool = False
+    inputs: tuple[str, ...] | None = None
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -136,6 +139,8 @@ class DebugService:
     gpu: bool
     host_network: bool
     token: TokenKind
+    inputs: tuple[str, ...] | None = None
+    masks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +177,7 @@ class ProjectPlan:
         service = self.service
         return DebugService(
             name=service.name, compose_file=service.compose_file, port=service.port, gpu=service.gpu,
-            host_network=service.host_network, token=self.token,
+            host_network=service.host_network, token=self.token, inputs=service.inputs, masks=service.masks,
         )  # fmt: skip
 
     def describe(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dkdbg import process
-from dkdbg.engine import containers
+from dkdbg.engine import containers, image_build
 from dkdbg.engine.container_place import ContainerPlace
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets.address import Address
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from dkdbg.model.plan import DebugService
     from dkdbg.targets.container import Container
     from dkdbg.targets.place import Start, Started
 
@@ -61,11 +62,12 @@ class ComposePlace(ContainerPlace):
 
         return start(self._root, wanted, report=report, moved=moved)
 
-    def down(self, *, everything: bool) -> str:
+    def down(self, service: DebugService, *, everything: bool) -> str:
         """`docker compose rm` or `down`."""
         target = ComposeService(service=self.address.rest)
-        argv = target.down_project() if everything else target.down()
-        result = process.run(argv, cwd=self._root, timeout=120.0)
+        result = image_build.remove_with_volumes(self._root, target, service.masks)
+        if everything and not result.code:
+            result = process.run(target.down_project(), cwd=self._root, timeout=120.0)
         if result.code:
             raise explain(result.code, result.stderr)
         return "the project is down" if everything else f"{self.address.rest} is down"

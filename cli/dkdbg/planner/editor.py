@@ -15,6 +15,8 @@ DOWN_LABEL = "dkdbg: down"
 #: What the program prints: an attached editor sees none of it.
 LOGS_LABEL = "dkdbg: logs"
 HOST = "127.0.0.1"
+#: Of several entries VS Code lists those with a `group` first, by its name, and F5 takes the first until one is chosen.
+FIRST = {"group": "0_dkdbg", "order": 1}
 #: The property of the attach request that carries the token (agent/front/tokens.py), and the input that asks for it.
 TOKEN_PROPERTY = "dkdbgToken"  # noqa: S105
 #: What the editor puts into that property; both are references, never the token.
@@ -44,6 +46,7 @@ def launch_entry(plan: ProjectPlan, port: int) -> dict[str, object]:
         "redirectOutput": False,
         "internalConsoleOptions": "openOnSessionStart",
         "preLaunchTask": UP_LABEL,
+        "presentation": dict(FIRST),
     }
     # VS Code underlines a property that debugpy does not know, so only where it is wanted.
     if plan.token != FROM_NOWHERE:
@@ -77,6 +80,7 @@ def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
     quiet = {"reveal": "silent", "panel": "dedicated", "showReuseMessage": False, "clear": True}
     shown = {**quiet, "reveal": "always"}
     compose = ["compose", "--progress", "plain", "--profile", "debug"]
+    volumes = ["--volumes"] if plan.service.masks else []
     up = [*compose, "up", "--build", "--detach", "--wait", "--wait-timeout", "300", plan.service.name]
     return (
         {
@@ -102,7 +106,7 @@ def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
             "label": DOWN_LABEL,
             "type": "process",
             "command": "docker",
-            "args": [*compose, "rm", "--stop", "--force", plan.service.name],
+            "args": [*compose, "rm", "--stop", "--force", *volumes, plan.service.name],
             "options": {"cwd": "${workspaceFolder}"},
             "presentation": quiet,
             "problemMatcher": [],

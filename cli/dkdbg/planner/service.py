@@ -15,6 +15,7 @@ from dkdbg.launchers.lines.command_lines import one_process, serves
 from dkdbg.model import twin
 from dkdbg.model.config import Config, shell_argv
 from dkdbg.model.plan import Decision, Mapping, ServicePlan
+from dkdbg.planner import image_inputs
 
 if TYPE_CHECKING:
     from dkdbg.model.facts import DockerfileFact, EntryPoint, RepoFacts, ServiceFact
@@ -72,6 +73,7 @@ def plan_service(
         gpu=facts.gpu != "none" or bool(base and base.gpu),
         host_network=bool(base and base.host_network),
         idle=idle,
+        inputs=_inputs(image, base, dockerfile, (*mounts, *(base.binds if base else ()))),
     )
     where = f"{base.name} of {base.file}" if base else "the image above"
     waits = f"waits {wait} s for an editor" if wait else "does not wait for an editor"
@@ -84,8 +86,37 @@ def plan_service(
             Decision(what=f"it {waits}", why="dkdbg.toml or --wait says so" if config.wait is not None else _why_wait(wait, idle=idle)),
             *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base)) for m in mappings),
         ),
-        chosen.notes,
+        (*chosen.notes, *_unreadable(facts, chosen.argv)),
     )  # fmt: skip
+
+
+def _unreadable(facts: RepoFacts, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """What Python will refuse to start, or would have been chosen."""
+    broken = [entry for entry in facts.candidates if entry.error and entry.file]
+    if argv == IDLE:
+        return tuple(
+            f"{entry.file}:{entry.error}; so the container idles (sleep infinity): mend that line and run dkdbg init again"
+            for entry in broken[:3]
+        )
+    return tuple(
+        f"{entry.file}:{entry.error}; the command stays {shlex.join(argv)}, and F5 fails until that line is mended"
+        for entry in broken
+        if any(
+            str(entry.file) in word or PurePosixPath(word).name == PurePosixPath(str(entry.file)).name
+            for word in argv
+        )
+    )[:3]
+
+
+def _inputs(
+    image: ImagePlan,
+    base: ServiceFact | None,
+    dockerfile: DockerfileFact | None,
+    mounted: tuple[tuple[str, str], ...],
+) -> tuple[str, ...] | None:
+    if base is None and image.ours:
+        return image_inputs.of_our_image(image)
+    return image_inputs.of_your_image(dockerfile, base, mounted) if dockerfile else None
 
 
 def _shown(command: Command) -> str:

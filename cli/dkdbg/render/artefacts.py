@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,6 +75,7 @@ def for_compose(value: object) -> object:
 
 _ENVIRONMENT.filters["tojson"] = quoted
 _ENVIRONMENT.filters["compose"] = for_compose
+_ENVIRONMENT.filters["shell"] = shlex.quote
 
 
 def render(name: str, /, **values: Any) -> str:  # noqa: ANN401 - a template takes what it names; StrictUndefined checks

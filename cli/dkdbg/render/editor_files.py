@@ -6,6 +6,7 @@ import copy
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from dkdbg.errors import DkdbgError
 from dkdbg.planner import editor
 from dkdbg.render import jsonc, manifest
 from dkdbg.render.changes import FileWanted
@@ -56,6 +57,22 @@ def with_port(root: Path, local_port: int) -> FileWanted | None:
             return None
         entry["connect"]["port"] = local_port
     return _merged(root, LAUNCH, wanted) if wanted else None
+
+
+def launch_names(root: Path) -> set[str]:
+    """Names of the entries and compounds that launch.json has now; none when it cannot be read."""
+    try:
+        content = jsonc.loads(_read(root, LAUNCH) or "{}", file=LAUNCH)
+    except DkdbgError:
+        return set()
+    names: set[str] = set()
+    for array in ("configurations", "compounds"):
+        entries = content.get(array) if isinstance(content, dict) else None
+        for entry in entries if isinstance(entries, list) else ():
+            name = entry.get("name") if isinstance(entry, dict) else None
+            if isinstance(name, str):
+                names.add(name)
+    return names
 
 
 def _written(root: Path, name: str) -> dict[str, list[dict[str, Any]]]:

@@ -86,9 +86,15 @@ def dump(manifest: Manifest) -> bytes:
     return json.dumps({"version": _VERSION, "files": files, "notes": notes}, indent=2).encode() + b"\n"
 
 
-def service_note(service: DebugService, config: bytes) -> dict[str, object]:
-    """Return what is remembered with the compose file; `config` is the dkdbg.toml that belongs to it."""
-    return {"service": asdict(service), "config": _choices(config)}
+def service_note(service: DebugService, config: bytes, *, reads: Mapping[str, str]) -> dict[str, object]:
+    """Return what is remembered with the compose file.
+
+    Args:
+        service: the debug service.
+        config: the dkdbg.toml that belongs to it.
+        reads: files that say what its image is made of, with their sha256.
+    """
+    return {"service": asdict(service), "config": _choices(config), "reads": dict(reads)}
 
 
 def _choices(config: bytes) -> dict[str, object]:
@@ -127,5 +133,31 @@ def debug_service(root: Path) -> DebugService | None:
                     gpu=gpu,
                     host_network=host_network,
                     token=token,
+                    inputs=_inputs(root, note),
+                    masks=_texts(_service(note).get("masks")) or (),
                 )
     return None
+
+
+def _service(note: Mapping[str, object]) -> dict[str, object]:
+    service = note.get("service")
+    return service if isinstance(service, dict) else {}
+
+
+def _inputs(root: Path, note: Mapping[str, object]) -> tuple[str, ...] | None:
+    """What the image is made of; None when it is not known, as after a change of a file that this was read from."""
+    inputs, reads = _texts(_service(note).get("inputs")), note.get("reads")
+    if inputs is None or not isinstance(reads, dict):
+        return None
+    for name, sha256 in reads.items():
+        present = read(root, folders.checked(name))
+        if present is None or hashlib.sha256(present).hexdigest() != sha256:
+            return None
+    return tuple(
+        name if name == "./" else f"{folders.checked(name)}{'/' * name.endswith('/')}" for name in inputs
+    )
+
+
+def _texts(value: object) -> tuple[str, ...] | None:
+    is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return tuple(value) if is_list and isinstance(value, list) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import posixpath
 import shlex
@@ -52,7 +53,7 @@ def wanted_files(
     files[plan.service.compose_file] = FileWanted(
         content=_service(plan).encode(),
         reason="the debug service",
-        note=manifest.service_note(plan.debug_service, choices),
+        note=manifest.service_note(plan.debug_service, choices, reads=_reads(root, plan)),
     )
     if plan.compose_file_value:
         env = dotenv.with_value(
@@ -63,7 +64,7 @@ def wanted_files(
         )
     files.update(editor_files(root, plan, local_port))
     files.update(_devcontainer(plan))
-    files.update(_payload(plan))
+    files.update(_payload(root, plan))
     return files
 
 
@@ -227,9 +228,27 @@ def _owner_feature(folder: str) -> dict[str, FileWanted | None]:
     }
 
 
-def _payload(plan: ProjectPlan) -> dict[str, FileWanted]:
+def _reads(root: Path, plan: ProjectPlan) -> dict[str, str]:
+    """The user's files that say what the image is made of, each with its digest: another text may say other things."""
+    service, image = plan.service, plan.image
+    if service.inputs is None or (service.extends is None and image.ours):
+        return {}
+    names = (
+        image.dockerfile,
+        service.extends and service.extends.dockerfile,
+        service.extends and service.extends.file,
+    )
+    texts = {name: read(root, PurePosixPath(name)) for name in names if name}
+    return {name: hashlib.sha256(text).hexdigest() for name, text in texts.items() if text is not None}
+
+
+def _payload(root: Path, plan: ProjectPlan) -> dict[str, FileWanted]:
     up = render(
         "templates/up.sh.j2",
+        inputs=plan.service.inputs,
+        reads=_reads(root, plan),
+        inputs_script=artefact("templates", "image_inputs.sh").read_text("utf-8").rstrip(),
+        masks=[mask for mask in plan.service.masks if ":" not in mask],
         name=plan.service.name,
         port=plan.service.port,
         gpu=plan.service.gpu,

@@ -36,6 +36,10 @@ class ComposeService:
             "--wait-timeout", str(wait_timeout), self.service,
         )  # fmt: skip
 
+    def build(self) -> tuple[str, ...]:
+        """Make the service's image."""
+        return ("docker", "compose", "--progress", "plain", "--profile", PROFILE, "build", self.service)
+
     def down(self) -> tuple[str, ...]:
         """Stop and remove the service alone: what else runs in the project is not ours."""
         return self._compose("rm", "--stop", "--force", self.service)

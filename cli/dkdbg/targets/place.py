@@ -198,7 +198,7 @@ class Startable(Protocol):
             DkdbgError: whatever hindered it, with cause and next step.
         """
 
-    def down(self, *, everything: bool) -> str:
+    def down(self, service: DebugService, *, everything: bool) -> str:
         """Stop and remove the debug service, or all that belongs to it; say what is down.
 
         Raises:

@@ -318,3 +318,66 @@ def test_init_runs_without_roots_privileges(script):
         [*without_privileges(), "cat", "train.py"], cwd=script, capture_output=True, check=False
     )
     assert probe.returncode != 0
+
+
+def launch_json(root):
+    return jsonc.loads((root / ".vscode/launch.json").read_text())
+
+
+def test_the_last_line_names_the_entry_that_f5_has_to_run(script, dkdbg):
+    """VS Code's F5 runs what was chosen last, and without a choice the first entry of its list."""
+    ran = dkdbg(script, "init", "--yes")
+    assert ran.out.splitlines()[-1].endswith('press F5 with "dkdbg: attach"')
+    entry = launch_json(script)["configurations"][0]
+    assert entry["name"] == "dkdbg: attach"
+    assert entry["presentation"] == {"group": "0_dkdbg", "order": 1}
+
+
+def test_beside_other_entries_it_comes_first_in_the_list_and_their_bytes_stay(script, dkdbg):
+    theirs = """{
+  // mine
+  "version": "0.2.0",
+  "configurations": [
+    {"name": "Python: current file", "type": "debugpy", "request": "launch", "program": "${file}"},  // often
+    {"name": "Tests", "type": "debugpy", "request": "launch", "presentation": {"group": "1_tests"}}
+  ]
+}
+"""
+    (script / ".vscode").mkdir()
+    (script / ".vscode/launch.json").write_text(theirs)
+    ran = dkdbg(script, "init", "--yes")
+    assert ran.out.splitlines()[-1].endswith(
+        'press F5 with "dkdbg: attach" (choose it once under Run and Debug: launch.json has 2 more)'
+    )
+    after = (script / ".vscode/launch.json").read_text()
+    assert all(line.rstrip("},") in after for line in theirs.splitlines())
+    entries = launch_json(script)["configurations"]
+    groups = {entry["name"]: entry.get("presentation", {}).get("group", "~") for entry in entries}
+    assert min(groups, key=groups.__getitem__) == "dkdbg: attach"  # groups by name, entries without one last
+
+
+GUARDED = "def f(:\n  pass\n\nif __name__ == '__main__':\n  f()\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "line", "command"),
+    [
+        (
+            {"train.py": "import time\nfor n in range(10:\n    time.sleep(1)\n"},
+            "train.py:2: ",
+            "python train.py",
+        ),
+        ({"train.py": "x = = 1\n"}, "train.py:1: ", "python train.py"),
+        ({"go.py": GUARDED}, "go.py:1: ", "sleep infinity"),
+        ({"train.py": "print(1)\n", "old.py": GUARDED}, "", "python train.py"),
+    ],
+)
+def test_a_program_that_does_not_parse_is_named_with_its_line_and_what_is_started(
+    tmp_path, dkdbg, files, line, command
+):
+    root = checkout(tmp_path / "repo", {**files, "requirements.txt": ""})
+    ran = dkdbg(root, "init", "--yes")
+    assert f"command {command} " in ran.out
+    notes = [each for each in ran.out.splitlines() if each.startswith("note: ") and ".py:" in each]
+    assert len(notes) == bool(line)
+    assert all(each.startswith(f"note: {line}") and command in each for each in notes)

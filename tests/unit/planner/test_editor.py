@@ -29,6 +29,7 @@ def test_the_entry_is_whole():
         "redirectOutput": False,
         "internalConsoleOptions": "openOnSessionStart",
         "preLaunchTask": "dkdbg: up",
+        "presentation": {"group": "0_dkdbg", "order": 1},
     }
 
 

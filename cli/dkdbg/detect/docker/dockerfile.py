@@ -20,6 +20,7 @@ from dkdbg.detect.docker.dockerfile_syntax import (
     split,
     unquote,
 )
+from dkdbg.detect.docker.image_inputs import image_inputs
 from dkdbg.detect.docker.images import read_image
 from dkdbg.detect.substitution import substitute
 from dkdbg.model.facts import DockerfileFact
@@ -88,6 +89,7 @@ def read_dockerfile(
         venvs=venvs,
         exposed=tuple(dict.fromkeys(final.exposed)),
         env=tuple(final.env.items()),
+        inputs=image_inputs(text),
     )
 
 

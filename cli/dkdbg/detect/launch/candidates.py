@@ -216,7 +216,9 @@ def add_guarded(tree: Tree, found: dict[str, Candidate]) -> None:
         if "__main__" not in text and not path.endswith("__main__.py"):
             if "/" in path and role_of(path) != "train":
                 continue
-            if not text or not read_source(text).runs:
+            fact = read_source(text)
+            is_named = fact.error and role_of(path) in {"train", "main", "app"}  # what it does cannot be seen
+            if not text or not (fact.runs or is_named):
                 continue
             place = "top-level"
         launch = Launch(command=f"python {path}", launcher="python", target=path)

@@ -189,7 +189,7 @@ def _path_points(file: str) -> float:
 
 def _source_points(candidate: Candidate, fact: SourceFact, *, is_ml: bool) -> float:
     score = 0.0
-    if not (fact.has_guard or fact.runs) and candidate.launch.launcher == "python":
+    if not (fact.has_guard or fact.runs or fact.error) and candidate.launch.launcher == "python":
         score -= 12
     if fact.parses_args:
         score += 2
@@ -213,6 +213,7 @@ def _entry_point(candidate: Candidate, fact: SourceFact | None) -> EntryPoint:
         cwd=candidate.cwd,
         needs_args=bool(missing) or has_placeholder(candidate.command),
         source=candidate.source,
+        error=fact.error if fact else "",
     )
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import warnings
 from dataclasses import dataclass
 
 _TRAIN = re.compile(
     r"\.backward\(|optimizer\.step\(|\.fit\(|Trainer\(|DataLoader\(|apply_gradients|GradientTape|train_step|\.train\(\)"
 )
+#: A statement at the first column that does something, in a text that cannot be parsed.
+_ACTS = re.compile(r"^(?:(?:for|while|with)\b|[A-Za-z_][\w.]*\()", re.MULTILINE)
 _PARSERS = {"ArgumentParser", "HfArgumentParser", "CLI", "Typer", "OptionParser"}
 
 
@@ -24,6 +27,7 @@ class SourceFact:
         parses_args: it reads a command line.
         trains: it holds the words of a training loop.
         framework_words: imports at any level, top names only.
+        error: `LINE: why` when it does not parse, else empty.
     """
 
     has_guard: bool = False
@@ -32,6 +36,7 @@ class SourceFact:
     parses_args: bool = False
     trains: bool = False
     imports: frozenset[str] = frozenset()
+    error: str = ""
 
 
 def read_source(text: str) -> SourceFact:
@@ -40,9 +45,15 @@ def read_source(text: str) -> SourceFact:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             module = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         guard = "__main__" in text
-        return SourceFact(has_guard=guard, runs=guard, trains=bool(_TRAIN.search(text)))
+        why = (
+            f"{error.lineno}: {error.msg}, says Python {sys.version_info[0]}.{sys.version_info[1]}"
+            if isinstance(error, SyntaxError)
+            else f"1: {error}"
+        )
+        runs = guard or bool(_ACTS.search(text))
+        return SourceFact(has_guard=guard, runs=runs, trains=bool(_TRAIN.search(text)), error=why)
     required: list[str] = []
     imports: set[str] = set()
     parses = False

@@ -25,9 +25,23 @@ fi
 
 # A build would run git in its context, with the configuration that lies there.
 export BUILDX_GIT_INFO=false
+build=--build
+built=$build
+# Name and id of the image, and the project, of the service's container.
+container() {
+  docker inspect --format '{{.Config.Image}} {{.Image}} {{index .Config.Labels "com.docker.compose.project"}}' \
+    "$(docker compose --profile debug ps --all --quiet api-debug | head -n 1)" 2>/dev/null
+}
 start=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 status=0
-docker compose --progress plain --profile debug up --build --detach --wait --wait-timeout 300 api-debug || status=$?
+docker compose --progress plain --profile debug up $build --detach --wait --wait-timeout 300 api-debug || status=$?
+if [ "$status" = 0 ] && [ -n "$built" ]; then
+  container | while read -r image id project; do
+    # What the build has replaced: images without a name that compose has made for this service.
+    docker image prune --force --filter "label=com.docker.compose.project=$project" \
+      --filter label=com.docker.compose.service=api-debug >/dev/null || :
+  done
+fi
 if [ "$status" != 0 ]; then
   # Compose says that a container exited, not why. Lines of an earlier run would only mislead.
   docker compose --profile debug logs --no-color --no-log-prefix --since "$start" --tail 15 api-debug 2>/dev/null || :

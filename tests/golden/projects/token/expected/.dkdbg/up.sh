@@ -40,9 +40,52 @@ if [ -n "${DKDBG_TOKEN:-}" ] &&
 fi
 # A build would run git in its context, with the configuration that lies there.
 export BUILDX_GIT_INFO=false
+build=--build
+# The code is mounted: a start builds the image only when something has changed that the image is made of.
+sum=sha256sum
+command -v sha256sum >/dev/null 2>&1 || sum='shasum -a 256'
+# One digest of what an image is made of; a path with a slash at its end stands for the files there that name dependencies.
+image_inputs() {
+  {
+    printf '%s\n' "${DKDBG_BASE-}" "${DKDBG_CA-}" "${DOCKER_HOST-}" "${DOCKER_CONTEXT-}"
+    grep currentContext "${DOCKER_CONFIG:-${HOME:-}/.docker}/config.json" || :
+    for path in .env "$@"; do
+      case $path in
+        */) find -L "./$path" -maxdepth 3 -type f -size -20480 \( -name 'requirement*' -o -name 'constraint*' \
+          -o -name '*.lock' -o -name 'pyproject.toml' -o -name 'setup.*' -o -name 'environment*.y*ml' -o -name 'Pipfile*' \
+          -o -name '*.sh' \) -exec $sum {} + || : ;;
+        *) find -L "./$path" -type f -size -20480 -exec $sum {} + -o -type f -exec ls -ln {} + || : ;;
+      esac
+    done
+  } 2>/dev/null | LC_ALL=C sort | $sum | cut -d ' ' -f 1
+}
+# Where is noted of which inputs a service's image was made: for this user on this machine.
+image_stamp() {
+  echo "${XDG_CACHE_HOME:-${HOME:-}/.cache}/dkdbg/built/$(pwd -P | cksum | tr ' ' -)-$1"
+}
+stamp=$(image_stamp app-debug)
+inputs=$(image_inputs Dockerfile Dockerfile.dockerignore requirements.txt) || inputs=
+if [ -n "$inputs" ] && read -r former image id 2>/dev/null <"$stamp" && [ "$former" = "$inputs" ] &&
+  [ "$(docker image inspect --format '{{.Id}}' "$image" 2>/dev/null)" = "$id" ]; then
+  build=
+fi
+built=$build
+# Name and id of the image, and the project, of the service's container.
+container() {
+  docker inspect --format '{{.Config.Image}} {{.Image}} {{index .Config.Labels "com.docker.compose.project"}}' \
+    "$(docker compose --profile debug ps --all --quiet app-debug | head -n 1)" 2>/dev/null
+}
 start=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 status=0
-docker compose --progress plain --profile debug up --build --detach --wait --wait-timeout 300 app-debug || status=$?
+docker compose --progress plain --profile debug up $build --detach --wait --wait-timeout 300 app-debug || status=$?
+if [ "$status" = 0 ] && [ -n "$built" ]; then
+  container | while read -r image id project; do
+    [ -z "$inputs" ] || (umask 077 && mkdir -p "${stamp%/*}" && echo "$inputs $image $id" >"$stamp") 2>/dev/null || :
+    # What the build has replaced: images without a name that compose has made for this service.
+    docker image prune --force --filter "label=com.docker.compose.project=$project" \
+      --filter label=com.docker.compose.service=app-debug >/dev/null || :
+  done
+fi
 if [ "$status" != 0 ]; then
   # Compose says that a container exited, not why. Lines of an earlier run would only mislead.
   docker compose --profile debug logs --no-color --no-log-prefix --since "$start" --tail 15 app-debug 2>/dev/null || :

@@ -1,0 +1,115 @@
+"""Whether a start has to build the image, what the last build replaced, and volumes that show a former image's folders.
+
+`.dkdbg/up.sh` does the same where dkdbg is not installed, and both share one note of what was built.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dkdbg import process
+from dkdbg.render.artefacts import artefact
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dkdbg.model.plan import DebugService
+    from dkdbg.targets.compose import ComposeService
+
+_PROJECT = "com.docker.compose.project"
+_SERVICE = "com.docker.compose.service"
+#: What the engine calls a volume that was given no name.
+_ANONYMOUS = re.compile(r"[0-9a-f]{64}")
+
+
+class ImageBuild:
+    """The image of one start.
+
+    Args:
+        root: the compose project's folder.
+        service: that is started.
+        target: its command lines.
+    """
+
+    def __init__(self, root: Path, service: DebugService, target: ComposeService) -> None:
+        self._root, self._service, self._target = root, service, target
+        self._inputs, self._stamp = self._look()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anything has changed that the image is made of, or the image is another one."""
+        if not self._inputs or self._stamp is None:
+            return True
+        try:
+            inputs, image, id_ = self._stamp.read_text("utf-8").split()
+        except (OSError, ValueError):
+            return True
+        return inputs != self._inputs or self._id_of(image) != id_
+
+    def done(self) -> None:
+        """Note of what was built, and remove the images that it replaced: those without a name of this very service."""
+        found = self._container()
+        if found is None:
+            return
+        if self._inputs and self._stamp:
+            note = f"{self._inputs} {found['Config']['Image']} {found['Image']}\n"
+            with contextlib.suppress(OSError):  # the next start builds: slower, and no fault
+                self._stamp.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._stamp.write_text(note, "utf-8")
+        project = found["Config"]["Labels"].get(_PROJECT)
+        if project:
+            filters = (f"label={_PROJECT}={project}", f"label={_SERVICE}={self._service.name}")
+            words = (word for each in filters for word in ("--filter", each))
+            process.run(("docker", "image", "prune", "--force", *words), cwd=self._root)
+
+    def take_away_stale(self) -> None:
+        """Remove the container of a former image with the volumes that show folders of it, which compose would keep."""
+        found = self._container() if self._service.masks else None
+        if found is None or self._id_of(found["Config"]["Image"]) == found["Image"]:
+            return
+        remove_with_volumes(self._root, self._target, self._service.masks)
+
+    def _look(self) -> tuple[str, Path | None]:
+        if self._service.inputs is None:
+            return "", None
+        script = artefact("templates", "image_inputs.sh").read_text("utf-8")
+        script += '\nimage_stamp "$1"\nshift\nimage_inputs "$@"'
+        argv = ("sh", "-c", script, "sh", self._service.name, *self._service.inputs)
+        lines = process.run(argv, cwd=self._root).stdout.splitlines()
+        return (lines[1], Path(lines[0])) if len(lines) == 2 else ("", None)
+
+    def _id_of(self, image: str) -> str:
+        argv = ("docker", "image", "inspect", "--format", "{{.Id}}", image)
+        return process.run(argv, cwd=self._root).stdout.strip()
+
+    def _container(self) -> dict[str, Any] | None:
+        return inspected(self._root, self._target)
+
+
+def inspected(root: Path, target: ComposeService) -> dict[str, Any] | None:
+    """Return what the engine says of the service's container; None when there is none."""
+    listed = process.run(target.ps(), cwd=root).stdout.splitlines()
+    ids = [json.loads(line)["ID"] for line in listed if line.startswith("{")]
+    asked = process.run(("docker", "container", "inspect", ids[0]), cwd=root) if ids else None
+    found = json.loads(asked.stdout or "[]") if asked else []
+    return dict(found[0]) if found else None
+
+
+def masked_volumes(found: Mapping[str, Any], masks: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of a container's volumes that show the image's own folders `masks`, and that nobody has named."""
+    mounts = [each for each in found.get("Mounts") or () if _ANONYMOUS.fullmatch(str(each.get("Name")))]
+    return tuple(each["Name"] for each in mounts if each.get("Destination") in masks)
+
+
+def remove_with_volumes(root: Path, target: ComposeService, masks: Sequence[str]) -> process.Result:
+    """Stop and remove the service's container, and those volumes of it that hold nothing but the image's folders."""
+    found = inspected(root, target) if masks else None
+    result = process.run(target.down(), cwd=root, timeout=120.0)
+    volumes = masked_volumes(found, masks) if found else ()
+    if volumes and not result.code:
+        process.run(("docker", "volume", "rm", *volumes), cwd=root)
+    return result

@@ -1,0 +1,135 @@
+"""A start builds when something has changed that the image is made of, and leaves nothing behind when it does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from tests.engine.projects import LOOP, dkdbg, must, repo, take_away, unique
+from tests.ports import free_port
+
+pytestmark = pytest.mark.engine
+
+DOCKERFILE = """\
+    FROM {base}
+    RUN python3 -m venv --without-pip /app/.venv
+    ENV PATH=/app/.venv/bin:$PATH
+    WORKDIR /app
+    COPY requirements.txt .
+    RUN echo "$(cat requirements.txt)" >.venv/installed
+    COPY . .
+    RUN mkdir -p /var/lib/app
+    CMD ["python3", "train.py"]
+    """
+
+
+def out(*argv: str) -> str:
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture
+def root(base_image, tmp_path, monkeypatch):
+    """A repository whose Dockerfile copies all of it, its environment below the mount."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    root = repo(
+        tmp_path / unique("built"),
+        {
+            "train.py": LOOP,
+            "requirements.txt": "tqdm==1\n",
+            "Dockerfile": DOCKERFILE.format(base=base_image),
+            "dkdbg.toml": f"[debug]\nport = {free_port()}\n",
+        },
+    )
+    must(dkdbg(root, "init", "--yes"))
+    try:
+        yield root
+    finally:
+        take_away(root, {})
+
+
+def start(root, how):
+    words = ["sh", ".dkdbg/up.sh"] if how == "up.sh" else ["dkdbg", "up"]
+    if how == "up.sh":
+        done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
+    else:
+        done = dkdbg(root, "up")
+    must(done)
+    return "load build context" in done.stdout + done.stderr
+
+
+def installed(root):
+    argv = [
+        "docker",
+        "compose",
+        "--profile",
+        "debug",
+        "exec",
+        "-T",
+        "app-debug",
+        "cat",
+        "/app/.venv/installed",
+    ]
+    return subprocess.run(argv, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def left_over(root):
+    """Images without a name and volumes of the project, that are not of its one container."""
+    label = f"label=com.docker.compose.project={root.name}"
+    images = out("docker", "images", "--quiet", "--filter", "dangling=true", "--filter", label).split()
+    return len(images)
+
+
+def volumes(root):
+    ids = out("docker", "ps", "--all", "--quiet", "--filter", f"label=com.docker.compose.project={root.name}")
+    names = out("docker", "inspect", "--format", "{{range .Mounts}}{{println .Name}}{{end}}", *ids.split())
+    return set(names.split())
+
+
+def exists(volume):
+    return not subprocess.run(
+        ["docker", "volume", "inspect", volume], capture_output=True, check=False
+    ).returncode
+
+
+@pytest.mark.parametrize("how", ["up.sh", "dkdbg up"])
+def test_only_a_change_of_what_the_image_is_made_of_builds_it_and_nothing_old_stays(root, how):
+    assert start(root, how)
+    (first,) = volumes(root)
+    with (root / "train.py").open("a") as file:
+        file.write("# edited\n")
+    (root / "data").mkdir()
+    (root / "data" / "batch.bin").write_bytes(os.urandom(1 << 20))
+    assert not start(root, how)
+    assert installed(root) == "tqdm==1"
+
+    (root / "requirements.txt").write_text("tqdm==2\n")
+    assert start(root, how)
+    assert installed(root) == "tqdm==2"  # not the folder of the former image
+    assert left_over(root) == 0
+    (second,) = volumes(root)
+    assert not exists(first)
+
+    must(dkdbg(root, "down"))
+    assert not exists(second)
+
+
+def test_an_image_that_is_gone_or_another_one_is_built_again(root, base_image):
+    start(root, "up.sh")
+    must(dkdbg(root, "down"))
+    image = f"{root.name}-app-debug"
+    out("docker", "tag", base_image, image)
+    assert start(root, "up.sh")
+    assert installed(root) == "tqdm==1"
+
+
+def test_another_dockerfile_is_not_trusted_to_copy_the_same(root):
+    """Which files an image is made of was read from the one that `init` saw."""
+    start(root, "up.sh")
+    with (root / "Dockerfile").open("a") as file:
+        file.write("RUN cp train.py /var/lib/app/\n")
+    assert start(root, "up.sh")
+    with (root / "train.py").open("a") as file:
+        file.write("# edited\n")
+    assert start(root, "up.sh")
