@@ -55,10 +55,6 @@ class Workbench:
 
     # What a person does.
 
-    def put_cursor(self, text: str) -> None:
-        """Click on the line of the open file that contains `text`."""
-        self.page.locator(".editor-instance .view-line", has_text=text).first.click()
-
     def toggle_breakpoint(self) -> None:
         """F9 on the line of the cursor."""
         before = len(self.trace.lines("breakpoints"))
@@ -71,6 +67,16 @@ class Workbench:
         now = time.time()
         self.page.keyboard.press(key)
         return now
+
+    def insert_above(self, line: str, new: str) -> None:
+        """Type a new line above the line that contains `line`, as deep as that one, and save the file."""
+        self.page.locator(".editor-instance .view-line", has_text=line).first.click()
+        self.page.keyboard.press("Home")
+        self.page.keyboard.insert_text(new)
+        self.page.keyboard.press("Escape")  # a suggestion, if there is one
+        self.page.keyboard.press("Enter")
+        self.page.keyboard.press("Control+s")
+        self.page.locator(".tab.active.dirty").wait_for(state="detached")
 
     def end_sessions(self) -> None:
         """Shift+F5, once, after which the editor has left the program."""
@@ -85,6 +91,10 @@ class Workbench:
         self.until(f"stop {self.stops} comes", lambda: len(self.trace.messages("stopped")) >= self.stops)
         self.until(f"{file}:{line} is shown", lambda: self.top_frame() == (file, line))
         self.until(f"{variables} are shown", lambda: variables.items() <= self.local_variables().items())
+
+    def marks_the_stopped_line(self) -> None:
+        """Wait until a line of the file is marked as the one where the program is stopped."""
+        self.page.locator(".debug-top-stack-frame-line").first.wait_for()
 
     def top_frame(self) -> tuple[str, int]:
         """File name and line of the first frame in the Call Stack pane; a program that runs has none: ("", 0)."""
@@ -109,6 +119,10 @@ class Workbench:
     def asks(self, question: str) -> None:
         """Wait for a dialog with this text."""
         self.page.locator(".monaco-dialog-box", has_text=question).wait_for()
+
+    def is_told(self, pattern: str) -> None:
+        """Wait for a notification that fits the pattern."""
+        self.page.locator(".notification-toast", has_text=re.compile(pattern)).wait_for()
 
     def console_shows(self, text: str) -> None:
         """Wait until this text stands in the Debug Console."""
