@@ -7,7 +7,17 @@ import subprocess
 
 import pytest
 
-from tests.engine.projects import LOOP, dkdbg, must, repo, take_away, unique
+from tests.engine.projects import (
+    LOOP,
+    dkdbg,
+    launch_options,
+    marked_line,
+    must,
+    repo,
+    stop_in,
+    take_away,
+    unique,
+)
 from tests.ports import free_port
 
 pytestmark = pytest.mark.engine
@@ -133,3 +143,14 @@ def test_another_dockerfile_is_not_trusted_to_copy_the_same(root):
     with (root / "train.py").open("a") as file:
         file.write("# edited\n")
     assert start(root, "up.sh")
+
+
+def test_up_writes_a_port_that_a_person_has_chosen_to_launch_json(root):
+    port = free_port()
+    (root / ".env").write_text(f"DKDBG_PORT={port}  # mine\n")
+    said = must(dkdbg(root, "up")).stdout
+    assert launch_options(root).port == port
+    assert f"using {port}, written to .vscode/launch.json" in said
+    assert (root / ".env").read_text() == f"DKDBG_PORT={port}  # mine\n"
+    assert stop_in(root, "train.py").line == marked_line(root / "train.py")
+    assert must(dkdbg(root, "up")).stdout.count("launch.json") == 0

@@ -15,6 +15,7 @@ from dkdbg.model.plan import FROM_ENVIRONMENT, FROM_NOWHERE, FROM_PERSON
 from dkdbg.places import registry
 from dkdbg.render import changes, dotenv, token_file
 from dkdbg.render.changes import FileWanted
+from dkdbg.render.editor_files import LAUNCH, editor_files, launch_port, with_port
 from dkdbg.render.transaction import read
 from dkdbg.targets.place import Start, Startable
 
@@ -41,7 +42,14 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
         service=service, port=before, wait=wait_timeout,
         token=lambda: choose_token(service, report=console.warn if as_json else console.say),
     )  # fmt: skip
-    started = place.up(wanted, report=report, moved=lambda port: keep_port(root, before, port, report=report))
+    started = place.up(
+        wanted,
+        report=report,
+        moved=lambda port: keep_port(root, port, why=f"port {before} is taken", report=report),
+    )
+    attaches_to = launch_port(root)
+    if attaches_to not in {None, started.port}:  # DKDBG_PORT in .env is a person's
+        keep_port(root, started.port, why=f"{LAUNCH} says port {attaches_to}", report=report)
     if as_json:
         state = {
             "service": service.name,
@@ -113,10 +121,8 @@ def _named(people: tuple[str, ...]) -> str:
     )
 
 
-def keep_port(root: Path, before: int, port: int, *, report: Callable[[str], None]) -> None:
+def keep_port(root: Path, port: int, *, why: str, report: Callable[[str], None]) -> None:
     """Let launch.json and .env learn of another port: plain `docker compose` and F5 have to publish and meet the same."""
-    from dkdbg.render.editor_files import LAUNCH, editor_files, with_port
-
     # An init that left no record of the entry: the plan knows it as well.
     launch = with_port(root, port) or editor_files(root, make_plan(root)[0], port)[LAUNCH]
     env = read(root, PurePosixPath(".env"))
@@ -126,6 +132,6 @@ def keep_port(root: Path, before: int, port: int, *, report: Callable[[str], Non
         LAUNCH: launch,
     }
     changes.apply(root, changes.between(root, wanted), changes.Journal(root=root))
-    report(f"port {before} is taken; using {port}, written to {LAUNCH} and .env")
+    report(f"{why}; using {port}, written to {LAUNCH} and .env")
     for phrase in launch.yours:
         report(f"  {LAUNCH}: yours stays {phrase}")

@@ -61,18 +61,30 @@ def with_port(root: Path, local_port: int) -> FileWanted | None:
 
 def launch_names(root: Path) -> set[str]:
     """Names of the entries and compounds that launch.json has now; none when it cannot be read."""
+    return {name for name, _ in _entries(root)}
+
+
+def launch_port(root: Path) -> int | None:
+    """The port that our entry of launch.json attaches to now; None when there is none or it cannot be read."""
+    for name, entry in _entries(root):
+        connect = entry.get("connect")
+        if name == editor.ATTACH_NAME and isinstance(connect, dict) and isinstance(connect.get("port"), int):
+            return int(connect["port"])
+    return None
+
+
+def _entries(root: Path) -> list[tuple[str, dict[str, Any]]]:
     try:
-        content = jsonc.loads(_read(root, LAUNCH) or "{}", file=LAUNCH)
+        content: Any = jsonc.loads(_read(root, LAUNCH) or "{}", file=LAUNCH)
     except DkdbgError:
-        return set()
-    names: set[str] = set()
-    for array in ("configurations", "compounds"):
-        entries = content.get(array) if isinstance(content, dict) else None
-        for entry in entries if isinstance(entries, list) else ():
-            name = entry.get("name") if isinstance(entry, dict) else None
-            if isinstance(name, str):
-                names.add(name)
-    return names
+        return []
+    arrays = (
+        [content.get(name) for name in ("configurations", "compounds")] if isinstance(content, dict) else []
+    )
+    entries = [
+        entry for array in arrays if isinstance(array, list) for entry in array if isinstance(entry, dict)
+    ]
+    return [(entry["name"], entry) for entry in entries if isinstance(entry.get("name"), str)]
 
 
 def _written(root: Path, name: str) -> dict[str, list[dict[str, Any]]]:

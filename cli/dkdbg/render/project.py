@@ -245,6 +245,7 @@ def _reads(root: Path, plan: ProjectPlan) -> dict[str, str]:
 def _payload(root: Path, plan: ProjectPlan) -> dict[str, FileWanted]:
     up = render(
         "templates/up.sh.j2",
+        attach_name=editor.ATTACH_NAME,
         inputs=plan.service.inputs,
         reads=_reads(root, plan),
         inputs_script=artefact("templates", "image_inputs.sh").read_text("utf-8").rstrip(),

@@ -4,17 +4,22 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+# The port that the editor attaches to, as launch.json says; nothing where somebody has built that entry in another way.
+attaches_to=$(tr -d '\n' <.vscode/launch.json 2>/dev/null |
+  sed -n 's/.*"name": *"dkdbg: attach"[^{}]*"connect": *{[^{}]*"port": *\([0-9]\{1,5\}\).*/\1/p')
+# The one that is published: `dkdbg up` writes another one here and there when this one is taken.
+port=$(sed -n "s/^DKDBG_PORT=[\"']\{0,1\}\([0-9]\{1,5\}\).*/\1/p" .env 2>/dev/null | tail -n 1)
+port=${port:-5678}
+
 if [ -e /opt/dkdbg/agent.pyz ] && [ "${DKDBG_MAPPINGS+set}" = set ]; then
   sh /opt/dkdbg/agent.pyz health >/dev/null 2>&1 && exit 0
-  # The port of launch.json: `dkdbg up` writes another one there and to .env when this one is taken on the host.
-  port=$(sed -n "s/^DKDBG_PORT=[\"']\{0,1\}\([0-9]\{1,5\}\).*/\1/p" .env 2>/dev/null | tail -n 1)
   cd "$(cat /usr/local/share/dkdbg-owner/workdir 2>/dev/null || pwd)"
   # A session of its own: the editor closes this terminal when the task has ended, and SIGHUP would end the program.
   session=nohup
   if command -v setsid >/dev/null 2>&1; then session=setsid; fi
   log=$(mktemp "${TMPDIR:-/tmp}/dkdbg-output.XXXXXX")
   echo "dkdbg: starting api-debug in this container; its output goes to $log"
-  "$session" sh /opt/dkdbg/agent.pyz launch --host 127.0.0.1 --port "${port:-5678}" -- uvicorn app.main:app --host 0.0.0.0 --port 8000 --reload >"$log" 2>&1 </dev/null &
+  "$session" sh /opt/dkdbg/agent.pyz launch --host 127.0.0.1 --port "${attaches_to:-$port}" -- uvicorn app.main:app --host 0.0.0.0 --port 8000 --reload >"$log" 2>&1 </dev/null &
   agent=$!
   while ! sh /opt/dkdbg/agent.pyz health >/dev/null 2>&1; do
     kill -0 "$agent" 2>/dev/null || { cat "$log" >&2; exit 1; }
@@ -22,6 +27,16 @@ if [ -e /opt/dkdbg/agent.pyz ] && [ "${DKDBG_MAPPINGS+set}" = set ]; then
   done
   exit 0
 fi
+
+port=${DKDBG_PORT:-$port}
+check_port() { # where something else answers for the editor, such as `dkdbg attach`, the port is meant to be another one
+  [ "${attaches_to:-$port}" != "$port" ] || return 0
+  cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -q ":$(printf '%04X' "$attaches_to") [0-9A-F:]* 0A " && return 0
+  echo "dkdbg: launch.json attaches to port $attaches_to, but the debug service gets port $port (DKDBG_PORT in .env)" >&2
+  echo "dkdbg: run dkdbg up, which writes $port to launch.json, or take DKDBG_PORT out of .env" >&2
+  exit 1
+}
+check_port
 
 # A build would run git in its context, with the configuration that lies there.
 export BUILDX_GIT_INFO=false
@@ -42,6 +57,7 @@ if [ "$status" = 0 ] && [ -n "$built" ]; then
       --filter label=com.docker.compose.service=api-debug >/dev/null || :
   done
 fi
+[ "$status" != 0 ] || check_port # again: a container of another port may have answered
 if [ "$status" != 0 ]; then
   # Compose says that a container exited, not why. Lines of an earlier run would only mislead.
   docker compose --profile debug logs --no-color --no-log-prefix --since "$start" --tail 15 api-debug 2>/dev/null || :

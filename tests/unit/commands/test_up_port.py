@@ -1,0 +1,69 @@
+"""The start script behind F5, where launch.json and the port of the debug service are two: it says so before it starts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.ports import free_port
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def root(script, dkdbg):
+    (script / "dkdbg.toml").write_text(f"[debug]\nport = {free_port()}\n")
+    assert dkdbg(script, "init", "--yes").code == 0
+    return script
+
+
+def f5(root, folder: Path, **environment):
+    """Run the script with a `docker` that only says that it was called: no engine is needed to see what comes before it."""
+    folder.mkdir()
+    docker = folder / "docker"
+    docker.write_text("#!/bin/sh\necho docker was called\nexit 3\n")
+    docker.chmod(0o755)
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "XDG_CACHE_HOME": str(folder), **environment}
+    shell = shutil.which("sh")
+    return subprocess.run(
+        [shell, ".dkdbg/up.sh"], cwd=root, env=env, capture_output=True, text=True, check=False
+    )
+
+
+def port_of(root) -> int:
+    return int((root / "dkdbg.toml").read_text().split()[-1])
+
+
+@pytest.mark.parametrize("where", [".env", "environment"])
+def test_another_port_than_launch_json_s_is_said_before_anything_starts(root, tmp_path, where):
+    port, other = port_of(root), free_port()
+    if where == ".env":
+        (root / ".env").write_text(f'A=1\nDKDBG_PORT="{other}"\n')
+    done = f5(root, tmp_path / "bin", **({"DKDBG_PORT": str(other)} if where == "environment" else {}))
+    assert done.returncode == 1
+    assert f"launch.json attaches to port {port}, but the debug service gets port {other}" in done.stderr
+    assert "dkdbg up" in done.stderr
+    assert "docker was called" not in done.stdout
+
+
+def test_a_port_where_somebody_else_answers_for_the_editor_is_left_alone(root, tmp_path):
+    """As `dkdbg attach` does, or a tunnel."""
+    (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
+    with socket.create_server(("127.0.0.1", port_of(root))):
+        done = f5(root, tmp_path / "bin")
+    assert (done.returncode, "docker was called" in done.stdout) == (3, True)
+
+
+@pytest.mark.parametrize("rewritten", ["{port: 1}", '{"configurations": []}', None])
+def test_a_launch_json_that_somebody_has_built_in_another_way_stops_nothing(root, tmp_path, rewritten):
+    (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
+    launch = root / ".vscode/launch.json"
+    launch.unlink() if rewritten is None else launch.write_text(rewritten)
+    assert f5(root, tmp_path / "bin").returncode == 3
