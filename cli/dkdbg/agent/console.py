@@ -5,6 +5,11 @@ from __future__ import annotations
 import sys
 
 
+def printable(text: str) -> str:
+    """Return one line of a program's words with everything that is no text escaped."""
+    return "".join(each if each.isprintable() or each == "\t" else ascii(each)[1:-1] for each in text)
+
+
 def log(text: str) -> None:
     """Say one line to the user, on stderr: stdout is the program's."""
     try:

@@ -78,6 +78,9 @@ def unset(arguments: Dict[str, Any]) -> List[Dict[str, Any]]:
 _UNDERSTAND_EVENT = ("vscode", "visualstudio", "dkdbg")
 
 
+_CONSOLES = ("vscode", "visualstudio")
+
+
 def starts_sessions(client: Dict[str, Any]) -> bool:
     """Tell whether a client knows `startDebugging`; `client` are the arguments of its `initialize`."""
     return client.get("supportsStartDebuggingRequest") is True
@@ -86,6 +89,11 @@ def starts_sessions(client: Dict[str, Any]) -> bool:
 def opens_sessions(client: Dict[str, Any]) -> bool:
     """Tell whether a client opens a session for each process that is announced."""
     return starts_sessions(client) or client.get("clientID") in _UNDERSTAND_EVENT
+
+
+def has_consoles(client: Dict[str, Any]) -> bool:
+    """Tell whether a client has a console for each session and shows one of them: what the root's says is not seen."""
+    return client.get("clientID") in _CONSOLES
 
 
 def announcement(client: Dict[str, Any], number: Callable[[], int], configuration: Dict[str, Any]) -> bytes:

@@ -6,7 +6,7 @@ import re
 
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.dap.messages import EDITOR, ROLE, as_dict
-from dkdbg.agent.door.connection import HOLDING, INTRODUCING, ROOT
+from dkdbg.agent.door.connection import HOLDING, INTRODUCING, ROOT, WAIT, Action
 from dkdbg.agent.door.succession import candidates
 
 TYPE_CHECKING = False
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import List
 
     from dkdbg.agent.dap.messages import Message
-    from dkdbg.agent.door.connection import Action, Connection
+    from dkdbg.agent.door.connection import Connection
     from dkdbg.agent.door.pending import Pending
     from dkdbg.agent.door.seats import Seats
 
@@ -25,6 +25,8 @@ _ADVICE = (
     "this session is the agent's and never stops: each Python process has a session of its own. A client that does "
     "not open those: `dkdbg attach --ports` on your machine gives each process a port"
 )
+#: Seconds for which the session of the program's first process outlives it, until its exit code is known.
+END_LIMIT = 2.0
 _COPIED = ("stopped", "continued", "output", "thread", "process", "module", "exited")
 
 
@@ -40,6 +42,7 @@ class AdapterSide:
         self._seats = seats
         self._pending = pending
         self._exited = False
+        self._held: List[Action] = []
 
     def take(self, body: bytes) -> List[Action]:
         """Take one message: pass it on, with what goes to others because of it."""
@@ -97,16 +100,41 @@ class AdapterSide:
         connection.stops.happened(name, content)
         passed = [connection.to_client(body)]
         beside = candidates(self._seats, connection.key)
+        if name == "output" and content.get("category") == "stderr" and connection.key != ROOT:
+            self._seats.last_words.note(connection.key, content.get("output"))
         if name == "exited":
             self._exited = True
         if name == "terminated":
             # Of this session alone: its client has asked for it, or the adapter has ended it and the agent lives on.
             alone = connection.leaving or (connection.key == ROOT and not self._exited)
             connection.leaving = True
-            return passed if alone else passed + [action for one in beside for action in one.phase.end()]
+            ends = [] if alone else [action for one in beside for action in one.phase.end()]
+            if not alone and self._tells_the_end():
+                self._held = passed
+                return [*ends, Action(WAIT, connection, seconds=END_LIMIT)]
+            return passed + ends
         if name in _COPIED and content.get("category") != "telemetry":
             passed += [one.to_client(body) for one in beside]
         return passed
+
+    # -- the end of the program -------------------------------------------------------------------------------------
+
+    def knows_the_end(self) -> bool:
+        """Tell whether what the end of this session waits for has come."""
+        return bool(self._seats.end)
+
+    def let_end(self) -> List[Action]:
+        """End the session, with a word on how the program has ended: its console is the one that the editor shows."""
+        connection, passed, self._held = self._connection, self._held, []
+        if self._seats.end:
+            passed = [connection.to_client(messages.say(self._seats.end)), *passed]
+        return passed
+
+    def _tells_the_end(self) -> bool:
+        """Tell whether this is the session of the program's first process, in a client that may show nothing else."""
+        connection = self._connection
+        is_first = connection.phase.name == HOLDING and connection.key == self._seats.program
+        return is_first and messages.has_consoles(connection.introduction)
 
     def _announce(self, message: Message, configuration: Message) -> List[Action]:
         """Offer a process to the client that holds the root session and to those who look on.

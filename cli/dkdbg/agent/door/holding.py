@@ -64,6 +64,14 @@ class Holding(Phase):
         """Pass on what the adapter says."""
         return self._adapter.take(body)
 
+    def ready(self) -> bool:
+        """Tell whether the end of the session can be told."""
+        return self._adapter.knows_the_end()
+
+    def resume(self) -> List[Action]:
+        """Tell it."""
+        return self._adapter.let_end()
+
     def adapter_gone(self) -> List[Action]:
         """The process is free, or the adapter is no more."""
         if self.connection.configured and not self.connection.leaving:

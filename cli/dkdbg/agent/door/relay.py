@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import socket
 import struct
 import threading
 import time
 
 from dkdbg.agent import sockets
-from dkdbg.agent.dap import frames
+from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.door import connection, dialing
 from dkdbg.agent.door.connection import EVICTED, JOINING, LOOKING, ROOT
 from dkdbg.agent.door.door import Door
@@ -17,7 +18,7 @@ from dkdbg.agent.door.seats import Seats
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Iterable, List, Optional
+    from typing import Callable, Iterable, List, Optional, Tuple
 
 #: Seconds that a client waits for an adapter that is just (re)starting, and after which it is told so.
 BACKEND_LIMIT = 30.0
@@ -31,6 +32,10 @@ GOODBYE = 1.0
 #: At most one line in the log for refused attaches in so many seconds, after the first ten.
 REFUSAL_LOG_INTERVAL = 10.0
 REFUSAL_LOG_BURST = 10
+#: Seconds that the last words of a process which has ended may take.
+WORDS_LIMIT = 1.0
+#: Lines that wait for clients.
+MOST_NOTES = 100
 #: Seconds that a client has to close when the adapter has ended its session: some never do.
 LEAVE_LIMIT = 5.0
 
@@ -65,8 +70,53 @@ class Service:
             token, name_of=name_of, on_stop=on_stop, clock=time.monotonic, wall=lambda: time.strftime("%H:%M")
         )
         self._lock = threading.Condition()
+        self._notes = Notes()
         self._refused = 0
         self._next_log = 0.0
+
+    def program_started(self, pid: int) -> None:
+        """Note the program's first process; what a former run said is of no interest any more."""
+        with self._lock:
+            self._seats.program, self._seats.end = pid, ""
+            self._seats.last_words.forget()
+
+    def program_ended(self, end: str) -> None:
+        """Note how it has ended, in words."""
+        with self._lock:
+            self._seats.end = end
+            self._lock.notify_all()
+
+    def last_words(self, pid: int, is_alive: Callable[[int], bool]) -> Tuple[str, str]:
+        """Return what tells best why the program `pid` failed; see LastWords.
+
+        What processes that have ended said is waited for, WORDS_LIMIT seconds at most.
+        """
+        end = time.monotonic() + WORDS_LIMIT
+        with self._lock:
+            while self._is_spoken_for(is_alive) and time.monotonic() < end:
+                self._lock.wait(0.02)
+            return self._seats.last_words.of_a_failure(pid)
+
+    def say(self, text: str) -> None:
+        """Say a line to the editors that have a console for each process, in each of them but the root's."""
+        with self._lock:
+            links = [
+                one.link
+                for key, one in self._seats.holders().items()
+                if key != ROOT
+                and one.configured
+                and not one.leaving
+                and messages.has_consoles(one.introduction)
+            ]
+        if links:
+            self._notes.put((messages.say(text), links))
+
+    def _is_spoken_for(self, is_alive: Callable[[int], bool]) -> bool:
+        """Tell whether something may still come of a process that has ended."""
+        return any(
+            key != ROOT and not one.leaving and not is_alive(key)
+            for key, one in self._seats.holders().items()
+        )
 
     def is_rejoining(self) -> bool:
         """Whether the root session is being set up in its client's place."""
@@ -97,6 +147,28 @@ class Service:
             self._next_log = now + REFUSAL_LOG_INTERVAL
             count = self._refused
         self._log(text + (" (%d refused so far)" % count if count > REFUSAL_LOG_BURST else ""))
+
+
+class Notes:
+    """Sends lines in a thread of its own: a client that does not read must not hold up who says something."""
+
+    def __init__(self) -> None:
+        self._queue: queue.Queue[Tuple[bytes, List[Relay]]] = queue.Queue(MOST_NOTES)
+        self._started = False
+
+    def put(self, note: Tuple[bytes, List[Relay]]) -> None:
+        """Send it soon, or not at all when too many wait."""
+        if not self._started:
+            self._started = True
+            threading.Thread(target=self._send, name="dkdbg notes", daemon=True).start()
+        with contextlib.suppress(queue.Full):
+            self._queue.put_nowait(note)
+
+    def _send(self) -> None:
+        while True:
+            body, links = self._queue.get()
+            for link in links:
+                link.to_client(body)
 
 
 class Relay:

@@ -6,6 +6,7 @@ import itertools
 
 from dkdbg.agent.dap import messages
 from dkdbg.agent.door.connection import ROOT
+from dkdbg.agent.door.last_words import LastWords
 from dkdbg.agent.front import tokens
 
 TYPE_CHECKING = False
@@ -47,6 +48,10 @@ class Seats:
         self._offered: Set[int] = set()
         #: Editors whose root session was taken over. What they still open of their processes ends at once.
         self.evicted: Set[int] = set()
+        self.last_words = LastWords(name_of)
+        #: The pid of the program's first process, 0 before; how it has ended, empty while it runs.
+        self.program = 0
+        self.end = ""
 
     def next_sequence(self) -> int:
         """Return a number for a request of our own to an adapter or a client."""

@@ -35,7 +35,7 @@ def run_once(shared: session.Session) -> Tuple[int, str]:
             running.send(15)
     code = running.exit_code if running.exit_code is not None else 255
     end = child.describe_end(code, running.signal)
-    shared.say("the program %s" % end)
+    shared.say_end(running, end)
     return code, end
 
 

@@ -13,8 +13,8 @@ from dkdbg.agent.adapter import backend
 from dkdbg.agent.door import relay
 from dkdbg.agent.front import front, local_users, peers, tokens
 from dkdbg.agent.program import bundle
-from dkdbg.agent.record import naming, notes, processes, records, runtime_dir
-from dkdbg.agent.run import child, hook_folder
+from dkdbg.agent.record import naming, notes, processes, procfs, records, runtime_dir
+from dkdbg.agent.run import child, end_note, hook_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -182,6 +182,7 @@ class Session:
         command = self.options.command
         running = child.Child(command, self._environment(), self.inbox.former_mask, own_group=own_group)
         runs = self.store.snapshot()["runs"] + 1
+        self._service.program_started(running.pid)
         self.show("running", child=running.pid, runs=runs, detail="")
         self._backend.say("dkdbg: started pid %d: %s" % (running.pid, child.words_of(command)))
         return running
@@ -192,8 +193,23 @@ class Session:
         self.store.update(state=self._state(), **fields)
 
     def say(self, text: str, category: str = "console") -> None:
-        """Print a line into the editor's debug console."""
+        """Print a line into the editor's debug console, whichever session it shows."""
         self._backend.say("dkdbg: " + text, category)
+        self._service.say(text)
+
+    def say_end(self, running: child.Child, end: str) -> None:
+        """Tell the editor that the program has ended of itself, and of a failure why.
+
+        Args:
+            end: see `child.describe_end`.
+        """
+        code = running.exit_code or 0
+        name, words = "", ""
+        if code and self.attached:
+            name, words = self._service.last_words(running.pid, procfs.alive)
+        self._service.program_ended(end_note.headline(code, end))
+        note = end_note.compose(code, end, words, name)
+        self._backend.say("dkdbg: " + note, "stderr" if code else "console")
 
     def tell(self, text: str, category: str = "console") -> None:
         """Say a line to the user wherever he looks: on stderr and in the editor's debug console."""

@@ -108,7 +108,7 @@ class Supervisor:
         code = running.exit_code if running.exit_code is not None else 255
         self._ended(code, child.describe_end(code, running.signal))
         if by_itself:
-            shared.say("the program %s" % self._end)
+            shared.say_end(running, self._end)
             crashed = code != 0 and time.monotonic() - begin < HEALTHY
             self._crashes = self._crashes + 1 if crashed else int(code != 0)
 

@@ -1,0 +1,48 @@
+"""What the editor is told of the program's end: its exit code or signal, and why, as far as it is known."""
+
+from __future__ import annotations
+
+from dkdbg.agent import console, contract
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
+
+#: Lines of stderr, and characters of each.
+LINES = 12
+LENGTH = 300
+
+
+def compose(code: int, end: str, words: str, name: str = "") -> str:
+    """Return the note.
+
+    Args:
+        code: the exit code. end: in words, `exited with code 1`.
+        words: what was written to stderr last, empty where nothing is known of it.
+        name: of the process that wrote it; empty for the program itself.
+    """
+    text = headline(code, end)
+    if code == 0:
+        return text
+    lines = last_lines(words)
+    if not lines:
+        return text + "; what it said is in its log"
+    return "%s; %s last on stderr:\n%s" % (text, name + " said" if name else "it said", "\n".join(lines))
+
+
+def headline(code: int, end: str) -> str:
+    """Return its first part, without the reason."""
+    return "the program %s%s" % (end, _MEANINGS.get(code, ""))
+
+
+def last_lines(words: str) -> List[str]:
+    """Return the last lines of a program's text, fit for a line of ours, each indented."""
+    lines = [line.rpartition("\r")[2].rstrip() for line in words.replace("\r\n", "\n").split("\n")]
+    found = [console.printable(line) for line in lines if line][-LINES:]
+    return ["  " + (line if len(line) <= LENGTH else line[:LENGTH] + "...") for line in found]
+
+
+_MEANINGS = {
+    contract.EXIT_NOT_FOUND: ", as a shell does when it does not find a command",
+    contract.EXIT_NOT_EXECUTABLE: ", as a shell does when it may not execute a file",
+}

@@ -1,0 +1,168 @@
+"""The editor is told how the program has ended, and of a failure why, in the session that it shows."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dkdbg.agent.door.last_words import LENGTH, PROCESSES, LastWords
+from dkdbg.agent.run import end_note
+from dkdbg.dap import debugger as debuggers
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PYTHON = sys.executable
+#: Command line, what train.py holds, and what the editor's root session is told besides "dkdbg: ".
+FAILURES = {
+    "a first line that does not parse": (
+        (PYTHON, "train.py"),
+        "def train(:\n",
+        (
+            "the program exited with code 1; it said last on stderr:",
+            "train.py",
+            "SyntaxError: invalid syntax",
+        ),
+    ),
+    "a file that is not there": (
+        (PYTHON, "trian.py"),
+        "",
+        ("the program exited with code 2;", "can't open file", "trian.py"),
+    ),
+    "a usage text": (
+        (PYTHON, "train.py"),
+        "import sys\nsys.exit('usage: train.py DATA')\n",
+        ("the program exited with code 1;", "  usage: train.py DATA"),
+    ),
+    "an option that argparse does not know": (
+        (PYTHON, "train.py", "--epoch", "3"),
+        "import argparse\nargparse.ArgumentParser().parse_args()\n",
+        ("the program exited with code 2;", "error: unrecognized arguments: --epoch 3"),
+    ),
+    "a traceback": (
+        (PYTHON, "train.py"),
+        "import time\ndef step():\n    raise ValueError('\\x1b[31mbad batch')\nstep()\n",
+        ("the program exited with code 1;", "    raise ValueError", "ValueError: \\x1b[31mbad batch"),
+    ),
+    "a signal": (
+        (PYTHON, "train.py"),
+        "import os\nos.kill(os.getpid(), 9)\n",
+        ("the program was ended by SIGKILL (code 137); what it said is in its log",),
+    ),
+    "a command that is not there": (
+        ("pyhton", "train.py"),
+        "",
+        ("command not found: pyhton",),
+    ),
+    "a command that a shell does not find": (
+        ("sh", "-c", "pyhton train.py"),
+        "",
+        ("the program exited with code 127, as a shell does when it does not find a command",),
+    ),
+}
+
+
+def attached(running: Any) -> Debugger:
+    """See the program through to its end."""
+    with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
+        debugger.attach()
+        debugger.wait_ended(60)
+        return debugger
+
+
+def console(debugger: Debugger, name: str) -> str:
+    """What stands in the consoles of the sessions whose name holds this."""
+    return "".join(each.text for each in debugger.output if name in each.session.name)
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_why_a_program_failed_stands_in_the_root_session(launch, tmp_path: Path, failure: str) -> None:
+    command, text, expected = FAILURES[failure]
+    if text:
+        (tmp_path / "train.py").write_text(text)
+    running = launch(*command, wait="60")
+    debugger = attached(running)
+    assert running.finish()[0] != 0
+    said = console(debugger, "debugger")
+    for each in expected:
+        assert each in said
+
+
+def test_the_rank_that_failed_is_named_with_what_it_said(launch, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import os, sys\nif os.environ['RANK'] == '2': raise ValueError('no data for rank 2')\n"
+    )
+    (tmp_path / "start.py").write_text(
+        "import os, subprocess, sys\n"
+        "ranks = [subprocess.Popen([sys.executable, 'train.py'], env=dict(os.environ, RANK=str(r), LOCAL_RANK=str(r),"
+        " WORLD_SIZE='3')) for r in range(3)]\n"
+        "if any([rank.wait() for rank in ranks]): sys.exit('a rank has failed')\n"
+    )
+    running = launch(PYTHON, "start.py", wait="60")
+    debugger = attached(running)
+    assert running.finish()[0] == 1
+    said = console(debugger, "debugger")
+    assert "the program exited with code 1; rank 2 (train.py) said last on stderr:" in said
+    assert "ValueError: no data for rank 2" in said
+
+
+@pytest.mark.parametrize(("text", "end"), [("raise ValueError('bad')\n", "1"), ("print('done')\n", "0")])
+def test_vs_code_has_the_end_in_the_console_of_the_program_too(
+    launch, tmp_path: Path, monkeypatch, text: str, end: str
+) -> None:
+    monkeypatch.setitem(debuggers._CLIENT, "clientID", "vscode")
+    (tmp_path / "train.py").write_text(text)
+    running = launch(PYTHON, "train.py", wait="60")
+    debugger = attached(running)
+    assert running.finish()[0] == int(end)
+    assert console(debugger, "train.py").endswith(f"dkdbg: the program exited with code {end}\n")
+
+
+def test_what_the_agent_says_stands_in_every_console_of_vs_code_and_once_elsewhere(
+    launch, tmp_path: Path, monkeypatch
+) -> None:
+    for client, times in (("vscode", 1), ("neovim", 0)):
+        monkeypatch.setitem(debuggers._CLIENT, "clientID", client)
+        script = tmp_path / "train.py"
+        script.write_text("import time\nwhile True: time.sleep(0.02)\n")
+        running = launch(PYTHON, "train.py", wait="60", verb="supervise", options=("--reload",))
+        with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
+            debugger.attach()
+            debugger.wait_session(lambda session: "train.py" in session.name, "the program")
+            draft = tmp_path / "new"
+            draft.write_text("def broken(:\n")
+            draft.replace(script)
+            for name in ("debugger", "train.py") if times else ("debugger",):
+                debugger.wait(lambda: "is kept" in console(debugger, name), f"the note in {name}")  # noqa: B023
+            assert console(debugger, "debugger").count("is kept") == 1
+            assert console(debugger, "train.py").count("is kept") == times
+        running.process.terminate()
+        running.finish()
+
+
+def test_the_last_words_of_a_launcher_give_way_to_the_first_traceback() -> None:
+    words = LastWords(lambda pid: f"rank {pid}")
+    words.note(7, "ChildFailedError\n")
+    words.note(9, "Traceback (most recent call last):\nValueError\n")
+    words.note(8, "Traceback (most recent call last):\nBrokenPipeError\n")
+    assert words.of_a_failure(7)[0] == "rank 9"
+    words.note(7, "Traceback (most recent call last):\nKeyError\n")
+    assert words.of_a_failure(7) == ("", "ChildFailedError\nTraceback (most recent call last):\nKeyError\n")
+    words.forget()
+    assert words.of_a_failure(7) == ("", "")
+
+
+def test_of_much_that_was_said_the_end_is_kept() -> None:
+    words = LastWords(lambda pid: f"rank {pid}")
+    for pid in range(PROCESSES * 2):
+        words.note(pid, "x" * LENGTH * 2 + str(pid))
+    assert words.of_a_failure(PROCESSES * 2 - 1)[1] == ("x" * LENGTH + str(PROCESSES * 2 - 1))[-LENGTH:]
+    assert words.of_a_failure(1)[0] == f"rank {PROCESSES * 2 - 1}"
+    note = end_note.compose(
+        1, "exited with code 1", "\n".join(f"line {i}" for i in range(100)) + "\rbar 9\x1b[2K\n"
+    )
+    assert note.splitlines()[1:] == [*(f"  line {i}" for i in range(88, 99)), "  bar 9\\x1b[2K"]
