@@ -50,6 +50,19 @@ def say(text: str, category: str = "console") -> bytes:
     return event("output", category=category, output="dkdbg: %s\n" % text)
 
 
+def greeting(version: str, host: str, port: int) -> List[bytes]:
+    """Return what debugpy's adapter says to a client that has connected and said nothing yet.
+
+    Args:
+        version: debugpy's. host, port: where the client has connected to.
+    """
+    telemetry = [
+        event("output", category="telemetry", output=name, data={"packageVersion": version})
+        for name in ("ptvsd", "debugpy")
+    ]
+    return [*telemetry, event("debugpySockets", sockets=[{"host": host, "port": port, "internal": False}])]
+
+
 def answer(request: Dict[str, Any], **body: object) -> bytes:
     """Return the successful response to a request."""
     return body_of(dict(_response(request), success=True, body=body))

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Seconds for the first whole request; an editor sends it within milliseconds.
 FIRST_FRAME_LIMIT = 10.0
+#: Seconds that a client may be silent before it is greeted: it waits for what debugpy's adapter says right away.
+GREETING_AFTER = 1.0
 #: An `initialize` request has about 600 bytes.
 FIRST_FRAME_SIZE = 64 << 10
 #: Bytes of one message before an attach was let in: a connection of a stranger costs no more memory.
@@ -56,6 +58,8 @@ class Front:
         users: uids of this machine that may attach and see the whole status; None for all of them.
         let_in_later: `serve` calls `let_in` for each client that it lets in; else a client is let in when it is handed on.
         log: takes one line for the user.
+        greeting: the version of debugpy that a client is told which waits for that before it introduces itself, as one of
+            debugpy's adapter may; empty for nothing.
         admit: returns why a connection is refused that `allow` lets in, in one line; empty when it is not.
 
     Raises:
@@ -75,9 +79,11 @@ class Front:
         users: Optional[Set[int]] = None,
         let_in_later: bool = False,
         log: Callable[[str], None],
+        greeting: str = "",
         admit: Optional[Callable[[socket.socket], str]] = None,
     ) -> None:
         self._admit = admit
+        self._greeting = greeting
         self._serve_client = serve
         self._ready = ready
         self._status = status
@@ -183,7 +189,7 @@ class Front:
             return None
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         deadline = time.monotonic() + FIRST_FRAME_LIMIT
-        first = _receive(sock, deadline)
+        first = self._first(sock, deadline)
         while first and len(first) < 5 and any(word.startswith(first) for word in web.METHODS):
             more = _receive(sock, deadline)
             if not more:
@@ -213,6 +219,15 @@ class Front:
             return None
         parser.allow(STRANGERS_BODY)
         return body, parser
+
+    def _first(self, sock: socket.socket, deadline: float) -> bytes:
+        """Receive the first bytes; who waits for debugpy's greeting, and will be let in, gets one."""
+        with contextlib.suppress(socket.timeout):
+            return _receive(sock, time.monotonic() + GREETING_AFTER)
+        if self._greeting and not self._stranger(sock):
+            host, port = sock.getsockname()[:2]
+            sock.sendall(b"".join(map(frames.wrap, messages.greeting(self._greeting, str(host), port))))
+        return _receive(sock, deadline)
 
     def _answer_http(self, sock: socket.socket, first: bytes, deadline: float) -> None:
         head = _read_head(sock, first, deadline)

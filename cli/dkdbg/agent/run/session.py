@@ -106,6 +106,7 @@ class Session:
                 users=None if token or allow.anyone else local_users.of_this_agent(os.environ),
                 let_in_later=True,
                 log=console.log,
+                greeting=os.path.basename(debugpy_dir).partition("-")[2],
             )
         except OSError as error:
             reason = "cannot listen on %s:%d: %s; choose another port: --port or %s"

@@ -1,0 +1,41 @@
+"""debugpy's adapter speaks first; a client that waits for that before it says anything is not left waiting."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from dkdbg.agent.dap import frames
+from dkdbg.dap import client
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_client_that_waits_for_debugpys_greeting_gets_it_and_attaches(launch, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('end')\n")
+    running = launch(sys.executable, "train.py", wait="60")
+    port = running.wait_state("waiting")["port"]
+    sock = client.dial("127.0.0.1", port)
+    parser, heard = frames.FrameParser(), []
+    while len(heard) < 3:
+        data = sock.recv(4096)
+        assert data, heard
+        parser.feed(data)
+        while (body := parser.take()) is not None:
+            heard.append(frames.decode(body))
+    assert [(each["event"], each["body"].get("output")) for each in heard] == [
+        ("output", "ptvsd"),
+        ("output", "debugpy"),
+        ("debugpySockets", None),
+    ]
+    assert heard[2]["body"]["sockets"] == [{"host": "127.0.0.1", "port": port, "internal": False}]
+    session = client.Session(sock, name="patient")
+    session.request("initialize", {"adapterID": "debugpy", "clientID": "vscode"})
+    attached = session.send("attach", {"connect": {"host": "127.0.0.1", "port": port}})
+    session.wait(lambda: session.has_seen("initialized"), "initialized", timeout=30)
+    session.request("configurationDone")
+    session.response(attached)
+    code, out, err = running.finish()
+    session.close()
+    assert (code, out) == (0, "end\n"), err
