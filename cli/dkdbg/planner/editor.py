@@ -27,9 +27,9 @@ def launch_entry(plan: ProjectPlan, port: int) -> dict[str, object]:
     """The attach configuration of launch.json.
 
     `connect` is in it because debugpy copies the attach arguments into the announcement of each child process,
-    so children come back through the same port; `redirectOutput` is stated because the extension turns it on by
-    default, and a training job's output would travel twice. `internalConsoleOptions` brings the Debug Console back in
-    front each time, where the task's terminal was; VS Code's default does so only the first time.
+    so children come back through the same port; `redirectOutput` is stated because entries of earlier versions have it
+    off, and a new `init` turns it on there. `internalConsoleOptions` brings the Debug Console back in front each time,
+    where the task's terminal was; VS Code's default does so only the first time.
 
     Args:
         plan: whose mappings are written out.
@@ -43,7 +43,7 @@ def launch_entry(plan: ProjectPlan, port: int) -> dict[str, object]:
         "pathMappings": path_mappings(plan.mappings),
         "justMyCode": True,
         "subProcess": True,
-        "redirectOutput": False,
+        "redirectOutput": True,
         "internalConsoleOptions": "openOnSessionStart",
         "preLaunchTask": UP_LABEL,
         "presentation": dict(FIRST),

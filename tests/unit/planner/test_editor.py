@@ -26,7 +26,7 @@ def test_the_entry_is_whole():
         "pathMappings": [{"localRoot": "${workspaceFolder}", "remoteRoot": "/workspace"}],
         "justMyCode": True,
         "subProcess": True,
-        "redirectOutput": False,
+        "redirectOutput": True,
         "internalConsoleOptions": "openOnSessionStart",
         "preLaunchTask": "dkdbg: up",
         "presentation": {"group": "0_dkdbg", "order": 1},
