@@ -6,7 +6,7 @@ import pytest
 
 from tests.engine.projects import dkdbg, must
 
-pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("editor")]
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("editor-1")]
 
 TRAIN = """\
     total = 40 + 2

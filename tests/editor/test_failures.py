@@ -9,7 +9,7 @@ import pytest
 from tests.engine.projects import LOOP
 from tests.ports import free_port
 
-pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("editor")]
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("editor-2")]
 
 #: What VS Code asks when the task before the launch has failed.
 TASK_FAILED = "The preLaunchTask 'dkdbg: up' terminated with exit code 1."

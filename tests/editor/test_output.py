@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("editor")]
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("editor-2")]
 
 FAILS = """\
     import sys
