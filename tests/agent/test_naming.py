@@ -92,6 +92,7 @@ def test_processes_that_serve_others_can_be_debugged_when_asked_for(
         found = wait_for(lambda: running.record()["processes"], lambda f: len(f) >= len(wanted))
         assert {one["name"].partition(" (")[0] for one in found} == wanted
         wait_for(lambda: [one["joined"] for one in running.record()["processes"]], all)
+        editor.wait_attached(len(wanted) + 1)  # a process that ends meanwhile cannot be attached to
         (tmp_path / "stop").touch()
         code, _, err = running.finish()
     assert (code, editor.errors) == (0, []), err

@@ -116,3 +116,23 @@ def test_breakpoint_crash_and_pdb_work_under_every_python(
     assert crashed["line"] == 12
     assert code == 1
     assert "ZeroDivisionError" in err
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_a_child_that_waits_to_join_stops_under_every_python(
+    launch, request, tmp_path: Path, minor: int
+) -> None:
+    python = need(minor)
+    layout = request.getfixturevalue("old_layout" if minor < 10 else "layout")
+    (tmp_path / "steps.py").write_text("x = 1\ny = 2\n\n\ndef work():\n    return x\n\n\nwork()\n")
+    (tmp_path / "train.py").write_text(
+        "import subprocess, sys\n"
+        "quiet = 'import json, sys; raise SystemExit(\"debugpy\" in sys.modules)'\n"
+        "subprocess.run([sys.executable, '-c', quiet], check=True)\n"
+        "subprocess.run([sys.executable, '-c', 'import json, steps; steps.work()'], check=True)\n"
+    )
+    running = launch(python, "train.py", wait="60", python=python, layout=layout)
+    with Editor(running.wait_state("waiting")["port"], {str(tmp_path / "steps.py"): [1, 6]}) as editor:
+        assert [stop["line"] for stop in editor.wait_stops(3)] == [1, 6, 6]
+        code, _, err = running.finish()
+    assert code == 0, err

@@ -130,6 +130,8 @@ else:
 RECORD_VERSION = 1
 RECORD_NAME = "session.json"
 JOIN_NAME = "join.json"
+#: Which files have breakpoints, while processes that execute none of them wait to join.
+BREAKPOINTS_NAME = "breakpoints"
 PROCESSES_NAME = "p"
 #: In the processes' folder, where a path is short enough for a socket: takes `restart`.
 CONTROL_NAME = "agent.sock"

@@ -53,6 +53,7 @@ class Holding(Phase):
         elif command == "stackTrace":
             connection.stops.asked(request)
         connection.settings.note(request)
+        self._seats.changed = True
         self._pending.from_client(request)
         return [connection.to_adapter(body), *ends]
 

@@ -11,14 +11,14 @@ import time
 
 from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames, messages
-from dkdbg.agent.door import connection, dialing
+from dkdbg.agent.door import breakpoints, connection, dialing
 from dkdbg.agent.door.connection import EVICTED, JOINING, LOOKING, ROOT
 from dkdbg.agent.door.door import Door
 from dkdbg.agent.door.seats import Seats
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Iterable, List, Optional, Tuple
+    from typing import Callable, Iterable, List, Optional, Set, Tuple
 
 #: Seconds that a client waits for an adapter that is just (re)starting, and after which it is told so.
 BACKEND_LIMIT = 30.0
@@ -49,6 +49,7 @@ class Service:
         admit: told of each client whose attach has shown it.
         name_of: what a process is, by its pid.
         on_stop: told where a process is held, empty when it runs.
+        on_breakpoints: told of what `breakpoints.wanted` says, whenever it may have changed.
     """
 
     def __init__(
@@ -60,8 +61,10 @@ class Service:
         admit: Callable[[socket.socket], None],
         name_of: Callable[[int], str],
         on_stop: Callable[[int, str], None],
+        on_breakpoints: Callable[[Optional[Tuple[Set[str], Set[str]]]], None],
         log: Callable[[str], None],
     ) -> None:
+        self._on_breakpoints = on_breakpoints
         self._dial = dial
         self._gone = gone
         self._admit = admit
@@ -133,6 +136,7 @@ class Service:
             dial=self._dial,
             gone=self._gone,
             admit=self._admit,
+            on_breakpoints=self._on_breakpoints,
             log=self._log_refusal,
         )
         relay.serve(first)
@@ -177,7 +181,7 @@ class Relay:
     Args:
         client: its socket. parser: holds what came after the first request.
         seats: who has what. lock: guards the seats and every door, notified on each change.
-        dial, gone, admit: see Service.
+        dial, gone, admit, on_breakpoints: see Service.
     """
 
     def __init__(
@@ -190,8 +194,11 @@ class Relay:
         dial: Callable[[], Optional[socket.socket]],
         gone: Callable[[], bool],
         admit: Callable[[socket.socket], None],
+        on_breakpoints: Callable[[Optional[Tuple[Set[str], Set[str]]]], None],
         log: Callable[[str], None],
     ) -> None:
+        self._seats = seats
+        self._on_breakpoints = on_breakpoints
         self._client = client
         self._parser = parser
         self._lock = lock
@@ -331,6 +338,9 @@ class Relay:
     def _ask(self, question: Callable[[], List[connection.Action]]) -> List[connection.Action]:
         with self._lock:
             actions = question()
+            if self._seats.changed:  # before the adapter hears of it
+                self._seats.changed = False
+                self._on_breakpoints(breakpoints.wanted(self._seats.holders().values()))
             self._lock.notify_all()
         return actions
 

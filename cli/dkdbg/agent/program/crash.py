@@ -61,7 +61,7 @@ def hold(directory: str, failure: Failure) -> None:
         if not on_demand.await_editor(directory, seconds, "post-mortem", describe(failure, on_demand.place)):
             return
         if not on_demand.connect(directory):
-            _stop(failure)
+            stop(failure)
     except KeyboardInterrupt:
         pass  # somebody does not want to wait; the exit code stays that of the exception
 
@@ -77,7 +77,8 @@ def describe(failure: Failure, place: Any) -> str:
     return "%s: %s" % (place(trace.tb_frame.f_code.co_filename, trace.tb_lineno), text[:300])
 
 
-def _stop(failure: Failure) -> None:
+def stop(failure: Failure) -> None:
+    """Stop in the failing frame; an editor is attached."""
     import debugpy  # noqa: T100
 
     trigger = getattr(debugpy, "trigger_exception_handler", None)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
             listener: takes what the agent asks; only after `owns_listener()`.
             done: a lock that is held while the hook's thread runs.
             running: whether that thread runs. thread_id: its number in the kernel.
+            waits: by which version of the agent's file of breakpoints it waits to join; 0 when it does not.
             joined: whether this process has joined an adapter at some time.
             fork_armed: whether the callback for forked children is registered.
         """
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         done: LockType
         running: bool
         joined: bool
+        waits: int
         thread_id: int
         fork_armed: bool
 

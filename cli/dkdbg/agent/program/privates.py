@@ -80,6 +80,7 @@ PROGRAM: "Tuple[Tuple[str, str, str, str], ...]" = (
     ("pydevd", "PyDB.__init__:writer", "compiled", "print into the editor's console"),
     ("pydevd", "PyDB.__init__:cmd_factory", "compiled", "make that message"),
     ("pydevd", "_is_attached", "on_demand", "has the editor configured this process"),
+    ("pydevd", "_is_attached", "waiting", "the same"),
     ("_pydevd_bundle.pydevd_api", "PyDevdAPI.run", "join", "the editor has set its breakpoints"),
     ("_pydevd_bundle.pydevd_api", "PyDevdAPI.request_disconnect", "waking", "wake threads it lets go"),
     ("_pydevd_bundle.pydevd_api", "PyDevdAPI.add_breakpoint", "compiled", "look at each new breakpoint"),

@@ -29,6 +29,8 @@ ANSWER_LIMIT = 30.0
 ORPHANED_LIMIT = 5.0
 #: Seconds between two looks at the folder.
 INTERVAL = 0.5
+#: Seconds that a process which waits to join lives until it is asked to: most that a program starts are shorter.
+WAIT_LIMIT = 2.0
 #: Processes that are asked at the same time: each one imports debugpy, about 0.2 s of CPU.
 PARALLEL = 8
 #: Reasons that are told.
@@ -60,6 +62,8 @@ class ProcessTable:
         self._on_change = on_change
         self._on_refusal = on_refusal
         self._reasons: Set[str] = set()
+        self._waits: Dict[int, int] = {}
+        self._version = 0
         self._known: Dict[int, contract.Process] = {}
         self._asked: Set[int] = set()
         self._joined: Dict[int, float] = {}
@@ -77,6 +81,11 @@ class ProcessTable:
     def stop(self) -> None:
         """Look no more."""
         self._stopped = True
+        self._wake.set()
+
+    def let_wait(self, version: int) -> None:
+        """Let those wait to join that do so by this version of the file of breakpoints; 0 for none."""
+        self._version = version
         self._wake.set()
 
     def look_now(self) -> None:
@@ -147,6 +156,7 @@ class ProcessTable:
                 known = self._known.get(pid)
                 if known is None or known["started"] != process["started"]:  # new, or the pid was used again
                     self._known[pid] = process
+                    self._waits[pid] = _waits(os.path.join(self._directory, "%d.json" % pid))
                     new.append(pid)
                     self._asked.discard(pid)
                     changed = True
@@ -173,10 +183,14 @@ class ProcessTable:
 
     def _ask_newcomers(self) -> None:
         with self._lock:
-            new = [pid for pid in self._known if pid not in self._asked]
+            new = [pid for pid in self._known if pid not in self._asked and not self._may_wait(pid)]
             self._asked.update(new)
         for pid in new:
             threading.Thread(target=self._ask, args=(pid,), name="dkdbg ask", daemon=True).start()
+
+    def _may_wait(self, pid: int) -> bool:
+        young = -WAIT_LIMIT < time.time() - self._known[pid]["started"] < WAIT_LIMIT
+        return young and self._waits.get(pid, 0) == self._version != 0
 
     def _ask(self, pid: int) -> None:
         path = os.path.join(self._directory, "%d.sock" % pid)
@@ -218,6 +232,7 @@ class ProcessTable:
             self._known.pop(pid, None)
             self._stops.pop(pid, None)
             self._joined.pop(pid, None)
+            self._waits.pop(pid, None)
             self._asked.discard(pid)
 
     def _report(self) -> None:
@@ -247,6 +262,15 @@ def ask(path: str, command: str) -> str:
             return ours.makefile("r").readline().strip()
         except OSError:
             return ""
+
+
+def _waits(path: str) -> int:
+    """Return by which version of the file of breakpoints a process waits to join."""
+    try:
+        with open(path) as source:
+            return int(json.load(source).get("waits", 0))
+    except (OSError, ValueError, TypeError, AttributeError):
+        return 0
 
 
 def _read(path: str) -> Optional[contract.Process]:

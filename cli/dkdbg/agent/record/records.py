@@ -152,8 +152,9 @@ def _keep_record_alone(directory: str) -> None:
     """Remove from a session's folder what a running agent needs."""
     import shutil
 
-    with contextlib.suppress(OSError):
-        os.unlink(os.path.join(directory, contract.JOIN_NAME))
+    for name in (contract.JOIN_NAME, contract.BREAKPOINTS_NAME):
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(directory, name))
     processes = os.path.join(directory, contract.PROCESSES_NAME)
     shutil.rmtree(os.path.realpath(processes), ignore_errors=True)
     if os.path.islink(processes):

@@ -41,6 +41,7 @@ FILES = (
     "compiled.py",
     "uncaught.py",
     "untrace.py",
+    "waiting.py",
     "waking.py",
 )
 

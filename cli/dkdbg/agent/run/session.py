@@ -13,12 +13,12 @@ from dkdbg.agent.adapter import backend
 from dkdbg.agent.door import relay
 from dkdbg.agent.front import front, local_users, peers, tokens
 from dkdbg.agent.program import bundle
-from dkdbg.agent.record import naming, notes, processes, procfs, records, runtime_dir
+from dkdbg.agent.record import naming, notes, processes, procfs, records, runtime_dir, waiting
 from dkdbg.agent.run import child, end_note, hook_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Tuple
+    from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
     from dkdbg.agent.run.options import Options
 
@@ -92,6 +92,7 @@ class Session:
             admit=lambda sock: self._front.let_in(sock),  # noqa: PLW0108
             name_of=lambda pid: self._table.name_of(pid),  # noqa: PLW0108
             on_stop=lambda pid, where: self._table.set_stopped(pid, where),  # noqa: PLW0108
+            on_breakpoints=lambda wanted: self._let_wait(wanted),  # noqa: PLW0108
             log=console.log,
         )
         try:
@@ -114,6 +115,7 @@ class Session:
                 reason % (options.host, options.port, error.strerror, contract.ENV_PORT)
             ) from error
         self.store = records.SessionStore(runtime, options.name)
+        self._waiting = waiting.WaitingFile(os.path.join(self.store.directory, contract.BREAKPOINTS_NAME))
         self._adapter_path = os.path.join(self.store.processes_dir, contract.ADAPTER_NAME)
         self._backend = backend.Backend(
             debugpy_dir,
@@ -269,6 +271,10 @@ class Session:
         self._backend.stop()
         self._front.stop()
         self.store.finish()
+
+    def _let_wait(self, wanted: Optional[Tuple[Set[str], Set[str]]]) -> None:
+        if self._waiting.write(wanted):
+            self._table.let_wait(self._waiting.version)
 
     # -- called from the phantom's thread -----------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 
 The agent puts this folder first on PYTHONPATH. At start a process runs the user's own `sitecustomize`, announces
 itself in the session's folder, and leaves one thread asleep on a socket. Nothing of debugpy, json or socket is
-imported. Only if an editor is attached already does it join before the program's first line.
+imported. Only if an editor is attached already does it join before the program's first line; a child of a program that is
+debugged joins when it is about to execute a breakpoint (waiting.py).
 
 Nothing here may break or delay the program: every error is swallowed, and DKDBG_DEBUG=1 shows it. The file is read
 by whatever Python the user starts, so it is valid Python 2 as well; there it only runs the user's `sitecustomize`.
@@ -130,9 +131,14 @@ class _Late(object):
 
 
 if TYPE_CHECKING:
-    from dkdbg.agent.program import answers, crash_watch, forking, join, on_demand, socket_pdb
+    from dkdbg.agent.program import answers, crash_watch, forking, join, on_demand, socket_pdb, waiting
 else:
-    answers, crash_watch, forking = _Late("answers"), _Late("crash_watch"), _Late("forking")
+    answers, crash_watch, forking, waiting = (
+        _Late("answers"),
+        _Late("crash_watch"),
+        _Late("forking"),
+        _Late("waiting"),
+    )
     join, on_demand, socket_pdb = _Late("join"), _Late("on_demand"), _Late("socket_pdb")
 
 
@@ -183,6 +189,7 @@ class _Member(object):
         self.done = self._thread.allocate_lock()  # held while the thread runs
         self.running = False
         self.joined = False
+        self.waits = 0
         self.thread_id = 0
         self.listener = None  # type: Optional[socket]
         self._mark = None  # type: Optional[Tuple[int, int]]
@@ -222,10 +229,11 @@ class _Member(object):
         env = ",".join(
             "%s:%s" % (quoted(name), quoted(os.environ[name])) for name in _RANK_NAMES if name in os.environ
         )
-        text = '{"pid":%d,"ppid":%d,"started":%f,"origin":%s,"argv":[%s],"env":{%s}}' % (
+        text = '{"pid":%d,"ppid":%d,"started":%f,"waits":%d,"origin":%s,"argv":[%s],"env":{%s}}' % (
             os.getpid(),
             os.getppid(),
             time.time(),
+            self.waits,
             quoted(self.origin),
             ",".join(quoted(word.encode("utf-8", "replace").decode("utf-8")) for word in self.words[:16]),
             env,
@@ -315,9 +323,11 @@ class _Member(object):
         return answer
 
     def enter(self):  # type: () -> None
-        """Register, join if an editor is attached, and let the thread sleep on the socket."""
+        """Register, join if an editor is attached, now or later, and let the thread sleep on the socket."""
+        attached = os.path.exists(self.directory + "/join.json")
+        self.waits = waiting.version(self, _RANK_NAMES) if attached else 0
         self.register()
-        if os.path.exists(self.directory + "/join.json"):
+        if attached and not (self.waits and waiting.begin(self, self.waits)):
             _say(self.join(True))
         self.wake_thread()
 
