@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: Seconds that a loaded machine may take for anything.
-PATIENCE = 120
+PATIENCE = 240
 
 
 class Workbench:
