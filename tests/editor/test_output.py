@@ -28,3 +28,4 @@ def test_prints_and_the_reason_of_a_failing_end_are_in_the_debug_console(reposit
     editor.press("F5")
     editor.console_shows("ValueError: shapes 3 and 4 do not fit")
     editor.until("the sessions have ended", lambda: not editor.trace.sessions())
+    editor.console_shows("dkdbg: the program exited with code 1")
