@@ -239,12 +239,19 @@ def test_launch_supervises_when_the_environment_says_so(launch) -> None:
     assert launch("sh", "-c", "exit 3", env={"DKDBG_RELOAD": "0"}).finish()[0] == 3
 
 
-def test_a_launch_says_that_it_cannot_be_restarted(launch) -> None:
-    running = launch("sleep", "60")
+def test_a_launch_restarts_when_asked_to_and_ends_with_its_program(launch) -> None:
+    running = launch("sh", "-c", "echo run; exec sleep 60")
     running.wait_state("running")
     done = ask_restart(running)
-    assert done.returncode == 1
-    assert "runs its program once; start it with `supervise`, or with DKDBG_RELOAD=1" in done.stderr
+    assert (done.returncode, done.stdout) == (0, "dkdbg: restarted, run 2\n")
+    asked = subprocess.run(
+        [sys.executable, "-m", "dkdbg.agent", "stop", "--name", running.name],
+        env=dict(os.environ, DKDBG_RUNTIME_DIR=str(running.runtime)),
+        capture_output=True,
+        text=True,
+    )
+    assert (asked.returncode, asked.stdout) == (0, "dkdbg: asked to end\n")
+    assert running.finish()[:2] == (143, "run\nrun\n")
 
 
 def test_an_editor_that_attaches_after_the_end_starts_it_again(supervise, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The agent's command line: `launch`, `supervise`, `restart`, `pdb`, `health`, `sessions`, `mapping`.
+"""The agent's command line: `launch`, `supervise`, `restart`, `stop`, `pdb`, `health`, `sessions`, `mapping`.
 
 Run as `python -m dkdbg.agent`, or as a file with `python -I -S -B`: then the folder of the package is found from the
 file's own path, and nothing of the user's site-packages or working directory can get in the way.
@@ -23,7 +23,7 @@ _USAGE = """usage: dkdbg.agent launch [--host H] [--port P] [--wait SECONDS] [--
                           [--housekeeping] -- COMMAND [ARGUMENT...]
        dkdbg.agent supervise [as launch] [--reload [DIR...]] [--reload-config] [--on-crash restart|wait|exit]
                              [--max-restarts N] [--interactive] -- COMMAND [ARGUMENT...]
-       dkdbg.agent restart [--name NAME]
+       dkdbg.agent restart | stop [--name NAME]
        dkdbg.agent pdb [--pid N] [--name NAME]
        dkdbg.agent health [--wait] | sessions [--json] | mapping
 
@@ -38,8 +38,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     command = words.pop(0) if words else ""
     if command in ("launch", "supervise"):
         return _launch(words, supervised=command == "supervise")
-    if command == "restart":
-        return _restart(words)
+    if command in ("restart", "stop"):
+        return _ask(command, words)
     if command == "pdb":
         from dkdbg.agent.run import pdb_client
 
@@ -69,10 +69,10 @@ def _launch(words: List[str], *, supervised: bool) -> int:
     return supervise.run(asked) if asked.supervision is not None else launch.run(asked)
 
 
-def _restart(words: List[str]) -> int:
+def _ask(command: str, words: List[str]) -> int:
     from dkdbg.agent.run import control
 
-    return control.main(words)
+    return control.main(command, words)
 
 
 def _health() -> int:

@@ -133,7 +133,7 @@ JOIN_NAME = "join.json"
 #: Which files have breakpoints, while processes that execute none of them wait to join.
 BREAKPOINTS_NAME = "breakpoints"
 PROCESSES_NAME = "p"
-#: In the processes' folder, where a path is short enough for a socket: takes `restart`.
+#: In the processes' folder, where a path is short enough for a socket: takes `restart` and `stop`.
 CONTROL_NAME = "agent.sock"
 #: There too: where processes connect to debugpy's adapter.
 ADAPTER_NAME = "adapter.sock"
@@ -172,6 +172,8 @@ ENV_SKIP = "DKDBG_SKIP"
 ENV_HOUSEKEEPING = "DKDBG_HOUSEKEEPING"
 #: Set to 1: `launch` supervises: the program is started again on a changed file or on request, and the agent stays.
 ENV_RELOAD = "DKDBG_RELOAD"
+#: What an attach does when sources were changed after the program's start: `auto`, `ask` or `never`; see run/options.py.
+ENV_RESTART = "DKDBG_RESTART"
 #: Set to 1: the hook says on stderr why it did nothing.
 ENV_DEBUG = "DKDBG_DEBUG"
 #: Python for agent.sh.

@@ -21,7 +21,7 @@ def restart(root: Path, target: str | None = None) -> int:
         target: an address or a name; None for the debug service of this repository.
 
     Raises:
-        DkdbgError: nothing runs there, or its agent runs the program once.
+        DkdbgError: nothing runs there, or it was not restarted.
     """
     if target is None:
         check_root(root)
@@ -38,7 +38,7 @@ def restart(root: Path, target: str | None = None) -> int:
         ).splitlines()
         raise DkdbgError(
             f"{place.label} was not restarted: {said[-1].removeprefix('dkdbg: ')}",
-            hint="reload = true under [debug] in dkdbg.toml, then dkdbg init and dkdbg up: from then on it can be",
+            hint="dkdbg ps shows what runs there; dkdbg up starts it",
         )
     console.say(f"{place.label}: {result.stdout.strip().removeprefix('dkdbg: ')}")
     return 0

@@ -20,6 +20,7 @@ CAPABILITIES: Message = {
             "supportsSetVariable", "supportsValueFormattingOptions", "supportsTerminateDebuggee",
             "supportsTerminateRequest", "supportsGotoTargetsRequest", "supportsClipboardContext",
             "supportsStepInTargetsRequest",
+            "supportsRestartRequest",  # not debugpy's: the agents restart their programs
         ),
         True,
     ),

@@ -85,6 +85,9 @@ class Router:
                 *self._leave(terminate=True),
                 *self._end("ended by the editor"),
             ]
+        if command == "restart":
+            told = [send(name, session.restart()) for name, session in self.sessions.items()]
+            return [ToClient(messages.answer(message)), *chain(*told)]
         return [ToClient(root_answers.answer(message))]
 
     def client_gone(self) -> list[Action]:

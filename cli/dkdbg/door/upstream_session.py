@@ -91,6 +91,10 @@ class UpstreamSession:
             return []
         return [self._request("disconnect", {"terminateDebuggee": terminate})]
 
+    def restart(self) -> list[bytes]:
+        """Ask for the program to be started again."""
+        return [self._request("restart", {})] if self.phase == "held" else []
+
     def lost(self) -> None:
         """The connection has ended."""
         if self.phase != "left":
@@ -120,6 +124,9 @@ class UpstreamSession:
             return [Heard(kind="refused", text=introduction.refusal)]
         if bodies is not None:
             return [Heard(kind="reply", body=body) for body in bodies]
+        if message.get("command") == "restart" and message.get("success") is not True:
+            text = from_targets.line(message.get("message"))
+            return [Heard(kind="output", message={"body": {"category": "important", "output": f"{text}\n"}})]
         if message.get("request_seq") != _ATTACH or message.get("command") != "attach":
             return []
         if message.get("success") is not True:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 FILE_NAME = "dkdbg.toml"
 BOM = "\ufeff"
+#: The agent's DKDBG_RESTART, see agent/run/options.py.
+RESTART_KINDS = ("auto", "ask", "never")
 #: Characters of a dkdbg.toml that are parsed: tomlkit takes seconds for more, and a clone may bring any.
 MAX_CHARS = 100_000
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*")
@@ -47,6 +49,8 @@ class Config:
         wait: seconds that the program waits for an editor before it goes on or exits; 0 does not wait; None
             lets the planner choose (servers do not wait).
         reload: start the program again when a source file changes, and keep the container when it ends.
+        restart: what F5 does when sources were changed after the program's start: `auto` starts it anew when the run is
+            younger than an hour, `ask` says so, `never` keeps editors from restarting it at all.
         token: where the launch entry takes the token from that the debug port asks for.
         sync: the table [sync].
     """
@@ -56,6 +60,7 @@ class Config:
     port: int = 5678
     wait: int | None = None
     reload: bool = False
+    restart: str = "auto"
     token: TokenKind = FROM_NOWHERE
     sync: SyncConfig = SyncConfig()
 
@@ -102,7 +107,7 @@ def parse(text: str) -> Config:
     if wrong:
         raise DkdbgError(
             f"{FILE_NAME}: " + "; ".join(wrong),
-            hint="the keys of [debug] are command, service, port, wait, reload, token; of [sync] ignore, max_size",
+            hint="the keys of [debug] are command, service, port, wait, reload, restart, token; of [sync] ignore, max_size",
             exit_code=EXIT_USAGE,
         )
     ignore = tuple(sync.get("ignore", ()))
@@ -148,6 +153,12 @@ def _problem(key: str, value: object) -> str | None:
         return None if isinstance(value, str) and value.strip() else f"{key} must be a text, not {value!r}"
     if key == "reload":
         return None if isinstance(value, bool) else f"reload must be true or false, not {value!r}"
+    if key == "restart":
+        return (
+            None
+            if value in RESTART_KINDS
+            else f"restart must be one of {', '.join(RESTART_KINDS)}, not {value!r}"
+        )
     if key == "token":
         return (
             None if value in TOKEN_KINDS else f"token must be one of {', '.join(TOKEN_KINDS)}, not {value!r}"

@@ -96,6 +96,7 @@ class ServicePlan:
         app_ports: the program's own container ports.
         wait: seconds that the program waits for an editor; 0 starts at once.
         reload: whether a changed source file starts the program again by default.
+        restart: what an attach does by default when sources were changed after the program's start; see config.py.
         gpu: whether GPU variants are written.
         host_network: the service shares the host's network, so nothing is published.
         inputs: files that the image is made of, relative to the root, a folder's with a slash at its end for those in
@@ -118,6 +119,7 @@ class ServicePlan:
     app_ports: tuple[int, ...] = ()
     wait: int = 600
     reload: bool = False
+    restart: str = "auto"
     gpu: bool = False
     host_network: bool = False
     idle: bool = False

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 ATTACH_NAME = "dkdbg: attach"
 UP_LABEL = "dkdbg: up"
+RESTART_LABEL = "dkdbg: restart"
+STOP_LABEL = "dkdbg: stop"
 DOWN_LABEL = "dkdbg: down"
 #: What the program prints: an attached editor sees none of it.
 LOGS_LABEL = "dkdbg: logs"
@@ -82,6 +84,13 @@ def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
     compose = ["compose", "--progress", "plain", "--profile", "debug"]
     volumes = ["--volumes"] if plan.service.masks else []
     up = [*compose, "up", "--build", "--detach", "--wait", "--wait-timeout", "300", plan.service.name]
+    restart = [*compose, "exec", "-T", plan.service.name, "sh", "/opt/dkdbg/agent.pyz", "restart"]
+    ours = {
+        "type": "process",
+        "command": "sh",
+        "options": {"cwd": "${workspaceFolder}"},
+        "problemMatcher": [],
+    }
     return (
         {
             "label": UP_LABEL,
@@ -92,6 +101,20 @@ def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
             "options": {"cwd": "${workspaceFolder}"},
             "presentation": shown,
             "problemMatcher": [],
+        },
+        {
+            "label": RESTART_LABEL,
+            **ours,
+            "args": [".dkdbg/up.sh", "restart"],
+            "windows": {"command": "docker", "args": restart},
+            "presentation": shown,
+        },
+        {
+            "label": STOP_LABEL,
+            **ours,
+            "args": [".dkdbg/up.sh", "stop"],
+            "windows": {"command": "docker", "args": [*compose, "stop", plan.service.name]},
+            "presentation": quiet,
         },
         {
             "label": LOGS_LABEL,

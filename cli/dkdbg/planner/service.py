@@ -70,6 +70,7 @@ def plan_service(
         app_ports=app_ports,
         wait=wait,
         reload=config.reload and not idle,
+        restart=config.restart,
         gpu=facts.gpu != "none" or bool(base and base.gpu),
         host_network=bool(base and base.host_network),
         idle=idle,

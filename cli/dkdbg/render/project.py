@@ -151,6 +151,7 @@ def _service(plan: ProjectPlan) -> str:
         ),
         wait=service.wait,
         reload=service.reload,
+        restart=service.restart,
         token=plan.token != FROM_NOWHERE,
         owner=owner,
         mappings=quoted(for_compose(json.dumps(editor.path_mappings(plan.mappings)))),

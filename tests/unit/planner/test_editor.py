@@ -62,7 +62,7 @@ def test_a_build_of_minutes_is_seen():
 
 
 def test_without_a_posix_shell_the_task_is_dockers_own_command():
-    up, _, down = tasks(PLAN)
+    up, *_, down = tasks(PLAN)
     assert (up["label"], down["label"]) == (UP_LABEL, DOWN_LABEL)
     service = ComposeService(service=PLAN.service.name)
     windows = up["windows"]
@@ -70,6 +70,14 @@ def test_without_a_posix_shell_the_task_is_dockers_own_command():
     assert [word for word in (down["command"], *down["args"]) if word not in {"--progress", "plain"}] == list(
         service.down()
     )
+
+
+def test_restart_and_stop_are_tasks_that_need_docker_alone():
+    found = {each["label"]: each for each in tasks(PLAN)}
+    for what, last in (("restart", "restart"), ("stop", PLAN.service.name)):
+        task = found[f"dkdbg: {what}"]
+        assert (task["command"], task["args"]) == ("sh", [".dkdbg/up.sh", what])
+        assert (task["windows"]["command"], task["windows"]["args"][-1]) == ("docker", last)
 
 
 def test_a_token_is_only_referred_to():

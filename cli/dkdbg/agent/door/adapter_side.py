@@ -146,16 +146,17 @@ class AdapterSide:
         connection, pid = self._connection, configuration.get("subProcessId")
         configuration.pop(ROLE, None)
         actions: List[Action] = []
+        answered = message.get("type") == "request"
+        nothing = [connection.to_adapter(messages.answer(message))] if answered else []
         if isinstance(pid, int):
             configuration["name"] = self._seats.name_of(pid)
             configuration[EDITOR] = connection.editor
-            if self._has_it(pid):
-                answered = message.get("type") == "request"
-                return [connection.to_adapter(messages.answer(message))] if answered else []
+            if pid in self._seats.ending or self._has_it(pid):
+                return nothing
             self._seats.offer(pid)
             beside = candidates(self._seats, connection.key)
             actions = [action for one in beside for action in one.phase.announce(pid)]
-        if message.get("type") == "request":
+        if answered:
             self._pending.from_adapter(message)
         return [connection.to_client(messages.body_of(message)), *actions]
 

@@ -40,6 +40,8 @@ LEAVE_ADAPTER = "leave adapter"
 CLOSE = "close"
 #: Read no more from this client until `Door.ready`, `seconds` at most, then call `Door.resume`.
 WAIT = "wait"
+#: Look at what runs before this client gets the root session, which may take a second, then call `Door.looked`.
+LOOK = "look"
 #: Connect to the adapter anew after `seconds` and do what `Door.again` says.
 RECONNECT = "reconnect"
 
@@ -109,6 +111,10 @@ class Phase:
 
     def resume(self) -> List[Action]:
         """Go on after a WAIT."""
+        return []
+
+    def looked(self) -> List[Action]:
+        """Go on after a LOOK."""
         return []
 
     # -- the adapter's side -----------------------------------------------------------------------------------------

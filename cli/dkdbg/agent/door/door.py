@@ -21,7 +21,7 @@ from dkdbg.agent.door.stops import Stops
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List
+    from typing import Callable, Dict, List, Set
 
     from dkdbg.agent.door.connection import Action, Phase
     from dkdbg.agent.door.seats import Seats
@@ -100,6 +100,15 @@ class Door:
     def resume(self) -> List[Action]:
         """Go on after a WAIT."""
         return self.connection.phase.resume()
+
+    def looked(self, ending: Set[int]) -> List[Action]:
+        """Go on after a LOOK.
+
+        Args:
+            ending: pids of the processes that are about to be ended: nobody is told of them.
+        """
+        self._seats.ending = ending
+        return self.connection.phase.looked()
 
     # -- the adapter's side -----------------------------------------------------------------------------------------
 

@@ -46,6 +46,8 @@ class Holding(Phase):
         connection, command = self.connection, request["command"]
         if command in ("launch", "attach"):
             return [connection.refuse(request, "this connection has attached already")]
+        if command == "restart":
+            return [self._restart(request)]
         ends: List[Action] = []
         if command == "disconnect":
             ends, connection.leaving = succession.left(connection, self._seats, request), True
@@ -97,6 +99,14 @@ class Holding(Phase):
         """Ask the adapter in the name of somebody who looks on."""
         sequence = self._pending.ours(borrower, request)
         return [Action(TO_ADAPTER, self.connection, messages.body_of(dict(request, seq=sequence)))]
+
+    def _restart(self, request: Message) -> Action:
+        """Have the program started again: its sessions end, and the root session is told of the new processes."""
+        if self._seats.restart is None:
+            text = "editors do not restart this program (DKDBG_RESTART=never): `dkdbg restart` does"
+            return self.connection.refuse(request, text)
+        self._seats.restart()
+        return self.connection.to_client(messages.answer(request))
 
     def _lost(self) -> List[Action]:
         """The adapter has closed the connection of a client that was attached, and has not said why: it died.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.dap.messages import EDITOR, LOOK_ON, ROLE, TAKE_OVER
-from dkdbg.agent.door.connection import HOLDING, INTRODUCING, LOOKING, ROOT, WAIT, Action, Phase
+from dkdbg.agent.door.connection import HOLDING, INTRODUCING, LOOK, LOOKING, ROOT, WAIT, Action, Phase
 from dkdbg.agent.front import proof, tokens
 
 TYPE_CHECKING = False
@@ -54,6 +54,8 @@ class Introducing(Phase):
         self._adapter = adapter
         self._role = ""
         self._waits_for = ""
+        self._waited = ""
+        self._has_looked = False
         self._reason = ""
         self._evicted: List[Connection] = []
         self._exchange: Optional[proof.Exchange] = None
@@ -82,9 +84,12 @@ class Introducing(Phase):
         return [connection.refuse(request, "attach first: %s came before it" % command[:40])]
 
     def from_adapter(self, body: bytes) -> List[Action]:
-        """Pass on what the adapter says; the answer to `initialize` carries our number."""
-        if self._exchange is not None and b"initialize" in body[:200]:
-            body = _with_number(body, self._exchange.agent)
+        """Pass on what the adapter says; the answer to `initialize` carries our number, and what we can do besides."""
+        ours: Message = {} if self._exchange is None else {proof.NONCE: self._exchange.agent}
+        if self._seats.restart is not None:
+            ours["supportsRestartRequest"] = True
+        if ours and b"initialize" in body[:200]:
+            body = _with_ours(body, ours)
         return self._adapter.take(body)
 
     def _prove(self, request: Message) -> List[Action]:
@@ -151,6 +156,11 @@ class Introducing(Phase):
             return self._refused()
         return self._settle(waited) if waited else []
 
+    def looked(self) -> List[Action]:
+        """Go on after a LOOK: meanwhile somebody else may have come."""
+        self._has_looked = True
+        return self._settle(self._waited)
+
     def offer(self) -> List[Action]:
         """The process is offered to the editor of this client, which waits to look on at it: let it have it."""
         self._role = ""
@@ -169,6 +179,9 @@ class Introducing(Phase):
         if role == LOOK_ON and (holder is None or holder.leaving or not holder.configured):
             return self._nobody() if waited else self._wait(_HELD, HELD_LIMIT)
         if holder is None or (holder.leaving and waited == _FREE):
+            if connection.key == ROOT and self._seats.look is not None and not self._has_looked:
+                self._waited = waited
+                return [Action(LOOK, connection)]
             return connection.turn(HOLDING).begin()
         if holder.leaving:
             return self._wait(_FREE, FREE_LIMIT)
@@ -230,13 +243,13 @@ def _introduction(request: Message) -> Message:
     return {k: v[:LONGEST] if isinstance(v, str) else v for k, v in list(good.items())[:PROPERTIES]}
 
 
-def _with_number(body: bytes, number: str) -> bytes:
-    """Return the answer to `initialize` with our number for the proof in it, any other message as it is."""
+def _with_ours(body: bytes, ours: Message) -> bytes:
+    """Return the answer to `initialize` with what is ours in it, any other message as it is."""
     try:
         message = frames.decode(body)
     except frames.FrameError:
         return body
     if message.get("command") != "initialize" or message.get("success") is not True:
         return body
-    content = dict(messages.as_dict(message.get("body")), **{proof.NONCE: number})
+    content = dict(messages.as_dict(message.get("body")), **ours)
     return messages.body_of(dict(message, body=content))

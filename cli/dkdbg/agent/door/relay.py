@@ -50,6 +50,8 @@ class Service:
         name_of: what a process is, by its pid.
         on_stop: told where a process is held, empty when it runs.
         on_breakpoints: told of what `breakpoints.wanted` says, whenever it may have changed.
+        look: finds the processes that an attach is about to end, see connection.py; None where it ends none.
+        restart: asks for the program to be started again; None where no editor may.
     """
 
     def __init__(
@@ -63,6 +65,8 @@ class Service:
         on_stop: Callable[[int, str], None],
         on_breakpoints: Callable[[Optional[Tuple[Set[str], Set[str]]]], None],
         log: Callable[[str], None],
+        look: Optional[Callable[[], Set[int]]] = None,
+        restart: Optional[Callable[[], None]] = None,
     ) -> None:
         self._on_breakpoints = on_breakpoints
         self._dial = dial
@@ -70,7 +74,13 @@ class Service:
         self._admit = admit
         self._log = log
         self._seats = Seats(
-            token, name_of=name_of, on_stop=on_stop, clock=time.monotonic, wall=lambda: time.strftime("%H:%M")
+            token,
+            name_of=name_of,
+            on_stop=on_stop,
+            look=look,
+            restart=restart,
+            clock=time.monotonic,
+            wall=lambda: time.strftime("%H:%M"),
         )
         self._lock = threading.Condition()
         self._notes = Notes()
@@ -207,6 +217,7 @@ class Relay:
         self._admit = admit
         self._log = log
         self._address = str(client.getpeername()[0])
+        self._look = seats.look
         self._door = Door(seats, self._address)
         self._door.connection.link = self
         self._backend: Optional[socket.socket] = None
@@ -355,6 +366,9 @@ class Relay:
                 with self._lock:
                     self._lock.wait_for(self._door.ready, action.seconds)
                 self._act(self._ask(self._door.resume))
+            elif action.kind == connection.LOOK:
+                ending = self._look() if self._look is not None else set()
+                self._act(self._ask(lambda: self._door.looked(ending)))  # noqa: B023
             elif action.kind == connection.DROP_ADAPTER:
                 relay.drop_adapter()
             elif action.kind == connection.LEAVE_ADAPTER:

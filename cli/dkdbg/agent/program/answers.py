@@ -1,4 +1,4 @@
-"""What a hooked process does when the agent asks: join the adapter, or open a pdb.
+"""What a hooked process does when the agent asks: join the adapter, open a pdb, or say what was changed.
 
 Loaded by the hook with the first question; it runs in the hook's thread.
 """
@@ -82,6 +82,10 @@ def _is_known() -> bool:
 def _text(member: Member, command: bytes) -> str:
     if command == b"join":
         return str(member.join(False))
+    if command == b"changed":
+        from . import loaded
+
+        return loaded.changed(member.base + ".json")
     return _interrupt(member) if command == b"pdb" else ""
 
 

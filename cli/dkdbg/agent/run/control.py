@@ -1,15 +1,17 @@
-"""Asking a running agent to restart its program: one line over a socket in the session's private folder."""
+"""Asking a running agent to restart or to end its program: one line over a socket in the session's private folder."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import sys
 import threading
 
 from dkdbg.agent import contract
 from dkdbg.agent.record import records, runtime_dir
+from dkdbg.agent.run import restarts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,33 +57,42 @@ class Control:
         with connection, contextlib.suppress(OSError):
             connection.settimeout(5)
             word = connection.recv(64).strip()
-            answer = self._restart() if word == b"restart" else "unknown request"
+            if word == b"stop":
+                os.kill(
+                    os.getpid(), signal.SIGTERM
+                )  # the program gets it, and the agent ends with the program
+            answer = (
+                self._restart()
+                if word == b"restart"
+                else "asked to end"
+                if word == b"stop"
+                else "unknown request"
+            )
             connection.settimeout(5)
             connection.sendall(answer.encode() + b"\n")
 
 
-def main(words: List[str]) -> int:
-    """Run `dkdbg.agent restart [--name NAME]` and return its exit code."""
+def main(command: str, words: List[str]) -> int:
+    """Run `dkdbg.agent restart` or `stop [--name NAME]` and return its exit code."""
     name = words[1] if len(words) == 2 and words[0] == "--name" else None
     if words and name is None:
-        sys.stderr.write("dkdbg: usage: dkdbg.agent restart [--name NAME]\n")
+        sys.stderr.write("dkdbg: usage: dkdbg.agent %s [--name NAME]\n" % command)
         return 2
     record = _newest(name)
     if record is None:
         which = "no session named %s" % name if name else "no session"
         sys.stderr.write("dkdbg: %s is running in %s\n" % (which, runtime_dir.default_runtime_dir()))
         return 1
-    answer = ask_restart(records.folder_of(record))
-    if answer is None:
-        reason = "session %s runs its program once; start it with `supervise`, or with %s=1"
-        sys.stderr.write("dkdbg: " + reason % (record["id"], contract.ENV_RELOAD) + "\n")
+    answer = ask(records.folder_of(record), command)
+    if not answer:
+        sys.stderr.write("dkdbg: the agent of session %s did not answer\n" % record["id"])
         return 1
-    sys.stdout.write("dkdbg: %s\n" % (answer or "the agent did not answer"))
-    return 0 if answer.startswith("restarted") else 1
+    sys.stdout.write("dkdbg: %s\n" % answer)
+    return 0 if answer.startswith(("restarted", "asked", restarts.NOT_STARTED)) else 1
 
 
-def ask_restart(session_dir: str) -> Optional[str]:
-    """Ask the agent of a session and return its line, empty when it gives none; None when it restarts nothing."""
+def ask(session_dir: str, command: str) -> str:
+    """Ask the agent of a session for something and return its line, empty when it gives none."""
     path = os.path.join(
         os.path.realpath(os.path.join(session_dir, contract.PROCESSES_NAME)), contract.CONTROL_NAME
     )
@@ -89,10 +100,7 @@ def ask_restart(session_dir: str) -> Optional[str]:
         sock.settimeout(ANSWER_LIMIT)
         try:
             sock.connect(path)
-        except OSError:
-            return None
-        try:
-            sock.sendall(b"restart\n")
+            sock.sendall(command.encode() + b"\n")
             return sock.makefile("r").readline().strip()
         except OSError:
             return ""

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 #: What happens when the program ends by itself with a code other than 0.
 ON_CRASH = ("restart", "wait", "exit")
 MAX_RESTARTS = 10
+#: `auto`: an attach starts a program again whose sources were changed since its start; `ask`: it says so; `never`: it
+#: says so, and Restart in an editor does not restart it either.
+RESTART_AUTO, RESTART_ASK, RESTART_NEVER = RESTART = ("auto", "ask", "never")
 _SOURCES = (".py",)
 _MORE_SOURCES = (".yaml", ".yml", ".toml", ".json")
 _YES = ("1", "true", "yes", "on")
@@ -48,7 +51,7 @@ class Supervision:
 
 
 class Options:
-    """What was asked for; `supervision` is None when the program runs once."""
+    """What was asked for; `supervision` is None when the program runs once. `restart` is one of RESTART."""
 
     def __init__(
         self,
@@ -60,6 +63,7 @@ class Options:
         then: str,
         name: str,
         runtime: Optional[str],
+        restart: str = RESTART_ASK,
         supervision: Optional[Supervision] = None,
     ) -> None:
         self.command = command
@@ -69,6 +73,7 @@ class Options:
         self.then = then
         self.name = name
         self.runtime = runtime
+        self.restart = restart
         self.supervision = supervision
 
 
@@ -91,6 +96,9 @@ def parse(words: List[str], *, supervised: bool, usage: str) -> Options:
     given = _parser(usage, supervised=supervised).parse_args(words[:cut])
     if given.then not in ("exit", "run"):
         raise ValueError("--then (%s) is exit or run, not %r" % (contract.ENV_THEN, given.then))
+    restart = os.environ.get(contract.ENV_RESTART) or RESTART_ASK
+    if restart not in RESTART:
+        raise ValueError("%s is %s, not %r" % (contract.ENV_RESTART, ", ".join(RESTART), restart))
     refused = exposure.refusal(given.host, os.environ)
     if refused:
         raise ValueError(refused)
@@ -102,6 +110,7 @@ def parse(words: List[str], *, supervised: bool, usage: str) -> Options:
         then=given.then,
         name=given.name,
         runtime=given.runtime,
+        restart=restart,
         supervision=_supervision(given, reload=reload) if supervised else None,
     )
 

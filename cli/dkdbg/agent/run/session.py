@@ -14,7 +14,7 @@ from dkdbg.agent.door import relay
 from dkdbg.agent.front import front, local_users, peers, tokens
 from dkdbg.agent.program import bundle
 from dkdbg.agent.record import naming, notes, processes, procfs, records, runtime_dir, waiting
-from dkdbg.agent.run import child, end_note, hook_folder
+from dkdbg.agent.run import child, control, edited, end_note, hook_folder, restarts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class Session:
         options: what was asked for.
         inbox: signals for the program.
         store: the session's folder and record; the program's processes carry the folder in their environment.
+        restarts: who wants the program to be started again; the program's loop does it.
         ended_by_editor: set when an editor has asked to end the program; the program's loop clears it.
         attaches: how many times an editor has attached.
 
@@ -82,8 +83,12 @@ class Session:
         self._warm_up: Optional[backend.WarmUp] = None
         self.ended_by_editor = threading.Event()
         self.attaches = 0
+        self.restarts = restarts.Restarts(inbox.wake)
         self._holds = notes.Holds(console.log, lambda: self.endpoint)
         self._phase: contract.State = "starting"
+        self._since = 0.0
+        self._edited: List[str] = []
+        self._starts_anew = False
         token = tokens.read(os.environ)
         self._service = relay.Service(
             dial=lambda: self._backend.dial(),  # noqa: PLW0108
@@ -93,6 +98,10 @@ class Session:
             name_of=lambda pid: self._table.name_of(pid),  # noqa: PLW0108
             on_stop=lambda pid, where: self._table.set_stopped(pid, where),  # noqa: PLW0108
             on_breakpoints=lambda wanted: self._let_wait(wanted),  # noqa: PLW0108
+            look=self._look,
+            restart=None
+            if options.restart == "never"
+            else lambda: self.restarts.request("asked by the editor"),
             log=console.log,
         )
         try:
@@ -147,6 +156,7 @@ class Session:
     def run(self, program: Program) -> int:
         """Wait for the editor as asked, run the program, and clean up whatever happens."""
         code, detail = contract.EXIT_AGENT, ""
+        asked = control.Control(self.store.processes_dir, self.restarts.ask)
         try:
             self._front.start()  # before the adapter: who attaches meanwhile waits for it
             self._backend.start()
@@ -159,6 +169,8 @@ class Session:
             detail = str(error)
             console.log(detail)
         finally:
+            self.restarts.over()
+            asked.stop()
             self._clean_up(code, detail)
         return code
 
@@ -186,6 +198,8 @@ class Session:
         running = child.Child(command, self._environment(), self.inbox.former_mask, own_group=own_group)
         runs = self.store.snapshot()["runs"] + 1
         self._service.program_started(running.pid)
+        self._since = time.monotonic()
+        self.restarts.started()
         self.show("running", child=running.pid, runs=runs, detail="")
         self._backend.say("dkdbg: started pid %d: %s" % (running.pid, child.words_of(command)))
         return running
@@ -276,13 +290,31 @@ class Session:
         if self._waiting.write(wanted):
             self._table.let_wait(self._waiting.version)
 
+    def _look(self) -> Set[int]:
+        """Look whether what runs is what an editor shows, that is about to attach; see `LOOK` of the door.
+
+        Returns:
+            The pids of the program's processes, if it is to be started again.
+        """
+        record = self.store.snapshot()
+        self._edited = edited.of_ours(self._table.changed_files(), record, self._runtime)
+        held = any(process["state"] for process in record["processes"])
+        age = time.monotonic() - self._since
+        self._starts_anew = edited.starts_anew(self._edited, self.options.restart, age, is_held=held)
+        return self._table.leave_out() if self._starts_anew else set()
+
     # -- called from the phantom's thread -----------------------------------------------------------------------
 
     def _on_attach(self) -> None:
-        self.store.open_for_joining(self._join_info())
         if not self._service.is_rejoining():  # else it is the same editor, at a new adapter
             self.attaches += 1
+        changed, self._edited = self._edited, []
+        self.store.open_for_joining(self._join_info())
         self.store.update(client=True, state=self._state())
+        if changed and self._starts_anew:  # now that what starts joins, and stops from its first line on
+            self.restarts.request(edited.described(changed))
+        elif changed:
+            self.tell(edited.note(changed, self.options.restart), "important")
         self._table.look_now()
         self.inbox.wake()
 

@@ -12,7 +12,7 @@ import threading
 import time
 
 from dkdbg.agent import console, contract
-from dkdbg.agent.run import child, control, ending, launch, reload, session
+from dkdbg.agent.run import child, ending, launch, reload, session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def run(options: Options) -> int:
 
 
 class Supervisor:
-    """The loop around the program. Only `request` and what it calls run in other threads."""
+    """The loop around the program. Only the watcher's part runs in another thread."""
 
     def __init__(self, shared: session.Session) -> None:
         self._session = shared
@@ -43,11 +43,9 @@ class Supervisor:
         if supervision is None:
             raise RuntimeError("not supervised")
         self._how: Supervision = supervision
-        self._changed = threading.Condition()
-        self._reason = ""
+        self._restarts = shared.restarts
+        self._lock = threading.Lock()
         self._broken: Dict[str, str] = {}
-        self._runs = 0
-        self._is_up = False
         self._leaving = False
         self._quitting = False
         self._halted = False
@@ -59,7 +57,6 @@ class Supervisor:
 
     def run(self) -> Tuple[int, str]:
         """Return the exit code of the last run, and how it ended."""
-        asked = control.Control(self._session.store.processes_dir, self._asked)
         watcher = self._watcher()
         try:
             self._take_reason()  # what changed before the first start is in it
@@ -68,15 +65,8 @@ class Supervisor:
                 if self._leaving or not self._wait():
                     return (130, "ended by Ctrl-C") if self._quitting else (self._code, self._end)
         finally:
-            asked.stop()
             if watcher is not None:
                 watcher.stop()
-
-    def request(self, reason: str) -> None:
-        """Restart the program; from any thread."""
-        with self._changed:
-            self._reason = self._reason or reason
-        self._session.inbox.wake()
 
     # -- one run ------------------------------------------------------------------------------------------------
 
@@ -91,16 +81,19 @@ class Supervisor:
             shared.tell(str(error))
             self._ended(error.exit_code, str(error))
             self._crashes += 1
-            self._leaving = self._leaving or self._runs == 0  # a wrong command line does not mend itself
+            self._leaving = (
+                self._leaving or self._restarts.runs == 0
+            )  # a wrong command line does not mend itself
             return
         except OSError as error:
             self._ended(contract.EXIT_AGENT, launch.cannot_prepare(error))
             return
-        self._started()
-        while running.poll() is None and not self._reason and not self._quitting and not self._halted:
+        while (
+            running.poll() is None and not self._restarts.reason and not self._quitting and not self._halted
+        ):
             self._take_signal(shared.inbox.next(1.0), running)
         by_itself = running.poll() is not None
-        wanted = self._reason
+        wanted = self._restarts.reason
         shared.show("restarting" if wanted and not self._leaving else "running", child=None)
         if wanted and not self._leaving:
             shared.tell("restarting: %s" % wanted)
@@ -112,20 +105,15 @@ class Supervisor:
             crashed = code != 0 and time.monotonic() - begin < HEALTHY
             self._crashes = self._crashes + 1 if crashed else int(code != 0)
 
-    def _started(self) -> None:
-        with self._changed:
-            self._runs += 1
-            self._is_up = True
-            self._changed.notify_all()
-
     def _ended(self, code: int, end: str) -> None:
         self._code, self._end = code, end
         self._session.show(
-            "idle" if not self._reason else "restarting", child=None, last_exit_code=code, detail=end
+            "idle" if not self._restarts.reason else "restarting",
+            child=None,
+            last_exit_code=code,
+            detail=end,
         )
-        with self._changed:
-            self._is_up = False
-            self._changed.notify_all()
+        self._restarts.ended(end)
 
     def _end_all(self, running: child.Child) -> None:
         def pause(seconds: float) -> bool:
@@ -140,7 +128,7 @@ class Supervisor:
 
     def _wait(self) -> bool:
         """Wait until the program shall run again; False when the agent shall end."""
-        if self._reason:
+        if self._restarts.reason:
             self._take_reason()
             return True
         crashed = self._code != 0 and not self._halted
@@ -161,8 +149,8 @@ class Supervisor:
                 return True
             self._take_signal(self._session.inbox.next(left), None)
             if self._session.attaches > attaches:
-                self.request("an editor has attached")
-            if self._reason:
+                self._restarts.request("an editor has attached")
+            if self._restarts.reason:
                 self._crashes = 0
                 self._session.tell("starting again: %s" % self._take_reason())
                 return True
@@ -178,10 +166,9 @@ class Supervisor:
         return time.monotonic() + seconds
 
     def _take_reason(self) -> str:
-        with self._changed:
-            reason, self._reason = self._reason, ""
+        with self._lock:
             self._broken.clear()
-        return reason
+        return self._restarts.take()
 
     # -- what comes from outside --------------------------------------------------------------------------------
 
@@ -201,7 +188,7 @@ class Supervisor:
         if number == signal.SIGINT and self._how.interactive:
             self._ctrl_c()
         elif number == signal.SIGHUP and not (arrival.from_terminal or self._terminal_is_gone()):
-            self.request("SIGHUP")
+            self._restarts.request("SIGHUP")
         elif number in child.ENDING:
             self._leaving = True
             if running is not None:
@@ -216,21 +203,10 @@ class Supervisor:
             return
         self._last_ctrl_c = now
         console.log("Ctrl-C: restarting; once more within %g s quits" % TWICE)
-        self.request("Ctrl-C")
+        self._restarts.request("Ctrl-C")
 
     def _terminal_is_gone(self) -> bool:
         return self._how.interactive and not any(os.isatty(descriptor) for descriptor in (0, 1, 2))
-
-    def _asked(self) -> str:
-        """Restart for somebody who waits for the answer; called in a thread of the control socket's."""
-        with self._changed:
-            before = self._runs
-        self.request("asked to")
-        with self._changed:
-            self._changed.wait_for(lambda: self._runs > before or self._leaving, control.ANSWER_LIMIT - 5)
-            if self._runs == before:
-                return "not restarted: %s" % (self._end or "it takes too long")
-            return "restarted, run %d" % self._runs
 
     # -- changed files ------------------------------------------------------------------------------------------
 
@@ -265,7 +241,7 @@ class Supervisor:
     def _on_files(self, changed: List[str]) -> None:
         """Restart for changed files, unless one of them cannot be compiled; in the watcher's thread."""
         python = self._program_python()
-        with self._changed:
+        with self._lock:
             broken = dict(self._broken)
         for path in {*changed, *broken}:
             error = reload.syntax_error(path, python) if path.endswith(".py") else ""
@@ -273,16 +249,16 @@ class Supervisor:
                 broken[path] = error
             else:
                 broken.pop(path, None)
-        with self._changed:
+        with self._lock:
             self._broken = broken
-            keeps = "the running program is kept" if self._is_up else "not started"
+        keeps = "the running program is kept" if self._restarts.is_up else "not started"
         if broken:
             for error in broken.values():
                 # The console that an editor shows is that of the program, which has not noticed.
                 self._session.tell("%s; %s" % (error, keeps), "important")
             return
         more = " and %d more" % (len(changed) - 1) if len(changed) > 1 else ""
-        self.request("%s changed%s" % (os.path.relpath(changed[0]), more))
+        self._restarts.request("%s changed%s" % (os.path.relpath(changed[0]), more))
 
     def _program_python(self) -> str:
         """Return the interpreter of the program's newest Python process, as far as seen."""

@@ -1,8 +1,10 @@
 #!/bin/sh
 # Written by `dkdbg init`: what F5 runs first. It ends when an attach will work, or fails with the reason.
+# With `restart` it starts the program anew, with `stop` it ends it.
 # On the host it starts the debug service; inside the dev container it starts the program under the agent.
 set -eu
 cd "$(dirname "$0")/.."
+what=${1:-up}
 
 # The port that the editor attaches to, as launch.json says; nothing where somebody has built that entry in another way.
 attaches_to=$(tr -d '\n' <.vscode/launch.json 2>/dev/null |
@@ -12,7 +14,11 @@ port=$(sed -n "s/^DKDBG_PORT=[\"']\{0,1\}\([0-9]\{1,5\}\).*/\1/p" .env 2>/dev/nu
 port=${port:-5678}
 
 if [ -e /opt/dkdbg/agent.pyz ] && [ "${DKDBG_MAPPINGS+set}" = set ]; then
-  sh /opt/dkdbg/agent.pyz health >/dev/null 2>&1 && exit 0
+  if sh /opt/dkdbg/agent.pyz health >/dev/null 2>&1; then
+    [ "$what" = up ] || exec sh /opt/dkdbg/agent.pyz "$what"
+    exit 0
+  fi
+  [ "$what" = stop ] && exit 0
   cd "$(cat /usr/local/share/dkdbg-owner/workdir 2>/dev/null || pwd)"
   # A session of its own: the editor closes this terminal when the task has ended, and SIGHUP would end the program.
   session=nohup
@@ -28,6 +34,7 @@ if [ -e /opt/dkdbg/agent.pyz ] && [ "${DKDBG_MAPPINGS+set}" = set ]; then
   exit 0
 fi
 
+[ "$what" = stop ] && exec docker compose --progress plain --profile debug stop api-debug
 port=${DKDBG_PORT:-$port}
 check_port() { # where something else answers for the editor, such as `dkdbg attach`, the port is meant to be another one
   [ "${attaches_to:-$port}" != "$port" ] || return 0
@@ -47,6 +54,7 @@ container() {
   docker inspect --format '{{.Config.Image}} {{.Image}} {{index .Config.Labels "com.docker.compose.project"}}' \
     "$(docker compose --profile debug ps --all --quiet api-debug | head -n 1)" 2>/dev/null
 }
+running=$([ "$what" = up ] || docker compose --profile debug ps --quiet --status running api-debug 2>/dev/null) || :
 start=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 status=0
 docker compose --progress plain --profile debug up $build --detach --wait --wait-timeout 300 api-debug || status=$?
@@ -64,5 +72,10 @@ if [ "$status" != 0 ]; then
   case $(docker compose --profile debug ps --all --format '{{.State}}' api-debug 2>/dev/null) in
     created) echo "dkdbg: when a port is taken: dkdbg up takes a free one and writes it to launch.json and .env" ;;
   esac
+fi
+# Still the same container: the program in it is the former one.
+if [ "$status" = 0 ] && [ -n "$running" ] &&
+  [ "$(docker compose --profile debug ps --quiet --status running api-debug)" = "$running" ]; then
+  exec docker compose --profile debug exec -T api-debug sh /opt/dkdbg/agent.pyz restart </dev/null
 fi
 exit "$status"

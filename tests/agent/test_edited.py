@@ -1,0 +1,179 @@
+"""What runs is what the editor shows: after an edit the next attach starts the program anew, or says what to do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dkdbg.agent.run import edited
+from tests.agent.dap_probe import Client, Editor, wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOOP = """\
+import os, time
+import model
+n = 0
+while not os.path.exists("stop"):
+    n = model.step(n)
+    time.sleep(0.02)
+"""
+LINE = 5
+MODEL = "def step(n):\n    return n + 1\n"
+
+
+@pytest.fixture
+def train(launch, tmp_path: Path) -> Any:
+    """A program of two files, under an agent: `train(**env)`."""
+    (tmp_path / "train.py").write_text(LOOP)
+    (tmp_path / "model.py").write_text(MODEL)
+    yield lambda **env: launch(sys.executable, "train.py", env=env)
+    (tmp_path / "stop").touch()
+
+
+def stop_and_leave(port: int, script: Path) -> int:
+    """Attach, stop in the loop, leave as Shift+F5 does; return the pid of the program."""
+    with Editor(port, {str(script): [LINE]}, hold=True) as editor:
+        (stop,) = editor.wait_stops(1)
+        (pid,) = (pid for pid in editor.sessions if pid)
+        stop["session"].request("disconnect", terminateDebuggee=False)
+        wait_for(lambda: editor.sessions[0].closed, bool)
+    return pid
+
+
+def is_free(running: Any) -> None:
+    """Return when the agent knows that the editor has left."""
+    wait_for(lambda: running.record()["client"], lambda client: not client)
+
+
+def test_what_was_edited_since_the_last_stop_runs_at_the_next_attach(train, tmp_path: Path) -> None:
+    running = train(DKDBG_RESTART="auto")
+    port, script = running.wait_state("running")["port"], tmp_path / "train.py"
+    before = stop_and_leave(port, script)
+    is_free(running)
+    script.write_text("# one\n# two\n" + LOOP)
+    with Editor(port, {str(script): [LINE + 2]}, hold=True) as editor:
+        (stop,) = editor.wait_stops(1)
+        assert (stop["line"], stop["path"]) == (LINE + 2, str(script))
+        assert before not in editor.sessions
+        wait_for(
+            lambda: "".join(editor.output),
+            lambda text: "restarting: train.py was changed after the program had been started" in text,
+        )
+    assert running.record()["runs"] == 2
+
+
+def test_an_edited_module_counts_and_what_nobody_edited_does_not(train, tmp_path: Path) -> None:
+    running = train(DKDBG_RESTART="auto")
+    port, script = running.wait_state("running")["port"], tmp_path / "train.py"
+    before = stop_and_leave(port, script)
+    is_free(running)
+    (tmp_path / "unrelated.py").write_text("x = 1\n")
+    assert stop_and_leave(port, script) == before
+    is_free(running)
+    (tmp_path / "model.py").write_text("def step(n):\n    return n + 10\n")
+    with Editor(port, {str(tmp_path / "model.py"): [2]}, hold=True) as editor:
+        (stop,) = editor.wait_stops(1)
+        value = stop["session"].request("evaluate", expression="step(0)", frameId=stop["frame"])
+        assert value["result"] == "10"
+        assert before not in editor.sessions
+
+
+@pytest.mark.parametrize("setting", ["", "ask", "never"])
+def test_a_program_that_is_not_to_be_restarted_is_left_running_with_a_message(
+    train, tmp_path: Path, setting: str
+) -> None:
+    running = train(DKDBG_RESTART=setting)
+    port, script = running.wait_state("running")["port"], tmp_path / "train.py"
+    before = stop_and_leave(port, script)
+    is_free(running)
+    script.write_text("# one\n" + LOOP)
+    with Client(port).attach() as client:
+        said = client.event("output", text="train.py was changed after the program had been started")
+        assert said["category"] == "important"
+        assert "`dkdbg restart`" in said["output"]
+        assert ("Ctrl+Shift+F5" in said["output"]) == (setting != "never")
+        assert client.event("debugpyAttach")["subProcessId"] == before
+    assert running.record()["runs"] == 1
+
+
+def test_a_crash_that_is_held_for_an_editor_is_not_thrown_away(launch, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("x = 41\nraise SystemError(x)\n")
+    running = launch(sys.executable, "train.py", env={"DKDBG_RESTART": "auto", "DKDBG_ON_CRASH": "hold=5m"})
+    port = running.wait_state("post-mortem")["port"]
+    (tmp_path / "train.py").write_text("x = 42\nraise SystemError(x)\n")
+    with Editor(port, {}, hold=True) as editor:
+        (stop,) = editor.wait_stops(1)
+        value = stop["session"].request("evaluate", expression="x", frameId=stop["frame"])
+        assert value["result"] == "41"
+
+
+@pytest.mark.parametrize("focus", ["root", "process"])
+def test_restart_in_the_editor_restarts_the_program_and_it_stands_in_the_new_one(
+    train, tmp_path: Path, focus: str
+) -> None:
+    running = train()
+    port, script = running.wait_state("running")["port"], tmp_path / "train.py"
+    with Editor(port, {str(script): [LINE]}, hold=True) as editor:
+        (first,) = editor.wait_stops(1)
+        root = editor.sessions[0]
+        initialize = next(answer for answer in root.answers.values() if answer["command"] == "initialize")
+        assert initialize["body"]["supportsRestartRequest"] is True
+        assert (root if focus == "root" else first["session"]).request("restart") == {}
+        second = editor.wait_stops(2)[1]
+        assert second["session"] is not first["session"]
+        wait_for(lambda: first["session"].closed, bool)
+        assert not root.closed
+        value = second["session"].request("evaluate", expression="n", frameId=second["frame"])
+        assert value["result"] == "0"
+    assert running.record()["runs"] == 2
+
+
+def test_where_it_is_forbidden_editors_restart_nothing(train) -> None:
+    running = train(DKDBG_RESTART="never")
+    with Client(running.wait_state("running")["port"]).attach() as client:
+        initialize = next(
+            answer for answer in client.session.answers.values() if answer["command"] == "initialize"
+        )
+        assert "supportsRestartRequest" not in initialize["body"]
+        assert "DKDBG_RESTART=never" in client.refusal("restart")["message"]
+    assert running.record()["runs"] == 1
+
+
+def test_a_setting_that_is_none_is_refused(train) -> None:
+    code, _, err = train(DKDBG_RESTART="maybe").finish()
+    assert (code, "DKDBG_RESTART is auto, ask, never, not 'maybe'" in err) == (2, True)
+
+
+def test_a_program_that_answers_nothing_delays_an_attach_by_a_second_at_most(launch, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import time\nprint(1, flush=True)\ntime.sleep(600)\n")
+    running = launch(sys.executable, "train.py", env={"DKDBG_RESTART": "auto"})
+    assert running.process.stdout.readline() == b"1\n"
+    record = running.wait_state("running")
+    wait_for(lambda: running.record()["processes"], bool)
+    os.kill(record["child"], signal.SIGSTOP)
+    try:
+        with Client(record["port"]).attach():
+            wait_for(lambda: running.record()["client"], bool)
+    finally:
+        os.kill(record["child"], signal.SIGCONT)
+
+
+def test_an_old_run_is_not_thrown_away_by_an_attach() -> None:
+    assert edited.starts_anew(["/w/train.py"], "auto", edited.OLD - 1, is_held=False)
+    assert not edited.starts_anew(["/w/train.py"], "auto", edited.OLD + 1, is_held=False)
+    assert not edited.starts_anew([], "auto", 1.0, is_held=False)
+
+
+def test_only_files_below_the_mapped_folders_count(tmp_path: Path) -> None:
+    record: Any = {"mappings": [{"remoteRoot": str(tmp_path / "w"), "exists": True}], "cwd": "/"}
+    mine, cache = str(tmp_path / "w" / "a.py"), str(tmp_path / "cache" / "b.py")
+    hook = str(tmp_path / "w" / "run" / "h.py")
+    assert edited.of_ours([mine, cache, hook], record, str(tmp_path / "w" / "run")) == [mine]
+    assert edited.of_ours([mine], {**record, "mappings": []}, "/run") == []
+    assert edited.of_ours([mine], {**record, "mappings": [], "cwd": str(tmp_path)}, "/run") == [mine]

@@ -1,0 +1,71 @@
+"""Stop, edit, F5: what `init` wrote runs the new code; the tasks restart and stop the program with plain Docker."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from tests.engine.projects import LOOP, dkdbg, launch_options, marked_line, must, repo, running, unique
+from tests.ports import free_port
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("restart")]
+
+
+@pytest.fixture(scope="module")
+def root(base_image, tmp_path_factory):
+    """A service whose program goes round, healthy."""
+    toml = f"[debug]\nport = {free_port()}\nwait = 0\n"
+    files = {"train.py": LOOP, "requirements.txt": "# nothing\n", "dkdbg.toml": toml}
+    folder = repo(tmp_path_factory.mktemp("edited") / unique("edited"), files)
+    must(dkdbg(folder, "init", "--yes"))
+    with (folder / ".env").open("a") as env:
+        env.write(f"DKDBG_BASE={base_image}\n")
+    with running(folder, base_image):
+        yield folder
+
+
+def task(root, *words):
+    """What the tasks `dkdbg: up`, `restart` and `stop` run."""
+    return must(
+        subprocess.run(
+            ["sh", ".dkdbg/up.sh", *words], cwd=root, capture_output=True, text=True, check=False, timeout=300
+        )
+    )
+
+
+def container(root):
+    done = subprocess.run(
+        ["docker", "compose", "--profile", "debug", "ps", "-q"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def press_f5(root):
+    """F5 with a breakpoint in the loop; where it stops, and how often the loop has gone round. Then Shift+F5."""
+    task(root)
+    with Debugger(launch_options(root)) as debugger:
+        debugger.set_breakpoints(str(root / "train.py"), [marked_line(root / "train.py")])
+        debugger.attach()
+        top = debugger.stack(debugger.wait_stopped(60))[0]
+        return top.path, top.line, debugger.local_values(top)["n"]
+
+
+def test_stop_edit_f5_runs_what_the_editor_shows_and_the_tasks_restart_and_stop_it(root):
+    before, source = container(root), root / "train.py"
+    path, line, _ = press_f5(root)
+    source.write_text("# one\n# two\n" + source.read_text())
+    assert press_f5(root) == (path, line + 2, "0")
+    assert press_f5(root)[2] != "0"  # nothing was changed: the same run
+    assert "dkdbg: restarted, run 3" in task(root, "restart").stdout
+    assert container(root) == before
+    task(root, "stop")
+    assert container(root) == ""
+    task(root, "restart")  # what does not run is started
+    assert container(root) != ""
+    assert press_f5(root)[:2] == (path, line + 2)
