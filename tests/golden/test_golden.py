@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -20,6 +21,8 @@ PROJECTS = Path(__file__).parent / "projects"
 CASES = sorted(path.name for path in PROJECTS.iterdir())
 #: The single file is the agent's and debugpy's, and the manifest holds its digest.
 PAYLOAD = (".dkdbg/agent.pyz", ".dkdbg/manifest.json")
+#: The project's id, see render/identity.py.
+PROJECT = re.compile(rb"\b(%s)-[0-9a-f]{8}\b" % "|".join(CASES).encode())
 
 
 def repo_of(case: str, folder: Path) -> Path:
@@ -31,9 +34,9 @@ def repo_of(case: str, folder: Path) -> Path:
 
 
 def written(before: dict, after: dict) -> dict[str, bytes]:
-    """The files that differ, without the payload."""
+    """The files that differ, without the payload, and with one id for the project, which `init` draws by lot."""
     return {
-        name: content
+        name: PROJECT.sub(rb"\1-0123abcd", content)
         for name, (kind, _, content) in after.items()
         if kind == "file"
         and (name not in before or before[name][2] != content)
@@ -67,6 +70,24 @@ def test_init_writes_exactly_the_expected_files(case, tmp_path, capsys, request)
     assert sorted(files) == sorted(wanted)
     for name, content in files.items():
         assert content.decode() == wanted[name].decode(), name
+
+
+def test_the_id_of_the_project_is_kept_by_the_next_init_and_by_a_clone(tmp_path, capsys):
+    def ids(root: Path) -> set[str]:
+        entries = jsonc.loads((root / ".vscode/launch.json").read_text())["configurations"]
+        (expects,) = (each["connect"]["project"] for each in entries if each["name"] == ATTACH_NAME)
+        return {expects, *re.findall(r'DKDBG_PROJECT: "(.*?)"', (root / "compose.yaml").read_text())}
+
+    root = repo_of("script", tmp_path)
+    assert main(["-C", str(root), "init", "--yes"]) == 0, capsys.readouterr().err
+    (drawn,) = ids(root)
+    assert re.fullmatch("script-[0-9a-f]{8}", drawn)
+    clone = tmp_path / "another-name"
+    shutil.copytree(root, clone)
+    (root / ".dkdbg/manifest.json").unlink()  # launch.json has it too
+    for folder in (root, clone):
+        main(["-C", str(folder), "init", "--yes", "--command", "python train.py --again"])
+        assert ids(folder) == {drawn}
 
 
 def test_the_expected_files_name_no_machine():

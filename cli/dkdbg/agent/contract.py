@@ -174,6 +174,8 @@ ENV_HOUSEKEEPING = "DKDBG_HOUSEKEEPING"
 ENV_RELOAD = "DKDBG_RELOAD"
 #: What an attach does when sources were changed after the program's start: `auto`, `ask` or `never`; see run/options.py.
 ENV_RESTART = "DKDBG_RESTART"
+#: Which project this is: an attach that names another one in `connect.project` is refused. Empty: none is.
+ENV_PROJECT = "DKDBG_PROJECT"
 #: Set to 1: the hook says on stderr why it did nothing.
 ENV_DEBUG = "DKDBG_DEBUG"
 #: Python for agent.sh.

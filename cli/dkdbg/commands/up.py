@@ -13,7 +13,7 @@ from dkdbg.detect.people import others
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.model.plan import FROM_ENVIRONMENT, FROM_NOWHERE, FROM_PERSON
 from dkdbg.places import registry
-from dkdbg.render import changes, dotenv, token_file
+from dkdbg.render import changes, dotenv, identity, token_file
 from dkdbg.render.changes import FileWanted
 from dkdbg.render.editor_files import LAUNCH, editor_files, launch_port, with_port
 from dkdbg.render.transaction import read
@@ -124,7 +124,7 @@ def _named(people: tuple[str, ...]) -> str:
 def keep_port(root: Path, port: int, *, why: str, report: Callable[[str], None]) -> None:
     """Let launch.json and .env learn of another port: plain `docker compose` and F5 have to publish and meet the same."""
     # An init that left no record of the entry: the plan knows it as well.
-    launch = with_port(root, port) or editor_files(root, make_plan(root)[0], port)[LAUNCH]
+    launch = with_port(root, port) or editor_files(root, make_plan(root)[0], port, identity.of(root))[LAUNCH]
     env = read(root, PurePosixPath(".env"))
     text = dotenv.with_value(dotenv.decode(env), "DKDBG_PORT", str(port))
     wanted = {

@@ -122,8 +122,11 @@ class Router:
             ]
         if command != "attach":
             return [ToClient(messages.refuse(message, f"attach first: {command[:40]} came before it"))]
-        self._attach = message
-        arguments = as_dict(message.get("arguments"))
+        arguments = dict(as_dict(message.get("arguments")))
+        connect = as_dict(arguments.get("connect"))
+        if messages.PROJECT in connect:  # whose targets these are was said to `dkdbg attach`
+            arguments["connect"] = {k: v for k, v in connect.items() if k != messages.PROJECT}
+        self._attach = {**message, "arguments": arguments}
         number = arguments.get("subProcessId")
         if isinstance(number, int) and not isinstance(number, bool) and number > 0:
             return self.branch(number)

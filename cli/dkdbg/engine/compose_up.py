@@ -39,6 +39,7 @@ def start(
     target = ComposeService(service=service.name)
     model = compose.check_project(target, root, env=environment(port=service.port, gpu=gpu, token=token))
     check_published(model, service, token)
+    check_name(str(model.get("name", "")), root)
     running = None if service.host_network else compose.running(target, root, service.port)
     if token and compose.take_away_other_token(target, root, token):
         report(f"{service.name} ran with another token; it starts anew")
@@ -80,6 +81,17 @@ def _has_devices(container: str) -> bool:
 def environment(*, port: int, gpu: GpuKind, token: str) -> dict[str, str]:
     """What compose's files are interpolated with; the token is in no file and on no command line."""
     return {**compose.compose_environment(port=port, gpu=gpu), ENV_TOKEN: token}
+
+
+def check_name(project: str, root: Path) -> None:
+    """Raise DkdbgError when another folder has a compose project of this name, whose containers a start would replace."""
+    other = containers.other_folder(project, root)
+    if other:
+        raise DkdbgError(
+            f"{other} has a compose project called {project} too; compose would take its containers for this one's",
+            hint=f"give this one another name: printf '\\nCOMPOSE_PROJECT_NAME={project}-2\\n' >> .env",
+            exit_code=EXIT_CONFLICT,
+        )
 
 
 def check_published(model: Mapping[str, object], service: DebugService, token: str) -> None:

@@ -10,18 +10,26 @@ import contextlib
 import json
 import os
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
 from dkdbg.engine import client
 from dkdbg.errors import DkdbgError
-from dkdbg.targets.container import LABEL, PROJECT_DIR, Container, ContainerReach, sessions_of, unreadable
+from dkdbg.targets.container import (
+    LABEL,
+    PROJECT_DIR,
+    PROJECT_NAME,
+    Container,
+    ContainerReach,
+    sessions_of,
+    unreadable,
+)
 from dkdbg.targets.engine_errors import explain
 from dkdbg.targets.record import BadRecord, decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
 
     from dkdbg.targets.sessions import SeenSession
 
@@ -53,6 +61,20 @@ def of_project(root: Path) -> tuple[Container, ...]:
     """
     here = os.path.realpath(root)  # compose keeps the links in a path
     return _inspected([id_ for id_, folder in _listed(PROJECT_DIR) if os.path.realpath(folder) == here])
+
+
+def other_folder(project: str, root: Path) -> str:
+    """Another folder that has containers in a compose project of this name; empty for none.
+
+    Compose tells projects apart by name, and by default that is the folder's: a start would replace those containers.
+
+    Raises:
+        DkdbgError: no docker command, no engine, no permission.
+    """
+    here = os.path.realpath(root)
+    called = {id_ for id_, name in _listed(PROJECT_NAME) if name == project}
+    folders = {os.path.realpath(folder) for id_, folder in _listed(PROJECT_DIR) if id_ in called}
+    return "" if here in folders else next((each for each in sorted(folders) if Path(each).is_dir()), "")
 
 
 def of_name(name: str) -> Container | None:

@@ -19,13 +19,15 @@ LOGS_LABEL = "dkdbg: logs"
 HOST = "127.0.0.1"
 #: Of several entries VS Code lists those with a `group` first, by its name, and F5 takes the first until one is chosen.
 FIRST = {"group": "0_dkdbg", "order": 1}
+#: Within `connect`, where editors underline nothing: which project is meant. The agent refuses another one's.
+PROJECT_PROPERTY = "project"
 #: The property of the attach request that carries the token (agent/front/tokens.py), and the input that asks for it.
 TOKEN_PROPERTY = "dkdbgToken"  # noqa: S105
 #: What the editor puts into that property; both are references, never the token.
 TOKEN_REFERENCES = {FROM_ENVIRONMENT: "${env:DKDBG_TOKEN}", FROM_PERSON: f"${{input:{TOKEN_PROPERTY}}}"}
 
 
-def launch_entry(plan: ProjectPlan, port: int) -> dict[str, object]:
+def launch_entry(plan: ProjectPlan, port: int, project: str = "") -> dict[str, object]:
     """The attach configuration of launch.json.
 
     `connect` is in it because debugpy copies the attach arguments into the announcement of each child process,
@@ -36,12 +38,16 @@ def launch_entry(plan: ProjectPlan, port: int) -> dict[str, object]:
     Args:
         plan: whose mappings are written out.
         port: on the local side.
+        project: the id of render/identity.py; empty for an entry that attaches to whatever runs there.
     """
+    connect: dict[str, object] = {"host": HOST, "port": port}
+    if project:
+        connect[PROJECT_PROPERTY] = project
     entry: dict[str, object] = {
         "name": ATTACH_NAME,
         "type": "debugpy",
         "request": "attach",
-        "connect": {"host": HOST, "port": port},
+        "connect": connect,
         "pathMappings": path_mappings(plan.mappings),
         "justMyCode": True,
         "subProcess": True,

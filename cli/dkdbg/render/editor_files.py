@@ -32,13 +32,16 @@ _REASONS = {LAUNCH: "F5", TASKS: "what F5 runs first"}
 _NAMES = {"configurations": "name", "tasks": "label", "inputs": "id"}
 
 
-def editor_files(root: Path, plan: ProjectPlan, local_port: int) -> dict[str, FileWanted]:
-    """Both files; `local_port` on 127.0.0.1 is what the launch entry attaches to.
+def editor_files(root: Path, plan: ProjectPlan, local_port: int, project: str) -> dict[str, FileWanted]:
+    """Both files; `local_port` on 127.0.0.1 is what the launch entry attaches to, `project` whom it expects there.
 
     Raises:
         DkdbgError: one of them cannot be read as JSON with comments, or is built in another way than VS Code's.
     """
-    launch = {"configurations": [editor.launch_entry(plan, local_port)], "inputs": editor.inputs(plan)}
+    launch = {
+        "configurations": [editor.launch_entry(plan, local_port, project)],
+        "inputs": editor.inputs(plan),
+    }
     return {
         LAUNCH: _merged(root, LAUNCH, launch),
         TASKS: _merged(root, TASKS, {"tasks": editor.tasks(plan)}),

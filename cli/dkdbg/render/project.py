@@ -13,7 +13,7 @@ from dkdbg.delivery import single_file
 from dkdbg.model import config as configuration
 from dkdbg.model.plan import FROM_NOWHERE
 from dkdbg.planner import editor
-from dkdbg.render import dotenv, manifest
+from dkdbg.render import dotenv, identity, manifest
 from dkdbg.render.artefacts import artefact, for_compose, quoted, render
 from dkdbg.render.changes import FileWanted
 from dkdbg.render.editor_files import editor_files
@@ -46,12 +46,12 @@ def wanted_files(
         DkdbgError: a JSON file of the user's cannot be read as JSON with comments.
     """
     files: dict[str, FileWanted | None] = {}
-    choices = _config(root, config)
+    choices, project = _config(root, config), identity.of(root)
     files[configuration.FILE_NAME] = FileWanted(content=choices, reason="your choices", owned=False)
     if plan.image.ours:
         files.update(_image(plan))
     files[plan.service.compose_file] = FileWanted(
-        content=_service(plan).encode(),
+        content=_service(plan, project).encode(),
         reason="the debug service",
         note=manifest.service_note(plan.debug_service, choices, reads=_reads(root, plan)),
     )
@@ -62,7 +62,7 @@ def wanted_files(
         files[".env"] = FileWanted(
             content=dotenv.encode(env), reason="compose reads one file more", owned=False
         )
-    files.update(editor_files(root, plan, local_port))
+    files.update(editor_files(root, plan, local_port, project))
     files.update(_devcontainer(plan))
     files.update(_payload(root, plan))
     return files
@@ -123,12 +123,13 @@ def _source_roots(plan: ProjectPlan) -> tuple[str, ...]:
     return tuple(shlex.quote(root) for root in roots)
 
 
-def _service(plan: ProjectPlan) -> str:
+def _service(plan: ProjectPlan, project: str) -> str:
     service, image, first = plan.service, plan.image, len(plan.service.entrypoint)
     owner = next((remote for local, remote in service.mounts if local == "."), None) or plan.workspace
     return render(
         "compose/service.yaml.j2",
         name=service.name,
+        project=project,
         devcontainer=_devcontainer_service(plan),
         compose_file=service.compose_file,
         extends=service.extends,

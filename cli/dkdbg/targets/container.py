@@ -24,6 +24,8 @@ LABEL = "dev.dkdbg.session"
 SERVICE, PROJECT_DIR, ONE_OFF = (
     "com.docker.compose.service", "com.docker.compose.project.working_dir", "com.docker.compose.oneoff",
 )  # fmt: skip
+#: Label of compose: the project's name.
+PROJECT_NAME = "com.docker.compose.project"
 #: Runs the agent that a debug service mounts (compose/service.yaml.j2).
 AGENT = ("sh", "/opt/dkdbg/agent.pyz")
 #: Where `dkdbg run` has brought one (agent/record/kept.py).

@@ -416,3 +416,26 @@ def test_any_bytes_in_any_pieces_leave_the_router_standing(parts: list[bytes], d
         "closed",
         "configuring",
     }
+
+
+def test_restart_is_passed_on_to_every_target_and_a_refusal_is_said() -> None:
+    bench = Bench("a", "b").live("a", "b")
+    bench.client(request("restart", 9))
+    assert bench.names() == ["restart True"]
+    for upstream in ("a", "b"):
+        (sent,) = bench.sent(upstream)
+        assert sent["command"] == "restart"
+    bench.do(
+        bench.router.from_upstream("a", response("restart", sent["seq"], success=False, message="no: 7"))
+    )
+    (said,) = bench.heard()
+    assert (said["body"]["category"], said["body"]["output"]) == ("important", "a: no: 7\n")
+
+
+def test_the_project_of_the_editors_entry_is_not_asked_for_at_targets_that_were_chosen() -> None:
+    bench = (
+        Bench().introduce().attach(connect={"host": "127.0.0.1", "port": PORT, "project": "mine-01234567"})
+    )
+    bench.take()
+    (attach,) = (each for each in bench.sent("web") if each["command"] == "attach")
+    assert attach["arguments"]["connect"] == {"host": "127.0.0.1", "port": PORT}

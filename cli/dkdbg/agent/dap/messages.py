@@ -18,6 +18,8 @@ OWN_SEQUENCE = 1 << 30
 ROLE = "dkdbgRole"
 LOOK_ON = "look-on"
 TAKE_OVER = "take-over"
+#: Of the attach request, within `connect`: which project is meant.
+PROJECT = "project"
 #: The property of the attach request that says what leaving one process's session leaves: all of them, if not this.
 STOP = "dkdbgStop"
 STOP_PROCESS = "process"

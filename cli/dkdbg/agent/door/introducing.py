@@ -122,6 +122,9 @@ class Introducing(Phase):
             if name in arguments:
                 text = 'this port debugs what the agent has started: take "%s" out of this configuration'
                 return [connection.refuse(request, text % name)]
+        project = messages.as_dict(arguments.get("connect")).get(messages.PROJECT)
+        if self._seats.project and isinstance(project, str) and project not in ("", self._seats.project):
+            return [connection.refuse(request, self._another(project))]
         role = arguments.get(ROLE, "")
         if role not in ("", LOOK_ON, TAKE_OVER):
             return [connection.refuse(request, '"%s" is "%s" or "%s"' % (ROLE, LOOK_ON, TAKE_OVER))]
@@ -214,6 +217,14 @@ class Introducing(Phase):
             return [answer, connection.to_client(messages.event("terminated"))]
         return [connection.refuse(connection.attach, 'nobody holds this session: attach without "%s"' % ROLE)]
 
+    def _another(self, project: str) -> str:
+        """Return what is said to a client that is meant for another project."""
+        text = (
+            "this port belongs to another project: %s, which runs %s; this launch entry is of %s. Type `dkdbg up` in "
+            "your project: it takes a free port. Or stop the other one there: task `dkdbg: stop`"
+        )
+        return text % (_name(self._seats.project), self._seats.what_runs, _name(project))
+
     def _evict(self) -> List[Action]:
         """Take the process from its holder; with the root session go all others, and what looks on beside it."""
         seats, key = self._seats, self.connection.key
@@ -228,6 +239,11 @@ class Introducing(Phase):
                 if one.editor in seats.evicted:
                     ends += one.phase.end()
         return [*ends, *(action for one in self._evicted for action in one.phase.give_up(text))]
+
+
+def _name(project: str) -> str:
+    """Return the part of a project's id that a person knows: its folder's name."""
+    return project.rpartition("-")[0][:60] or project[:60]
 
 
 def _request(request: Message, arguments: Message) -> Message:

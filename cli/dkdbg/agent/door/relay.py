@@ -50,6 +50,7 @@ class Service:
         name_of: what a process is, by its pid.
         on_stop: told where a process is held, empty when it runs.
         on_breakpoints: told of what `breakpoints.wanted` says, whenever it may have changed.
+        project, what_runs: see Seats.
         look: finds the processes that an attach is about to end, see connection.py; None where it ends none.
         restart: asks for the program to be started again; None where no editor may.
     """
@@ -65,6 +66,8 @@ class Service:
         on_stop: Callable[[int, str], None],
         on_breakpoints: Callable[[Optional[Tuple[Set[str], Set[str]]]], None],
         log: Callable[[str], None],
+        project: str = "",
+        what_runs: str = "",
         look: Optional[Callable[[], Set[int]]] = None,
         restart: Optional[Callable[[], None]] = None,
     ) -> None:
@@ -77,6 +80,8 @@ class Service:
             token,
             name_of=name_of,
             on_stop=on_stop,
+            project=project,
+            what_runs=what_runs,
             look=look,
             restart=restart,
             clock=time.monotonic,

@@ -23,6 +23,7 @@ class Seats:
         token: see tokens.py.
         name_of: what a process is, by its pid.
         on_stop: told where a process is held, with an empty text when it runs.
+        project: whose attach is meant for this port; empty for anybody's. what_runs: here, for messages.
         look: see `LOOK` in connection.py; None where there is nothing to look at.
         restart: asks for the program to be started again; None where no editor may.
         clock: seconds, only forward. wall: the time of day as HH:MM.
@@ -36,12 +37,16 @@ class Seats:
         on_stop: Callable[[int, str], None],
         clock: Callable[[], float],
         wall: Callable[[], str],
+        project: str = "",
+        what_runs: str = "",
         look: Optional[Callable[[], Set[int]]] = None,
         restart: Optional[Callable[[], None]] = None,
     ) -> None:
         self.check = tokens.Check(token)
         self.name_of = name_of
         self.on_stop = on_stop
+        self.project = project
+        self.what_runs = what_runs
         self.look = look
         self.restart = restart
         #: Processes that are about to be ended, for the program to be started again.

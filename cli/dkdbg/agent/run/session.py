@@ -98,6 +98,8 @@ class Session:
             name_of=lambda pid: self._table.name_of(pid),  # noqa: PLW0108
             on_stop=lambda pid, where: self._table.set_stopped(pid, where),  # noqa: PLW0108
             on_breakpoints=lambda wanted: self._let_wait(wanted),  # noqa: PLW0108
+            project=os.environ.get(contract.ENV_PROJECT, ""),
+            what_runs=naming.command(options.command),
             look=self._look,
             restart=None
             if options.restart == "never"

@@ -3,7 +3,7 @@
 # With `restart` it starts the program anew, with `stop` it ends it.
 # On the host it starts the debug service; inside the dev container it starts the program under the agent.
 set -eu
-cd "$(dirname "$0")/.."
+cd -P "$(dirname "$0")/.."  # a folder is one project, whatever links lead to it
 what=${1:-up}
 
 # The port that the editor attaches to, as launch.json says; nothing where somebody has built that entry in another way.
@@ -34,6 +34,16 @@ if [ -e /opt/dkdbg/agent.pyz ] && [ "${DKDBG_MAPPINGS+set}" = set ]; then
   exit 0
 fi
 
+# Compose tells projects apart by their folder's name alone: the containers of another folder would be replaced.
+for other in $(docker compose --profile debug ps --all --quiet 2>/dev/null); do
+  folder=$(docker inspect -f '{{index .Config.Labels "com.docker.compose.project.working_dir"}}' "$other" 2>/dev/null) || continue
+  folder=$(cd -P "$folder" 2>/dev/null && pwd) || continue
+  [ "$folder" = "$(pwd)" ] && break
+  name=$(docker inspect -f '{{index .Config.Labels "com.docker.compose.project"}}' "$other")
+  echo "dkdbg: $folder has a compose project called $name too; compose would take its containers for this one's." >&2
+  printf '%s\n' "dkdbg: give this one another name, then start again:  printf '\\nCOMPOSE_PROJECT_NAME=$name-2\\n' >> .env" >&2
+  exit 1
+done
 [ "$what" = stop ] && exec docker compose --progress plain --profile debug stop api-debug
 port=${DKDBG_PORT:-$port}
 check_port() { # where something else answers for the editor, such as `dkdbg attach`, the port is meant to be another one

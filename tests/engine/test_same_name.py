@@ -1,0 +1,86 @@
+"""Two folders of one name are two projects, a folder behind a link is one, and F5 in one does not debug the other."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests.agent.dap_probe import Client
+from tests.engine.projects import LOOP, dkdbg, must, repo, take_away, unique
+from tests.ports import free_port
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("restart")]
+
+
+@pytest.fixture
+def two(base_image, tmp_path):
+    """Two repositories in folders of the same name, the first one's program running."""
+    port, name = free_port(), unique("same")
+    toml = f"[debug]\nport = {port}\nwait = 0\n"
+    files = {"train.py": LOOP, "requirements.txt": "# nothing\n", "dkdbg.toml": toml}
+    roots = [repo(tmp_path / parent / name, files) for parent in ("a", "b")]
+    for root in roots:
+        must(dkdbg(root, "init", "--yes"))
+        with (root / ".env").open("a") as env:
+            env.write(f"DKDBG_BASE={base_image}\n")
+    try:
+        must(f5(roots[0]))
+        yield (*roots, port)
+    finally:
+        for root in roots:
+            take_away(root, {})
+
+
+def f5(root, *words):
+    """What F5 runs first."""
+    return subprocess.run(
+        ["sh", ".dkdbg/up.sh", *words], cwd=root, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+def started(root):
+    """When the container of the project started; empty without one."""
+    ids = subprocess.run(
+        ["docker", "ps", "-aq", "--filter", f"label=com.docker.compose.project.working_dir={root}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    times = [
+        subprocess.run(
+            ["docker", "inspect", "-f", "{{.Id}} {{.State.StartedAt}} {{.State.Running}}", each],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for each in ids
+    ]
+    return "".join(times)
+
+
+def test_a_folder_of_the_same_name_neither_replaces_nor_debugs_the_other(two, tmp_path):
+    first, second, port = two
+    before = started(first)
+    assert "true" in before
+    # The same folder behind a link: the same project, and the same container.
+    link = tmp_path / "another-name"
+    link.symlink_to(first)
+    must(f5(link))
+    assert started(first) == before
+
+    for done in (f5(second), f5(second, "stop"), dkdbg(second, "up")):
+        assert done.returncode != 0
+        assert f"{first} has a compose project called {first.name} too" in done.stderr
+        hint = f"printf '\\nCOMPOSE_PROJECT_NAME={first.name}-2\\n' >> .env"
+        assert hint in done.stderr
+    assert started(first) == before
+    with Client(port) as client:  # Debug Anyway
+        entry = {"host": "127.0.0.1", "port": port, "project": "vision-01234567"}
+        assert "this port belongs to another project" in client.refusal("attach", connect=entry)["message"]
+
+    subprocess.run(hint, shell=True, cwd=second, check=True)  # what the message says
+    done = must(dkdbg(second, "up"))
+    assert f"port {port} is taken" in done.stdout
+    assert "true" in started(second)
+    assert started(first) == before
