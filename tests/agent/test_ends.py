@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +14,6 @@ from dkdbg.agent.run import end_note
 from dkdbg.dap import debugger as debuggers
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PYTHON = sys.executable
 #: Command line, what train.py holds, and what the editor's root session is told besides "dkdbg: ".
@@ -72,6 +71,13 @@ def attached(running: Any) -> Debugger:
         debugger.attach()
         debugger.wait_ended(60)
         return debugger
+
+
+def wait_until_gone(pid: int) -> None:
+    end = time.monotonic() + 30
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def console(debugger: Debugger, name: str) -> str:
@@ -166,3 +172,29 @@ def test_of_much_that_was_said_the_end_is_kept() -> None:
         1, "exited with code 1", "\n".join(f"line {i}" for i in range(100)) + "\rbar 9\x1b[2K\n"
     )
     assert note.splitlines()[1:] == [*(f"  line {i}" for i in range(88, 99)), "  bar 9\\x1b[2K"]
+
+
+def test_an_editor_that_comes_after_a_short_program_hears_that_it_ended_well(
+    launch: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text("print('done')\n")
+    running = launch(PYTHON, "train.py", env={"DKDBG_LINGER": "60"})
+    wait_until_gone(running.wait_state("running")["child"])
+    with Debugger(AttachOptions(port=running.record()["port"])) as debugger:
+        debugger.attach()
+        debugger.wait_ended(60)
+    said = "the program had ended before the editor came; with DKDBG_WAIT=60 it waits for one"
+    assert said in console(debugger, "debugger")
+    assert running.finish()[0] == 0
+
+
+def test_a_program_that_failed_ends_at_once(launch: Any, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit(3)\n")
+    assert launch(PYTHON, "train.py", env={"DKDBG_LINGER": "forever"}).finish()[0] == 3
+
+
+def test_who_ends_the_agent_does_not_wait_for_a_latecomer(launch: Any) -> None:
+    running = launch(PYTHON, "-c", "pass", env={"DKDBG_LINGER": "forever"})
+    wait_until_gone(running.wait_state("running")["child"])
+    running.process.terminate()
+    assert running.finish()[0] == 0

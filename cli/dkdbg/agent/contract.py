@@ -151,6 +151,8 @@ ENV_HOST = "DKDBG_HOST"
 ENV_PORT = "DKDBG_PORT"
 #: Seconds to wait for an editor before the program starts; 0 starts at once; `forever` is understood.
 ENV_WAIT = "DKDBG_WAIT"
+#: Seconds after its start that a program which did not wait keeps its good end for an editor that F5 brings.
+ENV_LINGER = "DKDBG_LINGER"
 #: The same, as OpenPAI's paipdb calls it; DKDBG_WAIT wins.
 ENV_WAIT_OPENPAI = "DEBUG_TIMEOUT"
 #: What happens when nobody came: `exit` (with EXIT_NOBODY_CAME) or `run`.

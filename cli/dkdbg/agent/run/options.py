@@ -51,7 +51,10 @@ class Supervision:
 
 
 class Options:
-    """What was asked for; `supervision` is None when the program runs once. `restart` is one of RESTART."""
+    """What was asked for; `supervision` is None when the program runs once. `restart` is one of RESTART.
+
+    `linger` is the seconds after its start for which a program that has not waited keeps its end for an editor.
+    """
 
     def __init__(
         self,
@@ -65,6 +68,7 @@ class Options:
         runtime: Optional[str],
         restart: str = RESTART_ASK,
         supervision: Optional[Supervision] = None,
+        linger: float = 0.0,
     ) -> None:
         self.command = command
         self.host = host
@@ -75,6 +79,7 @@ class Options:
         self.runtime = runtime
         self.restart = restart
         self.supervision = supervision
+        self.linger = linger
 
 
 def parse(words: List[str], *, supervised: bool, usage: str) -> Options:
@@ -112,6 +117,7 @@ def parse(words: List[str], *, supervised: bool, usage: str) -> Options:
         runtime=given.runtime,
         restart=restart,
         supervision=_supervision(given, reload=reload) if supervised else None,
+        linger=0.0 if supervised else _seconds(os.environ.get(contract.ENV_LINGER) or "0"),
     )
 
 

@@ -167,6 +167,8 @@ class Session:
             self._warm_up = backend.WarmUp(self._debugpy_dir)
             ended = self._wait_for_editor()
             code, detail = program(self) if ended is None else ended
+            if code == 0:
+                self._wait_for_latecomer()
         except backend.BackendError as error:
             detail = str(error)
             console.log(detail)
@@ -270,6 +272,22 @@ class Session:
                 return contract.EXIT_NOBODY_CAME, "no debugger within %g s" % options.wait
         self.show("running", expires=None, detail="")
         return None
+
+    def _wait_for_latecomer(self) -> None:
+        """Tell the editor that comes after a short program has ended well, instead of closing the port before it.
+
+        A failure is not kept: the start says it, and the editor does not come.
+        """
+        end = self._since + self.options.linger
+        before = self.attaches
+        if self.options.wait > 0 or before > 0:
+            return
+        while self.attaches == before and time.monotonic() < end:
+            arrival = self.inbox.next(min(1.0, max(0.0, end - time.monotonic())))
+            if arrival is not None and arrival.number in child.ENDING:
+                return
+        if self.attaches > before:
+            self.say("the program had ended before the editor came; with DKDBG_WAIT=60 it waits for one")
 
     def _clean_up(self, code: int, detail: str) -> None:
         self._table.stop()
