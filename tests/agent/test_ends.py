@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dkdbg.agent.door.last_words import LENGTH, PROCESSES, LastWords
-from dkdbg.agent.run import end_note
+from dkdbg.agent.run import end_note, unseen
 from dkdbg.dap import debugger as debuggers
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
@@ -198,3 +198,27 @@ def test_who_ends_the_agent_does_not_wait_for_a_latecomer(launch: Any) -> None:
     wait_until_gone(running.wait_state("running")["child"])
     running.process.terminate()
     assert running.finish()[0] == 0
+
+
+@pytest.mark.parametrize("option", ["-S", "-I", "-E"])
+def test_a_python_that_leaves_the_agent_out_is_told_to_the_editor(
+    launch: Any, tmp_path: Path, option: str
+) -> None:
+    (tmp_path / "train.py").write_text("print('done')\n")
+    debugger = attached(launch(PYTHON, option, "train.py", wait="60"))
+    assert unseen.NOTE in console(debugger, "debugger")
+
+
+def test_a_program_that_runs_on_without_the_agent_is_told_once_and_another_not_at_all(launch: Any) -> None:
+    for command, times in ((("sleep", "60"), 1), ((PYTHON, "-c", "import time; time.sleep(60)"), 0)):
+        running = launch(*command, wait="60")
+        with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
+            debugger.attach()
+            running.wait_state("attached")
+            if times:
+                debugger.wait_output(unseen.NOTE, timeout=60)
+            else:
+                debugger.wait(lambda: len(debugger.sessions) == 2, "the session of the program", timeout=60)
+            running.process.terminate()
+            debugger.wait_ended(60)
+        assert console(debugger, "debugger").count(unseen.NOTE) == times

@@ -14,7 +14,7 @@ from dkdbg.agent.door import relay
 from dkdbg.agent.front import front, local_users, peers, tokens
 from dkdbg.agent.program import bundle
 from dkdbg.agent.record import naming, notes, processes, procfs, records, runtime_dir, waiting
-from dkdbg.agent.run import child, control, edited, end_note, hook_folder, restarts
+from dkdbg.agent.run import child, control, edited, end_note, hook_folder, restarts, unseen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,6 +127,7 @@ class Session:
             ) from error
         self.store = records.SessionStore(runtime, options.name)
         self._waiting = waiting.WaitingFile(os.path.join(self.store.directory, contract.BREAKPOINTS_NAME))
+        self._unseen = unseen.Unseen(self.store.processes_dir)
         self._adapter_path = os.path.join(self.store.processes_dir, contract.ADAPTER_NAME)
         self._backend = backend.Backend(
             debugpy_dir,
@@ -199,10 +200,12 @@ class Session:
             OSError: the hook cannot be prepared.
         """
         command = self.options.command
+        self._unseen.begin()
         running = child.Child(command, self._environment(), self.inbox.former_mask, own_group=own_group)
         runs = self.store.snapshot()["runs"] + 1
         self._service.program_started(running.pid)
         self._since = time.monotonic()
+        self._tell_unseen_after(unseen.PATIENCE)
         self.restarts.started()
         self.show("running", child=running.pid, runs=runs, detail="")
         self._backend.say("dkdbg: started pid %d: %s" % (running.pid, child.words_of(command)))
@@ -229,6 +232,8 @@ class Session:
         if code and self.attached:
             name, words = self._service.last_words(running.pid, procfs.alive)
         self._service.program_ended(end_note.headline(code, end))
+        if self.attached and (note := self._unseen.note()):
+            self.say(note, "important")
         note = end_note.compose(code, end, words, name)
         self._backend.say("dkdbg: " + note, "stderr" if code else "console")
 
@@ -236,6 +241,15 @@ class Session:
         """Say a line to the user wherever he looks: on stderr and in the editor's debug console."""
         console.log(text)
         self.say(text, category)
+
+    def _tell_unseen_after(self, seconds: float) -> None:
+        def tell() -> None:
+            if self._phase == "running" and self.attached and (note := self._unseen.note()):
+                self.tell(note, "important")
+
+        timer = threading.Timer(seconds, tell)
+        timer.daemon = True
+        timer.start()
 
     def registered(self) -> List[int]:
         """Return the pids of the Python processes that have announced themselves."""
@@ -328,6 +342,8 @@ class Session:
     def _on_attach(self) -> None:
         if not self._service.is_rejoining():  # else it is the same editor, at a new adapter
             self.attaches += 1
+        if self._since:
+            self._tell_unseen_after(max(0.0, self._since + unseen.PATIENCE - time.monotonic()))
         changed, self._edited = self._edited, []
         self.store.open_for_joining(self._join_info())
         self.store.update(client=True, state=self._state())
