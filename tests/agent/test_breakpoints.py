@@ -198,7 +198,7 @@ def test_the_editor_is_told_of_the_start_and_of_the_exit_code(launch) -> None:
     pid = running.record()["child"]
     console = [line for line in editor.output if line.startswith("dkdbg:")]
     assert console[0].startswith(f"dkdbg: started pid {pid}: ")
-    assert console[1] == "dkdbg: the program exited with code 3\n"
+    assert console[1].startswith("dkdbg: the program exited with code 3")
     assert editor.exit_codes[-1] == 3
     assert code == 3
 

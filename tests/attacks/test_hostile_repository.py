@@ -203,6 +203,7 @@ def test_a_build_does_not_ask_the_repositorys_git(
     )
     (root / "compose.yaml").write_text("services:\n  app:\n    build: .\n")
     (root / "train.py").write_text("print(1)\n")
+    (root / "dkdbg.toml").write_text(f"[debug]\nport = {free_port()}\nwait = 0\n")
     git_in(root, "init", "-q", "-b", "main")
     git_in(root, "add", ".")
     git_in(root, "commit", "-qm", "first")
@@ -216,8 +217,7 @@ def test_a_build_does_not_ask_the_repositorys_git(
             done = dkdbg_in(root, *command[1:])
         else:
             done = subprocess.run(
-                command, cwd=root, env={**os.environ, "DKDBG_PORT": str(free_port()), "DKDBG_WAIT": "0"},
-                capture_output=True, text=True, timeout=200, check=False,
+                command, cwd=root, capture_output=True, text=True, timeout=200, check=False,
             )  # fmt: skip
         assert canary.songs == ""
         assert done.returncode == 0, done.stdout + done.stderr

@@ -29,6 +29,7 @@ FILES = (
     "pai.py",
     "crash.py",
     "listening.py",
+    "loaded.py",
     "member.py",
     "output.py",
     "own_socket.py",
