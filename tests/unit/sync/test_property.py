@@ -133,10 +133,20 @@ class Rig:
             elif luck < 0.5:
                 time.sleep(self.dice.choice((0.001, 0.01, 0.06)))
         if meddled:  # seen at the next start of a receiver
-            while not parts_of_streams() and self.thread.is_alive():
-                time.sleep(0.01)
-            self.kill_something()
+            self.reconnect()
         return self.differences()
+
+    def reconnect(self):
+        """Cut the stream, and return when there is another: what was to be killed may have been ending anyway."""
+        before = self.connections()
+        while self.connections() == before and self.thread.is_alive():
+            self.kill_something()
+            end = time.monotonic() + 2
+            while self.connections() == before and time.monotonic() < end:
+                time.sleep(0.01)
+
+    def connections(self):
+        return sum(event.name == "connected" for event in self.events)
 
     def differences(self, seconds=20.0):
         """What is not as it should be after `seconds` at most."""
