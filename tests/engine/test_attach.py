@@ -92,7 +92,10 @@ def containers(laid_out, base_image):
 
 def processes(container):
     """How many processes the container has, those of the engine's health check left out."""
-    return len([line for line in docker("top", container).splitlines() if "agent.sh health" not in line])
+    checks = ("agent.pyz health", "sleep ")
+    return len(
+        [line for line in docker("top", container).splitlines() if not any(word in line for word in checks)]
+    )
 
 
 def stopped_anew(debugger, known, timeout=60):
