@@ -38,7 +38,7 @@ class Backend:
         debugpy_dir: folder that holds the `debugpy` package.
         processes: path of the socket for the user's processes, in the folder where they announce themselves.
         announce: the front's port.
-        on_attach, on_detach: see Phantom.
+        is_new, on_attach, on_detach: see Phantom.
         on_lost: called when the adapter has died.
         on_restart: called after a new adapter has taken over; processes have to join again.
         log: takes one line for the user.
@@ -54,7 +54,8 @@ class Backend:
         processes: str,
         announce: int,
         *,
-        on_attach: Callable[[], None],
+        is_new: Callable[[], bool],
+        on_attach: Callable[[bool], None],
         on_detach: Callable[[bool], None],
         on_lost: Callable[[], None],
         on_restart: Callable[[], None],
@@ -66,6 +67,7 @@ class Backend:
         self._debugpy_dir = debugpy_dir
         self._processes = processes
         self._announce = announce
+        self._is_new = is_new
         self._on_attach = on_attach
         self._on_detach = on_detach
         self._on_lost = on_lost
@@ -118,6 +120,7 @@ class Backend:
         _exchange(process, ours, options)
         self._phantom = phantom.Phantom(
             _hand_over(ours, b"p"),
+            is_new=self._is_new,
             on_attach=self._on_attach,
             on_detach=self._on_detach,
             on_lost=self._restart_later,

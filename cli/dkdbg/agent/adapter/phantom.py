@@ -27,7 +27,9 @@ class Phantom:
 
     Args:
         sock: the connection.
-        on_attach: called when an editor has sent configurationDone.
+        is_new: asked when an editor has sent configurationDone and has no answer yet: whether it is another one than
+            before, and not the same at a new adapter.
+        on_attach: called with that, after the answer.
         on_detach: called with True when the editor asks to end the program, with False when it just leaves.
         on_lost: called when the adapter closes the connection without being asked to.
     """
@@ -36,11 +38,13 @@ class Phantom:
         self,
         sock: socket.socket,
         *,
-        on_attach: Callable[[], None],
+        is_new: Callable[[], bool],
+        on_attach: Callable[[bool], None],
         on_detach: Callable[[bool], None],
         on_lost: Callable[[], None],
     ) -> None:
         self.attached = threading.Event()
+        self._is_new = is_new
         self._on_attach = on_attach
         self._on_detach = on_detach
         self._on_lost = on_lost
@@ -106,6 +110,8 @@ class Phantom:
             "success": True,
             "body": _answer(command, arguments),
         }
+        # With the answer the door takes the editor for attached, whoever it is.
+        is_new = command == "configurationDone" and self._is_new()
         self._send(answer)
         if command == "configurationDone":
             self._event(
@@ -113,7 +119,7 @@ class Phantom:
             )
             self._event("thread", reason="started", threadId=1)
             self.attached.set()
-            self._on_attach()
+            self._on_attach(is_new)
         elif command == "disconnect":
             was_attached = self.attached.is_set()
             self.attached.clear()

@@ -133,6 +133,7 @@ class Session:
             debugpy_dir,
             self._adapter_path,
             self._front.port,
+            is_new=lambda: not self._service.is_rejoining(),
             on_attach=self._on_attach,
             on_detach=self._on_detach,
             on_lost=self._on_lost,
@@ -339,8 +340,8 @@ class Session:
 
     # -- called from the phantom's thread -----------------------------------------------------------------------
 
-    def _on_attach(self) -> None:
-        if not self._service.is_rejoining():  # else it is the same editor, at a new adapter
+    def _on_attach(self, is_new: bool) -> None:
+        if is_new:
             self.attaches += 1
         if self._since:
             self._tell_unseen_after(max(0.0, self._since + unseen.PATIENCE - time.monotonic()))

@@ -1,0 +1,37 @@
+"""The agent's own process at the adapter: what it does in which order when an editor attaches."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+from dkdbg.agent.adapter.phantom import Phantom
+from dkdbg.agent.dap import frames
+
+
+def test_who_attaches_is_asked_before_the_answer_lets_the_editor_in():
+    """With the answer a client that is being set up at a new adapter is set up: it would count as another editor."""
+    ours, theirs = socket.socketpair()
+    heard, done = [], threading.Event()
+    with ours, theirs:
+        ours.setblocking(False)
+
+        def is_new() -> bool:
+            try:
+                heard.append(ours.recv(1))
+            except BlockingIOError:
+                heard.append(None)
+            return False
+
+        def on_attach(is_new: bool) -> None:
+            heard.append(is_new)
+            done.set()
+
+        phantom = Phantom(
+            theirs, is_new=is_new, on_attach=on_attach, on_detach=lambda _: None, on_lost=lambda: None
+        )
+        ours.sendall(frames.encode({"seq": 1, "type": "request", "command": "configurationDone"}))
+        assert done.wait(20)
+        assert heard == [None, False]
+        assert b"configurationDone" in ours.recv(65536)
+        phantom.close()
