@@ -22,6 +22,7 @@ import pytest
 import dkdbg
 from dkdbg import git
 from dkdbg.errors import DkdbgError
+from dkdbg.render.artefacts import artefact
 from dkdbg.render.manifest import debug_service
 from dkdbg.render.transaction import Change, Transaction
 from dkdbg.sync.pull import destination
@@ -918,3 +919,25 @@ def test_a_secret_of_dot_env_is_in_none_of_our_files(tmp_path: Path, where: str,
     ]
     (output,) = [path for path in work.iterdir() if path.name.startswith("dkdbg-output")]
     assert output.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.attack(0)
+@pytest.mark.parametrize(
+    ("copied", "leads_to"), [("data/", "/"), ("weights.bin", "/"), ("kernel.log", "/proc/kmsg")]
+)
+def test_a_link_in_what_an_image_is_made_of_leads_no_start_out_of_the_repository(
+    tmp_path: Path, copied: str, leads_to: str
+) -> None:
+    """Copies a link to the whole machine into his image: a start neither walks through it nor reads what blocks."""
+    (tmp_path / copied.rstrip("/")).symlink_to(leads_to)
+    script = artefact("templates", "image_inputs.sh").read_text("utf-8") + '\nimage_inputs "$@"'
+    digests = [
+        subprocess.run(
+            ["sh", "-c", script, "sh", copied], cwd=tmp_path, capture_output=True, text=True, timeout=20, check=True
+        ).stdout
+        for _ in range(2)
+    ]  # fmt: skip
+    assert all(re.fullmatch(r"[0-9a-f]{64}\n", each) for each in digests)
+    assert (digests[0] == digests[1]) == (
+        leads_to != "/"
+    )  # what is behind a folder's link is never taken for unchanged
