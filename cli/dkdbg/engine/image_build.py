@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
 from dkdbg.render.artefacts import artefact
+from dkdbg.targets.container import PROJECT_NAME, SERVICE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from dkdbg.model.plan import DebugService
     from dkdbg.targets.compose import ComposeService
 
-_PROJECT = "com.docker.compose.project"
-_SERVICE = "com.docker.compose.service"
 #: What the engine calls a volume that was given no name.
 _ANONYMOUS = re.compile(r"[0-9a-f]{64}")
 
@@ -60,9 +59,9 @@ class ImageBuild:
             with contextlib.suppress(OSError):  # the next start builds: slower, and no fault
                 self._stamp.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._stamp.write_text(note, "utf-8")
-        project = found["Config"]["Labels"].get(_PROJECT)
+        project = found["Config"]["Labels"].get(PROJECT_NAME)
         if project:
-            filters = (f"label={_PROJECT}={project}", f"label={_SERVICE}={self._service.name}")
+            filters = (f"label={PROJECT_NAME}={project}", f"label={SERVICE}={self._service.name}")
             words = (word for each in filters for word in ("--filter", each))
             process.run(("docker", "image", "prune", "--force", *words), cwd=self._root)
 

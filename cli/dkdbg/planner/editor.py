@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dkdbg.agent.dap.messages import PROJECT
 from dkdbg.model.plan import FROM_ENVIRONMENT, FROM_NOWHERE, FROM_PERSON
 
 if TYPE_CHECKING:
@@ -14,13 +15,11 @@ UP_LABEL = "dkdbg: up"
 RESTART_LABEL = "dkdbg: restart"
 STOP_LABEL = "dkdbg: stop"
 DOWN_LABEL = "dkdbg: down"
-#: What the program prints: an attached editor sees none of it.
+#: What the program prints, also before an editor is attached and past Python's own streams.
 LOGS_LABEL = "dkdbg: logs"
 HOST = "127.0.0.1"
 #: Of several entries VS Code lists those with a `group` first, by its name, and F5 takes the first until one is chosen.
 FIRST = {"group": "0_dkdbg", "order": 1}
-#: Within `connect`, where editors underline nothing: which project is meant. The agent refuses another one's.
-PROJECT_PROPERTY = "project"
 #: The property of the attach request that carries the token (agent/front/tokens.py), and the input that asks for it.
 TOKEN_PROPERTY = "dkdbgToken"  # noqa: S105
 #: What the editor puts into that property; both are references, never the token.
@@ -42,7 +41,7 @@ def launch_entry(plan: ProjectPlan, port: int, project: str = "") -> dict[str, o
     """
     connect: dict[str, object] = {"host": HOST, "port": port}
     if project:
-        connect[PROJECT_PROPERTY] = project
+        connect[PROJECT] = project  # within `connect`, where editors underline nothing
     entry: dict[str, object] = {
         "name": ATTACH_NAME,
         "type": "debugpy",

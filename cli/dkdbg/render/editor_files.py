@@ -13,7 +13,7 @@ from dkdbg.render.changes import FileWanted
 from dkdbg.render.transaction import read
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from dkdbg.model.plan import ProjectPlan
@@ -69,11 +69,22 @@ def launch_names(root: Path) -> set[str]:
 
 def launch_port(root: Path) -> int | None:
     """The port that our entry of launch.json attaches to now; None when there is none or it cannot be read."""
-    for name, entry in _entries(root):
+    port = _connect(entry for _, entry in _entries(root)).get("port")
+    return port if isinstance(port, int) else None
+
+
+def connects(root: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Where our launch entry attaches, as it was written last and as launch.json has it now; empty for nowhere."""
+    written = _written(root, LAUNCH).get("configurations", ())
+    return _connect(written), _connect(entry for _, entry in _entries(root))
+
+
+def _connect(entries: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    for entry in entries:
         connect = entry.get("connect")
-        if name == editor.ATTACH_NAME and isinstance(connect, dict) and isinstance(connect.get("port"), int):
-            return int(connect["port"])
-    return None
+        if entry.get("name") == editor.ATTACH_NAME and isinstance(connect, dict):
+            return connect
+    return {}
 
 
 def _entries(root: Path) -> list[tuple[str, dict[str, Any]]]:

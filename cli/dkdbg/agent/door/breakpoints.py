@@ -77,11 +77,11 @@ def wanted(holders: Iterable[Connection]) -> Optional[Tuple[Set[str], Set[str]]]
 
 def _filters(arguments: Message) -> Optional[List[str]]:
     """Return the filters, if it is only that for uncaught exceptions; None for anything else."""
-    options = arguments.get("filterOptions") or []
-    names = list(arguments.get("filters") or []) + [as_dict(each).get("filterId") for each in options]
-    if arguments.get("exceptionOptions") or set(names) - {UNCAUGHT}:
+    options, names = arguments.get("filterOptions") or [], arguments.get("filters") or []
+    if not isinstance(options, list) or not isinstance(names, list) or arguments.get("exceptionOptions"):
         return None
-    return names
+    names = [*names, *(as_dict(each).get("filterId") for each in options)]
+    return names if all(name == UNCAUGHT for name in names) else None
 
 
 def _mapped(path: str, attach: Message) -> List[str]:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 #: Seconds that an attached editor gets to open its session for a process that the agent has asked to join.
 CONFIGURED_LIMIT = 10.0
-_SHARED = ("__init__.py", "__main__.py")
+#: Names that so many packages have a file of that the folder counts too.
+SHARED = ("__init__.py", "__main__.py")
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 _PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 
@@ -101,7 +102,7 @@ def _look(event: str, args: Tuple[Any, ...]) -> None:
 
 def _has_breakpoints(path: str) -> bool:
     name = os.path.basename(path).lower()
-    if name not in _State.files and name not in _SHARED and not os.path.islink(path):
+    if name not in _State.files and name not in SHARED and not os.path.islink(path):
         return False
     if path.startswith(_STANDARD_LIBRARY) and not any(part in path for part in _PACKAGES):
         return False  # the program's own file of the same name is meant
@@ -109,9 +110,17 @@ def _has_breakpoints(path: str) -> bool:
 
 
 def _key(path: str) -> str:
-    """As `key` in record/waiting.py; a relative path is one below the working folder."""
-    parts = os.path.abspath(path).lower().split(os.sep)
-    return "/".join(parts[-2:]) if parts[-1] in _SHARED else parts[-1]
+    """A relative path is one below the working folder."""
+    return key(os.path.abspath(path).lower().split(os.sep))
+
+
+def key(parts: List[str]) -> str:
+    """Return by what a file is known however it is reached: its name, with its folder's where many have that name.
+
+    Args:
+        parts: of its path, in lower case. Also those of the agent's file of breakpoints.
+    """
+    return "/".join(parts[-2:]) if parts[-1] in SHARED else parts[-1]
 
 
 def _join(member: Member) -> bool:

@@ -130,7 +130,7 @@ class ProcessTable:
             thread.join(max(0.0, end - time.monotonic()))
         found: Set[str] = set()
         for answer in answers[:]:
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, TypeError):
                 listed = json.loads(answer)
                 found.update(each for each in listed if isinstance(each, str))
         return sorted(found)
@@ -184,14 +184,15 @@ class ProcessTable:
                 self._forget(pid)
                 changed = True
                 continue
-            process = _read(os.path.join(self._directory, "%d.json" % pid))
-            if process is None:
+            announced = _announced(os.path.join(self._directory, "%d.json" % pid))
+            if announced is None:
                 continue
+            process, waits = announced
             with self._lock:
                 known = self._known.get(pid)
                 if known is None or known["started"] != process["started"]:  # new, or the pid was used again
                     self._known[pid] = process
-                    self._waits[pid] = _waits(os.path.join(self._directory, "%d.json" % pid))
+                    self._waits[pid] = waits
                     new.append(pid)
                     self._asked.discard(pid)
                     changed = True
@@ -300,21 +301,18 @@ def ask(path: str, command: str, limit: float = ANSWER_LIMIT) -> str:
             return ""
 
 
-def _waits(path: str) -> int:
-    """Return by which version of the file of breakpoints a process waits to join."""
-    try:
-        with open(path) as source:
-            return int(json.load(source).get("waits", 0))
-    except (OSError, ValueError, TypeError, AttributeError):
-        return 0
-
-
 def _read(path: str) -> Optional[contract.Process]:
+    announced = _announced(path)
+    return None if announced is None else announced[0]
+
+
+def _announced(path: str) -> Optional[Tuple[contract.Process, int]]:
+    """Return a process, and by which version of the file of breakpoints it waits to join; 0 when it does not."""
     try:
         with open(path) as source:
             raw: Dict[str, Any] = json.load(source)
         rank, local_rank, world_size = registry.ranks(raw["env"])
-        return {
+        process: contract.Process = {
             "pid": int(raw["pid"]),
             "ppid": int(raw["ppid"]),
             "argv": [str(word) for word in raw["argv"]][:16],
@@ -330,5 +328,6 @@ def _read(path: str) -> Optional[contract.Process]:
             "detail": "",
             "expires": None,
         }
+        return process, int(raw.get("waits", 0))
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -9,12 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 
+from dkdbg.agent.program import waiting
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional, Set, Tuple
-
-#: Names that so many packages have a file of that the folder counts too.
-_SHARED = ("__init__.py", "__main__.py")
 
 
 class WaitingFile:
@@ -63,8 +62,6 @@ class WaitingFile:
 
 
 def key(path: str) -> str:
-    """Return by what a file is known however it is reached: its name, with its folder's where many have that name."""
+    """Return by what a process knows a file; the path is the editor's or this machine's."""
     parts = [part for part in path.replace("\\", "/").lower().split("/") if part not in ("", ".")]
-    if len(parts) > 1 and parts[-1] in _SHARED:
-        return "/".join(parts[-2:])
-    return parts[-1] if parts else path
+    return waiting.key(parts) if parts else path

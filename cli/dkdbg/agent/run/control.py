@@ -57,17 +57,15 @@ class Control:
         with connection, contextlib.suppress(OSError):
             connection.settimeout(5)
             word = connection.recv(64).strip()
-            if word == b"stop":
+            if word == b"restart":
+                answer = self._restart()
+            elif word == b"stop":
                 os.kill(
                     os.getpid(), signal.SIGTERM
-                )  # the program gets it, and the agent ends with the program
-            answer = (
-                self._restart()
-                if word == b"restart"
-                else "asked to end"
-                if word == b"stop"
-                else "unknown request"
-            )
+                )  # it is the program's, and the agent ends with the program
+                answer = "asked to end"
+            else:
+                answer = "unknown request"
             connection.settimeout(5)
             connection.sendall(answer.encode() + b"\n")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 
 from dkdbg.agent import console, contract
-from dkdbg.agent.run import child, ending, session
+from dkdbg.agent.run import child, session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,9 +68,7 @@ class Launch:
 
         shared.show("restarting", child=None)
         shared.tell("restarting: %s" % shared.restarts.reason)
-        stuck = ending.Ending(shared.store.directory, running, shared.registered).run(pause)
-        if stuck:
-            shared.tell("%d processes of the program cannot be ended" % stuck)
+        shared.end_program(running, pause)
         code = running.exit_code if running.exit_code is not None else 255
         end = child.describe_end(code, running.signal)
         shared.show("restarting", last_exit_code=code, detail=end)

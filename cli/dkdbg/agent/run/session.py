@@ -14,7 +14,7 @@ from dkdbg.agent.door import relay
 from dkdbg.agent.front import front, local_users, peers, tokens
 from dkdbg.agent.program import bundle
 from dkdbg.agent.record import naming, notes, processes, procfs, records, runtime_dir, waiting
-from dkdbg.agent.run import child, control, edited, end_note, hook_folder, restarts, unseen
+from dkdbg.agent.run import child, control, edited, end_note, ending, hook_folder, restarts, unseen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -211,6 +211,16 @@ class Session:
         self.show("running", child=running.pid, runs=runs, detail="")
         self._backend.say("dkdbg: started pid %d: %s" % (running.pid, child.words_of(command)))
         return running
+
+    def end_program(self, running: child.Child, pause: Callable[[float], bool]) -> None:
+        """End every process of a run, and say how many would not go.
+
+        Args:
+            pause: see `Ending.run`.
+        """
+        stuck = ending.Ending(self.store.directory, running, self.registered).run(pause)
+        if stuck:
+            self.tell("%d processes of the program cannot be ended" % stuck)
 
     def show(self, phase: contract.State, **fields: object) -> None:
         """Write into the record what the session is doing, and further fields."""

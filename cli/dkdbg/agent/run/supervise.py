@@ -12,7 +12,7 @@ import threading
 import time
 
 from dkdbg.agent import console, contract
-from dkdbg.agent.run import child, ending, launch, reload, session
+from dkdbg.agent.run import child, launch, reload, session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,9 +120,7 @@ class Supervisor:
             self._take_signal(self._session.inbox.next(seconds), None)
             return self._quitting
 
-        stuck = ending.Ending(self._session.store.directory, running, self._session.registered).run(pause)
-        if stuck:
-            self._session.tell("%d processes of the program cannot be ended" % stuck)
+        self._session.end_program(running, pause)
 
     # -- between two runs ---------------------------------------------------------------------------------------
 
