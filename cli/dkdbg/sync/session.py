@@ -253,7 +253,7 @@ class Session:
             self._told.pop(path, None)
         self._tell(changes.skipped)
         self._watch_rules(scanner, watcher)
-        return replica.steps(self._here, {*changes.written, *changes.removed, *dirty})
+        return replica.steps(self._here, {*changes.written, *changes.removed, *dirty}, changes.looked)
 
     def _urgent(self, replica: Replica, scanner: Scanner, watcher: Watcher) -> list[Step]:
         """What changed while a large file is on its way."""

@@ -133,6 +133,11 @@ class Ledger:
         self.held.pop(path, None)
         self._later.append(_dumps([path]))
 
+    def holds_below(self, path: str) -> bool:
+        """Say whether sync has put anything into a folder."""
+        prefix = path + "/"
+        return any(held.startswith(prefix) for held in self.held)
+
     def forget_below(self, path: str) -> None:
         """Forget a folder and everything in it."""
         prefix = path + "/"

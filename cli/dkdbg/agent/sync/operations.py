@@ -213,7 +213,11 @@ class Operations:
         return None
 
     def _remove_folder(self, folder: int, path: str, name: bytes, info: os.stat_result) -> Optional[str]:
-        """Remove a folder in which nothing is left. Anything else that took its place is not ours, and stays."""
+        """Remove a folder in which nothing is left. Anything else that took its place is not ours, and stays.
+
+        Raises:
+            Refused: what is left in it is sync's. The ledger keeps the folder: it goes when they have gone.
+        """
         stays = tree.kind_of(info) != "d"
         if not stays:
             try:
@@ -221,6 +225,8 @@ class Operations:
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY):
                     raise
+                if self._ledger.holds_below(path):
+                    raise Refused("something that sync put into the folder is still there") from None
                 stays = True
         self._ledger.forget(path)
         return path if stays else None

@@ -11,7 +11,7 @@ from dkdbg.agent.sync.tree import is_absent
 from dkdbg.sync import plan
 from dkdbg.sync.beneath import Beneath
 from dkdbg.sync.plan import There
-from dkdbg.sync.relative import folders_above
+from dkdbg.sync.relative import folders_above, is_within
 from dkdbg.sync.remote.answers import ENTRIES, Amount, lie
 from dkdbg.sync.remote.flight import Counts
 from dkdbg.sync.remote.sender import Sender
@@ -73,15 +73,32 @@ class Replica:
         self._forgive(index, list(self.sender.failed))
         return self._carry_out(plan.plan(index.entries, remote))
 
-    def steps(self, index: Index, paths: Iterable[str]) -> list[Step]:
-        """What makes `paths`, and nothing else, there what they are here."""
-        chosen = set(paths)
+    def steps(self, index: Index, paths: Iterable[str], looked: Collection[str] = ()) -> list[Step]:
+        """What makes `paths` there what they are here, and takes away what is gone below `looked` (`Changes.looked`)."""
+        chosen = {*paths, *self._left_over(index, looked)}
         local = {path: entry for path in chosen if (entry := index.entries.get(path)) is not None}
         remote = {path: there for path in chosen if (there := self.view.get(path)) is not None}
         for path in still_here(self._local, [path for path in remote if path not in local]):
             del remote[path]
         self._forgive(index, chosen)
         return plan.plan(local, remote)
+
+    def _left_over(self, index: Index, looked: Collection[str]) -> list[str]:
+        """What sync put below these places and takes no part any more: whether it is gone as well, nobody has said."""
+        folders = {
+            place
+            for place in looked
+            if not place
+            or any(one and one.kind == "d" for one in (index.entries.get(place), self.view.get(place)))
+        }
+        if not folders:
+            return []
+        here = index.entries
+        return [
+            path
+            for path, there in self.view.items()
+            if there.held and path not in here and is_within(path, folders)
+        ]
 
     def _forgive(self, index: Index, paths: Iterable[str]) -> None:
         """What could not be sent, and is neither here nor there any more, has not failed."""

@@ -78,12 +78,15 @@ class Changes:
         removed: paths that are gone or do not take part any more, what is inside before its folder.
         skipped: newly left out for another reason than a rule.
         cleared: paths of `Index.skipped` that are not left out for that reason any more.
+        looked: the places that were looked at with what is below them, empty for the root. What does not take part is
+            not in the index, and nobody said so when it went: the other side may still have it.
     """
 
     written: dict[str, Entry] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
     skipped: dict[str, Skip] = field(default_factory=dict)
     cleared: tuple[str, ...] = ()
+    looked: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(self.written or self.removed or self.skipped or self.cleared)

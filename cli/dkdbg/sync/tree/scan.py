@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dkdbg.agent.sync.tree import is_absent, open_below
@@ -94,14 +95,17 @@ class Scanner:
             DkdbgError: as `scan`.
         """
         places: set[str] = set()
+        looked: set[str] = set()
         for path in dirty:
             place = self._place(path, index)
             if place == "":
-                return compare(index, self.scan())
+                return replace(compare(index, self.scan()), looked=frozenset({""}))
             if place is not None:
                 places.add(place)
+            if not path.startswith("/"):
+                looked.add(path)
         if not places:
-            return Changes()
+            return Changes(looked=frozenset(looked))
         self._check()
         places = {place for place in places if not any(above in places for above in folders_above(place))}
         found = Index()
@@ -109,7 +113,7 @@ class Scanner:
             self._look(place, found)
         changes = compare(index, found, below=places)
         self._check()
-        return self._without_hollow(index, changes)
+        return replace(self._without_hollow(index, changes), looked=frozenset(looked | places))
 
     def _check(self) -> None:
         if _identity(self.root) != self._identity:

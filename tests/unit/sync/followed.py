@@ -1,0 +1,68 @@
+"""A session that follows a local folder, with a receiver on another local folder."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from dkdbg.sync.session import Session
+from dkdbg.targets.local import Local
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from dkdbg.sync.report import Event
+    from dkdbg.sync.roots import Roots
+
+#: Seconds that a busy machine may take.
+LIMIT = 40.0
+
+
+class Followed:
+    """A running session.
+
+    Attributes:
+        events: what it has said so far.
+    """
+
+    def __init__(self, roots: Roots) -> None:
+        self.events: list[Event] = []
+        self.session = Session(roots, lambda: Local(python=sys.executable), report=self.events.append)
+        self.problem: BaseException | None = None
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.session.follow()
+        except BaseException as error:  # noqa: BLE001 - shown by the test
+            self.problem = error
+
+    def named(self, name: str) -> list[Event]:
+        """The events of one name so far."""
+        return [event for event in list(self.events) if event.name == name]
+
+    def until(self, condition: Callable[[], object]) -> None:
+        """Return when `condition` holds."""
+        deadline = time.monotonic() + LIMIT
+        while not condition():
+            said = [event.as_json() for event in self.events[-20:]]
+            assert self.problem is None, (repr(self.problem), said)
+            assert time.monotonic() < deadline, said
+            time.sleep(0.01)
+
+
+@contextmanager
+def following(roots: Roots) -> Iterator[Followed]:
+    """A session that was in sync once, and is ended afterwards."""
+    followed = Followed(roots)
+    try:
+        followed.until(lambda: followed.named("in_sync"))
+        yield followed
+    finally:
+        followed.session.stop()
+        followed.thread.join(LIMIT)
+        assert not followed.thread.is_alive()

@@ -1,0 +1,148 @@
+"""What sync put there and takes no part any more goes when it goes here, though nothing says so."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from dkdbg.sync.remote.contact import Contact
+from dkdbg.sync.remote.replica import Replica
+from dkdbg.sync.roots import Roots
+from dkdbg.sync.tree.scan import Scanner
+from dkdbg.targets.local import Local
+from tests.unit.sync.followed import following
+from tests.unit.sync.trees import put
+
+
+@pytest.fixture
+def roots(tmp_path):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    return Roots(local=str(tmp_path / "here"), remote=str(tmp_path / "there"), pythons=(sys.executable,))
+
+
+@pytest.fixture
+def here(roots):
+    return Path(roots.local)
+
+
+@pytest.fixture
+def there(roots):
+    return Path(roots.remote)
+
+
+class Learnt:
+    """A replica that follows what a test names as changed."""
+
+    def __init__(self, roots) -> None:
+        contact = Contact(roots.remote, pythons=roots.pythons)
+        contact.start(Local(python=sys.executable))
+        self.stream, ready = contact.ready()
+        self.scanner = Scanner(roots.local)
+        self.index = self.scanner.scan()
+        self.events = []
+        self.replica = Replica(self.stream, ready, self.scanner.root, report=self.events.append)
+        self.replica.learn(self.index.entries)
+        self.replica.converge(self.index)
+
+    def see(self, *dirty) -> None:
+        changes = self.scanner.rescan(self.index, dirty)
+        self.index.apply(changes)
+        paths = {*changes.written, *changes.removed, *dirty}
+        self.replica.perform(self.replica.steps(self.index, paths, changes.looked))
+
+
+@pytest.fixture
+def learnt(roots):
+    made = []
+
+    def start():
+        made.append(Learnt(roots))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.stream.close()
+
+
+@pytest.mark.parametrize("ignored", ["", "d"])
+def test_an_ignored_folder_that_nobody_watches_goes_with_all_that_sync_put_into_it(
+    roots, here, there, ignored
+):
+    """Of distant checkouts: .dockerignore came with the branch, and folders moved and went after it."""
+    put(here, {"d/sub/f": "1", "d/g": "2", "kept": ""})
+    with following(roots) as followed:
+        (here / ".dockerignore").write_text(f"{ignored}\n")
+        followed.until((there / ".dockerignore").exists)
+        (here / "d/sub").rename(here.parent / "away")
+        (here.parent / "away").rename(here / "d/sub")
+        shutil.rmtree(here / "d")
+        (here / "last").touch()
+        followed.until(lambda: (there / "last").exists() and not (there / "d").exists())
+        assert not followed.named("kept")
+    assert (there / "kept").exists()
+
+
+def test_what_went_while_it_was_ignored_goes_when_the_rule_goes(learnt, here, there):
+    put(here, {"d/sub/f": "1", "d/sub/g": "2", "d/h/i": "3"})
+    sync = learnt()
+    put(here, {".gitignore": "d/\n"})
+    sync.see(".gitignore")
+    (here / "d/sub/f").unlink()
+    shutil.rmtree(here / "d/h")
+    (here / ".gitignore").unlink()
+    sync.see(".gitignore")
+    assert sorted(path.name for path in (there / "d").rglob("*")) == ["g", "sub"]
+
+
+def test_what_went_while_a_rule_of_a_subfolder_ignored_it_goes_with_that_rule(learnt, here, there):
+    put(here, {"p/d/f": "1", "p/d/g": "2"})
+    sync = learnt()
+    put(here, {"p/.gitignore": "d\n"})
+    sync.see("p/.gitignore")
+    (here / "p/d/f").unlink()
+    (here / "p/.gitignore").unlink()
+    sync.see("p/.gitignore")
+    assert [path.name for path in (there / "p/d").iterdir()] == ["g"]
+
+
+def test_a_file_in_the_place_of_an_ignored_folder_leaves_nothing_of_it(learnt, here, there):
+    put(here, {"d/sub/f": "1", ".gitignore": "d/\n"})
+    (here / ".gitignore").unlink()
+    sync = learnt()
+    put(here, {".gitignore": "d/\n"})
+    sync.see(".gitignore")
+    shutil.rmtree(here / "d")
+    (here / "d").write_text("a file")
+    sync.see("d")
+    assert (there / "d").read_text() == "a file"
+    assert [event.name for event in sync.events if event.name in {"kept", "failed"}] == []
+
+
+def test_what_is_still_here_and_ignored_stays_there(learnt, here, there):
+    put(here, {"d/sub/f": "1", "d/g": "2"})
+    sync = learnt()
+    put(here, {".gitignore": "d/\n"})
+    sync.see(".gitignore")
+    (here / "d/g").unlink()
+    sync.see("d")
+    assert (there / "d/sub/f").read_text() == "1"
+    assert not (there / "d/g").exists()
+
+
+def test_a_folder_that_cannot_go_yet_goes_when_what_is_in_it_has_gone(learnt, here, there):
+    """The ledger forgot the folder, and it stayed for good."""
+    put(here, {"d/f": "1"})
+    sync = learnt()
+    shutil.rmtree(here / "d")
+    hidden = sync.replica.view.pop("d/f")  # as if the file's own delete had failed
+    sync.see("d")
+    assert (there / "d/f").exists()
+    assert "something that sync put into the folder is still there" in sync.replica.sender.failed["d"]
+    sync.replica.view["d/f"] = hidden
+    sync.see("d")
+    assert not (there / "d").exists()
+    assert sync.replica.sender.failed == {}
