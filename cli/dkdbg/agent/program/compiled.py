@@ -13,6 +13,8 @@ from __future__ import annotations
 import os
 import sys
 
+from . import session
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType, ModuleType
@@ -117,17 +119,4 @@ def _compare() -> None:
         for line in list(debugger.breakpoints.get(path) or ()):
             if line in lines and (path, line) not in _said:
                 _said.add((path, line))
-                _say(debugger, _REMEDY % (lines[line], os.path.basename(path), line))
-
-
-def _say(debugger: Any, text: str) -> None:
-    message = "dkdbg: %s\n" % text
-    try:
-        sys.stderr.write(message)
-        sys.stderr.flush()
-    except (OSError, ValueError, AttributeError):
-        pass
-    from . import output
-
-    if not output.is_shown():
-        debugger.writer.add_command(debugger.cmd_factory.make_console_message(message))
+                session.tell(debugger, _REMEDY % (lines[line], os.path.basename(path), line))

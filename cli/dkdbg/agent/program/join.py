@@ -91,7 +91,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     reason = _what_is_missing()
     if reason:
         return "not joined: " + reason
-    from . import connection, listening, shutdown, uncaught, untrace, waking
+    from . import connection, listening, own_tracer, shutdown, uncaught, untrace, waking
 
     configured = _watch_configuration()
     connection.watch(pydevd.PyDB, pydevd.CheckAliveThread)
@@ -100,6 +100,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     untrace.watch(pydevd.PyDB, _api())
     uncaught.watch(pydevd.PyDB)
     listening.watch(sys.modules["debugpy.server.api"], session_dir, _is_ours)
+    own_tracer.watch()
     _show_output(pydevd.PyDB)
     helper_fits = _prepare_helper()
     _forget_former_stops()

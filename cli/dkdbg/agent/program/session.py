@@ -1,5 +1,8 @@
 """The session around this process, as its record tells it, and one line to whoever sees the program's stderr."""
 
+# debugpy has no types, and this is where it is touched.
+# ruff: noqa: ANN401
+
 from __future__ import annotations
 
 import os
@@ -39,3 +42,16 @@ def say(text: str) -> None:
         sys.stderr.flush()
     except (OSError, ValueError, AttributeError):
         pass
+
+
+def tell(debugger: Any, text: str) -> None:
+    """Say one line on stderr and in the editor's console; once, where the editor shows what the program prints.
+
+    Args:
+        debugger: pydevd's, which has an editor.
+    """
+    say(text)
+    from . import output
+
+    if not output.is_shown():
+        debugger.writer.add_command(debugger.cmd_factory.make_console_message("dkdbg: %s\n" % text))

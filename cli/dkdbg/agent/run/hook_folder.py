@@ -33,6 +33,7 @@ FILES = (
     "member.py",
     "output.py",
     "own_socket.py",
+    "own_tracer.py",
     "pdb_login.py",
     "pdb_token.py",
     "privates.py",

@@ -1,0 +1,102 @@
+"""A program that traces itself while an editor is attached: up to Python 3.11 it takes the debugger's place."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.agent.dap_probe import Editor
+from tests.pythons import MINORS, need
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Line 4 has the breakpoint: before, under a tracer of the program's own, and after it.
+OWN = """import sys
+
+def step(n):
+    return n + 1
+
+def own(frame, event, argument):
+    return None
+
+step(1)
+sys.settrace(own)
+step(2)
+sys.settrace(None)
+step(3)
+print("end")
+"""
+PAUSES = OWN.replace("sys.settrace(own)", "former = sys.gettrace()\nsys.settrace(None)").replace(
+    "\nsys.settrace(None)\nstep(3)", "\nsys.settrace(former)\nstep(3)"
+)
+STEPS = "def step(n):\n    return n + 1\n\nfor n in range(3):\n    step(n)\n"
+NOTE = "traces the program itself: up to Python 3.11 one tool at a time can"
+
+
+def stops(launch: Any, script: Path, line: int, *command: str, **more: Any) -> tuple[list[int], str, str]:
+    """Run to the end: (lines of the stops, what the editor's console shows, the program's stderr)."""
+    running = launch(*command, wait="60", **more)
+    with Editor(running.wait_state("waiting")["port"], {str(script): [line]}) as editor:
+        code, _, err = running.finish(90)
+        assert code == 0, err
+        return [stop["line"] for stop in editor.stops], "".join(editor.output), err
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_the_tracer_of_a_program_is_said_and_the_debugger_comes_back_after_it(
+    launch: Any, request: Any, tmp_path: Path, minor: int
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(OWN)
+    python, layout = need(minor), request.getfixturevalue("old_layout" if minor < 10 else "layout")
+    lines, shown, err = stops(launch, script, 4, python, "train.py", python=python, layout=layout)
+    if minor < 12:
+        assert lines == [4, 4]
+        assert shown.count(f"train.py:10 {NOTE}") == err.count(f"train.py:10 {NOTE}") == 1
+    else:
+        assert (lines, NOTE in err) == ([4, 4, 4], False)
+    assert "PYDEV" not in err
+
+
+def test_a_program_that_asks_for_a_pause_gets_it_without_a_word(launch: Any, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(PAUSES)
+    python = need(11)
+    lines, _, err = stops(launch, script, 4, python, "train.py", python=python)
+    assert (lines, NOTE in err) == ([4, 4], False)
+
+
+@pytest.mark.parametrize("minor", [11, 13])
+def test_coverage_is_named_with_what_to_do_where_no_breakpoint_stops(
+    launch: Any, tmp_path: Path, minor: int
+) -> None:
+    python = sys.executable if minor == sys.version_info.minor else need(minor)
+    python = _with_coverage(python, tmp_path / "venv")
+    script = tmp_path / "train.py"
+    script.write_text(STEPS)
+    lines, shown, _ = stops(launch, script, 2, python, "-m", "coverage", "run", "train.py", python=python)
+    if minor < 12:
+        assert lines == []
+        assert f"coverage {NOTE}" in shown
+        assert "(pytest: --no-cov)" in shown
+    else:
+        assert (lines, NOTE in shown) == ([2, 2, 2], False)
+
+
+def _with_coverage(python: str, folder: Path) -> str:
+    """A Python that has coverage, written in C as it comes from the package index."""
+    if python == sys.executable:
+        pytest.importorskip("coverage")
+        return python
+    subprocess.run([python, "-m", "venv", folder], check=True, timeout=120)
+    install = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary=:all:", "coverage"]
+    done = subprocess.run(
+        [folder / "bin/python", *install], capture_output=True, text=True, timeout=120, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"no coverage from the package index: {done.stderr.strip()[-200:]}")
+    return str(folder / "bin/python")
