@@ -15,6 +15,7 @@ from dkdbg.agent.record.waiting import WaitingFile, key
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import Editor, wait_for
+from tests.pythons import need
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -230,6 +231,65 @@ def test_an_exception_that_nobody_catches_stops_in_a_child_that_waits(
         assert debugger.stack(stop)[0].path == str(tmp_path / "fails.py")
         debugger.continue_(stop)
         assert running.finish()[0] == 0
+
+
+LEAVES = {
+    "sys.exit": "import sys\n\ndef main():\n    sys.exit(3)\n\nmain()\n",
+    "raised by name": "def main():\n    return 3\n\nraise SystemExit(main())\n",
+    "what argparse says": "import argparse\nparser = argparse.ArgumentParser()\n\nparser.parse_args(['-x'])\n",
+}
+
+
+@pytest.mark.parametrize("minor", [8, 11, 13])
+@pytest.mark.parametrize("program", LEAVES.values(), ids=LEAVES.keys())
+def test_an_exit_that_says_of_a_failure_stops_in_a_child_that_waits(
+    launch, request, tmp_path: Path, program: str, minor: int
+) -> None:
+    (tmp_path / "leaves.py").write_text(program)
+    (tmp_path / "train.py").write_text(
+        "import subprocess, sys\nsubprocess.run([sys.executable, 'leaves.py'], stderr=subprocess.DEVNULL)\n"
+    )
+    python, layout = need(minor), request.getfixturevalue("old_layout" if minor < 10 else "layout")
+    running = launch(python, "train.py", wait="60", python=python, layout=layout)
+    with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
+        debugger.set_exception_filters(["uncaught"])
+        debugger.attach()
+        stop = debugger.wait_stopped(60)
+        frame = debugger.stack(stop)[0]
+        assert (stop.text, frame.path, frame.line) == ("SystemExit", str(tmp_path / "leaves.py"), 4)
+        debugger.continue_(stop)
+        assert running.finish()[0] == 0
+
+
+def test_a_child_that_ends_well_by_sys_exit_does_not_join(launch, tmp_path: Path) -> None:
+    (tmp_path / "leaves.py").write_text(
+        "import atexit, sys\n"
+        "atexit.register(lambda: open('joined', 'w').write(str('pydevd' in sys.modules)))\n"
+        "sys.exit(0)\n"
+    )
+    (tmp_path / "train.py").write_text(
+        "import subprocess, sys\nsubprocess.run([sys.executable, 'leaves.py'], check=True)\n"
+    )
+    running = launch(sys.executable, "train.py", wait="60")
+    with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
+        debugger.set_exception_filters(["uncaught"])
+        debugger.attach()
+        assert running.finish()[0] == 0
+    assert (tmp_path / "joined").read_text() == "False"
+
+
+@pytest.mark.parametrize(
+    ("attach", "more"),
+    [
+        ({}, {"uncaught", "exits"}),
+        ({"breakOnSystemExit": []}, {"uncaught"}),
+        ({"breakOnSystemExit": [0]}, {"uncaught", "every-exit"}),
+    ],
+)
+def test_which_exits_are_wanted_is_the_editors_choice(attach: dict, more: set[str]) -> None:
+    setting = ("setExceptionBreakpoints", {"filters": ["uncaught"]})
+    found = breakpoints.wanted([_holder(ROOT), _holder(7, setting, redirectOutput=False, **attach)])
+    assert found == (set(), more)
 
 
 def test_what_a_child_prints_to_the_programs_own_output_is_in_the_editor(launch, tmp_path: Path) -> None:

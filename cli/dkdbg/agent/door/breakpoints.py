@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _ON_ITS_PORT = "dkdbg-ports"
 #: What may be wanted of a process besides: a stop where nobody catches an exception; what it prints.
 UNCAUGHT = "uncaught"
+#: And a SystemExit among them: one that says of a failure, or any.
+EXITS = "exits"
+EVERY_EXIT = "every-exit"
 OUTPUT = "output"
 #: Files that Python executes as such; templates have breakpoints too.
 _EXECUTED = re.compile(r"(\.pyw?|[\\/][^.\\/]+|^<\w+>)$", re.IGNORECASE)
@@ -30,7 +33,7 @@ _STANDARD_LIBRARY = re.compile(r"[\\/]lib[\\/]python3[^\\/]*[\\/](?!(site|dist)-
 
 
 def wanted(holders: Iterable[Connection]) -> Optional[Tuple[Set[str], Set[str]]]:
-    """Return the files with breakpoints, and what else is wanted: UNCAUGHT, OUTPUT; None when that is not all.
+    """Return the files with breakpoints, and what else is wanted, as UNCAUGHT is; None when that is not all.
 
     Then each process has to join when it starts: a breakpoint by a function's name, a filter for raised exceptions, a
     client of which nobody knows what it wants.
@@ -62,6 +65,7 @@ def wanted(holders: Iterable[Connection]) -> Optional[Tuple[Set[str], Set[str]]]
                 if filters is None:
                     return None
                 more.update(filters)
+                more.update(_exits(one.arguments) if UNCAUGHT in filters else ())
             if command == "setBreakpoints" and arguments.get("breakpoints"):
                 path = as_dict(arguments.get("source")).get("path")
                 if not isinstance(path, str) or "\n" in path or not _EXECUTED.search(path):
@@ -73,6 +77,14 @@ def wanted(holders: Iterable[Connection]) -> Optional[Tuple[Set[str], Set[str]]]
     if not files and UNCAUGHT not in more:
         return None  # it wants to see the processes
     return files, more
+
+
+def _exits(attach: Message) -> Tuple[str, ...]:
+    """Return what debugpy makes of `breakOnSystemExit`: exit codes, ranges of them; without it all but 0 and None."""
+    codes = attach.get("breakOnSystemExit")
+    if not isinstance(codes, list):
+        return (EXITS,)
+    return (EVERY_EXIT,) if codes else ()
 
 
 def _filters(arguments: Message) -> Optional[List[str]]:

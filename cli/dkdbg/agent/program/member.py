@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from _socket import socket
     from _thread import LockType
     from types import ModuleType
-    from typing import Callable, Optional, Protocol
+    from typing import Callable, List, Optional, Protocol
 
     class Member(Protocol):
         """This process, as hook/sitecustomize.py has announced it.
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         """
 
         directory: str
+        words: List[str]
         origin: str
         listener: Optional[socket]
         done: LockType

@@ -21,6 +21,8 @@ import threading
 import time
 from _json import encode_basestring_ascii as quoted
 
+from . import exits
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, ClassVar, FrozenSet, List, Optional, Sequence, Tuple
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
 CONFIGURED_LIMIT = 10.0
 #: Names that so many packages have a file of that the folder counts too.
 SHARED = ("__init__.py", "__main__.py")
-_STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
-_PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
 
 
 class _State:
@@ -43,6 +43,7 @@ class _State:
         version: of the file that it waits by. files: keys of those with breakpoints. more: what else is wanted.
         joiner: the thread that is joining. layers: streams whose `write` is shadowed, with what shadows it.
         hooked: audit hooks cannot be removed: there is one for good.
+        looks_for_exits: whether a file that names SystemExit is one to join for.
     """
 
     member: Optional[Member] = None
@@ -52,6 +53,7 @@ class _State:
     joiner = 0
     layers: ClassVar[List[Tuple[Any, Any]]] = []
     hooked = False
+    looks_for_exits = False
 
 
 def version(member: Member, rank_names: Sequence[str]) -> int:
@@ -83,6 +85,11 @@ def begin(member: Member, version: int) -> bool:
         _watch_threads()
     if "output" in _State.more:
         _watch_output()
+    _State.looks_for_exits = not _State.more.isdisjoint(("exits", "every-exit"))
+    if _State.looks_for_exits:
+        exits.watch(_join_unless_joined, every="every-exit" in _State.more)
+        # A worker of multiprocessing executes the script that it came from, but not what ends it.
+        _State.looks_for_exits = "--multiprocessing-fork" not in member.words
     return True
 
 
@@ -94,7 +101,9 @@ def _look(event: str, args: Tuple[Any, ...]) -> None:
         try:
             if event == "sys.excepthook":
                 _uncaught(member, args[1:4])
-            elif _has_breakpoints(args[1] if event == "code.__new__" else args[0].co_filename):
+            elif _has_breakpoints(args[1] if event == "code.__new__" else args[0].co_filename) or (
+                _State.looks_for_exits and event == "exec" and exits.may_raise(args[0])
+            ):
                 _join(member)
         except Exception as error:  # it would be the program's
             member.say("waiting: %r" % (error,))
@@ -104,7 +113,7 @@ def _has_breakpoints(path: str) -> bool:
     name = os.path.basename(path).lower()
     if name not in _State.files and name not in SHARED and not os.path.islink(path):
         return False
-    if path.startswith(_STANDARD_LIBRARY) and not any(part in path for part in _PACKAGES):
+    if exits.is_of_standard_library(path):
         return False  # the program's own file of the same name is meant
     return bool({name, _key(path), _key(os.path.realpath(path))} & _State.files)
 
@@ -141,6 +150,16 @@ def _join(member: Member) -> bool:
     finally:
         _State.joiner = 0
     return True
+
+
+def _join_unless_joined() -> None:
+    member = _State.member
+    if member is None or member.joined or _State.joiner == threading.get_ident():
+        return
+    try:
+        _join(member)
+    except Exception as error:  # it would be the program's
+        member.say("waiting: %r" % (error,))
 
 
 def _until_configured() -> None:

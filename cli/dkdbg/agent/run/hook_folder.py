@@ -28,6 +28,7 @@ FILES = (
     "on_demand.py",
     "pai.py",
     "crash.py",
+    "exits.py",
     "listening.py",
     "loaded.py",
     "member.py",
