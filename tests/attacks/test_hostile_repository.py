@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 
@@ -941,3 +942,24 @@ def test_a_link_in_what_an_image_is_made_of_leads_no_start_out_of_the_repository
     assert (digests[0] == digests[1]) == (
         leads_to != "/"
     )  # what is behind a folder's link is never taken for unchanged
+
+
+@pytest.mark.attack(14)
+def test_a_source_called_what_commands_a_terminal_is_shown_escaped_when_it_changes(
+    launch: Any, tmp_path: Path
+) -> None:
+    """Calls a source file an escape sequence: the log of the restart that its change brings shows it escaped."""
+    source = tmp_path / "a\x1b]0;pwn\x07.py"
+    source.write_text("")
+    (tmp_path / "train.py").write_text("import time\ntime.sleep(600)\n")
+    running = launch(sys.executable, "train.py", verb="supervise", options=("--reload", str(tmp_path)))
+    running.wait_state("running")
+    end = time.monotonic() + 60
+    while running.record()["runs"] < 2:
+        assert time.monotonic() < end
+        source.write_text(f"# {time.monotonic()}\n")
+        time.sleep(0.2)
+    running.process.terminate()
+    _, _, said = running.finish()
+    assert "restarting: a\\x1b]0;pwn\\x07.py changed" in said
+    assert "\x1b" not in said

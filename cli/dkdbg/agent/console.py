@@ -11,9 +11,12 @@ def printable(text: str) -> str:
 
 
 def log(text: str) -> None:
-    """Say one line to the user, on stderr: stdout is the program's."""
+    """Say something to the user, on stderr: stdout is the program's.
+
+    Files and programs are called what others like: nothing of a name commands the terminal.
+    """
     try:
-        sys.stderr.write("dkdbg: %s\n" % text)
+        sys.stderr.write("dkdbg: %s\n" % "\n".join(map(printable, text.split("\n"))))
         sys.stderr.flush()
     except (OSError, ValueError):
         pass
