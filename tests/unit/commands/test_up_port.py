@@ -23,7 +23,7 @@ def root(script, dkdbg):
     return script
 
 
-def f5(root, folder: Path, **environment):
+def f5(root, folder: Path, *words: str, **environment):
     """Run the script with a `docker` that only says that it was called: no engine is needed to see what comes before it."""
     folder.mkdir()
     docker = folder / "docker"
@@ -33,7 +33,7 @@ def f5(root, folder: Path, **environment):
     env = {**os.environ, "PATH": path, "XDG_CACHE_HOME": str(folder), **environment}
     shell = shutil.which("sh")
     return subprocess.run(
-        [shell, ".dkdbg/up.sh"], cwd=root, env=env, capture_output=True, text=True, check=False
+        [shell, ".dkdbg/up.sh", *words], cwd=root, env=env, capture_output=True, text=True, check=False
     )
 
 
@@ -67,3 +67,9 @@ def test_a_launch_json_that_somebody_has_built_in_another_way_stops_nothing(root
     launch = root / ".vscode/launch.json"
     launch.unlink() if rewritten is None else launch.write_text(rewritten)
     assert f5(root, tmp_path / "bin").returncode == 3
+
+
+def test_a_word_that_the_script_does_not_know_starts_nothing(root, tmp_path):
+    done = f5(root, tmp_path / "bin", "retsart")
+    assert (done.returncode, "docker was called" in done.stdout) == (2, False)
+    assert "takes restart, stop or nothing" in done.stderr

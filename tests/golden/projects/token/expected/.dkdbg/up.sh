@@ -5,6 +5,13 @@
 set -eu
 cd -P "$(dirname "$0")/.."  # a folder is one project, whatever links lead to it
 what=${1:-up}
+case $what in
+  up | restart | stop) ;;
+  *)
+    echo "dkdbg: .dkdbg/up.sh takes restart, stop or nothing" >&2
+    exit 2
+    ;;
+esac
 
 # The port that the editor attaches to, as launch.json says; nothing where somebody has built that entry in another way.
 attaches_to=$(tr -d '\n' <.vscode/launch.json 2>/dev/null |
