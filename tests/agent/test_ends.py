@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dkdbg.agent.door.last_words import LENGTH, PROCESSES, LastWords
+from dkdbg.agent.record import health
 from dkdbg.agent.run import end_note, unseen
 from dkdbg.dap import debugger as debuggers
 from dkdbg.dap.debugger import Debugger
@@ -188,9 +189,22 @@ def test_an_editor_that_comes_after_a_short_program_hears_that_it_ended_well(
     assert running.finish()[0] == 0
 
 
-def test_a_program_that_failed_ends_at_once(launch: Any, tmp_path: Path) -> None:
+def test_a_short_program_that_failed_is_not_healthy_but_tells_an_editor_that_comes_anyway(
+    launch: Any, tmp_path: Path
+) -> None:
+    """Compose may have seen it healthy in the moment before."""
     (tmp_path / "train.py").write_text("raise SystemExit(3)\n")
-    assert launch(PYTHON, "train.py", env={"DKDBG_LINGER": "forever"}).finish()[0] == 3
+    running = launch(PYTHON, "train.py", env={"DKDBG_LINGER": "60"})
+    record = running.wait_state("exited")
+    assert running.process.poll() is None
+    assert "has ended with code 3" in health.trouble(str(running.runtime))
+    with Debugger(AttachOptions(port=record["port"])) as debugger:
+        debugger.attach()
+        debugger.wait_ended(60)
+    said = console(debugger, "debugger")
+    assert "the program had ended before the editor came; with DKDBG_WAIT=60 it waits for one" in said
+    assert "the program exited with code 3" in said
+    assert running.finish()[0] == 3
 
 
 def test_who_ends_the_agent_does_not_wait_for_a_latecomer(launch: Any) -> None:

@@ -32,12 +32,18 @@ def compose_environment(*, port: int, gpu: GpuKind) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """One container of the debug service; `port` is the published one on 127.0.0.1, None when nothing is published."""
+    """One container of the debug service.
+
+    Attributes:
+        code: exit code, where it has ended.
+        port: the published one on 127.0.0.1, None when nothing is published.
+    """
 
     id: str
     name: str
     state: str
     health: str
+    code: int
     port: int | None
 
 
@@ -53,6 +59,7 @@ def running(target: ComposeService, root: Path, container_port: int) -> Running 
     ]
     return Running(
         id=row["ID"], name=row["Name"], state=row["State"], health=row.get("Health", ""),
+        code=int(row.get("ExitCode") or 0),
         port=next((port for port in published if port), None),
     )  # fmt: skip
 
@@ -114,7 +121,12 @@ def up(
         target.up(build=build, wait_timeout=wait_timeout), cwd=root, env=env, report=report
     )
     if result.code:
-        tail = process.run(target.logs(15), cwd=root, env=env).stdout.strip()
-        if tail:
-            report("last lines of the program:\n" + "\n".join(f"  | {line}" for line in tail.splitlines()))
+        report_last_lines(target, root, env=env, report=report)
         raise explain(result.code, result.stdout)
+
+
+def report_last_lines(target: ComposeService, root: Path, *, env: dict[str, str], report: Report) -> None:
+    """Report what the program has said last."""
+    tail = process.run(target.logs(15), cwd=root, env=env).stdout.strip()
+    if tail:
+        report("last lines of the program:\n" + "\n".join(f"  | {line}" for line in tail.splitlines()))

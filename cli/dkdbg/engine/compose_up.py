@@ -54,7 +54,12 @@ def start(
         if build and service.masks:
             compose.build(target, root, env=env, report=report)
             image.take_away_stale()
-        compose.up(target, root, build=build, env=env, report=report, wait_timeout=wanted.wait)
+        try:
+            compose.up(target, root, build=build, env=env, report=report, wait_timeout=wanted.wait)
+        except DkdbgError as error:
+            # Of a program that has ended, compose may see no more than that it is not healthy.
+            started = compose.running(target, root, service.port) if "is unhealthy" in str(error) else None
+            raise (_ended() if started and has_failed(started) else error) from None
         if build:
             image.done()
 
@@ -69,8 +74,28 @@ def start(
             f"{service.name} runs, but this compose dropped its GPU request",
             hint="docker compose version must be 2.24.4 or newer; dkdbg down takes the service away",
         )
+    if running and has_failed(running):
+        env = environment(port=port, gpu=gpu, token=token)
+        compose.report_last_lines(target, root, env=env, report=report)
+        raise _ended()
     published = running.port if running and running.port else port
     return Started(port=published, gpu=gpu, token=bool(token), name=running.name if running else None)
+
+
+def _ended() -> DkdbgError:
+    return DkdbgError("the program ended before an editor could attach", hint="its last lines are above")
+
+
+def has_failed(running: compose.Running) -> bool:
+    """Whether the program has ended with a failure since compose saw it healthy, which it does not look at again.
+
+    The agent keeps such an end for a while, for an editor that comes all the same.
+    """
+    found = containers.of_name(running.id)
+    if found is None or not found.running:
+        return running.code != 0
+    seen = containers.sessions_in(found)
+    return bool(seen) and all(each.is_ended for each in seen)
 
 
 def _has_devices(container: str) -> bool:

@@ -19,10 +19,10 @@ def trouble(folder: Optional[str] = None) -> str:
     if not found:
         return "no session in %s" % (folder or runtime_dir.default_runtime_dir())
     live = [record for record in found if records.is_live(record)]
+    last = (live or found)[-1]
+    if last["state"] == "exited":
+        return "the last session, %s, has ended with code %s" % (last["id"], last["exit_code"])
     if not live:
-        last = found[-1]
-        if last["state"] == "exited":
-            return "the last session, %s, has ended with code %s" % (last["id"], last["exit_code"])
         return "the agent of session %s (pid %d) is gone" % (last["id"], last["pid"])
     return _trouble_of(live[-1], procfs.listening_ports())
 

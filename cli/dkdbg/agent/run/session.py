@@ -86,6 +86,7 @@ class Session:
         self.restarts = restarts.Restarts(inbox.wake)
         self._holds = notes.Holds(console.log, lambda: self.endpoint)
         self._phase: contract.State = "starting"
+        self._failed = False  # and its end is kept for an editor
         self._since = 0.0
         self._edited: List[str] = []
         self._starts_anew = False
@@ -169,8 +170,7 @@ class Session:
             self._warm_up = backend.WarmUp(self._debugpy_dir)
             ended = self._wait_for_editor()
             code, detail = program(self) if ended is None else ended
-            if code == 0:
-                self._wait_for_latecomer()
+            self._wait_for_latecomer(code, detail)
         except backend.BackendError as error:
             detail = str(error)
             console.log(detail)
@@ -298,21 +298,27 @@ class Session:
         self.show("running", expires=None, detail="")
         return None
 
-    def _wait_for_latecomer(self) -> None:
-        """Tell the editor that comes after a short program has ended well, instead of closing the port before it.
+    def _wait_for_latecomer(self, code: int, detail: str) -> None:
+        """Tell the editor that comes after a short program how it has ended, instead of closing the port before it.
 
-        A failure is not kept: the start says it, and the editor does not come.
+        A failure is no session to start an editor for, so that it is not healthy from now on. But compose may have seen
+        it healthy in the moment before, and then the editor comes.
         """
         end = self._since + self.options.linger
         before = self.attaches
         if self.options.wait > 0 or before > 0:
             return
+        if code and time.monotonic() < end:
+            self._failed = True
+            self.store.update(state=self._state(), exit_code=code, detail=detail)
         while self.attaches == before and time.monotonic() < end:
             arrival = self.inbox.next(min(1.0, max(0.0, end - time.monotonic())))
             if arrival is not None and arrival.number in child.ENDING:
                 return
         if self.attaches > before:
             self.say("the program had ended before the editor came; with DKDBG_WAIT=60 it waits for one")
+            if code:
+                self._backend.say("dkdbg: " + end_note.compose(code, detail, ""), "stderr")
 
     def _clean_up(self, code: int, detail: str) -> None:
         self._table.stop()
@@ -389,6 +395,8 @@ class Session:
     def _state(self) -> contract.State:
         if self._phase != "running":
             return self._phase
+        if self._failed:
+            return "exited"
         return "attached" if self._backend.attached else "post-mortem" if self._holds.held else "running"
 
     def _environment(self) -> Dict[str, str]:
