@@ -13,17 +13,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.dap import frames, messages
-from dkdbg.agent.dap.messages import EDITOR, ROLE, as_dict
+from dkdbg.agent.dap.messages import as_dict
 from dkdbg.printable import printable
 
 if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
 
-#: Of the editor's attach arguments, those that debugpy does not hand on to the session of a process either, and ours.
-_NOT_INHERITED = frozenset((
-    "processId", "listen", "preLaunchTask", "postDebugTask", "request", "restart", "args", "processName", "pythonArgs",
-    "host", "port", ROLE, EDITOR,
-))  # fmt: skip
 #: Events of a process. Not `capabilities`, `memory`, `loadedSource`, and nothing that is not known here.
 _EVENTS = frozenset((
     "initialized", "stopped", "continued", "exited", "terminated", "thread", "output", "breakpoint", "module", "process",
@@ -56,7 +51,7 @@ def child(arguments: Message, *, called: str, number: int, connect: Message) -> 
         arguments: of the editor's own attach. called: see `name`. number: what the editor knows the process by.
         connect: where the editor comes in.
     """
-    own = {key: value for key, value in arguments.items() if key not in _NOT_INHERITED}
+    own = {key: value for key, value in arguments.items() if key not in messages.NOT_INHERITED}
     return {**own, "name": called, "subProcessId": number, "connect": connect}
 
 

@@ -25,6 +25,11 @@ STOP = "dkdbgStop"
 STOP_PROCESS = "process"
 #: The property by which a child session shows whose it is. We add it to each announcement.
 EDITOR = "dkdbgEditor"
+#: Of the attach request, what the session of a process does not get: debugpy does not hand these on either, or they are ours.
+NOT_INHERITED = frozenset((
+    "processId", "listen", "preLaunchTask", "postDebugTask", "request", "restart", "args", "processName", "pythonArgs",
+    "host", "port", ROLE, EDITOR,
+))  # fmt: skip
 
 
 def as_dict(value: object) -> Message:

@@ -50,11 +50,6 @@ _QUIET = (
     "gotoTargets",
     "stepInTargets",
 )
-#: Properties that debugpy leaves out of the attach request of a child session, and our own.
-_NOT_INHERITED = (
-    "processId", "listen", "preLaunchTask", "postDebugTask", "request", "restart", "args", "processName",
-    "pythonArgs", "host", "port",
-)  # fmt: skip
 
 
 class LookingOn(Phase):
@@ -126,7 +121,7 @@ class LookingOn(Phase):
     def announce(self, pid: int) -> List[Action]:
         """Offer the client to look at one more process."""
         connection = self.connection
-        arguments = {k: v for k, v in connection.arguments.items() if k not in _NOT_INHERITED}
+        arguments = {k: v for k, v in connection.arguments.items() if k not in messages.NOT_INHERITED}
         theirs = self._holder.arguments.get("connect")
         arguments.setdefault("connect", theirs if isinstance(theirs, dict) else {})
         arguments.update({"name": self._seats.name_of(pid), "subProcessId": pid})
