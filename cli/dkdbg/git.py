@@ -55,7 +55,7 @@ def folded(name: str) -> str:
 
 
 def ask(folder: Path, verb: Literal["ls-files"], *words: str) -> str | None:
-    """Return what git says in `folder`, NUL between names and bytes that are no UTF-8 replaced; None when it refuses.
+    """Return what git says in `folder`, names as `os.fsdecode` has them; None when it refuses.
 
     Args:
         folder: absolute, local side.
@@ -69,7 +69,7 @@ def ask(folder: Path, verb: Literal["ls-files"], *words: str) -> str | None:
         options += ["-c", option]
     argv = ["git", "--no-pager", "--no-optional-locks", *options, verb, *words]
     try:
-        done = process.run(argv, cwd=folder, env=environment(os.environ), timeout=_LIMIT)
+        done = process.run(argv, cwd=folder, env=environment(os.environ), timeout=_LIMIT, names=True)
     except (DkdbgError, OSError):
         return None
     return done.stdout if done.code == 0 else None

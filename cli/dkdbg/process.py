@@ -42,6 +42,7 @@ def run(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     timeout: float | None = 60.0,
+    names: bool = False,
 ) -> Result:
     """Run `argv` to its end without a standard input and return both outputs.
 
@@ -50,6 +51,7 @@ def run(
         cwd: local directory.
         env: the whole environment, None for ours.
         timeout: seconds.
+        names: the outputs hold names of files: every byte counts, as in `os.fsdecode`. Else they are text for a person.
 
     Raises:
         DkdbgError: the program does not exist or outran `timeout`.
@@ -57,7 +59,7 @@ def run(
     try:
         done = subprocess.run(
             list(argv), executable=_found(argv[0], env), cwd=cwd, env=env, timeout=timeout, capture_output=True,
-            text=True, errors="replace", check=False, stdin=subprocess.DEVNULL,
+            check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except FileNotFoundError as error:
         raise DkdbgError(
@@ -67,7 +69,15 @@ def run(
         raise DkdbgError(
             f"{' '.join(argv)} did not end within {timeout:g} s", exit_code=EXIT_TIMEOUT
         ) from error
-    return Result(argv=tuple(argv), code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+    decoded = os.fsdecode if names else _text
+    return Result(
+        argv=tuple(argv), code=done.returncode, stdout=decoded(done.stdout), stderr=decoded(done.stderr)
+    )
+
+
+def _text(output: bytes) -> str:
+    """What a person reads, whatever the program's encoding and ends of lines are."""
+    return output.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read(argv: Sequence[str], *, most: int, timeout: float) -> Result:

@@ -28,6 +28,10 @@ class Fatal(SyncError):  # noqa: N818 - likewise
     """The stream is over."""
 
 
+class CutError(Exception):
+    """The stream is over, and the host should connect again: no refusal, so no ERROR. Says why in one line."""
+
+
 _SPACE = "make room on the target; the next save, or the next start of sync, sends the file again"
 _WORDS = {
     errno.ENOSPC: ("no space left on the target's file system", _SPACE),

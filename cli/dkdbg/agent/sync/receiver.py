@@ -11,7 +11,7 @@ import time
 
 from dkdbg.agent.sync import heads, wire
 from dkdbg.agent.sync.outlet import Outlet
-from dkdbg.agent.sync.problems import Fatal, SyncError, explain
+from dkdbg.agent.sync.problems import CutError, Fatal, SyncError, explain
 from dkdbg.agent.sync.session import Session
 
 TYPE_CHECKING = False
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 _PIECE = 1 << 20
 #: Under a flood, the host hears at least this often how far we are.
 _DONE_SECONDS = 0.1
-
-
-class CutError(Exception):
-    """The connection was lost: the stream ended in the middle of a frame."""
 
 
 def main() -> int:
@@ -47,9 +43,9 @@ def serve(source: int, target: int) -> int:
     outlet = Outlet(target)
     try:
         problem = _run(Loop(source, outlet))
-    except CutError:
+    except CutError as cut:
         # No ERROR: the host would take it for a refusal, and not connect again.
-        sys.stderr.write("dkdbg: the stream was cut within a frame\n")
+        sys.stderr.write("dkdbg: %s\n" % cut)
         return 1
     if problem is None:
         return 0
@@ -108,7 +104,7 @@ class Loop:
             data = os.read(self._source, _PIECE)
             if not data:
                 if self._parser.rest():
-                    raise CutError
+                    raise CutError("the stream was cut within a frame")
                 self._settle()
                 return
             self._parser.feed(data)

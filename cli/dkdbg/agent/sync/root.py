@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from dkdbg.agent.sync import paths
-from dkdbg.agent.sync.problems import Fatal, explain, user_name
+from dkdbg.agent.sync.problems import CutError, Fatal, explain, user_name
 from dkdbg.agent.sync.tree import Tree
 
 TYPE_CHECKING = False
@@ -40,6 +40,31 @@ def open_root(name: str, *, create: bool) -> Tuple[Tree, str]:
     if (info.st_dev, info.st_ino) == (top.st_dev, top.st_ino):
         raise Fatal("the root is the target's whole file system (/)", "name the folder of the workspace")
     return Tree(descriptor), paths.decode(os.path.realpath(path))
+
+
+def check_root(tree: Tree, *names: str) -> None:
+    """See that the open root is still the folder that its path leads to: what is written elsewhere is in nobody's sight.
+
+    Args:
+        tree: of the root.
+        names: the root as the user knows it, and its real path; the second counts when the first has gone.
+
+    Raises:
+        CutError: another folder is there by now: sync that one.
+        Fatal: nothing is there any more.
+    """
+    mine = os.fstat(tree.root)
+    for name in names:
+        try:
+            found = os.stat(name.encode("utf-8", "surrogateescape"))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            return  # nobody may look any more
+        if (found.st_dev, found.st_ino) != (mine.st_dev, mine.st_ino):
+            raise CutError("another folder is in the place of the root on the target by now")
+        return
+    raise Fatal("the root folder was removed from the target", "make it again, then start sync again")
 
 
 def _unopened(name: str, error: OSError) -> Fatal:

@@ -8,8 +8,8 @@ import sys
 
 from dkdbg.agent.sync import listing, paths, wire
 from dkdbg.agent.sync.ledger import Ledger
-from dkdbg.agent.sync.problems import Fatal, Refused, explain, login_name, user_name
-from dkdbg.agent.sync.root import open_root
+from dkdbg.agent.sync.problems import CutError, Fatal, Refused, explain, login_name, user_name
+from dkdbg.agent.sync.root import check_root, open_root
 from dkdbg.agent.sync.state import State
 
 TYPE_CHECKING = False
@@ -43,6 +43,7 @@ class Session:
         self._begun: Dict[int, str] = {}
         create = hello.get("create", False) and self._write
         self._tree, name = open_root(hello["root"], create=create)
+        self._names = (hello["root"], name)
         self._state = State(self._tree, name, write=self._write)
         self._ledger = Ledger(self._state.folder, write=self._write)
         if hello.get("probe", False) and self._write:
@@ -105,7 +106,9 @@ class Session:
         self._touched = True
 
     def settle(self) -> None:
-        """Say how far we are: everything that came has been done."""
+        """Say how far we are: everything that came has been done. Raises Fatal and CutError: and nobody would find it."""
+        if self._write:
+            check_root(self._tree, *self._names)
         first = self._operations.transfers.first_open()
         upto = self._last if first is None else first - 1
         if upto > self._told:
@@ -131,8 +134,11 @@ class Session:
             self._ledger.flush()  # a full disk: it stays in memory; the intents in the file find it again
 
     def _fail(self, number: int, path: str, error: Union[OSError, Refused]) -> None:
-        if os.fstat(self._tree.root).st_nlink == 0:
-            raise Fatal("the root folder was removed from the target", "make it again, then start sync again")
+        if self._write:
+            check_root(self._tree, *self._names)
+            self._ledger.check()
+            if os.fstat(self._state.temporary).st_nlink == 0:
+                raise CutError("%s/tmp was removed from the target while sync ran" % paths.OWN)
         if isinstance(error, Refused):
             reason, hint = error.reason, error.hint
         else:

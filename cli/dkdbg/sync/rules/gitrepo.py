@@ -25,7 +25,7 @@ class Repository(NamedTuple):
         prefix: the root relative to the top of the repository, ending in `/`; empty when it is the top.
         above: (folder, path from it to the root ending in `/`) of the folders from the top down to the root's parent.
         exclude: absolute path of info/exclude.
-        files: absolute paths whose change changes the rules: the index and info/exclude.
+        files: absolute paths whose change changes the rules: the index, info/exclude, and .gitignore of the folders above.
     """
 
     prefix: str
@@ -55,7 +55,11 @@ def find(root: str) -> Repository | None:
         prefix=above[0][1] if above else "",
         above=tuple(above),
         exclude=exclude,
-        files=(os.path.join(git_dir, "index"), exclude),
+        files=(
+            os.path.join(git_dir, "index"),
+            exclude,
+            *(os.path.join(folder, ".gitignore") for folder, _ in above),
+        ),
     )
 
 

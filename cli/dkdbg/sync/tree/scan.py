@@ -11,7 +11,7 @@ from dkdbg.agent.sync.tree import is_absent, open_below
 from dkdbg.errors import DkdbgError
 from dkdbg.model import config
 from dkdbg.sync.beneath import Beneath
-from dkdbg.sync.relative import folders_above
+from dkdbg.sync.relative import folders_above, is_within
 from dkdbg.sync.rules.rules import Rules
 from dkdbg.sync.rules.standing import IN
 from dkdbg.sync.tree.compare import compare
@@ -61,6 +61,7 @@ class Scanner:
         except OSError as error:
             raise DkdbgError(f"cannot read the folder {self.root}: {error.strerror}") from error
         self._levels: dict[str, Level] = {}
+        self._linked: set[int] = set()  # inodes of files with several names
         self._exact = _ignores_case(self.root)
         self.rules = rules(self.root)
 
@@ -73,6 +74,7 @@ class Scanner:
         self._check()
         self.rules = self._make_rules(self.root)
         self._levels.clear()
+        self._linked.clear()
         index = Index()
         try:
             self._enter("")
@@ -112,8 +114,27 @@ class Scanner:
         for place in places:
             self._look(place, found)
         changes = compare(index, found, below=places)
+        if self._linked and (others := self._other_names(index, changes, places)):
+            for place in others:
+                self._look(place, found)
+            changes = compare(index, found, below=places | others)
         self._check()
         return replace(self._without_hollow(index, changes), looked=frozenset(looked | places))
+
+    def _other_names(self, index: Index, changes: Changes, places: set[str]) -> set[str]:
+        """The paths whose files have changed too, under another name: a watch tells of the name that was used alone."""
+        entries = [*changes.written.values()]
+        entries += [
+            index.entries[path] for path in (*changes.removed, *changes.written) if path in index.entries
+        ]
+        inodes = {inode_of(entry) for entry in entries if entry.kind == FILE} & self._linked
+        if not inodes:
+            return set()
+        return {
+            path
+            for path, entry in index.entries.items()
+            if entry.kind == FILE and inode_of(entry) in inodes and not is_within(path, places)
+        }
 
     def _check(self) -> None:
         if _identity(self.root) != self._identity:
@@ -240,6 +261,8 @@ class Scanner:
         """Take in `path`, no folder, whose lstat is `status`, in the open folder `at`; False when it has to be left out."""
         if stat.S_ISREG(status.st_mode):
             size = status.st_size
+            if status.st_nlink > 1:
+                self._linked.add(status.st_ino)
             if size <= self.rules.max_size:
                 found.entries[path] = Entry(
                     FILE, status.st_mode & 0o777, size, status.st_mtime_ns, stamp(status)
@@ -292,6 +315,11 @@ _SPECIAL = {
 def stamp(status: os.stat_result) -> str:
     """An opaque text that changes when the content may have changed: size, mtime, ctime, inode."""
     return f"{status.st_size}.{status.st_mtime_ns}.{status.st_ctime_ns}.{status.st_ino}"
+
+
+def inode_of(entry: Entry) -> int:
+    """The inode in a file's stamp."""
+    return int(entry.stamp.rpartition(".")[2] or 0)
 
 
 def too_large(size: int, limit: int) -> str:

@@ -1,0 +1,111 @@
+"""What changes somewhere else than where a watch would tell: another name, the target's root, rules further up."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from dkdbg.sync.roots import Roots
+from dkdbg.sync.tree.scan import Scanner
+from tests.unit.sync.followed import following
+from tests.unit.sync.trees import git, put
+
+
+@pytest.fixture
+def roots(tmp_path):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    return Roots(local=str(tmp_path / "here"), remote=str(tmp_path / "there"), pythons=(sys.executable,))
+
+
+@pytest.fixture
+def here(roots):
+    return Path(roots.local)
+
+
+@pytest.fixture
+def there(roots):
+    return Path(roots.remote)
+
+
+def test_a_file_that_is_edited_in_place_is_new_under_all_its_names(root):
+    put(root, {"a": "1", "other": "1", "d/e/": ""})
+    (root / "d/b").hardlink_to(root / "a")
+    scanner = Scanner(str(root))
+    index = scanner.scan()
+    (root / "d/e/c").hardlink_to(root / "a")
+    index.apply(scanner.rescan(index, ["d/e/c"]))
+    put(root, {"a": "2"})
+    assert sorted(scanner.rescan(index, ["a"]).written) == ["a", "d/b", "d/e/c"]
+
+
+def test_a_file_that_was_edited_and_lost_the_name_that_was_used_is_new_under_the_others(root):
+    put(root, {"a": "1"})
+    (root / "b").hardlink_to(root / "a")
+    scanner = Scanner(str(root))
+    index = scanner.scan()
+    put(root, {"a": "2"})
+    (root / "a").unlink()
+    changes = scanner.rescan(index, ["a"])
+    assert (list(changes.written), changes.removed) == (["b"], ("a",))
+
+
+def test_a_save_by_rename_changes_one_name_of_a_file(root):
+    put(root, {"a": "1", "new": "2"})
+    (root / "b").hardlink_to(root / "a")
+    scanner = Scanner(str(root))
+    index = scanner.scan()
+    (root / "new").replace(root / "a")
+    index.apply(scanner.rescan(index, ["a", "new"]))
+    assert index.entries == Scanner(str(root)).scan().entries
+
+
+def test_an_edit_in_place_arrives_under_every_name(roots, here, there):
+    put(here, {"a": "1"})
+    (here / "b").hardlink_to(here / "a")
+    with following(roots) as followed:
+        put(here, {"a": "two"})
+        followed.until(lambda: (there / "b").read_text() == "two")
+        assert (there / "a").read_text() == "two"
+
+
+def test_a_root_that_is_replaced_on_the_target_gets_everything(roots, here, there):
+    """Everything went to the folder that was moved away, and success was said."""
+    put(here, {"a": "1", "d/b": "2"})
+    with following(roots) as followed:
+        there.rename(there.parent / "old")
+        there.mkdir()
+        put(here, {"a": "3"})
+        followed.until(lambda: len(followed.named("in_sync")) == 2)
+        assert "another folder is in the place of the root" in followed.named("lost")[0].facts["reason"]
+        assert ((there / "a").read_text(), (there / "d/b").read_text()) == ("3", "2")
+
+
+def test_a_folder_for_new_files_that_is_removed_on_the_target_is_made_again(roots, here, there):
+    put(here, {"a": "1"})
+    with following(roots) as followed:
+        (there / ".dkdbg-sync/tmp").rmdir()
+        put(here, {"a": "2"})
+        followed.until(lambda: (there / "a").read_text() == "2")
+        assert followed.named("failed") == []
+
+
+def test_what_git_tracks_takes_part_whatever_bytes_its_name_has(root):
+    git(root, "init", "-q")
+    names = [os.fsdecode(name) for name in (b"caf\xe9.log", b"d\xff/x.log", b"carriage\rreturn.log")]
+    put(root, {".gitignore": "*.log\n", **dict.fromkeys(names, "")})
+    git(root, "add", "-f", ".")
+    assert set(names) <= set(Scanner(str(root)).scan().entries)
+
+
+def test_a_gitignore_above_the_root_is_followed(roots, here, there):
+    git(here.parent, "init", "-q")
+    put(here, {"a.log": "1", "b.py": "2"})
+    put(here.parent, {".gitignore": "*.log\n"})
+    with following(roots) as followed:
+        assert not (there / "a.log").exists()
+        put(here.parent, {".gitignore": "nothing\n"})
+        followed.until((there / "a.log").exists)
