@@ -15,7 +15,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from tests.agent.dap_probe import Client, wait_for
+from tests.agent.dap_probe import Client, Editor, wait_for
 from tests.pythons import need
 
 LINES = 100_000
@@ -114,6 +114,22 @@ def test_what_was_printed_before_a_stop_is_there_before_it(launch, tmp_path: Pat
             stop.session.request("continue", {"threadId": stop.thread_id})
         debugger.wait_output("end\n")
     assert running.finish()[0] == 0
+
+
+@pytest.mark.parametrize("version", [8, 11, 13, 14])
+def test_a_step_into_a_print_comes_to_the_next_line(request, launch, tmp_path: Path, version: int) -> None:
+    python = need(version)
+    layout = request.getfixturevalue("old_layout" if version < 10 else "layout")
+    script = tmp_path / "train.py"
+    script.write_text("a = 1\nprint(a)\nb = 2\n")
+    running = launch(python, "train.py", wait="60", python=python, layout=layout)
+    with Editor(running.wait_state("waiting")["port"], {str(script): [2]}, hold=True) as editor:
+        first = editor.wait_stops(1)[0]
+        first["session"].send("stepIn", threadId=first["thread"])
+        second = editor.wait_stops(2)[1]
+        second["session"].send("continue", threadId=second["thread"])
+        assert running.finish()[:2] == (0, "1\n")
+        assert second["line"] == 3
 
 
 def test_an_editor_can_do_without(launch, tmp_path: Path) -> None:

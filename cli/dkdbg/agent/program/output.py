@@ -226,33 +226,37 @@ def _queue_class() -> Any:
             self._output = _Command(writer)
             self._sent = 0.0
             self.sending_since = 0.0
+            #: Held while there is nothing for the writer to look at.
+            self._bell = _queue.threading.Lock()
+            self._bell.acquire()
             _pending.wake = self._wake
 
         def put(self, item: Any, *args: Any, **kwargs: Any) -> None:
             if _pending.pieces:
                 super().put(self._output, False)
             super().put(item, *args, **kwargs)
+            self._wake()
 
         def get(self, block: bool = True, timeout: Any = None) -> Any:
             self.sending_since = 0.0
-            try:
-                item = super().get(block, timeout)
-                if item is self._output and self.queue == collections.deque():
-                    item = self._gathered(self._sent + INTERVAL - time.monotonic())
-            except _queue.Empty:
-                if not _pending.pieces:  # else it came while the writer was busy
-                    raise
-                item = self._output
+            item = self._next((-1 if timeout is None else timeout) if block else 0)
             self.sending_since = time.monotonic()
             if item is self._output:
                 self._sent = self.sending_since
             return item
 
-        def _gathered(self, seconds: float) -> Any:
-            """Let more be printed for so long, unless there is a command to send."""
-            if seconds > 0:
+        def _next(self, seconds: float) -> Any:
+            """Return a command, or what says that something was printed; that may be more after a moment."""
+            with contextlib.suppress(_queue.Empty):
+                return super().get(False)
+            if not _pending.pieces and self._bell.acquire(True, seconds):
                 with contextlib.suppress(_queue.Empty):
-                    return super().get(True, seconds)
+                    return super().get(False)
+            if not _pending.pieces:
+                raise _queue.Empty
+            if self._bell.acquire(True, max(0, self._sent + INTERVAL - time.monotonic())):
+                with contextlib.suppress(_queue.Empty):
+                    return super().get(False)
             return self._output
 
         def empty(self) -> bool:
@@ -264,13 +268,15 @@ def _queue_class() -> Any:
             return stuck and _pending.last < now - END_LIMIT
 
         def _wake(self) -> None:
-            """Have the writer look. Without waiting: whoever prints may be in the middle of `put` in this thread."""
-            if self.mutex.acquire(False):
-                try:
-                    self.queue.append(self._output)
-                    self.not_empty.notify()
-                finally:
-                    self.mutex.release()
+            """Have the writer look. Whoever prints may be in the middle of `put` in this thread.
+
+            Nothing here is a call of Python code, which pydevd would look at while a step goes into it: what it finds
+            it puts into this queue, and a queue that is held for the print would be held for ever.
+            """
+            try:  # noqa: SIM105  contextlib is Python code
+                self._bell.release()
+            except RuntimeError:  # it rings already
+                pass
 
     return Commands
 
