@@ -15,14 +15,19 @@ import os
 import sys
 import threading
 import time
+import unittest.mock
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 #: Seconds for a program to start on a busy machine.
 LIMIT = 60.0
 _numbers = itertools.count()
+_agents: list[Any] = []
+#: By the process that they debug, from their attach on.
+_sessions: dict[int, Any] = {}
 
 
 def pytest_configure() -> None:
@@ -34,6 +39,27 @@ def pytest_configure() -> None:
     bodies["f"].cell_contents = attach_connect
     sessions.Session.attach_connect = attach_connect
     sessions.Session._start_channel = _start_channel
+    configs = importlib.import_module("tests.debug.config")
+    configs.DebugConfig.PROPERTIES["subProcessId"] = ()  # a test may copy a session's configuration
+
+
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """A child's configuration is upstream's, and says besides which editor its root session belongs to."""
+    for module in {item.module for item in items if hasattr(item.module, "expected_subprocess_config")}:
+        expected = module.expected_subprocess_config
+        module.expected_subprocess_config = lambda parent, expected=expected: {
+            **expected(parent),
+            "dkdbgEditor": unittest.mock.ANY,
+        }
+
+
+def pytest_runtest_teardown() -> None:
+    """A test that failed may leave its agent behind, with the port that the next test needs."""
+    _sessions.clear()
+    while _agents:
+        agent = _agents.pop()
+        with contextlib.suppress(psutil.Error):
+            agent.kill()
 
 
 def attach_connect(  # noqa: PLR0917  its signature is upstream's
@@ -60,6 +86,8 @@ def attach_connect(  # noqa: PLR0917  its signature is upstream's
     session.spawn_debuggee(["launch", "--", sys.executable, *args], cwd=cwd, exe=str(agent))
     _end_all_with(session.debuggee)
     _wait_for_agent(runtime, name)
+    session.before_connect((host, port))
+    session.before_connect = lambda _: None
     child = _Root(session, host, port).child()
     config._dict["subProcessId"] = child["subProcessId"]
     session.connect_to_adapter((host, port))
@@ -86,6 +114,7 @@ def _end_all_with(agent: Any) -> None:
         kill()
 
     agent.kill = kill_all
+    _agents.append(agent)
 
 
 class _Root:
@@ -101,38 +130,67 @@ class _Root:
         sock.connect((host, port))
         self._channel = messaging.JsonMessageChannel(
             messaging.JsonIOStream.from_socket(sock, name="root"),
-            messaging.MessageHandlers(event=self._event, disconnect=lambda: None),
+            messaging.MessageHandlers(request=self._request, event=self._event, disconnect=lambda: None),
         )
         self._channel.start()
         self._channel.request("initialize", session.capabilities)
-        attach = self._channel.send_request(
-            "attach", {"justMyCode": True, "connect": {"host": host, "port": port}}
-        )
+        session.config.normalize()
+        attach = self._channel.send_request("attach", dict(session.config))
         assert self._changed["initialized"].wait(LIMIT)
         self._channel.request("configurationDone")
         attach.wait_for_response()
 
     def child(self) -> dict[str, Any]:
-        """The first process that is announced."""
-        assert self._changed["debugpyAttach"].wait(LIMIT), "no process was announced"
+        """The program's process."""
+        assert self._changed["debugpyAttach"].wait(LIMIT), "the program was not announced"
         return self._found
 
+    def _request(self, request: Any) -> Any:
+        assert request.command == "startDebugging"
+        self._announced(request, dict(request.arguments["configuration"]))
+        return {}
+
     def _event(self, event: Any) -> None:
-        if event.event == "debugpyAttach" and self._found:
-            self._session._process_event(event)  # in stock debugpy a process announces its children
-        elif event.event == "debugpyAttach":
-            self._found = dict(event.body)
+        if event.event == "debugpyAttach":
+            self._announced(event, dict(event.body))
         elif event.event == "terminated":
             self._channel.send_request("disconnect", {"terminateDebuggee": False})
-        if event.event in self._changed:
-            self._changed[event.event].set()
+        elif event.event == "initialized":
+            self._changed["initialized"].set()
+
+    def _announced(self, message: Any, body: dict[str, Any]) -> None:
+        """Keep what is said of the program, and tell a child to its parent's session, as stock debugpy does."""
+        parent = psutil.Process(body["subProcessId"]).ppid()
+        if not self._found and parent == self._session.debuggee.pid:
+            self._found = body
+            self._changed["debugpyAttach"].set()
+        else:
+            threading.Thread(target=_tell, args=(parent, message), daemon=True).start()
+
+
+def _tell(parent: int, message: Any) -> None:
+    end = time.monotonic() + LIMIT
+    while parent not in _sessions and time.monotonic() < end:
+        time.sleep(0.02)
+    session = _sessions.get(parent)
+    if session is not None and hasattr(message, "event"):
+        session._process_event(message)
+    elif session is not None:
+        session._process_request(message)
 
 
 def _start_channel(session: Any, stream: Any) -> None:
     """As upstream's, but `initialize` comes before debugpy's greeting: the agent greets who is silent only later."""
     messaging = importlib.import_module("debugpy.common.messaging")
+
+    def process_event(event: Any) -> None:
+        if event.event != "debugpySockets":  # which a child's session must not get, and whoever is first gets
+            session._process_event(event)
+        if event.event == "process":
+            _sessions[event("systemProcessId", int)] = session
+
     handlers = messaging.MessageHandlers(
-        request=session._process_request, event=session._process_event, disconnect=session._process_disconnect
+        request=session._process_request, event=process_event, disconnect=session._process_disconnect
     )
     session.channel = messaging.JsonMessageChannel(stream, handlers)
     session.channel.start()
