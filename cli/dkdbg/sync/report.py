@@ -14,7 +14,8 @@ class Event:
     """One thing that happened.
 
     Attributes:
-        name: `connected`, `progress`, `in_sync`, `changed`, `failed`, `kept`, `skipped`, `polled`, `rescan`, `lost`.
+        name: `connected`, `progress`, `in_sync`, `changed`, `failed`, `kept`, `skipped`, `grows`, `polled`,
+            `rescan`, `lost`.
         facts: JSON values; paths relative to the local root, sizes in bytes, times in seconds.
     """
 
@@ -86,6 +87,13 @@ def _kept(facts: dict[str, Any]) -> str:
     return f"kept: {facts['path']} there was not sync's; it is now {facts['where']}"
 
 
+def _grows(facts: dict[str, Any]) -> str:
+    return (
+        f"grows: {facts['path']} is written all the time; {size(facts['bytes'])} of it are there, and what comes follows "
+        "every few seconds\n  hint: [sync] ignore in dkdbg.toml leaves it out"
+    )
+
+
 def _in_sync(facts: dict[str, Any]) -> str:
     did = f": {facts['did']}" if facts["did"] else ", nothing to do"
     return f"in sync: {facts['files']:,} files, {facts['seconds']:.1f} s{did}"
@@ -98,6 +106,7 @@ _LINES = {
     "skipped": lambda facts: f"left out: {facts['path'] or '.'}: {facts['reason']}",
     "differs": lambda facts: f"differs: {facts['path']} {facts['what']}",
     "only_there": lambda facts: f"only there: {facts['path']}",
+    "grows": _grows,
     "polled": lambda facts: f"slower than it could be: {facts['reason']}",
     "rescan": lambda facts: f"looking at everything again: {facts['reason']}",
     "lost": lambda facts: f"connection lost: {facts['reason']}; trying again",

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
 #: Seconds until a path is looked at again: one that was written while it was read, one that failed (both doubled each
 #: time, up to LONGEST), one that was read too soon after a change for its stamp to say anything (ADR 10).
 CHANGED, FAILED, RACY, LONGEST = 0.05, 5.0, 1.0, 60.0
+#: Attempts after which a file that is written all the time is taken as it is. It is sent again and again: it rests so
+#: many times as long as that took, and so many seconds at least.
+OFTEN, REST, REST_LEAST = 3, 10, 2.0
 
 
 class Retries:
@@ -19,14 +22,33 @@ class Retries:
         self._due: dict[str, float] = {}
         self._times: dict[str, int] = {}
         self._changed: set[str] = set()
+        self._rest: dict[str, float] = {}
+
+    @property
+    def changed(self) -> Collection[str]:
+        """Paths that were written while they were read, and wait to be read again."""
+        return self._changed
+
+    @property
+    def often(self) -> Collection[str]:
+        """Paths that were not well `OFTEN` times."""
+        return {path for path, count in self._times.items() if count >= OFTEN}
 
     def note(
-        self, *, changed: Collection[str], failed: Collection[str], racy: Collection[str], now: float
-    ) -> None:
-        """Take in how the last attempt went; a path that is in none of them is well and forgotten."""
-        self._times = {
-            path: count for path, count in self._times.items() if path in changed or path in failed
-        }
+        self, *, changed: Collection[str], failed: Collection[str], racy: Collection[str], now: float,
+        grew: Mapping[str, float] | None = None,
+    ) -> None:  # fmt: skip
+        """Take in how the last attempt went; a path that is in none of them, and does not wait, is well and forgotten.
+
+        Args:
+            grew: seconds that it took to send files that grew meanwhile.
+        """
+        waiting = {*changed, *failed, *(grew or ()), *self._due}
+        self._times = {path: count for path, count in self._times.items() if path in waiting}
+        for path, seconds in (grew or {}).items():
+            self._due[path] = self._rest[path] = now + min(max(REST * seconds, REST_LEAST), LONGEST)
+            self._times[path] = OFTEN
+            self._changed.discard(path)
         self._changed |= set(changed)
         for paths, delay in ((changed, CHANGED), (failed, FAILED)):
             for path in paths:
@@ -37,11 +59,23 @@ class Retries:
         for path in racy:
             self._due.setdefault(path, now + RACY)
 
+    def put_off(self, paths: Collection[str], now: float, *, also: Collection[str] = ()) -> set[str]:
+        """Those of `paths` that need not rest; the others, and those that are in `also`, are due later."""
+        ready = set()
+        for path in paths:
+            until = self._rest.get(path, now + REST_LEAST if path in also else now)
+            if until > now:
+                self._due.setdefault(path, until)
+            else:
+                ready.add(path)
+        return ready
+
     def take(self, now: float) -> set[str]:
         """The paths whose time has come, and forget them."""
         ready = {path for path, at in self._due.items() if at <= now}
         for path in ready:
             del self._due[path]
+            self._rest.pop(path, None)
         self._changed -= ready
         return ready
 

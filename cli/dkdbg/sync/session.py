@@ -15,7 +15,7 @@ from dkdbg.sync.remote.flight import Counts
 from dkdbg.sync.remote.replica import Replica
 from dkdbg.sync.remote.stream import StreamEndedError
 from dkdbg.sync.report import event
-from dkdbg.sync.retries import CHANGED, Retries
+from dkdbg.sync.retries import CHANGED, OFTEN, Retries
 from dkdbg.sync.tree.scan import Scanner
 
 if TYPE_CHECKING:
@@ -67,8 +67,9 @@ class Session:
 
     @property
     def files(self) -> int:  # noqa: D102 - see the class
-        entries = self._index.entries.values() if self._index else ()
-        return sum(1 for entry in entries if entry.kind == "f") - len(self.failed)
+        entries = self._index.entries.items() if self._index else ()
+        missing = {*self.failed, *self._retries.changed}
+        return sum(1 for path, entry in entries if entry.kind == "f" and path not in missing)
 
     def once(self) -> None:
         """Make both sides equal and return.
@@ -197,12 +198,13 @@ class Session:
     def _quieten(self, replica: Replica, scanner: Scanner) -> None:
         """For `once`: read again what was written while it was read, until it is quiet or it is time to give up."""
         paths: set[str] = set()
-        for _ in range(_ONCE_CHANGED):
+        for attempt in range(_ONCE_CHANGED):
             paths = self._retries.take_changed()
             if not paths:
                 return
             time.sleep(CHANGED)
             self._here.apply(scanner.rescan(self._here, paths))
+            replica.sender.growing = paths if attempt >= OFTEN else ()
             replica.perform(replica.steps(self._here, paths))
             self._note(replica)
         for path in paths:
@@ -219,7 +221,7 @@ class Session:
             now = time.monotonic()
             dirty = self._retries.take(now)
             if batch:
-                dirty |= batch.paths
+                dirty |= self._retries.put_off(batch.paths, now)
                 self._lost_events = batch.lost or self._lost_events
             if self._lost_events:
                 self._report(event("rescan", reason=self._lost_events))
@@ -238,6 +240,7 @@ class Session:
     def _look_at(self, dirty: set[str], replica: Replica, scanner: Scanner, watcher: Watcher) -> None:
         began = time.monotonic()
         steps = self._steps(dirty, replica, scanner, watcher)
+        replica.sender.growing = self._retries.often
         counts = replica.perform(steps) if steps else Counts()
         self._note(replica)
         if counts.visible:
@@ -253,7 +256,8 @@ class Session:
             self._told.pop(path, None)
         self._tell(changes.skipped)
         self._watch_rules(scanner, watcher)
-        return replica.steps(self._here, {*changes.written, *changes.removed, *dirty}, changes.looked)
+        paths = {*changes.written, *changes.removed, *changes.skipped, *dirty}
+        return replica.steps(self._here, paths, changes.looked)
 
     def _urgent(self, replica: Replica, scanner: Scanner, watcher: Watcher) -> list[Step]:
         """What changed while a large file is on its way."""
@@ -263,7 +267,8 @@ class Session:
         if batch.lost:
             self._lost_events = batch.lost
             return []
-        return self._steps(set(batch.paths), replica, scanner, watcher)
+        paths = self._retries.put_off(batch.paths, time.monotonic(), also=replica.sender.growing)
+        return self._steps(paths, replica, scanner, watcher)
 
     @property
     def _here(self) -> Index:
@@ -274,9 +279,14 @@ class Session:
         """Plan another look at what changed while it was read, what failed and what was read too soon."""
         sender = replica.sender
         self._retries.note(
-            changed=sender.changed, failed=sender.failed, racy=sender.racy, now=time.monotonic()
+            changed=sender.changed,
+            failed=sender.failed,
+            racy=sender.racy,
+            now=time.monotonic(),
+            grew=sender.grew,
         )
         sender.changed.clear()
+        sender.grew.clear()
         sender.racy.clear()
 
     def _tell(self, skipped: dict[str, Skip]) -> None:

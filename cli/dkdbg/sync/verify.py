@@ -12,7 +12,7 @@ from dkdbg.sync.beneath import Beneath
 from dkdbg.sync.plan import There, link_digest
 from dkdbg.sync.remote.answers import Amount
 from dkdbg.sync.remote.contact import Contact
-from dkdbg.sync.remote.replica import listing, stat, still_here
+from dkdbg.sync.remote.replica import listing, stale, stat, still_here
 from dkdbg.sync.remote.stream import Stream, StreamEndedError, expect
 from dkdbg.sync.tree import reading
 from dkdbg.sync.tree.scan import Scanner
@@ -114,6 +114,11 @@ def verify(roots: Roots, reach: Reach) -> Comparison:
         if different:
             time.sleep(_AGAIN)
             equal, different = _once_more(stream, scanner, found, different)
+        different.update(
+            (path, stale(index.skipped[path].reason)[0])
+            for path in alone
+            if path in index.skipped and not index.skipped[path].unknown and there[path].held
+        )
         only_there = tuple(sorted(path for path in others if path not in index.entries))
         return Comparison(equal=equal, differences=different, only_there=only_there)
     except StreamEndedError as error:

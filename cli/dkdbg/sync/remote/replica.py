@@ -71,6 +71,7 @@ class Replica:
             {path: there for path, there in self.view.items() if path not in alone} if alone else self.view
         )
         self._forgive(index, list(self.sender.failed))
+        self._say_stale(index, index.skipped)
         return self._carry_out(plan.plan(index.entries, remote))
 
     def steps(self, index: Index, paths: Iterable[str], looked: Collection[str] = ()) -> list[Step]:
@@ -80,7 +81,10 @@ class Replica:
         remote = {path: there for path in chosen if (there := self.view.get(path)) is not None}
         for path in still_here(self._local, [path for path in remote if path not in local]):
             del remote[path]
+            if path not in index.skipped:
+                self.sender.failed.pop(path, None)
         self._forgive(index, chosen)
+        self._say_stale(index, chosen)
         return plan.plan(local, remote)
 
     def _left_over(self, index: Index, looked: Collection[str]) -> list[str]:
@@ -106,6 +110,13 @@ class Replica:
             if path not in index.entries and path not in self.view:
                 self.sender.failed.pop(path, None)
 
+    def _say_stale(self, index: Index, paths: Iterable[str]) -> None:
+        """What was sent, and cannot be sent any more as it is now (too large, a link out): another content is there."""
+        for path in paths:
+            skip, there = index.skipped.get(path), self.view.get(path)
+            if skip and not skip.unknown and there and there.held:
+                self.sender.fail(path, *stale(skip.reason))
+
     def perform(self, steps: list[Step]) -> Counts:
         """Carry out `steps`, and say what was done."""
         return self._carry_out(steps, quiet=True)
@@ -115,6 +126,14 @@ class Replica:
         self.sender.progress = (lambda _files, _bytes: None) if quiet else Progress(steps, self._report)
         self.sender.perform(steps)
         return self.sender.counts
+
+
+def stale(reason: str) -> tuple[str, str]:
+    """Reason and hint of a file that was sent, and cannot be sent any more as it is now for `reason`."""
+    return (
+        f"{reason}; what was sent before is still there",
+        "remove it there and start sync again, or let it take part again",
+    )
 
 
 class Progress:

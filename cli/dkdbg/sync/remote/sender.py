@@ -16,7 +16,7 @@ from dkdbg.sync.tree import reading
 from dkdbg.sync.tree.reading import FileChangedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from dkdbg.agent.sync.wire import Frame
     from dkdbg.sync.plan import Step
@@ -40,6 +40,8 @@ class Sender:
     Attributes:
         failed: path -> (reason, hint) of what could not be done and was not done since.
         changed: paths that were written while they were read, to be looked at again.
+        growing: paths that are sent as they are when they grow while they are read: they would never arrive.
+        grew: path -> seconds that it took to send it so.
         racy: paths that were read so soon after a change that their stamp says nothing (ADR 10).
         counts: what was done since `counts` was last set.
         pause: called between the pieces of large files; gives steps that came up, of which the small ones go first.
@@ -62,6 +64,9 @@ class Sender:
         self.failed: dict[str, tuple[str, str]] = {}
         self.changed: set[str] = set()
         self.racy: set[str] = set()
+        self.growing: Collection[str] = ()
+        self.grew: dict[str, float] = {}
+        self._told: set[str] = set()
         self.pause: Callable[[], Iterable[Step]] = tuple
         self.counts = Counts()
         self.heard = time.monotonic()
@@ -120,8 +125,9 @@ class Sender:
         self._keep_window()
 
     def _file(self, step: Step) -> None:
+        began = time.monotonic()
         try:
-            content = reading.read(self._files, step.path)
+            content = reading.read(self._files, step.path, growing=step.path in self.growing)
         except FileChangedError:
             self.changed.add(step.path)
             return
@@ -137,6 +143,11 @@ class Sender:
             self._send(wire.PUT, step.path, _there(content), content.body, **_head(content))
         else:
             self._large(step, content)
+        if content.grown and step.path not in self.changed:
+            self.grew[step.path] = time.monotonic() - began
+            if step.path not in self._told:
+                self._told.add(step.path)
+                self._report(event("grows", path=step.path, bytes=content.entry.size))
 
     def _found_equal(self, path: str, there: There, content: Content) -> None:
         mode, stamp = content.entry.mode, content.entry.stamp
@@ -183,7 +194,7 @@ class Sender:
         """Send the content from `sent` on; whether it is still that of the file at `path`, and how far we are."""
         self._streaming += 1
         try:
-            for piece in reading.pieces(self._files, path, content.entry, offset=sent):
+            for piece in reading.pieces(self._files, path, content.entry, offset=sent, growing=content.grown):
                 self._stream.send(wire.DATA, {"id": number}, piece)
                 sent += len(piece)
                 self._stream.flush()
@@ -196,6 +207,8 @@ class Sender:
             return False, sent
         finally:
             self._streaming -= 1
+        if content.grown:
+            return there.st_size >= content.entry.size, sent
         return (there.st_size, there.st_mtime_ns) == (content.entry.size, content.entry.mtime_ns), sent
 
     def _send(self, kind: int, path: str, made: There | None, body: bytes = b"", /, **head: Any) -> int:  # noqa: ANN401

@@ -34,20 +34,23 @@ class Content(NamedTuple):
         entry: of what was read; its stamp is empty when the file could change again without a new one.
         digest: sha256 of the content, in hex.
         body: the content when it is at most `keep` bytes, else None.
+        grown: it has grown since: this is what was in it at the beginning of the reading.
     """
 
     entry: Entry
     digest: str
     body: bytes | None
+    grown: bool = False
 
 
 def read(
-    root: str | Beneath, path: str, *, keep: int = _PIECE, now: Callable[[], int] = time.time_ns
-) -> Content:
+    root: str | Beneath, path: str, *, keep: int = _PIECE, now: Callable[[], int] = time.time_ns, growing: bool = False,
+) -> Content:  # fmt: skip
     """Read `path`, relative to `root`, to its end. Follows no symlink below the root.
 
     Args:
         root: the local root, absolute and resolved, or what was opened of it, which saves opening it for each file.
+        growing: it may become longer meanwhile, as a log does: no further than its end at the beginning.
 
     Raises:
         FileChangedError: it changed meanwhile or is gone or is not a file any more.
@@ -61,22 +64,28 @@ def read(
         before = os.fstat(fd)
         if not stat.S_ISREG(before.st_mode):
             raise FileChangedError(path)
-        for piece in _pieces(fd):
+        for piece in _pieces(fd, before.st_size):
             digest.update(piece)
             if before.st_size <= keep:
                 kept.append(piece)
-        if stamp(os.fstat(fd)) != stamp(before):
+        after = os.fstat(fd)
+        changed = stamp(after) != stamp(before)
+        if changed and not (growing and after.st_size >= before.st_size):
             raise FileChangedError(path)
     finally:
         os.close(fd)
     body = b"".join(kept) if before.st_size <= keep else None
-    return Content(_entry(before, began), digest.hexdigest(), body)
+    entry = _entry(before, began)
+    return Content(entry._replace(stamp="") if changed else entry, digest.hexdigest(), body, changed)
 
 
-def pieces(root: str | Beneath, path: str, entry: Entry, *, offset: int = 0) -> Iterator[bytes]:
+def pieces(
+    root: str | Beneath, path: str, entry: Entry, *, offset: int = 0, growing: bool = False
+) -> Iterator[bytes]:
     """The content of `path` from `offset` in pieces of up to 1 MiB, as long as it is the file that `entry` says.
 
-    The size and mtime of `entry` are compared before the first piece and after the last one.
+    The size and mtime of `entry` are compared before the first piece and after the last one. With `growing` it may have
+    become longer: then the first `entry.size` bytes, which the other side compares with their digest.
 
     Raises:
         FileChangedError: it is not, or it changed meanwhile.
@@ -85,11 +94,12 @@ def pieces(root: str | Beneath, path: str, entry: Entry, *, offset: int = 0) -> 
     fd = _open(root, path)
     try:
         before = os.fstat(fd)
-        if (before.st_size, before.st_mtime_ns) != (entry.size, entry.mtime_ns):
+        if not growing and (before.st_size, before.st_mtime_ns) != (entry.size, entry.mtime_ns):
             raise FileChangedError(path)
         os.lseek(fd, offset, os.SEEK_SET)
-        yield from _pieces(fd)
-        if stamp(os.fstat(fd)) != stamp(before):
+        yield from _pieces(fd, entry.size - offset)
+        after = os.fstat(fd)
+        if after.st_size < entry.size if growing else stamp(after) != stamp(before):
             raise FileChangedError(path)
     finally:
         os.close(fd)
@@ -104,9 +114,11 @@ def _open(root: str | Beneath, path: str) -> int:
         raise
 
 
-def _pieces(fd: int) -> Iterator[bytes]:
-    while piece := os.read(fd, _PIECE):
+def _pieces(fd: int, size: int) -> Iterator[bytes]:
+    """The next `size` bytes of an open file, or as many as there are: one that grows as fast as it is read has no end."""
+    while size > 0 and (piece := os.read(fd, min(_PIECE, size))):
         yield piece
+        size -= len(piece)
 
 
 def _entry(status: os.stat_result, began: int) -> Entry:

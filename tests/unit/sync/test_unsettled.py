@@ -1,0 +1,165 @@
+"""Files that cannot be sent as they are now: they grow all the time, or have become too large. It is said."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dkdbg.sync.report import as_line
+from dkdbg.sync.retries import OFTEN, REST_LEAST, Retries
+from dkdbg.sync.roots import Roots
+from dkdbg.sync.rules.rules import Rules
+from dkdbg.sync.session import Session
+from dkdbg.sync.tree import reading
+from dkdbg.sync.tree.reading import FileChangedError
+from dkdbg.sync.verify import verify
+from dkdbg.targets.local import Local
+from tests.unit.sync.followed import following
+from tests.unit.sync.trees import put
+
+LIMIT = 1_000
+
+
+@pytest.fixture
+def roots(tmp_path):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    return Roots(local=str(tmp_path / "here"), remote=str(tmp_path / "there"), pythons=(sys.executable,))
+
+
+@pytest.fixture
+def here(roots):
+    return Path(roots.local)
+
+
+@pytest.fixture
+def there(roots):
+    return Path(roots.remote)
+
+
+@contextmanager
+def growing(path):
+    """A program that writes a log of several megabytes, a line each half of a millisecond."""
+    stop = threading.Event()
+    path.write_bytes(b"beginning\n" * 400_000)
+
+    def write():
+        with path.open("ab", buffering=0) as file:
+            while not stop.is_set():
+                file.write(b"line\n")
+                time.sleep(0.0005)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_a_log_that_grows_all_the_time_is_there_as_far_as_it_was_read_and_is_said(roots, here, there):
+    """It never arrived, and nothing was said but "in sync"."""
+    with following(roots) as followed:
+        with growing(here / "log"):
+            followed.until((there / "log").exists)
+            followed.until(lambda: followed.named("grows"))
+            (here / "b.py").write_text("2")  # nobody waits for the log
+            followed.until((there / "b.py").exists)
+        assert (here / "log").read_bytes().startswith((there / "log").read_bytes())
+        followed.until(lambda: (there / "log").read_bytes() == (here / "log").read_bytes())
+        assert "is written all the time" in as_line(followed.named("grows")[0])
+        assert len(followed.named("grows")) == 1
+
+
+def test_once_sends_of_a_log_what_is_there_and_says_that_it_grows(roots, here, there):
+    events = []
+    session = Session(roots, lambda: Local(python=sys.executable), report=events.append)
+    with growing(here / "log"):
+        session.once()
+        assert (here / "log").read_bytes().startswith((there / "log").read_bytes())
+    assert (there / "log").stat().st_size >= 4_000_000
+    assert [event.facts["path"] for event in events if event.name == "grows"] == ["log"]
+    assert (session.failed, session.files) == ({}, 1)
+
+
+def test_a_file_that_is_not_there_yet_does_not_count_as_in_sync(roots, here):
+    session = Session(roots, lambda: Local(python=sys.executable), report=lambda _: None)
+    put(here, {"a": "1", "b": "2"})
+    session.once()
+    assert session.files == 2
+    session._retries.note(changed={"a"}, failed=(), racy=(), now=0.0)
+    assert session.files == 1
+
+
+def test_a_file_that_grows_is_read_as_far_as_it_went_when_it_was_opened(root, monkeypatch):
+    (root / "log").write_bytes(b"old")
+    read = reading.os.read
+
+    def read_and_grow(fd, size):
+        with (root / "log").open("ab") as file:
+            file.write(b"new")
+        return read(fd, size)
+
+    monkeypatch.setattr(reading.os, "read", read_and_grow)
+    with pytest.raises(FileChangedError):
+        reading.read(str(root), "log")
+    (root / "log").write_bytes(b"old")
+    content = reading.read(str(root), "log", growing=True)
+    assert (content.body, content.entry.size, content.entry.stamp, content.grown) == (b"old", 3, "", True)
+    assert b"".join(reading.pieces(str(root), "log", content.entry, growing=True)) == b"old"
+
+
+def test_a_file_that_grows_rests_after_it_was_sent_and_others_do_not_have_it_forgotten():
+    again = Retries()
+    for time_ in range(OFTEN):
+        again.note(changed={"log"}, failed=(), racy=(), now=float(time_))
+        again.note(changed=(), failed=(), racy={"other"}, now=float(time_))
+        assert "log" in again.take(time_ + 0.9)
+    again.note(changed={"log"}, failed=(), racy=(), now=10.0)
+    assert again.often == {"log"}
+    again.note(changed=(), failed=(), racy=(), now=10.0, grew={"log": 0.01})
+    assert again.put_off({"log", "a"}, 11.0) == {"a"}
+    assert again.take(10.0 + REST_LEAST) >= {"log"}
+    assert again.put_off({"log"}, 13.0) == {"log"}
+
+
+def test_a_file_that_became_too_large_is_not_synced_any_more_and_that_is_said(roots, here, there):
+    """What was sent before stayed there, "in sync" was said, and --verify said equal."""
+    small = Roots(
+        local=roots.local,
+        remote=roots.remote,
+        pythons=roots.pythons,
+        rules=lambda root: Rules(root, max_size=LIMIT),
+    )
+    put(here, {"data": "1", "a": "1"})
+    with following(small) as followed:
+        put(here, {"data": "2" * (LIMIT + 1)})
+        followed.until(lambda: followed.named("failed"))
+        assert "what was sent before is still there" in followed.named("failed")[0].facts["reason"]
+        assert followed.session.files == 1
+        assert list(verify(small, Local(python=sys.executable)).differences) == ["data"]
+        put(here, {"data": "3"})
+        followed.until(lambda: (there / "data").read_text() == "3")
+        followed.until(lambda: followed.session.failed == {})
+    assert followed.session.files == 2
+
+
+def test_a_file_that_became_too_large_and_went_has_not_failed_any_more(roots, here, there):
+    small = Roots(
+        local=roots.local,
+        remote=roots.remote,
+        pythons=roots.pythons,
+        rules=lambda root: Rules(root, max_size=LIMIT),
+    )
+    put(here, {"data": "1"})
+    with following(small) as followed:
+        put(here, {"data": "2" * (LIMIT + 1)})
+        followed.until(lambda: followed.named("failed"))
+        (here / "data").unlink()
+        followed.until(lambda: not (there / "data").exists() and not followed.session.failed)
