@@ -12,7 +12,7 @@ from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
 from dkdbg.sync.beneath import local_root
 from dkdbg.sync.remote.contact import PYTHONS, Contact, SameFolderError
-from dkdbg.sync.report import printable
+from dkdbg.sync.report import event, printable
 from dkdbg.targets.place import Workspace
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def sync(
     roots = Roots(
         local=local,
         remote=workspace.remote,
-        rules=ConfiguredRules(),
+        rules=ConfiguredRules(lambda reason: reporter.event(event("settings", reason=reason))),
         pythons=contact.pythons,
     )
     if verify:

@@ -10,11 +10,15 @@ from dkdbg.errors import EXIT_ERROR
 from dkdbg.sync.report import Event, as_line, printable, progress, size, status
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dkdbg.sync.pull import Pulled
     from dkdbg.sync.verify import Comparison
 
-#: Without a terminal, seconds between two lines of progress; names of one sort that are listed one by one.
-_EVERY, _LISTED = 5.0, 20
+#: Without a terminal, seconds between two lines of progress.
+_EVERY = 5.0
+#: Names of one sort that are listed one by one, within so many seconds: what happens later is listed again.
+_LISTED, _WITHIN = 20, 10.0
 
 
 class Reporter:
@@ -22,13 +26,15 @@ class Reporter:
 
     Args:
         as_json: one object a line instead of text.
+        clock: seconds.
     """
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._json = as_json
         self._status = console.Status()
-        self._next = time.monotonic() + _EVERY
-        self._said: dict[str, int] = {}
+        self._clock = clock
+        self._next = clock() + _EVERY
+        self._said: dict[str, tuple[float, int]] = {}  # sort -> when its list began, and how many it has
 
     def line(self, text: str) -> None:
         """One line that stays."""
@@ -47,7 +53,7 @@ class Reporter:
             self._progress(progress(happened.facts))
         elif happened.name == "changed":
             facts = happened.facts
-            text = status(facts["files"], facts["last"], facts["seconds"])
+            text = status(facts["files"], facts["last"], facts["seconds"], failed=facts["failed"])
             if self._status.live:
                 self._status.show(text)
             else:
@@ -57,7 +63,7 @@ class Reporter:
         else:
             self._status.say(as_line(happened))
             if happened.name == "in_sync":
-                self._status.show(status(happened.facts["files"], "", None))
+                self._status.show(status(happened.facts["files"], "", None, failed=happened.facts["failed"]))
 
     def verified(self, found: Comparison) -> int:
         """Show a comparison; the exit code."""
@@ -109,14 +115,18 @@ class Reporter:
     def _progress(self, text: str) -> None:
         if self._status.live:
             self._status.show(text)
-        elif time.monotonic() >= self._next:
-            self._next = time.monotonic() + _EVERY
+        elif self._clock() >= self._next:
+            self._next = self._clock() + _EVERY
             console.say(text)
 
     def _few(self, happened: Event) -> None:
-        """Each of the first ones; what comes after is counted, and said with `--json` or `--explain`."""
-        count = self._said[happened.name] = self._said.get(happened.name, 0) + 1
-        if count <= _LISTED:
+        """Each of the first ones; of more within a few seconds that there are more."""
+        now = self._clock()
+        began, count = self._said.get(happened.name, (now, 0))
+        if now - began > _WITHIN:
+            began, count = now, 0
+        self._said[happened.name] = began, count + 1
+        if count < _LISTED:
             self._status.say(as_line(happened))
-        elif count == _LISTED + 1:
+        elif count == _LISTED:
             self._status.say("... and more of these; --json lists all of them")

@@ -15,7 +15,7 @@ class Event:
 
     Attributes:
         name: `connected`, `progress`, `in_sync`, `changed`, `failed`, `kept`, `skipped`, `grows`, `polled`,
-            `rescan`, `lost`.
+            `settings`, `rescan`, `lost`.
         facts: JSON values; paths relative to the local root, sizes in bytes, times in seconds.
     """
 
@@ -38,9 +38,10 @@ def as_line(happened: Event) -> str:
     return _LINES[happened.name](facts) if happened.name in _LINES else ""
 
 
-def status(files: int, last: str, seconds: float | None) -> str:
-    """The quiet line while nothing happens: `in sync: 10,000 files · last: train.py, 4 ms`."""
-    tail = f" · last: {printable(last)}" if last else ""
+def status(files: int, last: str, seconds: float | None, *, failed: int = 0) -> str:
+    """The quiet line while nothing happens: `in sync: 10,000 files · 2 not synced · last: train.py, 4 ms`."""
+    tail = f" · {failed:,} not synced" if failed else ""
+    tail += f" · last: {printable(last)}" if last else ""
     if last and seconds is not None:
         tail += f", {seconds * 1000:.0f} ms" if seconds < 1 else f", {seconds:.1f} s"
     return f"in sync: {files:,} {'file' if files == 1 else 'files'}{tail}"
@@ -96,7 +97,9 @@ def _grows(facts: dict[str, Any]) -> str:
 
 def _in_sync(facts: dict[str, Any]) -> str:
     did = f": {facts['did']}" if facts["did"] else ", nothing to do"
-    return f"in sync: {facts['files']:,} files, {facts['seconds']:.1f} s{did}"
+    return f"in sync: {facts['files']:,} files, {facts['seconds']:.1f} s{did}" + (
+        f"; {facts['failed']:,} not synced" if facts["failed"] else ""
+    )
 
 
 _LINES = {
@@ -108,6 +111,7 @@ _LINES = {
     "only_there": lambda facts: f"only there: {facts['path']}",
     "grows": _grows,
     "polled": lambda facts: f"slower than it could be: {facts['reason']}",
+    "settings": lambda facts: facts["reason"],
     "rescan": lambda facts: f"looking at everything again: {facts['reason']}",
     "lost": lambda facts: f"connection lost: {facts['reason']}; trying again",
     "in_sync": _in_sync,

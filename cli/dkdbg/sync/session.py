@@ -193,7 +193,9 @@ class Session:
         counts = replica.converge(self._here)
         self._note(replica)
         seconds = round(time.monotonic() - self._began, 3)
-        self._report(event("in_sync", files=self.files, seconds=seconds, did=str(counts)))
+        self._report(
+            event("in_sync", files=self.files, failed=len(self.failed), seconds=seconds, did=str(counts))
+        )
 
     def _quieten(self, replica: Replica, scanner: Scanner) -> None:
         """For `once`: read again what was written while it was read, until it is quiet or it is time to give up."""
@@ -247,7 +249,7 @@ class Session:
             last = next((step.path for step in reversed(steps) if step.operation != "mkdir"), steps[-1].path)
             seconds = round(time.monotonic() - began, 4)
             facts = {"paths": len(steps), "last": last, "seconds": seconds, "did": str(counts)}
-            self._report(event("changed", files=self.files, **facts))
+            self._report(event("changed", files=self.files, failed=len(self.failed), **facts))
 
     def _steps(self, dirty: set[str], replica: Replica, scanner: Scanner, watcher: Watcher) -> list[Step]:
         changes = scanner.rescan(self._here, dirty)

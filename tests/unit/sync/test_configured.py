@@ -55,3 +55,19 @@ def test_a_dkdbg_toml_that_is_broken_at_the_start_is_said(root):
     put(root, {"dkdbg.toml": "[sync]\nignore = 3\n"})
     with pytest.raises(DkdbgError, match="ignore must be a list"):
         scanner(root)
+
+
+def test_a_dkdbg_toml_that_is_not_valid_while_sync_runs_is_said_once_and_so_is_its_end(root):
+    said = []
+    put(root, {"dkdbg.toml": "[sync]\nignore = ['*.csv']\n", "a.csv": ""})
+    looking = Scanner(str(root), rules=ConfiguredRules(said.append))
+    index = looking.scan()
+    for _ in range(3):
+        put(root, {"dkdbg.toml": "[sync]\nignore = [\n"})
+        index.apply(looking.rescan(index, ["dkdbg.toml"]))
+    assert "a.csv" not in index.entries
+    put(root, {"dkdbg.toml": "[sync]\n"})
+    index.apply(looking.rescan(index, ["dkdbg.toml"]))
+    assert len(said) == 2
+    assert said[0].endswith("; what [sync] said before stays in force")
+    assert said[1] == "dkdbg.toml is valid again"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from dkdbg.agent.sync.problems import Refused
 from dkdbg.errors import DkdbgError
@@ -11,11 +12,20 @@ from dkdbg.sync.beneath import read_file
 from dkdbg.sync.rules.rules import Rules
 from dkdbg.sync.rules.sources import LIMIT
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 class ConfiguredRules:
-    """Makes rules for `Scanner(rules=...)`; a dkdbg.toml that is broken later on leaves what it said before."""
+    """Makes rules for `Scanner(rules=...)`; a dkdbg.toml that is broken later on leaves what it said before.
 
-    def __init__(self) -> None:
+    Args:
+        tell: takes a sentence when that begins and when it is over.
+    """
+
+    def __init__(self, tell: Callable[[str], None] = lambda _: None) -> None:
+        self._tell = tell
+        self._problem = ""
         self._last: config.SyncConfig | None = None
 
     def __call__(self, root: str) -> Rules:
@@ -26,10 +36,18 @@ class ConfiguredRules:
         """
         try:
             self._last = _read(os.path.join(root, config.FILE_NAME))
-        except DkdbgError:
+        except DkdbgError as error:
             if self._last is None:
                 raise
+            self._note(f"{error.message}; what [sync] said before stays in force")
+        else:
+            self._note("")
         return Rules(root, ignore=self._last.ignore, max_size=self._last.max_size)
+
+    def _note(self, problem: str) -> None:
+        if problem != self._problem:
+            self._problem = problem
+            self._tell(problem or f"{config.FILE_NAME} is valid again")
 
 
 def _read(path: str) -> config.SyncConfig:
