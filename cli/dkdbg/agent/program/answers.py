@@ -3,6 +3,9 @@
 Loaded by the hook with the first question; it runs in the hook's thread.
 """
 
+# debugpy has no types, and this is where it is touched.
+# ruff: noqa: ANN401
+
 from __future__ import annotations
 
 import contextlib
@@ -63,7 +66,7 @@ def start_known(member: Member, waiting: Optional[socket]) -> None:
             _until_gone(former)  # pydevd would see the bare thread that has handed the question over
         member.serve(done, waiting)
 
-    thread: Any = threading.Thread(target=serve, name="dkdbg hook", daemon=True)
+    thread: Any = _threading().Thread(target=serve, name="dkdbg hook", daemon=True)
     thread.pydev_do_not_trace = True
     thread.is_pydev_daemon_thread = True
     thread.start()
@@ -76,7 +79,16 @@ def _until_gone(thread_id: int) -> None:
 
 
 def _is_known() -> bool:
-    return threading.get_ident() in threading._active  # type: ignore[attr-defined]
+    return threading.get_ident() in _threading()._active
+
+
+def _threading() -> Any:
+    """Return the module by which pydevd knows threads: a copy where the program uses gevent.
+
+    With a second thread in the program's own, `gevent.monkey.patch_all()` would leave the locks of the imports alone
+    that it is called in, and they would fail.
+    """
+    return getattr(sys.modules.get("pydevd"), "threading", threading)
 
 
 def _text(member: Member, command: bytes) -> str:

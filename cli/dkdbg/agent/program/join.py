@@ -159,7 +159,7 @@ def _forget_former_stops() -> None:
     from _pydevd_bundle.pydevd_additional_thread_info import set_additional_thread_info
     from _pydevd_bundle.pydevd_thread_lifecycle import internal_run_thread
 
-    for thread in threading.enumerate():
+    for thread in sys.modules["pydevd"].threading.enumerate():  # which may be a copy, see greenlets.py
         if getattr(thread, "additional_info", None) is not None:
             internal_run_thread(thread, set_additional_thread_info)
 
@@ -214,7 +214,7 @@ def _what_is_missing() -> str:
 def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
     """Import the debugpy that fits this interpreter and return pydevd; `sys.path` is left as it was."""
     if "debugpy" not in sys.modules:
-        from . import bundle
+        from . import bundle, greenlets, member
 
         folder = bundle.ensure_debugpy(info["search"], info["runtime"])
         sys.path.insert(0, folder)
@@ -223,9 +223,11 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
         # time. They go into our private folder. Not in a running program: its own imports would be written too.
         sys.dont_write_bytecode = dont_write and not at_start
         breakpointhook = sys.breakpointhook
+        this = member.of_this_process()
         try:
-            import debugpy  # noqa: F401, T100
-            from debugpy.server import api
+            with greenlets.Told(this.words if this is not None else ()):
+                import debugpy  # noqa: F401, T100
+                from debugpy.server import api
         finally:
             sys.path.remove(folder)
             sys.dont_write_bytecode = dont_write

@@ -21,6 +21,7 @@ FILES = (
     "forking.py",
     "crash_watch.py",
     "answers.py",
+    "greenlets.py",
     "join.py",
     "loopback.py",
     "bundle.py",

@@ -1,0 +1,73 @@
+"""A program that lets gevent replace what threads wait on: it stops, and ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.agent.dap_probe import Editor
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROGRAM = """import patches
+import gevent, os
+#
+
+def work(n):
+    gevent.sleep(0.01)
+    return n + 1
+
+gevent.joinall([gevent.spawn(work, n) for n in range(3)])
+print("end", os.environ.get("GEVENT_SUPPORT"))
+"""
+
+
+@pytest.fixture(scope="session")
+def gevent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with gevent."""
+    folder = tmp_path_factory.mktemp("gevent")
+    install = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary=:all:"]
+    command = [sys.executable, *install, "--target", folder, "gevent>=24"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode:
+        pytest.skip(f"no gevent from the package index: {done.stderr.strip()[-200:]}")
+    return folder
+
+
+def test_each_greenlet_stops_and_the_program_ends(launch: Any, tmp_path: Path, gevent: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(PROGRAM)
+    # In an import: gevent takes care of its lock only while it sees no second thread.
+    (tmp_path / "patches.py").write_text("from gevent import monkey\nmonkey.patch_all()\n")
+    running = launch(sys.executable, "train.py", wait="60", env={"PYTHONPATH": str(gevent)})
+    with Editor(running.wait_state("waiting")["port"], {str(script): [7]}) as editor:
+        code, out, err = running.finish()
+        assert [stop["line"] for stop in editor.wait_stops(3)] == [7, 7, 7]
+    assert (code, out) == (0, "end None\n")
+    assert "GEVENT_SUPPORT" not in err
+
+
+@pytest.mark.parametrize(
+    ("code", "env"),
+    [
+        (
+            "import os, sys; print(os.environ['GEVENT_SUPPORT'], [m for m in sys.modules if 'gevent' in m])",
+            {"GEVENT_SUPPORT": "False"},
+        ),
+        (
+            "import os, sys; print(os.environ.get('GEVENT_SUPPORT'), [m for m in sys.modules if 'g' 'event' in m])",
+            {},
+        ),
+    ],
+    ids=["the user has said no", "a program that does not name it"],
+)
+def test_gevent_is_not_imported_for(
+    launch: Any, tmp_path: Path, gevent: Path, code: str, env: dict[str, str]
+) -> None:
+    running = launch(sys.executable, "-c", code, wait="60", env={"PYTHONPATH": str(gevent), **env})
+    with Editor(running.wait_state("waiting")["port"], {str(tmp_path / "other.py"): [1]}):
+        assert running.finish()[1] == f"{env.get('GEVENT_SUPPORT')} []\n"
