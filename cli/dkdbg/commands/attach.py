@@ -16,7 +16,7 @@ from dkdbg.agent.front import front, local_users, peers, proof, tokens
 from dkdbg.commands.init import check_root, make_plan
 from dkdbg.commands.up import check_initialised
 from dkdbg.detect.people import others
-from dkdbg.door import owners
+from dkdbg.door import greeting, owners
 from dkdbg.door.connection import Connection
 from dkdbg.door.listeners import Listeners
 from dkdbg.door.ports import AFTER_RANKS, DEFAULT_BASE, FIRST_RANKS, Ports
@@ -199,7 +199,7 @@ def _listen(board: Switchboard, port: int, reporter: _Reporter) -> front.Front:
         try:
             listening = front.Front(
                 HOST, chosen, serve=lambda client, first, parser: Connection(board, client, parser).serve(first), ready=lambda: True, status=board.status,
-                allow=peers.AllowList(), log=reporter.line, admit=owners.refusal,
+                allow=peers.AllowList(), log=reporter.line, admit=owners.refusal, greeting=greeting.version(),
             )  # fmt: skip
         except OSError:  # somebody was faster
             continue

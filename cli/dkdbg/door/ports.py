@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from dkdbg.agent.front import front, peers
-from dkdbg.door import from_targets, owners
+from dkdbg.door import from_targets, greeting, owners
 from dkdbg.door.actions import Note
 from dkdbg.door.connection import Connection
 from dkdbg.door.keeper import Keeper
@@ -50,6 +50,7 @@ class Ports:
         self._board = board
         self._base = base
         self._log = log
+        self._greeting = greeting.version()
         self._lock = board.lock  # one for both: each calls the other
         self._slots: dict[str, Slot] = {}
         self._taken: set[int] = set()
@@ -116,7 +117,7 @@ class Ports:
                 listening = front.Front(
                     HOST, port, serve=lambda *client, slot=slot: self._serve(slot, *client),
                     ready=lambda: True, status=self._board.status, allow=peers.AllowList(), log=self._log,
-                    admit=owners.refusal,
+                    admit=owners.refusal, greeting=self._greeting,
                 )  # fmt: skip
             except OSError:
                 port = self._next(None)
