@@ -5,16 +5,24 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import subprocess
+import threading
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import random
 
-NAMES = ("a", "A", "b.py", "B.py", "c", "ä.txt", "sp ace", "new\nline", "x", "y.sh", ".dot")
+NAMES = (
+    "a", "A", "b.py", "B.py", "c", "ä.txt", "sp ace", "new\nline", "x", "y.sh", ".dot", "名" * 80, os.fsdecode(b"n\xff"),
+)  # fmt: skip
+RULE_FILES = (".gitignore", ".dockerignore")
+RULES = ("a", "b.py", "c", "x", "y.sh")
 OWN = ".dkdbg-sync"
 WORK = (
     "create", "create", "modify", "same_size", "delete", "delete_tree", "rename", "rename", "rename_case", "chmod", "link",
     "folder", "rewrite", "save_by_rename", "turn_into_folder", "turn_into_file", "large", "burst", "append_slowly",
+    "rules", "rules", "no_rules", "rules_folder", "move_away_and_back", "hard_link", "hard_link", "grow",
 )  # fmt: skip
 
 
@@ -25,6 +33,13 @@ class Churn:
         self.root = root
         self.dice = dice
         self.log: list[str] = []
+        self.growing: list[threading.Thread] = []
+
+    def rest(self) -> None:
+        """Wait for what is still being written."""
+        for thread in self.growing:
+            thread.join()
+        self.growing.clear()
 
     def step(self) -> None:
         """One operation."""
@@ -50,7 +65,7 @@ class Churn:
             path
             for at, _, names in os.walk(self.root)
             for name in names
-            if not os.path.islink(path := os.path.join(at, name))
+            if name not in RULE_FILES and not os.path.islink(path := os.path.join(at, name))
         ]
 
     def _everything(self):
@@ -103,7 +118,7 @@ class Churn:
         return f"{old} -> {new}"
 
     def rename_case(self):
-        old = self._one(self._everything())
+        old = self._one([path for path in self._everything() if os.path.basename(path) not in RULE_FILES])
         folder, name = os.path.split(old)
         new = os.path.join(folder, name.swapcase())
         if not os.path.lexists(new):
@@ -147,7 +162,7 @@ class Churn:
         return path
 
     def turn_into_file(self):
-        path = self._one(self._folders()[1:])
+        path = self._one([path for path in self._folders()[1:] if os.path.basename(path) not in RULE_FILES])
         shutil.rmtree(path)
         with open(path, "wb") as file:
             file.write(self._bytes())
@@ -173,6 +188,73 @@ class Churn:
             with open(path, "ab") as file:
                 file.write(self._bytes(7))
         return path
+
+    def rules(self):
+        path = os.path.join(self._one(self._folders()), ".gitignore")
+        if self.dice.random() < 0.5:
+            path = os.path.join(self.root, ".dockerignore")
+        rule = self.dice.choice(RULES)
+        with open(path, "w") as file:
+            file.write(rule + "\n")
+        return f"{path} {rule}"
+
+    def no_rules(self):
+        path = self._one([path for path in self._everything() if os.path.basename(path) in RULE_FILES])
+        shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+        return path
+
+    def rules_folder(self):
+        path = os.path.join(self._one(self._folders()), self.dice.choice(RULE_FILES))
+        os.mkdir(path)
+        return path
+
+    def move_away_and_back(self):
+        path = self._one(self._folders()[1:])
+        away = os.path.join(os.path.dirname(self.root), "away")
+        os.rename(path, away)
+        os.rename(away, path)
+        return path
+
+    def hard_link(self):
+        old, new = self._one(self._files()), self._free()
+        os.link(old, new)
+        return f"{old} = {new}"
+
+    def grow(self):
+        path = self._one(self._files())
+        lines, end = self._bytes(1000), time.monotonic() + 0.3
+        file = open(path, "ab", buffering=0)  # noqa: SIM115 - the thread closes it
+
+        def write():
+            with file:
+                while time.monotonic() < end:
+                    file.write(lines)
+                    time.sleep(0.001)
+
+        self.growing.append(threading.Thread(target=write))
+        self.growing[-1].start()
+        return path
+
+
+def left_out(root: str, paths: list[str]) -> set[str]:
+    """Those of `paths` that a rule of `Churn.rules` leaves out, as git itself and a plain reading of Docker's say."""
+    out = set()
+    try:
+        with open(os.path.join(root, ".dockerignore")) as file:
+            rule = file.read().strip()
+        out = {path for path in paths if path == rule or path.startswith(rule + "/")}
+    except (FileNotFoundError, IsADirectoryError):
+        pass
+    aside = root + ".git"
+    if not os.path.isdir(aside):
+        subprocess.run(["git", "init", "-q", "--bare", aside], check=True)
+    asked = b"\0".join(os.fsencode(path) for path in paths)
+    argv = ["git", f"--git-dir={aside}", f"--work-tree={root}", "-c", "core.bare=false", "check-ignore"]
+    argv += ["--no-index", "-z", "--stdin"]
+    done = subprocess.run(argv, cwd=root, input=asked, capture_output=True, check=False)
+    if done.returncode not in (0, 1):
+        raise OSError(done.stderr.decode())
+    return out | {os.fsdecode(path) for path in done.stdout.split(b"\0")[:-1]}
 
 
 def picture(root: str) -> dict[str, tuple[object, ...]]:

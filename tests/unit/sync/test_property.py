@@ -1,12 +1,13 @@
 """Random work on the local side while streams and receivers die and the remote side is meddled with: equal in the end.
 
 The watcher, the session and the receiver are the real ones; the receiver runs on a local folder behind a pipe that can
-be cut at either end. 100 sequences; 2,000 with DKDBG_TEST_FULL=1; DKDBG_TEST_SEED=N runs one of them.
+be cut at either end. Rules come and go: what they leave out is asked of git. 100 sequences; 2,000 with DKDBG_TEST_FULL=1; DKDBG_TEST_SEED=N runs one of them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import random
 import signal
@@ -20,7 +21,7 @@ import pytest
 from dkdbg.sync.roots import Roots
 from dkdbg.sync.session import Session
 from tests.processes import children
-from tests.unit.sync.churn import Churn, contents, picture
+from tests.unit.sync.churn import RULE_FILES, Churn, contents, left_out, picture
 
 PART = 10
 ALL = 2000 if os.environ.get("DKDBG_TEST_FULL") else 100
@@ -90,6 +91,7 @@ class Rig:
         self.meddler = Meddler(str(self.remote), dice)
         self.dice = dice
         self.problem = None
+        self.replaced = 0
         self.session = Session(
             Roots(local=str(self.local), remote=str(self.remote)), Relay, report=self.events.append
         )
@@ -121,7 +123,7 @@ class Rig:
 
     def sequence(self):
         """Some operations with faults in between; whether both sides were equal in the end."""
-        meddled = False
+        meddled = replaced = False
         for _ in range(self.dice.randint(3, 14)):
             self.churn.step()
             luck = self.dice.random()
@@ -130,11 +132,26 @@ class Rig:
             elif luck < 0.14:
                 self.meddler.step()
                 meddled = True
+            elif luck < 0.155:
+                self.replace_remote()
+                replaced = True
             elif luck < 0.5:
                 time.sleep(self.dice.choice((0.001, 0.01, 0.06)))
-        if meddled:  # seen at the next start of a receiver
+        self.churn.rest()
+        if meddled or replaced:  # seen at the next start of a receiver, or at the next save
             self.reconnect()
         return self.differences()
+
+    def replace_remote(self):
+        """Put an empty folder in the place of the remote root, which somebody moves away."""
+        self.replaced += 1
+        old = self.remote.parent / f"old{self.replaced}"
+        old.mkdir()
+        here = -100  # AT_FDCWD
+        done = ctypes.CDLL(None).renameat2(here, bytes(old), here, bytes(self.remote), 2)  # RENAME_EXCHANGE
+        assert done == 0
+        self.meddler.added.clear()
+        self.churn.log.append("the remote root was replaced")
 
     def reconnect(self):
         """Cut the stream, and return when there is another: what was to be killed may have been ending anyway."""
@@ -161,21 +178,33 @@ class Rig:
         try:
             here, there = picture(str(self.local)), picture(str(self.remote))
             everything = contents(str(self.remote)) if self.meddler.added else set()
+            ruled = any(os.path.basename(path) in RULE_FILES for path in here)
+            out = left_out(str(self.local), list(here)) if ruled else set()
         except OSError as error:  # something moved while we looked
             return [str(error)]
         problems = [
             f"{path!r}: {_short(entry)} here, {_short(there.get(path))} there"
             for path, entry in here.items()
-            if there.get(path) != entry
+            if there.get(path) != entry and path not in out
         ]
         ours = {os.path.relpath(path, self.remote) for path in self.meddler.added.values()}
         problems += [
             f"{path!r} is only there"
             for path in there.keys() - here.keys()
-            if path not in ours and not any(other.startswith(path + "/") for other in ours)
+            if path not in ours
+            and not any(other.startswith(path + "/") for other in ours)
+            and self._nearest(path, here) not in out  # nobody looks into a folder that is left out
         ]
         problems += [f"{content!r} is lost" for content in self.meddler.added if content not in everything]
         return problems
+
+    def _nearest(self, path, here):
+        """The nearest folder above `path` that is here."""
+        while path:
+            path = os.path.dirname(path)
+            if here.get(path) == ("folder",):
+                break
+        return path
 
 
 def _short(entry):
