@@ -69,6 +69,7 @@ def sync(
     if pull:
         from dkdbg.sync import pull as pulling
 
+        pull = [pulling.relative(each, workspace.remote) for each in pull]
         folder = pulling.destination(str(root), into, place.label, roots)
         most = pulling.LIMIT if limit is None else limit
         done = pulling.pull(roots, reach, pull, folder, limit=most, report=reporter.event)

@@ -118,7 +118,7 @@ def _name(label: str) -> str:
 
 def _within(path: str, folder: str) -> bool:
     """Whether an absolute path is `folder` or lies below it."""
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
+    return not folder or path == folder or path.startswith(folder + "/")
 
 
 def _passes(path: str, folder: str) -> bool:
@@ -158,11 +158,27 @@ def _ignore(folder: str) -> None:
         os.close(at)
 
 
+def relative(folder: str, root: str) -> str:
+    """`folder`, as the user names it, relative to the remote `root`; empty for the root itself.
+
+    Raises:
+        DkdbgError: it is an absolute path that is not below the root, or leads out of it.
+    """
+    path = posixpath.relpath(posixpath.join(root, folder), root)
+    if path == ".." or path.startswith("../"):
+        raise DkdbgError(
+            f"--pull {folder}: it is not below {root}, which is the folder there",
+            hint=f"--to {posixpath.normpath(posixpath.join(root, folder))} --pull . copies that one",
+            exit_code=EXIT_USAGE,
+        )
+    return "" if path == "." else path
+
+
 def pull(
     roots: Roots, reach: Reach, folders: Sequence[str], into: Destination, *, limit: int = LIMIT,
     report: Callable[[Event], None],
 ) -> Pulled:  # fmt: skip
-    """Copy `folders`, relative to the remote root, below the local folder `into`. What is equal there is skipped.
+    """Copy `folders`, relative to the remote root (`relative`), below the local folder `into`. What is equal there is skipped.
 
     Equal means: the same size and the same mtime; a copy gets both only when it is whole and its digest is right.
 
@@ -192,7 +208,7 @@ def pull(
             pass  # what sync has put there
         puller = _Puller(stream, tree.Tree(into.descriptor), limit, report)
         for folder in folders:
-            puller.pull(posixpath.normpath(folder.strip("/")))
+            puller.pull(folder)
         return puller.pulled
     except _RefusedThereError as error:
         raise DkdbgError(f"{contact.label}: {printable(error)}", hint="try again") from None
@@ -227,7 +243,7 @@ class _Puller:
 
     def pull(self, folder: str) -> None:
         """All of one remote folder."""
-        self._stream.send(wire.LIST, {"path": "" if folder == "." else folder})
+        self._stream.send(wire.LIST, {"path": folder})
         self._stream.flush()
         folders: list[list[bytes]] = []
         wanted: list[_Wanted] = []

@@ -173,6 +173,17 @@ def test_what_took_the_place_of_ours_is_not_deleted(host: Host, root: Path) -> N
     host.bye()
 
 
+def test_an_empty_folder_that_took_the_place_of_our_file_is_not_deleted(host: Host, root: Path) -> None:
+    host.open(root)
+    host.put("a", b"1")
+    (root / "a").unlink()
+    (root / "a").mkdir()
+    host.do(wire.DELETE, {"path": "a"})
+    assert (root / "a").is_dir()
+    assert host.kept[0]["where"] == "a"
+    host.bye()
+
+
 def test_a_folder_that_was_moved_out_of_the_root_is_not_written_to(host: Host, root: Path) -> None:
     host.open(root)
     host.put("d/a", b"1")

@@ -460,3 +460,12 @@ def test_a_session_says_once_that_it_has_to_poll_and_what_to_type(root):
     )
     assert done.stdout == f"1 folder is polled every 2 s: {said}\n", done.stderr
     assert done.returncode == 0, done.stderr
+
+
+def test_what_the_library_warns_of_is_not_printed_beside_what_sync_says():
+    program = (
+        "import logging, dkdbg.sync.watch.inotify\n"
+        "logging.getLogger('watchdog.observers.inotify_c').warning('Inotify queue overflowed')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout + done.stderr == ""

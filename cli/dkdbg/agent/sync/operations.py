@@ -201,7 +201,7 @@ class Operations:
         self, folder: int, path: str, name: bytes, entry: Entry, info: os.stat_result
     ) -> Optional[str]:
         if entry[ledger.KIND] == "d" or tree.kind_of(info) not in ("f", "l"):
-            return self._remove_folder(folder, path, name, info)
+            return self._remove_folder(folder, path, name, entry, info)
         if self._way.is_ours(folder, path, name, info):
             os.unlink(name, dir_fd=folder)
             self._ledger.forget(path)
@@ -212,13 +212,15 @@ class Operations:
             self._ledger.forget(path)
         return None
 
-    def _remove_folder(self, folder: int, path: str, name: bytes, info: os.stat_result) -> Optional[str]:
+    def _remove_folder(
+        self, folder: int, path: str, name: bytes, entry: Entry, info: os.stat_result
+    ) -> Optional[str]:
         """Remove a folder in which nothing is left. Anything else that took its place is not ours, and stays.
 
         Raises:
             Refused: what is left in it is sync's. The ledger keeps the folder: it goes when they have gone.
         """
-        stays = tree.kind_of(info) != "d"
+        stays = tree.kind_of(info) != "d" or entry[ledger.KIND] != "d"
         if not stays:
             try:
                 os.rmdir(name, dir_fd=folder)

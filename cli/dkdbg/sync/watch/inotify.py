@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import logging
 import os
 import threading
 from pathlib import Path
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from watchdog.observers.inotify_c import InotifyEvent
 
     from dkdbg.sync.watch.inbox import Inbox
+
+#: What watchdog warns of (a queue that overflows) is said as an event; without a handler it is printed as well.
+logging.getLogger("watchdog").addHandler(logging.NullHandler())
 
 _C = InotifyConstants
 _SETTLED = _C.IN_CLOSE_WRITE | _C.IN_MOVED_TO | _C.IN_ATTRIB

@@ -1,0 +1,46 @@
+"""Which folder `--pull` means."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from dkdbg.errors import DkdbgError
+from dkdbg.sync.pull import destination, pull, relative
+from dkdbg.sync.roots import Roots
+from dkdbg.targets.local import Local
+from tests.unit.sync.trees import put
+
+
+@pytest.mark.parametrize(
+    ("folder", "meant"),
+    [
+        ("outputs", "outputs"),
+        ("outputs/", "outputs"),
+        ("./a//b", "a/b"),
+        (".", ""),
+        ("/ws/outputs", "outputs"),
+        ("/ws", ""),
+    ],
+)
+def test_a_folder_is_meant_relative_to_the_root_there_or_absolute_and_below_it(folder, meant):
+    assert relative(folder, "/ws") == meant
+
+
+@pytest.mark.parametrize("folder", ["/etc", "..", "../etc", "/ws2/a", "a/../../b"])
+def test_a_folder_that_is_not_below_the_root_is_refused_and_not_taken_for_another(folder):
+    """`--pull /etc` copied `etc` of the workspace."""
+    with pytest.raises(DkdbgError, match="is not below /ws"):
+        relative(folder, "/ws")
+
+
+def test_the_whole_root_is_copied_when_it_is_named(tmp_path):
+    """What the hint says; nothing of it "lay in the folder that was asked for"."""
+    put(tmp_path, {"there/sub/f": "1", "here/": ""})
+    roots = Roots(local=str(tmp_path / "here"), remote=str(tmp_path / "there"), pythons=(sys.executable,))
+    into = destination(roots.local, None, "there", roots)
+    done = pull(
+        roots, Local(python=sys.executable), [relative(".", roots.remote)], into, report=lambda _: None
+    )
+    assert (done.files, done.left_out) == (1, {})
