@@ -118,7 +118,7 @@ def _name(label: str) -> str:
 
 def _within(path: str, folder: str) -> bool:
     """Whether an absolute path is `folder` or lies below it."""
-    return not folder or path == folder or path.startswith(folder + "/")
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _passes(path: str, folder: str) -> bool:
@@ -285,7 +285,7 @@ class _Puller:
         path = entry[0]
         try:
             parts = paths.components(path)
-            if folder != "." and not path.startswith(folder + "/"):
+            if folder and not path.startswith(folder + "/"):
                 raise Refused("it does not lie in the folder that was asked for")
             if never := unwanted.why(parts):
                 self.pulled.never.add(path)
