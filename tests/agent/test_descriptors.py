@@ -15,6 +15,7 @@ import pytest
 from dkdbg.agent.program import own_socket
 from dkdbg.agent.record import processes
 from tests.agent.dap_probe import Editor, wait_for
+from tests.pythons import need
 
 HOOK = Path(processes.__file__).parents[1] / "program" / "hook"
 
@@ -190,3 +191,20 @@ def test_a_program_ends_whose_connection_was_lost_before_all_threads_of_the_debu
     session = tmp_path / "s"
     (session / "p").mkdir(parents=True)
     assert _run(tmp_path / "hooked", ENDED_EARLY, [], session)[:2] == (0, "end\n")
+
+
+@pytest.mark.parametrize(("limit", "is_debugged"), [(6, False), (16, True)])
+def test_a_program_that_may_open_few_files_keeps_them_and_the_editor_is_told(
+    launch, tmp_path: Path, limit: int, is_debugged: bool
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import os, time\nwhile not os.path.exists('stop'):\n    time.sleep(0.02)\n")
+    python = need(13)
+    running = launch("sh", "-c", f"ulimit -n {limit}; exec {python} train.py", wait="60", python=python)
+    with Editor(running.wait_state("waiting")["port"], {str(script): [3]}) as editor:
+        if is_debugged:
+            editor.wait_stops(1)
+        else:
+            wait_for(lambda: "".join(editor.output), lambda text: "raise it, `ulimit -n 64`" in text)
+        (tmp_path / "stop").touch()
+        assert running.finish()[0] == 0

@@ -21,6 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
 
+#: Files that a process may open: below the first it is left alone, the second is proposed.
+FEWEST_FILES, MANY_FILES = 16, 64
 _lock = threading.Lock()
 #: C callbacks that must not be collected.
 _kept: List[object] = []
@@ -78,7 +80,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     os.kill(info["ppid"], 0)  # an agent that was killed leaves its file behind
     if _pdb_is_here(session_dir):
         return "not joined: a pdb client holds this process"
-    reason = _why_not_this_debugpy()
+    reason = _why_not_this_debugpy() or _what_is_too_little()
     if reason:
         return "not joined: " + reason
     pydevd = _import_debugpy(info, at_start)
@@ -200,6 +202,17 @@ def _why_not_this_debugpy() -> str:
     if version is None or privates.fits(bundle.parse_version(version)):
         return ""
     return "the program has imported debugpy %s; dkdbg works with %s" % (version, privates.span())
+
+
+def _what_is_too_little() -> str:
+    """Return why the debugger would take descriptors that the program needs, empty for none."""
+    limit = os.sysconf("SC_OPEN_MAX")
+    if not 0 <= limit < FEWEST_FILES:
+        return ""
+    return "it may open %d files, and the debugger needs some of them: raise it, `ulimit -n %d`" % (
+        limit,
+        MANY_FILES,
+    )
 
 
 def _what_is_missing() -> str:
