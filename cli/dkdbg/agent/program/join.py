@@ -93,7 +93,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     reason = _what_is_missing()
     if reason:
         return "not joined: " + reason
-    from . import connection, listening, own_tracer, shutdown, uncaught, untrace, waking
+    from . import connection, listening, own_tracer, shutdown, uncaught, untrace, waking, zipped
 
     configured = _watch_configuration()
     connection.watch(pydevd.PyDB, pydevd.CheckAliveThread)
@@ -130,10 +130,14 @@ def _join(session_dir: str, at_start: bool) -> str:
     if at_start:
         if sys.version_info < (3, 12):
             uncaught.show_from_start(pydevd.get_global_debugger())
-        return _wait_for_breakpoints(configured, pydevd, info["deadline"])
-    if not helper_fits:
-        _trace_main_thread(pydevd.get_global_debugger())
-    return "joined"
+        answer = _wait_for_breakpoints(configured, pydevd, info["deadline"])
+    else:
+        if not helper_fits:
+            _trace_main_thread(pydevd.get_global_debugger())
+        answer = "joined"
+    if answer == "joined":
+        zipped.watch(pydevd.get_global_debugger())
+    return answer
 
 
 def _is_ours() -> bool:

@@ -47,6 +47,7 @@ FILES = (
     "untrace.py",
     "waiting.py",
     "waking.py",
+    "zipped.py",
 )
 
 

@@ -1,0 +1,45 @@
+"""A program that is a zip file (zipapp, shiv, pex): its code lies in no file that an editor shows. Used by join.py."""
+
+# debugpy has no types, and this is where it is touched.
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import os
+import sys
+
+from . import session
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_NOTE = (
+    "%s is a zip: what runs are the copies in it, and breakpoints in the files that it was made of do not stop. "
+    "Debug the folder that it was made of: python FOLDER"
+)
+_said = False
+
+
+def watch(debugger: Any) -> None:
+    """Say it once, if it is so.
+
+    Args:
+        debugger: pydevd's, which has an editor.
+    """
+    global _said  # noqa: PLW0603
+    if not _said and _is_zip(sys.argv[0] if getattr(sys, "argv", None) else ""):
+        _said = True
+        session.tell(debugger, _NOTE % os.path.basename(sys.argv[0]))
+
+
+def _is_zip(path: str) -> bool:
+    if path.endswith(".py") or not os.path.isfile(path):
+        return False
+    import zipimport
+
+    try:
+        zipimport.zipimporter(path).is_package("__main__")
+    except zipimport.ZipImportError:
+        return False
+    return True

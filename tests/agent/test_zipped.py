@@ -1,0 +1,34 @@
+"""A program that is a zip file: what runs are copies that no editor shows, and the editor is told."""
+
+from __future__ import annotations
+
+import zipapp
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.agent.dap_probe import Editor
+from tests.pythons import need
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOTE = "app.pyz is a zip: what runs are the copies in it"
+
+
+@pytest.mark.parametrize(("name", "stops"), [("app.pyz", []), ("app", [1])])
+@pytest.mark.parametrize("minor", [8, 11, 13])
+def test_a_program_in_a_zip_is_said_and_the_folder_that_it_was_made_of_stops(
+    launch: Any, request: Any, tmp_path: Path, *, minor: int, name: str, stops: list[int]
+) -> None:
+    source = tmp_path / "app"
+    source.mkdir()
+    (source / "__main__.py").write_text("print('work')\n")
+    zipapp.create_archive(source, tmp_path / "app.pyz")
+    python, layout = need(minor), request.getfixturevalue("old_layout" if minor < 10 else "layout")
+    running = launch(python, name, wait="60", python=python, layout=layout)
+    with Editor(running.wait_state("waiting")["port"], {str(source / "__main__.py"): [1]}) as editor:
+        code, out, err = running.finish(90)
+        assert (code, out) == (0, "work\n"), err
+        assert [stop["line"] for stop in editor.stops] == stops
+        assert ("".join(editor.output).count(NOTE), err.count(NOTE)) == ((0, 0) if stops else (1, 1))
