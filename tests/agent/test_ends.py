@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -236,3 +237,22 @@ def test_a_program_that_runs_on_without_the_agent_is_told_once_and_another_not_a
             running.process.terminate()
             debugger.wait_ended(60)
         assert console(debugger, "debugger").count(unseen.NOTE) == times
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_program_that_was_asked_to_end_is_kept_for_nobody(
+    launch: Any, tmp_path: Path, number: signal.Signals
+) -> None:
+    (tmp_path / "train.py").write_text(
+        "import signal, sys, time\n"
+        f"signal.signal({int(number)}, lambda *_: sys.exit(7))\n"
+        "open('ready', 'w').close()\n"
+        "time.sleep(600)\n"
+    )
+    running = launch(PYTHON, "train.py", env={"DKDBG_LINGER": "forever"})
+    end = time.monotonic() + 60
+    while not (tmp_path / "ready").exists():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    running.process.send_signal(number)
+    assert running.finish()[0] == 7

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.engine
 
 ENDS = "import os, sys\nprint('out', os.getcwd())\nprint('err', file=sys.stderr)\nsys.exit(7)\n"
 WAITS = (
-    "import sys, time\nprint('up', flush=True)\ntry:\n    while True:\n        time.sleep(0.02)\n"
+    "import sys, time\ntry:\n    print('up', flush=True)\n    while True:\n        time.sleep(0.02)\n"
     "except KeyboardInterrupt:\n    print('interrupted', flush=True)\n    sys.exit(9)\n"
 )
 

@@ -82,6 +82,7 @@ class Launch:
         """
         if arrival is not None:
             self._leaving = self._leaving or arrival.number == signal.SIGTERM
+            self._session.leaving = self._session.leaving or arrival.number in child.ENDING
             if running is not None:
                 running.pass_on(arrival)
         if self._session.ended_by_editor.is_set():

@@ -63,6 +63,7 @@ class Session:
         restarts: who wants the program to be started again; the program's loop does it.
         ended_by_editor: set when an editor has asked to end the program; the program's loop clears it.
         attaches: how many times an editor has attached.
+        leaving: somebody has asked the agent to end.
 
     Raises:
         OSError: the port cannot be listened on, or the session's folder cannot be written.
@@ -86,6 +87,7 @@ class Session:
         self.restarts = restarts.Restarts(inbox.wake)
         self._holds = notes.Holds(console.log, lambda: self.endpoint)
         self._phase: contract.State = "starting"
+        self.leaving = False
         self._failed = False  # and its end is kept for an editor
         self._since = 0.0
         self._edited: List[str] = []
@@ -306,7 +308,7 @@ class Session:
         """
         end = self._since + self.options.linger
         before = self.attaches
-        if self.options.wait > 0 or before > 0:
+        if self.options.wait > 0 or before > 0 or self.leaving:
             return
         if code and time.monotonic() < end:
             self._failed = True
