@@ -78,7 +78,7 @@ class Victim:
     def is_debuggable(self) -> None:
         """An editor with the token comes through the published port, and stops."""
         with Editor(self.port, {"/work/train.py": [4]}, token=TOKEN) as editor:
-            assert editor.wait_stops(1)[0]["line"] == 4
+            assert editor.wait_stops(1, 180)[0]["line"] == 4
 
 
 @pytest.fixture
