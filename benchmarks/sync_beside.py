@@ -105,7 +105,7 @@ def syncthing(pair: Pair) -> list[list[str]]:
         subprocess.run(
             ["syncthing", "generate", f"--home={home}"], env=pair.env, check=True, capture_output=True
         )
-    trees = [ET.parse(home / "config.xml") for home in homes]  # noqa: S314 - written by syncthing just now
+    trees = [ET.parse(home / "config.xml") for home in homes]
     ids = [str(subprocess.run(["syncthing", f"--home={home}", "--device-id"], env=pair.env, check=True, capture_output=True,
                               text=True).stdout).strip() for home in homes]  # fmt: skip
     for each in (pair.here, pair.there):
@@ -217,7 +217,7 @@ def quiet(pair: Pair) -> bool:
     """Whether the tool follows changes by now: it brings a new file."""
     name = f"quiet{time.monotonic_ns()}"
     (pair.here / name).write_text("x")
-    return until(lambda: (pair.there / name).exists(), 0.01) < LIMIT
+    return until((pair.there / name).exists, 0.01) < LIMIT
 
 
 def main() -> None:
