@@ -13,7 +13,8 @@ from tests.engine.devcontainer_cli import devcontainer_cli
 
 __all__ = ["devcontainer_cli"]
 
-pytestmark = pytest.mark.engine
+# One after the other: the CLI's test makes the same image, and what is removed by its image are both one's containers.
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("feature")]
 
 HERE = Path(__file__).parent / "feature"
 

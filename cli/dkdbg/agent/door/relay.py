@@ -320,7 +320,7 @@ class Relay:
         """End the connection to the client, unless its session goes on without this connection to the adapter."""
         if self._door.phase == EVICTED:  # it was told to leave, and wants an answer to its disconnect
             with self._lock:
-                self._lock.wait_for(lambda: self._over, GOODBYE)  # which comes after the answer
+                self._lock.wait_for(lambda: self._over or self._has_left, LEAVE_LIMIT)  # after the answer
         if self._door.phase not in (LOOKING, JOINING):
             _shut(self._client, socket.SHUT_WR)
             with self._lock:
