@@ -71,3 +71,18 @@ def test_gevent_is_not_imported_for(
     running = launch(sys.executable, "-c", code, wait="60", env={"PYTHONPATH": str(gevent), **env})
     with Editor(running.wait_state("waiting")["port"], {str(tmp_path / "other.py"): [1]}):
         assert running.finish()[1] == f"{env.get('GEVENT_SUPPORT')} []\n"
+
+
+@pytest.mark.parametrize(
+    "command", ["cat train.py | {} /dev/stdin", "{} /dev/stdin < train.py", "cat train.py | {} pipe"]
+)
+def test_a_program_that_comes_through_a_pipe_is_not_read_before_python_does(
+    launch: Any, tmp_path: Path, command: str
+) -> None:
+    """To see whether it names gevent."""
+    (tmp_path / "train.py").write_text("# no gevent\n" * 20_000 + "print('end')\n")
+    (tmp_path / "pipe").symlink_to("/dev/stdin")
+    running = launch("sh", "-c", command.format(sys.executable), wait="60")
+    with Editor(running.wait_state("waiting")["port"], {}):
+        code, out, err = running.finish()
+    assert (code, out) == (0, "end\n"), err

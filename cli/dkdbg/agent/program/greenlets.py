@@ -56,6 +56,8 @@ def _is_named(words: Sequence[str]) -> bool:
         if word in ("-c", "-m"):
             return False
         if not word.startswith("-"):
+            if word.startswith("/dev/") or not os.path.isfile(word):
+                return False  # a pipe is read once, and that is Python's
             try:
                 with open(word, "rb") as source:
                     return b"gevent" in source.read(_LENGTH)
