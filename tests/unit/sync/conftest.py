@@ -1,8 +1,13 @@
-"""A local root."""
+"""A local root, and a pair of folders: one here, one that stands for the target's."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
+
+from dkdbg.sync.roots import Roots
 
 
 @pytest.fixture
@@ -11,3 +16,23 @@ def root(tmp_path):
     folder = tmp_path / "root"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture
+def roots(tmp_path):
+    """Both, empty; the target is this machine."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    return Roots(local=str(tmp_path / "here"), remote=str(tmp_path / "there"), pythons=(sys.executable,))
+
+
+@pytest.fixture
+def here(roots):
+    """The local one."""
+    return Path(roots.local)
+
+
+@pytest.fixture
+def there(roots):
+    """The target's."""
+    return Path(roots.remote)

@@ -3,32 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
 
-import pytest
-
-from dkdbg.sync.roots import Roots
 from dkdbg.sync.tree.scan import Scanner
 from tests.unit.sync.followed import following
 from tests.unit.sync.trees import git, put
-
-
-@pytest.fixture
-def roots(tmp_path):
-    (tmp_path / "here").mkdir()
-    (tmp_path / "there").mkdir()
-    return Roots(local=str(tmp_path / "here"), remote=str(tmp_path / "there"), pythons=(sys.executable,))
-
-
-@pytest.fixture
-def here(roots):
-    return Path(roots.local)
-
-
-@pytest.fixture
-def there(roots):
-    return Path(roots.remote)
 
 
 def test_a_file_that_is_edited_in_place_is_new_under_all_its_names(root):

@@ -4,34 +4,15 @@ from __future__ import annotations
 
 import shutil
 import sys
-from pathlib import Path
 
 import pytest
 
 from dkdbg.sync.remote.contact import Contact
 from dkdbg.sync.remote.replica import Replica
-from dkdbg.sync.roots import Roots
 from dkdbg.sync.tree.scan import Scanner
 from dkdbg.targets.local import Local
 from tests.unit.sync.followed import following
 from tests.unit.sync.trees import put
-
-
-@pytest.fixture
-def roots(tmp_path):
-    (tmp_path / "here").mkdir()
-    (tmp_path / "there").mkdir()
-    return Roots(local=str(tmp_path / "here"), remote=str(tmp_path / "there"), pythons=(sys.executable,))
-
-
-@pytest.fixture
-def here(roots):
-    return Path(roots.local)
-
-
-@pytest.fixture
-def there(roots):
-    return Path(roots.remote)
 
 
 class Learnt:

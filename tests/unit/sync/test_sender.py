@@ -22,23 +22,6 @@ from dkdbg.sync.verify import verify
 from dkdbg.targets.local import Local
 
 
-@pytest.fixture
-def roots(tmp_path):
-    (tmp_path / "here").mkdir()
-    (tmp_path / "there").mkdir()
-    return Roots(local=str(tmp_path / "here"), remote=str(tmp_path / "there"), pythons=(sys.executable,))
-
-
-@pytest.fixture
-def here(roots):
-    return Path(roots.local)
-
-
-@pytest.fixture
-def there(roots):
-    return Path(roots.remote)
-
-
 @contextmanager
 def learnt(roots):
     """A replica that knows what is there, with the scanner of the local root and its index."""

@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -23,23 +22,6 @@ from tests.unit.sync.followed import following
 from tests.unit.sync.trees import put
 
 LIMIT = 1_000
-
-
-@pytest.fixture
-def roots(tmp_path):
-    (tmp_path / "here").mkdir()
-    (tmp_path / "there").mkdir()
-    return Roots(local=str(tmp_path / "here"), remote=str(tmp_path / "there"), pythons=(sys.executable,))
-
-
-@pytest.fixture
-def here(roots):
-    return Path(roots.local)
-
-
-@pytest.fixture
-def there(roots):
-    return Path(roots.remote)
 
 
 @contextmanager
