@@ -142,7 +142,7 @@ def test_a_program_that_ends_at_once_is_shown_with_its_last_lines(tmp_path, base
     must(run_dkdbg(root, "init", "--yes", "--command", "sh -c 'echo no data here; exit 1'"))
     try:
         done = run_dkdbg(root, "up", env=env)
-        assert "no data here" in done.stdout
+        assert "  | no data here\n" in done.stdout
         refused(done, 1, "ended before an editor could attach")
     finally:
         subprocess.run(
