@@ -137,7 +137,8 @@ class Editor:
             self.errors.append(f"{body['subProcessId']}: {error}")
 
     def _stopped(self, session: Session, body: dict[str, Any]) -> None:
-        with contextlib.suppress(AssertionError, OSError):  # the program may be gone by now
+        # The program may be gone by now, and the thread run on, with an answer to another stop.
+        with contextlib.suppress(AssertionError, OSError, IndexError):
             self._note_stop(session, body)
 
     def _note_stop(self, session: Session, body: dict[str, Any]) -> None:

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from dkdbg.agent.program import shutdown
-from tests.agent.dap_probe import Editor
+from dkdbg.agent.record import processes
+from tests.agent.dap_probe import Editor, wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,3 +55,34 @@ def test_an_editor_gets_all_that_short_processes_print_and_their_ends(launch, tm
     assert (code, out) == (0, "1\n1\n1\n")
     ended = [session for session in editor.sessions.values() if "terminated" in session.seen]
     assert len(ended) == 5  # the root, the program, its children
+
+
+LINGERING = """
+import atexit, os, time
+
+def linger():
+    open("lingers", "w").close()
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+
+atexit.register(linger)
+print("up", flush=True)
+"""
+
+
+def test_a_process_whose_session_ended_with_its_program_is_not_announced_again_to_the_same_editor(
+    launch, tmp_path: Path
+) -> None:
+    """The agent's question comes late on a busy machine: the process has joined by itself, and has ended."""
+    (tmp_path / "train.py").write_text(LINGERING)
+    running = launch(sys.executable, "train.py", wait="60")
+    with Editor(running.wait_state("waiting")["port"], {}) as editor:
+        wait_for((tmp_path / "lingers").exists, bool)
+        pid = running.record()["child"]
+        session = wait_for(lambda: editor.sessions.get(pid), bool)
+        wait_for(lambda: "terminated" in session.seen, bool)
+        (sock,) = running.runtime.glob(f"{running.name}-*/p/{pid}.sock")
+        assert processes.ask(str(sock), "join") == "the program has ended"
+        (tmp_path / "go").touch()
+        code, _, err = running.finish()
+    assert code == 0, err

@@ -51,8 +51,13 @@ def forget() -> None:
     global _lock  # noqa: PLW0603
     _lock = threading.Lock()
     pydevd = sys.modules.get("pydevd")
-    debugger = pydevd.get_global_debugger() if pydevd is not None else None
-    if pydevd is None or debugger is None:
+    if pydevd is None:
+        return
+    from . import shutdown
+
+    shutdown.forget()
+    debugger = pydevd.get_global_debugger()
+    if debugger is None:
         return
     from . import connection, output
 
@@ -90,15 +95,20 @@ def _join(session_dir: str, at_start: bool) -> str:
         from . import listening
 
         return "not joined: " + listening.holder()
+    from . import shutdown
+
+    if shutdown.program_has_ended():
+        return "the program has ended"
     reason = _what_is_missing()
     if reason:
         return "not joined: " + reason
-    from . import connection, listening, own_tracer, shutdown, uncaught, untrace, waking, zipped
+    from . import connection, listening, own_tracer, suspending, uncaught, untrace, waking, zipped
 
     configured = _watch_configuration()
     connection.watch(pydevd.PyDB, pydevd.CheckAliveThread)
     shutdown.watch(pydevd)
     waking.watch(pydevd.PyDB, _api())
+    suspending.watch(pydevd.PyDB)
     untrace.watch(pydevd.PyDB, _api())
     uncaught.watch(pydevd.PyDB)
     listening.watch(sys.modules["debugpy.server.api"], session_dir, _is_ours)

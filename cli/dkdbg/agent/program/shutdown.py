@@ -1,4 +1,4 @@
-"""A process that has joined begins and ends without pydevd's sleeps.
+"""A process that has joined begins and ends without pydevd's sleeps, and joins no more when it has ended.
 
 With pydevd alone (debugpy 1.8.22) each one starts 0.1 s late, and ends 0.6 to 0.8 s late: the thread that ends all
 others waits for the one that reads, which waits for it or for the editor, until a time limit; and whether the program
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 #: Seconds between two looks at which of pydevd's threads are still there.
 INTERVAL = 0.002
 
+_ended = False
+
 
 class _Time:
     """The module `time` as pydevd.py sees it: a thread that connects does not sleep."""
@@ -44,11 +46,38 @@ def watch(pydevd: Any) -> None:
         return
     debugger_class.dkdbg_hurries = True
     _connect_at_once(pydevd, debugger_class)
+    _note_the_end(debugger_class)
     debugger_class._PyDB__wait_for_threads_to_finish = _wait_for_threads
     register = getattr(threading, "_register_atexit", None)  # Python 3.9
     if register is not None:
         with contextlib.suppress(RuntimeError):  # the program is ending
             register(_look_now)
+
+
+def program_has_ended() -> bool:
+    """Tell whether pydevd has ended a session because no thread of the program lives any more.
+
+    The process may live on for a while, in callbacks of atexit for example. A debugger would leave it at once, and an
+    editor see it come and go.
+    """
+    return _ended
+
+
+def forget() -> None:
+    """In a forked child: it is a program of its own."""
+    global _ended  # noqa: PLW0603
+    _ended = False
+
+
+def _note_the_end(debugger_class: Any) -> None:
+    dispose = debugger_class.dispose_and_kill_all_pydevd_threads
+
+    def dispose_and_kill_all_pydevd_threads(self: Any, *args: Any, **kwargs: Any) -> Any:
+        global _ended  # noqa: PLW0603
+        _ended = _ended or not self.has_user_threads_alive()
+        return dispose(self, *args, **kwargs)
+
+    debugger_class.dispose_and_kill_all_pydevd_threads = dispose_and_kill_all_pydevd_threads
 
 
 def _connect_at_once(pydevd: Any, debugger_class: Any) -> None:

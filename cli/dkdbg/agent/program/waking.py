@@ -9,6 +9,8 @@ Where pydevd changes the state and sets no event, everything takes 200 ms longer
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -21,6 +23,7 @@ def watch(debugger_class: Any, api_class: Any) -> None:
     debugger_class.dkdbg_wakes = True
     _after_commands(debugger_class)
     _after_disconnect(api_class)
+    _after_resume(api_class)
 
 
 def _after_commands(debugger_class: Any) -> None:
@@ -53,6 +56,21 @@ def _after_disconnect(api_class: Any) -> None:
             _wake(py_db)
 
     api_class.request_disconnect = request_disconnect
+
+
+def _after_resume(api_class: Any) -> None:
+    """Continue took up to 200 ms until the program ran."""
+    resume = api_class.request_resume_thread
+
+    def request_resume_thread(self: Any, thread_id: str) -> Any:
+        try:
+            return resume(self, thread_id)
+        finally:
+            debugger = sys.modules["pydevd"].get_global_debugger()
+            if debugger is not None:
+                _wake(debugger)
+
+    api_class.request_resume_thread = request_resume_thread
 
 
 def _wake(debugger: Any) -> None:

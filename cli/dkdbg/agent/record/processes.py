@@ -38,7 +38,7 @@ CHANGED_LIMIT = 1.0
 #: Reasons that are told.
 REASONS = 20
 #: Answers of a process that does not join and that nobody needs to hear of.
-_HARMLESS = ("already joined", "no editor is attached")
+_HARMLESS = ("already joined", "no editor is attached", "the program has ended")
 
 
 class ProcessTable:

@@ -43,6 +43,7 @@ FILES = (
     "session.py",
     "socket_pdb.py",
     "compiled.py",
+    "suspending.py",
     "uncaught.py",
     "untrace.py",
     "waiting.py",

@@ -1,0 +1,46 @@
+"""Threads that come to breakpoints at the same time, as data loaders and servers do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.agent.dap_probe import Editor
+from tests.pythons import need
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Threads, and how often each of them comes to the breakpoint.
+THREADS, ROUNDS = 8, 6
+CODE = f"""
+import threading
+
+def work(n):
+    for _ in range({ROUNDS}):
+        n += 1
+    return n
+
+threads = [threading.Thread(target=work, args=(n,)) for n in range({THREADS})]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print("all")
+"""
+
+
+@pytest.mark.parametrize("minor", [8, 11, 13])
+def test_threads_at_a_breakpoint_at_the_same_time_all_go_on(
+    launch, request, tmp_path: Path, minor: int
+) -> None:
+    python = need(minor)
+    layout = request.getfixturevalue("old_layout" if minor < 10 else "layout")
+    script = tmp_path / "train.py"
+    script.write_text(CODE)
+    running = launch(python, "train.py", wait="60", python=python, layout=layout)
+    with Editor(running.wait_state("waiting")["port"], {str(script): [6, 7]}) as editor:
+        code, out, err = running.finish(120)
+    assert (code, out) == (0, "all\n"), err
+    assert {stop["line"] for stop in editor.stops} == {6, 7}
