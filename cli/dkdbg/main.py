@@ -69,7 +69,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.verb == "ps":
         from dkdbg.commands.ps import ps
 
-        return ps(everything=options.all, as_json=options.json)
+        return ps(root, options.targets, everything=options.all, as_json=options.json)
     if options.verb == "run":
         from dkdbg.commands.run import run
 
@@ -180,6 +180,9 @@ def _parser() -> argparse.ArgumentParser:
     ps = verbs.add_parser(
         "ps", help="every session in containers and on this machine: state, where to attach, age"
     )
+    ps.add_argument(
+        "targets", nargs="*", metavar="TARGET", help="only there; hosts behind ssh are asked when named"
+    )
     ps.add_argument("--all", action="store_true", help="those that have ended too")
     ps.add_argument("--json", action="store_true", help="one JSON object instead of a table")
 
@@ -205,7 +208,9 @@ def _add_verbs_with_target(verbs: argparse._SubParsersAction[_Parser]) -> None:
         help="start a command under the agent, here or in any container; nothing is set up there before",
     )
     run.add_argument("--on", metavar="PLACE", help="where; this machine by default")
-    run.add_argument("--port", type=_port, default=5678, metavar="PORT", help="of the agent there (5678)")
+    run.add_argument(
+        "--port", type=_port, metavar="PORT", help="of the agent there (5678; behind ssh a free one)"
+    )
     run.add_argument(
         "--wait", type=_seconds, nargs="?", default=0, const=600, metavar="SECONDS",
         help="let the command wait for an editor (600)",

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from typing import TYPE_CHECKING
 
 from dkdbg import console
 from dkdbg.places import registry
 from dkdbg.printable import printable
 from dkdbg.targets import sessions
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
-def ps(*, everything: bool, as_json: bool) -> int:
-    """Print the sessions of all places that can be asked; the exit code.
+    from dkdbg.targets.sessions import SeenSession
+
+
+def ps(root: Path, targets: Sequence[str], *, everything: bool, as_json: bool) -> int:
+    """Print the sessions of all places that can be asked, or of some; the exit code.
 
     Args:
+        root: the repository's root, resolved.
+        targets: addresses or names; none for all places that are asked without being named.
         everything: those that have ended too.
         as_json: one JSON object instead of a table.
+
+    Raises:
+        DkdbgError: a target that was named cannot be asked.
     """
     now = time.time()
-    seen, missing = registry.sessions()
+    seen, missing = (_of(root, targets), {}) if targets else registry.sessions()
     shown = [each for each in seen if everything or not each.is_ended]
     if as_json:
         # `engine` is older than the places, and says the same of the only one that could be missing then.
@@ -39,3 +52,11 @@ def ps(*, everything: bool, as_json: bool) -> int:
     for line in sessions.table(shown, now):
         console.say(line)
     return 0
+
+
+def _of(root: Path, targets: Sequence[str]) -> list[SeenSession]:
+    found: list[SeenSession] = []
+    for target in targets:
+        with contextlib.closing(registry.place_of(target, root)) as place:
+            found += place.sessions()
+    return found

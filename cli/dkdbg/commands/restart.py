@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from dkdbg import console, process
@@ -11,6 +12,8 @@ from dkdbg.places import registry
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from dkdbg.targets.place import Place
 
 
 def restart(root: Path, target: str | None = None) -> int:
@@ -28,6 +31,11 @@ def restart(root: Path, target: str | None = None) -> int:
         place = registry.home(root, debug_service(root).name)
     else:
         place = registry.place_of(target, root)
+    with contextlib.closing(place):
+        return _restart(root, place)
+
+
+def _restart(root: Path, place: Place) -> int:
     agent = place.agent()
     if agent is None:
         raise DkdbgError(f"no agent of dkdbg runs on {place.label}", hint="dkdbg ps shows where one does")

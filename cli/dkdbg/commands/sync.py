@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from typing import TYPE_CHECKING, NoReturn
@@ -18,6 +19,8 @@ from dkdbg.targets.place import Workspace
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from dkdbg.targets.place import Place
 
 
 def sync(
@@ -38,7 +41,18 @@ def sync(
     Raises:
         DkdbgError: the target cannot be reached, has no Python, or its files cannot be written, with the reason.
     """
-    place = registry.home(root) if target is None else registry.place_of(target, root)
+    with contextlib.closing(
+        registry.home(root) if target is None else registry.place_of(target, root)
+    ) as place:
+        return _sync_with(
+            root, place, to=to, once=once, verify=verify, pull=pull, into=into, python=python, as_json=as_json, limit=limit
+        )  # fmt: skip
+
+
+def _sync_with(
+    root: Path, place: Place, *, to: str | None, once: bool, verify: bool, pull: Sequence[str], into: str | None,
+    python: str | None, as_json: bool, limit: int | None,
+) -> int:  # fmt: skip
     reach = place.find()
     workspace = Workspace(local=".", remote=to, why="--to") if to else place.workspace()
     if not workspace.remote.startswith("/"):
@@ -86,7 +100,6 @@ def sync(
         return 0
     finally:
         reporter.close()
-        place.close()
     return EXIT_ERROR if session.failed else 0
 
 

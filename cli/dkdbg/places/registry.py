@@ -45,6 +45,7 @@ ENTRIES: Sequence[Entry] = (
     Entry(scheme="compose", form="compose://SERVICE", module="dkdbg.places.compose"),
     Entry(scheme="docker", form="docker://CONTAINER", module="dkdbg.places.docker"),
     Entry(scheme="local", form="local:[SESSION or /FOLDER]", module="dkdbg.places.local"),
+    Entry(scheme="ssh", form="ssh://HOST[,HOST][/FOLDER]", module="dkdbg.places.ssh"),
     Entry(scheme="endpoint", form="HOST:PORT", module="dkdbg.places.endpoint"),
 )
 #: The kind of the debug service that `init` writes.

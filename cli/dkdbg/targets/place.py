@@ -218,6 +218,14 @@ class Apart(Protocol):
         """
 
 
+@runtime_checkable
+class Far(Protocol):
+    """A place on a machine that others use too, behind a connection that may be cut."""
+
+    def lost(self) -> str:
+        """Why a command there ended with 255 although it did not end by itself; empty when it did, or may have."""
+
+
 # -- a kind of places ------------------------------------------------------------------------------------------------
 
 

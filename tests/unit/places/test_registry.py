@@ -17,6 +17,7 @@ EXAMPLES = {
     "compose": "compose://trainer",
     "docker": "docker://web-1",
     "local": "local:job",
+    "ssh": "ssh://me@login,node4/~/code",
     "endpoint": "node4:5678",
 }
 
@@ -38,7 +39,7 @@ def test_each_kind_makes_a_place_of_its_addresses_without_looking(entry, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "text", ["k8s://ns/pod/main", "k8s://ns/pod", "ssh://me@login,node4", "slurm://login/7", "pbs://login/7", "ray://head:8265"]
+    "text", ["k8s://ns/pod/main", "k8s://ns/pod", "slurm://login/7", "pbs://login/7", "ray://head:8265"]
 )  # fmt: skip
 def test_an_address_that_no_place_serves_yet_says_so_and_what_there_is(text, tmp_path):
     with pytest.raises(DkdbgError) as caught:
@@ -46,7 +47,7 @@ def test_an_address_that_no_place_serves_yet_says_so_and_what_there_is(text, tmp
     scheme = text.partition(":")[0]
     assert caught.value.message == f"{text}: there are no places of the kind {scheme}:// yet"
     assert caught.value.hint == (
-        "a target is compose://SERVICE, docker://CONTAINER, local:[SESSION or /FOLDER] or HOST:PORT"
+        "a target is compose://SERVICE, docker://CONTAINER, local:[SESSION or /FOLDER], ssh://HOST[,HOST][/FOLDER] or HOST:PORT"
     )
     assert caught.value.exit_code == EXIT_USAGE
 

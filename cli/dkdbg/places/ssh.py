@@ -1,0 +1,197 @@
+"""A host behind ssh, through any number of others: `ssh://me@login,node1/home/me/code`."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import secrets
+import threading
+from typing import TYPE_CHECKING
+
+from dkdbg import process
+from dkdbg.delivery.bring import bring
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.printable import printable
+from dkdbg.targets import sessions
+from dkdbg.targets.place import Door, Kind, Workspace
+from dkdbg.targets.record import BadRecord, SeenRecord, decode, parse
+from dkdbg.targets.ssh import FAILED, SshReach, enter, hosts_of
+from dkdbg.targets.ssh_errors import explain
+from dkdbg.tunnel.ssh import SharedConnection
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from dkdbg.delivery.bring import Brought
+    from dkdbg.targets.address import Address
+    from dkdbg.targets.place import Changes, Reach
+    from dkdbg.targets.sessions import SeenSession
+
+SCHEME = "ssh"
+#: Seconds for an answer of a shell there, and of an agent; bytes of it.
+_SHELL_LIMIT, _AGENT_LIMIT, _MAX_ANSWER, _MAX_SESSIONS = 30.0, 30.0, 8 << 20, 100
+#: Where `dkdbg run` has brought one (agent/record/kept.py).
+_BROUGHT = re.compile(r"/.*/agent-[0-9a-f]{32}\.pyz")
+#: Asked of whatever shell is there: a mark, as login shells may say more; user, host, folder, and the agents of ours.
+_LOOK = """\
+cd {folder} 2>/dev/null || {{ printf '\\n%s gone\\n' {mark}; exit 0; }}
+printf '\\n%s there\\n%s\\n%s\\n%s\\n' {mark} "$(id -un)" "$(uname -n)" "$PWD"
+for each in "${{DKDBG_RUNTIME_DIR:-/tmp/dkdbg-$(id -u)}}"/agent-*.pyz; do
+  [ -O "$each" ] && printf '%s\\n' "$each"
+done
+exit 0
+"""
+
+
+class SshPlace:
+    """See `targets/place.py`."""
+
+    #: To look costs a process there.
+    pause = 3.0
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._hosts = hosts_of(address)
+        self._connection = SharedConnection(self._hosts)
+        self._lock = threading.RLock()
+        self._reach: SshReach | None = None
+        self._folder = ""
+        self._agents: tuple[str, ...] = ()
+        self._brought: Brought | None = None
+
+    @property
+    def label(self) -> str:
+        """The hosts."""
+        return self._hosts.name
+
+    def find(self) -> Reach:
+        """Connect, and see who and where we are there."""
+        with self._lock:
+            options = self._connection.options()
+            asking = SshReach(hosts=self._hosts, options=options, label=self.label)
+            user, host, self._folder, *agents = self._look(asking)
+            self._agents = tuple(agents)
+            label = f"{SCHEME}://{self._hosts.name} ({printable(user)}@{printable(host)})"
+            self._reach = SshReach(hosts=self._hosts, options=options, label=label)
+            return self._reach
+
+    def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
+        """`ssh`."""
+        return self._found().wrap(argv, tty=tty)
+
+    def agent(self) -> tuple[str, ...] | None:
+        """The one that a session there runs from, else ours, which stays there until `close`."""
+        with self._lock:
+            self._found()
+            if self._agents:
+                return ("sh", self._agents[-1])
+            if self._brought is None:
+                self._brought = bring(self._found())
+            return self._brought.argv
+
+    def workspace(self) -> Workspace:
+        """The folder of the address."""
+        self._found()
+        if not self._hosts.folder:
+            raise DkdbgError(
+                f"{self.address} names no folder, and nothing says where the code lies there",
+                hint=f"{self.address}/home/me/code, or --to /home/me/code",
+                exit_code=EXIT_USAGE,
+            )
+        return Workspace(local=".", remote=self._folder, why="the target says so")
+
+    def door(self) -> Door:
+        """Not yet reached."""
+        return Door(endpoint=None, why=f"{self.label} was not asked")
+
+    def changes(self) -> Changes | None:
+        """Nobody tells."""
+        return None
+
+    def sessions(self) -> list[SeenSession]:
+        """What the agents there say; none is brought for that."""
+        self.find()
+        target, address = f"{SCHEME} {self.label}", str(self.address)
+        found = []
+        for record in self._records():
+            if isinstance(record, SeenRecord):
+                found.append(
+                    sessions.of_record(record, live=bool(record.live), target=target, address=address, endpoint="")
+                )  # fmt: skip
+            else:
+                found.append(
+                    sessions.SeenSession(
+                        target=target, address=address, id=self.label, name=self.label, state=sessions.UNREADABLE,
+                        detail=f"what an agent there says cannot be understood: {record}",
+                    )
+                )  # fmt: skip
+        return found
+
+    def lost(self) -> str:
+        """Why a command that ended with ssh's own exit code did not end by itself; empty when it did."""
+        return "" if self._connection.is_there() else f"the connection to {self.label} was lost"
+
+    def close(self) -> None:
+        """End the connection with its last command, and let go of the agent."""
+        with self._lock:
+            if self._brought is not None:
+                self._brought.close()
+                self._brought = None
+            self._connection.close()
+
+    def _found(self) -> SshReach:
+        with self._lock:
+            if self._reach is None:
+                self.find()
+            assert self._reach is not None  # noqa: S101 - or `find` has raised
+            return self._reach
+
+    def _look(self, reach: SshReach) -> list[str]:
+        """User, host, folder, and the paths of agents that were brought."""
+        mark = f"dkdbg-{secrets.token_hex(8)}"
+        folder = enter(self._hosts.folder).removeprefix("cd ").removesuffix(" || exit 1; ") or "."
+        done = process.run(reach.script(_LOOK.format(mark=mark, folder=folder)), timeout=_SHELL_LIMIT)
+        said = done.stdout.rpartition(f"\n{mark} ")[2].splitlines() if f"\n{mark} " in done.stdout else []
+        if said[:1] == ["gone"]:
+            raise DkdbgError(
+                f"there is no folder {printable(self._hosts.folder)} on {self.label} that you may enter",
+                hint=f"name another: {SCHEME}://{self.label}/FOLDER; without one it is your home there",
+            )
+        if said[:1] == ["there"] and len(said) >= 4:
+            return [*said[1:4], *(each for each in said[4:] if _BROUGHT.fullmatch(each))]
+        if done.code == FAILED:
+            raise explain(self._hosts, done.stderr)
+        last = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.code}").splitlines()[-1]
+        raise DkdbgError(
+            f"no command can be run on {self.label}: {printable(last[-300:])}",
+            hint="dkdbg needs a login shell and sh there: ssh HOST true has to work",
+        )
+
+    def _records(self) -> list[SeenRecord | str]:
+        """The records of sessions there, or why one cannot be read, oldest first."""
+        with contextlib.suppress(DkdbgError):
+            if not self._agents:
+                return []
+        argv = self._found().wrap(["sh", self._agents[-1], "sessions", "--json"])
+        result = process.read(argv, most=_MAX_ANSWER, timeout=_AGENT_LIMIT)
+        if result.code:  # it was taken away in this moment
+            return []
+        try:
+            said = decode(result.stdout)
+        except BadRecord as error:
+            return [str(error)]
+        found: list[SeenRecord | str] = []
+        for each in said[:_MAX_SESSIONS] if isinstance(said, list) else [said]:
+            try:
+                found.append(parse(each))
+            except BadRecord as error:  # noqa: PERF203 - each by itself
+                found.append(str(error))
+        return found
+
+
+def _place(address: Address, _root: Path) -> SshPlace:
+    return SshPlace(address)
+
+
+KIND = Kind(place=_place)

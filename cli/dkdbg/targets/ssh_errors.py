@@ -1,0 +1,92 @@
+"""What OpenSSH says when it cannot connect, and what to do then. The texts are those of OpenSSH 7 to 10."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from dkdbg.errors import DkdbgError
+from dkdbg.printable import printable
+
+if TYPE_CHECKING:
+    from dkdbg.targets.ssh import SshHosts
+
+#: Pattern of a line, what is wrong, and what to do; `{0}` and `{1}` are the pattern's groups, `{way}` the hosts' names.
+#: The first that fits counts, so what says more comes before what follows from it.
+_KNOWN = (
+    (
+        r"REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "the host key of {who} is not the one that you know it by: it was set up anew, or somebody is in between",
+        "ask who runs it; if the new key is right: ssh-keygen -R {who}, then connect once with ssh",
+    ),
+    (
+        r"No (\S+) host key is known for (\S+)",
+        "{1} is not known yet, and nobody is here to say whether its host key is right",
+        "connect once in a terminal and compare the key: {ssh}",
+    ),
+    (r"Host key verification failed", "the host key of {who} is none that you have accepted", "connect once in a terminal and compare it: {ssh}"),
+    (
+        r"(\S+): Permission denied \(([^)]*)\)",
+        "{0} lets nobody in with what ssh offers (it takes: {1})",
+        "ssh-add -l shows your keys; try: {ssh}",
+    ),
+    (
+        r"Too many authentication failures",
+        "ssh has offered too many keys",
+        "name the key for this host in ~/.ssh/config: IdentityFile and IdentitiesOnly yes",
+    ),
+    (
+        r"Could not resolve hostname (\S+): (.*)",
+        "there is no host {0}: {1}",
+        "is the name right, and in ~/.ssh/config if it is an alias there? ssh -G {0} shows what ssh makes of it",
+    ),
+    (
+        r"open failed: administratively prohibited",
+        "{hop} does not let ssh go through it (AllowTcpForwarding in its sshd_config)",
+        "ask who runs {hop}; where programs may run on it: ssh://{hop}",
+    ),
+    (
+        r"open failed: connect failed: (?:Name or service not known|Temporary failure in name resolution)",
+        "{hop} knows no host {who}",
+        "is the name right as it is called on {hop}?",
+    ),
+    (r"open failed: connect failed: (.*)", "{hop} does not reach {who}: {0}", "does it run? try: {ssh}"),
+    (
+        r"connect to host (\S+) port (\d+): Connection refused",
+        "nothing listens for ssh at {0}, port {1}",
+        "does it run, and is the port right? {{ssh}} -v says more",
+    ),
+    (
+        r"connect to host (\S+) port (\d+): (.*)",
+        "{0} cannot be reached at port {1}: {2}",
+        "is the network or the VPN up? try: {ssh}",
+    ),
+    (r"Connection timed out during banner exchange|Connection to \S+ timed out", "{way} does not answer", "try: {ssh}"),
+    (r"Bad owner or permissions on (\S+)", "ssh does not read {0}: others may write to it", "chmod go-w {0}"),
+    (r"(\S+ line \d+: .*|.*: terminating, \d+ bad configuration options)", "ssh's configuration is wrong: {0}", "ssh -G {target} shows it"),
+    (r"unix_listener: .*", "ssh cannot make its socket: {0}", "XDG_RUNTIME_DIR can name another folder of yours"),
+)  # fmt: skip
+
+
+def explain(hosts: SshHosts, said: str) -> DkdbgError:
+    """Return the error for what ssh has said.
+
+    Args:
+        said: its standard error; the far side may have written parts of it.
+    """
+    way, target = hosts.name, hosts.hops[-1]
+    who = target.rpartition("@")[2]
+    more = {
+        "way": way, "target": target, "who": who, "hop": hosts.hops[-2] if len(hosts.hops) > 1 else target,
+        "ssh": "ssh " + " ".join(each for each in hosts.destination() if each != "--"),
+    }  # fmt: skip
+    for pattern, problem, hint in _KNOWN:
+        match = re.search(pattern, said)
+        if match:
+            groups = [printable((each or "").strip()) for each in match.groups()] or [printable(match[0])]
+            return DkdbgError(
+                f"ssh://{way}: {problem.format(*groups, **more)}", hint=hint.format(*groups, **more)
+            )
+    lines = [printable(line.strip()) for line in said.splitlines() if line.strip()]
+    last = lines[-1][-300:] if lines else "ssh said nothing"
+    return DkdbgError(f"ssh://{way} cannot be reached: {last}", hint=f"try: {more['ssh']}")

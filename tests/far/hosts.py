@@ -1,0 +1,196 @@
+"""Hosts with a real sshd, each in networks of its own: this machine reaches `login` alone, and only `login` reaches `node1`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import time
+from pathlib import Path
+
+from tests.engine.projects import unique
+
+#: Made from Debian packages once, and kept like the base images.
+IMAGE = "dkdbg-test/ssh:1"
+_RECIPE = """\
+FROM {base}
+RUN apt-get update -qq \\
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \\
+    openssh-server openssh-client iptables procps tcsh fish zsh >/dev/null \\
+ && apt-get clean && rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_* && mkdir -p /run/sshd \\
+ && useradd -m -s /bin/bash me && useradd -m -s /bin/bash other \\
+ && useradd -m -s /usr/bin/fish fish && useradd -m -s /bin/tcsh csh && useradd -m -s /bin/zsh zsh \\
+ && for each in me other fish csh zsh; do passwd -d $each >/dev/null; done
+"""
+_START = """\
+set -e
+ssh-keygen -A >/dev/null
+for each in me other fish csh zsh; do
+  install -d -m 700 -o $each -g $each /home/$each/.ssh
+  install -m 600 -o $each -g $each /key.pub /home/$each/.ssh/authorized_keys
+done
+exec /usr/sbin/sshd -D -e -o UseDNS=no -o MaxStartups=100 -o PasswordAuthentication=no $OPTIONS
+"""
+
+
+def docker(*words: str, stdin: str | None = None, check: bool = True) -> str:
+    done = subprocess.run(
+        ["docker", *words], input=stdin, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert not check or done.returncode == 0, f"docker {words}: {done.stdout}{done.stderr}"
+    return done.stdout.strip()
+
+
+def build_image(base: str) -> None:
+    """Have the image; the container's network is the host's, which reaches Debian's mirror."""
+    if subprocess.run(["docker", "image", "inspect", IMAGE], capture_output=True, check=False).returncode:
+        docker("build", "-q", "--network", "host", "-t", IMAGE, "-", stdin=_RECIPE.format(base=base))
+
+
+class Hosts:
+    """`login` and `node1`, and an `ssh` in `bin` that reads our configuration: the real one, with -F."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.bin = folder / "bin"
+        self.run = folder / "run"  # XDG_RUNTIME_DIR
+        self._name = unique("dkdbg-far")
+        self.networks: list[str] = []
+        self.containers: dict[str, str] = {}
+
+    def start(self) -> Hosts:
+        """Start them; return when both answer."""
+        for each in (self.bin, self.run):
+            each.mkdir(mode=0o700)
+        key = self.folder / "key"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+        outside, inside = f"{self._name}-out", f"{self._name}-in"
+        for name in (outside, inside):
+            docker("network", "create", "-o", "com.docker.network.bridge.enable_icc=true", name)
+            self.networks.append(name)
+        self._add("login", outside, inside)
+        self._add("node1", inside)
+        address = self.address("login", outside)
+        config = self.folder / "config"
+        config.write_text(
+            f"Host login\n  HostName {address}\nHost *\n  User me\n  IdentityFile {key}\n  IdentitiesOnly yes\n"
+            f"  UserKnownHostsFile {self.folder}/known\n  StrictHostKeyChecking accept-new\n"
+        )
+        program = self.bin / "ssh"
+        program.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {config} "$@"\n')
+        program.chmod(0o755)
+        # Docker's bridge is this machine's, too: what a laptop could not reach is closed to it.
+        near = self.address("login", inside)
+        self.sh("node1", f"iptables -A INPUT -p tcp --dport 22 ! -s {near} -j DROP")
+        self.wait_until_up()
+        return self
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a shell of the laptop's has."""
+        return {"PATH": f"{self.bin}:{os.environ['PATH']}", "XDG_RUNTIME_DIR": str(self.run)}
+
+    def wait_until_up(self) -> None:
+        end = time.monotonic() + 60
+        while (done := self.ssh("-J", "login", "node1", "true")).returncode:
+            assert time.monotonic() < end, done.stderr
+            time.sleep(0.1)
+
+    def ssh(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """The real ssh as a user of the laptop calls it."""
+        return subprocess.run(
+            [str(self.bin / "ssh"), "-o", "BatchMode=yes", *words], capture_output=True, text=True, check=False,
+            stdin=subprocess.DEVNULL, timeout=60,
+        )  # fmt: skip
+
+    def sh(self, host: str, text: str, *, user: str = "root", check: bool = True) -> str:
+        """Run a text for sh on a host, past ssh."""
+        return docker("exec", "-u", user, self.containers[host], "sh", "-c", text, check=check)
+
+    def put(self, host: str, path: str, text: str, *, user: str = "me") -> None:
+        """Write a file there."""
+        docker(
+            "exec",
+            "-i",
+            "-u",
+            user,
+            self.containers[host],
+            "sh",
+            "-c",
+            f'mkdir -p "$(dirname {path})"; cat >{path}',
+            stdin=text,
+        )
+
+    def processes(self, host: str, *, user: str = "me") -> list[str]:
+        """Command lines of a user's processes there."""
+        return self.sh(host, f"ps -u {user} -o args=", check=False).splitlines()
+
+    def address(self, host: str, network: str) -> str:
+        shown = '{{(index .NetworkSettings.Networks "' + network + '").IPAddress}}'
+        found = docker("inspect", "-f", shown, self.containers[host])
+        assert found, (host, network)
+        return found
+
+    def drop(self, host: str) -> None:
+        """From now on every packet from and to a host's port 22 vanishes, without a word."""
+        self.sh(
+            host, "iptables -I INPUT -p tcp --dport 22 -j DROP; iptables -I OUTPUT -p tcp --sport 22 -j DROP"
+        )
+
+    def undrop(self, host: str) -> None:
+        self.sh(
+            host, "iptables -D INPUT -p tcp --dport 22 -j DROP; iptables -D OUTPUT -p tcp --sport 22 -j DROP"
+        )
+
+    def kill_sessions(self, host: str) -> None:
+        """Kill what sshd has made for each connection of ours."""
+        self.sh(host, "pkill -KILL -u me sshd; pkill -KILL -f 'sshd: me'", check=False)
+
+    def local_ssh(self) -> list[int]:
+        """The processes of ssh here that use our configuration."""
+        mark = os.fsencode(str(self.folder / "config"))
+        found = []
+        for each in Path("/proc").iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                words = (each / "cmdline").read_bytes()
+                if mark in words or os.fsencode(str(self.run)) in words:
+                    found.append(int(each.name))
+        return found
+
+    def wait_until_nothing_is_left(self, seconds: float = 30) -> None:
+        """No ssh of ours here, no process of ours there, and no file but what a runtime folder keeps."""
+        end = time.monotonic() + seconds
+        while left := self.left():
+            assert time.monotonic() < end, left
+            time.sleep(0.1)
+
+    def left(self) -> list[str]:
+        """What should not be there when everything has ended."""
+        here = [f"ssh here: {each}" for each in self.local_ssh()]
+        here += [f"file here: {each}" for each in self.run.rglob("*")]
+        there = [f"process: {each}" for each in self.processes("node1") + self.processes("login")]
+        files = self.sh(
+            "node1",
+            "cd /tmp; find . -user me ! -path './dkdbg-1000*'; "
+            "find ./dkdbg-1000 -maxdepth 1 -name 'agent-*' -o -name 'hook-*' -o -name 'debugpy-*' -o -name '.?*'",
+            check=False,
+        )  # fmt: skip
+        return here + there + [f"file: {each}" for each in files.splitlines()]
+
+    def stop(self) -> None:
+        for name in self.containers.values():
+            docker("rm", "-f", name, check=False)
+        for name in self.networks:
+            docker("network", "rm", name, check=False)
+
+    def _add(self, host: str, *networks: str, options: str = "") -> None:
+        name = f"{self._name}-{host}"
+        docker(
+            "create", "--init", "--name", name, "--hostname", host, "--cap-add", "NET_ADMIN", "--network", networks[0],
+            "--network-alias", host, "-e", f"OPTIONS={options}", IMAGE, "bash", "-c", _START,
+        )  # fmt: skip
+        self.containers[host] = name
+        docker("cp", str(self.folder / "key.pub"), f"{name}:/key.pub")
+        for each in networks[1:]:
+            docker("network", "connect", "--alias", host, each, name)
+        docker("start", name)

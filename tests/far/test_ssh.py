@@ -1,0 +1,249 @@
+"""Hosts behind ssh, by real sshd: commands, their ends, what hinders a connection, and that one connection serves all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dkdbg.errors import DkdbgError
+from dkdbg.places import registry
+from tests.engine.projects import dkdbg, must, write
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
+
+NODE = "ssh://login,node1"
+ENDS = "import os, sys\nprint('out', os.getcwd())\nprint('err', file=sys.stderr)\nsys.exit(7)\n"
+WAITS = (
+    "import sys, time\ntry:\n    print('up', flush=True)\n    while True:\n        time.sleep(0.02)\n"
+    "except KeyboardInterrupt:\n    print('interrupted', flush=True)\n    sys.exit(9)\n"
+)
+#: What shells read, and what a command line may hold.
+ODD = [
+    "",
+    " ",
+    "a b",
+    "'",
+    '"',
+    "\\",
+    "\\\\n",
+    "\\'",
+    "!x",
+    "$HOME",
+    "`id`",
+    "%s%%",
+    "a\nb",
+    "~",
+    "*",
+    "é\u202e",
+    "-n",
+    "x" * 5000,
+]
+SHOWS = "import os, sys; sys.stdout.buffer.write(b'\\0'.join(os.fsencode(a) for a in sys.argv[1:]))"
+
+
+def start(root, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "dkdbg", "run", *words], cwd=root, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def test_output_and_exit_code_are_the_programs_and_nothing_is_left(laptop, tmp_path):
+    laptop.put("node1", "/home/me/code/ends.py", ENDS)
+    done = dkdbg(tmp_path, "run", "--on", f"{NODE}/~/code", "--", "python3", "ends.py")
+    assert (done.returncode, done.stdout) == (7, "out /home/me/code\n"), done.stderr
+    said = done.stderr.splitlines()
+    assert "err" in said
+    assert f"dkdbg: attach with: dkdbg attach {NODE}/~/code" in said
+
+
+@pytest.mark.usefixtures("laptop")
+@pytest.mark.parametrize("user", ["me", "fish", "csh", "zsh"])
+def test_words_arrive_as_they_are_whatever_the_login_shell(tmp_path, user):
+    place = registry.place_of(f"ssh://login,{user}@node1/tmp", tmp_path)
+    try:
+        argv = place.wrap(["python3", "-c", SHOWS, *ODD])
+        done = subprocess.run(argv, capture_output=True, check=False, timeout=60)
+        assert done.stdout.split(b"\0") == [os.fsencode(each) for each in ODD], done.stderr
+    finally:
+        place.close()
+
+
+@pytest.mark.usefixtures("laptop")
+def test_input_and_output_are_byte_for_byte_and_exit_codes_the_programs(tmp_path):
+    place = registry.place_of(NODE, tmp_path)
+    try:
+        data = bytes(range(256)) * 2000 + b"\n~.\n\x04\x1a"
+        done = subprocess.run(place.wrap(["cat"]), input=data, capture_output=True, check=False, timeout=60)
+        assert (done.stdout, done.returncode) == (data, 0)
+        for code in (0, 3, 126, 127, 255):
+            done = subprocess.run(place.wrap(["sh", "-c", f"exit {code}"]), check=False, timeout=60)
+            assert done.returncode == code
+            assert not place.lost()  # 255 too is the program's own
+        assert subprocess.run(place.wrap(["no-such"]), capture_output=True, check=False).returncode == 127
+        assert subprocess.run(place.wrap(["/etc/passwd"]), capture_output=True, check=False).returncode == 126
+    finally:
+        place.close()
+
+
+def test_all_commands_share_one_connection_which_ends_with_the_place(laptop, tmp_path):
+    place, second = (registry.place_of(NODE, tmp_path) for _ in range(2))
+    place.find()
+    one = laptop.local_ssh()
+    second.find()
+    for _ in range(3):
+        subprocess.run(place.wrap(["true"]), check=True, timeout=60)
+    assert laptop.local_ssh() == one
+    place.close()
+    second.close()
+    end = time.monotonic() + 10
+    while laptop.local_ssh():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_connection_of_the_users_own_is_used_and_left_alone(laptop, tmp_path):
+    own = str(tmp_path / "own")
+    config = laptop.folder / "config"
+    before = config.read_text()
+    try:
+        config.write_text(f"ControlPath {own}\n" + before)
+        master = [str(laptop.bin / "ssh"), "-M", "-N", "-f", "-J", "login", "node1"]
+        subprocess.run(master, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, timeout=60)
+        mine = laptop.local_ssh()
+        done = dkdbg(tmp_path, "run", "--on", NODE, "--", "echo", "hello")
+        assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
+        assert laptop.local_ssh() == mine
+        assert not list(laptop.run.rglob("*"))
+    finally:
+        laptop.ssh("-O", "exit", "-J", "login", "node1")
+        config.write_text(before)
+
+
+def test_ctrl_c_is_the_programs(laptop, tmp_path):
+    laptop.put("node1", "/home/me/code/waits.py", WAITS)
+    running = start(tmp_path, "--on", f"{NODE}/~/code", "--", "python3", "waits.py")
+    assert running.stdout is not None
+    assert running.stdout.readline() == "up\n"
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, out) == (9, "interrupted\n"), err
+
+
+def test_a_lost_connection_is_named_and_not_taken_for_the_programs_end(laptop, tmp_path):
+    laptop.put("node1", "/home/me/code/waits.py", WAITS)
+    running = start(tmp_path, "--on", f"{NODE}/~/code", "--", "python3", "waits.py")
+    assert running.stdout is not None
+    assert running.stdout.readline() == "up\n"
+    laptop.kill_sessions("node1")
+    _, err = running.communicate(timeout=60)
+    laptop.sh("node1", "pkill -u me python3", check=False)
+    assert running.returncode == 255
+    assert "the connection to login,node1 was lost" in err
+
+
+def test_the_verbs_work_there(laptop, tmp_path):
+    write(tmp_path, **{"waits.py": WAITS})
+    there = f"{NODE}/~/synced"
+    laptop.sh("node1", "mkdir -p /home/me/synced", user="me")
+    must(dkdbg(tmp_path, "sync", there, "--once"))
+    assert laptop.sh("node1", "cat /home/me/synced/waits.py", user="me") == WAITS.strip()
+    must(dkdbg(tmp_path, "sync", there, "--verify"))
+    assert "no session" in must(dkdbg(tmp_path, "ps", NODE)).stdout
+    running = start(tmp_path, "--on", there, "--", "python3", "waits.py")
+    try:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "up\n"
+        shown = must(dkdbg(tmp_path, "ps", NODE)).stdout
+        assert "waits.py" in shown
+        assert "ssh login,node1" in shown
+        pdb = subprocess.run(
+            [sys.executable, "-m", "dkdbg", "pdb", NODE], cwd=tmp_path, input="p 6 * 7\nq\n", text=True,
+            capture_output=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert "42" in pdb.stdout, pdb.stderr
+        assert "login,node1: restarted, run 2" in must(dkdbg(tmp_path, "restart", NODE)).stdout
+    finally:
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=60)
+    laptop.sh("node1", "rm -rf /home/me/synced/.dkdbg-sync", user="me")
+
+
+def refused(root, target: str) -> DkdbgError:
+    place = registry.place_of(target, root)
+    try:
+        with pytest.raises(DkdbgError) as caught:
+            place.find()
+    finally:
+        place.close()
+    return caught.value
+
+
+def test_what_hinders_a_connection_is_said_with_what_to_do(laptop, tmp_path):
+    login = laptop.address("login", laptop.networks[0])
+    cases = (
+        ("ssh://no-such-host.invalid", "there is no host no-such-host.invalid", "ssh -G"),
+        (f"ssh://{login}:23", f"nothing listens for ssh at {login}, port 23", "port right"),
+        ("ssh://nobody@login", "nobody@", "ssh-add -l"),
+        ("ssh://login,node7", "login knows no host node7", "on login"),
+        ("ssh://login,node1:23", "login does not reach node1:23: Connection refused", "does it run"),
+        ("ssh://login/no/such/folder", "there is no folder /no/such/folder on login", "your home"),
+    )
+    for target, problem, hint in cases:
+        error = refused(tmp_path, target)
+        assert problem in error.message, (target, error.message)
+        assert hint in error.hint, (target, error.hint)
+
+
+def test_a_changed_host_key_is_named_and_not_accepted(laptop, tmp_path):
+    known = laptop.folder / "known"
+    before = known.read_text()
+    try:
+        other = (laptop.folder / "key.pub").read_text().split()[1]
+        known.write_text("".join(f"{line.split()[0]} ssh-ed25519 {other}\n" for line in before.splitlines()))
+        error = refused(tmp_path, "ssh://login")
+        assert "the host key of login is not the one that you know it by" in error.message
+        assert "ssh-keygen -R login" in error.hint
+    finally:
+        known.write_text(before)
+
+
+def test_an_unknown_host_key_is_left_to_a_person(laptop, tmp_path):
+    config = laptop.folder / "config"
+    before = config.read_text()
+    try:
+        config.write_text(f"StrictHostKeyChecking ask\nUserKnownHostsFile {tmp_path / 'none'}\n" + before)
+        error = refused(tmp_path, "ssh://login")
+        assert "the host key of login is none that you have accepted" in error.message
+        assert "ssh login" in error.hint
+    finally:
+        config.write_text(before)
+
+
+def test_a_host_that_forbids_forwarding_is_named(laptop, tmp_path):
+    laptop.sh("login", "/usr/sbin/sshd -p 2022 -o AllowTcpForwarding=no -o UseDNS=no")
+    error = refused(tmp_path, "ssh://login:2022,node1")
+    assert "login:2022 does not let ssh go through it" in error.message
+
+
+def test_a_host_without_a_python_that_is_new_enough_is_named(laptop, tmp_path):
+    """Neither a Python 3.6, which answers that it is too old, nor none."""
+    old = "#!/bin/sh\nexit 1\n"
+    laptop.sh("login", "for f in /usr/bin/python3*; do mv $f /root/; done")
+    try:
+        done = dkdbg(tmp_path, "run", "--on", "ssh://login", "--", "true")
+        assert done.returncode == 127
+        assert "has no Python 3.8 or newer" in done.stderr
+        assert "--python" in done.stderr
+        laptop.put("login", "/usr/bin/python3", old, user="root")
+        laptop.sh("login", "chmod 755 /usr/bin/python3")
+        assert (
+            "has no Python 3.8 or newer" in dkdbg(tmp_path, "run", "--on", "ssh://login", "--", "true").stderr
+        )
+    finally:
+        laptop.sh("login", "rm -f /usr/bin/python3; mv /root/python3* /usr/bin/")

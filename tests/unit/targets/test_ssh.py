@@ -1,0 +1,82 @@
+"""What an address of a host behind ssh means, and what OpenSSH's messages do."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.targets import address
+from dkdbg.targets.ssh import SshReach, enter, for_any_shell, hosts_of
+from dkdbg.targets.ssh_errors import explain
+
+
+def hosts(text: str):
+    return hosts_of(address.parse(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "folder"),
+    [
+        ("ssh://login", ["--", "login"], ""),
+        ("ssh://me@login:2222", ["-p", "2222", "--", "me@login"], ""),
+        ("ssh://me@a,b:23,you@c/w", ["-J", "me@a,b:23", "--", "you@c"], "/w"),
+        ("ssh://[fe80::1]:22/~/x y".replace(" ", "_"), ["-p", "22", "--", "fe80::1"], "~/x_y"),
+        ("ssh://login/~", ["--", "login"], "~"),
+    ],
+)
+def test_an_address_names_hops_user_port_and_folder(text, words, folder):
+    found = hosts(text)
+    assert (list(found.destination()), found.folder) == (words, folder)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["ssh://a;id", "ssh://$(id)@a", "ssh://`id`", "ssh://a|b", "ssh://a:0", "ssh://a:65536", "ssh://a@b@c", "ssh://a,'b'", "ssh://a/../b"],
+)  # fmt: skip
+def test_what_a_shell_could_read_and_what_is_no_host_is_refused(text):
+    with pytest.raises(DkdbgError) as caught:
+        hosts(text)
+    assert caught.value.exit_code == EXIT_USAGE
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_a_shell_runs_the_text_that_was_meant(shell):
+    text = "printf '%s|' 'a\nb' '\\n' \"it's\" '!' '$x' 'ü'; exit 3"
+    done = subprocess.run([shell, "-c", for_any_shell(text)], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("a\nb|\\n|it's|!|$x|ü|", 3)
+
+
+def test_a_folder_is_entered_whatever_its_name():
+    assert enter("") == ""
+    assert enter("/a b/$c") == "cd '/a b/$c' || exit 1; "
+    assert enter("~/a b") == "cd \"$HOME\"/'a b' || exit 1; "
+    assert enter("~") == "cd \"$HOME\"/'' || exit 1; "
+
+
+def test_forwards_and_commands_of_the_users_settings_are_not_ours():
+    argv = SshReach(hosts=hosts("ssh://a,b"), options=("-S", "x"), label="b").wrap(["true"], tty=True)
+    assert argv[:3] == ("ssh", "-S", "x")
+    assert {"ClearAllForwardings=yes", "RemoteCommand=none", "-tt"} <= set(argv)
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ("ssh: connect to host login port 22: Connection timed out\r\n", "login cannot be reached at port 22: Connection timed out"),
+        ("ssh: connect to host login port 22: No route to host", "login cannot be reached at port 22: No route to host"),
+        ("Connection timed out during banner exchange", "login,node1 does not answer"),
+        ("Received disconnect from 10.0.0.1 port 22:2: Too many authentication failures", "ssh has offered too many keys"),
+        ("Bad owner or permissions on /home/me/.ssh/config", "ssh does not read /home/me/.ssh/config"),
+        ("/home/me/.ssh/config: line 3: Bad configuration option: foo", "ssh's configuration is wrong: /home/me/.ssh/config: line 3"),
+        ("you@node1: Permission denied (publickey,password).", "you@node1 lets nobody in with what ssh offers (it takes: publickey,password)"),
+        ("hello {0} {way}\x1b[2J", "cannot be reached: hello {0} {way}\\x1b[2J"),
+        ("", "cannot be reached: ssh said nothing"),
+    ],
+)  # fmt: skip
+def test_what_ssh_says_is_explained_and_fit_for_a_terminal(said, problem):
+    error = explain(hosts("ssh://login,node1"), said)
+    assert problem in error.message
+    assert error.hint
+    assert "\x1b" not in error.message
