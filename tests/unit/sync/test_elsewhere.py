@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 from dkdbg.sync.tree.scan import Scanner
 from tests.unit.sync.followed import following
@@ -87,3 +88,29 @@ def test_a_gitignore_above_the_root_is_followed(roots, here, there):
         assert not (there / "a.log").exists()
         put(here.parent, {".gitignore": "nothing\n"})
         followed.until((there / "a.log").exists)
+
+
+def test_git_init_while_sync_runs_makes_what_git_tracks_take_part(roots, here, there):
+    """Nothing of git was looked at again before the next start."""
+    put(here, {"model.pt": "1", "a.py": "2"})
+    with following(roots) as followed:
+        git(here, "init", "-q")
+        git(here, "add", "-f", "model.pt")
+        followed.until((there / "model.pt").exists)
+        put(here, {".git/info/exclude": "secret\n"})
+        put(here, {"secret": "3", "b.py": "4"})
+        followed.until((there / "b.py").exists)
+        assert not (there / "secret").exists()
+
+
+def test_a_repository_that_is_one_no_more_has_nothing_tracked(roots, here, there):
+    git(here, "init", "-q")
+    put(here, {"model.pt": "1"})
+    git(here, "add", "-f", "model.pt")
+    with following(roots) as followed:
+        assert (there / "model.pt").read_text() == "1"
+        shutil.rmtree(here / ".git")
+        put(here, {"model.pt": "2", "a.py": ""})
+        followed.until((there / "a.py").exists)
+        followed.until(lambda: followed.session.files == 1)
+        assert (there / "model.pt").read_text() == "1"

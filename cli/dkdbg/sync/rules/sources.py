@@ -75,8 +75,9 @@ class Sources:
         return Patterns(path + ".gitignore", lines, cut=len(path), depth=path.count("/")) if lines else None
 
     def same_as(self, other: Sources) -> bool:
-        """Whether both say the same."""
-        return self._texts() == other._texts() and self.tracked == other.tracked
+        """Whether both say the same, and would be changed by the same files."""
+        same = (self.files, self._texts()) == (other.files, other._texts())
+        return same and self.tracked == other.tracked
 
     def _texts(self) -> list[list[tuple[str, str]]]:
         lists = (self.sync, self.docker, *self.git)

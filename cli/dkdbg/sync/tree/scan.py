@@ -147,9 +147,8 @@ class Scanner:
         """The path to look at for a dirty `path`: itself or a folder above it; empty for all, None for nothing."""
         if not path or path in {".gitignore", ".dockerignore"}:
             return ""
-        if (
-            path.startswith("/") or path == config.FILE_NAME
-        ):  # git writes its index often, mostly nothing changes
+        # git writes its index often, mostly nothing changes; the root becomes a repository, or is none any more
+        if path.startswith("/") or path in {config.FILE_NAME, ".git"}:
             same = self._make_rules(self.root).same_as(self.rules)
             return (None if path.startswith("/") else path) if same else ""
         folder, _, name = path.rpartition("/")

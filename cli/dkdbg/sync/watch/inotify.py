@@ -76,13 +76,17 @@ class InotifySource(WatchCallback):
             return True
 
     def watch_file(self, path: str) -> None:
-        """Report changes of the file at this absolute path; its folder is watched."""
+        """Report changes of the file at this absolute path; its folder is watched.
+
+        Once without a change too: it may have changed between the moment in which it was read and this one.
+        """
         with self._lock:
             if any(path in paths for paths in self._files.values()):
                 return
             wd = self._add(os.path.dirname(path))
             if wd is not None and wd > 0:
                 self._files.setdefault(wd, set()).add(path)
+                self._inbox.settled(path)
 
     def forget(self) -> None:
         """Drop all watches of folders of the tree."""
