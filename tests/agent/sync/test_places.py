@@ -216,6 +216,39 @@ def test_a_folder_of_another_user_says_that_permission_is_missing(
     host.bye()
 
 
+@pytest.mark.parametrize("mode", [0o000, 0o600])
+def test_what_lies_in_a_folder_that_cannot_be_read_any_more_is_not_forgotten(
+    as_user: Callable[[], Host], open_root: Path, mode: int
+) -> None:
+    os.chown(open_root, USER, USER)
+    (open_root / "theirs").mkdir(mode=0o777)
+    (open_root / "theirs").chmod(0o777)
+    host = as_user()
+    host.open(open_root)
+    host.put("theirs/d/f", b"1")
+    host.put("ours", b"2")
+    host.bye()
+    (open_root / "theirs").chmod(mode)
+    host = as_user()
+    found = host.open(open_root)
+    assert found["theirs/d/f"][1:] == ["f", 0o644, 1, digest(b"1"), ""]
+    assert found["ours"][5] == "s"
+    for failed in host.do(wire.DELETE, {"path": "theirs/d/f"}), host.put("theirs/d/f", b"3"):
+        assert f"no permission: sync runs as uid {USER}" in failed[0]["reason"]
+    host.send(wire.STAT, {"paths": ["theirs/x", "ours"]})
+    assert [one[0] for one in host.entries(wire.STATS)] == ["ours"]
+    host.send(wire.VERIFY)
+    assert {one[0]: one[4] for one in host.entries(wire.LISTING)}["theirs/d/f"] == ""
+    host.entries(wire.REMOTE)
+    host.bye()
+    (open_root / "theirs").chmod(0o777)
+    host = as_user()
+    assert host.open(open_root)["theirs/d/f"][4:] == [digest(b"1"), "s"]
+    assert host.do(wire.DELETE, {"path": "theirs/d/f"}) == []
+    assert not (open_root / "theirs/d/f").exists()
+    host.bye()
+
+
 def test_syncs_folder_of_another_user_is_not_used(
     start: Callable[..., Host], as_user: Callable[[], Host], open_root: Path
 ) -> None:

@@ -38,6 +38,10 @@ def settle_intents(root: Tree, book: Ledger, *, clean: bool) -> None:
                 if stray.startswith(paths.STRAY):
                     tree.remove(folder, stray)
             info = tree.look_at(folder, name)
+        except OSError:  # nobody may look: the ledger says what was there before
+            os.close(folder)
+            continue
+        try:
             if info is None or tree.kind_of(info) != intent[ledger.KIND]:
                 continue
             if content.digest_at(folder, name, intent[ledger.KIND]) == intent[ledger.DIGEST]:
@@ -50,6 +54,9 @@ def settle_intents(root: Tree, book: Ledger, *, clean: bool) -> None:
 def survey(root: Tree, book: Ledger, *, fresh: bool = False) -> List[Entry]:
     """Return entries of everything in the ledger as it really is; what is gone is forgotten.
 
+    What lies in a folder that may not be entered any more is not gone: it is listed as it was, without a stamp, so that
+    the host looks at it and hears why nothing can be done there.
+
     Args:
         root: the tree.
         book: the ledger; true again afterwards.
@@ -60,18 +67,34 @@ def survey(root: Tree, book: Ledger, *, fresh: bool = False) -> List[Entry]:
         by_folder.setdefault(path.rpartition("/")[0], []).append(entry)
     found: List[Entry] = []
     for above, entries in by_folder.items():
-        folder = _open_path(root, above)
+        try:
+            folder = root.open_folder(paths.encode(above).split(b"/") if above else [])
+        except OSError as error:
+            for entry in entries:
+                _unseen(book, entry, error, found, fresh)
+            continue
         try:
             for entry in entries:
-                real = _really(book, folder, entry, fresh) if folder >= 0 else None
+                try:
+                    real = _really(book, folder, entry, fresh)
+                except PermissionError as error:
+                    _unseen(book, entry, error, found, fresh)
+                    continue
                 if real is None:
                     book.forget(entry[ledger.PATH])
                 else:
                     found.append(real)
         finally:
-            if folder >= 0:
-                os.close(folder)
+            os.close(folder)
     return found
+
+
+def _unseen(book: Ledger, entry: Entry, error: OSError, found: List[Entry], fresh: bool) -> None:
+    """Forget what is not there; what cannot be looked at goes into `found`."""
+    if tree.is_absent(error):
+        book.forget(entry[ledger.PATH])
+    else:
+        found.append([*entry[:4], "" if fresh else entry[ledger.DIGEST], ""])
 
 
 def _really(book: Ledger, folder: int, entry: Entry, fresh: bool) -> Optional[Entry]:
@@ -127,7 +150,10 @@ def stat_paths(
                 if folder >= 0:
                     os.close(folder)
                 above, folder = parts[:-1], _open_parts(root, parts[:-1])
-            info = tree.look_at(folder, parts[-1]) if folder >= 0 else None
+            try:
+                info = tree.look_at(folder, parts[-1]) if folder >= 0 else None
+            except PermissionError:  # as if it were not there: the operation will hear the same
+                info = None
             entry = describe(folder, parts[-1], path, info) if info is not None else None
             if info is not None and entry is not None:
                 found.append(entry)
@@ -142,7 +168,7 @@ def stat_paths(
 def others(root: Tree, book: Ledger) -> List[Entry]:
     """Return entries of what is there and not in the ledger, without digests."""
     found = []
-    for _folder, path, _name, info in _walk(root, ""):
+    for _folder, path, _name, info in _walk(root, "", readable=True):
         if path not in book.held and tree.kind_of(info):
             size = 0 if tree.kind_of(info) == "d" else info.st_size
             found.append([path, tree.kind_of(info), info.st_mode & 0o777, size, "", ""])
@@ -203,8 +229,19 @@ def send_file(root: Tree, path: str, send: Callable[[bytes], None], *, most: Opt
         os.close(descriptor)
 
 
-def _walk(root: Tree, top: str) -> Iterator[Tuple[int, str, bytes, os.stat_result]]:
-    """Yield (open folder, path, name, lstat) of everything below a folder but what is sync's own."""
+def _walk(
+    root: Tree, top: str, *, readable: bool = False
+) -> Iterator[Tuple[int, str, bytes, os.stat_result]]:
+    """Yield (open folder, path, name, lstat) of everything below a folder but what is sync's own.
+
+    Args:
+        root: the tree.
+        top: path of the folder.
+        readable: pass over folders that may not be read.
+
+    Raises:
+        PermissionError: a folder may not be read, unless `readable`.
+    """
     waiting = [top]
     while waiting:
         above = waiting.pop()
@@ -212,8 +249,14 @@ def _walk(root: Tree, top: str) -> Iterator[Tuple[int, str, bytes, os.stat_resul
         if folder < 0:
             continue
         try:
-            for name in tree.names(folder):
-                info = None if name.startswith(_OWN) else tree.look_at(folder, name)
+            try:
+                names = [name for name in tree.names(folder) if not name.startswith(_OWN)]
+                seen = [(name, tree.look_at(folder, name)) for name in names]
+            except PermissionError:
+                if readable:
+                    continue
+                raise
+            for name, info in seen:
                 if info is None:
                     continue
                 path = above + "/" + paths.decode(name) if above else paths.decode(name)
