@@ -175,6 +175,39 @@ def test_what_root_writes_belongs_to_the_owner_of_the_root_folder(
     host.bye()
 
 
+def test_all_in_a_setgid_root_has_the_group_of_the_root(as_user: Callable[[], Host], open_root: Path) -> None:
+    """Files had the group of the user, folders that of the root, and what lay in folders that of the user again."""
+    for folder, group in (
+        (open_root, USER + 1),
+        (open_root / "theirs", USER + 1),
+        (open_root / "ours", USER),
+    ):
+        folder.mkdir(exist_ok=True)
+        os.chown(folder, USER, group)
+        folder.chmod(0o2755)
+    host = as_user()
+    host.open(open_root)
+    host.do(wire.MKDIR, {"path": "ours", "mode": 0o750})
+    host.do(wire.MKDIR, {"path": "theirs", "mode": 0o750})
+    host.do(wire.MKDIR, {"path": "d", "mode": 0o755})
+    host.put("d/e/a", b"1", mode=0o640)
+    host.put("b", b"1")
+    host.do(wire.LINK, {"path": "d/l", "target": "e", "stamp": ""})
+    assert host.failed == []
+    host.bye()
+    found = {str(path.relative_to(open_root)): path.lstat() for path in open_root.rglob("*")}
+    assert {name for name, info in found.items() if info.st_gid != USER + 1} == {"ours"}
+    modes = {name: oct(found[name].st_mode & 0o7777) for name in ("ours", "theirs", "d", "d/e", "d/e/a", "b")}
+    assert modes == {
+        "ours": "0o2750",
+        "theirs": "0o2755",
+        "d": "0o2755",
+        "d/e": "0o2755",
+        "d/e/a": "0o640",
+        "b": "0o644",
+    }
+
+
 def test_a_root_that_is_not_there_is_made_when_asked(start: Callable[..., Host], open_root: Path) -> None:
     os.chown(open_root, USER, USER)
     missing = open_root / "a" / "b"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import time
 
 from dkdbg.agent.sync import content, ledger, paths, tree
@@ -190,12 +191,18 @@ class Obstacles:
 
 
 def set_folder_mode(folder: int, name: bytes, mode: int, old: os.stat_result) -> None:
-    """Give a folder in an open one its mode. Raises OSError."""
+    """Give a folder in an open one its mode; setgid and sticky stay. Raises OSError.
+
+    A setgid folder of a group that we are not in keeps its mode: for us the kernel would take setgid away.
+    """
     mode |= tree.OWNER_RIGHTS
+    special = old.st_mode & (stat.S_ISGID | stat.S_ISVTX)
     if old.st_mode & 0o777 == mode:
+        return
+    if special & stat.S_ISGID and os.geteuid() != 0 and old.st_gid not in (os.getegid(), *os.getgroups()):
         return
     descriptor = tree.open_below(folder, name)
     try:
-        os.fchmod(descriptor, mode)
+        os.fchmod(descriptor, mode | special)
     finally:
         os.close(descriptor)

@@ -84,8 +84,8 @@ class State:
         info = os.fstat(self.folder)
         if info.st_uid not in (os.geteuid(), os.fstat(self.tree.root).st_uid):
             raise _not_ours(name, info)
-        if write and stat.S_IMODE(info.st_mode) != 0o700:
-            os.fchmod(self.folder, 0o700)
+        if write and info.st_mode & 0o777 != 0o700:
+            os.fchmod(self.folder, 0o700 | (info.st_mode & stat.S_ISGID))
 
     def _subfolder(self, name: bytes) -> int:
         with contextlib.suppress(FileExistsError):

@@ -87,12 +87,14 @@ class Tree:
                 self.owner = None
 
     def make_folder(self, folder: int, name: bytes, mode: int) -> None:
-        """Make a folder of ours in an open one."""
-        os.mkdir(name, 0o700, dir_fd=folder)
+        """Make a folder of ours in an open one; in a setgid folder it is one too, so that all below has the same group."""
+        os.mkdir(name, 0o700 if self.owner else mode | OWNER_RIGHTS, dir_fd=folder)
         made = os.open(name, _DIRECTORY, dir_fd=folder)
         try:
             self.own(made)
-            os.fchmod(made, mode | OWNER_RIGHTS)
+            info = os.fstat(made)
+            if info.st_mode & 0o777 != mode | OWNER_RIGHTS:
+                os.fchmod(made, mode | OWNER_RIGHTS | (info.st_mode & stat.S_ISGID))
         finally:
             os.close(made)
 
