@@ -172,6 +172,17 @@ def test_another_python_is_tried_when_the_first_is_missing(roots, here, there):
     assert (there / "a").read_text() == "a"
 
 
+@pytest.mark.parametrize("program", ["/bin/false", "/bin/true", "/bin/cat"])
+def test_a_program_that_was_named_as_python_and_is_none_is_said_with_the_way_on(roots, program):
+    named = Roots(local=roots.local, remote=roots.remote, pythons=(program,))
+    for go in (once, lambda roots: verify(roots, Local(python=sys.executable))):
+        with pytest.raises(DkdbgError) as caught:
+            go(named)
+        assert f"{program} on local did not run sync's receiver: " in caught.value.message
+        assert "without --python sync looks for one by itself" in caught.value.hint
+    once(Roots(local=roots.local, remote=roots.remote))  # what the hint says
+
+
 class Shell:
     """A stand-in for a transport that says 127 for what is not there, and greets before."""
 

@@ -52,7 +52,7 @@ class Contact:
 
     Args:
         root: remote root, absolute.
-        pythons: interpreters to try; the one that answered is put first for the next time.
+        pythons: interpreters to try; the one that answered is put first for the next time. One alone was named by a person.
         look_only: nothing is made or written on the target.
     """
 
@@ -64,6 +64,7 @@ class Contact:
         }  # fmt: skip
         self._pythons = list(pythons)
         self._stream: Stream | None = None
+        self._has_answered = False
         self._bell: Callable[[], None] = lambda: None
         self.label = root
 
@@ -97,7 +98,7 @@ class Contact:
 
         Raises:
             StreamEndedError: the target is gone or refuses.
-            DkdbgError: there is no Python, or the receiver refused, with its reason.
+            DkdbgError: there is no Python, the one that was named is none, or the receiver refused, with its reason.
         """
         if self._stream is None:
             raise AssertionError("start() comes first")
@@ -109,9 +110,12 @@ class Contact:
                     _, head, _ = expect(self._stream, frozenset({wire.READY}), _READY_SECONDS)
                 except StreamEndedError as error:
                     if error.answered or error.code not in _NOT_FOUND:
+                        if not (error.answered or self._has_answered) and len(self._pythons) == 1:
+                            raise _no_python(python, self.label, error) from None
                         raise
                     self.stop()
                     continue
+                self._has_answered = True
                 self._pythons.remove(python)
                 self._pythons.insert(0, python)
                 stream, self._stream = self._stream, None
@@ -140,6 +144,14 @@ class Contact:
             self._stream.flush()
         except (StreamEndedError, DkdbgError):
             pass  # `ready` hears the reason
+
+
+def _no_python(python: str, label: str, error: StreamEndedError) -> DkdbgError:
+    """For an interpreter that was named, and ended without a word of ours: it may be no Python, or the target is gone."""
+    return DkdbgError(
+        f"{printable(python)} on {label} did not run sync's receiver: {error}",
+        hint="is it a Python 3.8 or newer, and is the target running? without --python sync looks for one by itself",
+    )
 
 
 def _ready(head: dict[str, Any]) -> Ready:
