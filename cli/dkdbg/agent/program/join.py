@@ -53,9 +53,10 @@ def forget() -> None:
     pydevd = sys.modules.get("pydevd")
     if pydevd is None:
         return
-    from . import shutdown
+    from . import shutdown, suspending
 
     shutdown.forget()
+    suspending.forget()
     debugger = pydevd.get_global_debugger()
     if debugger is None:
         return
@@ -108,7 +109,8 @@ def _join(session_dir: str, at_start: bool) -> str:
     connection.watch(pydevd.PyDB, pydevd.CheckAliveThread)
     shutdown.watch(pydevd)
     waking.watch(pydevd.PyDB, _api())
-    suspending.watch(pydevd.PyDB)
+    lifecycle, resuming = _thread_modules()
+    suspending.watch(pydevd, lifecycle, resuming, _api())
     untrace.watch(pydevd.PyDB, _api())
     uncaught.watch(pydevd.PyDB)
     listening.watch(sys.modules["debugpy.server.api"], session_dir, _is_ours)
@@ -291,6 +293,13 @@ def _api() -> Any:
     from _pydevd_bundle.pydevd_api import PyDevdAPI
 
     return PyDevdAPI
+
+
+def _thread_modules() -> Any:
+    """Return the module that marks threads as held or running, and those that resume them."""
+    from _pydevd_bundle import pydevd_api, pydevd_comm, pydevd_thread_lifecycle
+
+    return pydevd_thread_lifecycle, (pydevd_api, pydevd_comm)
 
 
 def _wait_for_breakpoints(configured: threading.Event, pydevd: Any, deadline: float) -> str:
