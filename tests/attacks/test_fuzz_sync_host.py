@@ -42,7 +42,7 @@ ENTRY = st.tuples(
 ).map(list)  # fmt: skip
 ANSWERS = [kind for kind in wire.NAMES if kind >= wire.READY] + [wire.DATA, wire.END]
 READY: dict[str, Any] = {
-    "version": 1, "python": "3.11", "pid": 1, "user": "u", "root": "/ws", "probe": "", "empty": False, "case_sensitive": True,
+    "version": wire.VERSION, "python": "3.11", "pid": 1, "user": "u", "root": "/ws", "probe": "", "empty": False, "case_sensitive": True,
 }  # fmt: skip
 
 

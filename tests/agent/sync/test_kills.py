@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dkdbg.agent.sync import wire
-from tests.agent.sync.host import Host, digest, entry
+from tests.agent.sync.host import Host, digest, entry, packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -90,6 +90,17 @@ def send_all(
             frames.append(wire.encode(wire.DELETE, {"id": host.number, "path": path}))
     paths = list(wanted)
     order.shuffle(paths)
+    for folder in sorted({path.partition("/")[0] for path in paths}) if order.random() < 0.7 else ():
+        files = {
+            path.partition("/")[2]: wanted[path]
+            for path in paths
+            if path.startswith(folder + "/")
+            and not (path in there and there[path][4] == digest(wanted[path]))
+        }
+        if files:
+            frames.append(wire.encode(wire.PACK, *packed(host.number + 1, folder, files)))
+            host.number += len(files)
+            paths = [path for path in paths if path.partition("/")[2] not in files]
     for path in paths:
         data = wanted[path]
         if path in there and there[path][4] == digest(data):

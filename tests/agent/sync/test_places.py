@@ -123,7 +123,7 @@ def test_an_older_python_says_so_in_one_frame(minor: int) -> None:
 def test_a_locale_without_utf8_does_not_matter(root: Path) -> None:
     argv, first = boot.start(sys.executable)
     name = "grün/é\udcff"
-    frames = wire.encode(wire.HELLO, {"version": 1, "root": str(root)})
+    frames = wire.encode(wire.HELLO, {"version": wire.VERSION, "root": str(root)})
     frames += wire.encode(wire.PUT, {"id": 1, **entry(name, b"x")}, b"x") + wire.encode(wire.VERIFY)
     done = subprocess.run(
         argv,
@@ -212,7 +212,7 @@ def test_a_root_that_is_not_there_is_made_when_asked(start: Callable[..., Host],
     os.chown(open_root, USER, USER)
     missing = open_root / "a" / "b"
     host = start()
-    host.send(wire.HELLO, {"version": 1, "root": str(missing)})
+    host.send(wire.HELLO, {"version": wire.VERSION, "root": str(missing)})
     assert "does not exist on the target" in host.error()
     host = start()
     host.open(missing, create=True)
@@ -223,14 +223,14 @@ def test_a_root_that_is_not_there_is_made_when_asked(start: Callable[..., Host],
 
 def test_a_root_that_cannot_be_written_says_whose_it_is(as_user: Callable[[], Host], open_root: Path) -> None:
     host = as_user()
-    host.send(wire.HELLO, {"version": 1, "root": str(open_root)})
+    host.send(wire.HELLO, {"version": wire.VERSION, "root": str(open_root)})
     reason = host.error()
     assert reason.startswith(
         f"{open_root} is not writable: it belongs to uid 0 (root), mode 0755, and sync runs as"
     )
     assert f"uid {USER}" in reason
     host = as_user()
-    host.send(wire.HELLO, {"version": 1, "root": str(open_root / "new"), "create": True})
+    host.send(wire.HELLO, {"version": wire.VERSION, "root": str(open_root / "new"), "create": True})
     assert "cannot be opened or made" in host.error()
     assert list(open_root.iterdir()) == []
 
@@ -291,13 +291,13 @@ def test_syncs_folder_of_another_user_is_not_used(
     host.put("f", b"1")
     host.bye()
     host = as_user()
-    host.send(wire.HELLO, {"version": 1, "root": str(open_root)})
+    host.send(wire.HELLO, {"version": wire.VERSION, "root": str(open_root)})
     assert "belongs to uid 0 (root), and sync runs as" in host.error()
     (open_root / ".dkdbg-sync").rename(open_root / "away")
     (open_root / ".dkdbg-sync").mkdir()
     os.chown(open_root / ".dkdbg-sync", USER, USER)
     host = start()
-    host.send(wire.HELLO, {"version": 1, "root": str(open_root)})
+    host.send(wire.HELLO, {"version": wire.VERSION, "root": str(open_root)})
     assert f"belongs to uid {USER}, and sync runs as uid 0" in host.error()
 
 
@@ -356,7 +356,7 @@ def test_a_read_only_file_system_is_said(
     (root / "f").write_text("1")
     subprocess.run(["mount", "-o", "remount,ro", str(root)], check=True)
     host = start()
-    host.send(wire.HELLO, {"version": 1, "root": str(root)})
+    host.send(wire.HELLO, {"version": wire.VERSION, "root": str(root)})
     assert "is on a read-only file system" in host.error()
     host = start()
     assert host.open(root, write=False) == {}

@@ -31,7 +31,7 @@ def test_ready_says_what_the_host_has_to_know(host: Host, root: Path) -> None:
     ready = host.hello(root.parent / "way")
     (root.parent / "way").unlink()
     assert ready == {
-        "version": 1,
+        "version": wire.VERSION,
         "python": sys.version.split()[0],
         "pid": host.process.pid,
         "user": ready["user"],
@@ -362,7 +362,7 @@ def test_only_one_receiver_writes_and_the_second_says_who_the_first_is(
     first, second, third = start(), start(), start()
     first.open(root)
     first.put("a", b"1")
-    second.send(wire.HELLO, {"version": 1, "root": str(root)})
+    second.send(wire.HELLO, {"version": wire.VERSION, "root": str(root)})
     assert list(third.open(root, write=False)) == ["a"]  # to look is allowed
     third.send(wire.VERIFY)
     assert [one[0] for one in third.entries(wire.LISTING)] == ["a"]
@@ -390,7 +390,7 @@ def test_a_second_receiver_takes_over_as_soon_as_the_first_ends(
 ) -> None:
     first, second = start(), start()
     first.open(root)
-    second.send(wire.HELLO, {"version": 1, "root": str(root)})
+    second.send(wire.HELLO, {"version": wire.VERSION, "root": str(root)})
     while root / ".dkdbg-sync" / "lock" not in opened_by(second):
         assert second.process.poll() is None
         time.sleep(0.01)

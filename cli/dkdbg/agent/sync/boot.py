@@ -20,7 +20,7 @@ _PACKAGE = "dkdbg.agent.sync"
 #: What the receiver consists of. `boot` stays on the host.
 MODULES = (
     "problems", "wire", "heads", "paths", "tree", "content", "root", "ledger", "state", "obstacles", "placing",
-    "transfers", "operations", "listing", "outlet", "session", "receiver",
+    "transfers", "packs", "operations", "listing", "outlet", "session", "receiver",
 )  # fmt: skip
 
 #: No user site, no PYTHON* variables, no site-packages, no .pyc: only the standard library, and the quickest start.
@@ -58,7 +58,12 @@ class Loader:
 
 sys.meta_path.insert(0, Loader())
 from dkdbg.agent.sync import receiver
-sys.exit(receiver.main())
+import os
+code = receiver.main()
+try:
+    sys.stderr.flush()
+finally:
+    os._exit(code)  # to take a large ledger apart, object by object, would be time that somebody waits for
 """
 
 
@@ -68,12 +73,22 @@ def start(python: str = "python3") -> Tuple[List[str], bytes]:
     Args:
         python: the interpreter on the target. An older one than 3.8 answers with an ERROR frame.
     """
+    return command(python), payload()
+
+
+def command(python: str) -> List[str]:
+    """Return the command line alone."""
+    return [python, *_FLAGS, "-c", BOOT]
+
+
+def payload() -> bytes:
+    """Return the first bytes alone: they can be made while the command starts."""
     sources = _sources()
     packages = [name for name in sources if sources[name] == "" or name == _PACKAGE]
     # JSON in ASCII is a Python literal too, as long as it holds nothing but strings, lists and objects.
     code = "SOURCES = %s\nPACKAGES = %s\n%s" % (json.dumps(sources), json.dumps(packages), _LOADER)
-    payload = zlib.compress(code.encode("ascii"), 9)
-    return [python, *_FLAGS, "-c", BOOT], b"%8d" % len(payload) + payload
+    packed = zlib.compress(code.encode("ascii"), 6)
+    return b"%8d" % len(packed) + packed
 
 
 def _sources() -> Dict[str, str]:

@@ -7,7 +7,7 @@ from dkdbg.agent.sync.problems import Fatal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict
+    from typing import Any, Dict, List
 
 _ENTRY = {"id": int, "path": str, "mode": int, "size": int, "digest": str, "stamp": str}
 _FIELDS: Dict[int, Dict[str, type]] = {
@@ -15,6 +15,7 @@ _FIELDS: Dict[int, Dict[str, type]] = {
     wire.STAT: {"paths": list},
     wire.PUT: dict(_ENTRY, mtime_ns=int),
     wire.BEGIN: dict(_ENTRY, mtime_ns=int),
+    wire.PACK: {"folder": str, "files": list},
     wire.DATA: {"id": int},
     wire.END: {"id": int},
     wire.MKDIR: {"id": int, "path": str, "mode": int},
@@ -29,7 +30,9 @@ _FIELDS: Dict[int, Dict[str, type]] = {
     wire.BYE: {},
 }
 _OPTIONAL: Dict[str, type] = {"probe": bool, "create": bool, "write": bool, "silence_s": int}
-_WITH_BODY = (wire.PUT, wire.DATA)
+_WITH_BODY = (wire.PUT, wire.PACK, wire.DATA)
+#: id, name, mode, size, mtime_ns, digest, stamp
+_PACKED = [int, str, int, int, int, str, str]
 
 #: Least and greatest value of each number. A time may lie before 1970.
 _RANGES = {
@@ -39,6 +42,7 @@ _RANGES = {
     "mtime_ns": (-(1 << 61), 1 << 62),
     "silence_s": (0, 1 << 31),
 }
+_MOST_ID, (_EARLIEST, _LATEST) = _RANGES["id"][1], _RANGES["mtime_ns"]
 _MAX_STAMP = 300
 _HEX = frozenset("0123456789abcdef")
 
@@ -60,6 +64,8 @@ def check(kind: int, head: Dict[str, Any], body: bytes) -> None:
         raise Fatal("a stamp of %d characters" % len(head["stamp"]))
     if kind in (wire.PUT, wire.BEGIN):
         _check_digest(head["digest"])
+    elif kind == wire.PACK:
+        _check_packed(head["files"], len(body))
     elif kind == wire.ADOPT:
         _check_adopted(head)
     elif kind == wire.HELLO:
@@ -79,6 +85,25 @@ def _check_range(kind: int, name: str, value: int) -> None:
 def _check_digest(digest: str) -> None:
     if len(digest) != 64 or not _HEX.issuperset(digest):
         raise Fatal("not a sha256 in hex: %.80r" % digest)
+
+
+def _check_packed(files: List[Any], size: int) -> None:
+    """See that each file is one, and the body all of them. What stands for a digest is compared with what came."""
+    if not files:
+        raise Fatal("PACK without files")
+    for one in files:
+        if type(one) is not list or list(map(type, one)) != _PACKED:
+            raise Fatal("PACK: not a file: %.60r" % (one,))
+        number, name, mode, length, mtime_ns, _, stamp = one
+        if not (0 < number <= _MOST_ID and 0 <= mode <= 0o777 and 0 <= length <= size):
+            raise Fatal("PACK: id, mode or size of a file is out of range: %.60r" % (one,))
+        if "/" in name:
+            raise Fatal("PACK: not a name: %.60r" % name)
+        if not _EARLIEST <= mtime_ns <= _LATEST or len(stamp) > _MAX_STAMP:
+            raise Fatal("PACK: mtime_ns or stamp of a file is out of range: %.60r" % (one,))
+        size -= length
+    if size:
+        raise Fatal("PACK: %d bytes belong to no file" % size)
 
 
 def _check_adopted(head: Dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from dkdbg.agent.sync.problems import Fatal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Iterable, List, TypeGuard
+    from typing import Dict, Iterable, List, Sequence, TypeGuard
 
     from dkdbg.agent.sync.wire import Entry
 
@@ -36,10 +36,11 @@ _SHAPES = {length: _TYPES[:length] for length in (1, _INTENT, _HELD)}
 
 #: As git's "racy" entries.
 RACY_NS = 50_000_000
+_PIECE = 1 << 20
 #: Lines that say nothing any more before the log is written anew.
 _WASTE = 20_000
 
-_dumps = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_dumps = json.JSONEncoder(separators=(",\n", ":"), check_circular=False).encode
 
 
 class Ledger:
@@ -56,45 +57,51 @@ class Ledger:
         self.intents: Dict[str, Entry] = {}
         self._folder = folder
         self._lines = 0
-        self._later: List[str] = []  # true already, and not yet in the file
+        self._later: List[Entry] = []  # lines that are true already, and not yet in the file
         self._torn = False  # the file may end within a line
         self._log = -1
-        data = self._open(write) if folder >= 0 else b""
-        lines = [line for line in data.split(b"\n")[:-1] if line]
-        told = [line for line in _parse(lines) if _is_line(line)]
-        self._replay(told)
-        self._lines = (
-            len(lines) if len(told) == len(lines) else len(lines) + _WASTE
-        )  # then it is written anew
-        self._torn = bool(data) and not data.endswith(b"\n")
+        log = self._open(write) if folder >= 0 else -1
+        if log >= 0:
+            self._read(log)
+            if write:
+                self._give(log)
+                self._log = log
+            else:
+                os.close(log)
 
-    def _open(self, write: bool) -> bytes:
+    def _open(self, write: bool) -> int:
+        """Return a descriptor of the log; -1: there is none, and none is made."""
         flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         flags |= os.O_RDWR | os.O_CREAT | os.O_APPEND if write else os.O_RDONLY
         try:
             log = os.open(NAME, flags, 0o600, dir_fd=self._folder)
         except FileNotFoundError:
-            return b""
+            return -1
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.EISDIR):
                 raise _not_plain() from None
             raise
         info = os.fstat(log)
-        pieces = []
         if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1:
             os.close(log)
             raise _not_plain()
+        return log
+
+    def _read(self, log: int) -> None:
+        """Take in the log, in pieces: each line takes more room while it is read than afterwards."""
+        tail = b""
         while True:
-            piece = os.read(log, 1 << 22)
+            piece = os.read(log, _PIECE)
             if not piece:
                 break
-            pieces.append(piece)
-        if write:
-            self._give(log)
-            self._log = log
-        else:
-            os.close(log)
-        return b"".join(pieces)
+            whole, newline, tail = (tail + piece).rpartition(b"\n")
+            if newline:
+                lines = whole.count(b"\n") + 1
+                told = _parse(whole)
+                self._replay(told)
+                self._lines += lines if len(told) == lines else lines + _WASTE  # then it is written anew
+            tail = tail[-_PIECE:]  # a line without an end is none of ours
+        self._torn = bool(tail)
 
     def _replay(self, lines: Iterable[Entry]) -> None:
         held, intents = self.held, self.intents
@@ -111,11 +118,16 @@ class Ledger:
 
     def intend(self, entry: Entry) -> None:
         """Write down what a rename is about to put there. Raises OSError: then the rename must not happen."""
-        self._later.append(_dumps(entry[:_INTENT]))
+        self.intend_all((entry,))
+
+    def intend_all(self, entries: Sequence[Entry]) -> None:
+        """Write down what several renames are about to put there. Raises OSError: then none of them must happen."""
+        before = len(self._later)
+        self._later += [entry[:_INTENT] for entry in entries]
         try:
-            self.flush()
+            self._write()  # and never a new log, which would be without them
         except OSError:
-            self._later.pop()
+            del self._later[before:]
             raise
 
     def hold(self, entry: Entry, info: os.stat_result) -> None:
@@ -126,12 +138,12 @@ class Ledger:
             seen = [info.st_mtime_ns, info.st_ctime_ns, info.st_ino]
         line = entry[:_INTENT] + seen
         self.held[line[PATH]] = line
-        self._later.append(_dumps(line))
+        self._later.append(line)
 
     def forget(self, path: str) -> None:
         """Note that sync has nothing at this path any more; it is in the log after the next flush."""
         self.held.pop(path, None)
-        self._later.append(_dumps([path]))
+        self._later.append([path])
 
     def holds_below(self, path: str) -> bool:
         """Say whether sync has put anything into a folder."""
@@ -146,17 +158,20 @@ class Ledger:
 
     def flush(self) -> None:
         """Write what is not in the log yet. Raises OSError: nothing is lost, it is tried again the next time."""
+        self._write()
+        if self._lines > 2 * len(self.held) + _WASTE:
+            self.compact()
+
+    def _write(self) -> None:
         if not self._later or self._log < 0:
             return
-        text = "\n".join(self._later) + "\n"
+        text = _as_lines(self._later)
         data = ("\n" + text if self._torn else text).encode("ascii")
         self._torn = True
         content.write_all(self._log, data)
         self._torn = False
         self._lines += len(self._later)
         self._later.clear()
-        if self._lines > 2 * len(self.held) + _WASTE:
-            self.compact()
 
     def check(self) -> None:
         """Raise Fatal when the log is not in the root any more: what is noted from now on would be lost."""
@@ -178,8 +193,8 @@ class Ledger:
             return
         try:
             self._give(log)
-            lines = "".join([_dumps(entry) + "\n" for entry in self.held.values()])
-            content.write_all(log, lines.encode("ascii"))
+            if self.held:
+                content.write_all(log, _as_lines([*self.held.values()]).encode("ascii"))
             os.rename(_NEW, NAME, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         except OSError:
             os.close(log)
@@ -201,6 +216,12 @@ def is_racy(info: os.stat_result) -> bool:
     return abs(time.time_ns() - info.st_mtime_ns) < RACY_NS
 
 
+def _as_lines(entries: List[Entry]) -> str:
+    """Return lines of the log, with one call of the encoder: it costs as much as a line or two. Texts hold no newline."""
+    text = _dumps(entries)[1:-1]
+    return text.replace("],\n[", "]\0[").replace(",\n", ",").replace("\0", "\n") + "\n"
+
+
 def _not_plain() -> Fatal:
     return Fatal("the ledger in .dkdbg-sync/ is not a plain file of its own", "remove .dkdbg-sync/ledger")
 
@@ -215,13 +236,15 @@ def is_same(entry: Entry, info: os.stat_result) -> bool:
     )
 
 
-def _parse(lines: List[bytes]) -> List[object]:
-    """Return what lines of the log say. One that is torn (by a kill, a full disk, a crash) says nothing."""
+def _parse(text: bytes) -> List[Entry]:
+    """Return the lines of a piece of the log. One that is torn (by a kill, a full disk, a crash) is none."""
     try:
-        found: List[object] = json.loads(b"[" + b",".join(lines) + b"]")
+        found: List[object] = json.loads(b"[" + text.replace(b"\n", b",") + b"]")
     except (ValueError, RecursionError):
-        found = [_parse_line(line) for line in lines]
-    return found
+        found = [_parse_line(line) for line in text.split(b"\n")]
+    if _are_held(found):
+        return found
+    return [line for line in found if _is_line(line)]
 
 
 def _parse_line(line: bytes) -> object:
@@ -230,6 +253,19 @@ def _parse_line(line: bytes) -> object:
     except (ValueError, RecursionError):
         return None
     return found
+
+
+def _are_held(lines: List[object]) -> TypeGuard[List[Entry]]:
+    """Say whether all are lines of what is held, as in a log that was written anew; column by column that is quick."""
+    if set(map(type, lines)) != {list}:
+        return False
+    entries: List[Entry] = lines  # type: ignore[assignment]
+    if set(map(len, entries)) != {_HELD}:
+        return False
+    columns = list(zip(*entries))
+    if any(set(map(type, column)) != {wanted} for column, wanted in zip(columns, _TYPES)):
+        return False
+    return paths.is_plain("/".join(columns[PATH]))
 
 
 def _is_line(line: object) -> TypeGuard[Entry]:

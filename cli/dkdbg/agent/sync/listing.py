@@ -29,14 +29,17 @@ def settle_intents(root: Tree, book: Ledger, *, clean: bool) -> None:
         book: the ledger.
         clean: remove what it left beside; False for who only looks: another receiver may be in its middle right now.
     """
+    above = None  # the folder that was cleaned: intents of one folder follow one another
     for path, intent in list(book.intents.items()):
         folder, name = _open_parent(root, path)
         if folder < 0:
             continue
         try:
-            for stray in tree.names(folder) if clean else ():
-                if stray.startswith(paths.STRAY):
-                    tree.remove(folder, stray)
+            if clean and path.rpartition("/")[0] != above:
+                for stray in tree.names(folder):
+                    if stray.startswith(paths.STRAY):
+                        tree.remove(folder, stray)
+                above = path.rpartition("/")[0]
             info = tree.look_at(folder, name)
         except OSError:  # nobody may look: the ledger says what was there before
             os.close(folder)
@@ -51,64 +54,64 @@ def settle_intents(root: Tree, book: Ledger, *, clean: bool) -> None:
     book.intents.clear()
 
 
-def survey(root: Tree, book: Ledger, *, fresh: bool = False) -> List[Entry]:
-    """Return entries of everything in the ledger as it really is; what is gone is forgotten.
+def survey(root: Tree, book: Ledger, *, fresh: bool = False) -> Iterator[Entry]:
+    """Yield entries of everything in the ledger as it really is; what is gone is forgotten.
 
     What lies in a folder that may not be entered any more is not gone: it is listed as it was, without a stamp, so that
     the host looks at it and hears why nothing can be done there.
 
     Args:
         root: the tree.
-        book: the ledger; true again afterwards.
+        book: the ledger; true again when the last one was taken.
         fresh: read every file, whatever its times say.
     """
     by_folder: Dict[str, List[Entry]] = {}
     for path, entry in book.held.items():
         by_folder.setdefault(path.rpartition("/")[0], []).append(entry)
-    found: List[Entry] = []
     for above, entries in by_folder.items():
+        start = len(above) + 1 if above else 0
         try:
             folder = root.open_folder(paths.encode(above).split(b"/") if above else [])
         except OSError as error:
             for entry in entries:
-                _unseen(book, entry, error, found, fresh)
+                yield from _unseen(book, entry, error, fresh)
             continue
         try:
             for entry in entries:
+                name = entry[ledger.PATH][start:].encode("utf-8", "surrogateescape")
                 try:
-                    real = _really(book, folder, entry, fresh)
+                    real = _really(book, folder, name, entry, fresh)
                 except PermissionError as error:
-                    _unseen(book, entry, error, found, fresh)
+                    yield from _unseen(book, entry, error, fresh)
                     continue
                 if real is None:
                     book.forget(entry[ledger.PATH])
                 else:
-                    found.append(real)
+                    yield real
         finally:
             os.close(folder)
-    return found
 
 
-def _unseen(book: Ledger, entry: Entry, error: OSError, found: List[Entry], fresh: bool) -> None:
-    """Forget what is not there; what cannot be looked at goes into `found`."""
+def _unseen(book: Ledger, entry: Entry, error: OSError, fresh: bool) -> Iterator[Entry]:
+    """Forget what is not there; yield what cannot be looked at."""
     if tree.is_absent(error):
         book.forget(entry[ledger.PATH])
     else:
-        found.append([*entry[:4], "" if fresh else entry[ledger.DIGEST], ""])
+        yield [*entry[:4], "" if fresh else entry[ledger.DIGEST], ""]
 
 
-def _really(book: Ledger, folder: int, entry: Entry, fresh: bool) -> Optional[Entry]:
+def _really(book: Ledger, folder: int, name: bytes, entry: Entry, fresh: bool) -> Optional[Entry]:
     path, kind = entry[ledger.PATH], entry[ledger.KIND]
-    name = path.rpartition("/")[2].encode("utf-8", "surrogateescape")
     info = tree.look_at(folder, name)
     if info is None:
         return None
-    if kind == "d" and tree.kind_of(info) == "d":
+    there = tree.kind_of(info)
+    if kind == there == "d":
         mode = info.st_mode & 0o777
         if mode == entry[ledger.MODE] | tree.OWNER_RIGHTS:
             return entry[:6]
         return [path, kind, mode, 0, "", entry[ledger.STAMP]]
-    if not fresh and kind == tree.kind_of(info) and ledger.is_same(entry, info):
+    if not fresh and kind == there and ledger.is_same(entry, info):
         return entry[:6]
     real = describe(folder, name, path, info)
     if real is None:

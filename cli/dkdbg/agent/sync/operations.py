@@ -7,6 +7,7 @@ import os
 
 from dkdbg.agent.sync import content, ledger, paths, tree
 from dkdbg.agent.sync.obstacles import Obstacles, set_folder_mode
+from dkdbg.agent.sync.packs import Packs
 from dkdbg.agent.sync.placing import Placer, Temporary
 from dkdbg.agent.sync.problems import Refused
 from dkdbg.agent.sync.transfers import Transfers
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Operations:
-    """What PUT, BEGIN, DATA, END, MKDIR, LINK, MODE, ADOPT and DELETE do. All raise OSError and Refused.
+    """What PUT, PACK, BEGIN, DATA, END, MKDIR, LINK, MODE, ADOPT and DELETE do. All raise OSError and Refused.
 
     Attributes:
         seen: path -> (size, mtime_ns, ctime_ns, inode), digest of what STAT has just read: ADOPT believes it.
@@ -34,6 +35,8 @@ class Operations:
         self._way = Obstacles(state.tree, book, told)
         self._placer = Placer(state, book, self._way)
         self.transfers = Transfers(state, self._placer)
+        self._packs = Packs(state, book, self._way, self._placer, self._admit)
+        self.pack = self._packs.put
         self.seen: Dict[str, Tuple[Tuple[int, ...], str]] = {}
         self._names: Optional[Dict[str, str]] = None  # folded -> name, where the file system folds names
 
@@ -240,6 +243,11 @@ class Operations:
             Refused: it is no path below the root, or the file system takes it for a name that sync holds.
         """
         parts = paths.components(path)
+        self._admit(path)
+        return parts
+
+    def _admit(self, path: str) -> None:
+        """Raise Refused when the file system takes a path for a name that sync holds."""
         if not self._state.case_sensitive:
             if self._names is None:
                 self._names = {_fold(name): name for name in self._ledger.held}
@@ -251,7 +259,6 @@ class Operations:
                     "rename one of them",
                 )
             self._names[_fold(path)] = path
-        return parts
 
 
 def _fold(path: str) -> str:

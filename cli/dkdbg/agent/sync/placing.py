@@ -32,6 +32,8 @@ class Temporary:
         mtime_ns: that the file will have.
     """
 
+    __slots__ = ("descriptor", "mtime_ns", "name")
+
     def __init__(self, name: bytes, descriptor: Optional[int], mtime_ns: int = 0) -> None:
         self.name = name
         self.descriptor = descriptor
@@ -103,20 +105,47 @@ class Placer:
                     os.close(folder)
                 return
             except OSError as error:
-                if not left or not (tree.is_absent(error) or error.errno == errno.EISDIR):
+                if not left or not tree.may_pass(error):
                     raise
 
-    def _place_in(self, folder: int, last: bytes, entry: Entry, temporary: Temporary) -> None:
-        path, size, descriptor = entry[PATH], entry[SIZE], temporary.descriptor
+    def place_intended(self, folder: int, last: bytes, entry: Entry, temporary: Temporary) -> bool:
+        """Rename a file to where nothing, or the file that sync put there, stands; its intent is in the log.
+
+        Args:
+            folder: descriptor of the folder that it belongs into.
+
+        Returns:
+            False: something else is there, for which `place` makes way.
+
+        Raises:
+            OSError: it could not be; the temporary file is still there.
+        """
         old = tree.look_at(folder, last)
-        before = self._gone.pop(path, None)
+        if old is not None and not self._way.is_untouched(entry[PATH], old):
+            return False
+        self._date(entry, temporary, old)
+        self._rename(folder, last, entry, temporary)
+        return True
+
+    def _place_in(self, folder: int, last: bytes, entry: Entry, temporary: Temporary) -> None:
+        old = tree.look_at(folder, last)
+        if old is not None:
+            self._way.before_rename(folder, last, old, entry)
+        self._date(entry, temporary, old)
+        self._ledger.intend(entry)
+        self._rename(folder, last, entry, temporary)
+
+    def _date(self, entry: Entry, temporary: Temporary, old: Optional[os.stat_result]) -> None:
+        """Give a temporary file its time; `old` is what it replaces."""
+        before = self._gone.pop(entry[PATH], None)
         if old is not None:
             before = (old.st_size, old.st_mtime_ns)
-            self._way.before_rename(folder, last, old, entry)
-        if descriptor is not None:
-            temporary.mtime_ns = content.fresh_mtime(temporary.mtime_ns, size, before)
-            os.utime(descriptor, ns=(temporary.mtime_ns, temporary.mtime_ns))
-        self._ledger.intend(entry)
+        if temporary.descriptor is not None:
+            temporary.mtime_ns = content.fresh_mtime(temporary.mtime_ns, entry[SIZE], before)
+            os.utime(temporary.descriptor, ns=(temporary.mtime_ns, temporary.mtime_ns))
+
+    def _rename(self, folder: int, last: bytes, entry: Entry, temporary: Temporary) -> None:
+        descriptor = temporary.descriptor
         try:
             os.rename(temporary.name, last, src_dir_fd=self._state.temporary, dst_dir_fd=folder)
         except OSError as error:

@@ -14,13 +14,13 @@ from dkdbg.agent.sync.state import State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Union
+    from typing import Any, Dict, List, Union
 
     from dkdbg.agent.sync.outlet import Outlet
 
     Head = Dict[str, Any]
 
-_STARTING = (wire.PUT, wire.BEGIN, wire.MKDIR, wire.LINK, wire.MODE, wire.ADOPT, wire.DELETE)
+_STARTING = (wire.PUT, wire.PACK, wire.BEGIN, wire.MKDIR, wire.LINK, wire.MODE, wire.ADOPT, wire.DELETE)
 _WRITING = (*_STARTING, wire.DATA, wire.END)
 
 
@@ -53,7 +53,7 @@ class Session:
 
         self._operations = Operations(self._state, self._ledger, self._kept)
         self._handlers = {
-            wire.PUT: self._operations.put, wire.BEGIN: self._begin, wire.DATA: self._data, wire.END: self._end,
+            wire.PUT: self._operations.put, wire.PACK: self._pack, wire.BEGIN: self._begin, wire.DATA: self._data, wire.END: self._end,
             wire.MKDIR: self._mkdir, wire.LINK: self._link, wire.MODE: self._mode, wire.ADOPT: self._adopt,
             wire.DELETE: self._delete, wire.STAT: self._stat, wire.VERIFY: self._verify, wire.LIST: self._list,
             wire.GET: self._get, wire.PING: self._ping,
@@ -87,19 +87,19 @@ class Session:
             self._state.remove_probe()
         number = head.get("id", 0)
         if kind in _WRITING:
-            self._admit(kind, number)
+            self._admit(kind, [one[0] for one in head["files"]] if kind == wire.PACK else [number])
         self._number = number
         try:
             self._handlers[kind](head, body)
         except (OSError, Refused) as error:
-            if isinstance(error, (BrokenPipeError, ConnectionError)):
+            if isinstance(error, ConnectionError) or kind == wire.PACK:
                 raise
             self._fail(number, head.get("path") or self._begun.pop(number, ""), error)
 
-    def _admit(self, kind: int, number: int) -> None:
+    def _admit(self, kind: int, numbers: List[int]) -> None:
         if not self._write:
             raise Fatal("%s, but HELLO said that nothing will be written" % wire.NAMES[kind])
-        if kind in _STARTING:
+        for number in numbers if kind in _STARTING else ():
             if number <= self._last:
                 raise Fatal("operation %d after %d: ids must grow" % (number, self._last))
             self._last = number
@@ -147,6 +147,13 @@ class Session:
 
     def _kept(self, path: str, where: str) -> None:
         self._outlet.send(wire.KEPT, {"id": self._number, "path": path, "where": where})
+
+    def _pack(self, head: Head, body: bytes) -> None:
+        for number, path, error in self._operations.pack(head, body, self._begins):
+            self._fail(number, path, error)
+
+    def _begins(self, number: int) -> None:
+        self._number = number
 
     def _begin(self, head: Head, _: bytes) -> None:
         offset = self._operations.begin(head)

@@ -173,6 +173,11 @@ def is_absent(error: OSError) -> bool:
     return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
+def may_pass(error: OSError) -> bool:
+    """Say whether another process may have replaced a folder between two of our steps: they can be taken again."""
+    return is_absent(error) or error.errno == errno.EISDIR
+
+
 def signature(info: os.stat_result) -> Tuple[int, ...]:
     """Return what must be the same for content to be the same without reading it."""
     return (info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino)

@@ -7,17 +7,18 @@ makes them ("surrogateescape"). Kinds lie above ASCII, so that a banner on the s
 
 from __future__ import annotations
 
+import itertools
 import json
 import struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Optional, Sequence, Tuple
+    from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
     Frame = Tuple[int, Dict[str, Any], bytes]
     Entry = List[Any]
 
-VERSION = 1
+VERSION = 2
 
 #: Bytes that a head or a body may have.
 MAX_HEAD = 1 << 20
@@ -28,6 +29,7 @@ HEADER = struct.Struct("!BII")
 # Host to receiver; DATA and END go both ways.
 HELLO, STAT, PUT, BEGIN, DATA, END, MKDIR, LINK = 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87, 0x88
 MODE, ADOPT, DELETE, VERIFY, LIST, GET, PING, BYE = 0x89, 0x8A, 0x8B, 0x8C, 0x8D, 0x8E, 0x8F, 0x90
+PACK = 0x91
 # Receiver to host.
 READY, LISTING, STATS, RESUME, DONE, FAILED = 0xC1, 0xC2, 0xC3, 0xC4, 0xC5, 0xC6
 KEPT, REMOTE, FILE, PONG, ERROR = 0xC7, 0xC8, 0xC9, 0xCA, 0xCB
@@ -35,7 +37,7 @@ KEPT, REMOTE, FILE, PONG, ERROR = 0xC7, 0xC8, 0xC9, 0xCA, 0xCB
 NAMES = {
     HELLO: "HELLO", STAT: "STAT", PUT: "PUT", BEGIN: "BEGIN", DATA: "DATA", END: "END", MKDIR: "MKDIR",
     LINK: "LINK", MODE: "MODE", ADOPT: "ADOPT", DELETE: "DELETE", VERIFY: "VERIFY", LIST: "LIST", GET: "GET",
-    PING: "PING", BYE: "BYE", READY: "READY", LISTING: "LISTING", STATS: "STATS", RESUME: "RESUME", DONE: "DONE",
+    PING: "PING", BYE: "BYE", PACK: "PACK", READY: "READY", LISTING: "LISTING", STATS: "STATS", RESUME: "RESUME", DONE: "DONE",
     FAILED: "FAILED", KEPT: "KEPT", REMOTE: "REMOTE", FILE: "FILE", PONG: "PONG", ERROR: "ERROR",
 }  # fmt: skip
 
@@ -154,16 +156,19 @@ def encode(kind: int, head: Optional[Dict[str, Any]] = None, body: bytes = b"") 
     return HEADER.pack(kind, len(text), len(body)) + text + body
 
 
-def encode_entries(kind: int, entries: Sequence[Entry], *, end: bool) -> List[bytes]:
-    """Return frames (LISTING, STATS or REMOTE) that carry `entries`, as many as their size asks for.
+def encode_entries(kind: int, entries: Iterable[Entry], *, end: bool) -> Iterator[bytes]:
+    """Yield frames (LISTING, STATS or REMOTE) that carry `entries`, as many as their size asks for.
 
     With `end` the last of them says so; there is always at least one.
     """
-    frames = []
-    for start in range(0, max(len(entries), 1), LISTING_ENTRIES):
-        last = end and start + LISTING_ENTRIES >= len(entries)
-        frames += _fitting(kind, entries[start : start + LISTING_ENTRIES], end=last)
-    return frames
+    source = iter(entries)
+    chunk = list(itertools.islice(source, LISTING_ENTRIES))
+    while True:
+        more = list(itertools.islice(source, LISTING_ENTRIES))
+        yield from _fitting(kind, chunk, end=end and not more)
+        if not more:
+            return
+        chunk = more
 
 
 def _fitting(kind: int, entries: Sequence[Entry], *, end: bool) -> List[bytes]:

@@ -10,6 +10,7 @@ from dkdbg.agent.sync import wire
 from dkdbg.sync.beneath import Beneath
 from dkdbg.sync.plan import LARGE, There, link_digest
 from dkdbg.sync.remote.flight import Counts, Flight
+from dkdbg.sync.remote.pack import Pack, is_small
 from dkdbg.sync.remote.stream import StreamEndedError, refused
 from dkdbg.sync.report import event
 from dkdbg.sync.tree import reading
@@ -58,6 +59,8 @@ class Sender:
         self._report = report
         self._id = 0
         self._flight = Flight(view)
+        self._pack = Pack()
+        self._unheard = False  # something was sent since answers were taken in
         self._streaming = 0
         self._offsets: dict[int, int] = {}
         self._todo: deque[Step] = deque()
@@ -90,7 +93,7 @@ class Sender:
 
     def drain(self) -> None:
         """Wait until everything sent has been answered."""
-        self._stream.flush()
+        self._flush()
         while self._flight:
             self._take()
 
@@ -102,7 +105,7 @@ class Sender:
                 self._todo.append(step)
             else:
                 self._perform(step)
-        self._stream.flush()
+        self._flush()
 
     def _perform(self, step: Step) -> None:
         wanted = step.wanted
@@ -140,7 +143,7 @@ class Sender:
         if step.operation == "check" and there is not None and there.digest == content.digest:
             self._found_equal(step.path, there, content)
         elif content.body is not None:
-            self._send(wire.PUT, step.path, _there(content), content.body, **_head(content))
+            self._put(step.path, content, content.body)
         else:
             self._large(step, content)
         if content.grown and step.path not in self.changed:
@@ -168,11 +171,32 @@ class Sender:
         made = self._view[path]._replace(mode=mode, stamp=stamp, held=True)
         self._send(wire.MODE, path, made, mode=mode, stamp=stamp)
 
+    def _put(self, path: str, content: Content, body: bytes) -> None:
+        if not is_small(content):
+            self._send(wire.PUT, path, _there(content), body, **_head(content))
+            return
+        folder, _, name = path.rpartition("/")
+        if not self._pack.takes(folder, len(body)):
+            self._send_pack()
+        self._id += 1
+        self._pack.add(self._id, folder, name, content, body)
+        self._flight.send(self._id, wire.PUT, path, _there(content), len(body))
+
+    def _send_pack(self) -> None:
+        if self._pack:
+            self._unheard = True
+            self._stream.send(wire.PACK, *self._pack.take())
+
+    def _flush(self) -> None:
+        """Write all that was sent; before anybody waits for an answer."""
+        self._send_pack()
+        self._stream.flush()
+
     def _large(self, step: Step, content: Content) -> None:
         """In pieces, from where the other side has it already; what is small goes between them."""
         made = _there(content)
         number = self._send(wire.BEGIN, step.path, made, **_head(content))
-        self._stream.flush()
+        self._flush()
         while number not in self._offsets and number in self._flight:
             self._take()
         offset = min(self._offsets.pop(number, 0), made.size)
@@ -213,6 +237,8 @@ class Sender:
 
     def _send(self, kind: int, path: str, made: There | None, body: bytes = b"", /, **head: Any) -> int:  # noqa: ANN401
         """Send one operation and note what it makes of the view; its id."""
+        self._send_pack()
+        self._unheard = True
         self._id += 1
         try:
             self._stream.send(kind, {"id": self._id, "path": path, **head}, body)
@@ -223,9 +249,12 @@ class Sender:
         return self._id
 
     def _keep_window(self) -> None:
+        if not self._unheard:  # the file waits in the pack
+            return
+        self._unheard = False
         self.hear()
         if self._flight.full and not self._streaming:  # DONE stays behind an open large file
-            self._stream.flush()
+            self._flush()
             while not self._flight.low:
                 self._take()
 

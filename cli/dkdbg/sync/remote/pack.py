@@ -1,0 +1,54 @@
+"""Small files that follow one another and lie in one folder: they travel in one frame. No I/O."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dkdbg.sync.tree.reading import Content
+
+#: What one frame carries at most; the other side places it while we read the next. A head of so many fits, whatever
+#: their names are: a character is at most 12 in ASCII JSON.
+_FILES, _BYTES = 64, 256 << 10
+
+
+class Pack:
+    """The files that wait for those after them. Whoever waits for an answer sends them first."""
+
+    def __init__(self) -> None:
+        self._folder = ""
+        self._files: list[list[Any]] = []
+        self._bodies: list[bytes] = []
+        self._size = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._files)
+
+    def takes(self, folder: str, size: int) -> bool:
+        """Whether a file of `size` bytes in `folder` can go with those that wait."""
+        return not self._files or (
+            folder == self._folder and len(self._files) < _FILES and self._size + size <= _BYTES
+        )
+
+    def add(self, number: int, folder: str, name: str, content: Content, body: bytes) -> None:
+        """Let a file wait, whose operation is `number`."""
+        entry = content.entry
+        self._folder = folder
+        self._files.append([number, name, entry.mode, len(body), entry.mtime_ns, content.digest, entry.stamp])
+        self._bodies.append(body)
+        self._size += len(body)
+
+    def take(self) -> tuple[dict[str, Any], bytes]:
+        """Head and body of the frame for those that waited."""
+        head, body = {"folder": self._folder, "files": self._files}, b"".join(self._bodies)
+        self._files, self._bodies, self._size = [], [], 0
+        return head, body
+
+
+def is_small(content: Content) -> bool:
+    """Whether a file may go in a pack: it is there with as many bytes as its file system says, and leaves room for others."""
+    return (
+        content.body is not None
+        and len(content.body) == content.entry.size
+        and len(content.body) <= _BYTES // 4
+    )
