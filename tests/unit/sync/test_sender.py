@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from dkdbg.agent.sync import wire
 from dkdbg.errors import DkdbgError
+from dkdbg.sync.remote import flight
 from dkdbg.sync.remote.contact import Contact
 from dkdbg.sync.remote.replica import Replica, stat
 from dkdbg.sync.retries import CHANGED, Retries
@@ -205,8 +207,9 @@ def test_a_path_is_looked_at_again_later_each_time_until_it_is_well():
     assert again.next(99.0) == CHANGED
 
 
+@pytest.mark.parametrize("moment", [2, 5], ids=["read", "sent"])
 def test_a_large_file_whose_folder_is_gone_when_it_is_through_does_not_bring_the_folder_back(
-    roots, here, there
+    roots, here, there, moment
 ):
     """Found by the property test (seed 60): END put the file, and so its folder, in place of what had replaced it."""
     (here / "x").mkdir()
@@ -215,7 +218,9 @@ def test_a_large_file_whose_folder_is_gone_when_it_is_through_does_not_bring_the
 
     def replace_the_folder():
         calls.append(None)
-        if len(calls) != 2:  # the first call comes before the file is read
+        if (
+            len(calls) != moment
+        ):  # the first call comes before the file is read, the next three after its pieces
             return []
         (here / "x").rename(here / "y")
         (here / "x").write_text("a file now")
@@ -229,3 +234,84 @@ def test_a_large_file_whose_folder_is_gone_when_it_is_through_does_not_bring_the
     assert (there / "x").read_text() == "a file now"
     assert replica.view["x"].kind == "f"
     assert "x/large" not in replica.view
+
+
+def test_a_small_file_does_not_wait_until_a_large_one_is_read(roots, here, there):
+    """Its digest is needed before its first byte can be sent: some seconds of a file of 2 GB."""
+    with (here / "large").open("wb") as file:
+        file.truncate(40 << 20)
+    deadline = time.monotonic() + 20
+    calls = []
+
+    def pause():
+        calls.append(None)
+        if len(calls) == 3:
+            (here / "small").write_text("saved")
+            changes = scanner.rescan(index, {"small"})
+            index.apply(changes)
+            return replica.steps(index, changes.written)
+        if len(calls) == 4:  # what was returned has been sent
+            while not (there / "small").exists():
+                assert time.monotonic() < deadline, "the small file waits"
+                time.sleep(0.001)
+            assert [*(there / ".dkdbg-sync" / "tmp").glob("part-*")] == []
+        return []
+
+    with learnt(roots) as (replica, scanner, index):
+        replica.sender.pause = pause
+        replica.converge(index)
+    assert (there / "small").read_text() == "saved"
+    assert (there / "large").stat().st_size == 40 << 20
+
+
+def test_small_files_of_one_folder_travel_together_and_one_alone_at_once(roots, here, there):
+    for folder in ("a", "b"):
+        (here / folder).mkdir()
+        for number in range(100):
+            (here / folder / f"f{number}").write_text(f"{folder} {number}")
+    (here / "b" / "middle").write_bytes(os.urandom(300_000))
+    with learnt(roots) as (replica, scanner, index):
+        sent = []
+        send = replica.stream.send
+        replica.stream.send = lambda kind, *rest: (sent.append(kind), send(kind, *rest))
+        assert replica.converge(index).sent == 201
+        assert (sent.count(wire.PUT), sent.count(wire.MKDIR)) == (1, 2)
+        assert 4 <= sent.count(wire.PACK) <= 6
+        sent.clear()
+        (here / "a" / "f1").write_text("saved")
+        index.apply(scanner.rescan(index, {"a/f1"}))
+        assert replica.perform(replica.steps(index, {"a/f1"})).sent == 1
+        assert sent == [wire.PACK]
+    for path in here.rglob("*"):
+        if path.is_file():
+            assert (there / path.relative_to(here)).read_bytes() == path.read_bytes()
+
+
+def test_a_file_of_a_pack_that_is_refused_is_one_failure(roots, here, there):
+    (here / "d").mkdir()
+    for name in ("a", ".dkdbg-sync.mine", "b"):
+        (here / "d" / name).write_text(name)
+    session, events = once(roots)
+    assert list(session.failed) == ["d/.dkdbg-sync.mine"]
+    assert [e["path"] for e in events if e["event"] == "failed"] == ["d/.dkdbg-sync.mine"]
+    assert session.files == 2
+    assert sorted(path.name for path in (there / "d").iterdir()) == ["a", "b"]
+
+
+def test_small_files_wait_for_answers_when_many_are_on_their_way(roots, here, monkeypatch):
+    """Else all answers would wait to be heard until the last file was sent."""
+    for number in range(600):
+        (here / f"f{number}").write_text(str(number))
+    monkeypatch.setattr(flight, "_OPERATIONS", 100)
+    most = 0
+    with learnt(roots) as (replica, _, index):
+        send = replica.sender._flight.send
+
+        def count(*sent):
+            nonlocal most
+            send(*sent)
+            most = max(most, len(replica.sender._flight._sent))
+
+        monkeypatch.setattr(replica.sender._flight, "send", count)
+        assert replica.converge(index).sent == 600
+    assert 64 <= most <= 100 + 2 * 64

@@ -45,7 +45,7 @@ class Sender:
         grew: path -> seconds that it took to send it so.
         racy: paths that were read so soon after a change that their stamp says nothing (ADR 10).
         counts: what was done since `counts` was last set.
-        pause: called between the pieces of large files; gives steps that came up, of which the small ones go first.
+        pause: called between the pieces of large files, when they are read and when they are sent; gives steps that came up, of which the small ones go first.
         progress: takes how many more files, with how many bytes, have arrived.
         heard: when the other side last said something; seconds of the monotonic clock.
     """
@@ -130,7 +130,8 @@ class Sender:
     def _file(self, step: Step) -> None:
         began = time.monotonic()
         try:
-            content = reading.read(self._files, step.path, growing=step.path in self.growing)
+            growing = step.path in self.growing
+            content = reading.read(self._files, step.path, growing=growing, between=self._urgent)
         except FileChangedError:
             self.changed.add(step.path)
             return

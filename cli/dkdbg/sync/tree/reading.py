@@ -8,7 +8,7 @@ import stat
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from dkdbg.agent.sync.tree import is_absent
+from dkdbg.agent.sync.tree import is_absent, signature
 from dkdbg.sync.beneath import Beneath
 from dkdbg.sync.tree.entries import FILE, Entry
 from dkdbg.sync.tree.scan import stamp
@@ -45,12 +45,14 @@ class Content(NamedTuple):
 
 def read(
     root: str | Beneath, path: str, *, keep: int = _PIECE, now: Callable[[], int] = time.time_ns, growing: bool = False,
+    between: Callable[[], object] = lambda: None,
 ) -> Content:  # fmt: skip
     """Read `path`, relative to `root`, to its end. Follows no symlink below the root.
 
     Args:
         root: the local root, absolute and resolved, or what was opened of it, which saves opening it for each file.
         growing: it may become longer meanwhile, as a log does: no further than its end at the beginning.
+        between: called after each 1 MiB of a file that is not kept: it may be some seconds until the last one.
 
     Raises:
         FileChangedError: it changed meanwhile or is gone or is not a file any more.
@@ -68,8 +70,10 @@ def read(
             digest.update(piece)
             if before.st_size <= keep:
                 kept.append(piece)
+            else:
+                between()
         after = os.fstat(fd)
-        changed = stamp(after) != stamp(before)
+        changed = signature(after) != signature(before)
         if changed and not (growing and after.st_size >= before.st_size):
             raise FileChangedError(path)
     finally:
@@ -99,7 +103,7 @@ def pieces(
         os.lseek(fd, offset, os.SEEK_SET)
         yield from _pieces(fd, entry.size - offset)
         after = os.fstat(fd)
-        if after.st_size < entry.size if growing else stamp(after) != stamp(before):
+        if after.st_size < entry.size if growing else signature(after) != signature(before):
             raise FileChangedError(path)
     finally:
         os.close(fd)
