@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 from typing import TYPE_CHECKING, NoReturn
@@ -70,6 +71,8 @@ def _sync_with(
     from dkdbg.sync.rules.configured import ConfiguredRules
     from dkdbg.sync.session import Session
 
+    gc.freeze()  # what follows makes many small tuples and no cycles: to look for some takes as long as to list them
+    gc.set_threshold(50_000, 20, 100)
     roots = Roots(
         local=local,
         remote=workspace.remote,

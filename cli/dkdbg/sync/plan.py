@@ -63,15 +63,17 @@ def plan(local: Mapping[str, Entry], remote: Mapping[str, There]) -> list[Step]:
     content; then files, the large ones last. Paths are relative, with `/`, and sort before what lies below them.
     Nothing is deleted that the ledger does not hold: the receiver moves that aside when it stands in the way.
     """
-    deletes: list[Step] = []
     folders: list[Step] = []
     small: list[Step] = []
     large: list[Step] = []
-    for path in sorted(remote, reverse=True):
-        there, wanted = remote[path], local.get(path)
-        if there.held and (wanted is None or (wanted.kind == "d") != (there.kind == "d")):
-            deletes.append(Step(operation="delete", path=path))
-    for path in sorted(local):
+    gone = [
+        path
+        for path, there in remote.items()
+        if there.held and ((here := local.get(path)) is None or (here.kind == "d") != (there.kind == "d"))
+    ]
+    deletes = [Step(operation="delete", path=path) for path in sorted(gone, reverse=True)]
+    wants = [path for path, wanted in local.items() if not _is_there(wanted, remote.get(path))]
+    for path in sorted(wants):
         wanted = local[path]
         step = _step(path, wanted, remote.get(path))
         if step is None:
@@ -85,6 +87,19 @@ def plan(local: Mapping[str, Entry], remote: Mapping[str, There]) -> list[Step]:
         )
         lane.append(step)
     return deletes + folders + small + large
+
+
+def _is_there(wanted: Entry, there: There | None) -> bool:
+    """Whether a file is there, noted and unchanged: what most of them are, so nothing more is asked about those."""
+    return (
+        there is not None
+        and wanted.stamp != ""
+        and wanted.stamp == there.stamp
+        and wanted.mode == there.mode
+        and wanted.size == there.size
+        and wanted.kind == there.kind == "f"
+        and there.held
+    )
 
 
 def _step(path: str, wanted: Entry, there: There | None) -> Step | None:

@@ -7,6 +7,7 @@ and texts for a person have an end.
 from __future__ import annotations
 
 import re
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.sync import paths, wire
@@ -22,7 +23,9 @@ ENTRIES, CHARACTERS = 200_000, 32_000_000
 _LISTINGS = (wire.LISTING, wire.STATS, wire.REMOTE)
 _PATH, _STAMP, _NAME, _REASON = 16_000, 300, 200, 1000
 _PROBE = re.compile(re.escape(paths.OWN) + "/probe-[0-9a-f]{32}")
-_DIGEST = re.compile("[0-9a-f]{64}")
+_DIGEST, _DIGITS = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]*")
+#: Types of path, kind, mode, size, digest and stamp.
+_ENTRY, _KINDS = [{str}, {str}, {int}, {int}, {str}, {str}], frozenset("fdl")
 _SIZE, _TIME = 1 << 60, 1 << 62
 
 
@@ -46,7 +49,7 @@ class Amount:
             DkdbgError: it is too much.
         """
         self._entries -= len(entries)
-        self._characters -= sum(len(entry[0]) + len(entry[4]) + len(entry[5]) for entry in entries)
+        self._characters -= sum(sum(map(len, map(itemgetter(text), entries))) for text in (0, 4, 5))
         if self._entries < 0 or self._characters < 0:
             raise DkdbgError(
                 f"the target lists more than {self._most:,} files and folders, or names without an end",
@@ -85,20 +88,28 @@ def _entries(head: dict[str, Any]) -> None:
         raise TypeError("no list of entries")
     if not entries and not end:
         raise ValueError("nothing, and not the end")
-    for entry in entries:
-        if type(entry) is not list or len(entry) != 6:
-            raise TypeError("an entry is no list of six")
-        path, kind, mode, size, digest, stamp = entry
-        if type(path) is not str or len(path) > _PATH or not paths.is_plain(path):
-            raise ValueError(f"no path below the root: {path!r:.200}")
-        if kind not in ("f", "d", "l") or type(kind) is not str:
-            raise ValueError(f"no kind: {kind!r:.20}")
-        if type(mode) is not int or not 0 <= mode <= 0o777 or type(size) is not int or not 0 <= size < _SIZE:
-            raise ValueError("mode or size out of range")
-        if type(digest) is not str or (digest and not _DIGEST.fullmatch(digest)):
-            raise ValueError("no digest")
-        if type(stamp) is not str or len(stamp) > _STAMP:
-            raise ValueError("no stamp")
+    if not entries:
+        return
+    if set(map(type, entries)) != {list} or set(map(len, entries)) != {6}:
+        raise TypeError("an entry is no list of six")
+    columns = list(zip(*entries, strict=True))  # one by one is what somebody would wait for
+    if [set(map(type, column)) for column in columns] != _ENTRY:
+        raise TypeError("an entry has a value of another type")
+    names, kinds, modes, sizes, digests, stamps = columns
+    if max(map(len, names)) > _PATH or not paths.is_plain("/".join(names)):
+        raise ValueError(f"no path below the root: {next(filter(_is_bad, names))!r:.200}")
+    if not _KINDS.issuperset(kinds):
+        raise ValueError(f"no kind: {next(kind for kind in kinds if kind not in _KINDS)!r:.20}")
+    if min(modes) < 0 or max(modes) > 0o777 or min(sizes) < 0 or max(sizes) >= _SIZE:
+        raise ValueError("mode or size out of range")
+    if not {0, 64}.issuperset(map(len, digests)) or not _DIGITS.fullmatch("".join(digests)):
+        raise ValueError("no digest")
+    if max(map(len, stamps)) > _STAMP:
+        raise ValueError("no stamp")
+
+
+def _is_bad(path: str) -> bool:
+    return len(path) > _PATH or not paths.is_plain(path)
 
 
 def _ready(head: dict[str, Any]) -> None:

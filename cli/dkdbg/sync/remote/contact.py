@@ -137,8 +137,8 @@ class Contact:
         self._bell()
 
     def _launch(self, python: str) -> None:
-        argv, first = boot.start(python)
-        self._stream = Stream(self._reach.wrap(argv), first, bell=self._arrived)
+        argv = self._reach.wrap(boot.command(python))
+        self._stream = Stream(argv, boot.payload, bell=self._arrived)
         try:
             self._stream.send(wire.HELLO, self._hello)
             self._stream.flush()

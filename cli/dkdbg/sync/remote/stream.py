@@ -52,14 +52,16 @@ class Stream:
 
     Args:
         argv: local command line.
-        first: bytes that it must read before the first frame.
+        first: gives the bytes that it must read before the first frame; called when it has been started.
         bell: called, on the reading thread, after each arrival and at the end.
 
     Raises:
         DkdbgError: the program does not exist.
     """
 
-    def __init__(self, argv: Sequence[str], first: bytes, *, bell: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, argv: Sequence[str], first: Callable[[], bytes], *, bell: Callable[[], None] = lambda: None
+    ) -> None:
         self._child = process.converse(argv)
         self._bell = bell
         self._frames: queue.SimpleQueue[tuple[Frame, int] | StreamEndedError | DkdbgError] = (
@@ -68,8 +70,8 @@ class Stream:
         self._waiting, self._closing, self._room = 0, False, threading.Condition()
         self._ended: StreamEndedError | DkdbgError | None = None
         self._stderr = b""
-        self._out: list[bytes] = [first]
-        self._out_size = len(first)
+        self._out: list[bytes] = [first()]
+        self._out_size = len(self._out[0])
         self._torn = False  # whether half a frame may have been written
         self._widen()
         self._listener = threading.Thread(target=self._listen, name="dkdbg-sync-stderr", daemon=True)
@@ -147,8 +149,7 @@ class Stream:
         with contextlib.suppress(OSError):
             assert self._child.stdin is not None  # noqa: S101
             self._child.stdin.close()
-        with contextlib.suppress(process.TimeoutExpired):
-            self._child.wait(grace)
+        self._see_it_end(grace)
         watchdog.cancel()
         self._kill()
         self._reader.join(1)
@@ -156,6 +157,14 @@ class Stream:
         for pipe in (self._child.stdout, self._child.stderr):
             if pipe is not None:
                 pipe.close()
+
+    def _see_it_end(self, grace: float) -> None:
+        """Wait for the end of the child. The reader knows at once; to wait for the process is to look now and then."""
+        end = time.monotonic() + grace
+        while self._reader.is_alive() and self._child.poll() is None and time.monotonic() < end:
+            self._reader.join(0.05)
+        with contextlib.suppress(process.TimeoutExpired):
+            self._child.wait(max(end - time.monotonic(), 0))
 
     def _kill(self) -> None:
         if self._child.poll() is None:
