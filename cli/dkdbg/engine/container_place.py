@@ -48,6 +48,10 @@ class ContainerPlace:
         """
         raise NotImplementedError
 
+    def here(self) -> Container | None:
+        """As `look`, for who wants to run something in it: whose session is in it may be left out."""
+        return self.look()
+
     def absent(self) -> DkdbgError:
         """The error for a container that is not there, or does not run."""
         raise NotImplementedError
@@ -60,10 +64,8 @@ class ContainerPlace:
 
     def find(self) -> Reach:
         """The running container, which the reach stays with."""
-        found, self._seen = self._seen or self.look(), None
-        if found is None or not found.running:
-            raise self.absent()
-        self._found = found
+        self._found = found = self._alive(self._seen or self.here())
+        self._seen = None
         return ContainerReach(name=found.id, label=self.called(found))
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
@@ -72,7 +74,7 @@ class ContainerPlace:
 
     def agent(self) -> tuple[str, ...] | None:
         """The one that a debug service mounts, or that `dkdbg run` has brought."""
-        found = self._running()
+        self._found = found = self._alive(self._seen or self.look())
         return found.agent if found.label else None
 
     def listens_on(self) -> str:
@@ -107,6 +109,9 @@ class ContainerPlace:
     def _running(self) -> Container:
         if self._found is None:
             self.find()
-        if self._found is None:
+        return self._alive(self._found)
+
+    def _alive(self, found: Container | None) -> Container:
+        if found is None or not found.running:
             raise self.absent()
-        return self._found
+        return found

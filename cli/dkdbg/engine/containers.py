@@ -77,8 +77,12 @@ def other_folder(project: str, root: Path) -> str:
     return "" if here in folders else next((each for each in sorted(folders) if Path(each).is_dir()), "")
 
 
-def of_name(name: str) -> Container | None:
+def of_name(name: str, *, runs: bool = True) -> Container | None:
     """The container with this name or id, None when there is none.
+
+    Args:
+        runs: see whether `dkdbg run` has started a session in it. Where anything at all was started, such as a shell, that
+            loads the SDK, which takes longer than a sync of 10,000 files that have not changed.
 
     Raises:
         DkdbgError: no docker command, no engine, no permission.
@@ -88,7 +92,8 @@ def of_name(name: str) -> Container | None:
         return None
     if asked.code:
         raise explain(asked.code, asked.stderr)
-    return _container(json.loads(asked.stdout)[0])
+    inspected = json.loads(asked.stdout)[0]
+    return _container(inspected) if runs else Container.of(inspected)
 
 
 def _listed(label: str) -> list[tuple[str, str]]:

@@ -26,6 +26,10 @@ class DockerPlace(ContainerPlace):
         """As `docker` reads a name or the beginning of an id."""
         return containers.of_name(self.address.rest)
 
+    def here(self) -> Container | None:
+        """Without what `dkdbg run` has started in it."""
+        return containers.of_name(self.address.rest, runs=False)
+
     def absent(self) -> DkdbgError:
         """No such container, or one that has ended."""
         return DkdbgError(f"there is no running container {self.address.rest}", hint="docker ps --all")
