@@ -1,10 +1,11 @@
 """What sync costs, beside docker compose watch, docker cp, tar and rsync, all in one run against one container.
 
-usage: python benchmarks/sync.py [--files 10000] [--switch 2000] [--saves 20] [--rounds 3]
+usage: python benchmarks/sync.py [--files 10000] [--switch 2000] [--saves 20] [--rounds 3] [--large 2000] [--only copy,start,save,large,switch,rest]
 
 When something is visible is seen by a loop inside the container that writes down its own clock, which is the host's;
 nothing is asked through docker while the clock runs. rsync runs through the same `docker exec -i` as ours, with a copy of
-the host's rsync in the container. Only ratios mean anything on a shared machine.
+the host's rsync in the container. Only ratios mean anything on a shared machine; beside the seconds of a copy stand those
+of CPU, of the command here with what it started, and in the container. The engine's own are in none of them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import contextlib
 import os
 import random
+import resource
 import shutil
 import signal
 import statistics
@@ -23,14 +25,16 @@ import textwrap
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 BASE = os.environ.get("DKDBG_TEST_BASE", "dkdbg-test/python:3.11")
 CLI = str(Path(__file__).resolve().parent.parent / "cli")
-ENV = {**os.environ, "PYTHONPATH": CLI}
+#: As installed: with compiled files, which are not written beside the sources.
+COMPILED = {"PYTHONPATH": CLI, "PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir(), "dkdbg-bench-compiled")), "PYTHONDONTWRITEBYTECODE": ""}
+ENV = {**os.environ, **COMPILED}
 DKDBG = [sys.executable, "-m", "dkdbg"]
 
 # Prints "TOKEN SECONDS" as soon as every file of the list that it got holds the token that it waits for.
@@ -51,6 +55,13 @@ for line in sys.stdin:
     token, paths = line.split(None, 1)
     threading.Thread(target=watch, args=(token, paths.split()), daemon=True).start()
 """
+
+
+class Cost(NamedTuple):
+    """What a command took: seconds, and seconds of CPU on both sides."""
+
+    seconds: float
+    cpu: float
 
 
 def run(*words: str, cwd: Path | None = None, quiet: bool = True) -> float:
@@ -87,14 +98,19 @@ class Box:
         run("docker", "compose", "up", "-d", "--build", cwd=self.root)
         listed = subprocess.run(["docker", "compose", "ps", "-q"], cwd=self.root, capture_output=True, text=True, check=True)
         self.name = listed.stdout.strip()
+        self._eye: subprocess.Popen[str] | None = None
+        self._seen: dict[str, float] = {}
+        self._arrived = threading.Condition()
+
+    def open_eye(self) -> None:
+        """Start what sees files change. Not before it is needed: to dkdbg it is a process that may be a session's."""
         self._eye = subprocess.Popen(
             ["docker", "exec", "-i", self.name, "python3", "-c", WATCHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        self._seen: dict[str, float] = {}
-        self._arrived = threading.Condition()
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
+        assert self._eye is not None
         assert self._eye.stdout is not None
         for line in self._eye.stdout:
             token, at = line.split()
@@ -104,6 +120,7 @@ class Box:
 
     def visible(self, token: str, paths: list[str], act: Callable[[], object], limit: float = 120.0) -> float:
         """Seconds from the start of `act` until all `paths` begin with `token` in the container; inf after `limit`."""
+        assert self._eye is not None
         assert self._eye.stdin is not None
         self._eye.stdin.write(f"{token} {' '.join(paths)}\n")
         self._eye.stdin.flush()
@@ -115,9 +132,34 @@ class Box:
                 return float("inf")
         return self._seen[token] - began
 
+    def cost(self, *words: str) -> Cost:
+        """What a command takes that works in the container; it has to succeed."""
+        before = spent(resource.RUSAGE_CHILDREN) + self._spent()
+        took = run(*words)
+        return Cost(took, spent(resource.RUSAGE_CHILDREN) + self._spent() - before)
+
+    def _spent(self) -> float:
+        """CPU seconds that were used in the container."""
+        pid = subprocess.run(
+            ["docker", "inspect", "-f", "{{.State.Pid}}", self.name], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        group = Path("/proc", pid, "cgroup").read_text().strip().rpartition(":")[2].lstrip("/")
+        old = Path("/sys/fs/cgroup/cpuacct", group, "cpuacct.usage")  # cgroup v1; ns
+        if old.exists():
+            return int(old.read_text()) / 1e9
+        counted = dict(line.split() for line in Path("/sys/fs/cgroup", group, "cpu.stat").read_text().splitlines())
+        return int(counted["usage_usec"]) / 1e6
+
     def close(self) -> None:
-        self._eye.kill()
+        if self._eye is not None:
+            self._eye.kill()
         subprocess.run(["docker", "compose", "down", "-t", "0", "--rmi", "local"], cwd=self.root, capture_output=True, check=False)
+
+
+def spent(who: int) -> float:
+    """CPU seconds of this process, or of its children that have ended."""
+    used = resource.getrusage(who)
+    return used.ru_utime + used.ru_stime
 
 
 def git(root: Path, *words: str) -> None:
@@ -184,16 +226,16 @@ def saves(box: Box, count: int) -> dict[str, list[float]]:
     return found
 
 
-def first_copies(box: Box, rounds: int) -> dict[str, list[float]]:
-    """Seconds for a first copy of `many/`, each into a folder of its own that never held anything."""
+def first_copies(box: Box, rounds: int) -> dict[str, list[Cost]]:
+    """What a first copy of `many/` costs, each into a folder of its own that never held anything."""
     many = box.root / "many"
-    found: dict[str, list[float]] = {"dkdbg": [], "docker cp": [], "tar": []}
+    found: dict[str, list[Cost]] = {"dkdbg": [], "docker cp": [], "tar": []}
     for number in range(rounds):
-        found["dkdbg"].append(run(*DKDBG, "-C", str(many), "sync", f"docker://{box.name}", "--to", f"/many/dkdbg{number}", "--once"))
+        found["dkdbg"].append(box.cost(*DKDBG, "-C", str(many), "sync", f"docker://{box.name}", "--to", f"/many/dkdbg{number}", "--once"))
         run("docker", "exec", box.name, "mkdir", "-p", f"/many/cp{number}", f"/many/tar{number}")
-        found["docker cp"].append(run("docker", "cp", f"{many}/.", f"{box.name}:/many/cp{number}"))
+        found["docker cp"].append(box.cost("docker", "cp", f"{many}/.", f"{box.name}:/many/cp{number}"))
         pipe = f"tar -C '{many}' -c . | docker exec -i {box.name} tar -C /many/tar{number} -x"
-        found["tar"].append(run("sh", "-c", pipe))
+        found["tar"].append(box.cost("sh", "-c", pipe))
     return found
 
 
@@ -224,21 +266,51 @@ def bring_rsync(box: Box, folder: Path) -> bool:
     return True
 
 
-def unchanged(box: Box, rounds: int, with_rsync: bool) -> dict[str, list[float]]:
-    """Seconds of a start when nothing has changed."""
+def unchanged(box: Box, rounds: int, with_rsync: bool) -> dict[str, list[Cost]]:
+    """What a start costs when nothing has changed."""
     many = box.root / "many"
     ours = [*DKDBG, "-C", str(many), "sync", f"docker://{box.name}", "--to", "/many/dkdbg0", "--once"]
     theirs = ["sh", "-c", " ".join(rsync_words(box, many, "/many/rsync"))]
     run(*ours)
-    found: dict[str, list[float]] = {"dkdbg": []}
+    found: dict[str, list[Cost]] = {"dkdbg": []}
     if with_rsync:
         run(*theirs)
         found["rsync -a"] = []
     for _ in range(rounds + 2):
-        found["dkdbg"].append(run(*ours))
+        found["dkdbg"].append(box.cost(*ours))
         if with_rsync:
-            found["rsync -a"].append(run(*theirs))
+            found["rsync -a"].append(box.cost(*theirs))
     return found
+
+
+def saves_beside(box: Box, megabytes: int) -> dict[str, list[float]]:
+    """Milliseconds from a save until the container sees it, while a large file is on its way."""
+    root = box.root / "mixed"
+    root.mkdir()
+    (root / "dkdbg.toml").write_text(f'[sync]\nmax_size = "{2 * megabytes} MB"\n')
+    following = [*DKDBG, "sync", f"docker://{box.name}", "--to", "/mixed", "--json"]
+    taken: list[float] = []
+    with background(following, root, "in_sync"):
+        with (box.root / "large").open("wb") as file:
+            for _ in range(megabytes):
+                file.write(random.randbytes(1 << 20))
+        (box.root / "large").rename(root / "large")
+        began = time.perf_counter()
+        while not arrived(box, "/mixed/large"):
+            token = f"beside-{len(taken)}"
+            path = root / "train.py"
+            taken.append(
+                1000 * box.visible(token, ["/mixed/train.py"], lambda path=path, token=token: path.write_text(f"{token}\n"))
+            )
+            time.sleep(random.uniform(0.02, 0.2))
+        print(f"{megabytes} MB took {time.perf_counter() - began:.1f} s", flush=True)
+    (root / "large").unlink()
+    return {"dkdbg": taken}
+
+
+def arrived(box: Box, path: str) -> bool:
+    """Whether a file is there."""
+    return not subprocess.run(["docker", "exec", box.name, "test", "-e", path], check=False).returncode
 
 
 def switches(box: Box, count: int, rounds: int) -> dict[str, list[float]]:
@@ -297,6 +369,12 @@ def cpu(group: int, box: Box) -> float:
     return total
 
 
+def show_costs(title: str, found: dict[str, list[Cost]]) -> None:
+    """Seconds, and those of CPU."""
+    show(title, {name: [cost.seconds for cost in costs] for name, costs in found.items()}, "s")
+    show(f"{title}, CPU", {name: [cost.cpu for cost in costs] for name, costs in found.items()}, "s")
+
+
 def show(title: str, found: dict[str, list[float]], unit: str) -> None:
     """Medians, and the others as a ratio to ours."""
     ours = statistics.median(found["dkdbg"])
@@ -312,8 +390,10 @@ def main() -> None:
     parser.add_argument("--switch", type=int, default=2_000)
     parser.add_argument("--saves", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--large", type=int, default=2_000, help="MB of the file beside which saves are made")
+    parser.add_argument("--only", default="copy,start,save,large,switch,rest")
     options = parser.parse_args()
-    dice = random.Random(1)
+    dice, wanted = random.Random(1), options.only.split(",")
     with tempfile.TemporaryDirectory(prefix="dkdbg-bench-") as name:
         folder = Path(name)
         box = Box(folder)
@@ -323,12 +403,19 @@ def main() -> None:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(dice.randbytes(dice.randint(200, 10_000)))
             with_rsync = bring_rsync(box, folder)
-            show(f"first copy of {options.files} files", first_copies(box, options.rounds), "s")
-            show(f"start with {options.files} unchanged files", unchanged(box, options.rounds, with_rsync), "s")
+            if "copy" in wanted:
+                show_costs(f"first copy of {options.files} files", first_copies(box, options.rounds))
+            if "start" in wanted:
+                show_costs(f"start with {options.files} unchanged files", unchanged(box, options.rounds, with_rsync))
             shutil.rmtree(box.root / "many")
-            show("save to visible", saves(box, options.saves), "ms")
-            show(f"branch switch of {options.switch} files", switches(box, options.switch, options.rounds), "s")
-            for follower, used in at_rest(box).items():
+            box.open_eye()
+            if "save" in wanted:
+                show("save to visible", saves(box, options.saves), "ms")
+            if "large" in wanted:
+                show(f"save to visible beside a file of {options.large} MB", saves_beside(box, options.large), "ms")
+            if "switch" in wanted:
+                show(f"branch switch of {options.switch} files", switches(box, options.switch, options.rounds), "s")
+            for follower, used in at_rest(box).items() if "rest" in wanted else ():
                 print(f"CPU at rest: {follower:14} {used:6.2f} ms a second", flush=True)
         finally:
             box.close()
