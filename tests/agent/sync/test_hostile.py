@@ -250,6 +250,11 @@ STREAMS: dict[str, tuple[Any, str]] = {
     "PACK with ids that do not grow": (
         pack([2, "a", 0o644, 2, 0, "", ""], [2, "b", 0o644, 2, 0, "", ""]), "ids must grow",
     ),
+    "PACK with a name twice": (
+        pack([1, "a", 0o644, 2, 0, "", ""], [2, "a", 0o644, 2, 0, "", ""]), "a name comes twice",
+    ),
+    "PACK with more bytes than a body may have": (frame(wire.PACK, b"{}", b"x" * (wire.MAX_BODY + 1)), "allowed"),
+    "PACK of lists in lists": (frame(wire.PACK, b'{"folder":"","files":' + b"[" * 100_000), "not JSON"),
     "PACK in a folder that is a number": (wire.encode(wire.PACK, {"folder": 1, "files": []}), "PACK needs folder as str"),
     "ids that do not grow": (wire.encode(wire.DELETE, {"id": 3, "path": "a"}) * 2, "ids must grow"),
     "digest as a path": (wire.encode(wire.BEGIN, {**GOOD, "digest": "../../../etc/x"}), "not a sha256"),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+import traceback
+from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.sync import wire
 from dkdbg.agent.sync.ledger import Ledger
+from dkdbg.agent.sync.listing import settle_intents, survey
 from dkdbg.agent.sync.operations import Operations
 from dkdbg.agent.sync.state import State
 from dkdbg.agent.sync.tree import Tree
@@ -68,16 +72,16 @@ def test_names_that_look_like_the_ledgers_own_signs_survive_in_it(
 def test_a_file_that_fails_takes_no_other_with_it(host: Host, root: Path) -> None:
     host.open(root)
     (root / "d" / "in the way").mkdir(parents=True)
-    head, body = packed(
-        1, "d", {"first": b"1", "bad": b"22", "..": b"3", ".dkdbg-sync": b"4", "n" * 300: b"5", "last": b"6"}
-    )
+    wrong = ["bad", "..", ".", "", ".dkdbg-sync", "n" * 300, "a\0b", "\ud800"]
+    files = {name: b"%d" % index for index, name in enumerate(["first", *wrong, "last"])}
+    head, body = packed(1, "d", files)
     head["files"][1][5] = digest(b"something else")
-    host.number = 6
+    host.number = len(files)
     host.send(wire.PACK, head, body)
     host.settle()
     assert [(one["id"], one["path"]) for one in host.failed] == [
-        (2, "d/bad"), (3, "d/.."), (4, "d/.dkdbg-sync"), (5, "d/" + "n" * 300),
-    ]  # fmt: skip
+        (2 + index, f"d/{name}") for index, name in enumerate(wrong)
+    ]
     assert sorted(one.name for one in (root / "d").iterdir()) == ["first", "in the way", "last"]
     assert list((root / ".dkdbg-sync" / "tmp").iterdir()) == []
     host.bye()
@@ -164,6 +168,105 @@ def test_every_intent_is_in_the_log_before_the_first_rename(
     monkeypatch.setattr(os, "rename", watched)
     assert work.pack(*packed(1, "", dict.fromkeys("abc", b"x")), lambda _number: None) == []
     assert seen == [{"a", "b", "c"}] * 3
+
+
+def test_a_folder_that_is_replaced_by_a_link_in_the_middle_leads_nowhere(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files go where the folder has gone, or stay; none goes through the link."""
+    work, _, book = operations(root)
+    (root / "d").mkdir()
+    (root / "d" / "b").write_bytes(b"theirs")  # for which the way is walked again, past the link
+    rename = os.rename
+
+    def swap(*arguments: object, **more: object) -> None:
+        rename(*arguments, **more)  # type: ignore[arg-type]
+        if not (root / "moved").exists():
+            (root / "d").rename(root / "moved")
+            (root / "d").symlink_to("../root-not")
+
+    monkeypatch.setattr(os, "rename", swap)
+    assert work.pack(*packed(1, "d", dict.fromkeys("abc", b"evil")), lambda _number: None) == []
+    assert not (root / "d").is_symlink()
+    for path in root.rglob("[abc]"):
+        assert path.read_bytes() in {b"evil", b"theirs"}
+    assert (root / "moved" / "b").read_bytes() == b"theirs"
+    assert list((root / ".dkdbg-sync" / "tmp").iterdir()) == []
+    book.flush()
+
+
+#: What a pack does with files and folders, one call after the other.
+CALLS = ["open", "write", "rename", "mkdir", "link", "unlink", "utime", "fchmod", "fchown", "close"]
+
+
+def ends_before(call: int, root: Path) -> bool:
+    """Whether a process that puts a pack in place, and is ended before a call, comes to that call."""
+    child = os.fork()
+    if not child:
+        left, code = call, 2
+        try:
+            work, _, book = operations(root)
+
+            def counted(real: Callable[..., Any]) -> Callable[..., Any]:
+                def perform(*arguments: object, **more: object) -> object:
+                    nonlocal left
+                    left -= 1
+                    if not left:
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    return real(*arguments, **more)
+
+                return perform
+
+            for name in CALLS:
+                setattr(os, name, counted(getattr(os, name)))
+            assert work.pack(*packed(1, "d/e", AGAIN), lambda _number: None) == []
+            book.flush()
+            code = 0
+        finally:
+            if code:
+                traceback.print_exc()
+            os._exit(code)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in {0, -signal.SIGKILL}
+    return status != 0
+
+
+FIRST = {"a": b"1", "b": b"1", "edited": b"1", "same": b"1"}
+AGAIN = {"a": b"22", "new": b"22", "edited": b"22", "b": b"22", "theirs": b"22", "same": b"1"}
+
+
+def test_the_ledger_is_true_whenever_a_pack_is_killed(root: Path) -> None:
+    """Before each single call: what is there is whole, and is in the ledger when sync put it there."""
+    for call in itertools.count(1):
+        if list(root.iterdir()):
+            subprocess.run(["find", root, "-mindepth", "1", "-delete"], check=True)
+        work, state, book = operations(root)
+        assert work.pack(*packed(1, "d/e", FIRST), lambda _number: None) == []
+        book.flush()
+        folder = root / "d/e"
+        (folder / "edited").write_bytes(b"work")
+        (folder / "theirs").write_bytes(b"work too")
+        os.close(state._lock)
+        killed = ends_before(call, root)
+        work, state, book = operations(root)
+        settle_intents(state.tree, book, clean=True)
+        listed = {one[0]: one[4] for one in survey(state.tree, book)}
+        there = {path.name: path.read_bytes() for path in folder.iterdir()}
+        for name, data in there.items():
+            assert data in {FIRST.get(name), AGAIN[name], b"work", b"work too"}
+            if data in {FIRST.get(name), AGAIN[name]} or name == "edited":
+                assert listed[f"d/e/{name}"] == digest(data), (call, name)
+        assert {"d", "d/e", *(f"d/e/{name}" for name in there if name != "theirs")} <= set(listed)
+        assert set(listed) <= {"d", "d/e", *(f"d/e/{name}" for name in there)}
+        kept = [path.read_bytes() for path in (root / ".dkdbg-sync/kept").rglob("*") if path.is_file()]
+        assert {b"work", b"work too"} <= {*kept, *there.values()}
+        assert list((root / ".dkdbg-sync/tmp").iterdir()) == []
+        for descriptor in (state.folder, state.temporary, state._lock, state.tree.root, book._log):
+            os.close(descriptor)
+        if not killed:
+            assert there == AGAIN
+            assert call > 30
+            return
 
 
 def test_a_log_that_is_due_to_be_written_anew_keeps_what_is_intended(root: Path) -> None:

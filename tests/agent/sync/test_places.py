@@ -349,6 +349,53 @@ def test_a_disk_without_room_for_the_ledger_loses_no_truth(
     assert set(start().open(root)) == there
 
 
+def test_a_disk_that_is_full_in_the_middle_of_a_pack_fails_the_files_that_do_not_fit(
+    tmp_path: Path, mounted: Callable[..., Path], start: Callable[..., Host]
+) -> None:
+    root = mounted(tmp_path / "small", "size=256k")
+    host = start()
+    host.open(root)
+    assert host.pack("d", {f"f{index}": b"old" for index in range(10)}) == []
+    files = {f"f{index}": b"%d" % index * 8000 for index in range(40)}
+    failed = host.pack("d", files)
+    assert 0 < len(failed) < 40
+    assert all("no space left" in one["reason"] for one in failed)
+    without = {one["path"].partition("/")[2] for one in failed}
+    for name, data in files.items():
+        at = root / "d" / name
+        if name not in without:
+            assert at.read_bytes() == data
+        elif at.exists():
+            assert at.read_bytes() == b"old"
+    assert list((root / ".dkdbg-sync" / "tmp").iterdir()) == []
+    there = {f"d/{path.name}": digest(path.read_bytes()) for path in (root / "d").iterdir()}
+    host.bye()
+    host = start()
+    assert {path: one[4] for path, one in host.open(root).items() if one[1] == "f"} == there
+    for name in [*files][:30]:
+        host.begin(wire.DELETE, {"path": f"d/{name}"})
+    host.settle()
+    assert host.pack("d", {"f39": b"fits again"}) == []
+    host.bye()
+
+
+def test_a_disk_without_room_for_the_log_of_a_pack_loses_no_truth(
+    tmp_path: Path, mounted: Callable[..., Path], start: Callable[..., Host]
+) -> None:
+    root = mounted(tmp_path / "small", "size=64k,nr_inodes=3000")
+    host = start()
+    host.open(root)
+    failed = []
+    for first in range(0, 1000, 50):
+        failed += host.pack("", {f"empty{first + index}": b"" for index in range(50)})
+    assert 0 < len(failed) < 1000
+    assert all("no space left" in one["reason"] for one in failed)
+    there = {path.name for path in root.glob("empty*")}
+    assert len(there) == 1000 - len(failed)
+    host.bye()
+    assert set(start().open(root)) == there
+
+
 def test_a_read_only_file_system_is_said(
     tmp_path: Path, mounted: Callable[..., Path], start: Callable[..., Host]
 ) -> None:

@@ -19,6 +19,7 @@ from dkdbg.sync.remote.replica import Replica, stat
 from dkdbg.sync.retries import CHANGED, Retries
 from dkdbg.sync.roots import Roots
 from dkdbg.sync.session import Session
+from dkdbg.sync.tree import reading
 from dkdbg.sync.tree.scan import Scanner
 from dkdbg.sync.verify import verify
 from dkdbg.targets.local import Local
@@ -285,6 +286,38 @@ def test_small_files_of_one_folder_travel_together_and_one_alone_at_once(roots, 
     for path in here.rglob("*"):
         if path.is_file():
             assert (there / path.relative_to(here)).read_bytes() == path.read_bytes()
+
+
+def test_a_small_file_that_is_saved_again_while_it_waits_is_not_twice_in_one_frame(roots, here, there):
+    """A kill between the two would leave a file of which the ledger does not know that it is sync's."""
+    (here / "small").write_text("first")
+    content = reading.read(str(here), "small")
+    with learnt(roots) as (replica, _, _):
+        sent = []
+        send = replica.stream.send
+        replica.stream.send = lambda kind, *rest: (sent.append((kind, *rest)), send(kind, *rest))
+        replica.sender._put("small", content, b"first")
+        (here / "small").write_text("second")
+        replica.sender._put("small", reading.read(str(here), "small"), b"second")
+        replica.sender.drain()
+    packs = [frame[1]["files"] for frame in sent if frame[0] == wire.PACK]
+    assert [[one[1] for one in files] for files in packs] == [["small"], ["small"]]
+    assert (there / "small").read_text() == "second"
+
+
+def test_a_receiver_of_another_version_is_an_error_and_its_process_ends(roots):
+    class Old(Local):
+        def wrap(self, *_, **__):
+            ready = {"version": 1, "python": "3.8", "user": "u", "root": "/", "probe": "", "empty": True}
+            code = f"import os, sys; os.write(1, {wire.encode(wire.READY, ready)!r}); sys.stdin.buffer.read()"
+            return (sys.executable, "-c", code)
+
+    contact = Contact(roots.remote, pythons=roots.pythons)
+    contact.start(Old(python=sys.executable))
+    child = contact._stream._child
+    with pytest.raises(DkdbgError, match=f"speaks version 1 of the stream, we {wire.VERSION}"):
+        contact.ready()
+    assert child.poll() is not None
 
 
 def test_a_file_of_a_pack_that_is_refused_is_one_failure(roots, here, there):

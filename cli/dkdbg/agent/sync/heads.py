@@ -104,6 +104,8 @@ def _check_packed(files: List[Any], size: int) -> None:
         size -= length
     if size:
         raise Fatal("PACK: %d bytes belong to no file" % size)
+    if len({one[1] for one in files}) != len(files):  # the log would know but the last of them after a kill
+        raise Fatal("PACK: a name comes twice")
 
 
 def _check_adopted(head: Dict[str, Any]) -> None:

@@ -118,8 +118,9 @@ class Contact:
                 self._has_answered = True
                 self._pythons.remove(python)
                 self._pythons.insert(0, python)
+                ready = _ready(head)
                 stream, self._stream = self._stream, None
-                return stream, _ready(head)
+                return stream, ready
         finally:
             self.stop()
         raise DkdbgError(

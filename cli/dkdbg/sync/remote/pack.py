@@ -18,16 +18,20 @@ class Pack:
     def __init__(self) -> None:
         self._folder = ""
         self._files: list[list[Any]] = []
+        self._names: set[str] = set()
         self._bodies: list[bytes] = []
         self._size = 0
 
     def __bool__(self) -> bool:
         return bool(self._files)
 
-    def takes(self, folder: str, size: int) -> bool:
-        """Whether a file of `size` bytes in `folder` can go with those that wait."""
+    def takes(self, folder: str, name: str, size: int) -> bool:
+        """Whether a file of `size` bytes in `folder` can go with those that wait; not beside an older self."""
         return not self._files or (
-            folder == self._folder and len(self._files) < _FILES and self._size + size <= _BYTES
+            folder == self._folder
+            and len(self._files) < _FILES
+            and self._size + size <= _BYTES
+            and name not in self._names
         )
 
     def add(self, number: int, folder: str, name: str, content: Content, body: bytes) -> None:
@@ -36,12 +40,13 @@ class Pack:
         self._folder = folder
         self._files.append([number, name, entry.mode, len(body), entry.mtime_ns, content.digest, entry.stamp])
         self._bodies.append(body)
+        self._names.add(name)
         self._size += len(body)
 
     def take(self) -> tuple[dict[str, Any], bytes]:
         """Head and body of the frame for those that waited."""
         head, body = {"folder": self._folder, "files": self._files}, b"".join(self._bodies)
-        self._files, self._bodies, self._size = [], [], 0
+        self._files, self._names, self._bodies, self._size = [], set(), [], 0
         return head, body
 
 

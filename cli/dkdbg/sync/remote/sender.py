@@ -177,7 +177,7 @@ class Sender:
             self._send(wire.PUT, path, _there(content), body, **_head(content))
             return
         folder, _, name = path.rpartition("/")
-        if not self._pack.takes(folder, len(body)):
+        if not self._pack.takes(folder, name, len(body)):
             self._send_pack()
         self._id += 1
         self._pack.add(self._id, folder, name, content, body)
