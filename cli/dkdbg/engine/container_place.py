@@ -74,7 +74,9 @@ class ContainerPlace:
 
     def agent(self) -> tuple[str, ...] | None:
         """The one that a debug service mounts, or that `dkdbg run` has brought."""
-        self._found = found = self._alive(self._seen or self.look())
+        found = self._found
+        if found is None or not found.label:  # `here` may have left it out
+            self._found = found = self._alive(self._seen or self.look())
         return found.agent if found.label else None
 
     def listens_on(self) -> str:
