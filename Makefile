@@ -21,6 +21,7 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-test
 	@.ci/engine || [ -z "$$CI" ]
 	@.ci/base-image
+	@.ci/kubectl || [ -z "$$CI" ]
 	$(BIN)/ruff check cli tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 #: For `start`: an output that the caller reads, and one that nobody does.
 PIPE = subprocess.PIPE
 DISCARD = subprocess.DEVNULL
+#: Bytes of a stranger's standard error that are kept, and seconds that it gets to close it.
+_STDERR_KEPT, _GRACE = 16384, 1.0
 #: What waiting for a started process raises.
 TimeoutExpired = subprocess.TimeoutExpired
 
@@ -80,8 +82,17 @@ def _text(output: bytes) -> str:
     return output.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
+def is_installed(program: str) -> bool:
+    """Whether a program is there to be run."""
+    try:
+        _found(program)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def read(argv: Sequence[str], *, most: int, timeout: float) -> Result:
-    """Run `argv`, whose output may be written by a stranger, to its end, and return its standard output.
+    """Run `argv`, whose output may be written by a stranger, to its end, and return it, with the end of its standard error.
 
     Args:
         argv: command line, never through a shell.
@@ -93,8 +104,9 @@ def read(argv: Sequence[str], *, most: int, timeout: float) -> Result:
     """
     try:
         running = subprocess.Popen(
-            list(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
+            list(argv), executable=_found(argv[0]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )  # fmt: skip
     except FileNotFoundError as error:
         raise DkdbgError(
             f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127
@@ -105,19 +117,32 @@ def read(argv: Sequence[str], *, most: int, timeout: float) -> Result:
         outran.set()
         running.kill()
 
+    told = [b""]
+
+    def listen() -> None:
+        while running.stderr is not None and (data := os.read(running.stderr.fileno(), 1 << 16)):
+            told[0] = (told[0] + data)[-_STDERR_KEPT:]
+
     limit = threading.Timer(timeout, end)
     limit.start()
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
     with running:
         said = running.stdout.read(most + 1) if running.stdout is not None else b""
         limit.cancel()
         if len(said) > most:
             running.kill()
+        running.wait()
+        listener.join(_GRACE)  # what it has started may keep its standard error open
     if outran.is_set():
         raise DkdbgError(f"{argv[0]} did not end within {timeout:g} s", exit_code=EXIT_TIMEOUT)
     if len(said) > most:
         raise DkdbgError(f"{argv[0]} wrote more than {most} bytes")
     return Result(
-        argv=tuple(argv), code=running.returncode, stdout=said.decode("utf-8", "replace"), stderr=""
+        argv=tuple(argv),
+        code=running.returncode,
+        stdout=said.decode("utf-8", "replace"),
+        stderr=_text(told[0]),
     )
 
 

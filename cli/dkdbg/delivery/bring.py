@@ -21,6 +21,7 @@ from dkdbg import process
 from dkdbg.agent.record import kept
 from dkdbg.delivery import single_file
 from dkdbg.errors import DkdbgError
+from dkdbg.targets.place import Explaining
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,7 +91,7 @@ def bring(reach: Reach, *, python: str | None = None) -> Brought:
     nonce = secrets.token_hex(8)
     looking = ("sh", "-c", single_file.launcher().decode(), "-c", receiver(), nonce)
     chosen = ("env", f"DKDBG_PYTHON={python}") if python else ()
-    stream = _Stream(reach.wrap((*chosen, *looking)), nonce, reach.label)
+    stream = _Stream(reach, (*chosen, *looking), nonce)
     try:
         version = stream.answer(HELLO_LIMIT, "python")[1]
         if not (
@@ -143,9 +144,9 @@ def receiver() -> str:
 class _Stream:
     """Both directions of one process at the place. No call waits longer than it was told to."""
 
-    def __init__(self, argv: Sequence[str], nonce: str, label: str) -> None:
-        self._nonce, self._label = nonce.encode(), label
-        self._process = process.converse(argv)
+    def __init__(self, reach: Reach, argv: Sequence[str], nonce: str) -> None:
+        self._reach, self._nonce, self._label = reach, nonce.encode(), reach.label
+        self._process = process.converse(reach.wrap(argv))
         pipes = [
             pipe.fileno()
             for pipe in (self._process.stdin, self._process.stdout, self._process.stderr)
@@ -274,8 +275,12 @@ class _Stream:
         with contextlib.suppress(OSError):
             while data := self._take(self._err):
                 self._said = (self._said + data)[-4000:]
-        said = _plain(self._said.decode("utf-8", "replace"))
-        if "no Python" in said:
+        whole = self._said.decode("utf-8", "replace")
+        said = _plain(whole)
+        explained = self._reach.explain(whole) if isinstance(self._reach, Explaining) else None
+        if explained is not None:
+            return explained
+        if "no Python" in whole:
             return DkdbgError(
                 f"{self._label} has no Python 3.8 or newer, which the agent runs on",
                 hint="install one there, or name it: --python /path/to/python3",

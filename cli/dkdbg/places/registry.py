@@ -44,6 +44,7 @@ class Entry:
 ENTRIES: Sequence[Entry] = (
     Entry(scheme="compose", form="compose://SERVICE", module="dkdbg.places.compose"),
     Entry(scheme="docker", form="docker://CONTAINER", module="dkdbg.places.docker"),
+    Entry(scheme="k8s", form="k8s://NAMESPACE/POD[/CONTAINER]", module="dkdbg.places.kubernetes.place"),
     Entry(scheme="local", form="local:[SESSION or /FOLDER]", module="dkdbg.places.local"),
     Entry(scheme="ssh", form="ssh://HOST[,HOST][/FOLDER]", module="dkdbg.places.ssh"),
     Entry(scheme="endpoint", form="HOST:PORT", module="dkdbg.places.endpoint"),

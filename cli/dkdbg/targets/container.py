@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dkdbg.agent.contract import DEFAULT_PORT, ENV_MAPPINGS, ENV_PORT
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.model import twin
+from dkdbg.targets import mapping
 from dkdbg.targets.place import Door, Workspace
 from dkdbg.targets.record import BadRecord, parse
 from dkdbg.targets.sessions import UNREADABLE, SeenSession, of_record
@@ -30,8 +30,6 @@ PROJECT_NAME = "com.docker.compose.project"
 AGENT = ("sh", "/opt/dkdbg/agent.pyz")
 #: Where `dkdbg run` has brought one (agent/record/kept.py).
 _BROUGHT = re.compile(r"^/.*/agent-[0-9a-f]{32}\.pyz$")
-#: How launch.json and DKDBG_MAPPINGS name the repository's root.
-_ROOT = "${workspaceFolder}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,58 +266,9 @@ def workspace_of(container: Container) -> Workspace:
     Raises:
         DkdbgError: neither says.
     """
-    pairs = _pairs(container.environment.get(ENV_MAPPINGS, ""))
-    if pairs:
-        whole = [pair for pair in pairs if pair[0] == "."]
-        if not whole and len(pairs) > 1:
-            said = ", ".join(f"{local} at {remote}" for local, remote in pairs)
-            raise DkdbgError(
-                f"the service has several folders of this repository: {said}",
-                hint=f"sync one at a time: dkdbg -C {pairs[0][0]} sync TARGET --to {pairs[0][1]}",
-                exit_code=EXIT_USAGE,
-            )
-        local, remote = (whole or pairs)[0]
-        return Workspace(local=local, remote=remote, why="the mapping that dkdbg init planned")
+    planned = mapping.workspace_of(container.environment.get(ENV_MAPPINGS, ""))
+    if planned is not None:
+        return planned
     if container.workdir:
         return Workspace(local=".", remote=container.workdir, why="the WORKDIR of the image")
-    raise DkdbgError(
-        "nothing says where the code lies in the container: no mapping, no WORKDIR",
-        hint="name the folder: dkdbg sync TARGET --to /path/in/the/container",
-        exit_code=EXIT_USAGE,
-    )
-
-
-def _pairs(text: str) -> list[tuple[str, str]]:
-    """(local, remote) of DKDBG_MAPPINGS that lie in the repository, local relative to its root.
-
-    Whoever made the image may have written them.
-
-    Raises:
-        DkdbgError: one leads out of the repository.
-    """
-    try:
-        entries = json.loads(text or "[]")
-    except (ValueError, RecursionError):
-        return []
-    found = []
-    for entry in entries if isinstance(entries, list) else ():
-        local, remote = (
-            (entry.get("localRoot"), entry.get("remoteRoot")) if isinstance(entry, dict) else ("", "")
-        )
-        if not (isinstance(local, str) and isinstance(remote, str) and remote.startswith("/")):
-            continue
-        if local == _ROOT or local.startswith(_ROOT + "/"):
-            found.append((_beneath(local[len(_ROOT) :]), remote))
-    return found
-
-
-def _beneath(path: str) -> str:
-    """A path below the repository's root, without what says nothing; `.` for the root."""
-    parts = [part for part in path.split("/") if part not in {"", "."}]
-    if ".." in parts or "\0" in path:
-        raise DkdbgError(
-            f"the container's {ENV_MAPPINGS} names a folder outside of this repository: {_ROOT}{path}",
-            hint="nothing was read. dkdbg sync TARGET --to PATH syncs this repository to PATH there",
-            exit_code=EXIT_USAGE,
-        )
-    return "/".join(parts) or "."
+    raise mapping.unknown("the container: no mapping, no WORKDIR")

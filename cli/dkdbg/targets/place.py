@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from dkdbg.errors import DkdbgError
     from dkdbg.model.plan import DebugService
     from dkdbg.targets.address import Address
     from dkdbg.targets.sessions import SeenSession
@@ -224,6 +225,18 @@ class Far(Protocol):
 
     def lost(self) -> str:
         """Why a command there ended with 255 although it did not end by itself; empty when it did, or may have."""
+
+
+@runtime_checkable
+class Explaining(Protocol):
+    """A reach whose program, such as ssh or kubectl, says in its own words why nothing runs there."""
+
+    def explain(self, said: str) -> DkdbgError | None:
+        """The error that those words mean, with cause and next step; None when they are not the program's.
+
+        Args:
+            said: the end of its standard error, of a command that has ended before it answered.
+        """
 
 
 # -- a kind of places ------------------------------------------------------------------------------------------------

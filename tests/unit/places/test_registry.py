@@ -16,6 +16,7 @@ from dkdbg.targets.place import Startable
 EXAMPLES = {
     "compose": "compose://trainer",
     "docker": "docker://web-1",
+    "k8s": "k8s://ml/train-0/main",
     "local": "local:job",
     "ssh": "ssh://me@login,node4/~/code",
     "endpoint": "node4:5678",
@@ -39,7 +40,7 @@ def test_each_kind_makes_a_place_of_its_addresses_without_looking(entry, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "text", ["k8s://ns/pod/main", "k8s://ns/pod", "slurm://login/7", "pbs://login/7", "ray://head:8265"]
+    "text", ["slurm://login/7", "pbs://login/7", "ray://head:8265"]
 )  # fmt: skip
 def test_an_address_that_no_place_serves_yet_says_so_and_what_there_is(text, tmp_path):
     with pytest.raises(DkdbgError) as caught:
@@ -47,7 +48,8 @@ def test_an_address_that_no_place_serves_yet_says_so_and_what_there_is(text, tmp
     scheme = text.partition(":")[0]
     assert caught.value.message == f"{text}: there are no places of the kind {scheme}:// yet"
     assert caught.value.hint == (
-        "a target is compose://SERVICE, docker://CONTAINER, local:[SESSION or /FOLDER], ssh://HOST[,HOST][/FOLDER] or HOST:PORT"
+        "a target is compose://SERVICE, docker://CONTAINER, k8s://NAMESPACE/POD[/CONTAINER], local:[SESSION or /FOLDER], "
+        "ssh://HOST[,HOST][/FOLDER] or HOST:PORT"
     )
     assert caught.value.exit_code == EXIT_USAGE
 

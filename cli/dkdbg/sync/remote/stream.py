@@ -38,11 +38,13 @@ class StreamEndedError(Exception):
 
     Attributes:
         code: exit code of the command line, negative for a signal, None when it had to be ended.
+        said: the end of its standard error.
         answered: whether the receiver had said anything.
     """
 
-    def __init__(self, reason: str, *, code: int | None, answered: bool) -> None:
+    def __init__(self, reason: str, *, code: int | None, answered: bool, said: str = "") -> None:
         super().__init__(reason)
+        self.said = said
         self.code = code
         self.answered = answered
 
@@ -242,7 +244,7 @@ class Stream:
             "the stream was cut" if code is None else f"exit code {code}" if code >= 0 else f"signal {-code}"
         )
         told = printable(reason or (said[-1] if said else ending))
-        return StreamEndedError(told[:_REASON], code=code, answered=answered)
+        return StreamEndedError(told[:_REASON], code=code, answered=answered, said="\n".join(said))
 
     def _end(self) -> StreamEndedError | DkdbgError:
         """Why writing failed: the reader knows, as soon as it has seen the end."""

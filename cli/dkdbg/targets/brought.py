@@ -1,0 +1,28 @@
+"""The agent that runs at a place, where nothing but the place can be asked: by its processes."""
+
+from __future__ import annotations
+
+import re
+
+#: Where `init` mounts one, and where `dkdbg run` brings one (agent/record/kept.py).
+_AGENT = re.compile(r"/[^\s\x00-\x1f\x7f]*/agent(-[0-9a-f]{32})?\.pyz")
+#: Nothing but `sh` and `tr`; prints words of command lines that may be an agent's file, and no others: they may hold secrets.
+_FIND = r"""
+for each in /proc/[0-9]*/cmdline; do tr '\0' '\n' <"$each"; done 2>/dev/null | while read -r word; do
+  case $word in /*/agent.pyz | /*/agent-*.pyz) echo "$word" ;; esac
+done
+"""
+
+
+def finding_words() -> tuple[str, ...]:
+    """The command line that, run at a place, says which agents run there."""
+    return ("sh", "-c", _FIND)
+
+
+def agent_in(said: str) -> str | None:
+    """The path of the agent's file there that such a command has found; None when it has found none.
+
+    Args:
+        said: its output, which the place may have made up: it names what is run there, and nowhere else.
+    """
+    return next((line for line in said.splitlines()[:100] if _AGENT.fullmatch(line)), None)

@@ -1,0 +1,135 @@
+"""What the messages of kubectl and oc mean, and what to type next."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dkdbg.errors import EXIT_ENGINE, EXIT_ERROR, EXIT_USAGE, DkdbgError
+from dkdbg.printable import printable
+
+#: Characters that are shown of what kubectl says.
+_SHOWN = 400
+#: What kubectl says last of a command that has ended; the cause stands before it.
+_ENDED = re.compile(r"^command terminated with exit code \d+$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Known:
+    """`{1}` in a text is the first group of the fragment, `{ns}` the namespace."""
+
+    fragment: str
+    cause: str
+    hint: str
+    exit_code: int = EXIT_ENGINE
+
+
+_FORBIDDEN = (
+    r"is forbidden: User \"[^\n]*?\" cannot (?P<verb>\w+) resource \"(?P<what>[\w.]+)(?:/(?P<sub>\w+))?\""
+)
+#: Messages of kubectl 1.32; each has a test in which it says so itself. The first match wins.
+_KNOWN = (
+    _Known(
+        fragment=r"connection to the server localhost:8080 was refused|Missing or incomplete configuration info",
+        cause="kubectl knows no cluster: there is no kubeconfig, or it names none",
+        hint="export KUBECONFIG=/path/to/config (~/.kube/config is read without), or log in: oc login; "
+        "kubectl config get-contexts must list one with a star",
+    ),
+    _Known(
+        fragment=r"error loading config file|invalid configuration",
+        cause="kubectl cannot read the kubeconfig",
+        hint="kubectl config view shows what it reads; KUBECONFIG names another one",
+    ),
+    _Known(
+        fragment=r"context \"?[^\n]*?\"? does not exist|context was not found",
+        cause="the kubeconfig has no such context",
+        hint="kubectl config get-contexts, then kubectl config use-context NAME",
+    ),
+    _Known(
+        fragment=r"\(Unauthorized\)|must be logged in to the server",
+        cause="the cluster does not know you any more: the login has expired",
+        hint="log in again as your cluster wants it: oc login, or kubectl auth whoami to see who you are",
+    ),
+    _Known(
+        fragment=r"getting credentials: exec",
+        cause="the program that logs you in, named in the kubeconfig, does not run",
+        hint="kubectl get pods --namespace={ns} must work first",
+    ),
+    _Known(
+        fragment=r"(?:connection to the server \S+ was refused|Unable to connect to the server|no such host|i/o timeout|TLS handshake timeout)",
+        cause="the cluster does not answer",
+        hint="is the VPN up? kubectl get pods --namespace={ns} must work first; kubectl config current-context says "
+        "which cluster is asked",
+    ),
+    _Known(
+        fragment=r"namespaces? \"[^\"\n]*\" not found",
+        cause="there is no namespace {ns} in this cluster",
+        hint="kubectl get namespaces (OpenShift: oc projects); kubectl config current-context says which cluster is asked",
+        exit_code=EXIT_USAGE,
+    ),
+    _Known(
+        fragment=r"pods \"[^\"\n]*\" not found",
+        cause="there is no such pod in the namespace {ns}",
+        hint="kubectl get pods --namespace={ns}",
+        exit_code=EXIT_ERROR,
+    ),
+    _Known(
+        fragment=r"unable to upgrade connection: container not found|cannot exec into a container in a completed pod|"
+        r"cannot exec in a (?:stopped|deleted)|container \S+ is not valid for pod|container not running|error dialing backend",
+        cause="the container does not run any more, or its node does not answer",
+        hint="kubectl get pods --namespace={ns} shows what does",
+        exit_code=EXIT_ERROR,
+    ),
+    _Known(
+        fragment=r"exec: \"sh\": (?:executable file not found|stat |no such file)",
+        cause="the container has no sh",
+        hint="dkdbg needs sh and Python 3.8 or newer there: take an image that has them (not distroless)",
+        exit_code=127,
+    ),
+)  # fmt: skip
+
+
+def explain(said: str, namespace: str) -> DkdbgError | None:
+    """The error that kubectl's own words mean: the cause in ours, then its line; None when none of them is there.
+
+    Args:
+        said: its standard error. A command in a pod may have written some of it.
+        namespace: that it was about.
+    """
+    if found := re.search(_FORBIDDEN, said):
+        what = found["what"] + (f" --subresource={found['sub']}" if found["sub"] else "")
+        shown = "/".join(filter(None, (found["what"], found["sub"])))
+        return DkdbgError(
+            f"you may not {found['verb']} {shown} in the namespace {namespace}\n  kubectl: {_line_of(said, found.start())}",
+            hint=f"ask whoever runs the cluster for a Role with it; "
+            f"kubectl auth can-i {found['verb']} {what} --namespace={namespace} says yes then",
+            exit_code=EXIT_ENGINE,
+        )  # fmt: skip
+    for known in _KNOWN:
+        if found := re.search(known.fragment, said):
+            return DkdbgError(
+                f"{known.cause.format(ns=namespace)}\n  kubectl: {_line_of(said, found.start())}",
+                hint=known.hint.format(ns=namespace), exit_code=known.exit_code,
+            )  # fmt: skip
+    return None
+
+
+def unexplained(code: int, said: str) -> DkdbgError:
+    """The error for words that nothing here knows."""
+    return DkdbgError(
+        f"kubectl ended with {code}: {printable(last_line(said))[:_SHOWN] or 'it said nothing'}",
+        hint="kubectl get pods must work first",
+        exit_code=EXIT_ENGINE,
+    )
+
+
+def last_line(said: str) -> str:
+    """The last line that says something: kubectl's own about an exit code does not, where there is another one."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return next((line for line in reversed(lines) if not _ENDED.match(line)), lines[-1] if lines else "")
+
+
+def _line_of(text: str, position: int) -> str:
+    start = text.rfind("\n", 0, position) + 1
+    end = text.find("\n", position)
+    return printable(text[start : end if end >= 0 else len(text)].strip())[:_SHOWN]

@@ -1,0 +1,32 @@
+"""A stand-in cluster and the real kubectl; a test without kubectl skips on a laptop and fails in CI."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+from tests.kubernetes.cluster import Cluster
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    """A stand-in for an API server that the real kubectl asks by its kubeconfig."""
+    if shutil.which("kubectl") is None:
+        lacks = "kubectl is not installed (.ci/kubectl installs it)"
+        pytest.fail(lacks, pytrace=False) if os.environ.get("CI") else pytest.skip(lacks)
+    settings = tmp_path / "kube"
+    settings.mkdir()
+    found = Cluster()
+    monkeypatch.setenv("KUBECONFIG", str(found.kubeconfig(settings / "config")))
+    monkeypatch.setenv("KUBECACHEDIR", str(settings / "cache"))
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def root(tmp_path):
+    """An empty folder to call dkdbg in."""
+    (tmp_path / "repository").mkdir()
+    return tmp_path / "repository"

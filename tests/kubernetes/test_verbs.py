@@ -1,0 +1,250 @@
+"""The verbs in a pod: the real kubectl, a stand-in for the API server, and containers that stand for the pods'."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dkdbg.places import registry
+from tests.engine.projects import dkdbg, must, unique
+from tests.engine.synced import Box, Following, docker, take_away
+from tests.kubernetes.cluster import Pod
+
+pytestmark = pytest.mark.engine
+
+ENDS = "import os, sys; print('out', os.getcwd()); print('err', file=sys.stderr); sys.exit(7)"
+WAITS = (
+    "import sys, time\n"
+    "try:\n"
+    "    print('up', flush=True)\n"
+    "    while True: time.sleep(0.02)\n"
+    "except KeyboardInterrupt:\n"
+    "    print('interrupted', flush=True); sys.exit(9)\n"
+)
+#: What kubectl says itself, after a command that has failed.
+KUBECTLS = "command terminated with exit code"
+
+
+@pytest.fixture
+def made(base_image):
+    """Make containers that stand for those of pods."""
+    names: list[str] = []
+
+    def make(*flags: str, image: str = base_image, command: tuple[str, ...] = ("sleep", "infinity")) -> Box:
+        names.append(unique("dkdbg-pod"))
+        docker("run", "-d", "--init", "--name", names[-1], "-w", "/srv", *flags, image, *command)
+        return Box(names[-1])
+
+    yield make
+    for name in names:
+        take_away(name)
+
+
+@pytest.fixture
+def box(cluster, made):
+    """The container of the pod train-0 in the namespace ml."""
+    found = made()
+    cluster.put(Pod("train-0", {"main": found.name}, labels={"app": "train"}))
+    return found
+
+
+def start(root, target: str, *command: str) -> subprocess.Popen[str]:
+    """`dkdbg run` in the background, without a terminal; its program is up."""
+    running = subprocess.Popen(
+        [sys.executable, "-m", "dkdbg", "run", "--on", target, "--", *command], cwd=root, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert running.stdout is not None
+    assert running.stdout.readline() == "up\n", running.communicate()
+    return running
+
+
+def left(box: Box) -> list[str]:
+    """What is left of the agent in the pod."""
+    found = box.sh("ls -A /tmp/dkdbg-* 2>/dev/null || :").split()
+    return [name for name in found if name.startswith((".", "agent-", "hook-", "debugpy-"))]
+
+
+def test_output_and_exit_code_are_the_programs_and_nothing_is_left(root, box):
+    done = dkdbg(root, "run", "--on", "k8s://ml/train-0", "--", "python3", "-c", ENDS)
+    assert (done.returncode, done.stdout) == (7, "out /srv\n"), done.stderr
+    assert "err" in done.stderr.splitlines()
+    assert all(line == "err" or line.startswith(("dkdbg: ", KUBECTLS)) for line in done.stderr.splitlines())
+    assert left(box) == []
+
+
+@pytest.mark.usefixtures("box")
+def test_a_command_line_gets_there_word_by_word_and_input_and_output_byte_for_byte(root, cluster):
+    place = registry.place_of("k8s://ml/app=train", root)
+    reach = place.find()
+    words = ["", "a b", "$HOME", "*", "'", '"', "`id`", "\\", "ä\n\u202e", "--", "-it", "%41+&c=1"]
+    show = "import sys; print(ascii(sys.argv[1:]))"
+    argv = reach.wrap(["python3", "-c", show, *words])
+    assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip() == ascii(words)
+    data = os.urandom(3 << 20)
+    echoed = subprocess.run(reach.wrap(["cat"]), input=data, capture_output=True, check=True)
+    assert (echoed.stdout, echoed.stderr) == (data, b"")
+    for code, argv in (
+        (0, ["true"]),
+        (137, ["sh", "-c", "kill -9 $$"]),
+        (127, ["nope"]),
+        (126, ["/etc/passwd"]),
+    ):
+        done = subprocess.run(reach.wrap(argv), capture_output=True, check=False)
+        assert done.returncode == code, done
+    assert not any("secret-of-alice" in each for each in cluster.asked)
+
+
+def test_ps_restart_pdb_and_ctrl_c_reach_a_run(root, box):
+    running = start(root, "k8s://ml/train-0", "python3", "-c", WAITS)
+    try:
+        listed = must(dkdbg(root, "ps")).stdout
+        assert "pod ml/train-0" in listed
+        entered = subprocess.run(
+            [sys.executable, "-m", "dkdbg", "pdb", "k8s://ml/train-0"], cwd=root, input="p 40 + 2\nq\n",
+            capture_output=True, text=True, check=True, timeout=120,
+        ).stdout  # fmt: skip
+        assert "42" in entered
+        said = must(dkdbg(root, "restart", "k8s://ml/train-0")).stdout
+        assert said == "train-0: restarted, run 2\n"
+        assert running.stdout is not None
+        while (line := running.stdout.readline()) != "up\n":
+            assert line == "interrupted\n"
+        running.send_signal(signal.SIGINT)
+        out, _ = running.communicate(timeout=60)
+        assert (running.returncode, out) == (9, "interrupted\n")
+        assert left(box) == []
+    finally:
+        running.kill()
+        running.wait()
+
+
+@pytest.mark.usefixtures("box")
+def test_a_terminal_is_the_commands_too(root):
+    pid, terminal = os.forkpty()
+    if pid == 0:
+        os.chdir(root)
+        words = ["run", "--on", "k8s://ml/train-0", "--", "python3", "-c", WAITS]
+        os.execv(sys.executable, [sys.executable, "-m", "dkdbg", *words])
+    seen, sent = b"", False
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        try:
+            seen += os.read(terminal, 4096)
+        except OSError:
+            break
+        if b"up\r\n" in seen and not sent:
+            os.write(terminal, b"\x03")
+            sent = True
+    os.close(terminal)
+    assert b"interrupted" in seen, seen
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+
+
+def test_sync_follows_a_save_into_the_working_folder_of_the_pod(root, box):
+    (root / "train.py").write_text("first\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dkdbg", "sync", "--json", "k8s://ml/train-0"], cwd=root, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    following = Following(process)
+    try:
+        following.wait(lambda: box.read("/srv/train.py") == "first\n", "the first content")
+        (root / "train.py").write_text("second\n")
+        following.wait(lambda: box.read("/srv/train.py") == "second\n", "the second content")
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    verified = must(dkdbg(root, "sync", "--verify", "k8s://ml/train-0")).stdout
+    assert "equal" in verified or "same" in verified, verified
+
+
+def test_the_pod_says_where_the_code_lies(root, box, cluster):
+    (root / "train.py").write_text("x\n")
+    mapping = '[{"localRoot": "${workspaceFolder}", "remoteRoot": "/workspace"}]'
+    container = {"env": [{"name": "DKDBG_MAPPINGS", "value": mapping}], "workingDir": "/opt/code"}
+    cluster.put(Pod("train-0", {"main": box.name}, container=container))
+    must(dkdbg(root, "sync", "--once", "k8s://ml/train-0"))
+    assert box.read("/workspace/train.py") == "x\n"
+    cluster.put(Pod("train-0", {"main": box.name}, container={"workingDir": "/opt/code"}))
+    must(dkdbg(root, "sync", "--once", "k8s://ml/train-0"))
+    assert box.read("/opt/code/train.py") == "x\n"
+
+
+def test_a_random_user_without_a_home_in_a_read_only_root_is_enough(root, cluster, made):
+    """As OpenShift's restricted-v2 runs a pod: a uid without a passwd entry, HOME=/, no capability."""
+    restricted = (
+        "-u",
+        "1000660000:0",
+        "-e",
+        "HOME=/",
+        "--cap-drop",
+        "ALL",
+        "--security-opt",
+        "no-new-privileges",
+    )
+    box = made(*restricted, "--read-only", "--tmpfs", "/tmp:mode=1777")
+    cluster.put(Pod("train-0", {"main": box.name}))
+    show = "import os; print(os.getuid(), os.environ['HOME'])"
+    done = dkdbg(root, "run", "--on", "k8s://ml/train-0", "--", "python3", "-c", show)
+    assert (done.returncode, done.stdout) == (0, "1000660000 /\n"), done.stderr
+    assert docker("exec", box.name, "sh", "-c", "ls -d /tmp/dkdbg-*").strip() == "/tmp/dkdbg-1000660000"
+
+
+def test_without_any_folder_that_can_be_written_it_says_so(root, cluster, made):
+    box = made("-u", "1000660000:0", "-e", "HOME=/", "--read-only", "--tmpfs", "/dev/shm:mode=0755")
+    cluster.put(Pod("train-0", {"main": box.name}))
+    done = dkdbg(root, "run", "--on", "k8s://ml/train-0", "--", "true")
+    assert done.returncode == 1
+    assert "k8s://ml/train-0 does not take the agent" in done.stderr
+    assert "DKDBG_RUNTIME_DIR" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        ("for f in /usr/bin/python* /usr/local/bin/python*; do rm -f $f; done", "has no Python 3.8 or newer"),
+        (
+            "for f in /usr/bin/python3*; do printf '#!/bin/sh\\nexit 1\\n' >$f; done",
+            "has no Python 3.8 or newer",
+        ),
+        ("rm -f /bin/sh /usr/bin/sh", "the container has no sh"),
+    ],
+    ids=["no Python", "an old Python", "no sh"],
+)
+def test_what_a_pod_lacks_is_said(spoil, said, root, cluster, made):
+    box = made()
+    cluster.put(Pod("train-0", {"main": box.name}))
+    docker("exec", box.name, "bash", "-c", spoil)
+    done = dkdbg(root, "run", "--on", "k8s://ml/train-0", "--", "true")
+    assert done.returncode == 127
+    assert said in done.stderr, done.stderr
+    assert "hint: " in done.stderr
+    if "no sh" in said:
+        done = dkdbg(root, "sync", "--once", "k8s://ml/train-0", "--to", "/srv")
+        assert said in done.stderr, done.stderr
+
+
+def test_a_pod_that_was_deleted_and_made_anew_is_found_again(root, cluster, made, box):
+    (root / "train.py").write_text("x\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dkdbg", "sync", "--json", "k8s://ml/app=train"], cwd=root, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    following = Following(process)
+    try:
+        following.wait(lambda: box.read("/srv/train.py") == "x\n", "the first pod")
+        cluster.delete("train-0")
+        take_away(box.name)
+        following.wait(lambda: following.named("lost"), "the loss")
+        second = made()
+        cluster.put(Pod("train-1", {"main": second.name}, labels={"app": "train"}))
+        following.wait(lambda: second.read("/srv/train.py") == "x\n", "the second pod")
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
