@@ -99,7 +99,9 @@ class Session:
 
         self._watcher = watcher = Watcher(os.path.realpath(self._roots.local))
         try:
-            scanner = Scanner(self._roots.local, rules=self._roots.rules, enter=watcher.watch)
+            scanner = Scanner(
+                self._roots.local, rules=self._roots.rules, enter=watcher.watch, linked=watcher.watch_linked
+            )
             attempt = 0
             while not self._ending.is_set():
                 try:
@@ -145,6 +147,7 @@ class Session:
             self._tell(index.skipped)
             replica = Replica(stream, ready, scanner.root, report=self._report)
             if watcher:
+                replica.staying = watcher.watch_leaving
                 replica.sender.pause = partial(self._urgent, replica, scanner, watcher)
             replica.sender.failed = self.failed
             replica.learn(index.entries)
@@ -183,8 +186,9 @@ class Session:
 
     def _watch_rules(self, scanner: Scanner, watcher: Watcher) -> None:
         """The scanner has set the watches of folders: see to those of rule files, and say once what has to be polled."""
-        for path in scanner.rules.files:
-            watcher.watch_file(path)
+        new = [path for path in scanner.rules.files if watcher.watch_file(path)]
+        if new:
+            self._retries.note(changed=(), failed=(), racy=new, now=time.monotonic())
         if watcher.limited and not self._polled:
             self._polled = True
             self._report(event("polled", reason=watcher.limited))

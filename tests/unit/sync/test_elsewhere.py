@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
+
+import pytest
 
 from dkdbg.sync.tree.scan import Scanner
 from tests.unit.sync.followed import following
@@ -49,6 +52,31 @@ def test_an_edit_in_place_arrives_under_every_name(roots, here, there):
         put(here, {"a": "two"})
         followed.until(lambda: (there / "b").read_text() == "two")
         assert (there / "a").read_text() == "two"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify")
+@pytest.mark.parametrize("elsewhere", ["other", "here/build/ignored", "here/.git/x"])
+def test_an_edit_by_a_name_that_is_not_watched_arrives(roots, here, there, elsewhere):
+    """A link of a cache or a store of packages: it arrived at the next start."""
+    other = here.parent / elsewhere
+    put(here, {".gitignore": "build/\n", "a": "1"})
+    other.parent.mkdir(parents=True, exist_ok=True)
+    other.hardlink_to(here / "a")
+    with following(roots) as followed:
+        other.write_text("two")
+        followed.until(lambda: (there / "a").read_text() == "two")
+        with other.open("a") as file:
+            file.write("three")
+            file.flush()
+            followed.until(lambda: (there / "a").read_text() == "twothree")
+        other.chmod(0o755)
+        followed.until(lambda: (there / "a").stat().st_mode & 0o777 == 0o755)
+        (here / "b").hardlink_to(other)
+        followed.until((there / "b").exists)
+        (here / "a").unlink()
+        other.write_text("four")
+        followed.until(lambda: (there / "b").read_text() == "four")
+        assert not (there / "a").exists()
 
 
 def test_a_root_that_is_replaced_on_the_target_gets_everything(roots, here, there):

@@ -127,3 +127,31 @@ def test_a_folder_that_cannot_go_yet_goes_when_what_is_in_it_has_gone(learnt, he
     sync.see("d")
     assert not (there / "d").exists()
     assert sync.replica.sender.failed == {}
+
+
+def test_what_goes_from_within_an_ignored_folder_goes_there_too(roots, here, there):
+    """Nobody watched that folder: it went at the next look at the folder above."""
+    put(here, {"d/sub/f": "1", "d/sub/g": "2", "d/h": "3", "d/e/i/j": "4"})
+    with following(roots) as followed:
+        put(here, {".gitignore": "d/\n"})
+        followed.until((there / ".gitignore").exists)
+        put(here, {"d/sub/g": "other", "d/new": ""})
+        (here / "d/sub/f").unlink()
+        followed.until(lambda: not (there / "d/sub/f").exists())
+        (here / "d/h").rename(here.parent / "away")
+        followed.until(lambda: not (there / "d/h").exists())
+        (here / "d/e").rename(here.parent / "away too")
+        followed.until(lambda: not (there / "d/e").exists())
+        assert (there / "d/sub/g").read_text() == "2"
+        assert not (there / "d/new").exists()
+
+
+def test_what_went_from_an_ignored_folder_of_an_earlier_session_goes_there_too(roots, here, there):
+    put(here, {"d/f": "1", "d/g": "2"})
+    with following(roots):
+        pass
+    put(here, {".gitignore": "d/\n"})
+    with following(roots) as followed:
+        (here / "d/f").unlink()
+        followed.until(lambda: not (there / "d/f").exists())
+        assert (there / "d/g").exists()

@@ -191,20 +191,10 @@ class Rig:
         problems += [
             f"{path!r} is only there"
             for path in there.keys() - here.keys()
-            if path not in ours
-            and not any(other.startswith(path + "/") for other in ours)
-            and self._nearest(path, here) not in out  # nobody looks into a folder that is left out
+            if path not in ours and not any(other.startswith(path + "/") for other in ours)
         ]
         problems += [f"{content!r} is lost" for content in self.meddler.added if content not in everything]
         return problems
-
-    def _nearest(self, path, here):
-        """The nearest folder above `path` that is here."""
-        while path:
-            path = os.path.dirname(path)
-            if here.get(path) == ("folder",):
-                break
-        return path
 
 
 def _short(entry):

@@ -41,6 +41,8 @@ class Replica:
     Attributes:
         view: remote entries by path.
         sender: what carries out steps.
+        staying: called with paths that sync put there and that are here, but take no part any more: when they go here,
+            somebody has to hand them to `steps`.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Replica:
         self.ready = ready
         self.view: dict[str, There] = {}
         self.sender = Sender(stream, local, self.view, report=report)
+        self.staying: Callable[[Collection[str]], None] = lambda _: None
         self._local = local
         self._report = report
 
@@ -66,7 +69,7 @@ class Replica:
     def converge(self, index: Index) -> Counts:
         """Make everything there what it is here; what was done."""
         gone = [path for path, there in self.view.items() if there.held and path not in index.entries]
-        alone = still_here(self._local, gone)
+        alone = self._alone(gone)
         remote = (
             {path: there for path, there in self.view.items() if path not in alone} if alone else self.view
         )
@@ -79,13 +82,21 @@ class Replica:
         chosen = {*paths, *self._left_over(index, looked)}
         local = {path: entry for path in chosen if (entry := index.entries.get(path)) is not None}
         remote = {path: there for path in chosen if (there := self.view.get(path)) is not None}
-        for path in still_here(self._local, [path for path in remote if path not in local]):
+        for path in self._alone([path for path in remote if path not in local]):
             del remote[path]
             if path not in index.skipped:
                 self.sender.failed.pop(path, None)
         self._forgive(index, chosen)
         self._say_stale(index, chosen)
         return plan.plan(local, remote)
+
+    def _alone(self, paths: Collection[str]) -> Collection[str]:
+        """Those of `paths`, none of which takes part, that are here all the same: they stay as they are there."""
+        alone = still_here(self._local, paths)
+        if not alone:
+            return alone
+        self.staying([path for path in alone if self.view[path].held])
+        return still_here(self._local, alone)  # those that went before somebody looked after them
 
     def _left_over(self, index: Index, looked: Collection[str]) -> list[str]:
         """What sync put below these places and takes no part any more: whether it is gone as well, nobody has said."""

@@ -36,6 +36,7 @@ class Scanner:
         rules: makes the rules of the (resolved) root; called again when a rule file has changed.
         enter: called with each folder that takes part (relative, empty for the root) before it is listed: a watch
             set there misses nothing. See `dkdbg.sync.watch.watcher`.
+        linked: called with each file that has several names (relative): one outside of the root may be written to.
 
     Attributes:
         root: absolute, resolved.
@@ -51,10 +52,12 @@ class Scanner:
         *,
         rules: Callable[[str], Rules] = Rules,
         enter: Callable[[str], None] = lambda _: None,
+        linked: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.root = os.path.realpath(root)
         self._make_rules = rules
         self._enter = enter
+        self._has_links = linked
         self._identity = _identity(self.root)
         try:
             self._beneath = Beneath(self.root)
@@ -258,10 +261,12 @@ class Scanner:
 
     def _add(self, path: str, at: int, status: os.stat_result, found: Index) -> bool:
         """Take in `path`, no folder, whose lstat is `status`, in the open folder `at`; False when it has to be left out."""
+        if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+            self._linked.add(status.st_ino)
+            self._has_links(path)
+            status = os.stat(path.rpartition("/")[2], dir_fd=at, follow_symlinks=False)  # as it is since then
         if stat.S_ISREG(status.st_mode):
             size = status.st_size
-            if status.st_nlink > 1:
-                self._linked.add(status.st_ino)
             if size <= self.rules.max_size:
                 found.entries[path] = Entry(
                     FILE, status.st_mode & 0o777, size, status.st_mtime_ns, stamp(status)

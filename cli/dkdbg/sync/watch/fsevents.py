@@ -12,6 +12,8 @@ from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dkdbg.sync.watch.inbox import Inbox
 
 
@@ -30,9 +32,17 @@ class ObserverSource(FileSystemEventHandler):
         del folder
         return True
 
-    def watch_file(self, path: str) -> None:
+    def watch_file(self, path: str) -> bool:
         """Report changes of this file when it is below the root."""
+        new = path not in self._files
         self._files.add(path)
+        return new
+
+    def watch_leaving(self, paths: Iterable[str]) -> None:
+        """Nothing to do: the whole root is watched."""
+
+    def watch_linked(self, path: str) -> None:
+        """Not done: events name the path that was used. A write by a name outside of the root is seen at the next start."""
 
     def forget(self) -> None:
         """Nothing to do: the one watch stays."""

@@ -24,6 +24,8 @@ from watchdog.observers.inotify_c import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from watchdog.observers.inotify_c import InotifyEvent
 
     from dkdbg.sync.watch.inbox import Inbox
@@ -35,6 +37,10 @@ _C = InotifyConstants
 _SETTLED = _C.IN_CLOSE_WRITE | _C.IN_MOVED_TO | _C.IN_ATTRIB
 _UNSETTLED = _C.IN_MODIFY | _C.IN_CREATE | _C.IN_DELETE | _C.IN_MOVED_FROM
 _SELF = _C.IN_DELETE_SELF | _C.IN_MOVE_SELF | _C.IN_UNMOUNT
+#: Of a file that has several names: whatever is written through whichever of them.
+_CONTENT = Mask(_C.IN_MODIFY | _C.IN_CLOSE_WRITE | _C.IN_ATTRIB | _C.IN_DONT_FOLLOW)
+#: Files of several names that are watched: each costs a watch, of which a user has few on some machines.
+_LINKED = 5000
 _MASK = Mask(
     _SETTLED | _UNSETTLED | _C.IN_DELETE_SELF | _C.IN_MOVE_SELF
     | _C.IN_ONLYDIR | _C.IN_DONT_FOLLOW | _C.IN_EXCL_UNLINK
@@ -50,6 +56,8 @@ class InotifySource(WatchCallback):
         self._folder_of: dict[int, str] = {}
         self._wd_of: dict[str, int] = {}
         self._files: dict[int, set[str]] = {}
+        self._leaving: dict[int, dict[str, str]] = {}
+        self._linked: dict[int, set[str]] = {}
         self._ids: dict[int, CallbackId] = {}
         self._next_id = itertools.count(1)
         self._fd: InotifyFD | None = None
@@ -75,18 +83,38 @@ class InotifySource(WatchCallback):
                 self._folder_of[wd], self._wd_of[folder] = folder, wd
             return True
 
-    def watch_file(self, path: str) -> None:
-        """Report changes of the file at this absolute path; its folder is watched.
-
-        Once without a change too: it may have changed between the moment in which it was read and this one.
-        """
+    def watch_file(self, path: str) -> bool:
+        """Report changes of the file at this absolute path, whose folder is watched; whether it was not watched before."""
         with self._lock:
             if any(path in paths for paths in self._files.values()):
-                return
+                return False
             wd = self._add(os.path.dirname(path))
             if wd is not None and wd > 0:
                 self._files.setdefault(wd, set()).add(path)
-                self._inbox.settled(path)
+                return True
+            return False
+
+    def watch_leaving(self, paths: Iterable[str]) -> None:
+        """Report when one of these paths, relative to the root, goes: its folder may be watched for nothing else."""
+        folders: dict[str, list[str]] = {}
+        for path in paths:
+            folders.setdefault(os.path.dirname(path), []).append(path)
+        with self._lock:
+            for folder, leaving in folders.items():
+                wd = self._add(os.path.join(self._root, folder))
+                if wd:
+                    self._leaving.setdefault(wd, {}).update(
+                        {os.path.basename(path): path for path in leaving}
+                    )
+
+    def watch_linked(self, path: str) -> None:
+        """Report what is written into the file at `path`, relative to the root, by any of its names, wherever they are."""
+        with self._lock:
+            if len(self._linked) >= _LINKED:
+                return
+            wd = self._add(os.path.join(self._root, path), _CONTENT)
+            if wd:
+                self._linked.setdefault(wd, set()).add(path)
 
     def forget(self) -> None:
         """Drop all watches of folders of the tree."""
@@ -109,6 +137,13 @@ class InotifySource(WatchCallback):
                     _C.IN_CLOSE_WRITE | _C.IN_MOVED_TO | _C.IN_DELETE
                 ):
                     self._inbox.settled(path)
+            for path in self._linked.get(event.wd, ()):
+                if event.mask & (_C.IN_CLOSE_WRITE | _C.IN_ATTRIB):
+                    self._inbox.settled(path)
+                elif event.mask & _C.IN_MODIFY:
+                    self._inbox.unsettled(path)
+            if event.mask & (_C.IN_DELETE | _C.IN_MOVED_FROM) and name in self._leaving.get(event.wd, ()):
+                self._inbox.unsettled(self._leaving[event.wd][name])
             folder = self._folder_of.get(event.wd)
             if folder is None:
                 return
@@ -127,8 +162,8 @@ class InotifySource(WatchCallback):
     def on_watch_deleted(self, wd: WatchDescriptor) -> None:
         """Called by watchdog's thread when the kernel has dropped a watch."""
         with self._lock:
-            self._files.pop(wd, None)
-            self._ids.pop(wd, None)
+            for watched in (self._files, self._leaving, self._linked, self._ids):
+                watched.pop(wd, None)
             folder = self._folder_of.pop(wd, None)
             if folder is not None and self._wd_of.get(folder) == wd:
                 del self._wd_of[folder]
@@ -159,6 +194,7 @@ class InotifySource(WatchCallback):
         for folder in folders:
             wd = self._wd_of.pop(folder)
             self._folder_of.pop(wd, None)
+            self._leaving.pop(wd, None)
             if wd not in self._files:
                 gone.append(wd)
         if self._fd is not None and gone:
@@ -166,13 +202,13 @@ class InotifySource(WatchCallback):
                 [(WatchDescriptor(wd), self._ids.pop(wd)) for wd in gone if wd in self._ids]
             )
 
-    def _add(self, path: str) -> int | None:
+    def _add(self, path: str, mask: Mask = _MASK) -> int | None:
         """The watch descriptor; None when a limit was hit, 0 when the folder is gone or unreadable."""
         if self._fd is None:
             return None
         identity = CallbackId(next(self._next_id))
         try:
-            wd = self._fd.add_callback(os.fsencode(path), _MASK, self, identity)
+            wd = self._fd.add_callback(os.fsencode(path), mask, self, identity)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.ENOMEM):
                 self._inbox.limited = _limited(error)

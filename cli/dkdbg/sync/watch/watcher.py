@@ -7,9 +7,12 @@ no ignored folder costs a watch.
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dkdbg.sync.watch.inbox import Inbox
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Batch(NamedTuple):
@@ -31,8 +34,14 @@ class Source(Protocol):
     def watch(self, folder: str) -> bool:
         """Watch the folder; False when that cannot be and it has to be polled."""
 
-    def watch_file(self, path: str) -> None:
-        """Report changes of the file at this absolute path, which may not exist."""
+    def watch_file(self, path: str) -> bool:
+        """Report changes of the file at this absolute path, which may not exist; whether it was not watched before."""
+
+    def watch_leaving(self, paths: Iterable[str]) -> None:
+        """Report when one of these paths goes, relative to the root, as far as that can be watched."""
+
+    def watch_linked(self, path: str) -> None:
+        """Report what is written into this file by any of its names, as far as that can be watched."""
 
     def forget(self) -> None:
         """Drop all watches of folders."""
@@ -72,9 +81,20 @@ class Watcher:
         else:
             self._polled.add(folder)
 
-    def watch_file(self, path: str) -> None:
-        """Report changes of one file elsewhere, by absolute path: those of `Rules.files`."""
-        self._source.watch_file(path)
+    def watch_file(self, path: str) -> bool:
+        """Report changes of one file elsewhere, by absolute path: those of `Rules.files`.
+
+        True when it was not watched before: it may have changed after it was read, and has to be looked at once more.
+        """
+        return self._source.watch_file(path)
+
+    def watch_leaving(self, paths: Iterable[str]) -> None:
+        """Report when one of these goes: relative paths in folders that are not watched, as they take no part."""
+        self._source.watch_leaving(paths)
+
+    def watch_linked(self, path: str) -> None:
+        """Report what is written into a file of several names, also by a name elsewhere. Made for `Scanner(linked=...)`."""
+        self._source.watch_linked(path)
 
     def batch(self, timeout: float | None = None) -> Batch | None:
         """Wait for changes and return them; None after `timeout` seconds without any, or after `wake`.
