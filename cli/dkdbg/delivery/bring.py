@@ -14,6 +14,7 @@ import re
 import secrets
 import selectors
 import time
+import zlib
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,9 @@ HELLO_LIMIT, STALL_LIMIT = 60.0, 60.0
 GOODBYE_LIMIT = 5.0
 #: Bytes that may come before the first line of ours, such as a login shell's greeting.
 _NOISE_LIMIT = 1 << 16
+#: Takes the receiver from its standard input: what kubectl runs is part of a URL, which proxies in front of an API server
+#: cut off, or refuse, beyond 8 kB.
+_BOOT = "import sys, zlib; f = sys.stdin.buffer; exec(zlib.decompress(f.read(int(f.read(8)))))"
 #: What is sent as text, in the order of their imports.
 _MODULES = ("record.runtime_dir", "record.kept", "run.owner")
 _ENTRY = """
@@ -89,10 +93,12 @@ def bring(reach: Reach, *, python: str | None = None) -> Brought:
         DkdbgError: the place has no Python, refuses the file, or answers with something else.
     """
     nonce = secrets.token_hex(8)
-    looking = ("sh", "-c", single_file.launcher().decode(), "-c", receiver(), nonce)
+    looking = ("sh", "-c", single_file.short_launcher(), "-c", _BOOT, nonce)
     chosen = ("env", f"DKDBG_PYTHON={python}") if python else ()
     stream = _Stream(reach, (*chosen, *looking), nonce)
     try:
+        code = zlib.compress(receiver().encode(), 9)
+        stream.write(b"%8d" % len(code) + code)
         version = stream.answer(HELLO_LIMIT, "python")[1]
         if not (
             isinstance(version, list) and len(version) == 2 and all(type(each) is int for each in version)

@@ -61,6 +61,12 @@ def launcher() -> bytes:
     return resources.files("dkdbg").joinpath("agent").joinpath("agent.sh").read_bytes()
 
 
+def short_launcher() -> str:
+    """Return the same script without its comments, for a command line."""
+    lines = launcher().decode().splitlines()
+    return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("#"))
+
+
 def agent_files() -> dict[str, bytes]:
     """Return the agent's sources: name in the single file -> bytes."""
     package = resources.files("dkdbg")

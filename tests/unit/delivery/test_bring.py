@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+import urllib.parse
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -266,3 +267,16 @@ def test_a_place_without_a_shell_says_what_is_needed(here: Here) -> None:
         bring(here)
     assert "Python 3.8" in caught.value.hint
     assert caught.value.exit_code == 127
+
+
+def test_the_command_line_is_short_enough_for_the_url_that_kubectl_makes_of_it(here: Here) -> None:
+    """Proxies in front of an API server take a request line of 8 kB (nginx), and the rest of it has 1 kB at most."""
+    seen: list[Sequence[str]] = []
+
+    class Seeing(Here):
+        def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
+            seen.append(argv)
+            return super().wrap(argv, tty=tty)
+
+    bring(Seeing(here.runtime)).close()
+    assert len(urllib.parse.urlencode([("command", word) for word in seen[0]])) < 7000
