@@ -7,9 +7,6 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import tomlkit
-from tomlkit.exceptions import TOMLKitError
-
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.model.plan import FROM_NOWHERE, TOKEN_KINDS
 
@@ -91,9 +88,11 @@ def parse(text: str) -> Config:
             hint="long lists of patterns for sync belong into .gitignore",
             exit_code=EXIT_USAGE,
         )
+    import tomlkit  # noqa: PLC0415 - a tenth of what a start of sync loads, for a file that most do not have
+
     try:
         document = tomlkit.parse(text.removeprefix(BOM)).unwrap()
-    except (TOMLKitError, RecursionError) as error:
+    except (tomlkit.exceptions.TOMLKitError, RecursionError) as error:
         message = f"{FILE_NAME} is not valid TOML: {error}"
         raise DkdbgError(
             message, hint=f"mend {FILE_NAME} by hand; dkdbg changed nothing", exit_code=EXIT_USAGE
@@ -174,6 +173,8 @@ def _problem(key: str, value: object) -> str | None:
 
 def with_values(text: str, **values: str | int | None) -> str:
     """`text` with the given keys of [debug] set, everything else kept to the byte; None leaves a key alone."""
+    import tomlkit  # noqa: PLC0415 - as above
+
     mark = BOM if text.startswith(BOM) else ""
     document = tomlkit.parse(text.removeprefix(BOM))
     table = document.setdefault("debug", tomlkit.table())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from dkdbg.errors import DkdbgError
@@ -17,6 +20,23 @@ def scanner(root):
 def test_without_a_dkdbg_toml_the_defaults_hold(root):
     put(root, {"a.csv": "", "m.pt": ""})
     assert set(scanner(root).scan().entries) == {"a.csv"}
+
+
+STARTS = """
+import sys
+import dkdbg.main, dkdbg.commands.sync, dkdbg.places.docker, dkdbg.sync.session
+from dkdbg.sync.rules.configured import ConfiguredRules
+ConfiguredRules()(sys.argv[1])
+print(sorted({"docker.api", "jinja2", "tomlkit", "yaml"} & {*sys.modules}))
+"""
+
+
+@pytest.mark.parametrize(("files", "loaded"), [({}, []), ({"dkdbg.toml": ""}, ["tomlkit"])])
+def test_a_sync_starts_without_what_it_may_not_need(root, files, loaded):
+    """Somebody waits for it: what is loaded takes longer than 10,000 files that have not changed."""
+    put(root, files)
+    run = [sys.executable, "-c", STARTS, str(root)]
+    assert subprocess.run(run, capture_output=True, text=True, check=True).stdout == f"{loaded}\n"
 
 
 def test_ignore_and_max_size_hold(root):
