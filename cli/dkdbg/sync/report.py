@@ -90,8 +90,8 @@ def _kept(facts: dict[str, Any]) -> str:
 
 def _grows(facts: dict[str, Any]) -> str:
     return (
-        f"grows: {facts['path']} is written all the time; {size(facts['bytes'])} of it are there, and what comes follows "
-        "every few seconds\n  hint: [sync] ignore in dkdbg.toml leaves it out"
+        f"grows: {facts['path']} is written all the time; {size(facts['bytes'])} of it are there, and it travels whole "
+        "again every few seconds\n  hint: [sync] ignore in dkdbg.toml leaves it out"
     )
 
 

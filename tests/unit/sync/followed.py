@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from dkdbg.sync.report import Event
     from dkdbg.sync.roots import Roots
+    from dkdbg.targets.place import Reach
 
 #: Seconds that a busy machine may take.
 LIMIT = 40.0
@@ -28,9 +29,9 @@ class Followed:
         events: what it has said so far.
     """
 
-    def __init__(self, roots: Roots) -> None:
+    def __init__(self, roots: Roots, reach: Callable[[], Reach]) -> None:
         self.events: list[Event] = []
-        self.session = Session(roots, lambda: Local(python=sys.executable), report=self.events.append)
+        self.session = Session(roots, reach, report=self.events.append)
         self.problem: BaseException | None = None
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
@@ -56,9 +57,11 @@ class Followed:
 
 
 @contextmanager
-def following(roots: Roots) -> Iterator[Followed]:
+def following(
+    roots: Roots, reach: Callable[[], Reach] = lambda: Local(python=sys.executable)
+) -> Iterator[Followed]:
     """A session that was in sync once, and is ended afterwards."""
-    followed = Followed(roots)
+    followed = Followed(roots, reach)
     try:
         followed.until(lambda: followed.named("in_sync"))
         yield followed

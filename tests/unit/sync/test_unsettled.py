@@ -59,6 +59,70 @@ def test_a_log_that_grows_all_the_time_is_there_as_far_as_it_was_read_and_is_sai
         assert len(followed.named("grows")) == 1
 
 
+class SlowLine:
+    """A stand-in for a line that carries some 20 MB/s."""
+
+    label = "a slow line"
+    COPY = "import os, time\nwhile data := os.read(0, 1 << 16):\n    os.write(1, data)\n    time.sleep(0.003)"
+
+    def wrap(self, argv):
+        return (
+            "bash",
+            "-c",
+            'exec "${@:3}" < <(exec "$1" -c "$2")',
+            "slow",
+            sys.executable,
+            self.COPY,
+            *argv,
+        )
+
+
+def test_a_log_that_grows_while_it_travels_arrives_and_holds_up_nobody(roots, here, there):
+    """Its changes made it follow itself for ever, sent in vain each time, and nothing was said."""
+    (here / "log").write_bytes(b"beginning\n" * 600_000)
+    with following(roots, reach=SlowLine) as followed:
+        stop = threading.Event()
+
+        def write():
+            while not stop.wait(0.1):
+                with (here / "log").open("ab") as file:
+                    file.write(b"line\n")
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            (here / "large").write_bytes(b"x" * 3_000_000)
+            (here / "small").write_text("1")
+            followed.until(lambda: (there / "large").exists() and (there / "small").exists())
+            followed.until(lambda: followed.named("grows"))
+            followed.until(lambda: (there / "log").read_bytes().endswith(b"line\n"))
+        finally:
+            stop.set()
+            writer.join()
+        followed.until(lambda: (there / "log").read_bytes() == (here / "log").read_bytes())
+
+
+def test_a_log_that_is_appended_to_now_and_then_is_said_to_travel_whole(roots, here, there):
+    (here / "log").write_bytes(b"beginning\n" * 200_000)
+    with following(roots) as followed:
+        for line in range(5):
+            with (here / "log").open("ab") as file:
+                file.write(b"%d\n" % line)
+            followed.until(lambda: (there / "log").stat().st_size == (here / "log").stat().st_size)
+        assert [said.facts["path"] for said in followed.named("grows")] == ["log"]
+        assert "it travels whole again" in as_line(followed.named("grows")[0])
+
+
+def test_a_large_file_that_is_saved_several_times_is_no_log(roots, here, there):
+    with following(roots) as followed:
+        for size in (3_000_000, 2_000_000, 4_000_000, 2_500_000, 5_000_000):
+            (here / "model").write_bytes(b"x" * size)
+            followed.until(
+                lambda size=size: (there / "model").exists() and (there / "model").stat().st_size == size
+            )
+        assert not followed.named("grows")
+
+
 def test_once_sends_of_a_log_what_is_there_and_says_that_it_grows(roots, here, there):
     events = []
     session = Session(roots, lambda: Local(python=sys.executable), report=events.append)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Seconds without an answer after which the other side counts as gone.
 _SILENCE = 120.0
+#: A large file that was longer so many times, each within so many seconds of the one before, is a log.
+_GROWN, _SOON = 3, 30.0
 
 
 class Sender:
@@ -64,6 +66,10 @@ class Sender:
         self._streaming = 0
         self._offsets: dict[int, int] = {}
         self._todo: deque[Step] = deque()
+        self._later: dict[str, Step] = {}  # large, and came up while another was under way
+        self._large_path = ""
+        #: path of a large file -> its size, how often it had grown in a row, when it was sent
+        self._growth: dict[str, tuple[int, int, float]] = {}
         self.failed: dict[str, tuple[str, str]] = {}
         self.changed: set[str] = set()
         self.racy: set[str] = set()
@@ -84,11 +90,13 @@ class Sender:
         """
         self._files.forget()
         self._todo.extend(steps)
-        while self._todo:
-            step = self._todo.popleft()
+        while self._todo or self._later:
+            step = self._todo.popleft() if self._todo else self._later.pop(next(iter(self._later)))
             if _is_large(step):
                 self._urgent()
+                self._large_path = step.path
             self._perform(step)
+            self._large_path = ""
         self.drain()
 
     def drain(self) -> None:
@@ -98,11 +106,16 @@ class Sender:
             self._take()
 
     def _urgent(self) -> None:
-        """Carry out what came up meanwhile and is small; what is large waits for its turn."""
+        """Carry out what came up meanwhile and is small; what is large waits for its turn, once.
+
+        Not the file that is under way: that it has changed is seen at its end, and counted; else a log would follow
+        itself for ever, and nobody would take it as it is.
+        """
         self._files.forget()
         for step in self.pause():
             if _is_large(step):
-                self._todo.append(step)
+                if step.path != self._large_path:
+                    self._later[step.path] = step._replace(operation="check")
             else:
                 self._perform(step)
         self._flush()
@@ -147,11 +160,24 @@ class Sender:
             self._put(step.path, content, content.body)
         else:
             self._large(step, content)
-        if content.grown and step.path not in self.changed:
+        if step.path not in self.changed and (content.grown or self._grows_again(step.path, content)):
             self.grew[step.path] = time.monotonic() - began
             if step.path not in self._told:
                 self._told.add(step.path)
                 self._report(event("grows", path=step.path, bytes=content.entry.size))
+
+    def _grows_again(self, path: str, content: Content) -> bool:
+        """Whether a large file was longer each of the last times: a log of which all travels for each of its lines."""
+        if content.body is not None:
+            return False
+        now = time.monotonic()
+        size, times, sent = self._growth.get(path, (0, 0, now))
+        if content.entry.size < size or now - sent > _SOON:
+            times = 0
+        elif content.entry.size > size:
+            times += 1
+        self._growth[path] = content.entry.size, times, now
+        return times > _GROWN
 
     def _found_equal(self, path: str, there: There, content: Content) -> None:
         mode, stamp = content.entry.mode, content.entry.stamp
