@@ -36,12 +36,13 @@ class Pod:
     """One pod.
 
     Attributes:
-        containers: by name, the Docker container that stands for it; None for one that cannot be entered.
+        containers: by name, the Docker container that stands for it; None for one that cannot be entered; a command
+            line of this machine for one that answers with it, whatever it is asked to run.
         spec, status: what is said besides, of the containers too (`container` is merged into each).
     """
 
     name: str
-    containers: dict[str, str | None]
+    containers: dict[str, str | tuple[str, ...] | None]
     namespace: str = "ml"
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
@@ -329,12 +330,17 @@ def _resources(version: str, kinds: list[tuple[str, str, list[str]]]) -> dict[st
 class _Exec:
     """One command in a pod: between a WebSocket and `docker exec`."""
 
-    def __init__(self, socket: WebSocket, container: str | None, query: dict[str, list[str]]) -> None:
+    def __init__(
+        self, socket: WebSocket, container: str | tuple[str, ...] | None, query: dict[str, list[str]]
+    ) -> None:
         self._socket = socket
         self._tty = query.get("tty") == ["true"]
         takes_input = query.get("stdin") == ["true"]
         flags = (["-i"] if takes_input else []) + (["-t"] if self._tty else [])
-        self._argv = ["docker", "exec", *flags, str(container), *query.get("command", [])]
+        if isinstance(container, tuple):
+            self._argv = list(container)
+        else:
+            self._argv = ["docker", "exec", *flags, str(container), *query.get("command", [])]
         self._refusal = ""
 
     def run(self) -> None:

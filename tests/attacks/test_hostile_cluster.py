@@ -1,0 +1,124 @@
+"""A hostile API server, or a pod of somebody else's: what it says to `dkdbg run`, `sync` and `ps` by way of the real kubectl.
+
+The API server is a stand-in.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dkdbg.errors import DkdbgError
+from dkdbg.places import registry
+from dkdbg.targets.pod import BadPod, pods_of
+from dkdbg.targets.pod_address import is_name, is_pod_name
+from tests.engine.projects import dkdbg
+from tests.kubernetes.cluster import Pod
+from tests.kubernetes.conftest import cluster, root  # noqa: F401 - fixtures
+
+ESCAPES = "\x1b]0;owned\x07\x1b[2J\r\u202egnp"
+
+
+def names_no_terminal(text: str) -> bool:
+    """Whether a text commands no terminal."""
+    return all(each.isprintable() or each in "\n\t" for each in text)
+
+
+@pytest.mark.attack(0)
+@pytest.mark.parametrize(
+    "pod",
+    [
+        Pod("-it", {"main": None}), Pod("--kubeconfig=/tmp/x", {"main": None}), Pod("a b", {"main": None}),
+        Pod("train-0;id", {"main": None}), Pod("train-0\n", {"main": None}), Pod("a" * 300, {"main": None}),
+        Pod(ESCAPES, {"main": None}), Pod("train-0", {"--tty": None}), Pod("train-0", {"main\n": None}),
+        Pod("train-0", {}),
+    ],
+    ids=ascii,
+)  # fmt: skip
+def test_a_name_that_kubernetes_does_not_allow_is_in_no_command_line(pod, root, cluster):  # noqa: F811
+    """Answers with pods and containers that are called like options and commands: refused, and no command is run."""
+    pod.labels["app"] = "train"
+    cluster.put(pod)
+    with pytest.raises(DkdbgError) as caught:
+        registry.place_of("k8s://ml/app=train", root).find()
+    assert "makes no sense" in caught.value.message
+    assert names_no_terminal(caught.value.message + caught.value.hint)
+    assert not any("/exec" in each for each in cluster.asked)
+
+
+@pytest.mark.attack(0)
+def test_what_a_cluster_says_commands_no_terminal(root, cluster):  # noqa: F811
+    """Puts escape sequences into reasons, messages and refusals: they are shown escaped."""
+    waiting = {"name": "main", "state": {"waiting": {"reason": ESCAPES, "message": ESCAPES}}}
+    cluster.put(Pod("train-0", {"main": None}, status={"phase": "Pending", "containerStatuses": [waiting]}))
+    cluster.put(
+        Pod("train-1", {"main": None}, status={"phase": "Failed", "reason": ESCAPES, "message": ESCAPES})
+    )
+    cluster.put(Pod("train-2", {"main": None}, status={"phase": ESCAPES, "containerStatuses": []}))
+    for name in ("train-0", "train-1", "train-2"):
+        done = dkdbg(root, "run", "--on", f"k8s://ml/{name}", "--", "true")
+        assert done.returncode == 1
+        assert "\\x1b" in done.stderr
+        assert names_no_terminal(done.stderr)
+
+
+@pytest.mark.attack(0)
+def test_whatever_json_a_cluster_answers_ends_in_one_error():
+    """Answers with JSON that is no pod, deep, or of other types: one error each time, and no traceback."""
+    good = Pod("train-0", {"main": None}).document()
+    odd: list[object] = [None, 1, "x", [], [1], {"x": 1}, {"items": 1}]
+    documents: list[object] = [*odd, {"items": odd}]
+    for part in ("metadata", "spec", "status"):
+        documents += [{**good, part: value} for value in odd]
+        documents += [{**good, part: {**good[part], key: value}} for key in good[part] for value in odd]
+    for document in documents:
+        try:
+            found = pods_of(json.loads(json.dumps(document)))
+        except BadPod:
+            continue
+        assert all(is_pod_name(each.name) and all(map(is_name, each.containers)) for each in found)
+
+
+@pytest.mark.attack(0)
+@pytest.mark.parametrize(
+    "said",
+    ["train\n", "--help\n", "/srv\n/etc\n", "/srv" + ESCAPES, "", "/\n", "//\n", "x" * 100_000],
+    ids=lambda text: ascii(text)[:20],
+)
+def test_a_pod_that_lies_about_its_working_folder_gets_nothing(said, root, cluster, tmp_path):  # noqa: F811
+    """Says that its working folder is none, several, or an option: refused, and nothing is sent to it."""
+    (tmp_path / "said").write_text(said)
+    cluster.put(Pod("train-0", {"main": ("cat", str(tmp_path / "said"))}))
+    place = registry.place_of("k8s://ml/train-0", root)
+    with pytest.raises(DkdbgError) as caught:
+        place.workspace()
+    assert "nothing says where the code lies in the pod" in caught.value.message
+    assert names_no_terminal(caught.value.message)
+
+
+@pytest.mark.attack(0)
+def test_a_pod_that_maps_its_code_out_of_the_repository_is_refused(root, cluster):  # noqa: F811
+    """Carries a DKDBG_MAPPINGS that names a folder above the repository: refused, and nothing is read."""
+    text = json.dumps([{"localRoot": "${workspaceFolder}/../..", "remoteRoot": "/loot"}])
+    container = {"env": [{"name": "DKDBG_MAPPINGS", "value": text}]}
+    cluster.put(Pod("train-0", {"main": None}, container=container))
+    done = dkdbg(root, "sync", "--once", "k8s://ml/train-0")
+    assert done.returncode == 2
+    assert "outside of this repository" in done.stderr
+    assert not any("/exec" in each for each in cluster.asked)
+
+
+@pytest.mark.attack(0)
+def test_a_pod_that_answers_anything_is_named(root, cluster, tmp_path):  # noqa: F811
+    """Answers an agent's path and its sessions with escapes and nonsense: they are named, and command no terminal."""
+    (tmp_path / "said").write_text(f"{ESCAPES}\n/tmp/a b/agent.pyz\n/tmp/$(id)\n/tmp{ESCAPES}/agent.pyz\n")
+    cluster.put(Pod("train-0", {"main": ("cat", str(tmp_path / "said"))}))
+    assert registry.place_of("k8s://ml/train-0", root).agent() is None
+    (tmp_path / "said").write_text("/tmp/agent.pyz\n" + ESCAPES)
+    done = dkdbg(root, "ps", "k8s://ml/train-0")
+    assert "cannot be understood" in done.stderr
+    assert names_no_terminal(done.stderr + done.stdout)
+    done = dkdbg(root, "run", "--on", "k8s://ml/train-0", "--", "true")
+    assert done.returncode == 1
+    assert names_no_terminal(done.stderr)
