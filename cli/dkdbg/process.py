@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -270,6 +271,16 @@ def converse(argv: Sequence[str]) -> subprocess.Popen[bytes]:
         raise DkdbgError(
             f"{argv[0]!r} may not be executed", hint=f"ls -l {argv[0]}", exit_code=126
         ) from error
+
+
+def end(running: subprocess.Popen[bytes]) -> None:
+    """End what `converse` has started, and close its pipes."""
+    running.kill()
+    running.wait()
+    for pipe in (running.stdin, running.stdout, running.stderr):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
 
 
 def _found(program: str, env: Mapping[str, str] | None = None) -> str:

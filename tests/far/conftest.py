@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.attacks.conftest import other_user  # noqa: F401
 from tests.far.hosts import Hosts, build_image
 
 

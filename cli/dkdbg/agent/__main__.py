@@ -1,4 +1,4 @@
-"""The agent's command line: `launch`, `supervise`, `restart`, `stop`, `pdb`, `health`, `sessions`, `mapping`.
+"""The agent's command line: `launch`, `supervise`, `restart`, `stop`, `pdb`, `health`, `sessions`, `mapping`, `relay`.
 
 Run as `python -m dkdbg.agent`, or as a file with `python -I -S -B`: then the folder of the package is found from the
 file's own path, and nothing of the user's site-packages or working directory can get in the way.
@@ -25,7 +25,7 @@ _USAGE = """usage: dkdbg.agent launch [--host H] [--port P] [--wait SECONDS] [--
                              [--max-restarts N] [--interactive] -- COMMAND [ARGUMENT...]
        dkdbg.agent restart | stop [--name NAME]
        dkdbg.agent pdb [--pid N] [--name NAME]
-       dkdbg.agent health [--wait] | sessions [--json] | mapping
+       dkdbg.agent health [--wait] | sessions [--json] | mapping | relay WORD
 
        --housekeeping (DKDBG_HOUSEKEEPING=1): debug processes that serve others as well, such as multiprocessing's
        resource tracker and forkserver, torch's compile workers and Ray's own"""
@@ -44,6 +44,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         from dkdbg.agent.run import pdb_client
 
         return pdb_client.main(words)
+    if command == "relay":
+        from dkdbg.agent.relay import stdio
+
+        return stdio.main(words)
     if command == "health":
         return _health()
     if command == "sessions":

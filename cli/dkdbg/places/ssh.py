@@ -17,7 +17,8 @@ from dkdbg.targets.place import Door, Kind, Workspace
 from dkdbg.targets.record import BadRecord, SeenRecord, decode, parse
 from dkdbg.targets.ssh import FAILED, SshReach, enter, hosts_of
 from dkdbg.targets.ssh_errors import explain
-from dkdbg.tunnel.ssh import SharedConnection
+from dkdbg.tunnel.relay import Relay
+from dkdbg.tunnel.ssh import CONNECT_LIMIT, SharedConnection
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 SCHEME = "ssh"
 #: Seconds for an answer of a shell there, and of an agent; bytes of it.
 _SHELL_LIMIT, _AGENT_LIMIT, _MAX_ANSWER, _MAX_SESSIONS = 30.0, 30.0, 8 << 20, 100
+#: Seconds for a connection in the place of one that was cut.
+_AGAIN_LIMIT = 8.0
 #: Where `dkdbg run` has brought one (agent/record/kept.py).
 _BROUGHT = re.compile(r"/.*/agent-[0-9a-f]{32}\.pyz")
 #: Asked of whatever shell is there: a mark, as login shells may say more; user, host, folder, and the agents of ours.
@@ -59,6 +62,8 @@ class SshPlace:
         self._folder = ""
         self._agents: tuple[str, ...] = ()
         self._brought: Brought | None = None
+        self._relay: Relay | None = None
+        self._local = 0
 
     @property
     def label(self) -> str:
@@ -68,12 +73,7 @@ class SshPlace:
     def find(self) -> Reach:
         """Connect, and see who and where we are there."""
         with self._lock:
-            options = self._connection.options()
-            asking = SshReach(hosts=self._hosts, options=options, label=self.label)
-            user, host, self._folder, *agents = self._look(asking)
-            self._agents = tuple(agents)
-            label = f"{SCHEME}://{self._hosts.name} ({printable(user)}@{printable(host)})"
-            self._reach = SshReach(hosts=self._hosts, options=options, label=label)
+            self._reach = self._look_again(asks=True, limit=CONNECT_LIMIT)
             return self._reach
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
@@ -102,8 +102,22 @@ class SshPlace:
         return Workspace(local=".", remote=self._folder, why="the target says so")
 
     def door(self) -> Door:
-        """Not yet reached."""
-        return Door(endpoint=None, why=f"{self.label} was not asked")
+        """That of the newest session there, by a relay: its connections outlive those of ssh."""
+        with self._lock:
+            if self._relay is not None and self._relay.why:  # it asks anew by itself
+                return Door(endpoint=None, why=f"{self.label}: {self._relay.why}")
+            try:
+                self._reach = self._look_again(asks=self._reach is None, limit=CONNECT_LIMIT)
+                live = [each for each in self._records() if isinstance(each, SeenRecord) and each.live]
+            except DkdbgError as error:
+                return Door(endpoint=None, why=error.message.splitlines()[0])
+            if not live:
+                return Door(endpoint=None, why=f"no session runs on {self.label}")
+            if self._relay is None:
+                self._relay = Relay(self._relayed)
+                self._local = self._relay.listen(live[-1].port)
+            self._relay.aim(self._local, live[-1].port)
+            return Door(endpoint=("127.0.0.1", self._local), why="its session does not answer")
 
     def changes(self) -> Changes | None:
         """Nobody tells."""
@@ -133,7 +147,10 @@ class SshPlace:
         return "" if self._connection.is_there() else f"the connection to {self.label} was lost"
 
     def close(self) -> None:
-        """End the connection with its last command, and let go of the agent."""
+        """End the relay, the connection with its last command, and let go of the agent."""
+        relay = self._relay
+        if relay is not None:
+            relay.close()
         with self._lock:
             if self._brought is not None:
                 self._brought.close()
@@ -146,6 +163,28 @@ class SshPlace:
                 self.find()
             assert self._reach is not None  # noqa: S101 - or `find` has raised
             return self._reach
+
+    def _look_again(self, *, asks: bool, limit: float) -> SshReach:
+        options = self._connection.options(asks=asks, limit=limit)
+        asking = SshReach(hosts=self._hosts, options=options, label=self.label)
+        user, host, self._folder, *agents = self._look(asking)
+        self._agents = tuple(agents)
+        label = f"{SCHEME}://{self._hosts.name} ({printable(user)}@{printable(host)})"
+        return SshReach(hosts=self._hosts, options=options, label=label)
+
+    def _relayed(self, word: str, silent: bool) -> tuple[str, ...]:
+        """The relay's command line; on its thread, while a door may be asked for on another one."""
+        if silent:
+            self._connection.drop()
+        options = self._connection.options(asks=False, limit=_AGAIN_LIMIT)
+        reach = SshReach(hosts=self._hosts, options=options, label=self.label)
+        agents = self._agents
+        if silent:
+            _, _, _, *found = self._look(reach)
+            agents = tuple(found)
+        if not agents:
+            raise DkdbgError(f"no session runs on {self.label}")
+        return reach.wrap(("sh", agents[-1], "relay", word))
 
     def _look(self, reach: SshReach) -> list[str]:
         """User, host, folder, and the paths of agents that were brought."""

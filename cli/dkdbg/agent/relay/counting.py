@@ -1,0 +1,81 @@
+"""Frames that arrive once and in order, whatever becomes of the transports that carry them. No I/O."""
+
+from __future__ import annotations
+
+import collections
+
+from dkdbg.agent.relay import wire
+from dkdbg.agent.relay.wire import WireError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Deque
+
+#: Counted frames read until the other end is told, so that it keeps few; each ping tells it as well.
+_TELL_AFTER = 64
+#: Bytes that are kept for a transport to come; channels and their windows bound them, this ends what does not.
+_MOST_KEPT = 2 * wire.CHANNELS * wire.WINDOW
+
+
+class Counting:
+    """One end. What is to be sent gathers in `out`, as far as there is a transport.
+
+    Attributes:
+        out: bytes for the transport, to be taken from its beginning.
+        connected: a transport has said who is at its other end.
+        read: counted frames of the other end that were read.
+    """
+
+    def __init__(self) -> None:
+        self.out = bytearray()
+        self.connected = False
+        self.read = 0
+        self._told = 0
+        self._kept: Deque[bytes] = collections.deque()
+        self._kept_bytes = 0
+        self._forgotten = 0
+
+    def send(self, kind: int, channel: int, payload: bytes = b"") -> None:
+        """Send a counted frame, now or with a later transport. Raises WireError: the other end takes nothing."""
+        frame = wire.pack(kind, channel, payload)
+        self._kept.append(frame)
+        self._kept_bytes += len(frame)
+        if self._kept_bytes > _MOST_KEPT:
+            raise WireError("the other end confirms nothing")
+        if self.connected:
+            self.out += frame
+
+    def say(self, frame: bytes) -> None:
+        """Send a frame that is for this transport only."""
+        self.out += frame
+
+    def connect(self, read: int) -> None:
+        """There is a transport, and the other end has read so many of our counted frames: send it the others.
+
+        Raises:
+            WireError: that cannot be.
+        """
+        self.confirm(read)
+        self.connected = True
+        for frame in self._kept:
+            self.out += frame
+
+    def lose(self) -> None:
+        """The transport is gone."""
+        self.connected = False
+        self.out = bytearray()
+
+    def confirm(self, read: int) -> None:
+        """The other end has read so many of our counted frames. Raises WireError: more than there were, or fewer."""
+        if not self._forgotten <= read <= self._forgotten + len(self._kept):
+            raise WireError("it has read %d frames of %d" % (read, self._forgotten + len(self._kept)))
+        while self._forgotten < read:
+            self._kept_bytes -= len(self._kept.popleft())
+            self._forgotten += 1
+
+    def note_read(self) -> None:
+        """A counted frame was read."""
+        self.read += 1
+        if self.read - self._told >= _TELL_AFTER:
+            self._told = self.read
+            self.say(wire.pack(wire.PONG, 0, wire.count(self.read)))

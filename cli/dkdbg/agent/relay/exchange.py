@@ -1,0 +1,262 @@
+"""Sockets on one side, one transport that may be replaced at any time on the other; a loop on one thread moves the bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import time
+
+from dkdbg.agent.relay import wire
+from dkdbg.agent.relay.channel import Channel
+from dkdbg.agent.relay.counting import Counting
+from dkdbg.agent.relay.wire import WireError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Optional
+
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+
+class Exchange:
+    """What both ends have in common; see `Keeper`, and `dkdbg.tunnel.relay` on the other machine.
+
+    Attributes:
+        keeper: which keeper this is, or is spoken with; wire.NOBODY until it is known.
+        heard: when the transport said something the last time, as time.monotonic() has it.
+    """
+
+    def __init__(self) -> None:
+        self.keeper = wire.NOBODY
+        self.heard = time.monotonic()
+        self.counting = Counting()
+        self.channels: Dict[int, Channel] = {}
+        self.last_channel = 0
+        self._selector = selectors.DefaultSelector()
+        self._watched: Dict[int, int] = {}
+        self._transport: Optional[tuple[int, int]] = None
+        self._parser = wire.Parser()
+
+    # -- what the two ends do differently -----------------------------------------------------------------------
+
+    def greeted(self, keeper: bytes, read: int) -> None:
+        """The other end has said hello on this transport. Raises WireError."""
+        raise NotImplementedError
+
+    def opened(self, channel: int, payload: bytes) -> None:
+        """The other end opens a connection. Raises WireError."""
+        raise NotImplementedError
+
+    def said_goodbye(self) -> None:
+        """The other end wants everything to end. Raises WireError."""
+        raise NotImplementedError
+
+    def transport_ended(self, why: str) -> None:
+        """The transport is gone, and not watched any more."""
+        raise NotImplementedError
+
+    # -- the loop ---------------------------------------------------------------------------------------------
+
+    @property
+    def has_transport(self) -> bool:
+        """Whether there is a transport, greeted or not."""
+        return self._transport is not None
+
+    def turn(self, timeout: float) -> None:
+        """Wait until something can be done, `timeout` seconds at most, and do it.
+
+        Raises:
+            WireError: the other end says what it may not say.
+        """
+        self._choose()
+        for key, events in self._selector.select(timeout):
+            what: Any = key.data
+            if isinstance(what, Channel):
+                self._move(what, events)
+            elif what is not None:
+                what()
+            elif self._transport is not None and key.fd in self._transport:
+                self._transported(key.fd, events)
+        self._flush()
+
+    def watch(self, file: int, arrived: Callable[[], None]) -> None:
+        """Call `arrived` when there is something to read; until `forget`."""
+        self._selector.register(file, _READ, arrived)
+
+    def forget(self, file: int) -> None:
+        """Watch it no more."""
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(file)
+        self._watched.pop(file, None)
+
+    def join(self, reads: int, writes: int) -> None:
+        """Go on with this transport: two descriptors that do not block, which stay the caller's."""
+        self.part()
+        self._transport = (reads, writes)
+        self._parser = wire.Parser()
+        self.heard = time.monotonic()
+
+    def part(self) -> None:
+        """Go on without a transport."""
+        if self._transport is not None:
+            for file in set(self._transport):
+                self.forget(file)
+            self._transport = None
+        self.counting.lose()
+
+    def add(self, channel: Channel) -> None:
+        """Move the bytes of a connection from now on."""
+        self.channels[channel.number] = channel
+
+    def reset(self, channel: Channel, why: str = "") -> None:
+        """End a connection at once, at the other end too."""
+        self.counting.send(wire.RESET, channel.number, why.encode("utf-8", "replace")[:500])
+        self.remove(channel)
+
+    def remove(self, channel: Channel) -> None:
+        """End a connection here."""
+        self.channels.pop(channel.number, None)
+        self.forget(channel.sock.fileno())
+        channel.sock.close()
+
+    def close(self) -> None:
+        """End everything here."""
+        self.part()
+        for channel in list(self.channels.values()):
+            self.remove(channel)
+        self._selector.close()
+
+    def _choose(self) -> None:
+        """Watch what can go on, and nothing else."""
+        for channel in self.channels.values():
+            events = (_READ if channel.wants_to_read else 0) | (_WRITE if channel.wants_to_write else 0)
+            self._set(channel.sock.fileno(), events, channel)
+        if self._transport is not None:
+            reads, writes = self._transport
+            wanted = _WRITE if self.counting.out else 0
+            if reads == writes:
+                self._set(reads, _READ | wanted, None)
+            else:
+                self._set(reads, _READ, None)
+                self._set(writes, wanted, None)
+
+    def _set(self, file: int, events: int, what: Optional[Channel]) -> None:
+        before = self._watched.get(file, 0)
+        if events == before:
+            return
+        if not events:
+            self.forget(file)
+            return
+        if before:
+            self._selector.modify(file, events, what)
+        else:
+            self._selector.register(file, events, what)
+        self._watched[file] = events
+
+    # -- connections ------------------------------------------------------------------------------------------
+
+    def _move(self, channel: Channel, events: int) -> None:
+        if channel.number not in self.channels:  # it ended earlier in this turn
+            return
+        try:
+            if events & _WRITE:
+                self._write(channel)
+            if events & _READ and channel.wants_to_read:
+                data = channel.read()
+                self.counting.send(wire.DATA if data else wire.END, channel.number, data)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.reset(channel, error.strerror or str(error))
+            return
+        if channel.is_over:
+            self.remove(channel)
+
+    def _write(self, channel: Channel) -> None:
+        credit = channel.write()
+        if credit:
+            self.counting.send(wire.CREDIT, channel.number, credit.to_bytes(4, "big"))
+
+    # -- the transport ----------------------------------------------------------------------------------------
+
+    def _transported(self, file: int, events: int) -> None:
+        if events & _WRITE:
+            self._flush()
+        if self._transport is None or file != self._transport[0] or not events & ~_WRITE:
+            return
+        try:
+            data = os.read(file, wire.LARGEST * 4)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._lost(error.strerror or str(error))
+            return
+        if not data:
+            self._lost("it has ended")
+            return
+        self.heard = time.monotonic()
+        for frame in self._parser.feed(data):
+            self._take(*frame)
+            if self._transport is None:
+                return
+
+    def _flush(self) -> None:
+        out = self.counting.out
+        while out and self._transport is not None:
+            try:
+                done = os.write(self._transport[1], out[: wire.LARGEST * 4])
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._lost(error.strerror or str(error))
+                return
+            del out[:done]
+
+    def _lost(self, why: str) -> None:
+        self.part()
+        self.transport_ended(why)
+
+    def _take(self, kind: int, number: int, payload: bytes) -> None:
+        if kind == wire.HELLO:
+            if self.counting.connected:
+                raise WireError("a second hello")
+            self.greeted(*wire.read_hello(payload))
+        elif not self.counting.connected:
+            raise WireError("a frame before hello")
+        elif kind in (wire.PING, wire.PONG):
+            self.counting.confirm(wire.counted(payload))
+            if kind == wire.PING:
+                self.counting.say(wire.pack(wire.PONG, 0, wire.count(self.counting.read)))
+        elif kind == wire.BYE:
+            self.said_goodbye()
+        else:
+            self.counting.note_read()
+            self._take_counted(kind, number, payload)
+
+    def _take_counted(self, kind: int, number: int, payload: bytes) -> None:
+        if kind == wire.OPEN:
+            self.opened(number, payload)
+            return
+        channel = self.channels.get(number)
+        if channel is None:
+            if not 0 < number <= self.last_channel:
+                raise WireError("a connection that was not opened")
+            return  # it has ended here meanwhile
+        if kind == wire.RESET:
+            self.remove(channel)
+            return
+        if kind == wire.CREDIT:
+            channel.credit(payload)
+            return
+        if kind == wire.DATA:
+            channel.take(payload)
+        else:
+            channel.end()
+        try:  # most often the socket takes it at once
+            self._write(channel)
+        except OSError as error:
+            self.reset(channel, error.strerror or str(error))
+            return
+        if channel.is_over:
+            self.remove(channel)

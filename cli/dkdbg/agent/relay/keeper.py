@@ -1,0 +1,160 @@
+"""What stays on the far machine: it holds the connections there while transports come and go.
+
+It listens on a Unix socket in a private folder, and serves who is its own user and knows its secret; of two transports
+the newer one. Without a word for GRACE seconds, and when it is told to, it ends and leaves nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import os
+import socket
+import struct
+import time
+
+from dkdbg.agent.front import local_users
+from dkdbg.agent.relay import wire
+from dkdbg.agent.relay.channel import Channel
+from dkdbg.agent.relay.exchange import Exchange
+from dkdbg.agent.relay.wire import WireError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
+
+#: Seconds without a word of the other end.
+GRACE = 120.0
+#: Bytes of the secret that a transport begins with, and seconds that it may take to say it.
+SECRET = 32
+_SECRET_LIMIT = 5.0
+#: Seconds for a connection on this machine: shorter than the other end waits for a sign of life.
+_CONNECT_LIMIT = 1.5
+_TURN = 1.0
+
+
+class Keeper(Exchange):
+    """Serves one relay, until it is over.
+
+    Args:
+        listener: a Unix socket that listens. path: where it lies.
+        secret: see SECRET.
+    """
+
+    def __init__(self, listener: socket.socket, path: str, secret: bytes) -> None:
+        super().__init__()
+        self.keeper = os.urandom(len(wire.NOBODY))
+        self._listener = listener
+        self._path = path
+        self._secret = secret
+        self._current: Optional[socket.socket] = None
+        self._is_over = False
+
+    def run(self) -> None:
+        """Serve."""
+        self._listener.setblocking(False)
+        self.watch(self._listener.fileno(), self._accept)
+        try:
+            while not self._is_over and time.monotonic() - self.heard < GRACE:
+                self.turn(_TURN)
+        except WireError:
+            pass  # who says the secret and then nonsense is not the one that we can go on with
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+            with contextlib.suppress(OSError):  # another relay's socket may lie there
+                os.rmdir(os.path.dirname(self._path))
+            self._listener.close()
+            self.close()
+            self._hang_up()
+
+    def greeted(self, keeper: bytes, read: int) -> None:
+        """Of a relay that knows another keeper, or none: we have to be new."""
+        is_known = keeper == self.keeper
+        if not is_known and self.last_channel:
+            raise WireError("it does not know its keeper")
+        self.counting.say(wire.hello(self.keeper, self.counting.read))
+        self.counting.connect(read if is_known else 0)
+
+    def opened(self, channel: int, payload: bytes) -> None:
+        """Connect to a port of this machine's loopback."""
+        if channel <= self.last_channel or len(self.channels) >= wire.CHANNELS:
+            raise WireError("a connection too many")
+        self.last_channel = channel
+        port = int.from_bytes(payload, "big")
+        try:
+            sock = socket.create_connection(("127.0.0.1", port), _CONNECT_LIMIT)
+        except OSError as error:
+            self._refuse(channel, "port %d: %s" % (port, error.strerror or error))
+            return
+        if not _is_ours(sock):
+            sock.close()
+            self._refuse(channel, "port %d is another user's" % port)
+            return
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.add(Channel(channel, sock))
+
+    def said_goodbye(self) -> None:
+        """End."""
+        self._is_over = True
+
+    def transport_ended(self, why: str) -> None:  # noqa: ARG002 - the other end says what there is to say
+        """Wait for the next one."""
+        self._hang_up()
+
+    def _refuse(self, channel: int, why: str) -> None:
+        self.counting.send(wire.RESET, channel, why.encode("utf-8", "replace")[:500])
+
+    def _accept(self) -> None:
+        try:
+            client, _ = self._listener.accept()
+        except OSError:
+            return
+        # Only our own processes get here: the folder is closed to others. They say the secret at once.
+        try:
+            client.settimeout(_SECRET_LIMIT)
+            said = _exactly(client, SECRET) if _is_same_user(client) else b""
+        except OSError:
+            said = b""
+        if not hmac.compare_digest(said, self._secret):
+            client.close()
+            return
+        client.setblocking(False)
+        self.join(client.fileno(), client.fileno())
+        self._hang_up()
+        self._current = client
+
+    def _hang_up(self) -> None:
+        if self._current is not None:
+            self._current.close()
+            self._current = None
+
+
+def _exactly(client: socket.socket, size: int) -> bytes:
+    data, end = b"", time.monotonic() + _SECRET_LIMIT
+    while len(data) < size and time.monotonic() < end:
+        more = client.recv(size - len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def _is_same_user(client: socket.socket) -> bool:
+    """Tell whether the other end of a Unix socket is a process of ours, or root's."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:  # macOS; the folder is closed to others there too
+        return True
+    told = client.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i"))
+    return struct.unpack("3i", told)[1] in (0, os.getuid())
+
+
+def _is_ours(sock: socket.socket) -> bool:
+    """Tell whether what we have connected to on this machine is ours, or root's; True where the system does not tell."""
+    try:
+        owner = local_users.other_end(sock)
+        if owner is not None and not owner[1]:  # it waits to be accepted
+            owner = local_users.listening(sock.getpeername())
+    except OSError:
+        return not local_users.are_told()
+    return owner is not None and owner[0] in (0, os.getuid())

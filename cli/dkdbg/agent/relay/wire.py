@@ -1,0 +1,99 @@
+"""Frames between a relay here and its keeper there. Pure; both ends parse with it, and neither trusts the other.
+
+A frame is a kind (1 byte), a channel (4), the payload's length (4, all big-endian) and the payload. A channel is one
+connection. The kinds up to LAST_COUNTED are counted by both ends, and sent again after a cut from where the other end
+has read to; the others concern one transport only.
+"""
+
+from __future__ import annotations
+
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator, Tuple
+
+    #: kind, channel, payload.
+    Frame = Tuple[int, int, bytes]
+
+#: OPEN: port on loopback there (2 bytes). DATA. END: this direction is over. RESET: both are at once, why (text).
+#: CREDIT: so many bytes of the channel were passed on (4 bytes).
+OPEN, DATA, END, RESET, CREDIT = LAST_COUNTED = 1, 2, 3, 4, 5
+COUNTED = frozenset(LAST_COUNTED)
+#: HELLO: see `hello`. PING, PONG: frames read so far (8 bytes). BYE: everything ends.
+HELLO, PING, PONG, BYE = 16, 17, 18, 19
+VERSION = 1
+
+HEAD = struct.Struct(">BII")
+_HELLO = struct.Struct(">B16sQ")
+_COUNT = struct.Struct(">Q")
+#: Bytes of one payload, and those of a channel that may be under way without credit.
+LARGEST = 1 << 16
+WINDOW = 1 << 20
+#: Connections at one time.
+CHANNELS = 64
+#: Who has not heard of a keeper yet.
+NOBODY = bytes(16)
+#: Lengths that a kind's payload may have.
+_LENGTHS = {
+    OPEN: (2, 2), DATA: (1, LARGEST), END: (0, 0), RESET: (0, 500), CREDIT: (4, 4),
+    HELLO: (_HELLO.size, _HELLO.size), PING: (8, 8), PONG: (8, 8), BYE: (0, 0),
+}  # fmt: skip
+
+
+class WireError(Exception):
+    """What came is no frame, or none that may come now; the message says in a few words what is wrong."""
+
+
+def pack(kind: int, channel: int = 0, payload: bytes = b"") -> bytes:
+    """Return a frame."""
+    return HEAD.pack(kind, channel, len(payload)) + payload
+
+
+def hello(keeper: bytes, count: int) -> bytes:
+    """Return the first frame of a transport: which keeper is meant or speaks (16 bytes), counted frames read so far."""
+    return pack(HELLO, 0, _HELLO.pack(VERSION, keeper, count))
+
+
+def read_hello(payload: bytes) -> Tuple[bytes, int]:
+    """Return keeper and count. Raises WireError: the other end is of another version."""
+    version, keeper, count = _HELLO.unpack(payload)
+    if version != VERSION:
+        raise WireError("it speaks version %d of the relay, we %d" % (version, VERSION))
+    return keeper, count
+
+
+def counted(payload: bytes) -> int:
+    """Return the number of a PING or PONG."""
+    count: int = _COUNT.unpack(payload)[0]
+    return count
+
+
+def count(number: int) -> bytes:
+    """Return the payload of a PING or PONG."""
+    return _COUNT.pack(number)
+
+
+class Parser:
+    """Takes bytes as they come and gives frames; holds no more than one frame and what was fed last."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """Yield the frames that are whole now. Raises WireError; nothing can be read from this transport then."""
+        self._data += data
+        start = 0
+        try:
+            while len(self._data) - start >= HEAD.size:
+                kind, channel, length = HEAD.unpack_from(self._data, start)
+                least, most = _LENGTHS.get(kind, (1, 0))
+                if not least <= length <= most:
+                    raise WireError("a frame of kind %d with %d bytes" % (kind, length))
+                if len(self._data) - start - HEAD.size < length:
+                    break
+                body = start + HEAD.size
+                start = body + length
+                yield kind, channel, bytes(self._data[body:start])
+        finally:
+            del self._data[:start]

@@ -1,0 +1,397 @@
+"""The relay alone, without ssh: its command runs on this machine, is killed, stopped, and replaced by what is hostile."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+from dkdbg.agent.relay import keeper as keepers
+from dkdbg.agent.relay import wire
+from dkdbg.agent.relay.keeper import SECRET, Keeper
+from dkdbg.tunnel.relay import Relay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    T = TypeVar("T")
+
+AGENT = [sys.executable, "-m", "dkdbg.agent", "relay"]
+
+
+def wait_until(what: Callable[[], T], seconds: float = 30) -> T:
+    """Wait until something is true, and return it."""
+    end = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return found
+
+
+class Far:
+    """What a relay leads to: a server of ours on loopback, and the transports that were started."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self._server = socket.create_server(("127.0.0.1", 0), backlog=100)
+        self.port: int = self._server.getsockname()[1]
+        self.accepted: list[socket.socket] = []
+
+    def command(self, word: str, silent: bool) -> list[str]:  # noqa: ARG002
+        self.words.append(word)
+        return [*AGENT, word]
+
+    def transports(self) -> list[int]:
+        """The relay commands that run now."""
+        found = []
+        for each in Path("/proc").iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                words = (each / "cmdline").read_bytes().split(b"\0")
+                if self.words and os.fsencode(self.words[-1]) in words and _parent(each) == os.getpid():
+                    found.append(int(each.name))
+        return found
+
+    def signal(self, number: int) -> None:
+        for each in wait_until(self.transports):
+            os.kill(each, number)
+
+    def accept(self) -> socket.socket:
+        self._server.settimeout(30)
+        client, _ = self._server.accept()
+        self.accepted.append(client)
+        return client
+
+    def echo(self) -> None:
+        """Answer on every connection with what came."""
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    client, _ = self._server.accept()
+                    threading.Thread(target=_echo, args=(client,), daemon=True).start()
+
+        threading.Thread(target=serve, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.close()
+        for each in self.accepted:
+            each.close()
+
+
+def _parent(process: Path) -> int:
+    return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _echo(client: socket.socket) -> None:
+    with client, contextlib.suppress(OSError):
+        while data := client.recv(1 << 16):
+            client.sendall(data)
+        client.shutdown(socket.SHUT_WR)
+
+
+def keepers_folder() -> Path:
+    return Path(f"/tmp/dkdbg-relay-{os.getuid()}")
+
+
+@pytest.fixture
+def far():
+    made = Far()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def relay(far):
+    made = Relay(far.command)
+    yield made
+    made.close()
+
+
+def connect(relay: Relay, port: int) -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", relay.listen(port)), 10)
+    client.settimeout(30)
+    return client
+
+
+def exactly(client: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        more = client.recv(size - len(data))
+        assert more, len(data)
+        data += more
+    return bytes(data)
+
+
+def ends(client: socket.socket) -> bool:
+    """Whether nothing comes but the end."""
+    client.settimeout(30)
+    try:
+        return client.recv(100) == b""
+    except ConnectionError:
+        return True
+
+
+def test_bytes_pass_both_ways_and_each_direction_ends_by_itself(far, relay):
+    far.echo()
+    local = relay.listen(far.port)
+    data = os.urandom(3 << 20)
+
+    def once(answers: list[bytes]) -> None:
+        with socket.create_connection(("127.0.0.1", local), 30) as client:
+            sender = threading.Thread(target=lambda: (client.sendall(data), client.shutdown(socket.SHUT_WR)))
+            sender.start()
+            digest = hashlib.sha256()
+            while more := client.recv(1 << 16):
+                digest.update(more)
+            sender.join()
+            answers.append(digest.digest())
+
+    answers: list[bytes] = []
+    threads = [threading.Thread(target=once, args=(answers,)) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(60)
+    assert answers == [hashlib.sha256(data).digest()] * 4
+
+
+def test_a_connection_outlives_transports_that_are_killed_in_the_middle_of_it(far, relay):
+    far.echo()
+    client = connect(relay, far.port)
+    data = os.urandom(12 << 20)
+    sender = threading.Thread(target=client.sendall, args=(data,))
+    sender.start()
+    got = bytearray()
+    for part in range(4):
+        got += exactly(client, (part + 1) * len(data) // 6 - len(got))
+        before = len(far.words)
+        far.signal(signal.SIGKILL)
+        wait_until(lambda before=before: len(far.words) > before)
+    got += exactly(client, len(data) - len(got))
+    sender.join(30)
+    client.close()
+    assert bytes(got) == data
+
+
+def test_a_transport_that_falls_silent_is_replaced(far, relay):
+    far.echo()
+    client = connect(relay, far.port)
+    client.sendall(b"a")
+    assert client.recv(1) == b"a"
+    (stopped,) = wait_until(far.transports)
+    os.kill(stopped, signal.SIGSTOP)
+    began = time.monotonic()
+    client.sendall(b"b")
+    assert client.recv(1) == b"b"
+    assert time.monotonic() - began > 1  # it was not answered by the one that was stopped
+    wait_until(lambda: not Path(f"/proc/{stopped}").exists())
+    client.close()
+
+
+def test_who_does_not_read_makes_nobody_else_wait_and_is_not_stored(far, relay):
+    client = connect(relay, far.port)
+    client.sendall(b"x")
+    server = far.accept()
+    server.settimeout(0.5)
+    sent = 0
+    with contextlib.suppress(TimeoutError):
+        while sent < 100 << 20:
+            sent += server.send(bytes(1 << 16))
+    assert sent < 20 << 20, sent
+    far.echo()
+    second = socket.create_connection(("127.0.0.1", relay.listen(far.port)), 10)
+    second.sendall(b"b")
+    second.settimeout(30)
+    assert second.recv(1) == b"b"
+    second.close()
+    assert exactly(client, sent) == bytes(sent)
+    client.close()
+
+
+def test_a_port_where_nothing_listens_ends_the_connection(relay):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with connect(relay, port) as client:
+        assert ends(client)
+
+
+def test_at_the_end_keeper_socket_and_connections_are_gone(far):
+    before = set(keepers_folder().glob("*"))
+    relay = Relay(far.command)
+    client = connect(relay, far.port)
+    server = far.accept()
+    assert set(keepers_folder().glob("*")) - before
+    relay.close()
+    assert ends(client)
+    assert ends(server)
+    wait_until(lambda: not set(keepers_folder().glob("*")) - before)
+    client.close()
+
+
+def test_another_user_of_this_machine_is_not_let_in(far, relay, other_user):
+    local = relay.listen(far.port)
+    asks = (
+        f"import socket; s = socket.create_connection(('127.0.0.1', {local}), 10); s.settimeout(20)\n"
+        "try:\n    s.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n'); print(s.recv(10))\nexcept ConnectionError:\n    print(b'')\n"
+    )
+    done = other_user.python(asks, timeout=60)
+    assert done.stdout == "b''\n", done.stderr
+    with connect(relay, far.port):  # and nothing of it arrived before this one
+        assert far.accept()
+
+
+def test_nothing_is_sent_to_what_another_user_over_there_listens_with(relay, other_user):
+    """Where an agent has ended, its port is anybody's."""
+    program = (
+        "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)\n"
+        "c, _ = s.accept(); c.settimeout(20); print(c.recv(100), flush=True)\n"
+    )
+    squatter = subprocess.Popen(
+        [other_user.interpreter(), "-c", program], stdout=subprocess.PIPE, text=True, **other_user.popen()
+    )
+    try:
+        assert squatter.stdout is not None
+        with connect(relay, int(squatter.stdout.readline())) as client:
+            with contextlib.suppress(ConnectionError):
+                client.sendall(b"secret")
+            assert ends(client)
+        assert squatter.stdout.readline() == "b''\n"
+    finally:
+        squatter.kill()
+        squatter.wait()
+
+
+# -- hostile ends --------------------------------------------------------------------------------------------------------
+
+
+def frames(chance: random.Random) -> bytes:
+    """Frames that are, and are not, what an end may say."""
+    said = b""
+    for _ in range(chance.randint(1, 12)):
+        kind = chance.choice([*wire.COUNTED, wire.HELLO, wire.PING, wire.PONG, wire.BYE, 0, 99])
+        channel = chance.choice([0, 1, 1, 1, 2, 3, 1 << 31])
+        size = chance.choice([0, 1, 2, 4, 8, 25, 500, 501, 1 << 16, (1 << 16) + 1])
+        body = chance.choice([bytes(size), chance.randbytes(size), b"\xff" * size])
+        if kind == wire.HELLO and chance.random() < 0.9:
+            body = struct.pack(
+                ">B16sQ",
+                chance.choice([1, 1, 1, 2]),
+                chance.choice([bytes(16), b"k" * 16]),
+                chance.choice([0, 0, 1, 1 << 63]),
+            )
+        if kind in {wire.PING, wire.PONG} and chance.random() < 0.9:
+            body = struct.pack(">Q", chance.choice([0, 1, 2, 1 << 63]))
+        frame = wire.pack(kind, channel, body)
+        said += chance.choice(
+            [
+                frame,
+                frame,
+                frame,
+                frame[:-1],
+                chance.randbytes(20),
+                struct.pack(">BII", kind, channel, 0xFFFFFFFF),
+            ]
+        )
+    return said
+
+
+HOSTILE = """
+import os, sys, random
+word, seed = sys.argv[1], int(sys.argv[2])
+sys.stdin.buffer.readline()
+os.write(1, word.encode() + b"\\n")
+os.write(1, bytes.fromhex(sys.argv[3]))
+os.read(0, 1 << 16)
+"""
+
+
+def test_a_hostile_far_side_reaches_nothing_but_its_own_connections(far):
+    chance = random.Random(7)
+    greeting = wire.hello(b"k" * 16, 0)
+    tries: list[bytes] = []
+
+    def command(word: str, silent: bool) -> list[str]:  # noqa: ARG001
+        said = chance.choice([b"", greeting, greeting]) + frames(chance)
+        tries.append(said)
+        return [sys.executable, "-I", "-S", "-c", HOSTILE, word, "0", said[:40000].hex()]
+
+    threads = threading.active_count()
+    relay = Relay(command)
+    local = relay.listen(far.port)
+    wanted = int(os.environ.get("DKDBG_TEST_FUZZ", "25"))
+    end = time.monotonic() + 120
+    while len(tries) < wanted:
+        assert time.monotonic() < end, (len(tries), relay.why)
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", local), 5) as client:
+            client.sendall(b"hello")
+            client.settimeout(0.3)
+            client.recv(1 << 20)
+    relay.close()
+    assert threading.active_count() <= threads
+    far._server.setblocking(False)
+    with pytest.raises(BlockingIOError):  # nobody was connected to
+        far._server.accept()
+
+
+def test_a_keeper_hears_nobody_without_its_secret_and_ends_after_nonsense(tmp_path, monkeypatch):
+    monkeypatch.setattr(keepers, "_SECRET_LIMIT", 0.2)
+    chance = random.Random(11)
+    for number in range(40):
+        path = str(tmp_path / f"{number}" / "s")
+        Path(path).parent.mkdir()
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        listener.listen()
+        secret = os.urandom(SECRET)
+        keeper = threading.Thread(target=Keeper(listener, path, secret).run, daemon=True)
+        keeper.start()
+        for said in (b"", secret[:-1], os.urandom(SECRET)):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(path)
+                client.sendall(said)
+                client.shutdown(socket.SHUT_WR)
+                assert ends(client)
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(path)
+            client.sendall(secret + wire.hello(wire.NOBODY, 0))
+            assert exactly(client, 34)
+            with contextlib.suppress(OSError):
+                client.sendall(frames(chance) + b"\x00" * 20)
+            keeper.join(30)
+        assert not keeper.is_alive()
+        assert not Path(path).parent.exists()
+
+
+def test_a_keeper_that_hears_nothing_ends_and_leaves_nothing(tmp_path, monkeypatch, far):
+    monkeypatch.setattr(keepers, "GRACE", 0.5)
+    monkeypatch.setattr(keepers, "_TURN", 0.05)
+    path = str(tmp_path / "k" / "s")
+    Path(path).parent.mkdir()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen()
+    secret = os.urandom(SECRET)
+    keeper = threading.Thread(target=Keeper(listener, path, secret).run, daemon=True)
+    keeper.start()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(path)
+        client.sendall(
+            secret + wire.hello(wire.NOBODY, 0) + wire.pack(wire.OPEN, 1, far.port.to_bytes(2, "big"))
+        )
+        server = far.accept()
+        assert ends(server)
+        keeper.join(10)
+    assert not keeper.is_alive()
+    assert not Path(path).parent.exists()
