@@ -53,6 +53,10 @@ def _run(options: argparse.Namespace) -> int:
         from dkdbg.commands.attach import attach
 
         return attach(root, options.targets, port=options.port, ports=options.ports, as_json=options.json)
+    if options.verb == "forward":
+        from dkdbg.commands.forward import forward
+
+        return forward(root, options.target, options.ports, as_json=options.json)
     if options.verb == "sync":
         from dkdbg.commands import sync
 
@@ -106,6 +110,12 @@ def _port(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 65536:
         raise argparse.ArgumentTypeError(f"{text!r} is no port number")
     return int(text)
+
+
+def _forwarded(text: str) -> tuple[int | None, int]:
+    """`6006`, or `8006:6006`: here and there."""
+    here, colon, there = text.rpartition(":")
+    return (_port(here) if colon else None), _port(there)
 
 
 def _size(text: str) -> int:
@@ -231,6 +241,19 @@ def _add_verbs_with_target(verbs: argparse._SubParsersAction[_Parser]) -> None:
         help="a port for each process too, for clients without child sessions: rank r on BASE + r",
     )  # fmt: skip
     attach.add_argument("--json", action="store_true", help="one JSON object a line for what happens")
+
+    forward = verbs.add_parser(
+        "forward", help="ports of a host behind ssh on this machine, such as TensorBoard's; until Ctrl-C"
+    )
+    forward.add_argument("target", metavar="TARGET", help="where")
+    forward.add_argument(
+        "ports",
+        nargs="+",
+        type=_forwarded,
+        metavar="[LOCAL:]PORT",
+        help="on its loopback; LOCAL is the port here",
+    )
+    forward.add_argument("--json", action="store_true", help="one JSON object a line for what happens")
 
     sync = verbs.add_parser(
         "sync", help="make the target's files those that you see, and keep them so until Ctrl-C"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -156,6 +157,12 @@ class Hosts:
                 if mark in words or os.fsencode(str(self.run)) in words:
                     found.append(int(each.name))
         return found
+
+    def kill_local_ssh(self) -> None:
+        """kill -9 all of them."""
+        for pid in self.local_ssh():
+            with contextlib.suppress(ProcessLookupError):  # one ends with the other
+                os.kill(pid, signal.SIGKILL)
 
     def wait_until_nothing_is_left(self, seconds: float = 30) -> None:
         """No ssh of ours here, no process of ours there, and no file but what a runtime folder keeps."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import json
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.engine.host_doors import host_door
 from tests.engine.projects import LOOP, marked_line, write
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,8 +88,7 @@ def test_a_session_outlives_killed_and_silent_connections(laptop, tmp_path, reco
                 times.append(time.monotonic() - began)
 
             for _ in range(2):
-                for pid in laptop.local_ssh():
-                    os.kill(pid, signal.SIGKILL)
+                laptop.kill_local_ssh()
                 measure()
             for host in ("node1", "login"):
                 laptop.kill_sessions(host)
@@ -100,3 +102,39 @@ def test_a_session_outlives_killed_and_silent_connections(laptop, tmp_path, reco
         record_property("usable after a cut", " ".join(f"{each:.1f}" for each in times))
         assert not [each for each in door.events if each["event"] == "over" and "ended" not in each["text"]]
         assert door.end() == 0
+
+
+def test_ports_over_there_are_here_and_come_back(laptop, tmp_path):
+    """As TensorBoard's; the number is the same one here where it is free."""
+    laptop.put("node1", "/home/me/www/index.html", "hello\n")
+    there, taken = free_port(), free_port()
+    start = f"cd /home/me/www; for p in {there} {taken}; do python3 -m http.server -b 127.0.0.1 $p >/dev/null 2>&1 & done"
+    laptop.sh("node1", start, user="me")
+    words = ["forward", NODE, str(there), str(taken), f"{free_port()}:{there}", "--json"]
+    with socket.create_server(("127.0.0.1", taken)):
+        forwarding = subprocess.Popen(
+            [sys.executable, "-m", "dkdbg", *words], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            assert forwarding.stdout is not None
+            said = [json.loads(forwarding.stdout.readline()) for _ in range(4)]
+            named, same, other = (each["local"] for each in said if each["event"] == "port")
+            assert (same, other > taken) == (there, True)
+            for each in (named, same):
+                assert fetched(each) == b"hello\n"
+            assert fetched(other) == b"hello\n"
+            laptop.kill_local_ssh()
+            states = (json.loads(line) for line in forwarding.stdout)
+            assert next(each for each in states if each.get("connected") is True)
+            assert fetched(same) == b"hello\n"
+            forwarding.send_signal(signal.SIGINT)
+            assert forwarding.wait(30) == 0
+        finally:
+            forwarding.kill()
+            forwarding.wait()
+            laptop.sh("node1", "pkill -u me python3", check=False)
+
+
+def fetched(port: int) -> bytes:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as answer:
+        return answer.read()

@@ -49,7 +49,7 @@ class Far:
         self.port: int = self._server.getsockname()[1]
         self.accepted: list[socket.socket] = []
 
-    def command(self, word: str, silent: bool) -> list[str]:  # noqa: ARG002
+    def command(self, word: str, silent: bool, limit: float) -> list[str]:  # noqa: ARG002
         self.words.append(word)
         return [*AGENT, word]
 
@@ -322,7 +322,7 @@ def test_a_hostile_far_side_reaches_nothing_but_its_own_connections(far):
     greeting = wire.hello(b"k" * 16, 0)
     tries: list[bytes] = []
 
-    def command(word: str, silent: bool) -> list[str]:  # noqa: ARG001
+    def command(word: str, silent: bool, limit: float) -> list[str]:  # noqa: ARG001
         said = chance.choice([b"", greeting, greeting]) + frames(chance)
         tries.append(said)
         return [sys.executable, "-I", "-S", "-c", HOSTILE, word, "0", said[:40000].hex()]

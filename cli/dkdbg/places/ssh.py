@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 SCHEME = "ssh"
 #: Seconds for an answer of a shell there, and of an agent; bytes of it.
 _SHELL_LIMIT, _AGENT_LIMIT, _MAX_ANSWER, _MAX_SESSIONS = 30.0, 30.0, 8 << 20, 100
-#: Seconds for a connection in the place of one that was cut.
-_AGAIN_LIMIT = 8.0
 #: Where `dkdbg run` has brought one (agent/record/kept.py).
 _BROUGHT = re.compile(r"/.*/agent-[0-9a-f]{32}\.pyz")
 #: Asked of whatever shell is there: a mark, as login shells may say more; user, host, folder, and the agents of ours.
@@ -146,6 +144,13 @@ class SshPlace:
         """Why a command that ended with ssh's own exit code did not end by itself; empty when it did."""
         return "" if self._connection.is_there() else f"the connection to {self.label} was lost"
 
+    def again(self, *, silent: bool, limit: float) -> SshReach:
+        """By the connection that is shared, or a new one."""
+        if silent:
+            self._connection.drop()
+        options = self._connection.options(asks=False, limit=limit)
+        return SshReach(hosts=self._hosts, options=options, label=self.label)
+
     def close(self) -> None:
         """End the relay, the connection with its last command, and let go of the agent."""
         relay = self._relay
@@ -172,12 +177,9 @@ class SshPlace:
         label = f"{SCHEME}://{self._hosts.name} ({printable(user)}@{printable(host)})"
         return SshReach(hosts=self._hosts, options=options, label=label)
 
-    def _relayed(self, word: str, silent: bool) -> tuple[str, ...]:
+    def _relayed(self, word: str, silent: bool, limit: float) -> tuple[str, ...]:
         """The relay's command line; on its thread, while a door may be asked for on another one."""
-        if silent:
-            self._connection.drop()
-        options = self._connection.options(asks=False, limit=_AGAIN_LIMIT)
-        reach = SshReach(hosts=self._hosts, options=options, label=self.label)
+        reach = self.again(silent=silent, limit=limit)
         agents = self._agents
         if silent:
             _, _, _, *found = self._look(reach)

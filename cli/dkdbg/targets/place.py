@@ -226,6 +226,17 @@ class Far(Protocol):
     def lost(self) -> str:
         """Why a command there ended with 255 although it did not end by itself; empty when it did, or may have."""
 
+    def again(self, *, silent: bool, limit: float) -> Reach:
+        """The same host after a connection was cut; from any thread, and nobody is asked for a password.
+
+        Args:
+            silent: no word came through it any more: what is shared is to be made anew too.
+            limit: seconds.
+
+        Raises:
+            DkdbgError: it cannot be reached now.
+        """
+
 
 @runtime_checkable
 class Explaining(Protocol):

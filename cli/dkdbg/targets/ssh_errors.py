@@ -83,7 +83,9 @@ def explain(hosts: SshHosts, said: str) -> DkdbgError:
     for pattern, problem, hint in _KNOWN:
         match = re.search(pattern, said)
         if match:
-            groups = [printable((each or "").strip()) for each in match.groups()] or [printable(match[0])]
+            groups = [printable((each or "").strip()) for each in match.groups()] or [
+                printable(match[0].strip())
+            ]
             return DkdbgError(
                 f"ssh://{way}: {problem.format(*groups, **more)}", hint=hint.format(*groups, **more)
             )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 #: Seconds between two signs of life, and without one until a transport counts as dead.
 PING, DEAD = 1.0, 3.0
 #: Seconds until a new transport has to answer: the first time, and at most, as it grows with each that did not.
-FIRST_ANSWER, LONGEST_ANSWER = 5.0, 30.0
+FIRST_ANSWER, LONGEST_ANSWER = 8.0, 30.0
 #: Seconds until the next try: the shortest and the longest.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 #: Seconds that the goodbye may take.
@@ -48,14 +48,14 @@ class Relay:
     """One relay to one machine; from any thread.
 
     Args:
-        command: gives the local command line that runs `agent relay WORD` there. Its argument is that word, and whether
-            the last transport went silent. Raises DkdbgError.
+        command: gives the local command line that runs `agent relay WORD` there. Its arguments are that word, whether
+            the last transport went silent, and the seconds that a connection may take. Raises DkdbgError.
 
     Attributes:
         why: what is wrong while there is no transport, in words; empty while there is one.
     """
 
-    def __init__(self, command: Callable[[str, bool], Sequence[str]]) -> None:
+    def __init__(self, command: Callable[[str, bool, float], Sequence[str]]) -> None:
         self.why = "it is being connected"
         self._command = command
         self._loop = _Loop(self._found, self._lost)
@@ -143,7 +143,7 @@ class Relay:
             DkdbgError: there is none to be had.
         """
         word = f"dkdbg-{secrets.token_hex(8)}"
-        running = process.converse(self._command(word, self._silent))
+        running = process.converse(self._command(word, self._silent, limit))
         files = [file.fileno() for file in (running.stdin, running.stdout, running.stderr) if file]
         try:
             for file in files:

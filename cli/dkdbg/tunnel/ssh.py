@@ -98,7 +98,7 @@ class SharedConnection:
 
     def _own(self, *, asks: bool, limit: float) -> tuple[str, ...]:
         """Options for our own socket, behind which ssh runs."""
-        self._folder = self._folder or _private_folder()
+        self._folder = _private_folder()  # whoever ended last has taken it away
         name = hashlib.sha256(self._hosts.name.encode()).hexdigest()[:16]
         self._socket = str(Path(self._folder, name))
         options = ("-o", "ControlMaster=no", "-S", self._socket)

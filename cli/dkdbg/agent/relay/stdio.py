@@ -13,12 +13,12 @@ import socket
 import sys
 import threading
 
-from dkdbg.agent.record import runtime_dir
+from dkdbg.agent.record import kept, runtime_dir
 from dkdbg.agent.relay.keeper import SECRET, Keeper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List
+    from typing import Callable, List, Optional
 
 #: ID and SECRET.
 _FIRST = re.compile(rb"([0-9a-f]{16}) ([0-9a-f]{%d})\n" % (2 * SECRET))
@@ -95,9 +95,20 @@ def _start(path: str, secret: bytes) -> None:
         nothing = os.open(os.devnull, os.O_RDWR)
         for file in (0, 1, 2):
             os.dup2(nothing, file)
+        hold = _hold()
         Keeper(listener, path, secret).run()
+        if hold is not None:
+            hold.release()
     finally:
         os._exit(0)
+
+
+def _hold() -> Optional[kept.Hold]:
+    """As long as the keeper lives, the file stays that the next transport starts from."""
+    with contextlib.suppress(OSError):
+        if kept.is_kept(sys.argv[0]):
+            return kept.Hold(sys.argv[0])
+    return None
 
 
 def _carry(read: Callable[[], bytes], write: Callable[[bytes], None]) -> None:
