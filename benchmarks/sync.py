@@ -1,22 +1,26 @@
 """What sync costs, beside docker compose watch, docker cp, tar and rsync, all in one run against one container.
 
-usage: python benchmarks/sync.py [--files 10000] [--switch 2000] [--saves 20] [--rounds 3] [--large 2000] [--only copy,start,save,large,switch,rest]
+usage: python benchmarks/sync.py [--files 10000] [--switch 2000] [--saves 20] [--rounds 3] [--large 2000] [--only copy,start,save,large,switch,rest,ssh]
 
 When something is visible is seen by a loop inside the container that writes down its own clock, which is the host's;
 nothing is asked through docker while the clock runs. rsync runs through the same `docker exec -i` as ours, with a copy of
 the host's rsync in the container. Only ratios mean anything on a shared machine; beside the seconds of a copy stand those
-of CPU, of the command here with what it started, and in the container. The engine's own are in none of them.
+of CPU, of the command here with what it started, and in the container. The engine's own are in none of them. The rows over
+ssh need an sshd (apt install openssh-server): one of our own on a port of 127.0.0.1, with keys that are made for it; what
+is copied stays on this machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import getpass
 import os
 import random
 import resource
 import shutil
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -64,10 +68,10 @@ class Cost(NamedTuple):
     cpu: float
 
 
-def run(*words: str, cwd: Path | None = None, quiet: bool = True) -> float:
+def run(*words: str, cwd: Path | None = None, quiet: bool = True, env: dict[str, str] = ENV) -> float:
     """Seconds that a command took; it has to succeed."""
     began = time.perf_counter()
-    done = subprocess.run(words, cwd=cwd, env=ENV, capture_output=quiet, text=True, check=False, stdin=subprocess.DEVNULL)
+    done = subprocess.run(words, cwd=cwd, env=env, capture_output=quiet, text=True, check=False, stdin=subprocess.DEVNULL)
     took = time.perf_counter() - began
     if done.returncode:
         raise SystemExit(f"{' '.join(words)} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
@@ -313,6 +317,73 @@ def arrived(box: Box, path: str) -> bool:
     return not subprocess.run(["docker", "exec", box.name, "test", "-e", path], check=False).returncode
 
 
+@contextlib.contextmanager
+def server(folder: Path) -> Iterator[dict[str, str] | None]:
+    """The environment in which `ssh bench` reaches this machine, as this user; None when there is no sshd."""
+    program = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin")
+    real = shutil.which("ssh")
+    if program is None or real is None:
+        yield None
+        return
+    (folder / "bin").mkdir(parents=True)
+    for key in ("host", "user"):
+        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    (folder / "sshd_config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/user.pub\nPidFile none\n"
+        "AuthenticationMethods publickey\nUsePAM no\nStrictModes no\nPermitRootLogin prohibit-password\n"
+    )
+    (folder / "known").write_text(f"[127.0.0.1]:{port} {(folder / 'host.pub').read_text()}")
+    (folder / "config").write_text(
+        f"Host bench\nHostName 127.0.0.1\nPort {port}\nUser {getpass.getuser()}\nIdentityFile {folder}/user\n"
+        f"IdentitiesOnly yes\nUserKnownHostsFile {folder}/known\nStrictHostKeyChecking yes\nBatchMode yes\n"
+    )
+    (folder / "bin" / "ssh").write_text(f'#!/bin/sh\nexec {real} -F {folder}/config "$@"\n')
+    (folder / "bin" / "ssh").chmod(0o755)
+    if not os.getuid():
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # where the server of root goes before it knows who asks
+    process = subprocess.Popen([program, "-D", "-f", str(folder / "sshd_config"), "-E", str(folder / "log")])
+    env = {**ENV, "PATH": f"{folder}/bin:{os.environ['PATH']}"}
+    try:
+        for _ in range(100):
+            if not subprocess.run(["ssh", "bench", "true"], env=env, capture_output=True, check=False).returncode:
+                break
+            time.sleep(0.1)
+        else:
+            raise SystemExit(f"no sshd:\n{(folder / 'log').read_text()}")
+        yield env
+    finally:
+        for session in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+            os.kill(int(session), signal.SIGTERM)  # of connections that are kept for the next command
+        process.terminate()
+        process.wait()
+
+
+def over_ssh(many: Path, folder: Path, rounds: int, env: dict[str, str]) -> None:
+    """First copies and starts without changes, to a folder of this machine."""
+    copies: dict[str, list[float]] = {"dkdbg": [], "tar": [], "rsync -a": []}
+    starts: dict[str, list[float]] = {"dkdbg": [], "rsync -a": []}
+
+    def ours(number: int) -> float:
+        return run(*DKDBG, "-C", str(many), "sync", "ssh://bench", "--to", f"{folder}/dkdbg{number}", "--once", env=env)
+
+    def theirs(number: int) -> float:
+        return run("rsync", "-a", "--delete", f"{many}/", f"bench:{folder}/rsync{number}/", env=env)
+
+    for number in range(rounds):
+        copies["dkdbg"].append(ours(number))
+        (folder / f"tar{number}").mkdir()
+        copies["tar"].append(run("sh", "-c", f"tar -C '{many}' -c . | ssh bench tar -C {folder}/tar{number} -x", env=env))
+        copies["rsync -a"].append(theirs(number))
+    for _ in range(rounds + 2):
+        starts["dkdbg"].append(ours(0))
+        starts["rsync -a"].append(theirs(0))
+    show("first copy over ssh", copies, "s")
+    show("start without changes over ssh", starts, "s")
+
+
 def switches(box: Box, count: int, rounds: int) -> dict[str, list[float]]:
     """Seconds from the start of `git checkout` until the container has all of the other branch."""
     for branch in ("one", "two"):
@@ -391,7 +462,7 @@ def main() -> None:
     parser.add_argument("--saves", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--large", type=int, default=2_000, help="MB of the file beside which saves are made")
-    parser.add_argument("--only", default="copy,start,save,large,switch,rest")
+    parser.add_argument("--only", default="copy,start,save,large,switch,rest,ssh")
     options = parser.parse_args()
     dice, wanted = random.Random(1), options.only.split(",")
     with tempfile.TemporaryDirectory(prefix="dkdbg-bench-") as name:
@@ -407,6 +478,13 @@ def main() -> None:
                 show_costs(f"first copy of {options.files} files", first_copies(box, options.rounds))
             if "start" in wanted:
                 show_costs(f"start with {options.files} unchanged files", unchanged(box, options.rounds, with_rsync))
+            if "ssh" in wanted:
+                (folder / "far").mkdir()
+                with server(folder / "sshd") as env:
+                    if env is None:
+                        print("no sshd: no rows over ssh (apt install openssh-server)", flush=True)
+                    else:
+                        over_ssh(box.root / "many", folder / "far", options.rounds, env)
             shutil.rmtree(box.root / "many")
             box.open_eye()
             if "save" in wanted:
