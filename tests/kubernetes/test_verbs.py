@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
 from dkdbg.places import registry
-from tests.engine.projects import dkdbg, must, unique
+from tests.engine.host_doors import host_door
+from tests.engine.projects import LOOP, dkdbg, marked_line, must, unique, write
 from tests.engine.synced import Box, Following, docker, take_away
 from tests.kubernetes.cluster import Pod
 
@@ -53,12 +58,17 @@ def box(cluster, made):
     return found
 
 
-def start(root, target: str, *command: str) -> subprocess.Popen[str]:
-    """`dkdbg run` in the background, without a terminal; its program is up."""
-    running = subprocess.Popen(
+def launch(root, target: str, *command: str) -> subprocess.Popen[str]:
+    """`dkdbg run` in the background, without a terminal."""
+    return subprocess.Popen(
         [sys.executable, "-m", "dkdbg", "run", "--on", target, "--", *command], cwd=root, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
+
+
+def start(root, target: str, *command: str) -> subprocess.Popen[str]:
+    """The same, and its program is up."""
+    running = launch(root, target, *command)
     assert running.stdout is not None
     assert running.stdout.readline() == "up\n", running.communicate()
     return running
@@ -228,6 +238,58 @@ def test_what_a_pod_lacks_is_said(spoil, said, root, cluster, made):
     if "no sh" in said:
         done = dkdbg(root, "sync", "--once", "k8s://ml/train-0", "--to", "/srv")
         assert said in done.stderr, done.stderr
+
+
+def test_a_breakpoint_is_hit_through_kubectls_that_are_killed_and_in_the_pod_that_comes_after(
+    root, cluster, made, box
+):
+    write(root, **{"train.py": LOOP})
+    line = marked_line(root / "train.py")
+    docker("cp", str(root / "train.py"), f"{box.name}:/srv/train.py")
+    started = [launch(root, "k8s://ml/train-0", "python3", "train.py")]
+    try:
+        with host_door(root, "k8s://ml/app=train") as door:
+            options = AttachOptions(host="127.0.0.1", port=door.port, path_mappings=((str(root), "/srv"),))
+            with Debugger(options) as debugger:
+                debugger.set_breakpoints(str(root / "train.py"), [line])
+                debugger.attach()
+                stop = debugger.wait_stopped(60)
+                for _ in range(3):
+                    killed = relays()
+                    assert killed
+                    for pid in killed:
+                        os.kill(pid, signal.SIGKILL)
+                    debugger.continue_(stop)
+                    stop = debugger.wait_stopped(60)
+                    assert debugger.stack(stop)[0].line == line
+                second = made()
+                docker("cp", str(root / "train.py"), f"{second.name}:/srv/train.py")
+                cluster.delete("train-0")
+                take_away(box.name)
+                cluster.put(Pod("train-1", {"main": second.name}, labels={"app": "train"}))
+                started.append(launch(root, "k8s://ml/train-1", "python3", "train.py"))
+                assert debugger.stack(debugger.wait_stopped(90))[0].line == line
+        assert relays() == []
+    finally:
+        for each in started:
+            each.send_signal(signal.SIGTERM)
+            each.communicate(timeout=60)
+
+
+def relays() -> list[int]:
+    """The kubectls of relays that are ours: each test has a KUBECONFIG of its own."""
+    found = []
+    ours = f"KUBECONFIG={os.environ['KUBECONFIG']}".encode()
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
+            if (
+                b"exec" in words
+                and b"relay" in words
+                and ours in (entry / "environ").read_bytes().split(b"\0")
+            ):
+                found.append(int(entry.name))
+    return found
 
 
 def test_a_pod_that_was_deleted_and_made_anew_is_found_again(root, cluster, made, box):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,8 +18,9 @@ from dkdbg.targets.kubectl_errors import last_line
 from dkdbg.targets.place import Door, Kind, Workspace
 from dkdbg.targets.pod import PodReach, choose, not_ready
 from dkdbg.targets.pod_address import query_of
-from dkdbg.targets.record import BadRecord, decode, parse
+from dkdbg.targets.record import BadRecord, SeenRecord, decode, parse
 from dkdbg.targets.sessions import UNREADABLE, SeenSession, of_record
+from dkdbg.tunnel.relay import Relay
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +55,10 @@ class PodPlace:
         self.address = address
         self._query = query_of(address)
         self._found: _Found | None = None
+        self._lock = threading.Lock()
+        self._relay: Relay | None = None
+        self._local = 0
+        self._way: tuple[PodReach, str] | None = None
 
     @property
     def label(self) -> str:
@@ -73,8 +79,7 @@ class PodPlace:
 
     def agent(self) -> tuple[str, ...] | None:
         """The one that runs there, wherever it lies: the pod is asked, whose own it is."""
-        done = self._read(brought.finding_words())
-        path = brought.agent_in(done.stdout) if not done.code else None
+        path = _agent_in(self._running().reach)
         return None if path is None else ("sh", path)
 
     def workspace(self) -> Workspace:
@@ -99,17 +104,24 @@ class PodPlace:
         return Workspace(local=".", remote=said, why=why)
 
     def door(self) -> Door:
-        """None: what listens in a pod is on the pod's own loopback."""
-        try:
-            found = self._look()
-        except DkdbgError as error:
-            return Door(endpoint=None, why=error.message.splitlines()[0])
-        trouble = found.pod.trouble.get(found.container)
-        if trouble:
-            return Door(endpoint=None, why=f"nothing can be run in the pod {found.pod.name}: {trouble}")
-        return Door(
-            endpoint=None, why=f"the debug port of the pod {found.pod.name} cannot be reached from here yet"
-        )
+        """That of the newest session in the pod, by a relay: its connections outlive those of kubectl."""
+        with self._lock:
+            if self._relay is not None and self._relay.why:  # it asks anew by itself
+                return Door(endpoint=None, why=f"{self.label}: {self._relay.why}")
+            try:
+                reach, agent = self._way_there()
+                records = _records(reach, ("sh", agent))
+            except (DkdbgError, BadRecord) as error:
+                return Door(endpoint=None, why=str(error).splitlines()[0])
+            live = [each for each in records if isinstance(each, SeenRecord) and each.live]
+            if not live:
+                return Door(endpoint=None, why=f"no session runs in the pod {reach.pod}")
+            self._way = reach, agent
+            if self._relay is None:
+                self._relay = Relay(self._relayed)
+                self._local = self._relay.listen(live[-1].port)
+            self._relay.aim(self._local, live[-1].port)
+            return Door(endpoint=("127.0.0.1", self._local), why="its session does not answer")
 
     def changes(self) -> Changes | None:
         """A watch of the cluster's."""
@@ -122,16 +134,43 @@ class PodPlace:
         if agent is None:
             return []
         try:
-            done = self._read((*agent, "sessions", "--json"))
-            said = [] if done.code else decode(done.stdout)
+            records = _records(found.reach, agent)
         except (DkdbgError, BadRecord) as error:
             return [self._unreadable(found.pod.name, str(error))]
-        return [
-            self._seen(value, found) for value in (said[:_MAX_SESSIONS] if isinstance(said, list) else [said])
-        ]
+        return [self._seen(each, found) for each in records]
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """End the relay."""
+        if self._relay is not None:
+            self._relay.close()
+
+    def _way_there(self) -> tuple[PodReach, str]:
+        """The pod that runs now, and the file of the agent in it.
+
+        Raises:
+            DkdbgError: there is none.
+        """
+        found = self._look()
+        if found.container in found.pod.trouble:
+            raise not_ready(found.pod, found.container, self._query.namespace)
+        path = _agent_in(found.reach)
+        if path is None:
+            raise DkdbgError(
+                f"no session runs in the pod {found.pod.name}",
+                hint=f"dkdbg run --on {self.address} -- python train.py",
+            )
+        return found.reach, path
+
+    def _relayed(self, word: str, silent: bool, _limit: float) -> tuple[str, ...]:
+        """The relay's command line; on its thread, while a door may be asked for on another one.
+
+        Args:
+            silent: the last one led nowhere: another pod may have taken the place of this one.
+        """
+        if silent or self._way is None:
+            self._way = self._way_there()
+        reach, agent = self._way
+        return reach.wrap(("sh", agent, "relay", word))
 
     def _look(self) -> _Found:
         """The pod that is meant now, running or not.
@@ -157,11 +196,9 @@ class PodPlace:
     def _read(self, argv: Sequence[str]) -> process.Result:
         return process.read(self.wrap(argv), most=_MAX_ANSWER, timeout=_ANSWER_LIMIT)
 
-    def _seen(self, value: object, found: _Found) -> SeenSession:
-        try:
-            record = parse(value)
-        except BadRecord as error:  # whoever is root in there may have written it
-            return self._unreadable(found.pod.name, str(error))
+    def _seen(self, record: SeenRecord | str, found: _Found) -> SeenSession:
+        if isinstance(record, str):
+            return self._unreadable(found.pod.name, record)
         target = f"pod {self._query.namespace}/{found.pod.name}"
         address = found.reach.label
         return of_record(record, live=bool(record.live), target=target, address=address, endpoint="")
@@ -171,6 +208,31 @@ class PodPlace:
             target=f"pod {self._query.namespace}/{pod}", address=str(self.address), id=pod, name=pod, state=UNREADABLE,
             detail=f"what its agent says cannot be understood: {why}",
         )  # fmt: skip
+
+
+def _agent_in(reach: PodReach) -> str | None:
+    """The file of an agent that runs there; None when none does, or the pod is gone."""
+    done = process.read(reach.wrap(brought.finding_words()), most=_MAX_ANSWER, timeout=_ANSWER_LIMIT)
+    return None if done.code else brought.agent_in(done.stdout)
+
+
+def _records(reach: PodReach, agent: Sequence[str]) -> list[SeenRecord | str]:
+    """The records of sessions there, or why one cannot be read.
+
+    Raises:
+        DkdbgError: nothing is said in time, or too much.
+        BadRecord: what is said is no JSON.
+    """
+    argv = reach.wrap((*agent, "sessions", "--json"))
+    done = process.read(argv, most=_MAX_ANSWER, timeout=_ANSWER_LIMIT)
+    said = [] if done.code else decode(done.stdout)  # it was taken away in this moment
+    found: list[SeenRecord | str] = []
+    for each in said[:_MAX_SESSIONS] if isinstance(said, list) else [said]:
+        try:
+            found.append(parse(each))
+        except BadRecord as error:  # noqa: PERF203 - whoever is root in there may have written it
+            found.append(str(error))
+    return found
 
 
 def _place(address: Address, _root: Path) -> PodPlace:
