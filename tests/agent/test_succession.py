@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import os
 import signal
+import socket
 import sys
-import termios
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,18 +49,18 @@ def kill_adapter(running: Any) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-def unread_by(pid: int) -> int:
-    """On how many connections bytes wait for this process, which is stopped."""
-    found = 0
+def unread_by(pid: int) -> list[bytes]:
+    """What waits on each connection of this process, which is stopped."""
+    found = []
     process = os.pidfd_open(pid)
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         if str(entry.readlink()).startswith("socket:["):
             copy = ctypes.CDLL(None).syscall(438, process, int(entry.name), 0)  # pidfd_getfd(2)
-            waiting = ctypes.c_int()
-            with contextlib.suppress(OSError):  # a listening one
-                fcntl.ioctl(copy, termios.FIONREAD, waiting)
-            os.close(copy)
-            found += waiting.value > 0
+            with (
+                socket.socket(fileno=copy) as sock,
+                contextlib.suppress(OSError),
+            ):  # a listening one, or nothing
+                found.append(sock.recv(1 << 16, socket.MSG_PEEK | socket.MSG_DONTWAIT))
     os.close(process)
     return found
 
@@ -144,7 +143,7 @@ def test_requests_that_a_killed_adapter_has_not_answered_are_answered_by_the_doo
         wait_for(lambda: thread_states(pid), lambda states: set(states) == {"T"})
         asked = root.session.send("threads")
         childs = child.session.send("threads")
-        wait_for(lambda: unread_by(pid), lambda count: count == 2)
+        wait_for(lambda: sum(b'"threads"' in each for each in unread_by(pid)), lambda count: count == 2)
         os.kill(pid, signal.SIGKILL)
         for client, number in ((root, asked), (child, childs)):
             with pytest.raises(AssertionError, match="adapter died"):
