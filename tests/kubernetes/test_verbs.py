@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.engine.host_doors import host_door
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, unique, write
 from tests.engine.synced import Box, Following, docker, take_away
 from tests.kubernetes.cluster import Pod
+from tests.ports import free_port
 
 pytestmark = pytest.mark.engine
 
@@ -274,6 +276,30 @@ def test_a_breakpoint_is_hit_through_kubectls_that_are_killed_and_in_the_pod_tha
         for each in started:
             each.send_signal(signal.SIGTERM)
             each.communicate(timeout=60)
+
+
+def test_a_port_of_a_pod_is_brought_here(root, box):
+    serving = "import http.server as h; h.HTTPServer(('127.0.0.1', 8000), h.SimpleHTTPRequestHandler).serve_forever()"
+    docker("exec", "-d", box.name, "python3", "-c", serving)
+    local = free_port()
+    words = ["forward", "k8s://ml/app=train", f"{local}:8000"]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "dkdbg", *words], cwd=root, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        end = time.monotonic() + 60
+        while True:
+            try:
+                with urlopen(f"http://127.0.0.1:{local}/", timeout=10) as answer:
+                    assert answer.status == 200
+                break
+            except OSError:
+                assert time.monotonic() < end
+                time.sleep(0.1)
+    finally:
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=60)
+    assert relays() == []
 
 
 def relays() -> list[int]:

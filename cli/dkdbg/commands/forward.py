@@ -43,8 +43,8 @@ def forward(root: Path, target: str, ports: Sequence[tuple[int | None, int]], *,
     with contextlib.closing(registry.place_of(target, root)) as place:
         if not isinstance(place, Far):
             raise DkdbgError(
-                f"{place.address} is not behind ssh, and its ports are not led here",
-                hint="docker publishes ports: docker run -p; dkdbg forward ssh://HOST PORT",
+                f"{place.address} is neither behind ssh nor a pod, and its ports are not led here",
+                hint="docker publishes ports: docker run -p; dkdbg forward ssh://HOST PORT, or k8s://NAMESPACE/POD PORT",
                 exit_code=EXIT_USAGE,
             )
         place.find()

@@ -139,6 +139,16 @@ class PodPlace:
             return [self._unreadable(found.pod.name, str(error))]
         return [self._seen(each, found) for each in records]
 
+    def lost(self) -> str:
+        """Nothing: kubectl has no exit code of its own for that."""
+        return ""
+
+    def again(self, *, silent: bool, limit: float) -> PodReach:  # noqa: ARG002 - kubectl has limits of its own
+        """The pod that was found; another one that runs now, where that led nowhere."""
+        if silent:
+            self.find()
+        return self._running().reach
+
     def close(self) -> None:
         """End the relay."""
         if self._relay is not None:
