@@ -348,3 +348,38 @@ def test_small_files_wait_for_answers_when_many_are_on_their_way(roots, here, mo
         monkeypatch.setattr(replica.sender._flight, "send", count)
         assert replica.converge(index).sent == 600
     assert 64 <= most <= 100 + 2 * 64
+
+
+def test_a_large_file_whose_mode_changes_before_its_first_piece_is_looked_at_again(roots, here, there):
+    path = here / "large"
+    path.write_bytes(os.urandom(3_000_000))
+    with learnt(roots) as (replica, scanner, index):
+        rested = time.time() - 10
+        os.utime(path, (rested, rested))
+        wait_until_old(path)
+        index.apply(scanner.rescan(index, {"large"}))
+        sender = replica.sender
+        take = sender._stream.take
+
+        def take_and_change(*limit):
+            sender._stream.take = take  # once: before the answer that says from where on it is wanted
+            path.chmod(0o600)
+            return take(*limit)
+
+        sender._stream.take = take_and_change
+        path.chmod(0o644)
+        wait_until_old(path)
+        replica.perform(replica.steps(index, {"large"}))
+        assert (there / "large").read_bytes() == path.read_bytes()
+        assert "large" in sender.changed
+        index.apply(scanner.rescan(index, {"large"}))
+        replica.perform(replica.steps(index, {"large"}))
+        assert (there / "large").stat().st_mode & 0o777 == 0o600
+
+
+def wait_until_old(path):
+    """Until its stamp says something: it was changed long enough ago."""
+    deadline = time.monotonic() + 10
+    while time.time_ns() - path.stat().st_ctime_ns < 2 * reading._TICK:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)

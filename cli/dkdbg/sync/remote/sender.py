@@ -15,6 +15,7 @@ from dkdbg.sync.remote.stream import StreamEndedError, refused
 from dkdbg.sync.report import event
 from dkdbg.sync.tree import reading
 from dkdbg.sync.tree.reading import FileChangedError
+from dkdbg.sync.tree.scan import stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -258,6 +259,9 @@ class Sender:
             return False, sent
         finally:
             self._streaming -= 1
+        if content.entry.stamp and content.entry.stamp != stamp(there):
+            # Its mode for one, before the first piece; `_urgent` takes no note of the file that is under way.
+            self.changed.add(path)
         if content.grown:
             return there.st_size >= content.entry.size, sent
         return (there.st_size, there.st_mtime_ns) == (content.entry.size, content.entry.mtime_ns), sent
