@@ -115,7 +115,7 @@ def test_a_taken_port_is_passed_over_and_said(tmp_path: Path) -> None:
             assert door.wait("listening")["entry"]["connect"] == {"host": "127.0.0.1", "port": door.port}
 
 
-@pytest.mark.parametrize("words", [("ssh://x",), ("local:a", "local:a"), (), ("--port", "0", "local:")])
+@pytest.mark.parametrize("words", [("nowhere://x",), ("local:a", "local:a"), (), ("--port", "0", "local:")])
 def test_a_command_line_that_names_nothing_is_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = dkdbg(tmp_path, "attach", *words)
     assert done.returncode in (1, 2), done.stdout

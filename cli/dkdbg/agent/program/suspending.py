@@ -9,8 +9,9 @@ unanswered for good, as soon as threads stop while the editor continues:
    it, and is let go itself.
 3. A thread that leaves its wait late tells that all run, when another stop has been told of since. The resuming of that
    one is then not told.
-4. `continue` is answered when that is told. Where it is not, or where nothing was held, there is no answer, and
-   debugpy's adapter takes no further request before it has one.
+4. `continue` is answered when that is told. Where it is not, where nothing was held, or where another thread stops
+   before those that were let go have noticed, there is no answer, and debugpy's adapter takes no further request
+   before it has one: none about the new stop either.
 """
 
 # debugpy has no types, and this is where it is touched.
@@ -88,26 +89,24 @@ def _tell_own_resuming(notification_class: Any) -> None:
             if thread.dkdbg_held_since >= told > self._last_resume_notification_time:
                 self._last_resume_notification_time = told
                 self.send_resume_notification(thread_id)
-        _call_back(self)
 
     notification_class.on_thread_suspend = on_thread_suspend
     notification_class.on_thread_resume = on_thread_resume
 
 
 def _answer_continue(pydevd: Any, api_class: Any) -> None:
-    """Answer at once if no thread is held: one that is does it when it leaves its wait."""
+    """Answer before any thread is let go: an editor takes the answer for the end of each stop that it was told of.
+
+    pydevd waits until one runs, as a pause in between would be told to nobody; it tells of that after 0.5 s by itself.
+    """
     resume = api_class.request_resume_thread
 
     def request_resume_thread(self: Any, thread_id: str) -> None:
-        resume(self, thread_id)
         debugger = pydevd.get_global_debugger()
-        if debugger is None:
-            return
-        notification = debugger._threads_suspended_single_notification
-        with notification._lock:
-            is_held = bool(notification._suspended_thread_id_to_thread)
-        if not is_held:
-            _call_back(notification)
+        with _lock:
+            if debugger is not None:
+                _call_back(debugger._threads_suspended_single_notification)
+            resume(self, thread_id)
 
     api_class.request_resume_thread = request_resume_thread
 

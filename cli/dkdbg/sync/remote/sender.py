@@ -160,12 +160,20 @@ class Sender:
         elif content.body is not None:
             self._put(step.path, content, content.body)
         else:
-            self._large(step, content)
-        if step.path not in self.changed and (content.grown or self._grows_again(step.path, content)):
+            self._large(step, content, growing=growing)
+        grown = content.grown or (growing and self._is_longer(step.path, content))
+        if step.path not in self.changed and (grown or self._grows_again(step.path, content)):
             self.grew[step.path] = time.monotonic() - began
             if step.path not in self._told:
                 self._told.add(step.path)
                 self._report(event("grows", path=step.path, bytes=content.entry.size))
+
+    def _is_longer(self, path: str, content: Content) -> bool:
+        """Whether it has grown while it was sent: reading it may be quick."""
+        try:
+            return self._files.look(path).st_size > content.entry.size
+        except OSError:
+            return False
 
     def _grows_again(self, path: str, content: Content) -> bool:
         """Whether a large file was longer each of the last times: a log of which all travels for each of its lines."""
@@ -220,7 +228,7 @@ class Sender:
         self._send_pack()
         self._stream.flush()
 
-    def _large(self, step: Step, content: Content) -> None:
+    def _large(self, step: Step, content: Content, *, growing: bool) -> None:
         """In pieces, from where the other side has it already; what is small goes between them."""
         made = _there(content)
         number = self._send(wire.BEGIN, step.path, made, **_head(content))
@@ -230,7 +238,7 @@ class Sender:
         offset = min(self._offsets.pop(number, 0), made.size)
         if number not in self._flight:
             return
-        whole, sent = self._pieces(number, step.path, content, offset)
+        whole, sent = self._pieces(number, step.path, content, offset, growing=growing)
         if number not in self._flight:  # reported as failed meanwhile, such as a full disk
             return
         if whole:
@@ -242,11 +250,17 @@ class Sender:
                 self._stream.send(wire.DATA, {"id": number}, b"\0")
         self._stream.send(wire.END, {"id": number})
 
-    def _pieces(self, number: int, path: str, content: Content, sent: int) -> tuple[bool, int]:
-        """Send the content from `sent` on; whether it is still that of the file at `path`, and how far we are."""
+    def _pieces(
+        self, number: int, path: str, content: Content, sent: int, *, growing: bool
+    ) -> tuple[bool, int]:
+        """Send the content from `sent` on; whether it is still that of the file at `path`, and how far we are.
+
+        Args:
+            growing: it may be longer by then.
+        """
         self._streaming += 1
         try:
-            for piece in reading.pieces(self._files, path, content.entry, offset=sent, growing=content.grown):
+            for piece in reading.pieces(self._files, path, content.entry, offset=sent, growing=growing):
                 self._stream.send(wire.DATA, {"id": number}, piece)
                 sent += len(piece)
                 self._stream.flush()
@@ -259,10 +273,11 @@ class Sender:
             return False, sent
         finally:
             self._streaming -= 1
-        if content.entry.stamp and content.entry.stamp != stamp(there):
+        grown = growing and there.st_size > content.entry.size  # it is looked at again later
+        if not grown and content.entry.stamp and content.entry.stamp != stamp(there):
             # Its mode for one, before the first piece; `_urgent` takes no note of the file that is under way.
             self.changed.add(path)
-        if content.grown:
+        if growing:
             return there.st_size >= content.entry.size, sent
         return (there.st_size, there.st_mtime_ns) == (content.entry.size, content.entry.mtime_ns), sent
 
