@@ -107,6 +107,29 @@ def test_all_commands_share_one_connection_which_ends_with_the_place(laptop, tmp
         time.sleep(0.05)
 
 
+def test_commands_that_start_together_share_one_connection_and_leave_none(laptop, tmp_path):
+    """The second one found the socket taken, and was a connection without one, which nobody ended."""
+    words = [
+        sys.executable,
+        "-m",
+        "dkdbg",
+        "run",
+        "--on",
+        "ssh://login,node1",
+        "--",
+        "sh",
+        "-c",
+        "echo there",
+    ]
+    for _ in range(3):
+        started = [
+            subprocess.Popen(words, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+            for _ in range(4)
+        ]
+        assert [each.communicate(timeout=120)[0] for each in started] == ["there\n"] * 4
+        laptop.wait_until_nothing_is_left()
+
+
 def test_a_connection_of_the_users_own_is_used_and_left_alone(laptop, tmp_path):
     own = str(tmp_path / "own")
     config = laptop.folder / "config"

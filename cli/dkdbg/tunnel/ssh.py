@@ -7,7 +7,9 @@ all of dkdbg's processes of one user, ends by itself some seconds after its last
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
+import math
 import os
 import signal
 import sys
@@ -92,21 +94,28 @@ class SharedConnection:
             self._closed = True
             if self._options:
                 self._control("stop", self._options)
-            if self._folder:
+            # Not while another one of us makes its socket in there.
+            if self._folder and (held := _lock(self._folder)) is not None:
                 with contextlib.suppress(OSError):
                     Path(self._folder).rmdir()
+                os.close(held)
 
     def _own(self, *, asks: bool, limit: float) -> tuple[str, ...]:
         """Options for our own socket, behind which ssh runs."""
-        self._folder = _private_folder()  # whoever ended last has taken it away
-        name = hashlib.sha256(self._hosts.name.encode()).hexdigest()[:16]
-        self._socket = str(Path(self._folder, name))
-        options = ("-o", "ControlMaster=no", "-S", self._socket)
-        if self._is_running(options):
-            return options
-        with contextlib.suppress(OSError):  # of one that was killed
-            Path(self._socket).unlink()
-        self._start(asks=asks and _has_terminal(), limit=limit)
+        asks = asks and _has_terminal()
+        # One at a time: of two that start together the second finds the socket taken, and is a connection for ever that
+        # nobody can share or end. Where a person is asked, that takes as long as it takes.
+        self._folder, held = _locked_folder(math.inf if asks else limit)
+        try:
+            name = hashlib.sha256(self._hosts.name.encode()).hexdigest()[:16]
+            self._socket = str(Path(self._folder, name))
+            options = ("-o", "ControlMaster=no", "-S", self._socket)
+            if not self._is_running(options):
+                with contextlib.suppress(OSError):  # of one that was killed
+                    Path(self._socket).unlink()
+                self._start(asks=asks, limit=limit)
+        finally:
+            os.close(held)
         return options
 
     def _start(self, *, asks: bool, limit: float) -> None:
@@ -169,6 +178,41 @@ class SharedConnection:
                 return False
             raise
         return done.code == 0
+
+
+def _locked_folder(limit: float) -> tuple[str, int]:
+    """The folder for ssh's sockets, and a descriptor that holds it against dkdbg's other processes until it is closed.
+
+    Args:
+        limit: seconds to wait for one that makes a connection.
+
+    Raises:
+        DkdbgError: there is no such folder to be had, or it is held for longer.
+    """
+    deadline = time.monotonic() + limit
+    while (held := _lock(folder := _private_folder())) is None:
+        if time.monotonic() > deadline:
+            raise DkdbgError(
+                "another dkdbg is still making its connection", hint="try again when it has one, or was ended",
+                exit_code=EXIT_TIMEOUT,
+            )  # fmt: skip
+        time.sleep(_LOOK)
+    return folder, held
+
+
+def _lock(folder: str) -> int | None:
+    """A descriptor that holds the folder; None while another process does, or when one has taken it away."""
+    held = None
+    try:
+        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(held), Path(folder).stat()):
+            return held
+    except (FileNotFoundError, BlockingIOError):
+        pass
+    if held is not None:
+        os.close(held)
+    return None
 
 
 def _read(said: BinaryIO, start: int) -> str:
