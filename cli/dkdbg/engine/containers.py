@@ -26,7 +26,7 @@ from dkdbg.targets.container import (
     unreadable,
 )
 from dkdbg.targets.engine_errors import explain
-from dkdbg.targets.record import BadRecord, decode
+from dkdbg.targets.record import SESSIONS, BadRecord, decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -35,10 +35,9 @@ if TYPE_CHECKING:
 
 #: Seconds within which an engine says what it has.
 _ANSWER_LIMIT = 20.0
-#: Seconds within which an agent does, bytes of its answer, and its sessions that are read.
+#: Seconds within which an agent does, and bytes of its answer.
 _AGENT_LIMIT = 10.0
 _MAX_ANSWER = 8 << 20
-_MAX_SESSIONS = 100
 
 
 def of_debug_services() -> tuple[Container, ...]:
@@ -163,7 +162,7 @@ def _records(container: Container) -> list[object]:
     argv = reach.wrap([*container.agent, "sessions", "--json"])
     result = process.read(argv, most=_MAX_ANSWER, timeout=_AGENT_LIMIT)
     found = [] if result.code else decode(result.stdout)  # it has ended in this moment, or starts
-    return found[:_MAX_SESSIONS] if isinstance(found, list) else [found]
+    return found[:SESSIONS] if isinstance(found, list) else [found]
 
 
 class ContainerChanges:

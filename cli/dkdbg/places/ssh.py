@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import re
 import secrets
 import threading
 from typing import TYPE_CHECKING
@@ -13,11 +11,13 @@ from dkdbg.delivery.bring import bring
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets import sessions
+from dkdbg.targets.brought import is_brought
 from dkdbg.targets.place import Door, Kind, Workspace
-from dkdbg.targets.record import BadRecord, SeenRecord, decode, parse
+from dkdbg.targets.record import BadRecord, SeenRecord
 from dkdbg.targets.ssh import FAILED, SshReach, enter, hosts_of
 from dkdbg.targets.ssh_errors import explain
-from dkdbg.tunnel.relay import Relay
+from dkdbg.tunnel import far_sessions
+from dkdbg.tunnel.far_sessions import RelayedDoor
 from dkdbg.tunnel.ssh import CONNECT_LIMIT, SharedConnection
 
 if TYPE_CHECKING:
@@ -30,10 +30,8 @@ if TYPE_CHECKING:
     from dkdbg.targets.sessions import SeenSession
 
 SCHEME = "ssh"
-#: Seconds for an answer of a shell there, and of an agent; bytes of it.
-_SHELL_LIMIT, _AGENT_LIMIT, _MAX_ANSWER, _MAX_SESSIONS = 30.0, 30.0, 8 << 20, 100
-#: Where `dkdbg run` has brought one (agent/record/kept.py).
-_BROUGHT = re.compile(r"/.*/agent-[0-9a-f]{32}\.pyz")
+#: Seconds for an answer of a shell there, and of an agent.
+_SHELL_LIMIT, _AGENT_LIMIT = 30.0, 30.0
 #: Asked of whatever shell is there: a mark, as login shells may say more; user, host, folder, and the agents of ours.
 _LOOK = """\
 cd {folder} 2>/dev/null || {{ printf '\\n%s gone\\n' {mark}; exit 0; }}
@@ -60,8 +58,7 @@ class SshPlace:
         self._folder = ""
         self._agents: tuple[str, ...] = ()
         self._brought: Brought | None = None
-        self._relay: Relay | None = None
-        self._local = 0
+        self._door = RelayedDoor(self._relayed)
 
     @property
     def label(self) -> str:
@@ -102,20 +99,14 @@ class SshPlace:
     def door(self) -> Door:
         """That of the newest session there, by a relay: its connections outlive those of ssh."""
         with self._lock:
-            if self._relay is not None and self._relay.why:  # it asks anew by itself
-                return Door(endpoint=None, why=f"{self.label}: {self._relay.why}")
+            if self._door.why:  # it asks anew by itself
+                return Door(endpoint=None, why=f"{self.label}: {self._door.why}")
             try:
                 self._reach = self._look_again(asks=self._reach is None, limit=CONNECT_LIMIT)
-                live = [each for each in self._records() if isinstance(each, SeenRecord) and each.live]
+                found = self._records()
             except DkdbgError as error:
                 return Door(endpoint=None, why=error.message.splitlines()[0])
-            if not live:
-                return Door(endpoint=None, why=f"no session runs on {self.label}")
-            if self._relay is None:
-                self._relay = Relay(self._relayed)
-                self._local = self._relay.listen(live[-1].port)
-            self._relay.aim(self._local, live[-1].port)
-            return Door(endpoint=("127.0.0.1", self._local), why="its session does not answer")
+            return self._door.of(found, nobody=f"no session runs on {self.label}")
 
     def changes(self) -> Changes | None:
         """Nobody tells."""
@@ -133,10 +124,7 @@ class SshPlace:
                 )  # fmt: skip
             else:
                 found.append(
-                    sessions.SeenSession(
-                        target=target, address=address, id=self.label, name=self.label, state=sessions.UNREADABLE,
-                        detail=f"what an agent there says cannot be understood: {record}",
-                    )
+                    sessions.unreadable(target=target, address=address, id=self.label, name=self.label, why=record)
                 )  # fmt: skip
         return found
 
@@ -153,9 +141,7 @@ class SshPlace:
 
     def close(self) -> None:
         """End the relay, the connection with its last command, and let go of the agent."""
-        relay = self._relay
-        if relay is not None:
-            relay.close()
+        self._door.close()
         with self._lock:
             if self._brought is not None:
                 self._brought.close()
@@ -200,7 +186,7 @@ class SshPlace:
                 hint=f"name another: {SCHEME}://{self.label}/FOLDER; without one it is your home there",
             )
         if said[:1] == ["there"] and len(said) >= 4:
-            return [*said[1:4], *(each for each in said[4:] if _BROUGHT.fullmatch(each))]
+            return [*said[1:4], *(each for each in said[4:] if is_brought(each))]
         if done.code == FAILED:
             raise explain(self._hosts, done.stderr)
         last = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.code}").splitlines()[-1]
@@ -211,24 +197,12 @@ class SshPlace:
 
     def _records(self) -> list[SeenRecord | str]:
         """The records of sessions there, or why one cannot be read, oldest first."""
-        with contextlib.suppress(DkdbgError):
-            if not self._agents:
-                return []
-        argv = self._found().wrap(["sh", self._agents[-1], "sessions", "--json"])
-        result = process.read(argv, most=_MAX_ANSWER, timeout=_AGENT_LIMIT)
-        if result.code:  # it was taken away in this moment
+        if not self._agents:
             return []
         try:
-            said = decode(result.stdout)
+            return far_sessions.records(self._found(), ("sh", self._agents[-1]), limit=_AGENT_LIMIT)
         except BadRecord as error:
             return [str(error)]
-        found: list[SeenRecord | str] = []
-        for each in said[:_MAX_SESSIONS] if isinstance(said, list) else [said]:
-            try:
-                found.append(parse(each))
-            except BadRecord as error:  # noqa: PERF203 - each by itself
-                found.append(str(error))
-        return found
 
 
 def _place(address: Address, _root: Path) -> SshPlace:

@@ -1,9 +1,11 @@
-"""The agent that runs at a place, where nothing but the place can be asked: by its processes."""
+"""The agent that runs at a place: where `dkdbg run` has brought it, and which one runs, by the place's processes."""
 
 from __future__ import annotations
 
 import re
 
+#: Where `dkdbg run` brings one.
+_BROUGHT = re.compile(r"/.*/agent-[0-9a-f]{32}\.pyz")
 #: Where `init` mounts one, and where `dkdbg run` brings one (agent/record/kept.py).
 _AGENT = re.compile(r"/[^\s\x00-\x1f\x7f]*/agent(-[0-9a-f]{32})?\.pyz")
 #: Nothing but `sh` and `tr`; prints words of command lines that may be an agent's file, and no others: they may hold secrets.
@@ -12,6 +14,11 @@ for each in /proc/[0-9]*/cmdline; do tr '\0' '\n' <"$each"; done 2>/dev/null | w
   case $word in /*/agent.pyz | /*/agent-*.pyz) echo "$word" ;; esac
 done
 """
+
+
+def is_brought(path: str) -> bool:
+    """Whether `dkdbg run` brings an agent to such a path."""
+    return _BROUGHT.fullmatch(path) is not None
 
 
 def finding_words() -> tuple[str, ...]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.contract import DEFAULT_PORT, ENV_MAPPINGS, ENV_PORT
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.model import twin
-from dkdbg.targets import mapping
+from dkdbg.targets import mapping, sessions
+from dkdbg.targets.brought import is_brought
 from dkdbg.targets.place import Door, Workspace
 from dkdbg.targets.record import BadRecord, parse
-from dkdbg.targets.sessions import UNREADABLE, SeenSession, of_record
+from dkdbg.targets.sessions import SeenSession, of_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,8 +28,6 @@ SERVICE, PROJECT_DIR, ONE_OFF = (
 PROJECT_NAME = "com.docker.compose.project"
 #: Runs the agent that a debug service mounts (compose/service.yaml.j2).
 AGENT = ("sh", "/opt/dkdbg/agent.pyz")
-#: Where `dkdbg run` has brought one (agent/record/kept.py).
-_BROUGHT = re.compile(r"^/.*/agent-[0-9a-f]{32}\.pyz$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +117,7 @@ class Container:
             words: command line of a process that an engine's user, never the container, has started in it.
         """
         for position, word in enumerate(words):
-            if _BROUGHT.search(word) and words[position + 1 : position + 2] == ["launch"]:
+            if is_brought(word) and words[position + 1 : position + 2] == ["launch"]:
                 said = itertools.takewhile(lambda each: each != "--", words[position + 2 :])
                 options = dict(itertools.pairwise(said))
                 port = options.get("--port", "")
@@ -254,9 +252,9 @@ def sessions_of(container: Container, records: Sequence[object]) -> list[SeenSes
 
 def unreadable(container: Container, why: str) -> SeenSession:
     """A container whose agent, or what is in its place, says what makes no sense."""
-    return SeenSession(
+    return sessions.unreadable(
         target=f"container {container.name}", address=f"docker://{container.name}", id=container.id[:12],
-        name=container.label, state=UNREADABLE, detail=f"what its agent says cannot be understood: {why}",
+        name=container.label, why=why,
     )  # fmt: skip
 
 

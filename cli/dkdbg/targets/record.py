@@ -14,6 +14,8 @@ _OTHERS = ("starting", "exited")
 #: Characters of a name and of a line in words, and processes that are listed.
 _NAME, _LINE, _PROCESSES = 200, 1000, 4096
 _MAX_PID = 1 << 31
+#: Sessions of one agent that are read.
+SESSIONS = 100
 
 
 class BadRecord(ValueError):  # noqa: N818 - a value that is no record
@@ -102,6 +104,22 @@ def parse(value: object) -> SeenRecord:
         adapter_up=value.get("adapter_up") is True or _number(value, "adapter_port", 65535, 0) > 0,
         client=value.get("client") is True, detail=_text(value, "detail", _LINE, ""), processes=_processes(value),
     )  # fmt: skip
+
+
+def parse_all(text: bytes | str) -> list[SeenRecord | str]:
+    """Return the records that an agent lists, at most SESSIONS, or why one cannot be read.
+
+    Raises:
+        BadRecord: it is not JSON.
+    """
+    said = decode(text)
+    found: list[SeenRecord | str] = []
+    for each in said[:SESSIONS] if isinstance(said, list) else [said]:
+        try:
+            found.append(parse(each))
+        except BadRecord as error:  # noqa: PERF203 - whoever is root in there may have written it
+            found.append(str(error))
+    return found
 
 
 def _text(value: dict[str, Any], key: str, most: int, default: str | None = None) -> str:

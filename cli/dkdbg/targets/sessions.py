@@ -77,6 +77,12 @@ def of_record(
     )  # fmt: skip
 
 
+def unreadable(*, target: str, address: str, id: str, name: str, why: str) -> SeenSession:  # noqa: A002 - as in the class
+    """A place whose agent, or what is in its place, says what makes no sense."""
+    detail = f"what its agent says cannot be understood: {why}"
+    return SeenSession(target=target, address=address, id=id, name=name, state=UNREADABLE, detail=detail)
+
+
 def choose(
     seen: Sequence[SeenSession], target: str | None = None, *, others: Sequence[SeenSession] = ()
 ) -> SeenSession:

@@ -18,9 +18,10 @@ from dkdbg.targets.kubectl_errors import last_line
 from dkdbg.targets.place import Door, Kind, Workspace
 from dkdbg.targets.pod import PodReach, choose, not_ready
 from dkdbg.targets.pod_address import query_of
-from dkdbg.targets.record import BadRecord, SeenRecord, decode, parse
-from dkdbg.targets.sessions import UNREADABLE, SeenSession, of_record
-from dkdbg.tunnel.relay import Relay
+from dkdbg.targets.record import BadRecord, SeenRecord
+from dkdbg.targets.sessions import SeenSession, of_record, unreadable
+from dkdbg.tunnel import far_sessions
+from dkdbg.tunnel.far_sessions import RelayedDoor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,10 +31,9 @@ if TYPE_CHECKING:
     from dkdbg.targets.pod import Pod
 
 SCHEME = "k8s"
-#: Seconds within which something in a pod answers, bytes of its answer, its sessions that are read.
+#: Seconds within which something in a pod answers, and bytes of its answer.
 _ANSWER_LIMIT = 20.0
 _MAX_ANSWER = 8 << 20
-_MAX_SESSIONS = 100
 #: Pods that are asked at the same time.
 _AT_ONCE = 8
 
@@ -56,8 +56,7 @@ class PodPlace:
         self._query = query_of(address)
         self._found: _Found | None = None
         self._lock = threading.Lock()
-        self._relay: Relay | None = None
-        self._local = 0
+        self._door = RelayedDoor(self._relayed)
         self._way: tuple[PodReach, str] | None = None
 
     @property
@@ -106,22 +105,14 @@ class PodPlace:
     def door(self) -> Door:
         """That of the newest session in the pod, by a relay: its connections outlive those of kubectl."""
         with self._lock:
-            if self._relay is not None and self._relay.why:  # it asks anew by itself
-                return Door(endpoint=None, why=f"{self.label}: {self._relay.why}")
+            if self._door.why:  # it asks anew by itself
+                return Door(endpoint=None, why=f"{self.label}: {self._door.why}")
             try:
-                reach, agent = self._way_there()
-                records = _records(reach, ("sh", agent))
+                reach, agent = self._way = self._way_there()
+                found = far_sessions.records(reach, ("sh", agent), limit=_ANSWER_LIMIT)
             except (DkdbgError, BadRecord) as error:
                 return Door(endpoint=None, why=str(error).splitlines()[0])
-            live = [each for each in records if isinstance(each, SeenRecord) and each.live]
-            if not live:
-                return Door(endpoint=None, why=f"no session runs in the pod {reach.pod}")
-            self._way = reach, agent
-            if self._relay is None:
-                self._relay = Relay(self._relayed)
-                self._local = self._relay.listen(live[-1].port)
-            self._relay.aim(self._local, live[-1].port)
-            return Door(endpoint=("127.0.0.1", self._local), why="its session does not answer")
+            return self._door.of(found, nobody=f"no session runs in the pod {reach.pod}")
 
     def changes(self) -> Changes | None:
         """A watch of the cluster's."""
@@ -134,7 +125,7 @@ class PodPlace:
         if agent is None:
             return []
         try:
-            records = _records(found.reach, agent)
+            records = far_sessions.records(found.reach, agent, limit=_ANSWER_LIMIT)
         except (DkdbgError, BadRecord) as error:
             return [self._unreadable(found.pod.name, str(error))]
         return [self._seen(each, found) for each in records]
@@ -151,8 +142,7 @@ class PodPlace:
 
     def close(self) -> None:
         """End the relay."""
-        if self._relay is not None:
-            self._relay.close()
+        self._door.close()
 
     def _way_there(self) -> tuple[PodReach, str]:
         """The pod that runs now, and the file of the agent in it.
@@ -214,35 +204,14 @@ class PodPlace:
         return of_record(record, live=bool(record.live), target=target, address=address, endpoint="")
 
     def _unreadable(self, pod: str, why: str) -> SeenSession:
-        return SeenSession(
-            target=f"pod {self._query.namespace}/{pod}", address=str(self.address), id=pod, name=pod, state=UNREADABLE,
-            detail=f"what its agent says cannot be understood: {why}",
-        )  # fmt: skip
+        target = f"pod {self._query.namespace}/{pod}"
+        return unreadable(target=target, address=str(self.address), id=pod, name=pod, why=why)
 
 
 def _agent_in(reach: PodReach) -> str | None:
     """The file of an agent that runs there; None when none does, or the pod is gone."""
     done = process.read(reach.wrap(brought.finding_words()), most=_MAX_ANSWER, timeout=_ANSWER_LIMIT)
     return None if done.code else brought.agent_in(done.stdout)
-
-
-def _records(reach: PodReach, agent: Sequence[str]) -> list[SeenRecord | str]:
-    """The records of sessions there, or why one cannot be read.
-
-    Raises:
-        DkdbgError: nothing is said in time, or too much.
-        BadRecord: what is said is no JSON.
-    """
-    argv = reach.wrap((*agent, "sessions", "--json"))
-    done = process.read(argv, most=_MAX_ANSWER, timeout=_ANSWER_LIMIT)
-    said = [] if done.code else decode(done.stdout)  # it was taken away in this moment
-    found: list[SeenRecord | str] = []
-    for each in said[:_MAX_SESSIONS] if isinstance(said, list) else [said]:
-        try:
-            found.append(parse(each))
-        except BadRecord as error:  # noqa: PERF203 - whoever is root in there may have written it
-            found.append(str(error))
-    return found
 
 
 def _place(address: Address, _root: Path) -> PodPlace:
