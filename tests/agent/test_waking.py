@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from types import SimpleNamespace
 
 from dkdbg.agent.program import waking
 
@@ -58,8 +59,12 @@ def test_an_editor_that_leaves_wakes_the_threads_that_it_held():
         def request_disconnect(self, py_db, resume_threads):
             assert resume_threads
             assert not any(event.is_set() for event in py_db._thread_events.values())
+            self.request_resume_thread("*")  # as pydevd's own does
+
+        def request_resume_thread(self, thread_id):
+            assert thread_id == "*"
 
     debugger = _Debugger()
-    waking._after_disconnect(Api)
+    waking._after_resume(SimpleNamespace(get_global_debugger=lambda: debugger), Api)
     Api().request_disconnect(debugger, resume_threads=True)
     assert all(event.is_set() for event in debugger._thread_events.values())

@@ -108,7 +108,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     configured = _watch_configuration()
     connection.watch(pydevd.PyDB, pydevd.CheckAliveThread)
     shutdown.watch(pydevd)
-    waking.watch(pydevd.PyDB, _api())
+    waking.watch(pydevd, _api())
     lifecycle, resuming = _thread_modules()
     suspending.watch(pydevd, lifecycle, resuming, _api())
     untrace.watch(pydevd.PyDB, _api())

@@ -9,21 +9,18 @@ Where pydevd changes the state and sets no event, everything takes 200 ms longer
 
 from __future__ import annotations
 
-import sys
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
-def watch(debugger_class: Any, api_class: Any) -> None:
+def watch(pydevd: Any, api_class: Any) -> None:
     """Wake held threads from now on; once for each process."""
-    if getattr(debugger_class, "dkdbg_wakes", False):
+    if getattr(pydevd.PyDB, "dkdbg_wakes", False):
         return
-    debugger_class.dkdbg_wakes = True
-    _after_commands(debugger_class)
-    _after_disconnect(api_class)
-    _after_resume(api_class)
+    pydevd.PyDB.dkdbg_wakes = True
+    _after_commands(pydevd.PyDB)
+    _after_resume(pydevd, api_class)
 
 
 def _after_commands(debugger_class: Any) -> None:
@@ -45,28 +42,18 @@ def _after_commands(debugger_class: Any) -> None:
     debugger_class.post_internal_command = post_and_wake
 
 
-def _after_disconnect(api_class: Any) -> None:
-    """An editor that left took its stop along for up to 200 ms, and so did the one that came back at once."""
-    disconnect = api_class.request_disconnect
+def _after_resume(pydevd: Any, api_class: Any) -> None:
+    """Continue took up to 200 ms until the program ran.
 
-    def request_disconnect(self: Any, py_db: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return disconnect(self, py_db, *args, **kwargs)
-        finally:
-            _wake(py_db)
-
-    api_class.request_disconnect = request_disconnect
-
-
-def _after_resume(api_class: Any) -> None:
-    """Continue took up to 200 ms until the program ran."""
+    So did the program of an editor that left, and the next stop of one that came back at once: to disconnect resumes.
+    """
     resume = api_class.request_resume_thread
 
     def request_resume_thread(self: Any, thread_id: str) -> Any:
         try:
             return resume(self, thread_id)
         finally:
-            debugger = sys.modules["pydevd"].get_global_debugger()
+            debugger = pydevd.get_global_debugger()
             if debugger is not None:
                 _wake(debugger)
 
