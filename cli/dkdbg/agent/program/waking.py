@@ -45,7 +45,8 @@ def _after_commands(debugger_class: Any) -> None:
 def _after_resume(pydevd: Any, api_class: Any) -> None:
     """Continue took up to 200 ms until the program ran.
 
-    So did the program of an editor that left, and the next stop of one that came back at once: to disconnect resumes.
+    So did the program of an editor that left, and the next stop of one that came back at once:
+    PyDevdAPI.request_disconnect resumes too.
     """
     resume = api_class.request_resume_thread
 
