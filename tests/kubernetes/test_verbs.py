@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
@@ -20,19 +18,11 @@ from tests.engine.host_doors import host_door
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, unique, write
 from tests.engine.synced import Box, Following, docker, take_away
 from tests.kubernetes.cluster import Pod
+from tests.kubernetes.runs import ENDS, WAITS, launch, relays, start
 from tests.ports import free_port
 
 pytestmark = pytest.mark.engine
 
-ENDS = "import os, sys; print('out', os.getcwd()); print('err', file=sys.stderr); sys.exit(7)"
-WAITS = (
-    "import sys, time\n"
-    "try:\n"
-    "    print('up', flush=True)\n"
-    "    while True: time.sleep(0.02)\n"
-    "except KeyboardInterrupt:\n"
-    "    print('interrupted', flush=True); sys.exit(9)\n"
-)
 #: What kubectl says itself, after a command that has failed.
 KUBECTLS = "command terminated with exit code"
 
@@ -58,22 +48,6 @@ def box(cluster, made):
     found = made()
     cluster.put(Pod("train-0", {"main": found.name}, labels={"app": "train"}))
     return found
-
-
-def launch(root, target: str, *command: str) -> subprocess.Popen[str]:
-    """`dkdbg run` in the background, without a terminal."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", "run", "--on", target, "--", *command], cwd=root, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-
-
-def start(root, target: str, *command: str) -> subprocess.Popen[str]:
-    """The same, and its program is up."""
-    running = launch(root, target, *command)
-    assert running.stdout is not None
-    assert running.stdout.readline() == "up\n", running.communicate()
-    return running
 
 
 def left(box: Box) -> list[str]:
@@ -300,22 +274,6 @@ def test_a_port_of_a_pod_is_brought_here(root, box):
         running.send_signal(signal.SIGINT)
         running.communicate(timeout=60)
     assert relays() == []
-
-
-def relays() -> list[int]:
-    """The kubectls of relays that are ours: each test has a KUBECONFIG of its own."""
-    found = []
-    ours = f"KUBECONFIG={os.environ['KUBECONFIG']}".encode()
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
-            if (
-                b"exec" in words
-                and b"relay" in words
-                and ours in (entry / "environ").read_bytes().split(b"\0")
-            ):
-                found.append(int(entry.name))
-    return found
 
 
 def test_a_pod_that_was_deleted_and_made_anew_is_found_again(root, cluster, made, box):

@@ -1,0 +1,182 @@
+"""The verbs against a real Kubernetes, by a service account that may only look at pods and run commands in them.
+
+kubectl's SPDY over TLS, the API server's RBAC and the kubelet are the real ones; one node, version 1.20.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from urllib.request import urlopen
+
+import pytest
+
+from dkdbg.errors import EXIT_ENGINE, DkdbgError
+from dkdbg.places import registry
+from tests.engine.projects import dkdbg, must, unique
+from tests.engine.synced import Following
+from tests.kubernetes.real.cluster import pod
+from tests.kubernetes.runs import ENDS, WAITS, relays, start
+from tests.ports import free_port
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("kubernetes")]
+
+
+@pytest.fixture
+def box(real):
+    """The name of a running pod with one label, `app`, of the same value."""
+    name = unique("box")
+    real.apply(pod(name, labels={"app": name}))
+    real.running(name)
+    yield name
+    real.delete(f"pod/{name}")
+
+
+def left(real, name: str) -> list[str]:
+    """What is left of the agent in a pod."""
+    found = real.kubectl("exec", name, "--", "sh", "-c", "ls -A /tmp/dkdbg-* 2>/dev/null || :").split()
+    return [each for each in found if each.startswith((".", "agent-", "hook-", "debugpy-"))]
+
+
+def test_output_and_exit_code_are_the_programs_and_nothing_is_left(root, developer, box):
+    done = dkdbg(root, "run", "--on", f"k8s://ml/{box}", "--", "python3", "-c", ENDS)
+    assert (done.returncode, done.stdout) == (7, "out /workspace\n"), done.stderr
+    assert "err" in done.stderr.splitlines()
+    assert left(developer, box) == []
+
+
+@pytest.mark.usefixtures("developer")
+def test_the_real_server_is_spoken_to_over_tls_and_spdy(root, box):
+    """1.20 refuses kubectl's WebSocket: who may only `create pods/exec` gets there by POST."""
+    argv = registry.place_of(f"k8s://ml/{box}", root).find().wrap(["true"])
+    done = subprocess.run([argv[0], "-v=7", *argv[1:]], capture_output=True, text=True, check=True)
+    assert "POST https://" in done.stderr
+    assert "SPDY/3.1" in done.stderr or "X-Stream-Protocol-Version" in done.stderr
+
+
+def test_ps_restart_pdb_and_ctrl_c_reach_a_run(root, developer, box):
+    target = f"k8s://ml/{box}"
+    running = start(root, target, "python3", "-c", WAITS)
+    try:
+        assert f"pod ml/{box}" in must(dkdbg(root, "ps")).stdout
+        entered = subprocess.run(
+            [sys.executable, "-m", "dkdbg", "pdb", target], cwd=root, input="p 40 + 2\nq\n",
+            capture_output=True, text=True, check=True, timeout=120,
+        ).stdout  # fmt: skip
+        assert "42" in entered
+        assert must(dkdbg(root, "restart", target)).stdout == f"{box}: restarted, run 2\n"
+        assert running.stdout is not None
+        while (line := running.stdout.readline()) != "up\n":
+            assert line == "interrupted\n"
+        running.send_signal(signal.SIGINT)
+        out, _ = running.communicate(timeout=60)
+        assert (running.returncode, out) == (9, "interrupted\n")
+        assert left(developer, box) == []
+    finally:
+        running.kill()
+        running.wait()
+
+
+def test_sync_follows_a_save_and_the_pod_that_takes_the_place_of_another(root, developer, box):
+    (root / "train.py").write_text("first\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dkdbg", "sync", "--json", f"k8s://ml/app={box}"], cwd=root, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    following = Following(process)
+
+    def there() -> str:
+        return developer.kubectl("exec", name, "--", "cat", "/workspace/train.py", check=False)
+
+    name = box
+    try:
+        following.wait(lambda: there() == "first\n", "the first content")
+        (root / "train.py").write_text("second\n")
+        following.wait(lambda: there() == "second\n", "the second content")
+        name = f"{box}-b"
+        developer.delete(f"pod/{box}")
+        developer.apply(pod(name, labels={"app": box}))
+        following.wait(lambda: there() == "second\n", "the second pod")
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+        developer.delete(f"pod/{box}-b")
+
+
+@pytest.mark.usefixtures("developer")
+def test_a_port_of_a_pod_is_brought_here(root, real, box):
+    serving = "import http.server as h; h.HTTPServer(('127.0.0.1', 8000), h.SimpleHTTPRequestHandler).serve_forever()"
+    server = subprocess.Popen(["kubectl", "exec", "--namespace=ml", box, "--", "python3", "-c", serving])
+    local = free_port()
+    words = ["forward", f"k8s://ml/app={box}", f"{local}:8000"]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "dkdbg", *words], cwd=root, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        end = time.monotonic() + 60
+        while True:
+            try:
+                with urlopen(f"http://127.0.0.1:{local}/", timeout=10) as answer:
+                    assert answer.status == 200
+                break
+            except OSError:
+                assert time.monotonic() < end
+                time.sleep(0.1)
+    finally:
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=60)
+        real.delete(f"pod/{box}")
+        server.communicate(timeout=60)
+    assert relays() == []
+
+
+def asked(root, name: str, verb: str) -> str:
+    """What dkdbg says where one verb is denied."""
+    if verb in {"get", "list", "watch"}:
+        place = registry.place_of(f"k8s://ml/{'app=' if verb != 'get' else ''}{name}", root)
+        source = place.changes()
+        assert source is not None
+        with pytest.raises(DkdbgError) as caught:
+            source.listen(lambda: None) if verb == "watch" else place.find()
+        assert caught.value.exit_code == EXIT_ENGINE
+        return f"{caught.value.message}\n{caught.value.hint}"
+    done = dkdbg(root, "run", "--on", f"k8s://ml/{name}", "--", "true")
+    assert done.returncode == EXIT_ENGINE
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    "denied", [("get", "pods"), ("list", "pods"), ("watch", "pods"), ("create", "pods/exec")]
+)
+def test_a_verb_that_a_role_lacks_is_named_in_the_words_of_the_server(denied, root, real, box, monkeypatch):
+    verb, resource = denied
+    monkeypatch.setenv("KUBECONFIG", str(real.developer(without=denied)))
+    said = asked(root, box, verb)
+    assert (
+        f"you may not {verb} {resource} in the namespace ml\n  kubectl: Error from server (Forbidden): pods"
+        in said
+    )
+    assert f'cannot {verb} resource "{resource}" in API group ""' in said
+    subresource = " --subresource=exec" if "/" in resource else ""
+    check = f"kubectl auth can-i {verb} pods{subresource} --namespace=ml"
+    assert check in said
+    assert subprocess.run(check.split(), capture_output=True, text=True, check=False).stdout == "no\n"
+    monkeypatch.setenv("KUBECONFIG", str(real.developer()))
+    assert subprocess.run(check.split(), capture_output=True, text=True, check=False).stdout == "yes\n"
+
+
+def test_a_random_user_without_rights_in_a_read_only_root_is_enough(root, developer):
+    """What OpenShift's restricted-v2 leaves: a uid without a passwd entry, HOME=/, no capability, no new privileges."""
+    name = unique("restricted")
+    developer.apply(pod(name, restricted=True))
+    developer.running(name)
+    show = (
+        "import os; print(os.getuid(), os.environ['HOME'], os.access('/', os.W_OK), os.access('/tmp', os.W_OK), "
+        "[line for line in open('/proc/self/status') if line.startswith(('CapEff', 'NoNewPrivs'))])"
+    )
+    done = dkdbg(root, "run", "--on", f"k8s://ml/{name}", "--", "python3", "-c", show)
+    expected = "1000660000 / False False ['CapEff:\\t0000000000000000\\n', 'NoNewPrivs:\\t1\\n']\n"
+    assert (done.returncode, done.stdout) == (0, expected), done.stderr
+    developer.delete(f"pod/{name}")

@@ -1,0 +1,51 @@
+"""`dkdbg run` in a pod as a user has it, and what is left of it on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ENDS = "import os, sys; print('out', os.getcwd()); print('err', file=sys.stderr); sys.exit(7)"
+WAITS = (
+    "import sys, time\n"
+    "try:\n"
+    "    print('up', flush=True)\n"
+    "    while True: time.sleep(0.02)\n"
+    "except KeyboardInterrupt:\n"
+    "    print('interrupted', flush=True); sys.exit(9)\n"
+)
+
+
+def launch(root, target: str, *command: str) -> subprocess.Popen[str]:
+    """`dkdbg run` in the background, without a terminal."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "dkdbg", "run", "--on", target, "--", *command], cwd=root, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def start(root, target: str, *command: str) -> subprocess.Popen[str]:
+    """The same, and its program is up."""
+    running = launch(root, target, *command)
+    assert running.stdout is not None
+    assert running.stdout.readline() == "up\n", running.communicate()
+    return running
+
+
+def relays() -> list[int]:
+    """The kubectls of relays that are ours: each test has a KUBECONFIG of its own."""
+    found = []
+    ours = f"KUBECONFIG={os.environ['KUBECONFIG']}".encode()
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdigit() else []
+            if (
+                b"exec" in words
+                and b"relay" in words
+                and ours in (entry / "environ").read_bytes().split(b"\0")
+            ):
+                found.append(int(entry.name))
+    return found
