@@ -27,6 +27,10 @@ def main(argv: list[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     root = _root(options.directory)
+    if options.context is not None:
+        from dkdbg.commands import context
+
+        context.choose(options.context)
     if options.verb == "init":
         from dkdbg.commands import init
 
@@ -150,6 +154,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"dkdbg {__version__}")
     parser.add_argument("-C", dest="directory", metavar="PATH", default=".", help="run as if started in PATH")
+    parser.add_argument(
+        "--context",
+        metavar="NAME",
+        help="the Docker engine of this context (docker context ls), as docker's own option",
+    )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
     init = verbs.add_parser(

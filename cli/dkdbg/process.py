@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, NoReturn
@@ -46,8 +47,9 @@ def run(
     env: Mapping[str, str] | None = None,
     timeout: float | None = 60.0,
     names: bool = False,
+    said: str = "",
 ) -> Result:
-    """Run `argv` to its end without a standard input and return both outputs.
+    """Run `argv` to its end and return both outputs.
 
     Args:
         argv: command line, never through a shell.
@@ -55,6 +57,7 @@ def run(
         env: the whole environment, None for ours.
         timeout: seconds.
         names: the outputs hold names of files: every byte counts, as in `os.fsdecode`. Else they are text for a person.
+        said: its standard input.
 
     Raises:
         DkdbgError: the program does not exist or outran `timeout`.
@@ -62,7 +65,7 @@ def run(
     try:
         done = subprocess.run(
             list(argv), executable=_found(argv[0], env), cwd=cwd, env=env, timeout=timeout, capture_output=True,
-            check=False, stdin=subprocess.DEVNULL,
+            check=False, input=said.encode(),
         )  # fmt: skip
     except FileNotFoundError as error:
         raise DkdbgError(
@@ -153,15 +156,26 @@ def stream(
     report: Callable[[str], None],
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    said: str = "",
 ) -> Result:
     """Run `argv`, hand each line of its merged output to `report` as it comes, and return all of it as `stdout`.
 
     Ctrl-C reaches the child through the terminal; we wait for it to end before passing it on.
 
+    Args:
+        argv: command line, never through a shell.
+        report: takes each line.
+        cwd: local directory.
+        env: the whole environment, None for ours.
+        said: its standard input.
+
     Raises:
         DkdbgError: the program does not exist.
     """
-    child = start(argv, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as stdin:  # without a name; a pipe could fill up
+        stdin.write(said)
+        stdin.seek(0)
+        child = start(argv, cwd=cwd, env=env, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     lines: list[str] = []
     assert child.stdout is not None  # noqa: S101 - asked for two lines above
     try:
@@ -230,6 +244,7 @@ def start(
     *,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    stdin: int | IO[str] = subprocess.DEVNULL,
     stdout: int | IO[str] | None = None,
     stderr: int | IO[str] | None = None,
     new_session: bool = False,
@@ -241,7 +256,7 @@ def start(
     """
     try:
         return subprocess.Popen(
-            list(argv), executable=_found(argv[0], env), cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=stdout,
+            list(argv), executable=_found(argv[0], env), cwd=cwd, env=env, stdin=stdin, stdout=stdout,
             stderr=stderr, text=True, errors="replace", start_new_session=new_session,
         )  # fmt: skip
     except FileNotFoundError as error:

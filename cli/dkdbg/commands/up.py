@@ -13,6 +13,7 @@ from dkdbg.detect.people import others
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.model.plan import FROM_ENVIRONMENT, FROM_NOWHERE, FROM_PERSON
 from dkdbg.places import registry
+from dkdbg.printable import printable
 from dkdbg.render import changes, dotenv, identity, token_file
 from dkdbg.render.changes import FileWanted
 from dkdbg.render.editor_files import LAUNCH, editor_files, launch_port, with_port
@@ -48,17 +49,27 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
         moved=lambda port: keep_port(root, port, why=f"port {before} is taken", report=report),
     )
     attaches_to = launch_port(root)
-    if attaches_to not in {None, started.port}:  # DKDBG_PORT in .env is a person's
+    if started.port is not None and attaches_to not in {
+        None,
+        started.port,
+    }:  # DKDBG_PORT in .env is a person's
         keep_port(root, started.port, why=f"{LAUNCH} says port {attaches_to}", report=report)
     if as_json:
         state = {
             "service": service.name,
-            "host": "127.0.0.1",
+            "host": "127.0.0.1" if started.port is not None else None,
             "port": started.port,
             "gpu": started.gpu,
             "token": started.token,
         }
-        console.emit({**state, "container": started.name})
+        console.emit({**state, "container": started.name, "engine": started.engine or None})
+    elif started.port is None:
+        port = attaches_to or before
+        console.say(
+            f"ready at {printable(started.engine)}. Your editor gets there, and F5 works, while this runs:"
+        )
+        console.say(f"  dkdbg attach --port {port}")
+        console.say("what you save gets there while this runs: dkdbg sync")
     else:
         console.say(f'ready: attach to 127.0.0.1:{started.port} (F5, configuration "dkdbg: attach")')
     return 0

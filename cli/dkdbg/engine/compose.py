@@ -98,7 +98,18 @@ def build(target: ComposeService, root: Path, *, env: dict[str, str], report: Re
     Raises:
         DkdbgError: whatever hindered it.
     """
-    result = process.stream(target.build(), cwd=root, env=env, report=report)
+    result = process.stream(target.build(), cwd=root, env=env, report=report, said=target.model)
+    if result.code:
+        raise explain(result.code, result.stdout)
+
+
+def create(target: ComposeService, root: Path, *, env: dict[str, str], report: Report) -> None:
+    """Make the service's container without starting it; one that runs as it should runs on.
+
+    Raises:
+        DkdbgError: whatever hindered it.
+    """
+    result = process.stream(target.create(), cwd=root, env=env, report=report, said=target.model)
     if result.code:
         raise explain(result.code, result.stdout)
 
@@ -118,7 +129,7 @@ def up(
         DkdbgError: whatever hindered it, with the program's last lines reported before.
     """
     result = process.stream(
-        target.up(build=build, wait_timeout=wait_timeout), cwd=root, env=env, report=report
+        target.up(build=build, wait_timeout=wait_timeout), cwd=root, env=env, report=report, said=target.model
     )
     if result.code:
         report_last_lines(target, root, env=env, report=report)

@@ -59,7 +59,7 @@ def start(
         except DkdbgError as error:
             # Of a program that has ended, compose may see no more than that it is not healthy.
             started = compose.running(target, root, service.port) if "is unhealthy" in str(error) else None
-            raise (_ended() if started and has_failed(started) else error) from None
+            raise (ended() if started and has_failed(started) else error) from None
         if build:
             image.done()
 
@@ -69,20 +69,32 @@ def start(
     else:
         port = on_free_port(port, ours=running.port if running else None, start=up)
     running = compose.running(target, root, service.port)
-    if running and gpu in {"nvidia", "cdi"} and not _has_devices(running.id):
-        raise DkdbgError(
-            f"{service.name} runs, but this compose dropped its GPU request",
-            hint="docker compose version must be 2.24.4 or newer; dkdbg down takes the service away",
-        )
-    if running and has_failed(running):
-        env = environment(port=port, gpu=gpu, token=token)
-        compose.report_last_lines(target, root, env=env, report=report)
-        raise _ended()
+    check_started(running, target, root, env=environment(port=port, gpu=gpu, token=token), report=report)
     published = running.port if running and running.port else port
     return Started(port=published, gpu=gpu, token=bool(token), name=running.name if running else None)
 
 
-def _ended() -> DkdbgError:
+def check_started(
+    running: compose.Running | None,
+    target: ComposeService,
+    root: Path,
+    *,
+    env: dict[str, str],
+    report: Callable[[str], None],
+) -> None:
+    """Raise DkdbgError when the service got no GPU although it asked for one, or its program has failed already."""
+    if running and env["DKDBG_GPU"] in {"nvidia", "cdi"} and not has_devices(running.id):
+        raise DkdbgError(
+            f"{target.service} runs, but this compose dropped its GPU request",
+            hint="docker compose version must be 2.24.4 or newer; dkdbg down takes the service away",
+        )
+    if running and has_failed(running):
+        compose.report_last_lines(target, root, env=env, report=report)
+        raise ended()
+
+
+def ended() -> DkdbgError:
+    """The error for a program that is over."""
     return DkdbgError("the program ended before an editor could attach", hint="its last lines are above")
 
 
@@ -98,7 +110,8 @@ def has_failed(running: compose.Running) -> bool:
     return bool(seen) and all(each.is_ended for each in seen)
 
 
-def _has_devices(container: str) -> bool:
+def has_devices(container: str) -> bool:
+    """Whether the engine was asked for a GPU."""
     found = containers.of_name(container)
     return found is not None and found.devices
 

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Protocol
 
-from dkdbg.engine import containers
+from dkdbg.engine import client, containers
 from dkdbg.errors import DkdbgError
-from dkdbg.targets.container import ContainerReach, door_of, workspace_of
+from dkdbg.targets.container import ContainerReach, door_of, no_door, workspace_of
 from dkdbg.targets.place import Door
+from dkdbg.targets.record import BadRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dkdbg.targets.address import Address
     from dkdbg.targets.container import Container
     from dkdbg.targets.place import Changes, Reach, Workspace
+    from dkdbg.targets.record import SeenRecord
     from dkdbg.targets.sessions import SeenSession
+
+
+class RelayedDoor(Protocol):
+    """As `tunnel/far_sessions.py` has it."""
+
+    @property
+    def why(self) -> str:
+        """See there."""
+
+    def of(self, found: Sequence[SeenRecord | str], *, nobody: str) -> Door:
+        """See there."""
+
+    def close(self) -> None:
+        """See there."""
 
 
 class ContainerPlace:
@@ -32,6 +49,10 @@ class ContainerPlace:
         self.address = address
         self._seen = seen
         self._found: Container | None = None
+        self._near: bool | None = None
+        self._relay: RelayedDoor | None = None
+        self._led: Container | None = None
+        self._lock = threading.Lock()
 
     @property
     def label(self) -> str:
@@ -60,6 +81,10 @@ class ContainerPlace:
         """How a person reads what was found."""
         raise NotImplementedError
 
+    def relayed(self, command: Callable[[str, bool, float], Sequence[str]]) -> RelayedDoor:
+        """What leads to doors on an engine of another machine."""
+        raise NotImplementedError
+
     # -- the place ----------------------------------------------------------------------------------------------
 
     def find(self) -> Reach:
@@ -80,19 +105,22 @@ class ContainerPlace:
         return found.agent if found.label else None
 
     def listens_on(self) -> str:
-        """All its addresses: the agent lets nobody in but the host. On the host's network there is loopback."""
-        return "127.0.0.1" if self._running().host_network else "0.0.0.0"  # noqa: S104
+        """All its addresses: the agent lets nobody in but the host. On the host's network there is loopback.
+
+        On an engine of another machine it is loopback, too: the relay's far end is in the container.
+        """
+        return "127.0.0.1" if self._running().host_network or not self._is_near() else "0.0.0.0"  # noqa: S104
 
     def workspace(self) -> Workspace:
         """What `init` planned, else WORKDIR."""
         return workspace_of(self._running())
 
     def door(self) -> Door:
-        """The published port of a debug service, else the container's own."""
+        """The published port of a debug service, else the container's own; a relay to an engine of another machine."""
         try:
-            return door_of(self.look())
-        except DkdbgError as error:
-            return Door(endpoint=None, why=error.message.splitlines()[0])
+            return door_of(self.look()) if self._is_near() else self._far_door()
+        except (DkdbgError, BadRecord) as error:
+            return Door(endpoint=None, why=str(error).splitlines()[0])
 
     def changes(self) -> Changes | None:
         """The engine's events."""
@@ -106,7 +134,42 @@ class ContainerPlace:
         return containers.sessions_in(found)
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """End the relay."""
+        if self._relay is not None:
+            self._relay.close()
+
+    def _is_near(self) -> bool:
+        """Whether the ports of this engine are this machine's."""
+        if self._near is None:
+            self._near = client.endpoint().is_local
+        return self._near
+
+    def _far_door(self) -> Door:
+        with self._lock:
+            if self._relay is not None and self._relay.why:  # it asks anew by itself
+                return Door(endpoint=None, why=f"{self.label}: {self._relay.why}")
+            self._led = found = self.look()
+            closed = no_door(found)
+            if found is None or closed:
+                return Door(endpoint=None, why=closed)
+            records = containers.records_in(found)
+            if self._relay is None:
+                self._relay = self.relayed(self._relayed)
+            return self._relay.of(records, nobody=f"container {found.name} is starting")
+
+    def _relayed(self, word: str, silent: bool, _limit: float) -> tuple[str, ...]:
+        """The relay's command line; on its thread, while a door may be asked for on another one.
+
+        Args:
+            silent: the last one led nowhere: another container may have taken the place of this one.
+        """
+        if silent or self._led is None:
+            self._led = self.look()
+        found = self._led
+        closed = no_door(found)
+        if found is None or closed:
+            raise DkdbgError(closed)
+        return ContainerReach(name=found.id, label=self.label).wrap((*found.agent, "relay", word))
 
     def _running(self) -> Container:
         if self._found is None:

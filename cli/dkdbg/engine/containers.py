@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
-from dkdbg.engine import client
+from dkdbg.engine import client, dialled
 from dkdbg.errors import DkdbgError
 from dkdbg.targets.container import (
     LABEL,
@@ -26,11 +26,12 @@ from dkdbg.targets.container import (
     unreadable,
 )
 from dkdbg.targets.engine_errors import explain
-from dkdbg.targets.record import SESSIONS, BadRecord, decode
+from dkdbg.targets.record import SESSIONS, BadRecord, decode, parse_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from dkdbg.targets.record import SeenRecord
     from dkdbg.targets.sessions import SeenSession
 
 #: Seconds within which an engine says what it has.
@@ -74,6 +75,29 @@ def other_folder(project: str, root: Path) -> str:
     called = {id_ for id_, name in _listed(PROJECT_NAME) if name == project}
     folders = {os.path.realpath(folder) for id_, folder in _listed(PROJECT_DIR) if id_ in called}
     return "" if here in folders else next((each for each in sorted(folders) if Path(each).is_dir()), "")
+
+
+def other_origin(project: str, root: Path, *, label: str, ours: str) -> str | None:
+    """Who else has containers in a compose project of this name, as `label` says; None for nobody, empty for who knows.
+
+    Args:
+        project: compose's name for it.
+        root: our folder; what plain compose has started there is ours.
+        label: that says whose a container is.
+        ours: its value for what is ours.
+
+    Raises:
+        DkdbgError: no docker command, no engine, no permission.
+    """
+    here = os.path.realpath(root)
+    said, folders = dict(_listed(label)), dict(_listed(PROJECT_DIR))
+    called = [id_ for id_, name in _listed(PROJECT_NAME) if name == project]
+    for id_ in called:
+        if id_ in said and said[id_] != ours:
+            return said[id_]
+        if id_ not in said and os.path.realpath(folders.get(id_, "")) != here:
+            return ""
+    return None
 
 
 def of_name(name: str, *, runs: bool = True) -> Container | None:
@@ -125,15 +149,23 @@ def _container(inspected: dict[str, Any]) -> Container:
     running = inspected.get("ExecIDs") or ()
     if found.label or not found.running or not running:
         return found
-    engine = client.connect()
+    for seen in _execs(running):
+        if seen.get("Running"):
+            asked = seen.get("ProcessConfig") or {}
+            found = found.with_run([str(asked.get("entrypoint")), *map(str, asked.get("arguments") or ())])
+    return found
+
+
+def _execs(ids: Sequence[str]) -> list[dict[str, Any]]:
+    """What the engine was asked to run in a container, without what has ended meanwhile."""
+    where = client.endpoint()
+    if where.is_ssh:
+        return dialled.execs(ids)
+    found: list[dict[str, Any]] = []
+    engine = client.connect_to(where)
     try:
-        for each in running:
-            seen = engine.exec_inspect(each)
-            if seen.get("Running"):
-                asked = seen.get("ProcessConfig") or {}
-                found = found.with_run(
-                    [str(asked.get("entrypoint")), *map(str, asked.get("arguments") or ())]
-                )
+        for each in ids:
+            found.append(engine.exec_inspect(each))  # noqa: PERF401 - those before one that has ended count
     except (OSError, ValueError):  # it has ended meanwhile
         pass
     finally:
@@ -149,6 +181,15 @@ def sessions_in(container: Container) -> list[SeenSession]:
         return sessions_of(container, _records(container) if container.running else [])
     except (DkdbgError, BadRecord) as error:
         return [unreadable(container, str(error))]
+
+
+def records_in(container: Container) -> list[SeenRecord | str]:
+    """What the agent in a running container with dkdbg's label says, or why one record cannot be read, oldest first.
+
+    Raises:
+        DkdbgError, BadRecord: see `_records`.
+    """
+    return parse_each(_records(container))
 
 
 def _records(container: Container) -> list[object]:

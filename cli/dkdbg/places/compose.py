@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dkdbg import process
-from dkdbg.engine import containers, image_build
+from dkdbg.engine import client, containers, image_build
 from dkdbg.engine.container_place import ContainerPlace
 from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.printable import printable
 from dkdbg.targets.address import Address
 from dkdbg.targets.compose import ComposeService
 from dkdbg.targets.container import choose, not_running, only_debug_service
@@ -15,12 +16,15 @@ from dkdbg.targets.engine_errors import explain
 from dkdbg.targets.place import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from dkdbg.engine.container_place import RelayedDoor
     from dkdbg.model.plan import DebugService
+    from dkdbg.sync.report import Event
     from dkdbg.targets.container import Container
-    from dkdbg.targets.place import Start, Started
+    from dkdbg.targets.far_project import Filled
+    from dkdbg.targets.place import Reach, Start, Started
 
 SCHEME = "compose"
 
@@ -52,25 +56,76 @@ class ComposePlace(ContainerPlace):
         """With the services that do run."""
         return not_running(self._project, self.address.rest)
 
+    def relayed(self, command: Callable[[str, bool, float], Sequence[str]]) -> RelayedDoor:
+        """By `docker exec`."""
+        from dkdbg.tunnel import far_sessions  # 20 ms, which the other verbs save
+
+        return far_sessions.RelayedDoor(command)
+
     def called(self, found: Container) -> str:
         """By service and container."""
         return f"{SCHEME}://{found.service} ({found.name})"
 
     def up(self, wanted: Start, *, report: Callable[[str], None], moved: Callable[[int], None]) -> Started:
-        """`docker compose up`, with the GPU and the port that this machine has."""
-        from dkdbg.engine.compose_up import start  # 20 ms, which the other verbs save
+        """`docker compose up`, with the GPU and the port that this machine has; where it is another's, with our files."""
+        if client.endpoint().is_local:
+            from dkdbg.engine.compose_up import start  # 20 ms, which the other verbs save
 
-        return start(self._root, wanted, report=report, moved=moved)
+            return start(self._root, wanted, report=report, moved=moved)
+        from dkdbg.engine import far_up
+
+        def fill(reach: Reach, folder: Filled) -> None:
+            _fill(self._root, reach, folder, report)
+
+        return far_up.start(self._root, wanted, report=report, fill=fill)
 
     def down(self, service: DebugService, *, everything: bool) -> str:
         """`docker compose rm` or `down`."""
         target = ComposeService(service=self.address.rest)
+        kept: tuple[str, ...] = ()
+        if not client.endpoint().is_local:
+            from dkdbg.engine import far_up
+
+            far_up.check_service(target, self._root)
+            kept = far_up.volumes_left(target, self._root)
         result = image_build.remove_with_volumes(self._root, target, service.masks)
         if everything and not result.code:
             result = process.run(target.down_project(), cwd=self._root, timeout=120.0)
         if result.code:
             raise explain(result.code, result.stderr)
-        return "the project is down" if everything else f"{self.address.rest} is down"
+        down = "the project is down" if everything else f"{self.address.rest} is down"
+        if kept:  # what the program wrote lies there, and nowhere else
+            down += f"; its files are still there (docker volume rm {' '.join(kept)})"
+        return down
+
+
+def _fill(root: Path, reach: Reach, folder: Filled, report: Callable[[str], None]) -> None:
+    """Make a folder there what it is here.
+
+    Raises:
+        DkdbgError: it cannot be, or a file of it cannot.
+    """
+    from dkdbg.sync.beneath import local_root
+    from dkdbg.sync.report import as_line
+    from dkdbg.sync.roots import Roots
+    from dkdbg.sync.rules.configured import ConfiguredRules
+    from dkdbg.sync.session import Session
+
+    def said(happened: Event) -> None:
+        if happened.name != "connected" and (line := as_line(happened)):
+            report(printable(line))
+
+    local = local_root(root, folder.local)
+    report(f"copying {printable(local)} to {folder.remote}, in the volume {folder.volume} of that engine")
+    session = Session(
+        Roots(local=local, remote=folder.remote, rules=ConfiguredRules(report)), lambda: reach, report=said
+    )
+    session.once()
+    if session.failed:
+        raise DkdbgError(
+            f"{len(session.failed)} of its files could not be copied there, such as {printable(min(session.failed))}",
+            hint="dkdbg sync --explain PATH says whether a file takes part; ignore under [sync] in dkdbg.toml leaves it out",
+        )
 
 
 def _place(address: Address, root: Path) -> ComposePlace:

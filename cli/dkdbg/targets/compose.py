@@ -17,12 +17,23 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, kw_only=True)
 class ComposeService:
-    """One debug service; the command lines are to be run in the repository's root, where compose finds its files."""
+    """One debug service; the command lines are to be run in the repository's root, where compose finds its files.
+
+    Attributes:
+        model: what `up`, `create` and `build` take from their standard input in the place of the files; empty for the files.
+        folder: with a model: the repository's root, absolute.
+    """
 
     service: str
+    model: str = ""
+    folder: str = ""
 
     def _compose(self, *words: str) -> tuple[str, ...]:
         return ("docker", "compose", "--profile", PROFILE, *words)
+
+    def _start(self, *words: str) -> tuple[str, ...]:
+        given = ("--file", "-", "--project-directory", self.folder) if self.model else ()
+        return ("docker", "compose", *given, "--progress", "plain", "--profile", PROFILE, *words)
 
     def wrap(self, argv: Sequence[str]) -> tuple[str, ...]:
         """The local command line that runs `argv` in the running service."""
@@ -31,14 +42,17 @@ class ComposeService:
     def up(self, *, build: bool, wait_timeout: int) -> tuple[str, ...]:
         """Start, and end when the service is healthy; `wait_timeout` in seconds."""
         flags = ("--build",) if build else ()
-        return (
-            "docker", "compose", "--progress", "plain", "--profile", PROFILE, "up", *flags, "--detach", "--wait",
-            "--wait-timeout", str(wait_timeout), self.service,
-        )  # fmt: skip
+        return self._start(
+            "up", *flags, "--detach", "--wait", "--wait-timeout", str(wait_timeout), self.service
+        )
+
+    def create(self) -> tuple[str, ...]:
+        """Make the service's container without starting it; one that runs as it should runs on."""
+        return self._start("up", "--no-start", self.service)
 
     def build(self) -> tuple[str, ...]:
         """Make the service's image."""
-        return ("docker", "compose", "--progress", "plain", "--profile", PROFILE, "build", self.service)
+        return self._start("build", self.service)
 
     def down(self) -> tuple[str, ...]:
         """Stop and remove the service alone: what else runs in the project is not ours."""

@@ -195,17 +195,25 @@ def not_running(containers: Iterable[Container], service: str) -> DkdbgError:
     )
 
 
+def no_door(container: Container | None) -> str:
+    """Why a container has no door, in words; empty where it may have one."""
+    if container is None:
+        return "there is no container yet"
+    if not container.running:
+        return f"container {container.name} is not running"
+    if not container.label:  # whatever listens there is not ours: a connection deafens a plain debugpy
+        return f"container {container.name} runs without an agent of dkdbg"
+    return ""
+
+
 def door_of(container: Container | None) -> Door:
     """Where a container's door is reached from here; a container without dkdbg's label has none.
 
     Its own address, where nothing is published, is reachable from a Linux host only; elsewhere nothing answers there.
     """
-    if container is None:
-        return Door(endpoint=None, why="there is no container yet")
-    if not container.running:
-        return Door(endpoint=None, why=f"container {container.name} is not running")
-    if not container.label:  # whatever listens there is not ours: a connection deafens a plain debugpy
-        return Door(endpoint=None, why=f"container {container.name} runs without an agent of dkdbg")
+    closed = no_door(container)
+    if container is None or closed:
+        return Door(endpoint=None, why=closed)
     endpoint = _endpoint_of(container)
     if endpoint is None:
         return Door(endpoint=None, why="its debug port is not published")

@@ -6,6 +6,9 @@ import re
 from dataclasses import dataclass
 
 from dkdbg.errors import EXIT_CONFLICT, EXIT_ENGINE, EXIT_ERROR, EXIT_TIMEOUT, DkdbgError
+from dkdbg.printable import printable
+from dkdbg.targets import ssh_errors
+from dkdbg.targets.ssh import SshHosts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,8 +19,26 @@ class _Known:
     exit_code: int = EXIT_ENGINE
 
 
+#: The docker command says so of the ssh by which it reaches an engine, with all that ssh has said.
+_BY_SSH = re.compile(
+    r"command \[ssh (?P<words>[^\]]*) docker system dial-stdio\] has exited with exit status (?P<code>\d+), [^\n]*?stderr=(?P<said>.*)",
+    re.DOTALL,
+)
+_WORDS = re.compile(r"(?:-l (?P<user>\S+) )?(?:-p (?P<port>\S+) )?-- (?P<host>\S+)$")
 #: Messages of Docker Engine 26 to 28 and compose 2.26; each has a test that quotes the real text. The first match wins.
 _KNOWN = (
+    _Known(
+        fragment=r"Cannot connect to the Docker daemon at http://docker\.example\.com",
+        cause="ssh gets to the machine, but no Docker engine answers there",
+        hint="go there with ssh, and docker info says why: it does not run (sudo systemctl start docker), "
+        "or this user may not use it (sudo usermod -aG docker $USER, then log in again)",
+    ),
+    _Known(
+        fragment=r"bind source path does not exist",
+        cause="a folder that the service mounts is not on the engine's machine",
+        hint="make it there, or mount another one in an override file",
+        exit_code=EXIT_CONFLICT,
+    ),
     _Known(
         fragment=r"permission denied while trying to connect to the Docker daemon socket|dial unix [^:]+: connect: permission denied",
         cause="the Docker engine runs, but this user may not use its socket",
@@ -155,6 +176,9 @@ _KNOWN = (
 
 def explain(code: int, output: str) -> DkdbgError:
     """The error behind a failed docker or compose command: the cause in our words, then the engine's own line."""
+    by_ssh = _by_ssh(output)
+    if by_ssh is not None:
+        return by_ssh
     for known in _KNOWN:
         found = re.search(known.fragment, output, re.IGNORECASE)
         if found:
@@ -167,6 +191,24 @@ def explain(code: int, output: str) -> DkdbgError:
     return DkdbgError(
         f"docker ended with {code}:\n  " + "\n  ".join(last or ["(it said nothing)"]),
         hint="the same command by hand: docker compose --profile debug up --build --wait",
+        exit_code=EXIT_ENGINE,
+    )
+
+
+def _by_ssh(output: str) -> DkdbgError | None:
+    """What hindered the ssh by which an engine is reached; None when nothing did."""
+    ended = _BY_SSH.search(output)
+    words = ended and _WORDS.search(ended["words"])
+    if not ended or not words:
+        return None
+    user, port = words["user"], words["port"]
+    hop = (f"{user}@" if user else "") + words["host"] + (f":{port}" if port else "")
+    if ended["code"] == "255":
+        error = ssh_errors.explain(SshHosts(hops=(hop,), folder=""), ended["said"])
+        return DkdbgError(error.message, hint=error.hint, exit_code=EXIT_ENGINE)
+    return DkdbgError(
+        f"docker cannot be run on {printable(hop)}: {printable(ended['said'].strip()[-300:])}",
+        hint="Docker 18.09 or newer has to be installed there, in the PATH of commands that ssh runs",
         exit_code=EXIT_ENGINE,
     )
 

@@ -21,7 +21,7 @@ def workspace_of(text: str) -> Workspace | None:
     Raises:
         DkdbgError: it names several, or one that leads out of the repository.
     """
-    pairs = _pairs(text)
+    pairs = pairs_of(text)
     if not pairs:
         return None
     whole = [pair for pair in pairs if pair[0] == "."]
@@ -49,10 +49,11 @@ def unknown(where: str) -> DkdbgError:
     )
 
 
-def _pairs(text: str) -> list[tuple[str, str]]:
+def pairs_of(text: str) -> list[tuple[str, str]]:
     """(local, remote) of DKDBG_MAPPINGS that lie in the repository, local relative to its root.
 
-    Whoever made the image may have written them.
+    Args:
+        text: its value. Whoever made the image may have written it.
 
     Raises:
         DkdbgError: one leads out of the repository.

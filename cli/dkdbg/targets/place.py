@@ -172,16 +172,18 @@ class Started:
     """A debug service that an editor can attach to.
 
     Attributes:
-        port: on 127.0.0.1 of this machine.
+        port: on 127.0.0.1 of this machine; None on an engine of another one, to which `dkdbg attach` leads.
         gpu: the way in which it got a GPU.
         token: whether its port asks for one.
         name: of the container, pod or job; None when that is not known.
+        engine: the address of an engine of another machine; empty for one of this.
     """
 
-    port: int
+    port: int | None
     gpu: str
     token: bool
     name: str | None
+    engine: str = ""
 
 
 @runtime_checkable

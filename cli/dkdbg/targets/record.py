@@ -5,9 +5,12 @@ from __future__ import annotations
 import ipaddress
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.contract import ATTACHABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 #: States in which nobody can attach.
 _OTHERS = ("starting", "exited")
@@ -113,8 +116,13 @@ def parse_all(text: bytes | str) -> list[SeenRecord | str]:
         BadRecord: it is not JSON.
     """
     said = decode(text)
+    return parse_each(said[:SESSIONS] if isinstance(said, list) else [said])
+
+
+def parse_each(values: Sequence[object]) -> list[SeenRecord | str]:
+    """Return the record that each value is, or why it cannot be read."""
     found: list[SeenRecord | str] = []
-    for each in said[:SESSIONS] if isinstance(said, list) else [said]:
+    for each in values:
         try:
             found.append(parse(each))
         except BadRecord as error:  # noqa: PERF203 - whoever is root in there may have written it

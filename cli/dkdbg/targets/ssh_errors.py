@@ -54,7 +54,7 @@ _KNOWN = (
     (
         r"connect to host (\S+) port (\d+): Connection refused",
         "nothing listens for ssh at {0}, port {1}",
-        "does it run, and is the port right? {{ssh}} -v says more",
+        "does it run, and is the port right? {ssh} -v says more",
     ),
     (
         r"connect to host (\S+) port (\d+): (.*)",

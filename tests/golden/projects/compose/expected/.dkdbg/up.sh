@@ -41,6 +41,25 @@ if [ -e /opt/dkdbg/agent.pyz ] && [ "${DKDBG_MAPPINGS+set}" = set ]; then
   exit 0
 fi
 
+listens() { cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -q ":$(printf '%04X' "$1") [0-9A-F:]* 0A "; }
+# An engine of another machine sees nothing of this one: dkdbg copies it there, and its attach leads a port of this one there.
+case ${DOCKER_HOST:-$(docker context inspect --format '{{.Endpoints.docker.Host}}' 2>/dev/null)} in
+  ssh://* | tcp://* | http://* | https://*)
+    [ "$what" = stop ] && exec docker compose --progress plain --profile debug stop api-debug
+    command -v dkdbg >/dev/null || {
+      echo "dkdbg: the Docker engine is on another machine, which does not see this folder; dkdbg copies it there: pip install dkdbg" >&2
+      exit 1
+    }
+    dkdbg up || exit
+    [ "$what" = up ] || exec dkdbg restart
+    [ ! -r /proc/net/tcp ] || listens "${attaches_to:-$port}" || {
+      echo "dkdbg: run this in a terminal, and press F5 again:  dkdbg attach --port ${attaches_to:-$port}" >&2
+      exit 1
+    }
+    exit 0
+    ;;
+esac
+
 # Compose tells projects apart by their folder's name alone: the containers of another folder would be replaced.
 for other in $(docker compose --profile debug ps --all --quiet 2>/dev/null); do
   folder=$(docker inspect -f '{{index .Config.Labels "com.docker.compose.project.working_dir"}}' "$other" 2>/dev/null) || continue
@@ -55,7 +74,7 @@ done
 port=${DKDBG_PORT:-$port}
 check_port() { # where something else answers for the editor, such as `dkdbg attach`, the port is meant to be another one
   [ "${attaches_to:-$port}" != "$port" ] || return 0
-  cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -q ":$(printf '%04X' "$attaches_to") [0-9A-F:]* 0A " && return 0
+  listens "$attaches_to" && return 0
   echo "dkdbg: launch.json attaches to port $attaches_to, but the debug service gets port $port (DKDBG_PORT in .env)" >&2
   echo "dkdbg: run dkdbg up, which writes $port to launch.json, or take DKDBG_PORT out of .env" >&2
   exit 1

@@ -1,0 +1,124 @@
+"""A machine with a Docker engine of its own, reached by the real ssh: a dockerd and a sshd in a privileged container.
+
+Its network and its files are not this machine's: what is published on its loopback is not here, and what is mounted
+there is what lies there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from tests.engine.projects import unique
+from tests.far.hosts import IMAGE
+
+#: What Debian's engine is made of, beside what the image of the ssh hosts has.
+PROGRAMS = (
+    "dockerd", "docker-init", "docker-proxy", "containerd", "containerd-shim-runc-v2", "runc", "docker",
+)  # fmt: skip
+_START = """\
+set -e
+ssh-keygen -A >/dev/null
+groupadd docker
+usermod -aG docker me
+for each in me other; do
+  install -d -m 700 -o $each -g $each /home/$each/.ssh
+  install -m 600 -o $each -g $each /key.pub /home/$each/.ssh/authorized_keys
+done
+dockerd --storage-driver overlay2 >/var/log/dockerd.log 2>&1 &
+echo $! >/run/dockerd.pid.of.test
+exec /usr/sbin/sshd -D -e -o UseDNS=no -o MaxStartups=100 -o PasswordAuthentication=no
+"""
+
+
+class Box:
+    """`box`, an `ssh` in `bin` that reads our configuration, and a docker configuration without contexts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.bin = folder / "bin"
+        self.name = unique("dkdbg-box")
+        self._here = dict(os.environ)  # a test's own points to the engine over there
+
+    def start(self, images: tuple[str, ...]) -> Box:
+        """Start it with these images; return when its engine answers through ssh."""
+        self.bin.mkdir(mode=0o700)
+        key = self.folder / "key"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+        mounts = []
+        for each in PROGRAMS:
+            found = shutil.which(each)
+            assert found, f"the engine of this machine has no {each}"
+            mounts += ["-v", f"{Path(found).resolve()}:/usr/bin/{each}:ro"]
+        self.here(
+            "create", "--privileged", "--name", self.name, "--hostname", "box", "-v", "/var/lib/docker", *mounts,
+            IMAGE, "bash", "-c", _START,
+        )  # fmt: skip
+        self.here("cp", f"{key}.pub", f"{self.name}:/key.pub")
+        self.here("start", self.name)
+        address = self.here("inspect", "-f", "{{.NetworkSettings.IPAddress}}", self.name)
+        (self.folder / "config").write_text(
+            f"Host box\n  HostName {address}\n  User me\nHost *\n  IdentityFile {key}\n  IdentitiesOnly yes\n"
+            f"  UserKnownHostsFile {self.folder}/known\n  StrictHostKeyChecking accept-new\n"
+            f"  ControlMaster auto\n  ControlPath {self.folder}/m-%C\n  ControlPersist 30\n"
+        )
+        program = self.bin / "ssh"
+        program.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {self.folder}/config "$@"\n')
+        program.chmod(0o755)
+        self.wait_until_up()
+        for each in images:
+            self.load(each)
+        return self
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a shell of the laptop's has that talks to this engine."""
+        return {
+            "PATH": f"{self.bin}:{os.environ['PATH']}",
+            "DOCKER_CONFIG": str(self.folder / "docker"),
+            "DOCKER_HOST": "ssh://box",
+        }
+
+    def wait_until_up(self) -> None:
+        end = time.monotonic() + 90
+        while (done := self.docker("info")).returncode:
+            assert time.monotonic() < end, done.stdout + done.stderr + self.sh("cat /var/log/dockerd.log")
+            time.sleep(0.2)
+
+    def load(self, image: str) -> None:
+        """Bring an image of this machine's engine there, past ssh."""
+        with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as saving:
+            subprocess.run(
+                ["docker", "exec", "-i", self.name, "docker", "load", "-q"], stdin=saving.stdout, check=True,
+                capture_output=True, timeout=300,
+            )  # fmt: skip
+
+    def docker(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """The docker command of the laptop, at the engine there."""
+        return subprocess.run(
+            ["docker", *words], env={**os.environ, **self.environment}, capture_output=True, text=True,
+            check=False, stdin=subprocess.DEVNULL, timeout=120,
+        )  # fmt: skip
+
+    def here(self, *words: str, check: bool = True) -> str:
+        """The docker command of this machine, at its own engine."""
+        done = subprocess.run(
+            ["docker", *words], env=self._here, capture_output=True, text=True, check=False, timeout=120
+        )
+        assert not check or done.returncode == 0, f"docker {words}: {done.stdout}{done.stderr}"
+        return done.stdout.strip()
+
+    def sh(self, text: str, *, check: bool = True) -> str:
+        """Run a text for sh there as root, past ssh."""
+        return self.here("exec", self.name, "sh", "-c", text, check=check)
+
+    def forget(self) -> None:
+        """End the connection that is shared."""
+        subprocess.run([str(self.bin / "ssh"), "-O", "exit", "box"], capture_output=True, check=False)
+
+    def stop(self) -> None:
+        self.forget()
+        self.here("rm", "-f", "-v", self.name, check=False)

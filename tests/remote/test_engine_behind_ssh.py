@@ -1,0 +1,248 @@
+"""All verbs with an engine on another machine: nothing is mounted there, nothing is published here."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from dkdbg.errors import EXIT_ENGINE
+from tests.engine.host_doors import host_door
+from tests.engine.projects import LOOP, dkdbg, marked_line, must, repo, stop_in, take_away, unique, write
+from tests.ports import free_port
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("box")]
+
+SERVICE = "app-debug"
+
+
+@pytest.fixture
+def project(laptop, tmp_path):
+    """A fresh repository after `init`; what it makes over there is taken away, its volumes too."""
+    root = repo(tmp_path / unique("far-engine"), {"train.py": LOOP})
+    must(dkdbg(root, "init", "--yes"))
+    yield root
+    take_away(root, dict(os.environ))
+    for each in laptop.docker("volume", "ls", "-q", "--filter", f"name={root.name}_").stdout.split():
+        laptop.docker("volume", "rm", "-f", each)
+
+
+def container(laptop, root) -> dict:
+    said = laptop.docker("container", "inspect", f"{root.name}-{SERVICE}-1")
+    assert said.returncode == 0, said.stderr
+    return json.loads(said.stdout)[0]
+
+
+def test_a_fresh_project_is_debugged_there_from_up_to_down(laptop, project):
+    said = must(dkdbg(project, "up")).stdout
+    assert "dkdbg attach --port 5678" in said
+    assert "ready at ssh://box" in said
+    found = container(laptop, project)
+    assert not found["NetworkSettings"]["Ports"].get("5678/tcp")
+    assert {each["Type"] for each in found["Mounts"]} == {"volume"}
+    # Other users of that machine reach its loopback: a published port would be theirs, too.
+    assert ":162E " not in laptop.sh("cat /proc/net/tcp /proc/net/tcp6")  # 5678
+
+    def stopped(door, mark: str) -> str:
+        options = AttachOptions(
+            host="127.0.0.1", port=door.port, path_mappings=((str(project), "/workspace"),)
+        )
+        with Debugger(options) as debugger:
+            debugger.set_breakpoints(str(project / "train.py"), [marked_line(project / "train.py")])
+            debugger.attach()
+            top = debugger.stack(debugger.wait_stopped(60))[0]
+            assert (top.path, top.name) == (str(project / "train.py"), "step")
+            return debugger.local_values(top)[mark]
+
+    with host_door(project) as door:
+        door.wait("target", ready=True)
+        assert float(stopped(door, "loss")) > 0
+        write(project, **{"train.py": LOOP.replace("1.0 /", "-7.0 /")})
+        must(dkdbg(project, "sync", "--once"))
+        assert not json.loads(must(dkdbg(project, "sync", "--verify", "--json")).stdout)["differences"]
+        must(dkdbg(project, "restart"))
+        assert float(stopped(door, "loss")) < 0
+        assert door.end() == 0
+    (session,) = json.loads(must(dkdbg(project, "ps", "--json", f"compose://{SERVICE}")).stdout)["sessions"]
+    assert (session["name"], session["state"]) == (SERVICE, "running")
+    down = must(dkdbg(project, "down")).stdout
+    (mount,) = found["Mounts"]
+    assert f"docker volume rm {mount['Name']}" in down
+    assert laptop.docker("container", "inspect", found["Id"]).returncode
+    must(laptop.docker("volume", "rm", mount["Name"]))  # nobody uses it any more: no container was left
+
+
+def test_pdb_and_run_reach_a_container_there(laptop, tmp_path, base_image):
+    name = unique("plain")
+    must(laptop.docker("run", "-d", "--init", "--name", name, "-w", "/w", base_image, "sleep", "600"))
+    try:
+        done = dkdbg(
+            tmp_path, "run", "--on", f"docker://{name}", "--", "python3", "-c", "import sys; sys.exit(7)"
+        )
+        assert done.returncode == 7, done.stderr
+        write(tmp_path, **{"train.py": LOOP})
+        must(dkdbg(tmp_path, "sync", f"docker://{name}", "--once"))
+        words = ["run", "--on", f"docker://{name}", "--wait", "60", "--", "python3", "train.py"]
+        started = subprocess.Popen(
+            [sys.executable, "-m", "dkdbg", *words], cwd=tmp_path, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            with host_door(tmp_path, f"docker://{name}") as door:
+                options = AttachOptions(
+                    host="127.0.0.1", port=door.port, path_mappings=((str(tmp_path), "/w"),)
+                )
+                with Debugger(options) as debugger:
+                    debugger.set_breakpoints(str(tmp_path / "train.py"), [marked_line(tmp_path / "train.py")])
+                    debugger.attach()
+                    debugger.wait_stopped(60)
+                typed = subprocess.run(
+                    [sys.executable, "-m", "dkdbg", "pdb", f"docker://{name}"], cwd=tmp_path, input="p n >= 0\nq\n",
+                    capture_output=True, text=True, timeout=120, check=False,
+                )  # fmt: skip
+                assert "True" in typed.stdout, typed.stderr
+                assert door.end() == 0
+        finally:
+            started.terminate()
+            started.wait(60)
+    finally:
+        laptop.docker("rm", "-f", name)
+
+
+def test_f5_says_what_to_type_and_then_stops(laptop, project):
+    """What VS Code runs first is the task; here as it runs it."""
+    port = free_port()
+    launch = project / ".vscode/launch.json"
+    launch.write_text(launch.read_text().replace("5678", str(port)))
+    (project / ".env").write_text(f"DKDBG_PORT={port}\n")
+    folder = os.path.dirname(sys.executable)  # noqa: PTH120 - what is there is a link
+
+    def task(path: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["sh", ".dkdbg/up.sh"], cwd=project, env={**os.environ, "PATH": path}, capture_output=True, text=True,
+            check=False, timeout=300,
+        )  # fmt: skip
+
+    bare = os.pathsep.join(
+        each for each in os.environ["PATH"].split(os.pathsep) if not shutil.which("dkdbg", path=each)
+    )
+    alone = task(bare)
+    assert alone.returncode == 1
+    assert "pip install dkdbg" in alone.stderr
+    assert laptop.docker("container", "inspect", f"{project.name}-{SERVICE}-1").returncode
+    with_it = f"{folder}{os.pathsep}{bare}"
+    first = task(with_it)
+    assert first.returncode == 1
+    assert f"dkdbg attach --port {port}" in first.stderr
+    with host_door(project, port=port) as door:
+        door.wait("target", ready=True)
+        assert task(with_it).returncode == 0
+        assert stop_in(project, "train.py").function == "step"
+        assert door.end() == 0
+
+
+def test_what_would_be_an_empty_mount_there_is_refused_before_anything_is_made(laptop, project):
+    (project / "data").mkdir()
+    write(
+        project,
+        **{"compose.override.yaml": f'services:\n  {SERVICE}:\n    volumes: ["./data:/data"]\n'},
+    )
+    done = dkdbg(project, "up")
+    assert done.returncode
+    assert "app-debug mounts ./data at /data" in done.stderr
+    assert not laptop.docker("ps", "-aq", "--filter", f"name={project.name}").stdout
+    write(
+        project, **{"compose.override.yaml": f'services:\n  {SERVICE}:\n    volumes: ["/srv/none:/data"]\n'}
+    )
+    done = dkdbg(project, "up")
+    assert "a folder that the service mounts is not on the engine's machine" in done.stderr
+    assert not laptop.docker("ps", "-q", "--filter", f"name={project.name}").stdout
+    assert "none" not in laptop.sh("ls /srv")
+    laptop.sh("mkdir -p /srv/none && echo there >/srv/none/file")
+    must(dkdbg(project, "up"))
+    assert laptop.docker("exec", f"{project.name}-{SERVICE}-1", "cat", "/data/file").stdout == "there\n"
+
+
+def test_a_service_of_somebody_elses_of_the_same_name_is_left_alone(laptop, project):
+    """Two people with a folder of the same name at one machine: compose would take the one's container for the other's."""
+    name = f"{project.name}-{SERVICE}-1"
+    labels = {
+        "com.docker.compose.project": project.name,
+        "com.docker.compose.service": SERVICE,
+        "com.docker.compose.project.working_dir": str(project),
+        "com.docker.compose.oneoff": "False",
+        "com.docker.compose.config-hash": "0",
+        "com.docker.compose.container-number": "1",
+        "dev.dkdbg.from": "anna@laptop:/home/anna/far-engine",
+    }
+    words = [word for key, value in labels.items() for word in ("--label", f"{key}={value}")]
+    must(
+        laptop.docker("run", "-d", "--init", "--name", name, *words, "dkdbg-test/python:3.11", "sleep", "600")
+    )
+    before = container(laptop, project)["Id"]
+    for verb in ("up", "down"):
+        done = dkdbg(project, verb)
+        assert done.returncode, verb
+        assert "anna@laptop:/home/anna/far-engine has started" in done.stderr
+        assert container(laptop, project)["Id"] == before
+    laptop.docker("rm", "-f", name)
+
+
+def test_a_context_chooses_it_by_name_as_dockers_own_option_does(laptop, monkeypatch, tmp_path):
+    monkeypatch.delenv("DOCKER_HOST")
+    must(laptop.docker("context", "create", "gpu-box", "--docker", "host=ssh://box"))
+    name = unique("seen")
+    must(
+        laptop.docker(
+            "run",
+            "-d",
+            "--name",
+            name,
+            "--label",
+            f"dev.dkdbg.session={name}",
+            "dkdbg-test/python:3.11",
+            "sleep",
+            "600",
+        )
+    )
+    try:
+        assert name in must(dkdbg(tmp_path, "--context", "gpu-box", "ps")).stdout
+        assert name in must(dkdbg(tmp_path, "ps", env={"DOCKER_CONTEXT": "gpu-box"})).stdout
+        assert name not in must(dkdbg(tmp_path, "ps")).stdout
+        assert "does not know which engine" in dkdbg(tmp_path, "--context", "nowhere", "ps").stderr
+    finally:
+        laptop.docker("rm", "-f", name)
+
+
+def test_what_hinders_ssh_and_what_hinders_docker_there_are_told_apart(laptop, tmp_path, project):
+    said = {}
+    for host in (
+        "ssh://nobody-known@box",
+        f"ssh://box:{free_port()}",
+        "ssh://nowhere.invalid",
+        "ssh://other@box",
+    ):
+        done = dkdbg(project, "up", env={"DOCKER_HOST": host})
+        assert done.returncode == EXIT_ENGINE, host
+        said[host.partition("//")[2].partition(":")[0]] = done.stderr
+    assert "lets nobody in with what ssh offers" in said["nobody-known@box"]
+    assert "nothing listens for ssh" in said["box"]
+    assert "there is no host nowhere.invalid" in said["nowhere.invalid"]
+    assert "no Docker engine answers there" in said["other@box"]  # not in the group docker
+    known = laptop.folder / "known"
+    before = known.read_text()
+    laptop.forget()
+    other = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(other)], check=True)
+    key = " ".join(other.with_suffix(".pub").read_text().split()[:2])
+    known.write_text("".join(f"{line.split()[0]} {key}\n" for line in before.splitlines()))
+    try:
+        assert "is not the one that you know it by" in dkdbg(project, "up").stderr
+    finally:
+        known.write_text(before)

@@ -1,0 +1,92 @@
+"""What compose is given for an engine that sees no file of this machine."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dkdbg.errors import DkdbgError
+from dkdbg.targets.far_project import FROM, far_project
+
+ROOT = "/home/me/repo"
+
+
+def model(*volumes, secrets=(), **more):
+    """A project as `docker compose config` writes one, with these binds `(source, target)` at its debug service."""
+    mappings = json.dumps([{"localRoot": "$${workspaceFolder}", "remoteRoot": "/workspace"}])
+    debug = {
+        "environment": {"DKDBG_MAPPINGS": mappings},
+        "ports": [{"target": 5678, "published": "5678"}, {"target": 8000, "published": "8000"}],
+        "volumes": [bind(f"{ROOT}/.dkdbg", "/opt/dkdbg"), bind(ROOT, "/workspace"), *volumes],
+        "secrets": [{"source": each} for each in secrets],
+        "depends_on": {"db": {"condition": "service_started"}},
+    }
+    known = {"dkdbg-token": {"file": f"{ROOT}/compose.yaml"}, "key": {"file": f"{ROOT}/key.pem"}, "dkdbg-token-set": {"environment": "DKDBG_TOKEN"}}  # fmt: skip
+    return {"name": "repo", "secrets": known, "services": {"debug": debug, "db": {"volumes": []}, **more}}
+
+
+def bind(source, target):
+    return {"type": "bind", "source": source, "target": target, "bind": {"create_host_path": True}}
+
+
+def far(given):
+    return far_project(given, "debug", 5678, root=ROOT, owner="me@laptop:/home/me/repo")
+
+
+def test_the_workspace_is_a_volume_and_the_agent_no_mount():
+    found = far(model())
+    (mount,) = found.model["services"]["debug"]["volumes"]
+    (filled,) = found.filled
+    assert (mount["type"], mount["target"], mount["volume"]) == ("volume", "/workspace", {"nocopy": True})
+    assert found.model["volumes"][mount["source"]] == {"name": filled.volume}
+    assert (filled.local, filled.remote) == (".", "/workspace")
+
+
+def test_volumes_of_two_people_with_a_project_of_one_name_differ():
+    other = far_project(model(), "debug", 5678, root=ROOT, owner="anna@laptop:/home/me/repo")
+    assert other.filled[0].volume != far(model()).filled[0].volume
+
+
+def test_the_debug_port_is_published_nowhere_and_the_programs_stays():
+    assert [each["target"] for each in far(model()).model["services"]["debug"]["ports"]] == [8000]
+
+
+def test_all_that_is_started_says_whose_it_is():
+    found = far(model(other={"volumes": []})).model["services"]
+    assert [FROM in found[each].get("labels", {}) for each in ("debug", "db", "other")] == [True, True, False]
+
+
+def test_a_folder_of_that_machine_has_to_be_there():
+    mount = far(model(bind("/data", "/data"))).model["services"]["debug"]["volumes"][1]
+    assert (mount["source"], mount["bind"]["create_host_path"]) == ("/data", False)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        model(bind(f"{ROOT}/data", "/data")),
+        model(db={"volumes": [bind(f"{ROOT}/init.sql", "/init.sql")]}),
+        model(secrets=["key"]),
+    ],
+    ids=["of the debug service", "of what it depends on", "as a secret"],
+)
+def test_what_would_be_empty_there_is_refused(given):
+    with pytest.raises(DkdbgError, match=r"does not have what is mounted from this one: (debug|db) "):
+        far(given)
+
+
+def test_a_mount_of_what_is_not_started_hinders_nobody():
+    assert far(model(other={"volumes": [bind(f"{ROOT}/data", "/data")]})).filled
+
+
+def test_a_token_travels_and_what_stands_in_for_none_does_not():
+    found = far(model(secrets=["dkdbg-token", "dkdbg-token-set"])).model["services"]["debug"]
+    assert found["secrets"] == [{"source": "dkdbg-token-set"}]
+
+
+def test_the_given_project_is_not_changed():
+    given = model()
+    before = json.dumps(given)
+    far(given)
+    assert json.dumps(given) == before
