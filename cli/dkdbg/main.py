@@ -82,7 +82,10 @@ def _run(options: argparse.Namespace) -> int:
         from dkdbg.commands.run import run
 
         command = options.command[1:] if options.command[:1] == ["--"] else options.command
-        return run(root, options.on, command, port=options.port, wait=options.wait, python=options.python)
+        return run(
+            root, options.on, command, port=options.port, wait=options.wait, python=options.python, sync=options.sync,
+            reload=options.reload,
+        )  # fmt: skip
     if options.verb == "pdb":
         from dkdbg.commands.pdb import pdb
 
@@ -234,6 +237,14 @@ def _add_verbs_with_target(verbs: argparse._SubParsersAction[_Parser]) -> None:
         "--wait", type=_seconds, nargs="?", default=0, const=600, metavar="SECONDS",
         help="let the command wait for an editor (600)",
     )  # fmt: skip
+    run.add_argument(
+        "--sync", action="store_true", help="have your files there first, and what you save while it runs"
+    )
+    run.add_argument(
+        "--reload",
+        action="store_true",
+        help="--sync, and start it again at each save; Ctrl-C restarts it too, twice leaves",
+    )
     run.add_argument("--python", metavar="PATH", help="interpreter there that runs the agent (python3, ...)")
     run.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD", help="the command, word by word")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -27,12 +28,15 @@ from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
 from dkdbg.planner.editor import HOST, launch_entry
 from dkdbg.render import token_file
+from dkdbg.targets.mapping import described, folder_name
+from dkdbg.targets.place import Far, Roomy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from dkdbg.door.actions import Note
+    from dkdbg.door.upstream import Seen
     from dkdbg.model.plan import ProjectPlan
     from dkdbg.targets.place import Place
 
@@ -78,11 +82,14 @@ def attach(root: Path, targets: Sequence[str], *, port: int, ports: int | None, 
             board.exchange.offers_all = True
             extra.open_first()
             _explain_ports(reporter, ports)
-        _welcome(reporter, plan, upstreams, opened[0].port)
+        shown = _welcome(reporter, root, plan, upstreams, opened[0].port)
         _warn_of_others(reporter)
         listeners.start()
         while True:  # a signal may reach another thread, and Python acts on it in this one
             time.sleep(SIGNAL_INTERVAL)
+            if (said := _said_by_sessions(upstreams)) - shown:
+                shown |= said
+                reporter.entry(entry_for(None, opened[0].port, sorted(said)))
     except KeyboardInterrupt:
         pass
     finally:
@@ -130,10 +137,12 @@ class _Reporter:
         else:
             self._lines.put(f"{time.strftime('%H:%M:%S')}  {prefix}{': ' if prefix else ''}{text}")
 
-    def plain(self, text: str) -> None:
-        """Print a text for a person."""
-        if not self._as_json:
-            self._lines.put(text)
+    def entry(self, entry: dict[str, object]) -> None:
+        """Show a launch entry."""
+        if self._as_json:
+            self.event("entry", "a launch entry for it", entry=entry)
+        else:
+            self._lines.put("a launch entry for it:\n" + textwrap.indent(json.dumps(entry, indent=2), "    "))
 
     def end(self) -> None:
         """Print what is left."""
@@ -220,17 +229,44 @@ def _warn_of_others(reporter: _Reporter) -> None:
         )
 
 
-def _welcome(reporter: _Reporter, plan: ProjectPlan | None, upstreams: Sequence[Upstream], port: int) -> None:
-    """Say where to attach, with which launch entry, and what is waited for."""
+def _welcome(
+    reporter: _Reporter, root: Path, plan: ProjectPlan | None, upstreams: Sequence[Upstream], port: int
+) -> set[tuple[str, str]]:
+    """Say where to attach, with which launch entry, and what is waited for; returns where the entry has the code."""
     entry = entry_for(plan, port)
     reporter.event("listening", f"attach to {HOST}:{port} once and stay", host=HOST, port=port, entry=entry)
-    reporter.plain("a launch entry for it:\n" + textwrap.indent(json.dumps(entry, indent=2), "    "))
-    for upstream in upstreams:
-        seen = upstream.look()
+    looks = [(each, each.look()) for each in upstreams]
+    found = [pair for each, seen in looks for pair in _code_of(root, each.place, seen)]
+    if not found and any(isinstance(each.place, Far) for each in upstreams):
+        plan = None  # that is of a container here
+    reporter.entry(entry_for(plan, port, found))
+    for upstream, seen in looks:
         text = "ready" if seen.agent else f"waiting: {seen.why}"
         reporter.event(
             "target", text, prefix=upstream.name, target=upstream.name, address=str(upstream.place.address), ready=bool(seen.agent)
         )  # fmt: skip
+    return set(found)
+
+
+def _said_by_sessions(upstreams: Sequence[Upstream]) -> set[tuple[str, str]]:
+    """Where the code of the sessions lies that run on far places now."""
+    seen = [each.last for each in upstreams if isinstance(each.place, Far)]
+    return {pair for each in seen if each is not None and each.record for pair in each.record.mappings}
+
+
+def _code_of(root: Path, place: Place, seen: Seen) -> Sequence[tuple[str, str]]:
+    """Where the code lies on a far place: what runs there says it, else where it would be brought to."""
+    if not isinstance(place, Far):
+        return ()
+    if seen.record is not None and seen.record.mappings:
+        return seen.record.mappings
+    with contextlib.suppress(DkdbgError):  # nothing says it
+        if seen.record is None and isinstance(place, Roomy):
+            lies = place.room(folder_name(root))
+        else:
+            lies = place.workspace()
+        return ((lies.local, lies.remote),)
+    return ()
 
 
 def _explain_ports(reporter: _Reporter, base: int) -> None:
@@ -242,8 +278,15 @@ def _explain_ports(reporter: _Reporter, base: int) -> None:
     )
 
 
-def entry_for(plan: ProjectPlan | None, port: int) -> dict[str, object]:
-    """The launch entry: the one that `init` writes, at this port and without the task that starts the container."""
+def entry_for(
+    plan: ProjectPlan | None, port: int, found: Sequence[tuple[str, str]] = ()
+) -> dict[str, object]:
+    """The launch entry: the one that `init` writes, at this port and without the task that starts the container.
+
+    Args:
+        plan: None where the repository has none.
+        found: where the code lies, when that is known better than by the plan.
+    """
     if plan is None:
         connect = {"host": HOST, "port": port}
         entry: dict[str, object] = {
@@ -255,4 +298,6 @@ def entry_for(plan: ProjectPlan | None, port: int) -> dict[str, object]:
     else:
         entry = launch_entry(plan, port)
         entry.pop("preLaunchTask", None)
+    if found:
+        entry["pathMappings"] = described(dict.fromkeys(found))
     return {**entry, "name": NAME}

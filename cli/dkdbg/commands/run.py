@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 from pathlib import PurePath
 from typing import TYPE_CHECKING
@@ -12,10 +13,11 @@ from dkdbg.agent.contract import DEFAULT_PORT
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
-from dkdbg.targets.place import Apart, Far
+from dkdbg.targets.mapping import folder_name
+from dkdbg.targets.place import Apart, Far, Roomy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from dkdbg.targets.place import Place
@@ -32,8 +34,12 @@ def run(
     port: int | None,
     wait: int,
     python: str | None = None,
+    sync: bool = False,
+    reload: bool = False,
 ) -> int:
     """Start `command` under the agent and return its own exit code; Ctrl-C is the command's.
+
+    With `reload` Ctrl-C restarts it, and two leave.
 
     Args:
         root: the repository's root, resolved.
@@ -42,6 +48,8 @@ def run(
         port: that the agent listens on there; None for 5678, or for a free one where others may have that.
         wait: seconds that the command waits for an editor before its first line.
         python: the interpreter that runs the agent there; None to look for one.
+        sync: have the files of `root` there first, and what is saved as long as the command runs.
+        reload: `sync`, and start it again when a source file has changed there.
 
     Raises:
         DkdbgError: the place is not there or not running, it has no Python, or there is no command.
@@ -50,25 +58,54 @@ def run(
         raise DkdbgError(
             "there is no command to run", hint="dkdbg run -- python train.py", exit_code=EXIT_USAGE
         )
-    with contextlib.closing(registry.place_of(target or "local:", root)) as place:
-        return _run_on(place, command, port=port, wait=wait, python=python)
+    with contextlib.ExitStack() as opened:
+        place = opened.enter_context(contextlib.closing(registry.place_of(target or "local:", root)))
+        if (sync or reload) and isinstance(place, Roomy):
+            place = opened.enter_context(contextlib.closing(place.with_folder(folder_name(root))))
+        reach = place.find()
+        copy = None
+        if target is not None and (sync or reload):
+            from dkdbg.commands.live_copy import LiveCopy
+
+            copy = opened.enter_context(contextlib.closing(LiveCopy(root, place, reach, python=python)))
+        verb: tuple[str, ...] = ("launch",)
+        if reload:
+            verb = ("supervise", "--reload", copy.folder if copy else str(root))
+            # Where no terminal is ours Ctrl-C comes as a signal; from a person all the same, if one types here.
+            verb += ("--interactive",) if sys.stdin.isatty() else ()
+        brought = opened.enter_context(contextlib.closing(bring(reach, python=python)))
+        if brought.sent:
+            console.warn(f"dkdbg: {reach.label}: brought the agent there; it goes with the last session")
+        if copy is not None:
+            copy.wait()
+        console.warn(f"dkdbg: attach with: dkdbg attach {target or place.address}")
+        words = (*_words(place, command, port=port, wait=wait, verb=verb), *command)
+        told = ("env", *copy.environment) if copy else ()
+        return _attached(place, reach.wrap((*told, *brought.argv, *words), tty=_tty()), brought.signal)
 
 
-def _run_on(place: Place, command: Sequence[str], *, port: int | None, wait: int, python: str | None) -> int:
-    tty = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+def _words(
+    place: Place, command: Sequence[str], *, port: int | None, wait: int, verb: Sequence[str]
+) -> tuple[str, ...]:
     host = place.listens_on() if isinstance(place, Apart) else "127.0.0.1"
     if port is None:
         port = 0 if isinstance(place, Far) else DEFAULT_PORT
-    reach = place.find()
-    with contextlib.closing(bring(reach, python=python)) as brought:
-        if brought.sent:
-            console.warn(f"dkdbg: {reach.label}: brought the agent there; it goes with the last session")
-        console.warn(f"dkdbg: attach with: dkdbg attach {place.address}")
-        name = PurePath(command[1] if len(command) > 1 and command[1][:1] != "-" else command[0]).name
-        words = ("launch", "--host", host, "--port", str(port), "--wait", str(wait), "--name", name, "--")
-        code = process.attached(
-            reach.wrap((*brought.argv, *words, *command), tty=tty), tty=tty, on_signal=brought.signal
-        )
-        if code == _LOST and isinstance(place, Far) and (why := place.lost()):
-            raise DkdbgError(why, hint=f"what still runs there: dkdbg ps {place.address}", exit_code=code)
-        return code
+    name = PurePath(command[1] if len(command) > 1 and command[1][:1] != "-" else command[0]).name
+    return (
+        verb[0], "--host", host, "--port", str(port), "--wait", str(wait), "--name", name, *verb[1:], "--",
+    )  # fmt: skip
+
+
+def _attached(place: Place, argv: Sequence[str], on_signal: Callable[[int], None]) -> int:
+    try:
+        code = process.attached(argv, tty=_tty(), on_signal=on_signal)
+    finally:  # who has pressed Ctrl-C twice presses it a third time, while what was opened is closed
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+    if code == _LOST and isinstance(place, Far) and (why := place.lost()):
+        raise DkdbgError(why, hint=f"what still runs there: dkdbg ps {place.address}", exit_code=code)
+    return code
+
+
+def _tty() -> bool:
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))

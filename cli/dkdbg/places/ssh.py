@@ -11,10 +11,11 @@ from dkdbg.delivery.bring import bring
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets import sessions
+from dkdbg.targets.address import Address
 from dkdbg.targets.brought import is_brought
 from dkdbg.targets.place import Door, Kind, Workspace
 from dkdbg.targets.record import BadRecord, SeenRecord
-from dkdbg.targets.ssh import FAILED, SshReach, enter, hosts_of
+from dkdbg.targets.ssh import FAILED, SshHosts, SshReach, hosts_of, quoted
 from dkdbg.targets.ssh_errors import explain
 from dkdbg.tunnel import far_sessions
 from dkdbg.tunnel.far_sessions import RelayedDoor
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.delivery.bring import Brought
-    from dkdbg.targets.address import Address
     from dkdbg.targets.place import Changes, Reach
     from dkdbg.targets.sessions import SeenSession
 
 SCHEME = "ssh"
+#: Below the user's home there: the code of repositories whose place names no folder.
+OURS = "dkdbg"
 #: Seconds for an answer of a shell there, and of an agent.
 _SHELL_LIMIT, _AGENT_LIMIT = 30.0, 30.0
 #: Asked of whatever shell is there: a mark, as login shells may say more; user, host, folder, and the agents of ours.
@@ -71,6 +73,36 @@ class SshPlace:
             self._reach = self._look_again(asks=True, limit=CONNECT_LIMIT)
             return self._reach
 
+    def room(self, name: str) -> Workspace:
+        """Below the user's home, where the address names none."""
+        self._found()
+        if self._hosts.folder:
+            return self.workspace()
+        return Workspace(
+            local=".", remote=f"{self._folder}/{OURS}/{name}", why="dkdbg run --sync has it there"
+        )
+
+    def with_folder(self, name: str) -> SshPlace:
+        """`mkdir -p`."""
+        if not self._hosts.folder:
+            return SshPlace(Address(scheme=SCHEME, rest=f"{self.address.rest}/~/{OURS}/{name}")).with_folder(
+                name
+            )
+        options = self._connection.options(asks=True, limit=CONNECT_LIMIT)
+        outside = SshReach(
+            hosts=SshHosts(hops=self._hosts.hops, folder=""), options=options, label=self.label
+        )
+        done = process.run(outside.script(f"mkdir -p -- {quoted(self._hosts.folder)}"), timeout=_SHELL_LIMIT)
+        if done.code == FAILED:
+            raise explain(self._hosts, done.stderr)
+        if done.code:
+            why = (done.stderr.strip() or f"exit code {done.code}").splitlines()[-1]
+            raise DkdbgError(
+                f"the folder {self._hosts.folder} cannot be made on {self.label}: {printable(why[-300:])}",
+                hint=f"name another: {SCHEME}://{self.label}/FOLDER",
+            )
+        return self
+
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
         """`ssh`."""
         return self._found().wrap(argv, tty=tty)
@@ -87,13 +119,13 @@ class SshPlace:
 
     def workspace(self) -> Workspace:
         """The folder of the address."""
-        self._found()
         if not self._hosts.folder:
             raise DkdbgError(
                 f"{self.address} names no folder, and nothing says where the code lies there",
                 hint=f"{self.address}/home/me/code, or --to /home/me/code",
                 exit_code=EXIT_USAGE,
             )
+        self._found()
         return Workspace(local=".", remote=self._folder, why="the target says so")
 
     def door(self) -> Door:
@@ -177,7 +209,7 @@ class SshPlace:
     def _look(self, reach: SshReach) -> list[str]:
         """User, host, folder, and the paths of agents that were brought."""
         mark = f"dkdbg-{secrets.token_hex(8)}"
-        folder = enter(self._hosts.folder).removeprefix("cd ").removesuffix(" || exit 1; ") or "."
+        folder = quoted(self._hosts.folder) if self._hosts.folder else "."
         done = process.run(reach.script(_LOOK.format(mark=mark, folder=folder)), timeout=_SHELL_LIMIT)
         said = done.stdout.rpartition(f"\n{mark} ")[2].splitlines() if f"\n{mark} " in done.stdout else []
         if said[:1] == ["gone"]:

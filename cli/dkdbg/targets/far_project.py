@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dkdbg.agent.contract import ENV_MAPPINGS
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.printable import printable
-from dkdbg.targets import mapping
+from dkdbg.targets import pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -72,7 +72,7 @@ def far_project(model: Mapping[str, Any], service: str, port: int, *, root: str,
     debug = services[service]
     here = PurePosixPath(root)
     mappings = str((debug.get("environment") or {}).get(ENV_MAPPINGS, "")).replace("$$", "$")
-    planned = [PurePosixPath(remote) for _, remote in mapping.pairs_of(mappings)]
+    planned = [PurePosixPath(remote) for _, remote in pairs.pairs_of(mappings)]
     filled: list[Filled] = []
     absent: list[str] = []
     for name in _started(services, service):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
+import os
+import re
+from typing import TYPE_CHECKING
 
-from dkdbg.agent.contract import ENV_MAPPINGS
 from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.targets.pairs import ROOT, pairs_of
 from dkdbg.targets.place import Workspace
 
-#: How launch.json and DKDBG_MAPPINGS name the repository's root.
-_ROOT = "${workspaceFolder}"
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
 
 
 def workspace_of(text: str) -> Workspace | None:
@@ -21,19 +25,37 @@ def workspace_of(text: str) -> Workspace | None:
     Raises:
         DkdbgError: it names several, or one that leads out of the repository.
     """
-    pairs = pairs_of(text)
-    if not pairs:
+    found = pairs_of(text)
+    if not found:
         return None
-    whole = [pair for pair in pairs if pair[0] == "."]
-    if not whole and len(pairs) > 1:
-        said = ", ".join(f"{local} at {remote}" for local, remote in pairs)
+    whole = [pair for pair in found if pair[0] == "."]
+    if not whole and len(found) > 1:
+        said = ", ".join(f"{local} at {remote}" for local, remote in found)
         raise DkdbgError(
             f"the service has several folders of this repository: {said}",
-            hint=f"sync one at a time: dkdbg -C {pairs[0][0]} sync TARGET --to {pairs[0][1]}",
+            hint=f"sync one at a time: dkdbg -C {found[0][0]} sync TARGET --to {found[0][1]}",
             exit_code=EXIT_USAGE,
         )
-    local, remote = (whole or pairs)[0]
+    local, remote = (whole or found)[0]
     return Workspace(local=local, remote=remote, why="the mapping that dkdbg init planned")
+
+
+def described(found: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    """The value of DKDBG_MAPPINGS, and of an editor's pathMappings, that says where the code lies.
+
+    Args:
+        found: folders relative to the repository's root, and where they lie there.
+    """
+    return [
+        {"localRoot": ROOT if local == "." else f"{ROOT}/{local}", "remoteRoot": remote}
+        for local, remote in found
+    ]
+
+
+def folder_name(root: Path) -> str:
+    """Of the folder for a repository's code where a place names none: two clones here are two folders there."""
+    digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:6]
+    return f"{re.sub('[^A-Za-z0-9._-]+', '_', root.name) or 'code'}-{digest}"
 
 
 def unknown(where: str) -> DkdbgError:
@@ -47,40 +69,3 @@ def unknown(where: str) -> DkdbgError:
         hint="name the folder: dkdbg sync TARGET --to /path/in/the/container",
         exit_code=EXIT_USAGE,
     )
-
-
-def pairs_of(text: str) -> list[tuple[str, str]]:
-    """(local, remote) of DKDBG_MAPPINGS that lie in the repository, local relative to its root.
-
-    Args:
-        text: its value. Whoever made the image may have written it.
-
-    Raises:
-        DkdbgError: one leads out of the repository.
-    """
-    try:
-        entries = json.loads(text or "[]")
-    except (ValueError, RecursionError):
-        return []
-    found = []
-    for entry in entries if isinstance(entries, list) else ():
-        local, remote = (
-            (entry.get("localRoot"), entry.get("remoteRoot")) if isinstance(entry, dict) else ("", "")
-        )
-        if not (isinstance(local, str) and isinstance(remote, str) and remote.startswith("/")):
-            continue
-        if local == _ROOT or local.startswith(_ROOT + "/"):
-            found.append((_beneath(local[len(_ROOT) :]), remote))
-    return found
-
-
-def _beneath(path: str) -> str:
-    """A path below the repository's root, without what says nothing; `.` for the root."""
-    parts = [part for part in path.split("/") if part not in {"", "."}]
-    if ".." in parts or "\0" in path:
-        raise DkdbgError(
-            f"the container's {ENV_MAPPINGS} names a folder outside of this repository: {_ROOT}{path}",
-            hint="nothing was read. dkdbg sync TARGET --to PATH syncs this repository to PATH there",
-            exit_code=EXIT_USAGE,
-        )
-    return "/".join(parts) or "."

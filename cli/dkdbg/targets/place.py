@@ -241,6 +241,28 @@ class Far(Protocol):
 
 
 @runtime_checkable
+class Roomy(Protocol):
+    """A place that has no folder for the code until one is made."""
+
+    def room(self, name: str) -> Workspace:
+        """The folder of its address, else the one of ours that `with_folder` would make.
+
+        Raises:
+            DkdbgError: the place cannot be reached.
+        """
+
+    def with_folder(self, name: str) -> Place:
+        """The same place in the folder of its address, else in one of ours; it is made there if need be.
+
+        Args:
+            name: of our folder: ASCII letters, digits, `.`, `_` and `-`.
+
+        Raises:
+            DkdbgError: the place cannot be reached, or the folder cannot be made.
+        """
+
+
+@runtime_checkable
 class Explaining(Protocol):
     """A reach whose program, such as ssh or kubectl, says in its own words why nothing runs there."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.contract import ATTACHABLE
+from dkdbg.targets.pairs import pairs_of_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +45,7 @@ class SeenRecord:
         adapter_up: an attach works now.
         client: an editor is attached.
         processes: None when they are kept from those who do not show the token.
+        mappings: folders of this repository, relative to its root, and where they lie there; one that is a link by both names.
     """
 
     id: str
@@ -58,6 +60,7 @@ class SeenRecord:
     client: bool
     detail: str
     processes: tuple[SeenProcess, ...] | None
+    mappings: tuple[tuple[str, str], ...] = ()
 
     @property
     def agent(self) -> str:
@@ -106,6 +109,7 @@ def parse(value: object) -> SeenRecord:
         # `adapter_port` is what agents up to 0.1 say.
         adapter_up=value.get("adapter_up") is True or _number(value, "adapter_port", 65535, 0) > 0,
         client=value.get("client") is True, detail=_text(value, "detail", _LINE, ""), processes=_processes(value),
+        mappings=pairs_of_record(value.get("mappings")),
     )  # fmt: skip
 
 

@@ -109,11 +109,13 @@ PLAIN_SESSION = ("-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none")
 
 def enter(folder: str) -> str:
     """The beginning of a text for `sh` that goes on in `folder`, or not at all."""
-    if not folder:
-        return ""
+    return f"cd {quoted(folder)} || exit 1; " if folder else ""
+
+
+def quoted(folder: str) -> str:
+    """A folder, absolute or below `~`, as a word of a text for `sh`."""
     home, _, below = folder.partition("/")
-    path = '"$HOME"/' + shlex.quote(below) if home == "~" else shlex.quote(folder)
-    return f"cd {path} || exit 1; "
+    return '"$HOME"/' + shlex.quote(below) if home == "~" else shlex.quote(folder)
 
 
 def for_any_shell(text: str) -> str:

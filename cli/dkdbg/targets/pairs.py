@@ -1,0 +1,71 @@
+"""Pairs of a folder of this repository and where it lies elsewhere, as DKDBG_MAPPINGS and an agent's record say them.
+
+Whoever made an image, or is root where the agent runs, may have written them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+from dkdbg.agent.contract import ENV_MAPPINGS
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+
+#: How launch.json and DKDBG_MAPPINGS name the repository's root.
+ROOT = "${workspaceFolder}"
+#: Of an agent's record so many are read, and of a path so many characters.
+_MOST, _LONGEST = 100, 4096
+
+
+def pairs_of(text: str) -> list[tuple[str, str]]:
+    """(local, remote) of DKDBG_MAPPINGS that lie in the repository, local relative to its root, `.` for the root.
+
+    Raises:
+        DkdbgError: one leads out of the repository.
+    """
+    try:
+        entries = json.loads(text or "[]")
+    except (ValueError, RecursionError):
+        return []
+    return [(_beneath(local), remote) for local, remote in _entries(entries)]
+
+
+def pairs_of_record(said: object) -> tuple[tuple[str, str], ...]:
+    """The same of what an agent says of itself; whatever is none, or leads out of the repository, is left out.
+
+    Args:
+        said: the list of its record.
+    """
+    found = []
+    for local, remote in _entries(said)[:_MOST]:
+        with contextlib.suppress(DkdbgError):
+            if max(len(local), len(remote)) <= _LONGEST and remote.isprintable():
+                found.append((_beneath(local), remote))
+    return tuple(found)
+
+
+def _entries(entries: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - JSON
+    """(local, remote) of those that begin at the repository's root, local what follows it."""
+    found = []
+    for entry in entries if isinstance(entries, list) else ():
+        local, remote = (
+            (entry.get("localRoot"), entry.get("remoteRoot")) if isinstance(entry, dict) else ("", "")
+        )
+        if not (isinstance(local, str) and isinstance(remote, str) and remote.startswith("/")):
+            continue
+        if local == ROOT or local.startswith(ROOT + "/"):
+            found.append((local[len(ROOT) :], remote))
+    return found
+
+
+def _beneath(path: str) -> str:
+    """A path below the repository's root, without what says nothing; `.` for the root."""
+    parts = [part for part in path.split("/") if part not in {"", "."}]
+    if ".." in parts or "\0" in path:
+        raise DkdbgError(
+            f"the container's {ENV_MAPPINGS} names a folder outside of this repository: {ROOT}{path}",
+            hint="nothing was read. dkdbg sync TARGET --to PATH syncs this repository to PATH there",
+            exit_code=EXIT_USAGE,
+        )
+    return "/".join(parts) or "."

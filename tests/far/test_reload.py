@@ -1,0 +1,216 @@
+"""`run --sync` and `run --reload`: what is saved here runs two hops away."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from tests.engine.host_doors import HostDoor, host_door
+from tests.engine.projects import LOOP, dkdbg, marked_line, must, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
+
+NODE = "ssh://login,node1"
+#: Seconds that a loaded machine may take for anything.
+PATIENCE = 60
+#: Says which start it is, and stays.
+STAYS = "import time\nprint('up', 'one', flush=True)\nwhile True:\n    time.sleep(0.02)\n"
+
+
+class Running:
+    """`dkdbg run` at a terminal or with pipes, and all that it has said."""
+
+    def __init__(self, root, *words: str, terminal: bool = False) -> None:
+        argv = [sys.executable, "-m", "dkdbg", "run", *words]
+        self.said = ""
+        self._changed = threading.Condition()
+        self.keys = -1
+        if terminal:
+            self.keys, other = pty.openpty()
+            # As a shell does it: a session of its own, whose terminal this is.
+            becoming = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", becoming, *argv], cwd=root, stdin=other, stdout=other, stderr=other,
+                start_new_session=True,
+            )  # fmt: skip
+            os.close(other)
+            self._out = self.keys
+        else:
+            self.process = subprocess.Popen(
+                argv, cwd=root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
+            assert self.process.stdout is not None
+            self._out = self.process.stdout.fileno()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                data = os.read(self._out, 1 << 16)
+            except OSError:
+                data = b""
+            with self._changed:
+                self.said += data.decode("utf-8", "replace")
+                self._changed.notify_all()
+            if not data:
+                return
+
+    def wait_for(self, text: str, times: int = 1) -> None:
+        self.wait_until(lambda: self.said.count(text) >= times)
+
+    def wait_until(self, fits: Callable[[], bool]) -> None:
+        with self._changed:
+            assert self._changed.wait_for(fits, PATIENCE), self.said
+
+    def has_ended(self) -> bool:
+        """The program goes, or all has gone."""
+        return "Shared connection" in self.said or self.process.poll() is not None
+
+    def ctrl_c(self) -> None:
+        os.write(self.keys, b"\x03")
+
+    def end(self) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(PATIENCE)
+        self._reader.join(PATIENCE)
+        return code
+
+
+@contextmanager
+def running(laptop, root, *words: str, terminal: bool = False) -> Iterator[Running]:
+    made = Running(root, *words, terminal=terminal)
+    try:
+        yield made
+    finally:
+        made.end()
+        laptop.sh("node1", "pkill -KILL -u me python3; rm -rf /home/me/code /home/me/dkdbg", check=False)
+
+
+def by_entry(root, door: HostDoor, there: str) -> AttachOptions:
+    """What an editor reads that has `root` open, and the launch entry of `dkdbg attach` that has the code `there`."""
+
+    def fitting() -> list[dict[str, Any]]:
+        entries = (each["entry"] for each in door.events if each["event"] == "entry")
+        return [each for each in entries if there in str(each.get("pathMappings"))]
+
+    with door.changed:
+        assert door.changed.wait_for(fitting, PATIENCE), door.events
+        entry = fitting()[-1]
+    pairs = ((each["localRoot"], each["remoteRoot"]) for each in entry["pathMappings"])
+    return AttachOptions(
+        host=entry["connect"]["host"], port=entry["connect"]["port"], just_my_code=entry["justMyCode"],
+        path_mappings=tuple((local.replace("${workspaceFolder}", str(root)), remote) for local, remote in pairs),
+    )  # fmt: skip
+
+
+def test_a_save_here_starts_it_again_two_hops_away_and_it_stops_again(laptop, tmp_path):
+    """No key is pressed: the file travels, the program starts anew, and the editor's session stops in it."""
+    write(tmp_path, **{"train.py": LOOP})
+    words = ("--reload", "--wait", "60", "--on", f"{NODE}/~/code", "--", "python3", "train.py")
+    with running(laptop, tmp_path, *words) as run, host_door(tmp_path, NODE) as door:
+        pairs = ((str(tmp_path), "/home/me/code"),)
+        with Debugger(AttachOptions(port=door.port, path_mappings=pairs)) as debugger:
+            here = tmp_path / "train.py"
+            debugger.set_breakpoints(str(here), [marked_line(here)])
+            debugger.attach()
+            first = debugger.stack(debugger.wait_stopped(PATIENCE))[0]
+            assert "speed" not in debugger.local_values(first)
+            here.write_text(here.read_text().replace("    loss =", "    speed = 7; loss ="))
+            top = debugger.stack(debugger.wait_stopped(PATIENCE))[0]
+            assert (top.path, top.name) == (str(here), "step")
+            assert debugger.local_values(top)["speed"] == "7"
+        run.wait_for("train.py changed")
+        # Attached to without its folder, before it ran: once it is seen, the entry is said again with the right one.
+        assert by_entry(tmp_path, door, "/home/me/code").path_mappings == pairs
+        assert door.end() == 0
+
+
+def test_at_a_terminal_one_ctrl_c_restarts_and_two_leave(laptop, tmp_path):
+    write(tmp_path, **{"stays.py": STAYS})
+    words = ("--reload", "--on", f"{NODE}/~/code", "--", "python3", "stays.py")
+    with running(laptop, tmp_path, *words, terminal=True) as run:
+        run.wait_for("up one")
+        (tmp_path / "stays.py").write_text(STAYS.replace("one", "two"))
+        run.wait_for("up two")
+        run.ctrl_c()
+        run.wait_for("up two", 2)
+        presses = 1
+        while run.process.poll() is None:  # on a slow machine the second one may come too late for the first
+            run.ctrl_c()
+            presses += 1
+            run.wait_until(lambda n=presses: run.said.count("Ctrl-C: restarting") == n or run.has_ended())
+        assert run.process.wait(PATIENCE) == 130
+
+
+def test_the_entry_that_attach_prints_knows_where_the_code_lies_before_it_runs_and_while(laptop, tmp_path):
+    """With the folder of the address, with ours where there is none, and by what the session says."""
+    write(tmp_path, **{"stays.py": STAYS})
+    with host_door(tmp_path, f"{NODE}/~/code") as door:
+        assert "pathMappings" not in door.wait("entry", PATIENCE)["entry"]  # there is no such folder yet
+    with host_door(tmp_path, NODE) as door:
+        (before,) = by_entry(tmp_path, door, "/home/me/dkdbg/").path_mappings
+        assert before[1].startswith("/home/me/dkdbg/")
+    with running(laptop, tmp_path, "--sync", "--on", NODE, "--", "python3", "stays.py") as run:
+        run.wait_for("up one")
+        with host_door(tmp_path, NODE) as door:
+            assert by_entry(tmp_path, door, before[1]).path_mappings == (before,)
+    laptop.put("node1", "/home/me/code/stays.py", STAYS)
+    with running(laptop, tmp_path, "--on", f"{NODE}/~/code", "--", "python3", "stays.py") as run:
+        run.wait_for("up one")
+        with host_door(tmp_path, f"{NODE}/~/code") as door:
+            by_entry(tmp_path, door, "/home/me/code")
+
+
+def test_without_a_folder_the_code_lies_in_one_of_ours(laptop, tmp_path):
+    """Named after the repository; the program starts there, and an ordinary run ends with its own code."""
+    root = tmp_path / "my project"
+    root.mkdir()
+    write(root, **{"ends.py": "import os, sys\nprint('in', os.getcwd())\nsys.exit(7)\n"})
+    done = dkdbg(root, "run", "--sync", "--on", NODE, "--", "python3", "ends.py")
+    assert done.returncode == 7, done.stderr
+    assert done.stdout.startswith("in /home/me/dkdbg/my_project-")
+    assert "in sync: 1 file" in done.stderr
+    laptop.sh("node1", "rm -rf /home/me/dkdbg", user="me")
+
+
+def test_the_sync_is_over_before_the_program_starts_and_says_why_it_cannot_be(laptop, tmp_path):
+    write(tmp_path, **{"a.py": "print('ran')\n"})
+    laptop.sh("node1", "mkdir /srv/closed; chmod 755 /srv/closed")
+    refused = dkdbg(tmp_path, "run", "--sync", "--on", f"{NODE}/srv/closed/code", "--", "python3", "a.py")
+    assert refused.returncode == 1
+    assert "the folder /srv/closed/code cannot be made on login,node1: " in refused.stderr
+    assert "Permission denied" in refused.stderr
+    refused = dkdbg(tmp_path, "run", "--sync", "--on", f"{NODE}/srv/closed", "--", "python3", "a.py")
+    assert (refused.returncode, refused.stdout) == (1, ""), refused.stderr
+
+
+def test_on_this_machine_nothing_is_synced_and_a_save_starts_it_again(tmp_path):
+    write(tmp_path, **{"stays.py": STAYS})
+    run = Running(tmp_path, "--reload", "--", sys.executable, "stays.py")
+    try:
+        run.wait_for("up one")
+        deadline = time.monotonic() + PATIENCE
+        while run.said.count("up two") == 0:
+            (tmp_path / "stays.py").write_text(STAYS.replace("one", "two"))
+            run.wait_for("up two")
+            assert time.monotonic() < deadline
+    finally:
+        run.end()
+    assert "sync" not in run.said
+    assert must(dkdbg(tmp_path, "--version"))

@@ -1,0 +1,112 @@
+"""Pages of the documentation, read so that tests run what they say: a command on a page that no test runs is a failure.
+
+A page is Markdown. Its commands stand in blocks marked `console`, each on a line that begins with `$ `; a line that ends
+with a backslash goes on. Other lines there are what is printed. Blocks marked otherwise (`json`, `toml`, `sh`) hold
+files, or what was done by hand, and are never run by themselves.
+
+    page = Page.of("recipes/two-ssh-hops.md")
+    with page.all_run():
+        must(page.run("dkdbg ps", cwd=root))
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+_BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(kw_only=True)
+class Page:
+    """One page.
+
+    Attributes:
+        path: of the file.
+        text: all of it.
+        commands: in their order; words of a shell's command line.
+        taken: how many of them a test has taken, by number.
+    """
+
+    path: Path
+    text: str
+    commands: tuple[str, ...]
+    taken: set[int] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, name: str) -> Page:
+        """The page with this path below docs/."""
+        path = DOCS / name
+        return cls.read(path, path.read_text())
+
+    @classmethod
+    def read(cls, path: Path, text: str) -> Page:
+        """The page that this text is."""
+        found = []
+        for language, block in _blocks(text):
+            if language == "console":
+                lines = re.sub(r"\\\n\s*", "", block).splitlines()
+                found += [line.removeprefix("$ ").strip() for line in lines if line.startswith("$ ")]
+        return cls(path=path, text=text, commands=tuple(found))
+
+    def take(self, beginning: str) -> str:
+        """The first command that begins so and was not taken yet; it counts as run from now on."""
+        for number, command in enumerate(self.commands):
+            if number not in self.taken and command.startswith(beginning):
+                self.taken.add(number)
+                return command
+        raise AssertionError(f"{self.path.name} has no further command {beginning!r}: {self.commands}")
+
+    def run(
+        self, beginning: str, *, cwd: Path, env: Mapping[str, str] | None = None, stdin: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """Take a command and run it to its end, as a shell does, with this checkout's `dkdbg`."""
+        return subprocess.run(
+            ["sh", "-c", self.take(beginning)], cwd=cwd, env=environment(env), input=stdin, capture_output=True, text=True,
+            check=False, timeout=300,
+        )  # fmt: skip
+
+    def words(self, beginning: str) -> list[str]:
+        """Take a command that runs on, as an argv: the shell becomes it, and gets the signals that are meant for it."""
+        return ["sh", "-c", "exec " + self.take(beginning)]
+
+    def block(self, language: str, holding: str = "") -> str:
+        """The only block in this language that has this text in it."""
+        found = [text for each, text in _blocks(self.text) if each == language and holding in text]
+        assert len(found) == 1, (language, holding, found)
+        return found[0]
+
+    def json(self, holding: str = "") -> Any:
+        """What the only JSON block with this text says."""
+        return json.loads(self.block("json", holding))
+
+    @contextmanager
+    def all_run(self) -> Iterator[None]:
+        """At the end each command of the page has been taken."""
+        yield
+        left = [each for number, each in enumerate(self.commands) if number not in self.taken]
+        assert not left, f"nothing runs these commands of {self.path.name}: {left}"
+
+
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """That of a shell in which `dkdbg` is this checkout's."""
+    env = {**os.environ, **(more or {})}
+    return {**env, "PATH": f"{Path(sys.executable).parent}:{env['PATH']}"}
+
+
+def _blocks(text: str) -> list[tuple[str, str]]:
+    return [
+        (language, re.sub(f"^{indent}", "", block, flags=re.MULTILINE))
+        for indent, language, block in _BLOCK.findall(text)
+    ]
