@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -14,7 +15,12 @@ from dkdbg.errors import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
 def main(argv: list[str] | None = None) -> int:
     """Run `dkdbg` with `argv` (default: the process's) and return the exit code."""
     try:
-        return _run(_parser().parse_args(argv))
+        parser = _parser()
+        if "_ARGCOMPLETE" in os.environ:  # a shell asks what may come next
+            from dkdbg.commands.completion import answer
+
+            answer(parser)
+        return _run(parser.parse_args(argv))
     except DkdbgError as error:
         console.failure(error)
         return error.exit_code
@@ -90,6 +96,10 @@ def _run(options: argparse.Namespace) -> int:
         from dkdbg.commands.pdb import pdb
 
         return pdb(root, options.target, pid=options.pid, rank=options.rank)
+    if options.verb == "completion":
+        from dkdbg.commands.completion import completion
+
+        return completion(options.shell)
     from dkdbg.commands.demo import demo
 
     return demo(target=options.on, as_json=options.json)
@@ -145,7 +155,7 @@ class _Parser(argparse.ArgumentParser):
         if any(action.metavar == "TARGET" for action in self._actions):
             from dkdbg.places import registry
 
-            self.epilog = f"TARGET is the name of a service, a container or a session, or {registry.forms()}."
+            self.epilog = f"TARGET is the name of a place of dkdbg.toml, a service, a container or a session, or {registry.forms()}."
         return super().format_help()
 
 
@@ -216,6 +226,11 @@ def _parser() -> argparse.ArgumentParser:
         help="where to run it (auto: compose if an engine answers)",
     )
     demo.add_argument("--json", action="store_true", help="one JSON object at the end")
+
+    completion = verbs.add_parser("completion", help="what completes command lines, for a shell's start file")
+    completion.add_argument(
+        "shell", choices=("bash", "zsh", "fish"), help='eval "$(dkdbg completion bash)", ... fish | source'
+    )
     parser.set_defaults(force=False)
     return parser
 

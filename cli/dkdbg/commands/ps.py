@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from dkdbg import console
+from dkdbg.errors import DkdbgError
 from dkdbg.places import registry
 from dkdbg.printable import printable
 from dkdbg.targets import sessions
@@ -32,12 +33,23 @@ def ps(root: Path, targets: Sequence[str], *, everything: bool, as_json: bool) -
     """
     now = time.time()
     seen, missing = (_of(root, targets), {}) if targets else registry.sessions()
+    places: dict[str, str] = {}
+    if not targets:
+        try:
+            places = registry.names(root)
+        except DkdbgError as error:  # sessions are seen all the same
+            console.warn(f"dkdbg: {error.message}")
     shown = [each for each in seen if everything or not each.is_ended]
     if as_json:
         # `engine` is older than the places, and says the same of the only one that could be missing then.
         reasons = "; ".join(missing.values())
         console.emit(
-            {"sessions": [each.as_json(now) for each in shown], "missing": missing, "engine": reasons or None}
+            {
+                "sessions": [each.as_json(now) for each in shown],
+                "missing": missing,
+                "engine": reasons or None,
+                "places": places,
+            }
         )
         return 0
     for scheme, reason in missing.items():
@@ -48,9 +60,11 @@ def ps(root: Path, targets: Sequence[str], *, everything: bool, as_json: bool) -
     if not shown:
         ended = len(seen)
         console.say("no session is running" + (f" ({ended} ended: dkdbg ps --all)" if ended else ""))
-        return 0
-    for line in sessions.table(shown, now):
+    for line in sessions.table(shown, now) if shown else ():
         console.say(line)
+    if places:
+        listed = ", ".join(f"{name} ({uri})" for name, uri in places.items())
+        console.say(f"places of dkdbg.toml, asked when named: {listed}")
     return 0
 
 

@@ -19,6 +19,8 @@ BOM = "\ufeff"
 RESTART_KINDS = ("auto", "ask", "never")
 #: Characters of a dkdbg.toml that are parsed: tomlkit takes seconds for more, and a clone may bring any.
 MAX_CHARS = 100_000
+#: A name of a place: one that no shell reads and no program takes for an option.
+_PLACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B?\s*")
 
 
@@ -50,6 +52,7 @@ class Config:
             younger than an hour, `ask` says so, `never` keeps editors from restarting it at all.
         token: where the launch entry takes the token from that the debug port asks for.
         sync: the table [sync].
+        places: names and addresses of the tables [places.NAME], as typed; what they mean is looked at where they are used.
     """
 
     command: str | None = None
@@ -60,6 +63,7 @@ class Config:
     restart: str = "auto"
     token: TokenKind = FROM_NOWHERE
     sync: SyncConfig = SyncConfig()
+    places: tuple[tuple[str, str], ...] = ()
 
 
 def decode(data: bytes) -> str:
@@ -97,22 +101,26 @@ def parse(text: str) -> Config:
         raise DkdbgError(
             message, hint=f"mend {FILE_NAME} by hand; dkdbg changed nothing", exit_code=EXIT_USAGE
         ) from error
-    table, sync = (_table(document, name) for name in ("debug", "sync"))
+    table, sync, places = (_table(document, name) for name in ("debug", "sync", "places"))
     wrong = [
         f"unknown {'table' if isinstance(value, dict) else 'key'} {key!r}" for key, value in document.items()
     ]
     wrong += [problem for key, value in table.items() if (problem := _problem(key, value))]
     wrong += [problem for key, value in sync.items() if (problem := _sync_problem(key, value))]
+    wrong += [problem for key, value in places.items() if (problem := _place_problem(key, value))]
     if wrong:
         raise DkdbgError(
             f"{FILE_NAME}: " + "; ".join(wrong),
-            hint="the keys of [debug] are command, service, port, wait, reload, restart, token; of [sync] ignore, max_size",
+            hint="the keys of [debug] are command, service, port, wait, reload, restart, token; of [sync] ignore, max_size; of [places.NAME] uri",
             exit_code=EXIT_USAGE,
         )
     ignore = tuple(sync.get("ignore", ()))
     max_size = size(sync["max_size"]) if "max_size" in sync else None
     return replace(
-        Config(), **table, sync=SyncConfig(ignore=ignore, max_size=max_size or SyncConfig.max_size)
+        Config(),
+        **table,
+        sync=SyncConfig(ignore=ignore, max_size=max_size or SyncConfig.max_size),
+        places=tuple((name, place["uri"]) for name, place in places.items()),
     )
 
 
@@ -145,6 +153,15 @@ def _sync_problem(key: str, value: object) -> str | None:
     if key == "max_size":
         return None if size(value) else f'max_size must be a size such as "100 MB", not {value!r}'
     return f"unknown key {key!r} in [sync]"
+
+
+def _place_problem(name: str, value: object) -> str | None:
+    if not _PLACE.fullmatch(name):
+        return f"{name!r} is no name for a place: letters, digits, '.', '_' and '-'"
+    if not isinstance(value, dict) or set(value) != {"uri"}:
+        return f"[places.{name}] has uri and no other key"
+    uri = value["uri"]
+    return None if isinstance(uri, str) and uri else f"uri of [places.{name}] must be a text, not {uri!r}"
 
 
 def _problem(key: str, value: object) -> str | None:

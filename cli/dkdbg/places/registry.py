@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.model import config
 from dkdbg.targets import address as addresses
+from dkdbg.targets import configured
 from dkdbg.targets.address import Address
 
 if TYPE_CHECKING:
@@ -85,17 +89,22 @@ def place_at(address: Address, root: Path) -> Place:
 def place_of(target: str, root: Path) -> Place:
     """The place that a person names: by its address, or by the name of a service, a container or a session.
 
-    A name is first a service of this repository's compose project, then a container, then a session of this machine,
+    A name is first one of dkdbg.toml's [places], then a service of this repository's compose project, then a container, then a session of this machine,
     then one that an agent anywhere tells of. One that nothing answers to is a service that does not run yet.
 
     Args:
         root: the repository's root, resolved.
 
     Raises:
-        DkdbgError: it is neither an address nor a name.
+        DkdbgError: it is neither an address nor a name; or dkdbg.toml is wrong.
     """
     if not addresses.is_name(target):
-        return place_at(addresses.parse(target, forms=f"{forms()}, or a name that dkdbg ps shows"), root)
+        known = f"{forms()}, or a name that dkdbg ps shows"
+        with contextlib.suppress(DkdbgError):  # the address is what is wrong
+            known += "".join(f", {each}" for each in names(root))
+        return place_at(addresses.parse(target, forms=known), root)
+    if (uri := names(root).get(target)) is not None:
+        return place_at(configured.address_of(target, uri, forms=forms()), root)
     for entry in ENTRIES:
         with contextlib.suppress(
             DkdbgError
@@ -116,6 +125,20 @@ def home(root: Path, service: str = "") -> Place:
         service: its name; empty for the only one that runs.
     """
     return place_at(Address(scheme=HOME, rest=service), root)
+
+
+def names(root: Path) -> dict[str, str]:
+    """The names that this repository gives to places, and their addresses.
+
+    Raises:
+        DkdbgError: its dkdbg.toml cannot be read, or is wrong.
+    """
+    if not os.path.lexists(root / config.FILE_NAME):
+        return {}
+    from dkdbg.render.transaction import read  # for a file that most do not have
+
+    text = read(root, PurePosixPath(config.FILE_NAME)) or b""
+    return dict(config.parse(config.decode(text)).places)
 
 
 def sessions() -> tuple[list[SeenSession], dict[str, str]]:

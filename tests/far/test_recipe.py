@@ -1,0 +1,104 @@
+"""docs/recipes/two-ssh-hops.md, command by command, with a laptop, a login node and a node behind it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from tests.engine.host_doors import HostDoor
+from tests.engine.projects import LOOP, marked_line, must, write
+from tests.far.test_attach import fetched
+from tests.pages import Page, environment
+from tests.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
+
+#: Seconds that a loaded machine may take for anything.
+PATIENCE = 90
+
+
+@contextmanager
+def begun(words: list[str], cwd: Path) -> Iterator[subprocess.Popen[str]]:
+    """A command that runs on, and ends with Ctrl-C."""
+    started = subprocess.Popen(
+        words, cwd=cwd, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        yield started
+    finally:
+        started.send_signal(signal.SIGINT)
+        try:
+            started.communicate(timeout=PATIENCE)
+        finally:
+            started.kill()
+            started.wait()
+
+
+def test_each_command_of_the_recipe_for_two_ssh_hops_does_what_the_page_says(laptop, tmp_path):
+    page = Page.of("recipes/two-ssh-hops.md")
+    write(tmp_path, **{"train.py": LOOP, "dkdbg.toml": page.block("toml", "[places.node]")})
+    laptop.put("node1", "/home/me/code/runs/log.txt", "loss 1\n")
+    laptop.put("node1", "/home/me/www/index.html", "board\n")
+    try:
+        with page.all_run():
+            loop = page.words("dkdbg run --reload")
+            door = [*page.words("dkdbg attach")]
+            door[-1] += f" --json --port {free_port()}"
+            with begun(loop, tmp_path) as run:
+                assert run.stderr is not None
+                said = iter(run.stderr.readline, "")
+                assert any("attach with: dkdbg attach node" in line for line in said)
+                assert any("waiting for a debugger" in line for line in said)
+                with begun(door, tmp_path) as attached:
+                    debug(page, HostDoor(attached), tmp_path)
+                    assert "train.py" in must(page.run("dkdbg ps", cwd=tmp_path)).stdout
+                    assert "restarted" in must(page.run("dkdbg restart", cwd=tmp_path)).stdout
+                    assert "no difference" in must(page.run("dkdbg sync node --verify", cwd=tmp_path)).stdout
+            must(page.run("dkdbg sync node --pull", cwd=tmp_path))
+            assert [each.read_text() for each in (tmp_path / "dkdbg-pulled").rglob("log.txt")] == ["loss 1\n"]
+            forward(page, laptop, tmp_path)
+    finally:
+        laptop.sh("node1", "pkill -KILL -u me python3; rm -rf /home/me/code /home/me/www", check=False)
+
+
+def debug(page: Page, door: HostDoor, root: Path) -> None:
+    """F5 with the entry of the page, and a save."""
+    entry, shown = door.wait("entry", PATIENCE)["entry"], page.json("pathMappings")
+    assert entry == {**shown, "connect": {"host": "127.0.0.1", "port": door.port}}
+    pairs = tuple(
+        (each["localRoot"].replace("${workspaceFolder}", str(root)), each["remoteRoot"])
+        for each in entry["pathMappings"]
+    )
+    here = root / "train.py"
+    with Debugger(AttachOptions(port=door.port, path_mappings=pairs)) as debugger:
+        debugger.set_breakpoints(str(here), [marked_line(here)])
+        debugger.attach()
+        debugger.wait_stopped(PATIENCE)
+        here.write_text(here.read_text().replace("    loss =", "    speed = 7; loss ="))
+        top = debugger.stack(debugger.wait_stopped(PATIENCE))[0]
+        assert (top.path, debugger.local_values(top)["speed"]) == (str(here), "7")
+
+
+def forward(page: Page, laptop, root: Path) -> None:
+    """TensorBoard's port, by a server in its place: here it may be taken."""
+    laptop.sh(
+        "node1",
+        "cd /home/me/www; python3 -m http.server -b 127.0.0.1 6006 >/dev/null 2>&1 &",
+        user="me",
+    )
+    words = page.words("dkdbg forward")
+    words[-1] = words[-1].replace(" 6006", f" {(here := free_port())}:6006")
+    with begun(words, root) as running:
+        assert running.stdout is not None
+        assert any(str(here) in line for line in iter(running.stdout.readline, ""))
+        assert fetched(here) == b"board\n"

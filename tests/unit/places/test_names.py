@@ -1,0 +1,133 @@
+"""Names that dkdbg.toml gives to places: every verb takes them, and a hostile repository gains nothing by them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.places import registry
+from tests.engine.projects import dkdbg, must
+from tests.pages import environment
+
+
+def named(root, **places: str):
+    text = "".join(f"[places.{name}]\nuri = {json.dumps(uri)}\n" for name, uri in places.items())
+    (root / "dkdbg.toml").write_text(text)
+    return root
+
+
+def test_a_name_is_the_place_at_its_address(tmp_path):
+    named(tmp_path, cluster="ssh://me@login,node1/~/code", bert="k8s://ml/pytorchjob/bert:2")
+    assert str(registry.place_of("cluster", tmp_path).address) == "ssh://me@login,node1/~/code"
+    assert str(registry.place_of("bert", tmp_path).address) == "k8s://ml/pytorchjob/bert:2"
+    assert str(registry.place_of("trainer", tmp_path).address) == "compose://trainer"
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "ssh://-oProxyCommand=id",
+        "ssh://login,-oProxyCommand=id/code",
+        "ssh://a@-oProxyCommand=id",
+        "ssh://`id`",
+        "ssh://$(id)/code",
+        "ssh://login;id",
+        "docker://--privileged",
+        "compose://-x",
+        "k8s://--kubeconfig=x/pod",
+        "ssh://login/code\n[debug]",
+        "local:/home/me",
+        "local:",
+        "127.0.0.1:5678",
+        "ssh://login/~",
+        "ssh://login/~/.ssh",
+        "ssh://login/home/me/.config/autostart",
+        "ssh://login/home/me",
+        "ssh://login/root",
+        "ssh://login/~/..",
+        "ssh://login//",
+        "cluster",
+        "nope://x",
+    ],
+)
+def test_what_could_run_here_or_be_read_by_a_shell_there_is_refused(tmp_path, uri):
+    named(tmp_path, cluster=uri)
+    with pytest.raises(DkdbgError) as caught:
+        registry.place_of("cluster", tmp_path)
+    assert caught.value.exit_code == EXIT_USAGE
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[places.cluster]\n", "[places.cluster] has uri and no other key"),
+        ('[places.cluster]\nuri = "ssh://a"\nproxy = "x"\n', "no other key"),
+        ("[places.cluster]\nuri = 7\n", "must be a text, not 7"),
+        ('[places."-o"]\nuri = "ssh://a"\n', "'-o' is no name for a place"),
+        ('[places."a b"]\nuri = "ssh://a"\n', "'a b' is no name for a place"),
+        ('places = "x"\n', "[places] must be a table"),
+    ],
+)
+def test_a_table_that_is_wrong_is_named(tmp_path, text, problem):
+    (tmp_path / "dkdbg.toml").write_text(text)
+    with pytest.raises(DkdbgError) as caught:
+        registry.place_of("cluster", tmp_path)
+    assert problem in caught.value.message
+
+
+def test_addresses_need_no_file_and_are_not_hindered_by_a_broken_one(tmp_path):
+    (tmp_path / "dkdbg.toml").write_text("[[[")
+    assert registry.place_of("ssh://login", tmp_path).label == "login"
+
+
+def test_ps_and_errors_list_the_names(tmp_path):
+    named(tmp_path, cluster="ssh://login,node1/~/code")
+    assert "cluster (ssh://login,node1/~/code)" in must(dkdbg(tmp_path, "ps")).stdout
+    assert json.loads(must(dkdbg(tmp_path, "ps", "--json")).stdout)["places"] == {
+        "cluster": "ssh://login,node1/~/code"
+    }
+    assert "cluster" in dkdbg(tmp_path, "sync", "a/b").stderr
+
+
+def test_names_do_not_make_the_debug_service_another_one():
+    """What `init` wrote stays valid when a place is added."""
+    from dkdbg.render.manifest import _choices
+
+    assert _choices(b"") == _choices(b'[places.a]\nuri = "ssh://a"\n')
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="completion in bash takes bash")
+def test_bash_completes_verbs_and_names(tmp_path):
+    named(tmp_path, cluster="ssh://login,node1/~/code", clash="docker://x")
+
+    def completed(line: str) -> set[str]:
+        script = (
+            'eval "$(dkdbg completion bash)"; COMP_LINE=$1; COMP_POINT=${#1}; COMP_TYPE=9; COMP_WORDS=($1); '
+            'COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _python_argcomplete dkdbg; printf "%s\\n" "${COMPREPLY[@]}"'
+        )
+        done = subprocess.run(
+            ["bash", "-c", script, "bash", line], cwd=tmp_path, env=environment(), capture_output=True, text=True,
+            check=True, timeout=120,
+        )  # fmt: skip
+        return {each.strip() for each in done.stdout.splitlines()}
+
+    assert completed("dkdbg fo") == {"forward"}
+    assert completed("dkdbg attach cl") == {"cluster", "clash"}
+    assert completed("dkdbg run --on clu") == {"cluster"}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_a_text_of_its_own(shell):
+    done = subprocess.run(
+        [sys.executable, "-m", "dkdbg", "completion", shell], capture_output=True, text=True, check=True,
+        timeout=60, env={**os.environ, "SHELL": str(Path("/bin/sh"))},
+    )  # fmt: skip
+    assert {"bash": "complete -o", "zsh": "compdef", "fish": "complete --command dkdbg"}[shell] in done.stdout
