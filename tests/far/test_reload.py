@@ -18,6 +18,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.engine.host_doors import HostDoor, host_door
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, write
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -202,7 +203,7 @@ def test_the_sync_is_over_before_the_program_starts_and_says_why_it_cannot_be(la
 
 def test_on_this_machine_nothing_is_synced_and_a_save_starts_it_again(tmp_path):
     write(tmp_path, **{"stays.py": STAYS})
-    run = Running(tmp_path, "--reload", "--", sys.executable, "stays.py")
+    run = Running(tmp_path, "--reload", "--port", str(free_port()), "--", sys.executable, "stays.py")
     try:
         run.wait_for("up one")
         deadline = time.monotonic() + PATIENCE
