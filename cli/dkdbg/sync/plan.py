@@ -59,11 +59,10 @@ def unknown(local: Iterable[str], remote: Mapping[str, There]) -> list[str]:
 def plan(local: Mapping[str, Entry], remote: Mapping[str, There]) -> list[Step]:
     """The steps that make `remote` into `local`, in an order that is safe at every moment.
 
-    Deletes come first, deepest first, for what takes their place; then folders, outermost first; then what needs no
-    content; then files, the large ones last. Paths are relative, with `/`, and sort before what lies below them.
+    Deletes come first, deepest first, for what takes their place; then each folder, outermost first, with what lies right
+    in it; the large files come last. Paths are relative, with `/`, and sort before what lies below them.
     Nothing is deleted that the ledger does not hold: the receiver moves that aside when it stands in the way.
     """
-    folders: list[Step] = []
     small: list[Step] = []
     large: list[Step] = []
     gone = [
@@ -73,20 +72,16 @@ def plan(local: Mapping[str, Entry], remote: Mapping[str, There]) -> list[Step]:
     ]
     deletes = [Step(operation="delete", path=path) for path in sorted(gone, reverse=True)]
     wants = [path for path, wanted in local.items() if not _is_there(wanted, remote.get(path))]
-    for path in sorted(wants):
+    for _, path in sorted(
+        (path if local[path].kind == "d" else path.rpartition("/")[0], path) for path in wants
+    ):
         wanted = local[path]
         step = _step(path, wanted, remote.get(path))
         if step is None:
             continue
-        lane = (
-            folders
-            if wanted.kind == "d"
-            else large
-            if wanted.size > LARGE and step.operation in {"check", "put"}
-            else small
-        )
-        lane.append(step)
-    return deletes + folders + small + large
+        is_large = wanted.size > LARGE and step.operation in {"check", "put"}
+        (large if is_large else small).append(step)
+    return deletes + small + large
 
 
 def _is_there(wanted: Entry, there: There | None) -> bool:

@@ -45,13 +45,16 @@ def packed(
     mode: int = 0o644,
     mtime_ns: int = NOW,
     stamp: str = "s",
+    make: int | None = None,
 ) -> tuple[dict[str, Any], bytes]:
-    """Head and body of a PACK whose first file has the id `number`."""
+    """Head and body of a PACK whose first file has the id `number`; `make`: mode of its folder, which has that id then."""
+    made = {} if make is None else {"make": [number, make]}
+    number += len(made)
     rows = [
         [number + index, name, mode, len(data), mtime_ns, digest(data), stamp]
         for index, (name, data) in enumerate(files.items())
     ]
-    return {"folder": folder, "files": rows}, b"".join(files.values())
+    return {"folder": folder, "files": rows, **made}, b"".join(files.values())
 
 
 class Host:

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import traceback
@@ -199,7 +200,7 @@ def test_a_folder_that_is_replaced_by_a_link_in_the_middle_leads_nowhere(
 CALLS = ["open", "write", "rename", "mkdir", "link", "unlink", "utime", "fchmod", "fchown", "close"]
 
 
-def ends_before(call: int, root: Path) -> bool:
+def ends_before(call: int, root: Path, head: dict[str, Any], body: bytes) -> bool:
     """Whether a process that puts a pack in place, and is ended before a call, comes to that call."""
     child = os.fork()
     if not child:
@@ -219,7 +220,7 @@ def ends_before(call: int, root: Path) -> bool:
 
             for name in CALLS:
                 setattr(os, name, counted(getattr(os, name)))
-            assert work.pack(*packed(1, "d/e", AGAIN), lambda _number: None) == []
+            assert work.pack(head, body, lambda _number: None) == []
             book.flush()
             code = 0
         finally:
@@ -247,7 +248,7 @@ def test_the_ledger_is_true_whenever_a_pack_is_killed(root: Path) -> None:
         (folder / "edited").write_bytes(b"work")
         (folder / "theirs").write_bytes(b"work too")
         os.close(state._lock)
-        killed = ends_before(call, root)
+        killed = ends_before(call, root, *packed(1, "d/e", AGAIN))
         work, state, book = operations(root)
         settle_intents(state.tree, book, clean=True)
         listed = {one[0]: one[4] for one in survey(state.tree, book)}
@@ -267,6 +268,137 @@ def test_the_ledger_is_true_whenever_a_pack_is_killed(root: Path) -> None:
             assert there == AGAIN
             assert call > 30
             return
+
+
+def test_the_ledger_is_true_whenever_a_pack_with_its_folder_is_killed(root: Path) -> None:
+    """Before each single call: the folder is there with all its files and in the ledger, or it is not there."""
+    for call in itertools.count(1):
+        if list(root.iterdir()):
+            subprocess.run(["find", root, "-mindepth", "1", "-delete"], check=True)
+        _, state, _ = operations(root)
+        os.close(state._lock)
+        killed = ends_before(call, root, *packed(1, "d", AGAIN, make=0o750))
+        _, state, book = operations(root)
+        settle_intents(state.tree, book, clean=True)
+        listed = {one[0]: one[4] for one in survey(state.tree, book)}
+        there = {path.name: path.read_bytes() for path in root.glob("d/*")}
+        assert there in ({}, AGAIN), call
+        assert list((root / ".dkdbg-sync/tmp").iterdir()) == []
+        assert listed == (
+            {"d": "", **{f"d/{name}": digest(data) for name, data in there.items()}} if there else {}
+        )
+        for descriptor in (state.folder, state.temporary, state._lock, state.tree.root, book._log):
+            os.close(descriptor)
+        if not killed:
+            assert there == AGAIN
+            assert call > 15
+            return
+
+
+def renamed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What is renamed from now on, by its new name."""
+    seen: list[object] = []
+    real = os.rename
+
+    def rename(source: object, target: object, **more: Any) -> None:
+        real(source, target, **more)
+        seen.append(target)
+
+    monkeypatch.setattr(os, "rename", rename)
+    return seen
+
+
+def test_a_new_folder_comes_into_sight_with_all_its_files(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, state, book = operations(root)
+    seen = renamed(monkeypatch)
+    files = {f"f{index}": b"%d" % index * index for index in range(150)}
+    assert work.pack(*packed(1, "d", files, mode=0o751, make=0o2750 & 0o777), lambda _number: None) == []
+    assert seen == [b"d"]
+    assert {path.name: path.read_bytes() for path in (root / "d").iterdir()} == files
+    assert {path.stat().st_mode & 0o7777 for path in (root / "d").iterdir()} == {0o751}
+    assert (root / "d").stat().st_mode & 0o7777 == 0o750
+    listed = {one[0]: one for one in survey(state.tree, book)}
+    assert listed["d"][:5] == ["d", "d", 0o750, 0, ""]
+    assert {name: one[4] for name, one in listed.items()} == {
+        "d": "", **{f"d/{name}": digest(data) for name, data in files.items()}
+    }  # fmt: skip
+    assert list((root / ".dkdbg-sync/tmp").iterdir()) == []
+
+
+def test_a_folder_that_is_there_is_not_replaced_by_a_new_one(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody may stand in it."""
+    work, _, _ = operations(root)
+    (root / "d").mkdir()
+    before = (root / "d").stat().st_ino
+    seen = renamed(monkeypatch)
+    assert work.pack(*packed(1, "d", {"a": b"1", "b": b"2"}, make=0o700), lambda _number: None) == []
+    assert seen == [b"a", b"b"]
+    assert ((root / "d").stat().st_ino, (root / "d").stat().st_mode & 0o777) == (before, 0o700)
+
+
+def test_of_a_new_folder_what_fails_takes_nothing_with_it(host: Host, root: Path) -> None:
+    host.open(root)
+    wrong = ["bad", "..", "", ".dkdbg-sync", "n" * 300, "a\0b"]
+    head, body = packed(
+        1, "d", {name: b"%d" % index for index, name in enumerate(["first", *wrong, "last"])}, make=0o755
+    )
+    head["files"][1][5] = digest(b"something else")
+    host.number = len(head["files"]) + 1
+    host.send(wire.PACK, head, body)
+    host.settle()
+    assert [(one["id"], one["path"]) for one in host.failed] == [
+        (3 + index, f"d/{name}") for index, name in enumerate(wrong)
+    ]
+    assert sorted(one.name for one in (root / "d").iterdir()) == ["first", "last"]
+    assert list((root / ".dkdbg-sync" / "tmp").iterdir()) == []
+    host.bye()
+
+
+def test_a_new_folder_that_cannot_be_made_fails_with_all_that_is_in_it(host: Host, root: Path) -> None:
+    host.open(root)
+    head, body = packed(1, "../d", {"a": b"1", "b": b"2"}, make=0o755)
+    host.number = 3
+    host.send(wire.PACK, head, body)
+    host.settle()
+    assert [(one["id"], one["path"]) for one in host.failed] == [(1, "../d"), (2, "../d/a"), (3, "../d/b")]
+    assert not (root.parent / "d").exists()
+    host.bye()
+
+
+def test_a_new_folder_inherits_what_the_folder_above_hands_on(root: Path) -> None:
+    """Its group where that is setgid, its access control list where it has one: as if it had been made there."""
+    work, _, _ = operations(root)
+    for name in ("shared", "listed"):
+        (root / name).mkdir()
+    os.chown(root / "shared", -1, 4711)
+    (root / "shared").chmod(0o2775)
+    # Version 2; user::rwx user:4711:rwx group::r-x mask::rwx other::r-x: linux/posix_acl_xattr.h
+    rows = [
+        (1, 7, 0xFFFFFFFF),
+        (2, 7, 4711),
+        (4, 5, 0xFFFFFFFF),
+        (0x10, 7, 0xFFFFFFFF),
+        (0x20, 5, 0xFFFFFFFF),
+    ]
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *row) for row in rows)
+    os.setxattr(root / "listed", "system.posix_acl_default", acl)
+    for name in ("shared", "listed"):
+        assert work.pack(*packed(1, f"{name}/d", {"a": b"1"}, make=0o755), lambda _number: None) == []
+    assert ((root / "shared/d").stat().st_gid, (root / "shared/d").stat().st_mode & 0o7777) == (4711, 0o2755)
+    assert os.getxattr(root / "listed/d", "system.posix_acl_default") == acl
+
+
+def test_what_was_left_in_tmp_goes_at_the_next_start_with_its_folders(root: Path) -> None:
+    left = root / ".dkdbg-sync/tmp/folder"
+    left.mkdir(parents=True)
+    (left / "a").write_text("1")
+    (root / ".dkdbg-sync").chmod(0o700)
+    operations(root)
+    assert list((root / ".dkdbg-sync/tmp").iterdir()) == []
 
 
 def test_a_log_that_is_due_to_be_written_anew_keeps_what_is_intended(root: Path) -> None:

@@ -11,7 +11,7 @@ from dkdbg.agent.sync.problems import Refused
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import hashlib
-    from typing import Optional, Tuple
+    from typing import Optional, Tuple, Union
 
 _PIECE = 1 << 20
 _SECOND = 1_000_000_000
@@ -59,7 +59,7 @@ def digest_at(folder: int, name: bytes, kind: str) -> str:
         os.close(descriptor)
 
 
-def write_all(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: Union[bytes, memoryview]) -> None:
     """Write all of it. Raises OSError; a short write without an error is one of a full disk."""
     done = os.write(descriptor, data)
     while done < len(data):

@@ -32,7 +32,7 @@ _FIELDS: Dict[int, Dict[str, type]] = {
 _OPTIONAL: Dict[str, type] = {"probe": bool, "create": bool, "write": bool, "silence_s": int}
 _WITH_BODY = (wire.PUT, wire.PACK, wire.DATA)
 #: id, name, mode, size, mtime_ns, digest, stamp
-_PACKED = [int, str, int, int, int, str, str]
+_PACKED = [{int}, {str}, {int}, {int}, {int}, {str}, {str}]
 
 #: Least and greatest value of each number. A time may lie before 1970.
 _RANGES = {
@@ -66,6 +66,8 @@ def check(kind: int, head: Dict[str, Any], body: bytes) -> None:
         _check_digest(head["digest"])
     elif kind == wire.PACK:
         _check_packed(head["files"], len(body))
+        if "make" in head:
+            _check_made(head["folder"], head["make"])
     elif kind == wire.ADOPT:
         _check_adopted(head)
     elif kind == wire.HELLO:
@@ -88,24 +90,42 @@ def _check_digest(digest: str) -> None:
 
 
 def _check_packed(files: List[Any], size: int) -> None:
-    """See that each file is one, and the body all of them. What stands for a digest is compared with what came."""
+    """See that each file is one, and the body all of them. What stands for a digest is compared with what came.
+
+    Column by column: one by one is what a first copy would wait for.
+    """
     if not files:
         raise Fatal("PACK without files")
-    for one in files:
-        if type(one) is not list or list(map(type, one)) != _PACKED:
-            raise Fatal("PACK: not a file: %.60r" % (one,))
-        number, name, mode, length, mtime_ns, _, stamp = one
-        if not (0 < number <= _MOST_ID and 0 <= mode <= 0o777 and 0 <= length <= size):
-            raise Fatal("PACK: id, mode or size of a file is out of range: %.60r" % (one,))
-        if "/" in name:
-            raise Fatal("PACK: not a name: %.60r" % name)
-        if not _EARLIEST <= mtime_ns <= _LATEST or len(stamp) > _MAX_STAMP:
-            raise Fatal("PACK: mtime_ns or stamp of a file is out of range: %.60r" % (one,))
-        size -= length
-    if size:
-        raise Fatal("PACK: %d bytes belong to no file" % size)
-    if len({one[1] for one in files}) != len(files):  # the log would know but the last of them after a kill
+    if set(map(type, files)) != {list} or set(map(len, files)) != {len(_PACKED)}:
+        raise Fatal("PACK: not a file: %.60r" % (files,))
+    columns = list(zip(*files))
+    if [set(map(type, column)) for column in columns] != _PACKED:
+        raise Fatal("PACK: not a file: a value of %.60r has another type" % (files,))
+    numbers, names, modes, sizes, times, _, stamps = columns
+    if (
+        min(numbers) <= 0
+        or max(numbers) > _MOST_ID
+        or min(modes) < 0
+        or max(modes) > 0o777
+        or min(sizes) < 0
+        or max(sizes) > size
+    ):
+        raise Fatal("PACK: id, mode or size of a file is out of range")
+    if sum(sizes) != size:
+        raise Fatal("PACK: %d bytes belong to no file, or are missing" % abs(size - sum(sizes)))
+    if any("/" in name for name in names):
+        raise Fatal("PACK: not a name: %.60r" % next(name for name in names if "/" in name))
+    if min(times) < _EARLIEST or max(times) > _LATEST or max(map(len, stamps)) > _MAX_STAMP:
+        raise Fatal("PACK: mtime_ns or stamp of a file is out of range")
+    if len(set(names)) != len(names):  # the log would know but the last of them after a kill
         raise Fatal("PACK: a name comes twice")
+
+
+def _check_made(folder: str, made: object) -> None:
+    if not folder or type(made) is not list or [type(one) for one in made] != [int, int]:
+        raise Fatal("PACK: make is %.60r, not id and mode of its folder" % (made,))
+    if not (0 < made[0] <= _MOST_ID and 0 <= made[1] <= 0o777):
+        raise Fatal("PACK: id or mode of the folder is out of range: %.60r" % (made,))
 
 
 def _check_adopted(head: Dict[str, Any]) -> None:

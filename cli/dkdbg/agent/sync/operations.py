@@ -10,6 +10,7 @@ from dkdbg.agent.sync.obstacles import Obstacles, set_folder_mode
 from dkdbg.agent.sync.packs import Packs
 from dkdbg.agent.sync.placing import Placer, Temporary
 from dkdbg.agent.sync.problems import Refused
+from dkdbg.agent.sync.staging import Staging
 from dkdbg.agent.sync.transfers import Transfers
 
 TYPE_CHECKING = False
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Tuple
 
     from dkdbg.agent.sync.ledger import Ledger
+    from dkdbg.agent.sync.packs import Failure
     from dkdbg.agent.sync.state import State
     from dkdbg.agent.sync.wire import Entry
 
@@ -36,7 +38,7 @@ class Operations:
         self._placer = Placer(state, book, self._way)
         self.transfers = Transfers(state, self._placer)
         self._packs = Packs(state, book, self._way, self._placer, self._admit)
-        self.pack = self._packs.put
+        self._staging = Staging(state, book, self._placer)
         self.seen: Dict[str, Tuple[Tuple[int, ...], str]] = {}
         self._names: Optional[Dict[str, str]] = None  # folded -> name, where the file system folds names
 
@@ -49,6 +51,26 @@ class Operations:
             raise Refused("the content that came is not what its digest says", "it changed while it was read")
         name, descriptor = self._placer.new_file(body, head["mode"])
         self._finish(parts, head, name, descriptor)
+
+    def pack(self, head: Dict[str, Any], body: bytes, begins: Callable[[int], None]) -> List[Failure]:
+        """Put small files of one folder in place, and return what failed: id, path and why.
+
+        Args:
+            head: of the frame; `make` is id and mode of the folder, when that is to be made with them.
+            body: the files' contents, one after the other.
+            begins: called with the id of an operation for which something may have to be kept.
+        """
+        failed: List[Failure] = []
+        if "make" in head:
+            number, mode = head["make"]
+            if self._staging.put(head["folder"], mode, head["files"], body):
+                return failed
+            begins(number)
+            try:
+                self.mkdir({"path": head["folder"], "mode": mode})
+            except (OSError, Refused) as error:
+                failed.append((number, head["folder"], error))
+        return failed + self._packs.put(head, body, begins)
 
     def begin(self, head: Dict[str, Any]) -> int:
         """Begin a large file and return how many of its bytes are here already."""

@@ -135,6 +135,10 @@ class Placer:
         self._ledger.intend(entry)
         self._rename(folder, last, entry, temporary)
 
+    def dated(self, path: str, size: int, mtime_ns: int) -> int:
+        """Return the mtime that a file gets where there is none: that of one that was removed may be too near."""
+        return content.fresh_mtime(mtime_ns, size, self._gone.pop(path, None)) if self._gone else mtime_ns
+
     def _date(self, entry: Entry, temporary: Temporary, old: Optional[os.stat_result]) -> None:
         """Give a temporary file its time; `old` is what it replaces."""
         before = self._gone.pop(entry[PATH], None)

@@ -87,7 +87,7 @@ class Session:
             self._state.remove_probe()
         number = head.get("id", 0)
         if kind in _WRITING:
-            self._admit(kind, [one[0] for one in head["files"]] if kind == wire.PACK else [number])
+            self._admit(kind, _numbers(head) if kind == wire.PACK else [number])
         self._number = number
         try:
             self._handlers[kind](head, body)
@@ -216,3 +216,8 @@ class Session:
 
     def _ping(self, head: Head, _: bytes) -> None:
         self._outlet.send(wire.PONG, {"n": head["n"]})
+
+
+def _numbers(head: Head) -> List[int]:
+    """The ids in a PACK: of its folder, where that is to be made, and of its files."""
+    return [*head.get("make", [])[:1], *(one[0] for one in head["files"])]

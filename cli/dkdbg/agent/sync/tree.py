@@ -159,6 +159,22 @@ def remove(folder: int, name: bytes) -> None:
         os.unlink(name, dir_fd=folder)
 
 
+def discard(folder: int, name: bytes) -> None:
+    """Remove a folder of sync's own and the files in it, if it is there."""
+    try:
+        inside = open_below(folder, name)
+    except OSError:
+        return
+    try:
+        for one in names(inside):
+            with contextlib.suppress(OSError):
+                os.unlink(one, dir_fd=inside)
+    finally:
+        os.close(inside)
+    with contextlib.suppress(OSError):
+        os.rmdir(name, dir_fd=folder)
+
+
 def kind_of(info: os.stat_result) -> str:
     """Return `f`, `d` or `l`; `` for what sync does not carry (pipes, sockets, devices)."""
     if stat.S_ISREG(info.st_mode):

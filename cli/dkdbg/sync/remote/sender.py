@@ -128,8 +128,7 @@ class Sender:
         elif wanted is None:
             raise AssertionError(step)
         elif step.operation == "mkdir":
-            made = There(kind="d", mode=wanted.mode | 0o700, size=0, digest="", stamp="")
-            self._send(wire.MKDIR, step.path, made, mode=made.mode)
+            self._make_folder(step.path, wanted.mode | 0o700)
         elif step.operation == "link":
             made = There(kind="l", mode=0, size=0, digest=link_digest(wanted.target), stamp=wanted.stamp)
             self._send(wire.LINK, step.path, made, target=wanted.target, stamp=wanted.stamp)
@@ -218,10 +217,18 @@ class Sender:
         self._pack.add(self._id, folder, name, content, body)
         self._flight.send(self._id, wire.PUT, path, _there(content), len(body))
 
+    def _make_folder(self, path: str, mode: int) -> None:
+        """Make a folder, with the files that come next if they lie in it."""
+        self._send_pack()
+        self._id += 1
+        self._pack.make(self._id, path, mode)
+        made = There(kind="d", mode=mode, size=0, digest="", stamp="")
+        self._flight.send(self._id, wire.MKDIR, path, made, 0)
+
     def _send_pack(self) -> None:
         if self._pack:
             self._unheard = True
-            self._stream.send(wire.PACK, *self._pack.take())
+            self._stream.send(*self._pack.take())
 
     def _flush(self) -> None:
         """Write all that was sent; before anybody waits for an answer."""
@@ -368,7 +375,7 @@ def _is_large(step: Step) -> bool:
 
 def _there(content: Content) -> There:
     entry = content.entry
-    return There(kind="f", mode=entry.mode, size=entry.size, digest=content.digest, stamp=entry.stamp)
+    return There("f", entry.mode, entry.size, content.digest, entry.stamp)
 
 
 def _head(content: Content) -> dict[str, Any]:

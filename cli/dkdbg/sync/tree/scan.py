@@ -211,6 +211,7 @@ class Scanner:
         start = level.path
         judge, add = level.judge, self._add
         some = False
+        most, entries = self.rules.max_size, found.entries
         for child in children:
             name = child.name
             is_dir = child.is_dir(follow_symlinks=False)
@@ -218,11 +219,17 @@ class Scanner:
             if standing is not IN and not is_dir and standing.out:
                 continue
             try:
+                status = child.stat(follow_symlinks=False)
+                mode, size = status.st_mode, status.st_size
                 if is_dir:
-                    status = child.stat(follow_symlinks=False)
                     some |= self._folder(start + name, status, level, standing, found, above=at)
+                elif (
+                    mode & _FORMAT == stat.S_IFREG and status.st_nlink == 1 and size <= most
+                ):  # as nearly all
+                    entries[start + name] = Entry(FILE, mode & 0o777, size, status.st_mtime_ns, stamp(status))
+                    some = True
                 else:
-                    some |= add(start + name, at, child.stat(follow_symlinks=False), found)
+                    some |= add(start + name, at, status, found)
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -308,6 +315,7 @@ class Scanner:
         return compare(index, after)
 
 
+_FORMAT = stat.S_IFMT(0o777_777)
 _SPECIAL = {
     stat.S_IFSOCK: "socket",
     stat.S_IFIFO: "named pipe",
