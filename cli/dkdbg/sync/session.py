@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dkdbg.errors import DkdbgError
+from dkdbg.sync.remote import summaries
 from dkdbg.sync.remote.contact import Contact, refuse_same_folder
 from dkdbg.sync.remote.flight import Counts
 from dkdbg.sync.remote.replica import Replica
@@ -134,6 +135,7 @@ class Session:
             if watcher:
                 self._contact.ring(watcher.wake)
             index = self._scan(scanner, watcher)
+            here = summaries.folders(index.entries)
             with self._patience():
                 stream, ready = self._contact.ready()
         finally:
@@ -150,7 +152,7 @@ class Session:
                 replica.staying = watcher.watch_leaving
                 replica.sender.pause = partial(self._urgent, replica, scanner, watcher)
             replica.sender.failed = self.failed
-            replica.learn(index.entries)
+            replica.learn(index.entries, here)
             yield replica
         finally:
             stream.close()

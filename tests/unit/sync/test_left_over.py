@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from dkdbg.sync.remote import summaries
 from dkdbg.sync.remote.contact import Contact
 from dkdbg.sync.remote.replica import Replica
 from dkdbg.sync.tree.scan import Scanner
@@ -26,7 +27,7 @@ class Learnt:
         self.index = self.scanner.scan()
         self.events = []
         self.replica = Replica(self.stream, ready, self.scanner.root, report=self.events.append)
-        self.replica.learn(self.index.entries)
+        self.replica.learn(self.index.entries, summaries.folders(self.index.entries))
         self.replica.converge(self.index)
 
     def see(self, *dirty) -> None:

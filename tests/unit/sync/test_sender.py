@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 import time
@@ -13,7 +14,7 @@ import pytest
 
 from dkdbg.agent.sync import wire
 from dkdbg.errors import DkdbgError
-from dkdbg.sync.remote import flight
+from dkdbg.sync.remote import flight, summaries
 from dkdbg.sync.remote.contact import Contact
 from dkdbg.sync.remote.replica import Replica, stat
 from dkdbg.sync.retries import CHANGED, Retries
@@ -35,7 +36,7 @@ def learnt(roots):
         scanner = Scanner(roots.local)
         index = scanner.scan()
         replica = Replica(stream, ready, scanner.root, report=lambda _: None)
-        replica.learn(index.entries)
+        replica.learn(index.entries, summaries.folders(index.entries))
         yield replica, scanner, index
     finally:
         stream.close()
@@ -383,3 +384,77 @@ def wait_until_old(path):
     while time.time_ns() - path.stat().st_ctime_ns < 2 * reading._TICK:
         assert time.monotonic() < deadline
         time.sleep(0.005)
+
+
+def asked(replica):
+    """What is said to the other side from now on: kind, head."""
+    said = []
+    send = replica.stream.send
+    replica.stream.send = lambda kind, *rest: (said.append((kind, *rest[:1])), send(kind, *rest))
+    return said
+
+
+def test_only_the_folders_that_differ_are_listed_at_the_next_start(roots, here, there):
+    for folder in ("a", "a/in", "b"):
+        (here / folder).mkdir()
+        (here / folder / "f").write_text(folder)
+        (here / folder / "l").symlink_to("f")
+    with learnt(roots) as (replica, _, index):
+        replica.converge(index)
+    (here / "b" / "f").write_text("other")
+    (there / "a" / "in" / "l").unlink()
+    (there / "a" / "f").write_text("theirs")
+    with learnt(roots) as (replica, _, index):
+        assert {path for path, one in replica.view.items() if one.kind == "f" and one.digest} == {
+            "a/f",
+            "b/f",
+            "a/in/f",
+        }
+        assert replica.converge(index).sent == 3
+    with learnt(roots) as (replica, _, index):
+        assert not any(one.digest for one in replica.view.values() if one.kind == "f")
+        said = asked(replica)
+        assert str(replica.converge(index)) == ""
+        assert said == []
+    assert ((there / "a/f").read_text(), (there / "b/f").read_text(), str((there / "a/in/l").readlink())) == (
+        "a",
+        "other",
+        "f",
+    )
+
+
+def test_what_was_touched_after_a_start_without_a_listing_is_not_sent_again(roots, here, there):
+    """Its content is the same: a program that follows its sources must not start anew."""
+    for name in ("touched", "changed", "other"):
+        (here / name).write_text("same size")
+    with learnt(roots) as (replica, _, index):
+        replica.converge(index)
+    before = (there / "touched").stat()
+    with learnt(roots) as (replica, scanner, index):
+        replica.converge(index)
+        os.utime(here / "touched", ns=(1, 1))
+        (here / "changed").write_text("size same")
+        index.apply(scanner.rescan(index, {"touched", "changed"}))
+        said = asked(replica)
+        counts = replica.perform(replica.steps(index, {"touched", "changed"}))
+        assert (counts.sent, counts.adopted) == (1, 1)
+        assert said[0] == (wire.SHOW, {"folders": [""]})
+        os.utime(here / "other", ns=(1, 1))
+        index.apply(scanner.rescan(index, {"other"}))
+        said.clear()
+        assert replica.perform(replica.steps(index, {"other"})).adopted == 1
+        assert [kind for kind, _ in said] == [wire.ADOPT]  # of its folder everything is known by now
+    after = (there / "touched").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert (there / "changed").read_text() == "size same"
+
+
+def test_a_folder_that_only_the_other_side_has_is_listed_and_goes(roots, here, there):
+    (here / "gone" / "deep").mkdir(parents=True)
+    (here / "gone" / "deep" / "f").write_text("1")
+    with learnt(roots) as (replica, _, index):
+        replica.converge(index)
+    shutil.rmtree(here / "gone")
+    with learnt(roots) as (replica, _, index):
+        assert replica.converge(index).deleted == 3
+    assert sorted(one.name for one in there.iterdir()) == [".dkdbg-sync"]

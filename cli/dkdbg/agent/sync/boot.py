@@ -20,7 +20,7 @@ _PACKAGE = "dkdbg.agent.sync"
 #: What the receiver consists of. `boot` stays on the host.
 MODULES = (
     "problems", "wire", "heads", "paths", "tree", "content", "root", "ledger", "state", "obstacles", "placing",
-    "transfers", "staging", "packs", "operations", "listing", "outlet", "session", "receiver",
+    "transfers", "staging", "packs", "operations", "summary", "listing", "outlet", "session", "receiver",
 )  # fmt: skip
 
 #: No user site, no PYTHON* variables, no site-packages, no .pyc: only the standard library, and the quickest start.

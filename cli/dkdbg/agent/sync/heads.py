@@ -26,10 +26,11 @@ _FIELDS: Dict[int, Dict[str, type]] = {
     wire.VERIFY: {},
     wire.LIST: {"path": str},
     wire.GET: {"path": str},
+    wire.SHOW: {"folders": list},
     wire.PING: {"n": int},
     wire.BYE: {},
 }
-_OPTIONAL: Dict[str, type] = {"probe": bool, "create": bool, "write": bool, "silence_s": int}
+_OPTIONAL: Dict[str, type] = {"probe": bool, "create": bool, "write": bool, "summary": bool, "silence_s": int}
 _WITH_BODY = (wire.PUT, wire.PACK, wire.DATA)
 #: id, name, mode, size, mtime_ns, digest, stamp
 _PACKED = [{int}, {str}, {int}, {int}, {int}, {str}, {str}]

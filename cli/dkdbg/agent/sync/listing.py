@@ -9,7 +9,7 @@ from dkdbg.agent.sync.problems import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+    from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Optional, Tuple
 
     from dkdbg.agent.sync.ledger import Ledger
     from dkdbg.agent.sync.tree import Tree
@@ -54,7 +54,9 @@ def settle_intents(root: Tree, book: Ledger, *, clean: bool) -> None:
     book.intents.clear()
 
 
-def survey(root: Tree, book: Ledger, *, fresh: bool = False) -> Iterator[Entry]:
+def survey(
+    root: Tree, book: Ledger, *, fresh: bool = False, folders: Optional[FrozenSet[str]] = None
+) -> Iterator[Entry]:
     """Yield entries of everything in the ledger as it really is; what is gone is forgotten.
 
     What lies in a folder that may not be entered any more is not gone: it is listed as it was, without a stamp, so that
@@ -64,10 +66,13 @@ def survey(root: Tree, book: Ledger, *, fresh: bool = False) -> Iterator[Entry]:
         root: the tree.
         book: the ledger; true again when the last one was taken.
         fresh: read every file, whatever its times say.
+        folders: only of what lies right in these; empty for the root.
     """
     by_folder: Dict[str, List[Entry]] = {}
     for path, entry in book.held.items():
         by_folder.setdefault(path.rpartition("/")[0], []).append(entry)
+    if folders is not None:
+        by_folder = {path: entries for path, entries in by_folder.items() if path in folders}
     for above, entries in by_folder.items():
         start = len(above) + 1 if above else 0
         try:

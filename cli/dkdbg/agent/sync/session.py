@@ -48,7 +48,7 @@ class Session:
         self._ledger = Ledger(self._state.folder, write=self._write)
         if hello.get("probe", False) and self._write:
             self._state.make_probe()
-        self._greet(name)
+        self._greet(name, short=hello.get("summary", False))
         from dkdbg.agent.sync.operations import Operations  # the host has something to do by now
 
         self._operations = Operations(self._state, self._ledger, self._kept)
@@ -56,10 +56,10 @@ class Session:
             wire.PUT: self._operations.put, wire.PACK: self._pack, wire.BEGIN: self._begin, wire.DATA: self._data, wire.END: self._end,
             wire.MKDIR: self._mkdir, wire.LINK: self._link, wire.MODE: self._mode, wire.ADOPT: self._adopt,
             wire.DELETE: self._delete, wire.STAT: self._stat, wire.VERIFY: self._verify, wire.LIST: self._list,
-            wire.GET: self._get, wire.PING: self._ping,
+            wire.GET: self._get, wire.SHOW: self._show, wire.PING: self._ping,
         }  # fmt: skip
 
-    def _greet(self, root: str) -> None:
+    def _greet(self, root: str, *, short: bool) -> None:
         own = paths.OWN
         ready = {
             "version": wire.VERSION,
@@ -75,7 +75,13 @@ class Session:
         self._outlet.flush()
         listing.settle_intents(self._tree, self._ledger, clean=self._write)
         entries = listing.survey(self._tree, self._ledger)
-        for frame in wire.encode_entries(wire.LISTING, entries, end=True):
+        if short:
+            from dkdbg.agent.sync import summary
+
+            frames = wire.encode_entries(wire.SUMMARY, summary.folders(entries), end=True)
+        else:
+            frames = wire.encode_entries(wire.LISTING, entries, end=True)
+        for frame in frames:
             self._outlet.send_encoded(frame)
         self._outlet.flush()
         self._save()
@@ -201,6 +207,14 @@ class Session:
             self._outlet.send_encoded(frame)
         remote = listing.others(self._tree, self._ledger)
         for frame in wire.encode_entries(wire.REMOTE, remote, end=True):
+            self._outlet.send_encoded(frame)
+
+    def _show(self, head: Head, _: bytes) -> None:
+        asked = head["folders"]
+        if not all(type(path) is str for path in asked):
+            raise Fatal("SHOW needs folders as text")
+        entries = listing.survey(self._tree, self._ledger, folders=frozenset(asked))
+        for frame in wire.encode_entries(wire.LISTING, entries, end=True):
             self._outlet.send_encoded(frame)
 
     def _list(self, head: Head, _: bytes) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Frame = Tuple[int, Dict[str, Any], bytes]
     Entry = List[Any]
 
-VERSION = 2
+VERSION = 3
 
 #: Bytes that a head or a body may have.
 MAX_HEAD = 1 << 20
@@ -29,16 +29,16 @@ HEADER = struct.Struct("!BII")
 # Host to receiver; DATA and END go both ways.
 HELLO, STAT, PUT, BEGIN, DATA, END, MKDIR, LINK = 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87, 0x88
 MODE, ADOPT, DELETE, VERIFY, LIST, GET, PING, BYE = 0x89, 0x8A, 0x8B, 0x8C, 0x8D, 0x8E, 0x8F, 0x90
-PACK = 0x91
+PACK, SHOW = 0x91, 0x92
 # Receiver to host.
 READY, LISTING, STATS, RESUME, DONE, FAILED = 0xC1, 0xC2, 0xC3, 0xC4, 0xC5, 0xC6
-KEPT, REMOTE, FILE, PONG, ERROR = 0xC7, 0xC8, 0xC9, 0xCA, 0xCB
+KEPT, REMOTE, FILE, PONG, ERROR, SUMMARY = 0xC7, 0xC8, 0xC9, 0xCA, 0xCB, 0xCC
 
 NAMES = {
     HELLO: "HELLO", STAT: "STAT", PUT: "PUT", BEGIN: "BEGIN", DATA: "DATA", END: "END", MKDIR: "MKDIR",
     LINK: "LINK", MODE: "MODE", ADOPT: "ADOPT", DELETE: "DELETE", VERIFY: "VERIFY", LIST: "LIST", GET: "GET",
-    PING: "PING", BYE: "BYE", PACK: "PACK", READY: "READY", LISTING: "LISTING", STATS: "STATS", RESUME: "RESUME", DONE: "DONE",
-    FAILED: "FAILED", KEPT: "KEPT", REMOTE: "REMOTE", FILE: "FILE", PONG: "PONG", ERROR: "ERROR",
+    PING: "PING", BYE: "BYE", PACK: "PACK", SHOW: "SHOW", READY: "READY", LISTING: "LISTING", STATS: "STATS", RESUME: "RESUME", DONE: "DONE",
+    FAILED: "FAILED", KEPT: "KEPT", REMOTE: "REMOTE", FILE: "FILE", PONG: "PONG", ERROR: "ERROR", SUMMARY: "SUMMARY",
 }  # fmt: skip
 
 #: Entries that go into one LISTING, STATS or REMOTE when their paths are of a usual length.
@@ -157,7 +157,7 @@ def encode(kind: int, head: Optional[Dict[str, Any]] = None, body: bytes = b"") 
 
 
 def encode_entries(kind: int, entries: Iterable[Entry], *, end: bool) -> Iterator[bytes]:
-    """Yield frames (LISTING, STATS or REMOTE) that carry `entries`, as many as their size asks for.
+    """Yield frames (LISTING, STATS, REMOTE or SUMMARY) that carry `entries`, as many as their size asks for.
 
     With `end` the last of them says so; there is always at least one.
     """

@@ -49,7 +49,10 @@ class Amount:
             DkdbgError: it is too much.
         """
         self._entries -= len(entries)
-        self._characters -= sum(sum(map(len, map(itemgetter(text), entries))) for text in (0, 4, 5))
+        texts = (
+            (0, 4, 5) if entries and len(entries[0]) > 2 else (0, 1)
+        )  # of an entry; of a folder in a summary
+        self._characters -= sum(sum(map(len, map(itemgetter(text), entries))) for text in texts)
         if self._entries < 0 or self._characters < 0:
             raise DkdbgError(
                 f"the target lists more than {self._most:,} files and folders, or names without an end",
@@ -106,6 +109,22 @@ def _entries(head: dict[str, Any]) -> None:
         raise ValueError("no digest")
     if max(map(len, stamps)) > _STAMP:
         raise ValueError("no stamp")
+
+
+def _summary(head: dict[str, Any]) -> None:
+    entries, end = head["entries"], head.get("end", True)
+    if type(entries) is not list or type(end) is not bool or len(entries) > wire.LISTING_ENTRIES:
+        raise TypeError("no list of folders")
+    if not entries and not end:
+        raise ValueError("nothing, and not the end")
+    for entry in entries:
+        if type(entry) is not list or list(map(type, entry)) != [str, str]:
+            raise TypeError("no folder and digest")
+        path, digest = entry
+        if len(path) > _PATH or (path and not paths.is_plain(path)):
+            raise ValueError(f"no path below the root: {path!r:.200}")
+        if not _DIGEST.fullmatch(digest):
+            raise ValueError("no digest")
 
 
 def _is_bad(path: str) -> bool:
@@ -184,5 +203,5 @@ def _text(head: dict[str, Any], name: str, most: int) -> None:
 _LOOKS: dict[int, Callable[[dict[str, Any]], None]] = {
     **dict.fromkeys(_LISTINGS, _entries), wire.READY: _ready, wire.DONE: _done, wire.RESUME: _resume,
     wire.FAILED: _failed, wire.ERROR: _error, wire.KEPT: _kept, wire.FILE: _file, wire.END: _end,
-    wire.DATA: _nothing, wire.PONG: _nothing,
+    wire.DATA: _nothing, wire.PONG: _nothing, wire.SUMMARY: _summary,
 }  # fmt: skip

@@ -60,7 +60,7 @@ class Contact:
     def __init__(self, root: str, *, pythons: Sequence[str] = PYTHONS, look_only: bool = False) -> None:
         self._hello = {
             "version": wire.VERSION, "root": root, "probe": not look_only, "create": not look_only,
-            "write": not look_only,
+            "write": not look_only, "summary": not look_only,
             "silence_s": SILENCE_SECONDS,
         }  # fmt: skip
         self._pythons = list(pythons)

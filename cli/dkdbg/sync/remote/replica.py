@@ -12,24 +12,27 @@ from dkdbg.sync import plan
 from dkdbg.sync.beneath import Beneath
 from dkdbg.sync.plan import There
 from dkdbg.sync.relative import folders_above, is_within
+from dkdbg.sync.remote import summaries
 from dkdbg.sync.remote.answers import ENTRIES, Amount, lie
 from dkdbg.sync.remote.flight import Counts
 from dkdbg.sync.remote.sender import Sender
-from dkdbg.sync.remote.stream import expect
+from dkdbg.sync.remote.stream import StreamEndedError, expect
 from dkdbg.sync.report import event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from dkdbg.sync.plan import Step
     from dkdbg.sync.remote.contact import Ready
     from dkdbg.sync.remote.stream import Stream
+    from dkdbg.sync.remote.summaries import Folder
     from dkdbg.sync.report import Event
-    from dkdbg.sync.tree.entries import Index
+    from dkdbg.sync.tree.entries import Entry, Index
 
 _ANSWER_SECONDS = 300.0
 _STAT_PATHS, _STAT_SIZE = 2000, wire.MAX_HEAD - 100
 _PROGRESS_SECONDS = 0.2
+_ENDLESS = "name a smaller folder there with --to, or remove .dkdbg-sync/ in it"
 
 
 class Replica:
@@ -55,27 +58,63 @@ class Replica:
         self.staying: Callable[[Collection[str]], None] = lambda _: None
         self._local = local
         self._report = report
+        self._differs: set[str] | None = None  # the paths that the first `converge` has to look at
 
-    def learn(self, local: Collection[str]) -> None:
-        """Take in the listing of the ledger, and ask for what exists besides of the paths `local`.
+    def learn(self, local: Mapping[str, Entry], here: Mapping[str, Folder]) -> None:
+        """Take in what the ledger holds, and ask for what exists besides of the paths of the index `local`.
+
+        Args:
+            local: entries by path. here: its folders (`summaries.folders`).
 
         Raises:
             StreamEndedError, DkdbgError: as `expect`.
         """
-        self.view.update(listing(self.stream, wire.LISTING, known=len(local)))
-        asked = [] if self.ready.empty else plan.unknown(local, self.view)
+        there = _summary(self.stream, known=len(local))
+        alike = {path for path, digest in there.items() if path in here and here[path].digest == digest}
+        for folder in alike:
+            self.view.update((path, summaries.equal(local[path])) for path in here[folder].paths)
+        differs = [path for folder, one in here.items() if folder not in alike for path in one.paths]
+        shown = self._shown([folder for folder in there if folder not in alike], known=len(local))
+        self.view.update(shown)
+        asked = [] if self.ready.empty else plan.unknown(differs, self.view)
         self.view.update(stat(self.stream, asked))
+        self._differs = {*differs, *shown}
+
+    def _shown(self, folders: list[str], *, known: int) -> dict[str, There]:
+        """What the ledger holds right in these folders. All that was sent has been done there by then."""
+        found: dict[str, There] = {}
+        for chunk in _fitting(folders):
+            self.sender.send(wire.SHOW, {"folders": chunk})
+            amount, end = Amount(known=known, hint=_ENDLESS), False
+            while not end:
+                frame = self.stream.take(_ANSWER_SECONDS)
+                if frame is None:
+                    raise StreamEndedError(f"no answer for {_ANSWER_SECONDS:g} s", code=None, answered=True)
+                kind, head, _ = frame
+                if kind != wire.LISTING:  # to what was sent before
+                    self.sender.handle(frame)
+                    continue
+                amount.add(head["entries"])
+                for path, what, mode, size, digest, stamp in head["entries"]:
+                    found[path] = There(what, mode, size, digest, stamp)
+                end = head.get("end", True)
+        return found
 
     def converge(self, index: Index) -> Counts:
         """Make everything there what it is here; what was done."""
-        gone = [path for path, there in self.view.items() if there.held and path not in index.entries]
-        alone = self._alone(gone)
-        remote = (
-            {path: there for path, there in self.view.items() if path not in alone} if alone else self.view
+        local, remote = index.entries, self.view
+        if self._differs is not None:  # the rest is equal: `learn` has just seen it
+            local = {path: local[path] for path in self._differs if path in local}
+            remote = {path: remote[path] for path in self._differs if path in remote}
+            self._differs = None
+        alone = self._alone(
+            [path for path, there in remote.items() if there.held and path not in index.entries]
         )
+        if alone:
+            remote = {path: there for path, there in remote.items() if path not in alone}
         self._forgive(index, list(self.sender.failed))
         self._say_stale(index, index.skipped)
-        return self._carry_out(plan.plan(index.entries, remote))
+        return self._carry_out(self._plan(local, remote))
 
     def steps(self, index: Index, paths: Iterable[str], looked: Collection[str] = ()) -> list[Step]:
         """What makes `paths` there what they are here, and takes away what is gone below `looked` (`Changes.looked`)."""
@@ -88,7 +127,18 @@ class Replica:
                 self.sender.failed.pop(path, None)
         self._forgive(index, chosen)
         self._say_stale(index, chosen)
-        return plan.plan(local, remote)
+        return self._plan(local, remote)
+
+    def _plan(self, local: Mapping[str, Entry], remote: Mapping[str, There]) -> list[Step]:
+        """The steps from `remote` to `local`; the digests of files that are to be compared are asked for."""
+        steps = plan.plan(local, remote)
+        vague = {step.path for step in steps if step.operation == "check" and _is_vague(remote[step.path])}
+        if vague:
+            folders = {path.rpartition("/")[0] for path in vague}
+            for path, there in self._shown(sorted(folders), known=len(self.view)).items():
+                if _is_vague(self.view.get(path)):  # and not what is on its way
+                    self.view[path] = there
+        return steps
 
     def _alone(self, paths: Collection[str]) -> Collection[str]:
         """Those of `paths`, none of which takes part, that are here all the same: they stay as they are there."""
@@ -139,6 +189,11 @@ class Replica:
         return self.sender.counts
 
 
+def _is_vague(there: There | None) -> bool:
+    """Whether a file is there of which nobody has said the digest."""
+    return there is not None and there.held and there.kind == "f" and not there.digest
+
+
 def stale(reason: str) -> tuple[str, str]:
     """Reason and hint of a file that was sent, and cannot be sent any more as it is now for `reason`."""
     return (
@@ -181,7 +236,7 @@ def listing(stream: Stream, kind: int, *, known: int, held: bool = True) -> dict
         StreamEndedError, DkdbgError: as `expect`; or it has no end.
     """
     found: dict[str, There] = {}
-    amount = Amount(known=known, hint="name a smaller folder there with --to, or remove .dkdbg-sync/ in it")
+    amount = Amount(known=known, hint=_ENDLESS)
     refused = 0
     while True:
         got, head, _ = expect(stream, frozenset({kind, wire.FAILED}), _ANSWER_SECONDS)
@@ -193,6 +248,22 @@ def listing(stream: Stream, kind: int, *, known: int, held: bool = True) -> dict
         amount.add(head["entries"])
         for path, kind_there, mode, size, digest, stamp in head["entries"]:
             found[path] = There(kind_there, mode, size, digest, stamp, held)
+        if head.get("end", True):
+            return found
+
+
+def _summary(stream: Stream, *, known: int) -> dict[str, str]:
+    """The digests of the folders in which the ledger holds something, by path.
+
+    Raises:
+        StreamEndedError, DkdbgError: as `expect`; or it has no end.
+    """
+    found: dict[str, str] = {}
+    amount = Amount(known=known, hint=_ENDLESS)
+    while True:
+        _, head, _ = expect(stream, frozenset({wire.SUMMARY}), _ANSWER_SECONDS)
+        amount.add(head["entries"])
+        found.update(head["entries"])
         if head.get("end", True):
             return found
 

@@ -322,6 +322,12 @@ class Sender:
         while (frame := self._stream.take()) is not None:
             self.handle(frame)
 
+    def send(self, kind: int, head: dict[str, Any]) -> None:
+        """Ask something, after all operations so far."""
+        self._send_pack()
+        self._stream.send(kind, head)
+        self._stream.flush()
+
     def ping(self) -> None:
         """Ask for a sign of life; `heard` says when the last one came."""
         self._stream.send(wire.PING, {"n": self._id})

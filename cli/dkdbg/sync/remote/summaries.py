@@ -1,0 +1,47 @@
+"""What is here, folder by folder, as the other side would sum it up: what both say alike needs no listing. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from dkdbg.agent.sync import summary
+from dkdbg.sync.plan import There, link_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dkdbg.sync.tree.entries import Entry
+
+
+class Folder(NamedTuple):
+    """A folder here.
+
+    Attributes:
+        digest: as `agent.sync.summary` makes it.
+        paths: of what takes part right in it.
+    """
+
+    digest: str
+    paths: list[str]
+
+
+def folders(local: Mapping[str, Entry]) -> dict[str, Folder]:
+    """The folders that the entries of an index lie in, by path; empty for the root."""
+    paths: dict[str, list[str]] = {}
+    lines: dict[str, list[str]] = {}
+    line = summary.line
+    for path, entry in local.items():
+        folder, _, name = path.rpartition("/")
+        if folder not in paths:
+            paths[folder], lines[folder] = [], []
+        paths[folder].append(path)
+        target = link_digest(entry.target) if entry.kind == "l" else ""
+        lines[folder].append(line(name, (path, entry.kind, entry.mode, entry.size, target, entry.stamp)))
+    return {folder: Folder(summary.digest(lines[folder]), inside) for folder, inside in paths.items()}
+
+
+def equal(entry: Entry) -> There:
+    """What is there of an entry in a folder that both sides sum up alike. Nobody has said the digest of a file."""
+    if entry.kind == "l":
+        return There("l", 0, 0, link_digest(entry.target), entry.stamp)
+    return There(entry.kind, entry.mode, entry.size, "", entry.stamp)
