@@ -62,7 +62,7 @@ def attach(root: Path, targets: Sequence[str], *, port: int, ports: int | None, 
         DkdbgError: a target's address has no known form, or nothing here says what the debug service is.
     """
     plan = _plan(root, needed=not targets)
-    places = [registry.place_of(text, root) for text in targets]
+    places = [each for text in targets for each in registry.places_of(text, root)]
     if not places and plan is not None:
         places = [registry.home(root, plan.service.name)]
     reporter = _Reporter(as_json=as_json)

@@ -14,6 +14,7 @@ from dkdbg.model import config
 from dkdbg.targets import address as addresses
 from dkdbg.targets import configured
 from dkdbg.targets.address import Address
+from dkdbg.targets.place import Several
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +52,7 @@ ENTRIES: Sequence[Entry] = (
     Entry(scheme="k8s", form="k8s://NAMESPACE/POD[/CONTAINER]", module="dkdbg.places.kubernetes.place"),
     Entry(scheme="local", form="local:[SESSION or /FOLDER]", module="dkdbg.places.local"),
     Entry(scheme="ssh", form="ssh://HOST[,HOST][/FOLDER]", module="dkdbg.places.ssh"),
+    Entry(scheme="slurm", form="slurm://LOGIN/JOB[/NODE]", module="dkdbg.places.slurm"),
     Entry(scheme="endpoint", form="HOST:PORT", module="dkdbg.places.endpoint"),
 )
 #: The kind of the debug service that `init` writes.
@@ -115,6 +117,16 @@ def place_of(target: str, root: Path) -> Place:
     if len(named) == 1:
         return place_at(addresses.parse(named.pop()), root)
     return home(root, target)
+
+
+def places_of(target: str, root: Path) -> Sequence[Place]:
+    """The places that a person names by one target: a job may have many sessions.
+
+    Raises:
+        DkdbgError: as `place_of`.
+    """
+    place = place_of(target, root)
+    return place.each() if isinstance(place, Several) else [place]
 
 
 def home(root: Path, service: str = "") -> Place:

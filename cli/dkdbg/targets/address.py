@@ -1,6 +1,7 @@
 """What a person types to name a place: its grammar. Which schemes are served, `places/registry.py` knows.
 
 SCHEME://PART[/PART ...]     compose://trainer  docker://NAME  k8s://NS/POD/CONTAINER  ssh://me@login,node4
+slurm:///JOB                 a job, seen from the host on which one sits
 local:[REST]                 this machine
 HOST:PORT                    a door that somebody else has brought here
 """
@@ -14,6 +15,8 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 #: The schemes of the two forms that carry none in front of `://`.
 LOCAL, ENDPOINT = "local", "endpoint"
+#: The schemes whose first part may be empty: the host on which one sits, `slurm:///JOB`.
+_HERE = frozenset({"slurm", "pbs"})
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 #: What ends a word of a command line or a line of output.
 _NEVER = re.compile(r"[\s\x00-\x1f\x7f]")
@@ -91,6 +94,8 @@ def _parse(text: str) -> Address | None:
     if mark:
         address = Address(scheme=scheme, rest=rest.removesuffix("/"))
         known = _SCHEME.fullmatch(scheme) and scheme != ENDPOINT
+        if scheme in _HERE and address.parts[1:] and not address.parts[0]:
+            return address if all(address.parts[1:]) else None
         return address if known and all(address.parts) and all(address.hops) else None
     address = Address(scheme=ENDPOINT, rest=text)
     return address if address.host and "/" not in text and 0 < address.port < 65536 else None

@@ -33,3 +33,8 @@ def agent_in(said: str) -> str | None:
         said: its output, which the place may have made up: it names what is run there, and nowhere else.
     """
     return next((line for line in said.splitlines()[:100] if _AGENT.fullmatch(line)), None)
+
+
+def is_agent(path: str) -> bool:
+    """Whether an agent may run from such a path, brought or mounted."""
+    return _AGENT.fullmatch(path) is not None

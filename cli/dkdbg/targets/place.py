@@ -263,6 +263,17 @@ class Roomy(Protocol):
 
 
 @runtime_checkable
+class Several(Protocol):
+    """A place that stands for several, such as a job on many nodes with a session for each of its ranks."""
+
+    def each(self) -> Sequence[Place]:
+        """The places that it stands for now, instead of it, which is closed; itself alone while there is one.
+
+        A place that cannot be asked is itself: its door says why. Never raises.
+        """
+
+
+@runtime_checkable
 class Explaining(Protocol):
     """A reach whose program, such as ssh or kubectl, says in its own words why nothing runs there."""
 

@@ -19,6 +19,7 @@ EXAMPLES = {
     "k8s": "k8s://ml/train-0/main",
     "local": "local:job",
     "ssh": "ssh://me@login,node4/~/code",
+    "slurm": "slurm://me@login/7_3/node-12:rank3",
     "endpoint": "node4:5678",
 }
 
@@ -40,7 +41,7 @@ def test_each_kind_makes_a_place_of_its_addresses_without_looking(entry, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "text", ["slurm://login/7", "pbs://login/7", "ray://head:8265"]
+    "text", ["lsf://login/7", "ray://head:8265"]
 )  # fmt: skip
 def test_an_address_that_no_place_serves_yet_says_so_and_what_there_is(text, tmp_path):
     with pytest.raises(DkdbgError) as caught:
@@ -49,7 +50,7 @@ def test_an_address_that_no_place_serves_yet_says_so_and_what_there_is(text, tmp
     assert caught.value.message == f"{text}: there are no places of the kind {scheme}:// yet"
     assert caught.value.hint == (
         "a target is compose://SERVICE, docker://CONTAINER, k8s://NAMESPACE/POD[/CONTAINER], local:[SESSION or /FOLDER], "
-        "ssh://HOST[,HOST][/FOLDER] or HOST:PORT"
+        "ssh://HOST[,HOST][/FOLDER], slurm://LOGIN/JOB[/NODE] or HOST:PORT"
     )
     assert caught.value.exit_code == EXIT_USAGE
 

@@ -158,4 +158,4 @@ def test_what_cannot_be_started_from_here_says_so(environment, monkeypatch, word
 
 def test_usage_texts_and_hints_name_the_new_kind(repository):
     assert "toy://NAME" in dkdbg(repository, "attach", "--help").stdout
-    assert "HOST:PORT or toy://NAME" in dkdbg(repository, "sync", "slurm://login/7").stderr
+    assert "HOST:PORT or toy://NAME" in dkdbg(repository, "sync", "lsf://login/7").stderr

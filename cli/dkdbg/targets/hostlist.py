@@ -1,0 +1,67 @@
+"""Slurm's hostlists, `node-12,node-[22,30-32],gpu[01-02]n[1-2]`, as `scontrol show hostnames` writes them out. Pure."""
+
+from __future__ import annotations
+
+import re
+
+#: Names that one list may stand for: the largest machines have some ten thousand nodes.
+MOST = 100_000
+_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+#: What a node may be called: nothing that ssh, srun or a shell would take for something else.
+_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+
+
+def is_node(name: str) -> bool:
+    """Whether a node may have this name."""
+    return len(name) < 256 and _NODE.fullmatch(name) is not None
+
+
+def expand(text: str) -> tuple[str, ...]:
+    """Return the names that a hostlist stands for, in its order.
+
+    Raises:
+        ValueError: it is none.
+    """
+    names = [name for item in _items(text) for name in _expand_item(item)]
+    if not all(is_node(name) for name in names):
+        raise ValueError(f"{text[:100]!r} is no list of nodes")
+    return tuple(names)
+
+
+def _items(text: str) -> list[str]:
+    """The parts between commas that are not in brackets."""
+    found, depth, start = [], 0, 0
+    for at, char in enumerate(text):
+        depth += (char == "[") - (char == "]")
+        if char == "," and not depth:
+            found.append(text[start:at])
+            start = at + 1
+    return [each for each in (*found, text[start:]) if each]
+
+
+def _expand_item(item: str) -> list[str]:
+    names = [""]
+    end = 0
+    for brackets in _BRACKETS.finditer(item):
+        numbers = _numbers(brackets[1])
+        if len(names) * len(numbers) > MOST:
+            raise ValueError(f"{item[:100]!r} is no list of so many nodes")
+        names = [f"{name}{item[end : brackets.start()]}{number}" for name in names for number in numbers]
+        end = brackets.end()
+    return [name + item[end:] for name in names]
+
+
+def _numbers(text: str) -> list[str]:
+    """`08-11,20`: with the zeros that they are written with."""
+    found: list[str] = []
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            raise ValueError(f"{text[:100]!r} is no list of numbers")
+        first, last = match[1], match[2] or match[1]
+        count = int(last) - int(first) + 1
+        if not 0 < count <= MOST - len(found):
+            raise ValueError(f"{text[:100]!r} is no list of numbers")
+        found += [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
+    return found

@@ -1,0 +1,126 @@
+"""Slurm's command lines, and what squeue and sbatch answer. Pure; read with Slurm 20.11 to 24.11 in mind, run on 22.05."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.printable import printable
+from dkdbg.targets import slurm_errors
+from dkdbg.targets.hostlist import expand
+from dkdbg.targets.job import Job, in_words
+
+if TYPE_CHECKING:
+    from dkdbg.targets.job import Phase
+    from dkdbg.targets.job_script import Script
+
+#: Fields of squeue: what may hold anything comes last.
+_FIELDS = "%i|%T|%u|%B|%N|%r|%Z"
+_TASKS = "tasks "
+#: squeue's words (squeue(1), JOB STATE CODES); all others are ends.
+_WAITING = {
+    "PENDING",
+    "CONFIGURING",
+    "REQUEUED",
+    "REQUEUE_HOLD",
+    "REQUEUE_FED",
+    "SPECIAL_EXIT",
+    "RESV_DEL_HOLD",
+}
+_RUNNING = {"RUNNING", "STAGE_OUT", "SIGNALING", "RESIZING"}
+_HELD = {"SUSPENDED", "STOPPED"}
+#: Where they are not on the PATH of a shell that nobody logs in with.
+_PATH = "command -v squeue >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1; "
+
+
+class Slurm:
+    """See `targets/job.py`."""
+
+    scheme = "slurm"
+    #: `7`, `7_3` of an array, `7+1` of a heterogeneous job.
+    job_form = re.compile(r"[0-9]{1,12}(_[0-9]{1,9})?(\+[0-9]{1,6})?")
+
+    def show(self, job: str) -> str:
+        """By squeue, which knows a job for some minutes after its end (MinJobAge)."""
+        one = f"squeue --noheader --states=all --jobs={job}"
+        return f"{_PATH}{one} --format='{_FIELDS}' && echo {_TASKS}$({one} --Format=NumTasks)"
+
+    def read(self, job: str, code: int, said: str, complained: str) -> Job:
+        """Its lines, one a job of an array."""
+        rows = [line for line in said.splitlines() if line.count("|") >= 6]
+        if code:
+            raise self.explain(complained, job=job, node="") or slurm_errors.unexplained(complained, job)
+        if not rows:
+            raise slurm_errors.no_job(job)
+        found = [each for each in rows if each.partition("|")[0] == job] or rows
+        if len(found) > 1:
+            names = in_words([printable(each.partition("|")[0]) for each in found])
+            raise DkdbgError(
+                f"job {job} is an array, and several are meant: {names}",
+                hint=f"name one: {printable(found[0].partition('|')[0])}",
+                exit_code=EXIT_USAGE,
+            )
+        id_, state, user, batch_host, nodes, reason, folder = found[0].split("|", 6)
+        tasks = re.search(rf"^{_TASKS}\s*(\d+)", said, re.MULTILINE)
+        return Job(
+            id=printable(id_), phase=_phase(state), state=printable(state), user=printable(user),
+            nodes=_first(batch_host, _nodes(nodes)), reason="" if reason == "None" else printable(reason),
+            folder=folder if folder.startswith("/") and folder.isprintable() else "", tasks=int(tasks[1]) if tasks else 0,
+        )  # fmt: skip
+
+    def step(self, job: str, node: str, *, tty: bool) -> tuple[str, ...]:
+        """`srun --overlap`: beside what runs there, with all that the job has on the node.
+
+        Without --unbuffered it hands out whole lines, and a protocol waits for ever.
+        """
+        streams = ("--pty",) if tty else ("--unbuffered",)
+        return (
+            "srun", "--quiet", "--overlap", f"--jobid={job}", f"--nodelist={node}", "--nodes=1", "--ntasks=1",
+            "--mpi=none", "--job-name=dkdbg", *streams,
+        )  # fmt: skip
+
+    def explain(self, said: str, *, job: str, node: str) -> DkdbgError | None:
+        """See `targets/slurm_errors.py`."""
+        return slurm_errors.explain(said, job=job, node=node)
+
+    def submit(self, script: Script) -> tuple[str, ...]:
+        """sbatch; the person's own options have the last word."""
+        folder = (f"--chdir={script.folder}",) if script.folder else ()
+        return ("sbatch", "--parsable", f"--job-name={script.name}", *folder, *script.options)
+
+    def submitted(self, said: str) -> str:
+        """`7` or `7;cluster`."""
+        last = said.strip().rpartition("\n")[2].partition(";")[0]
+        return last if self.job_form.fullmatch(last) else ""
+
+    def find(self, path: str) -> str:
+        """By the script's path, which nothing else has."""
+        return f'{_PATH}squeue --noheader --me --format="%i|%o" | grep -F "|{path}" | cut -d"|" -f1'
+
+    def cancel(self, job: str) -> tuple[str, ...]:
+        """scancel."""
+        return ("scancel", job)
+
+
+def _phase(state: str) -> Phase:
+    if state in _WAITING:
+        return "waiting"
+    if state in _RUNNING:
+        return "running"
+    return "held" if state in _HELD else "ended"
+
+
+def _nodes(text: str) -> tuple[str, ...]:
+    try:
+        return expand(text)
+    except ValueError:
+        return ()
+
+
+def _first(batch_host: str, nodes: tuple[str, ...]) -> tuple[str, ...]:
+    """The nodes, that on which the job's script runs first."""
+    return tuple(sorted(nodes, key=lambda each: each != batch_host))
+
+
+SLURM = Slurm()

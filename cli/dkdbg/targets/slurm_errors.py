@@ -1,0 +1,93 @@
+"""What Slurm's programs say when they refuse, and what to do then. The texts are those of Slurm 22.05, from its programs."""
+
+from __future__ import annotations
+
+import re
+
+from dkdbg.errors import DkdbgError
+from dkdbg.printable import printable
+
+#: Pattern of a line, what is wrong, and what to do; `{0}` is the pattern's group, `{job}` and `{node}` what was asked for.
+#: The first that fits counts.
+_KNOWN = (
+    (
+        r"Slurm job (\S+) has expired|Expired or invalid job",
+        "job {job} has ended, or {node} is none of its nodes",
+        "squeue --me shows your jobs and their nodes",
+    ),
+    (
+        r"Invalid job id",
+        "Slurm knows no job {job}: it has ended some time ago, or never was",
+        "squeue --me shows your jobs; dkdbg submit -- python train.py starts one",
+    ),
+    (
+        r"Unable to create step for job \S+: Requested node configuration is not available",
+        "{node} is no node of job {job}",
+        "squeue --me shows which nodes it has",
+    ),
+    (
+        r"Access/permission denied",
+        "job {job} is not yours: Slurm lets you into your own jobs only",
+        "squeue --me shows those",
+    ),
+    (
+        r"(?:Invalid partition name specified|invalid partition specified: (\S+))",
+        "there is no such partition",
+        "sinfo shows which there are: --partition NAME",
+    ),
+    (
+        r"Invalid account or account/partition combination",
+        "your account may not use this partition, or has another name",
+        "sacctmgr show associations user=$USER shows yours: --account NAME",
+    ),
+    (
+        r"Memory specification can not be satisfied|Requested node configuration is not available|More processors requested|Node count specification invalid",
+        "no nodes of this partition ever have what is asked for",
+        "sinfo -N -l shows what they have",
+    ),
+    (r"(Invalid --\S+ specification.*|unrecognized option '.*'|invalid option.*|Invalid numeric value .*)", "sbatch takes an option not: {0}", "sbatch --help shows its options"),
+    (
+        r"Unable to contact slurm controller|Socket timed out|Slurm backup controller in standby|Connection refused",
+        "Slurm's controller does not answer",
+        "scontrol ping says the same; ask who runs it, or try again",
+    ),
+    (r"(?:squeue|sbatch|srun|scancel): (?:command )?not found", "there are no commands of Slurm there", "name the login node: slurm://LOGIN/JOB"),
+    (r"[Uu]nrecognized option '--overlap'", "this Slurm is older than 20.11, and has no srun --overlap", "ask for ssh to the nodes of your jobs"),
+    (r"pam_slurm_adopt: (.*)", "{node} lets only those in who have a job on it", "is job {job} still running?"),
+)  # fmt: skip
+
+
+def explain(said: str, *, job: str, node: str) -> DkdbgError | None:
+    """Return the error for what one of Slurm's programs has said; None when it is not known.
+
+    Args:
+        said: its standard error.
+        job, node: what was asked for; empty for nothing.
+    """
+    for pattern, problem, hint in _KNOWN:
+        match = re.search(pattern, said)
+        if match:
+            groups = [printable((each or "").strip())[:200] for each in match.groups()]
+            quoted = _line_of(said, match.start())
+            text = problem.format(*groups, job=job or "the job", node=node or "the node")
+            return DkdbgError(
+                f"{text}\n{quoted}" if quoted not in text else text, hint=hint.format(*groups, job=job)
+            )
+    return None
+
+
+def no_job(job: str) -> DkdbgError:
+    """The error for a job that squeue prints nothing of, such as one of an array that has no such task."""
+    return DkdbgError(f"Slurm knows no job {job}", hint="squeue --me shows your jobs")
+
+
+def unexplained(said: str, job: str) -> DkdbgError:
+    """The error for words that are not known."""
+    lines = [printable(line.strip()) for line in said.splitlines() if line.strip()]
+    last = lines[-1][-300:] if lines else "it said nothing"
+    return DkdbgError(f"Slurm tells nothing of job {job}: {last}", hint=f"try there: squeue --jobs={job}")
+
+
+def _line_of(text: str, at: int) -> str:
+    start = text.rfind("\n", 0, at) + 1
+    return printable(text[start:].partition("\n")[0].strip())[:300]

@@ -1,0 +1,251 @@
+"""A real Slurm: slurmctld and sshd on `login`, a slurmd each on `node-12` and `node-22`, one shared /home; this machine reaches `login` alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from tests.engine.projects import unique
+from tests.far.hosts import docker
+
+#: Made from Debian packages once, and kept like the base images.
+IMAGE = "dkdbg-test/slurm:1"
+NODES = ("node-12", "node-22")
+_RECIPE = """\
+FROM {base}
+RUN apt-get update -qq \\
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \\
+    slurm-wlm slurm-wlm-torque munge libpam-slurm-adopt openssh-server openssh-client procps >/dev/null \\
+ && apt-get clean && rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_* && mkdir -p /run/sshd \\
+ && useradd -M -u 1000 -s /bin/bash me && useradd -M -u 1001 -s /bin/bash other && passwd -d me && passwd -d other
+"""
+_CONFIG = """\
+ClusterName=ci
+SlurmctldHost=login
+AuthType=auth/munge
+CredType=cred/munge
+MpiDefault=none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerType=sched/backfill
+SchedulerParameters=defer_batch,sched_interval=1,bf_interval=1
+ReturnToService=2
+SlurmdParameters=config_overrides
+SlurmUser=slurm
+StateSaveLocation=/var/spool/slurmctld
+SlurmdSpoolDir=/var/spool/slurmd-%n
+SlurmctldPidFile=/run/slurmctld.pid
+SlurmdPidFile=/run/slurmd-%n.pid
+SlurmctldLogFile=/var/log/slurmctld.log
+SlurmdLogFile=/var/log/slurmd-%n.log
+PrologFlags=Contain
+KillWait=5
+GresTypes=gpu
+MailProg=/bin/true
+NodeName=node-[12,22] CPUs=8 RealMemory=1000 Gres=gpu:2 State=UNKNOWN
+PartitionName=batch Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES
+"""
+_START = """\
+set -e
+munge() { install -m 400 -o munge -g munge /cfg/munge.key /etc/munge/munge.key; mkdir -p /run/munge
+  chown munge:munge /run/munge; su -s /bin/sh munge -c /usr/sbin/munged; }
+cp /cfg/slurm.conf /cfg/gres.conf /cfg/cgroup.conf /etc/slurm/
+munge
+ssh-keygen -A >/dev/null
+if [ "$(hostname)" = login ]; then
+  mkdir -p /var/spool/slurmctld; chown slurm:slurm /var/spool/slurmctld
+  for each in me other; do
+    install -d -m 700 -o $each -g $each /home/$each /home/$each/.ssh
+    install -m 600 -o $each -g $each /cfg/key.pub /home/$each/.ssh/authorized_keys
+    install -m 600 -o $each -g $each /cfg/key /home/$each/.ssh/id_ed25519
+    printf 'Host node-*\\n  StrictHostKeyChecking accept-new\\n' >/home/$each/.ssh/config
+    chown $each:$each /home/$each/.ssh/config
+  done
+  slurmctld
+else
+  sed -i 's/^@include common-account/account required pam_slurm_adopt.so action_no_jobs=deny\\n&/' /etc/pam.d/sshd
+  mkdir -p "/var/spool/slurmd-$(hostname)"
+  slurmd -N "$(hostname)"
+fi
+printf 'UseDNS no\\nMaxStartups 100\\nPasswordAuthentication no\\nUsePAM yes\\n' >/etc/ssh/sshd_config.d/test.conf
+/usr/sbin/sshd
+exec sleep infinity
+"""
+
+
+def build_image(base: str) -> None:
+    """Have the image; the container's network is the host's, which reaches Debian's mirror."""
+    if subprocess.run(["docker", "image", "inspect", IMAGE], capture_output=True, check=False).returncode:
+        docker("build", "-q", "--network", "host", "-t", IMAGE, "-", stdin=_RECIPE.format(base=base))
+
+
+class Cluster:
+    """The hosts, and an `ssh` in `bin` that reads our configuration: the real one, with -F."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.bin = folder / "bin"
+        self.run = folder / "run"  # XDG_RUNTIME_DIR
+        self.name = unique("dkdbg-slurm")
+        self.containers: dict[str, str] = {}
+
+    def start(self) -> Cluster:
+        """Start them; return when Slurm has both nodes and ssh answers."""
+        for each in (self.bin, self.run):
+            each.mkdir(mode=0o700)
+        cfg = self.folder / "cfg"
+        cfg.mkdir()
+        key = cfg / "key"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+        (cfg / "munge.key").write_bytes(secrets.token_bytes(256))
+        (cfg / "slurm.conf").write_text(_CONFIG)
+        (cfg / "gres.conf").write_text("Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n")
+        (cfg / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+        (cfg / "start.sh").write_text(_START)
+        docker("network", "create", self.name)
+        docker("volume", "create", self.name)
+        for host in ("login", *NODES):
+            self._add(host)
+        config = self.folder / "config"
+        config.write_text(
+            f"Host login\n  HostName {self._address('login')}\nHost *\n  User me\n  IdentityFile {key}\n"
+            f"  IdentitiesOnly yes\n  UserKnownHostsFile {self.folder}/known\n  StrictHostKeyChecking accept-new\n"
+        )
+        program = self.bin / "ssh"
+        program.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {config} "$@"\n')
+        program.chmod(0o755)
+        self.until(lambda: "node-[12,22]" in self.sh("login", "sinfo -h -t idle -o %N", check=False))
+        self.until(lambda: self.ssh("login", "true").returncode == 0)
+        return self
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a shell of the laptop's has."""
+        return {"PATH": f"{self.bin}:{os.environ['PATH']}", "XDG_RUNTIME_DIR": str(self.run)}
+
+    def ssh(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """The real ssh as a user of the laptop calls it."""
+        return subprocess.run(
+            [str(self.bin / "ssh"), "-o", "BatchMode=yes", *words], capture_output=True, text=True, check=False,
+            stdin=subprocess.DEVNULL, timeout=60,
+        )  # fmt: skip
+
+    def sh(self, host: str, text: str, *, user: str = "root", check: bool = True) -> str:
+        """Run a text for sh on a host, past ssh; in the user's home."""
+        home = "/root" if user == "root" else f"/home/{user}"
+        return docker(
+            "exec", "-u", user, "-w", home, "-e", f"HOME={home}", "-e", f"USER={user}", self.containers[host],
+            "sh", "-c", text, check=check,
+        )  # fmt: skip
+
+    def put(self, path: str, text: str, *, user: str = "me") -> None:
+        """Write a file below the shared home."""
+        docker(
+            "exec", "-i", "-u", user, self.containers["login"], "sh", "-c",
+            f'mkdir -p "$(dirname {path})"; cat >{path}', stdin=text,
+        )  # fmt: skip
+
+    def job(self, *, nodes: int = 1, options: str = "", user: str = "me", line: str = "sleep 1000") -> str:
+        """Submit a job that sleeps, past dkdbg, and return its number when it runs, or at once with --hold."""
+        script = f"#!/bin/sh\n{line}\n"
+        self.put(f"/home/{user}/job.sh", script, user=user)
+        found = self.sh(
+            "login", f"cd ~; sbatch --parsable -N{nodes} -D ~ -o /dev/null {options} job.sh", user=user
+        )
+        if "--hold" not in options:
+            self.until(lambda: self.state(found) == "RUNNING")
+        return found
+
+    def state(self, job: str) -> str:
+        """Slurm's word."""
+        return self.sh("login", f"squeue -h -t all -j {job} -o %T", check=False)
+
+    def close_ssh(self) -> None:
+        """No ssh to nodes from now on."""
+        for each in NODES:
+            self.sh(each, "pkill -x sshd", check=False)
+
+    def open_ssh(self) -> None:
+        """Ssh to nodes, for who has a job there."""
+        for each in NODES:
+            self.sh(each, "pgrep -x sshd >/dev/null || /usr/sbin/sshd")
+
+    def cancel_all(self) -> None:
+        """No job is left."""
+        self.sh("login", "scancel -u me; scancel -u other", check=False)
+        self.until(lambda: not self.sh("login", "squeue -h"))
+
+    @staticmethod
+    def until(holds, seconds: float = 60) -> None:
+        """Wait for a condition."""
+        end = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < end, holds
+            time.sleep(0.1)
+
+    def local_ssh(self) -> list[int]:
+        """The processes of ssh here that use our configuration."""
+        marks = (os.fsencode(str(self.folder / "config")), os.fsencode(str(self.run)))
+        found = []
+        for each in Path("/proc").iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                words = (each / "cmdline").read_bytes()
+                if any(mark in words for mark in marks):
+                    found.append(int(each.name))
+        return found
+
+    def kill_local_ssh(self) -> None:
+        """kill -9 all of them."""
+        for pid in self.local_ssh():
+            with contextlib.suppress(ProcessLookupError):  # one ends with the other
+                os.kill(pid, signal.SIGKILL)
+
+    def wait_until_nothing_is_left(self) -> None:
+        """No ssh of ours here, no process of ours there, no file of ours but what a runtime folder keeps."""
+        end = time.monotonic() + 30
+        while left := self.left():
+            assert time.monotonic() < end, left
+            time.sleep(0.1)
+
+    def left(self) -> list[str]:
+        """What should not be there when everything has ended."""
+        found = [f"ssh here: {each}" for each in self.local_ssh()]
+        found += [f"file here: {each}" for each in self.run.rglob("*")]
+        look = (
+            "ps -u me -o args=; cd /tmp; find . -user me ! -path './dkdbg-1000*'; "
+            "find ./dkdbg-1000 -maxdepth 1 -name 'agent-*' -o -name 'hook-*' -o -name 'debugpy-*'; "
+            "find /home/me/.cache -type f -path '*dkdbg*'"
+        )
+        for host in self.containers:
+            found += [
+                f"{host}: {each}" for each in self.sh(host, f"{look} 2>/dev/null", check=False).splitlines()
+            ]
+        return found
+
+    def stop(self) -> None:
+        for name in self.containers.values():
+            docker("rm", "-f", name, check=False)
+        docker("network", "rm", self.name, check=False)
+        docker("volume", "rm", self.name, check=False)
+
+    def _address(self, host: str) -> str:
+        shown = '{{(index .NetworkSettings.Networks "' + self.name + '").IPAddress}}'
+        return docker("inspect", "-f", shown, self.containers[host])
+
+    def _add(self, host: str) -> None:
+        name = f"{self.name}-{host}"
+        docker(
+            "create", "--init", "--name", name, "--hostname", host, "--network", self.name, "--network-alias", host,
+            "-v", f"{self.name}:/home", "--shm-size", "256m", IMAGE, "bash", "/cfg/start.sh",
+        )  # fmt: skip
+        self.containers[host] = name
+        docker("cp", str(self.folder / "cfg"), f"{name}:/cfg")
+        docker("start", name)

@@ -1,0 +1,36 @@
+"""The cluster of all tests here."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.slurm.cluster import Cluster, build_image
+
+
+@pytest.fixture(scope="session")
+def cluster(base_image, tmp_path_factory):
+    build_image(base_image)
+    made = Cluster(tmp_path_factory.mktemp("slurm"))
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def laptop(cluster, monkeypatch):
+    """This process's environment is a laptop's that knows the login node; at the end nothing is left anywhere."""
+    for name, value in cluster.environment.items():
+        monkeypatch.setenv(name, value)
+    yield cluster
+    cluster.cancel_all()
+    cluster.wait_until_nothing_is_left()
+
+
+@pytest.fixture(params=["ssh to nodes open", "ssh to nodes closed"])
+def ways(request, laptop):
+    """Both kinds of sites: the nodes of one's jobs let ssh in, or they do not."""
+    if request.param == "ssh to nodes closed":
+        laptop.close_ssh()
+    yield laptop
+    laptop.open_ssh()

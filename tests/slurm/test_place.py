@@ -1,0 +1,184 @@
+"""Nodes of a Slurm job, by a real Slurm: every verb there, with ssh to the nodes open and closed, and what hinders it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from dkdbg.places import registry
+from dkdbg.targets import hostlist
+from tests.engine.host_doors import host_door
+from tests.engine.projects import LOOP, dkdbg, marked_line, must, write
+from tests.far.test_ssh import ODD, SHOWS
+from tests.slurm.cluster import NODES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("slurm")]
+
+CODE = "/home/me/code"
+
+
+@contextmanager
+def running(root, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """`dkdbg run ...`, interrupted at the end."""
+    started = subprocess.Popen(
+        [sys.executable, "-m", "dkdbg", "run", *words], cwd=root, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        yield started
+    finally:
+        started.send_signal(signal.SIGINT)
+        started.communicate(timeout=60)
+
+
+@pytest.fixture
+def job(laptop):
+    """A job on both nodes in ~/code, whose script only sleeps."""
+    laptop.put(f"{CODE}/here", "")
+    return laptop.job(nodes=2, options=f"-D {CODE}")
+
+
+def test_commands_run_on_the_jobs_nodes_in_its_folder(ways, job, tmp_path):
+    done = dkdbg(
+        tmp_path, "run", "--on", f"slurm://login/{job}/node-22", "--", "sh", "-c", "hostname; pwd; exit 7"
+    )
+    assert (done.returncode, done.stdout) == (7, f"node-22\n{CODE}\n"), done.stderr
+    place = registry.place_of(f"slurm://login/{job}", tmp_path)
+    try:
+        shown = subprocess.run(
+            place.wrap(["python3", "-c", SHOWS, *ODD]), capture_output=True, check=False, timeout=60
+        )
+        assert shown.stdout.split(b"\0") == [os.fsencode(each) for each in ODD], shown.stderr
+        data = bytes(range(256)) * 2000 + b"\n~.\n\x04\x1a"
+        echoed = subprocess.run(place.wrap(["cat"]), input=data, capture_output=True, check=False, timeout=60)
+        assert (echoed.stdout, echoed.returncode) == (data, 0)
+        assert subprocess.run(place.wrap(["no-such"]), capture_output=True, check=False).returncode == 127
+    finally:
+        place.close()
+    step = ways.sh("login", f"squeue -h -s -j {job} -o %j").split()
+    assert "dkdbg" not in step
+
+
+def test_breakpoints_set_here_stop_on_all_nodes_behind_one_port(ways, job, tmp_path):
+    """With sync, ps, restart and pdb on the way."""
+    write(tmp_path, **{"train.py": LOOP})
+    target = f"slurm://login/{job}"
+    must(dkdbg(tmp_path, "sync", "--once", target))
+    assert ways.sh("login", f"cat {CODE}/train.py") == (tmp_path / "train.py").read_text().strip()
+    with ExitStack() as stack:
+        programs = [
+            stack.enter_context(
+                running(tmp_path, "--on", f"{target}/{node}", "--wait", "60", "--", "python3", "train.py")
+            )
+            for node in NODES
+        ]
+        for each in programs:  # the session is there when it says where
+            assert each.stderr is not None
+            assert any("waiting" in line for line in each.stderr)
+        door = stack.enter_context(host_door(tmp_path, target))
+        options = AttachOptions(host="127.0.0.1", port=door.port, path_mappings=((str(tmp_path), CODE),))
+        with Debugger(options) as debugger:
+            here = str(tmp_path / "train.py")
+            debugger.set_breakpoints(here, [marked_line(tmp_path / "train.py")])
+            debugger.attach()
+            stops = [debugger.wait_stopped(60) for _ in NODES]
+            assert len({each.session for each in stops}) == 2
+            for each in stops:
+                assert debugger.stack(each)[0].path == here
+        seen = json.loads(must(dkdbg(tmp_path, "ps", target, "--json")).stdout)["sessions"]
+        assert {each["target"] for each in seen} == {f"slurm {job}/{node}" for node in NODES}
+        assert "restarted" in must(dkdbg(tmp_path, "restart", f"{target}/node-22")).stdout
+        typed = subprocess.run(
+            [sys.executable, "-m", "dkdbg", "pdb", f"{target}/node-12"], cwd=tmp_path, input="p 6 * 7\nq\n",
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert "42" in typed.stdout, typed.stderr
+        assert door.end() == 0
+
+
+def test_a_session_outlives_killed_connections(ways, job, tmp_path):
+    write(tmp_path, **{"train.py": LOOP})
+    ways.put(f"{CODE}/train.py", (tmp_path / "train.py").read_text())
+    target = f"slurm://login/{job}/node-22"
+    words = ("--on", target, "--wait", "60", "--", "python3", "train.py")
+    with running(tmp_path, *words), host_door(tmp_path, target) as door:
+        options = AttachOptions(host="127.0.0.1", port=door.port, path_mappings=((str(tmp_path), CODE),))
+        with Debugger(options) as debugger:
+            debugger.set_breakpoints(str(tmp_path / "train.py"), [marked_line(tmp_path / "train.py")])
+            debugger.attach()
+            stopped = debugger.wait_stopped(60)
+            count = int(debugger.local_values(debugger.stack(stopped)[0])["n"])
+            for _ in range(3):
+                ways.kill_local_ssh()
+                debugger.continue_(stopped)
+                stopped = debugger.wait_stopped(60)
+                count += 1
+                assert int(debugger.local_values(debugger.stack(stopped)[0])["n"]) == count
+        assert door.end() == 0
+    ways.sh(
+        "node-22", "pkill -INT -u me python3", check=False
+    )  # its connection was cut: nobody here tells it any more
+
+
+def test_a_job_without_nodes_to_enter_is_named_with_its_cause(laptop, tmp_path):
+    """On the words of the real squeue, scancel and sshd."""
+    held = laptop.job(options="--hold")
+    ended = laptop.job()
+    laptop.sh("login", f"scancel {ended}", user="me")
+    laptop.until(lambda: laptop.state(ended) == "CANCELLED")
+    strangers = laptop.job(user="other")
+    mine = laptop.job(options="-w node-12")
+    array = laptop.job(options="--array=1-2 --hold")
+    cases = {
+        held: "has no nodes yet: it is PENDING (JobHeldUser)",
+        ended: "has ended: CANCELLED",
+        "4711": "Slurm knows no job 4711",
+        strangers: "is not yours (me) but other's",
+        f"{mine}/node-22": "node-22 is no node of job",
+        f"{mine}_9": "Slurm knows no job",
+        "x": "'x' is no job",
+        f"{mine}/-oProxyCommand=x": "names no target",
+    }
+    for rest, cause in cases.items():
+        done = dkdbg(tmp_path, "run", "--on", f"slurm://login/{rest}", "--", "hostname")
+        assert done.returncode, rest
+        assert cause in done.stderr, (rest, done.stderr)
+        assert "hint: " in done.stderr
+        assert not done.stdout
+    assert array
+
+
+def test_hostlists_are_read_as_slurm_reads_them(laptop):
+    for text in (
+        "node-12,node-[22,30],node-49",
+        "a[001-003,7]-ib[0-1]",
+        "n[08-11]",
+        "gpu[1-2]n[1-2],cpu-a",
+        "x",
+    ):
+        assert "\n".join(hostlist.expand(text)) == laptop.sh("login", f"scontrol show hostnames '{text}'")
+
+
+def test_what_is_asked_on_the_login_node_itself_is_answered(laptop, tmp_path):
+    """The command line of `slurm:///JOB`, run there by hand: dkdbg is not installed in the image."""
+    number = laptop.job()
+    place = registry.place_of(f"slurm:///{number}", tmp_path)
+    try:
+        asked = place._line._system.show(number)
+        said = laptop.sh("login", asked, user="me")
+        found = place._line._system.read(number, 0, said, "")
+        assert (found.phase, found.nodes) == ("running", ("node-12",))
+    finally:
+        place.close()

@@ -1,0 +1,98 @@
+"""What Slurm's programs say, on their real texts (22.05, and 24.11 where it differs)."""
+
+from __future__ import annotations
+
+import pytest
+
+from dkdbg.errors import DkdbgError
+from dkdbg.targets import address, hostlist
+from dkdbg.targets.job import job_address
+from dkdbg.targets.slurm import SLURM
+from dkdbg.targets.slurm_errors import explain
+
+RUNNING = "1|RUNNING|me|node-30|node-12,node-[22,30],node-49|None|/home/me/my code\ntasks 8 \n"
+
+
+def test_a_running_job_has_its_nodes_the_scripts_first_its_folder_and_its_tasks():
+    job = SLURM.read("1", 0, RUNNING, "")
+    assert job.nodes == ("node-30", "node-12", "node-22", "node-49")
+    assert (job.phase, job.folder, job.tasks, job.reason) == ("running", "/home/me/my code", 8, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "phase", "reason"),
+    [
+        ("2|PENDING|me|n/a||Resources|/home/me", "waiting", "Resources"),
+        ("2|CANCELLED|me|n/a||PartitionNodeLimit|/home/me", "ended", "PartitionNodeLimit"),
+        ("2|TIMEOUT|me|node-12|node-12|TimeLimit|/home/me", "ended", "TimeLimit"),
+        ("2|SUSPENDED|me|node-12|node-12|None|/home/me", "held", ""),
+        ("2|CONFIGURING|me|node-12|node-12|None|/home/me", "waiting", ""),
+    ],
+)
+def test_states_are_told_apart(line, phase, reason):
+    job = SLURM.read("2", 0, line + "\ntasks 1\n", "")
+    assert (job.phase, job.reason) == (phase, reason)
+
+
+def test_an_array_is_no_single_job():
+    lines = "6_1|RUNNING|me|node-12|node-12|None|/h\n6_2|RUNNING|me|node-12|node-12|None|/h\n"
+    with pytest.raises(DkdbgError, match="6_1, 6_2") as caught:
+        SLURM.read("6", 0, lines, "")
+    assert caught.value.hint == "name one: 6_1"
+    assert SLURM.read("6_2", 0, lines, "").id == "6_2"
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("slurm_load_jobs error: Invalid job id specified\n", "Slurm knows no job 7"),
+        ("srun: error: Slurm job 7 has expired\nsrun: Check SLURM_JOB_ID environment variable. Expired or invalid job 7\n", "job 7 has ended, or n1 is none of its nodes"),
+        ("srun: error: Unable to create step for job 7: Requested node configuration is not available\n", "n1 is no node of job 7"),
+        ("srun: error: Unable to create step for job 7: Access/permission denied\n", "job 7 is not yours"),
+        ("sbatch: error: invalid partition specified: nope\nsbatch: error: Batch job submission failed: Invalid partition name specified\n", "there is no such partition"),
+        ("sbatch: error: Memory specification can not be satisfied\nsbatch: error: Batch job submission failed: Requested node configuration is not available\n", "no nodes of this partition ever have"),
+        ("sbatch: error: Invalid --time specification\n", "sbatch takes an option not: Invalid --time specification"),
+        ("sbatch: unrecognized option '--nope'\nTry \"sbatch --help\" for more information\n", "sbatch takes an option not: unrecognized option '--nope'"),
+        ("sh: 1: squeue: not found\n", "there are no commands of Slurm there"),
+        ("Access denied by pam_slurm_adopt: you have no active jobs on this node\nConnection closed by 172.21.0.3 port 22\n", "n1 lets only those in who have a job on it"),
+    ],
+)  # fmt: skip
+def test_its_words_have_a_cause_and_a_next_step_and_are_quoted(said, cause):
+    error = explain(said, job="7", node="n1")
+    assert error is not None
+    assert error.message.startswith(cause)
+    assert error.hint
+    assert error.message.splitlines()[-1] in f"{cause}\n{said}"
+
+
+def test_words_of_others_are_not_explained():
+    assert explain("Traceback (most recent call last):\n", job="7", node="n1") is None
+
+
+@pytest.mark.parametrize(
+    "text", ["a[", "a]", "n[1-]", "n[3-1]", "n[0-999999999]", "-x", "a[1,-2]", "n[1-2];id", "a[[1]]", "n[1-9999]m[1-9999]"]
+)  # fmt: skip
+def test_what_is_no_hostlist_is_refused(text):
+    with pytest.raises(ValueError, match="is no list of"):
+        hostlist.expand(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "job", "node", "session"),
+    [
+        ("slurm://login/7", "7", "", ""), ("slurm://me@a,login/7_3/node-12", "7_3", "node-12", ""),
+        ("slurm:///7+1/node-12:rank3", "7+1", "node-12", "rank3"), ("slurm://login/7:rank3", "7", "", "rank3"),
+    ],
+)  # fmt: skip
+def test_an_address_names_a_job_a_node_and_a_session(text, job, node, session):
+    found = job_address(address.parse(text), SLURM.job_form)
+    assert (found.job, found.node, found.session) == (job, node, session)
+    assert (found.login is None) == text.startswith("slurm:///")
+
+
+@pytest.mark.parametrize(
+    "text", ["slurm://login", "slurm://login/x", "slurm://login/7/a b", "slurm://login/7/n1/more", "slurm://login/7/$(id)", "slurm://login/7/n:", "slurm:///", "slurm://lo;gin/7"]
+)  # fmt: skip
+def test_an_address_that_makes_no_sense_is_refused(text):
+    with pytest.raises(DkdbgError):
+        job_address(address.parse(text), SLURM.job_form)
