@@ -14,13 +14,18 @@ from dkdbg.errors import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
 
 def main(argv: list[str] | None = None) -> int:
     """Run `dkdbg` with `argv` (default: the process's) and return the exit code."""
+    words, command = _submitted(sys.argv[1:] if argv is None else argv)
     try:
         parser = _parser()
         if "_ARGCOMPLETE" in os.environ:  # a shell asks what may come next
             from dkdbg.commands.completion import answer
 
             answer(parser)
-        return _run(parser.parse_args(argv))
+        options, others = parser.parse_known_args(words)
+        if others and options.verb != "submit":
+            parser.error(f"unrecognized arguments: {' '.join(others)}")
+        options.others, options.ranks = others, command
+        return _run(options)
     except DkdbgError as error:
         console.failure(error)
         return error.exit_code
@@ -92,6 +97,13 @@ def _run(options: argparse.Namespace) -> int:
             root, options.on, command, port=options.port, wait=options.wait, python=options.python, sync=options.sync,
             reload=options.reload,
         )  # fmt: skip
+    if options.verb == "submit":
+        from dkdbg.commands.submit import submit
+
+        return submit(
+            root, options.on, options.others, options.ranks, wait=options.wait, port=options.port,
+            attaches=not options.no_attach, interactive=options.interactive, keep=options.keep, as_json=options.json,
+        )  # fmt: skip
     if options.verb == "pdb":
         from dkdbg.commands.pdb import pdb
 
@@ -103,6 +115,15 @@ def _run(options: argparse.Namespace) -> int:
     from dkdbg.commands.demo import demo
 
     return demo(target=options.on, as_json=options.json)
+
+
+def _submitted(words: list[str]) -> tuple[list[str], list[str]]:
+    """Cut off what `dkdbg submit ... --` runs: before it stand options of a batch system, which nobody here knows."""
+    verb = words[2:3] if words[:1] == ["-C"] else words[:1]
+    if verb != ["submit"] or "--" not in words:
+        return words, []
+    cut = words.index("--")
+    return words[:cut], words[cut + 1 :]
 
 
 def _root(directory: str) -> Path:
@@ -203,6 +224,7 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
     _add_verbs_with_target(verbs)
+    _add_submit(verbs)
 
     down = verbs.add_parser("down", help="stop and remove the debug service")
     down.add_argument(
@@ -321,6 +343,34 @@ def _add_verbs_with_target(verbs: argparse._SubParsersAction[_Parser]) -> None:
     )
     pdb.add_argument("--pid", type=int, metavar="PID", help="which process, as the target numbers them")
     pdb.add_argument("--rank", type=int, metavar="N", help="which process, by its rank (0 by default)")
+
+
+def _add_submit(verbs: argparse._SubParsersAction[_Parser]) -> None:
+    submit = verbs.add_parser(
+        "submit",
+        help="a Slurm or PBS job whose ranks come up under the agent: submitted, waited for, attached to",
+        usage="dkdbg submit [--on slurm://LOGIN] [options] [options of sbatch or qsub] -- CMD",
+        epilog="All other options go to sbatch or qsub: dkdbg submit --on slurm://login --nodes 2 --gres gpu:4 -- python train.py",
+        allow_abbrev=False,  # --no... may be sbatch's
+    )
+    submit.add_argument(
+        "--on", metavar="SYSTEM", default="slurm://", help="slurm://LOGIN or pbs://LOGIN; this machine's Slurm by default"
+    )  # fmt: skip
+    submit.add_argument(
+        "--wait", type=_seconds, nargs="?", default=0, const=600, metavar="SECONDS",
+        help="let each rank wait for an editor (600)",
+    )  # fmt: skip
+    submit.add_argument(
+        "--port", type=_port, default=5677, metavar="PORT", help="for the editor, on 127.0.0.1 (5677)"
+    )
+    submit.add_argument("--no-attach", action="store_true", help="only submit, and say how to attach later")
+    submit.add_argument(
+        "--interactive", action="store_true", help="hold the nodes for a shell, or for CMD, until it ends; used again if held"
+    )  # fmt: skip
+    submit.add_argument(
+        "--keep", action="store_true", help="with --interactive: keep the nodes when the shell ends"
+    )
+    submit.add_argument("--json", action="store_true", help="one JSON object a line for what happens")
 
 
 def _unexpected(error: Exception) -> int:

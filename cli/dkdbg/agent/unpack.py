@@ -17,7 +17,7 @@ from dkdbg.agent.run import owner
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType
-    from typing import Dict, List, Optional
+    from typing import Callable, Dict, List, Optional
 
     #: Name in the zip -> size in bytes.
     Contents = Dict[str, int]
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 #: Time of change of an unpacked file, epoch seconds: one that was changed later has another.
 _WHEN = 315532800
 _FOLDER = "agent-"
+#: Set where the file goes with a batch job: what was unpacked goes with the last program on the node. Its folder has
+#: another name, as a brought file of the same digest has a lock of its own.
+_ENV_TRANSIENT, _TRANSIENT = "DKDBG_TRANSIENT", "-job"
 
 
 def main(archive: str) -> int:
@@ -32,6 +35,8 @@ def main(archive: str) -> int:
     owner.become_owner(os.environ)
     words = sys.argv[1:]
     hold = None
+    if os.environ.pop(_ENV_TRANSIENT, "") == "1":
+        return _run_and_remove(archive, words)
     if os.path.basename(archive).startswith(_FOLDER):
         from dkdbg.agent.record import kept
 
@@ -50,10 +55,34 @@ def main(archive: str) -> int:
             hold.release()
 
 
-def _run(archive: str, words: List[str]) -> int:
+def _run_and_remove(archive: str, words: List[str]) -> int:
+    from dkdbg.agent.record import kept
+
+    held: List[kept.Hold] = []
+
+    def hold(folder: str) -> bool:
+        try:
+            held.append(kept.Hold(folder))
+        except FileNotFoundError:  # the last one before us has just taken it away
+            return False
+        return True
+
+    try:
+        return _run(archive, words, _TRANSIENT, hold)
+    finally:
+        for each in held:
+            each.release()
+
+
+def _run(
+    archive: str, words: List[str], suffix: str = "", hold: Callable[[str], bool] = lambda _folder: True
+) -> int:
     try:
         runtime = runtime_dir.open_runtime_dir(_asked_runtime(words))
-        _go_on_from(folder_of(archive, runtime))
+        folder = folder_of(archive, runtime, suffix)
+        while not hold(folder):
+            folder = folder_of(archive, runtime, suffix)
+        _go_on_from(folder)
     except runtime_dir.RuntimeDirError as error:
         sys.stderr.write("dkdbg: %s\n" % error)
         return 125
@@ -65,7 +94,7 @@ def _run(archive: str, words: List[str]) -> int:
     return agent.main(words)
 
 
-def folder_of(archive: str, runtime: str) -> str:
+def folder_of(archive: str, runtime: str, suffix: str = "") -> str:
     """Return the folder that holds what `archive` holds, unpacked below `runtime` when it is not there yet.
 
     Two processes may race for it: each unpacks beside the target, and the first to rename has made it.
@@ -73,11 +102,12 @@ def folder_of(archive: str, runtime: str) -> str:
     Args:
         archive: path of the single file, as its modules were imported from.
         runtime: a folder that `open_runtime_dir` has opened.
+        suffix: of the folder's name.
 
     Raises:
         OSError: it cannot be written, or what is there cannot be replaced.
     """
-    target, contents = _target(archive, runtime), _contents(archive)
+    target, contents = _target(archive, runtime) + suffix, _contents(archive)
     for _ in range(3):
         if _is_sound(target, contents):
             return target

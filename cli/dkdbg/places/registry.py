@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from dkdbg.targets.place import Kind, Place
+    from dkdbg.targets.place import Kind, Place, Queue
     from dkdbg.targets.sessions import SeenSession
 
 
@@ -127,6 +127,23 @@ def places_of(target: str, root: Path) -> Sequence[Place]:
     """
     place = place_of(target, root)
     return place.each() if isinstance(place, Several) else [place]
+
+
+def queue_of(target: str) -> Queue:
+    """Where jobs are submitted.
+
+    Raises:
+        DkdbgError: the target is no batch system.
+    """
+    address = addresses.parse(target, forms="slurm://LOGIN")
+    queue = _entry(address).kind.queue
+    if queue is None:
+        raise DkdbgError(
+            f"{address} takes no jobs",
+            hint=f"dkdbg submit --on slurm://LOGIN; what runs at once: dkdbg run --on {address}",
+            exit_code=EXIT_USAGE,
+        )
+    return queue(address)
 
 
 def home(root: Path, service: str = "") -> Place:

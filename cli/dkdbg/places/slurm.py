@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dkdbg.targets.place import Kind
 from dkdbg.targets.slurm import SLURM
 from dkdbg.tunnel.job_place import JobPlace
+from dkdbg.tunnel.job_queue import JobQueue
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,4 +19,8 @@ def _place(address: Address, _root: Path) -> JobPlace:
     return JobPlace(SLURM, address)
 
 
-KIND = Kind(place=_place)
+def _queue(address: Address) -> JobQueue:
+    return JobQueue(SLURM, address)
+
+
+KIND = Kind(place=_place, queue=_queue)

@@ -94,7 +94,7 @@ def _parse(text: str) -> Address | None:
     if mark:
         address = Address(scheme=scheme, rest=rest.removesuffix("/"))
         known = _SCHEME.fullmatch(scheme) and scheme != ENDPOINT
-        if scheme in _HERE and address.parts[1:] and not address.parts[0]:
+        if scheme in _HERE and not address.parts[0]:
             return address if all(address.parts[1:]) else None
         return address if known and all(address.parts) and all(address.hops) else None
     address = Address(scheme=ENDPOINT, rest=text)

@@ -56,6 +56,7 @@ class Job:
         reason: why it waits or has failed; may be empty.
         folder: where its script runs, a path there; may be empty.
         tasks: how many it starts, 0 where that is not said.
+        output: the file there that what it prints goes to; may be empty.
     """
 
     id: str
@@ -66,6 +67,7 @@ class Job:
     reason: str
     folder: str
     tasks: int = 0
+    output: str = ""
 
 
 class BatchSystem(Protocol):
@@ -74,6 +76,14 @@ class BatchSystem(Protocol):
     @property
     def scheme(self) -> str:
         """Of its addresses."""
+
+    @property
+    def template(self) -> str:
+        """Of its job scripts."""
+
+    @property
+    def submitter(self) -> str:
+        """Its program that takes job scripts."""
 
     @property
     def job_form(self) -> re.Pattern[str]:
@@ -96,13 +106,13 @@ class BatchSystem(Protocol):
         """The error that its program's own words mean; None when they are not known."""
 
     def submit(self, script: Script) -> tuple[str, ...]:
-        """The words, run on the login node, that submit the script; its path follows them."""
+        """The words, run on the login node, that submit the script."""
 
     def submitted(self, said: str) -> str:
         """The number of the new job in the answer; empty when there is none."""
 
-    def find(self, path: str) -> str:
-        """The text that prints the numbers of this user's jobs whose script lies at `path`."""
+    def jobs(self) -> str:
+        """The text that lists this user's jobs that wait or run: the number, and something that holds the script's tag."""
 
     def cancel(self, job: str) -> tuple[str, ...]:
         """The words that end a job."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Fields of squeue: what may hold anything comes last.
 _FIELDS = "%i|%T|%u|%B|%N|%r|%Z"
-_TASKS = "tasks "
+_TASKS, _OUTPUT = "tasks ", "output "
 #: squeue's words (squeue(1), JOB STATE CODES); all others are ends.
 _WAITING = {
     "PENDING",
@@ -37,14 +37,15 @@ _PATH = "command -v squeue >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1; "
 class Slurm:
     """See `targets/job.py`."""
 
-    scheme = "slurm"
+    scheme, template, submitter = "slurm", "templates/jobs/slurm.sh.j2", "sbatch"
     #: `7`, `7_3` of an array, `7+1` of a heterogeneous job.
     job_form = re.compile(r"[0-9]{1,12}(_[0-9]{1,9})?(\+[0-9]{1,6})?")
 
     def show(self, job: str) -> str:
         """By squeue, which knows a job for some minutes after its end (MinJobAge)."""
         one = f"squeue --noheader --states=all --jobs={job}"
-        return f"{_PATH}{one} --format='{_FIELDS}' && echo {_TASKS}$({one} --Format=NumTasks)"
+        more = f"echo {_TASKS}$({one} --Format=NumTasks); echo {_OUTPUT}$(scontrol show job -o {job} | sed -n 's/.* StdOut=//p')"
+        return f"{_PATH}{one} --format='{_FIELDS}' && {{ {more}; }}"
 
     def read(self, job: str, code: int, said: str, complained: str) -> Job:
         """Its lines, one a job of an array."""
@@ -63,10 +64,12 @@ class Slurm:
             )
         id_, state, user, batch_host, nodes, reason, folder = found[0].split("|", 6)
         tasks = re.search(rf"^{_TASKS}\s*(\d+)", said, re.MULTILINE)
+        output = re.search(rf"^{_OUTPUT}(/\S+)", said, re.MULTILINE)
         return Job(
             id=printable(id_), phase=_phase(state), state=printable(state), user=printable(user),
             nodes=_first(batch_host, _nodes(nodes)), reason="" if reason == "None" else printable(reason),
             folder=folder if folder.startswith("/") and folder.isprintable() else "", tasks=int(tasks[1]) if tasks else 0,
+            output=output[1] if output else "",
         )  # fmt: skip
 
     def step(self, job: str, node: str, *, tty: bool) -> tuple[str, ...]:
@@ -86,17 +89,16 @@ class Slurm:
 
     def submit(self, script: Script) -> tuple[str, ...]:
         """sbatch; the person's own options have the last word."""
-        folder = (f"--chdir={script.folder}",) if script.folder else ()
-        return ("sbatch", "--parsable", f"--job-name={script.name}", *folder, *script.options)
+        return ("sbatch", "--parsable", f"--job-name={script.name}", *script.options, script.path)
 
     def submitted(self, said: str) -> str:
         """`7` or `7;cluster`."""
         last = said.strip().rpartition("\n")[2].partition(";")[0]
         return last if self.job_form.fullmatch(last) else ""
 
-    def find(self, path: str) -> str:
-        """By the script's path, which nothing else has."""
-        return f'{_PATH}squeue --noheader --me --format="%i|%o" | grep -F "|{path}" | cut -d"|" -f1'
+    def jobs(self) -> str:
+        """Those that wait or run, each with its script's path."""
+        return _PATH + "squeue --noheader --me --format='%i %o'"
 
     def cancel(self, job: str) -> tuple[str, ...]:
         """scancel."""

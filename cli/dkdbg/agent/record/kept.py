@@ -35,7 +35,7 @@ def is_kept(path: str) -> bool:
 
 
 class Hold:
-    """As long as one is held, in whatever process, nobody removes the file.
+    """As long as one is held, in whatever process, nobody removes the file, or the folder that was unpacked.
 
     Raises:
         FileNotFoundError: it is not there, or was removed while we waited for it.
@@ -73,11 +73,12 @@ class Hold:
 
 def _remove(path: str) -> None:
     """The folder first, out of the way in one step: who brings the file anew meanwhile waits until it is gone too."""
-    folder = path[: -len(".pyz")]
+    folder = path[: -len(".pyz")] if path.endswith(".pyz") else path
     aside = "%s.%d.old" % (folder, os.getpid())
     with contextlib.suppress(OSError):
         os.rename(folder, aside)
-    os.unlink(path)
+    if folder != path:
+        os.unlink(path)
     shutil.rmtree(aside, ignore_errors=True)
 
 

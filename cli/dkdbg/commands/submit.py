@@ -1,0 +1,258 @@
+"""`dkdbg submit`: a job whose ranks come up under the agent, waited for and attached to; or an allocation held for commands."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+import time
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from dkdbg import console, process
+from dkdbg.errors import EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
+from dkdbg.places import registry
+from dkdbg.targets.job_script import Submission
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from dkdbg.targets.job import Job
+    from dkdbg.targets.place import Queue
+
+#: Seconds between two questions to the batch system, at first and later: all users of a cluster share it.
+_SOON, _LATER = 1.0, 10.0
+#: Questions after which it is asked less often.
+_MANY = 30
+#: Seconds for the other ranks once the first one is up.
+_STRAGGLERS = 60.0
+
+
+def submit(
+    root: Path,
+    target: str,
+    options: Sequence[str],
+    command: Sequence[str],
+    *,
+    wait: int,
+    port: int,
+    attaches: bool,
+    interactive: bool,
+    keep: bool,
+    as_json: bool,
+) -> int:
+    """Submit a job and stay with it; the exit code.
+
+    Args:
+        root: the repository's root, resolved.
+        target: the batch system's address, without a job.
+        options: of its own program, as typed.
+        command: of each rank, or with `interactive` the first one that is run; word by word.
+        wait: seconds that each rank waits for an editor.
+        port: on 127.0.0.1 for the editor.
+        attaches: when the ranks are up, stay as `dkdbg attach` does.
+        interactive: hold the nodes and open a shell there.
+        keep: do not cancel what is held when the shell ends.
+        as_json: one JSON object a line for what happens.
+
+    Raises:
+        DkdbgError: it is refused, or the job ends before its ranks are up.
+    """
+    if not command and not interactive:
+        raise DkdbgError(
+            "there is no command to run",
+            hint="dkdbg submit --on slurm://LOGIN --nodes 2 -- python train.py; --interactive needs none",
+            exit_code=EXIT_USAGE,
+        )
+    with contextlib.closing(registry.queue_of(target)) as queue:
+        say = _Said(as_json)
+        if interactive:
+            return _hold(root, queue, options, command, wait=wait, keep=keep, say=say)
+        wanted = Submission(
+            command=tuple(command), options=tuple(options), wait=wait, name=f"dkdbg-{_name(command)}"
+        )
+        with _one_by_one() as asked_to_end:
+            job = queue.submit(wanted)
+        address = queue.address(job)
+        say("job", f"job {job} is submitted: {address}", job=job, address=address)
+        if not attaches and not asked_to_end:
+            return 0
+        try:
+            if asked_to_end:
+                raise KeyboardInterrupt  # as it would have come, had it not waited for the number
+            _wait_for_nodes(queue, job, say)
+            _wait_for_ranks(root, queue, job, say)
+        except KeyboardInterrupt:
+            return _leave(queue, job, address, say)
+    from dkdbg.commands.attach import attach
+
+    code = attach(root, [address], port=port, ports=None, as_json=as_json)
+    say("left", f"job {job} goes on; dkdbg attach {address} comes back to it", job=job)
+    return code
+
+
+class _Said:
+    """Says what happens, to a person or to a program."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+
+    def __call__(self, kind: str, text: str, **more: object) -> None:
+        if self._as_json:
+            console.say(json.dumps({"event": kind, "time": round(time.time(), 3), "text": text, **more}))
+        else:
+            console.warn(f"dkdbg: {text}")
+
+
+def _name(command: Sequence[str]) -> str:
+    return PurePath(command[1] if len(command) > 1 and command[1][:1] != "-" else command[0]).name
+
+
+@contextlib.contextmanager
+def _one_by_one() -> Iterator[list[int]]:
+    """Ctrl-C waits until the job has a number: what is half submitted nobody could cancel. Yields what came."""
+    came: list[int] = []
+    former = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
+def _wait_for_nodes(queue: Queue, job: str, say: _Said) -> Job:
+    """Return when the job runs; say its state whenever it is another one.
+
+    Raises:
+        DkdbgError: it has ended.
+    """
+    shown = ""
+    for count in range(sys.maxsize):
+        seen = queue.look(job)
+        text = seen.state + (f" ({seen.reason})" if seen.reason else "")
+        if seen.phase == "running" and seen.nodes:
+            say("nodes", f"job {job} runs on {', '.join(seen.nodes)}", job=job, nodes=seen.nodes)
+            return seen
+        if text != shown:
+            say("state", f"job {job}: {text}", job=job, state=seen.state, reason=seen.reason)
+            shown = text
+        if seen.phase == "ended":
+            raise _ended(queue, seen)
+        time.sleep(_SOON if count < _MANY else _LATER)
+    raise AssertionError  # the loop is endless
+
+
+def _wait_for_ranks(root: Path, queue: Queue, job: str, say: _Said) -> None:
+    """Return when all ranks are up, or no more of them have come for a while.
+
+    Raises:
+        DkdbgError: the job has ended before.
+    """
+    last, since = -1, time.monotonic()
+    with contextlib.closing(registry.place_of(queue.address(job), root)) as place:
+        while True:
+            seen = queue.look(job)
+            if seen.phase == "ended":
+                raise _ended(queue, seen)
+            up = 0
+            if seen.phase == "running":
+                with contextlib.suppress(DkdbgError):  # a node that does not answer yet
+                    up = sum(not each.is_ended for each in place.sessions())
+            if up != last:
+                last, since = up, time.monotonic()
+                say(
+                    "ranks",
+                    f"job {job}: {up} of {seen.tasks or '?'} ranks are up",
+                    job=job,
+                    up=up,
+                    tasks=seen.tasks,
+                )
+            if up and (up >= (seen.tasks or 1) or time.monotonic() - since > _STRAGGLERS):
+                return
+            time.sleep(_SOON)
+
+
+def _ended(queue: Queue, job: Job) -> DkdbgError:
+    reason = f" ({job.reason})" if job.reason else ""
+    words = queue.last_words(job)
+    text = f"job {job.id} has ended before an editor could attach: {job.state}{reason}"
+    return DkdbgError(
+        f"{text}\n{words}" if words else text,
+        hint=f"what it printed is in {job.output} there" if job.output else "dkdbg submit starts another one",
+    )
+
+
+def _leave(queue: Queue, job: str, address: str, say: _Said) -> int:
+    """Ctrl-C before anything is attached: the job is cancelled, unless a person says no."""
+    try:
+        keeps = sys.stdin.isatty() and sys.stderr.isatty() and _answers_no(job)
+    except KeyboardInterrupt:  # the second one
+        keeps = False
+    if keeps:
+        say("left", f"job {job} stays; dkdbg attach {address} waits for it", job=job)
+        return EXIT_INTERRUPTED
+    queue.cancel(job)
+    say("cancelled", f"job {job} is cancelled", job=job)
+    return EXIT_INTERRUPTED
+
+
+def _answers_no(job: str) -> bool:
+    console.warn(f"\ndkdbg: cancel job {job}? [Y/n] ")
+    return sys.stdin.readline().strip().lower() in {"n", "no"}
+
+
+def _hold(
+    root: Path,
+    queue: Queue,
+    options: Sequence[str],
+    command: Sequence[str],
+    *,
+    wait: int,
+    keep: bool,
+    say: _Said,
+) -> int:
+    """An allocation with a shell, or a command, on its first node; one that is held already is taken again."""
+    job = queue.held()
+    taken = bool(job)
+    if taken:
+        if options:
+            raise DkdbgError(
+                f"job {job} is held already, and options are for a new one",
+                hint=f"without them it is used again; dkdbg run --on {queue.address(job)} -- CMD uses it too",
+                exit_code=EXIT_USAGE,
+            )
+        say("job", f"job {job} is held already: used again", job=job, address=queue.address(job))
+        came: list[int] = []
+    else:
+        wanted = Submission(command=(), options=tuple(options), wait=0, name="dkdbg-interactive")
+        with _one_by_one() as came:
+            job = queue.submit(wanted)
+        say("job", f"job {job} is submitted: {queue.address(job)}", job=job, address=queue.address(job))
+    address = queue.address(job)
+    code = EXIT_INTERRUPTED
+    try:
+        if not came:
+            _wait_for_nodes(queue, job, say)
+            code = _in_there(root, address, command, wait)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        if taken or (keep and code != EXIT_INTERRUPTED):
+            say("left", f"job {job} is still held: dkdbg run --on {address} -- python train.py", job=job)
+        else:
+            queue.cancel(job)
+            say("cancelled", f"job {job} is cancelled", job=job)
+    return code
+
+
+def _in_there(root: Path, address: str, command: Sequence[str], wait: int) -> int:
+    """A command under the agent, else a login shell with our terminal."""
+    if command:
+        from dkdbg.commands.run import run
+
+        return run(root, address, command, port=None, wait=wait)
+    tty = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    shell = ("sh", "-c", 'exec "${SHELL:-/bin/sh}" ' + ("-l" if tty else ""))
+    with contextlib.closing(registry.place_of(address, root)) as place:
+        return process.attached(place.wrap(shell, tty=tty), tty=tty, on_signal=lambda _number: None)

@@ -1,0 +1,145 @@
+"""Jobs that `dkdbg submit` makes, on a real Slurm: two nodes with two ranks each, attached to from here."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from tests.engine.host_doors import HostDoor
+from tests.engine.projects import LOOP, dkdbg, marked_line, must, write
+from tests.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("slurm")]
+
+CODE = "/home/me/code"
+ON = ("--on", "slurm://login")
+TWO_BY_TWO = ("--nodes=2", "--ntasks-per-node", "2", f"--chdir={CODE}")
+
+
+@contextmanager
+def submitted(root, *words: str) -> Iterator[HostDoor]:
+    """`dkdbg submit --json ...`, ended at the end."""
+    running = subprocess.Popen(
+        [sys.executable, "-m", "dkdbg", "submit", *ON, "--json", *words], cwd=root, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        yield HostDoor(running)
+    finally:
+        if running.poll() is None:
+            running.send_signal(signal.SIGINT)
+            running.wait(60)
+
+
+def listening(events: HostDoor) -> dict[str, Any]:
+    return events.wait("listening", 120)
+
+
+def test_all_ranks_of_all_nodes_stop_at_a_breakpoint_that_was_set_here(ways, tmp_path):
+    write(tmp_path, **{"train.py": LOOP})
+    ways.put(f"{CODE}/train.py", (tmp_path / "train.py").read_text())
+    words = (*TWO_BY_TWO, "--wait", "120", "--port", str(free_port()), "--", "python3", "train.py")
+    with submitted(tmp_path, *words) as events:
+        job = str(events.wait("job", 60)["job"])
+        port = int(listening(events)["port"])
+        assert events.wait("ranks", tasks=4, up=4)
+        options = AttachOptions(host="127.0.0.1", port=port, path_mappings=((str(tmp_path), CODE),))
+        with Debugger(options) as debugger:
+            here = str(tmp_path / "train.py")
+            debugger.set_breakpoints(here, [marked_line(tmp_path / "train.py")])
+            debugger.attach()
+            stops = [debugger.wait_stopped(90) for _ in range(4)]
+            where = {
+                debugger.evaluate(
+                    "' '.join(__import__('os').environ[each] for each in ('SLURMD_NODENAME', 'SLURM_PROCID'))",
+                    debugger.stack(each)[0],
+                )
+                for each in stops
+            }
+        assert where == {"'node-12 0'", "'node-12 1'", "'node-22 2'", "'node-22 3'"}
+        targets = {each.get("target") for each in events.events}
+        assert {"rank0 on node-12", "rank3 on node-22"} <= targets
+        assert events.end() == 0
+    assert ways.state(job) == "RUNNING"
+
+
+def test_a_program_that_fails_at_once_is_shown_with_its_last_words(laptop, tmp_path):
+    laptop.put(f"{CODE}/x", "")
+    done = dkdbg(tmp_path, "submit", *ON, "-D", CODE, "--", "python3", "-c", "raise SystemExit('no data')")
+    assert done.returncode == 1
+    assert "has ended before an editor could attach: FAILED (NonZeroExitCode)" in done.stderr
+    assert "no data" in done.stderr
+    assert f"{CODE}/slurm-" in done.stderr
+
+
+def test_what_slurm_refuses_is_said_and_nothing_is_left(laptop, tmp_path):
+    done = dkdbg(tmp_path, "submit", *ON, "--partition", "nope", "--", "python3", "train.py")
+    assert "there is no such partition" in done.stderr
+    assert "hint: sinfo" in done.stderr
+    done = dkdbg(tmp_path, "submit", *ON, "--nope", "--", "python3", "train.py")
+    assert "sbatch takes an option not" in done.stderr
+    assert not laptop.sh("login", "squeue -h")
+
+
+def test_ctrl_c_while_it_waits_cancels_the_job(laptop, tmp_path):
+    with submitted(tmp_path, "--hold", "--", "python3", "train.py") as events:
+        job = str(events.wait("job", 60)["job"])
+        events.wait("state", 60, reason="JobHeldUser")
+        events.process.send_signal(signal.SIGINT)
+        assert events.process.wait(60) == 130
+    assert laptop.state(job) == "CANCELLED"
+    laptop.sh(
+        "login", "rm -rf ~/.cache/dkdbg/job-*", user="me"
+    )  # its script never ran: the next submit would, after an hour
+
+
+def test_a_connection_that_dies_while_the_job_is_submitted_makes_no_second_one(laptop, tmp_path):
+    """sbatch answers late; by then there is no connection to answer by."""
+    slow = '#!/bin/sh\n/usr/bin/sbatch "$@" && touch /tmp/has-it && sleep 20\n'
+    laptop.sh("login", f"printf '%s' '{slow}' >/usr/local/bin/sbatch; chmod 755 /usr/local/bin/sbatch")
+    try:
+        with submitted(tmp_path, "--no-attach", "--hold", "--", "python3", "train.py") as events:
+            laptop.until(lambda: laptop.sh("login", "ls /tmp/has-it", check=False))
+            laptop.kill_local_ssh()
+            job = str(events.wait("job", 60)["job"])
+            assert events.process.wait(60) == 0
+        assert laptop.sh("login", "squeue -h -o %i") == job
+    finally:
+        laptop.sh("login", "rm -f /usr/local/bin/sbatch /tmp/has-it; pkill -f 'sleep 20'", check=False)
+        laptop.sh("login", "rm -rf ~/.cache/dkdbg/job-*", user="me")
+
+
+def test_an_allocation_is_held_for_commands_and_used_again(laptop, tmp_path):
+    laptop.put(f"{CODE}/x", "")
+    held = subprocess.Popen(
+        [sys.executable, "-m", "dkdbg", "submit", *ON, "--interactive", "-D", CODE, "-w", "node-22", "--gres", "gpu:1"],
+        cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert held.stdin is not None
+        assert held.stdout is not None
+        held.stdin.write("hostname; pwd\n")
+        held.stdin.flush()
+        assert [held.stdout.readline().strip() for _ in range(2)] == ["node-22", CODE]
+        job = laptop.sh("login", "squeue -h --me -o %i", user="me")
+        again = must(dkdbg(tmp_path, "submit", *ON, "--interactive", "--", "hostname"))
+        assert again.stdout == "node-22\n"
+        assert f"job {job} is held already" in again.stderr
+        refused = dkdbg(tmp_path, "submit", *ON, "--interactive", "--nodes", "2")
+        assert "options are for a new one" in refused.stderr
+        held.stdin.close()
+        assert held.wait(60) == 0
+        laptop.until(lambda: laptop.state(job) == "CANCELLED")
+    finally:
+        held.kill()
+        held.wait()
