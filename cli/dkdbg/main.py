@@ -101,7 +101,7 @@ def _run(options: argparse.Namespace) -> int:
         from dkdbg.commands.submit import submit
 
         return submit(
-            root, options.on, options.others, options.ranks, wait=options.wait, port=options.port,
+            root, options.on, options.others, options.ranks, wait=options.wait, folder=options.folder, port=options.port,
             attaches=not options.no_attach, interactive=options.interactive, keep=options.keep, as_json=options.json,
         )  # fmt: skip
     if options.verb == "pdb":
@@ -362,6 +362,9 @@ def _add_submit(verbs: argparse._SubParsersAction[_Parser]) -> None:
     )  # fmt: skip
     submit.add_argument(
         "--port", type=_port, default=5677, metavar="PORT", help="for the editor, on 127.0.0.1 (5677)"
+    )
+    submit.add_argument(
+        "--in", dest="folder", metavar="FOLDER", default="", help="where it runs there (the home)"
     )
     submit.add_argument("--no-attach", action="store_true", help="only submit, and say how to attach later")
     submit.add_argument(

@@ -23,14 +23,14 @@ pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("slurm")]
 
 CODE = "/home/me/code"
 ON = ("--on", "slurm://login")
-TWO_BY_TWO = ("--nodes=2", "--ntasks-per-node", "2", f"--chdir={CODE}")
+TWO_BY_TWO = ("--nodes=2", "--ntasks-per-node", "2", "--in", CODE)
 
 
 @contextmanager
-def submitted(root, *words: str) -> Iterator[HostDoor]:
+def submitted(root, *words: str, on: tuple[str, ...] = ON) -> Iterator[HostDoor]:
     """`dkdbg submit --json ...`, ended at the end."""
     running = subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", "submit", *ON, "--json", *words], cwd=root, stdin=subprocess.DEVNULL,
+        [sys.executable, "-m", "dkdbg", "submit", *on, "--json", *words], cwd=root, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:

@@ -37,6 +37,7 @@ def submit(
     command: Sequence[str],
     *,
     wait: int,
+    folder: str,
     port: int,
     attaches: bool,
     interactive: bool,
@@ -51,6 +52,7 @@ def submit(
         options: of its own program, as typed.
         command: of each rank, or with `interactive` the first one that is run; word by word.
         wait: seconds that each rank waits for an editor.
+        folder: where the job runs, there; empty for the home.
         port: on 127.0.0.1 for the editor.
         attaches: when the ranks are up, stay as `dkdbg attach` does.
         interactive: hold the nodes and open a shell there.
@@ -69,9 +71,13 @@ def submit(
     with contextlib.closing(registry.queue_of(target)) as queue:
         say = _Said(as_json)
         if interactive:
-            return _hold(root, queue, options, command, wait=wait, keep=keep, say=say)
+            return _hold(root, queue, options, command, wait=wait, folder=folder, keep=keep, say=say)
         wanted = Submission(
-            command=tuple(command), options=tuple(options), wait=wait, name=f"dkdbg-{_name(command)}"
+            command=tuple(command),
+            options=tuple(options),
+            wait=wait,
+            name=f"dkdbg-{_name(command)}",
+            folder=folder,
         )
         with _one_by_one() as asked_to_end:
             job = queue.submit(wanted)
@@ -209,6 +215,7 @@ def _hold(
     command: Sequence[str],
     *,
     wait: int,
+    folder: str,
     keep: bool,
     say: _Said,
 ) -> int:
@@ -225,7 +232,9 @@ def _hold(
         say("job", f"job {job} is held already: used again", job=job, address=queue.address(job))
         came: list[int] = []
     else:
-        wanted = Submission(command=(), options=tuple(options), wait=0, name="dkdbg-interactive")
+        wanted = Submission(
+            command=(), options=tuple(options), wait=0, name="dkdbg-interactive", folder=folder
+        )
         with _one_by_one() as came:
             job = queue.submit(wanted)
         say("job", f"job {job} is submitted: {queue.address(job)}", job=job, address=queue.address(job))

@@ -53,6 +53,7 @@ ENTRIES: Sequence[Entry] = (
     Entry(scheme="local", form="local:[SESSION or /FOLDER]", module="dkdbg.places.local"),
     Entry(scheme="ssh", form="ssh://HOST[,HOST][/FOLDER]", module="dkdbg.places.ssh"),
     Entry(scheme="slurm", form="slurm://LOGIN/JOB[/NODE]", module="dkdbg.places.slurm"),
+    Entry(scheme="pbs", form="pbs://LOGIN/JOB[/NODE]", module="dkdbg.places.pbs"),
     Entry(scheme="endpoint", form="HOST:PORT", module="dkdbg.places.endpoint"),
 )
 #: The kind of the debug service that `init` writes.

@@ -29,12 +29,14 @@ class Submission:
         options: of the batch system's own program, as a person has typed them.
         wait: seconds that each rank waits for an editor before its first line.
         name: of the job, for listings of the batch system.
+        folder: where it runs, a path there; below the home or absolute; empty for the home.
     """
 
     command: tuple[str, ...]
     options: tuple[str, ...]
     wait: int
     name: str
+    folder: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +45,13 @@ class Script:
 
     Attributes:
         path: of it.
+        tag: the name of its folder.
         name: of the job.
         options: see Submission.
     """
 
     path: str
+    tag: str
     name: str
     options: tuple[str, ...]
 

@@ -15,6 +15,7 @@ from dkdbg.render.artefacts import render
 from dkdbg.targets.address import Address
 from dkdbg.targets.job import Job, job_address
 from dkdbg.targets.job_script import Script, filling, prepared, preparing, tags_of
+from dkdbg.targets.ssh import enter
 from dkdbg.tunnel.login import Login
 
 if TYPE_CHECKING:
@@ -60,8 +61,9 @@ class JobQueue:
         except BaseException:
             self._remove(folder)
             raise
-        found = Script(path=f"{folder}/job.sh", name=wanted.name, options=wanted.options)
-        return self._hand_over(login, found, tag, folder)
+        found = Script(path=f"{folder}/job.sh", tag=tag, name=wanted.name, options=wanted.options)
+        text = enter(wanted.folder) + f"exec {shlex.join(self._system.submit(found))}"
+        return self._hand_over(login, text, tag, folder)
 
     def held(self) -> str:
         """By the folder of its script."""
@@ -151,15 +153,18 @@ class JobQueue:
             return int(said[at + 1]), int(said[at + 2])
         return (3, 10)
 
-    def _hand_over(self, login: Reach, script: Script, tag: str, folder: str) -> str:
+    def _hand_over(self, login: Reach, text: str, tag: str, folder: str) -> str:
         """Once: where the answer is lost, the system's list says whether there is a job."""
         try:
-            done = self._login.read(login.wrap(self._system.submit(script)), limit=_LIMIT)
+            done = self._login.read(login.wrap(("sh", "-c", text)), limit=_LIMIT)
             job = self._system.submitted(done.stdout) if done.code == 0 else ""
             if not job and self._login.is_there():
                 self._remove(folder)
-                raise self._system.explain(done.stderr, job="", node="") or DkdbgError(
-                    f"{self._system.submitter} takes no job: {printable((done.stderr.strip() or done.stdout.strip())[-300:])}",
+                said = (
+                    done.stderr.strip() or done.stdout.strip()
+                )  # Torque's commands on Slurm complain on both
+                raise self._system.explain(f"{done.stderr}\n{done.stdout}", job="", node="") or DkdbgError(
+                    f"{self._system.submitter} takes no job: {printable(said[-300:])}",
                     hint=f"the options before -- are those of {self._system.submitter}",
                 )
         except DkdbgError:
@@ -174,7 +179,7 @@ class JobQueue:
         except DkdbgError as error:
             raise DkdbgError(
                 f"the connection was lost while the job was submitted, and nobody knows whether there is one: {error.message}",
-                hint=f"look there before you submit again: {self._system.jobs().rpartition('; ')[2]} | grep {tag}",
+                hint=f"look at your jobs there before you submit again; its script is {folder}/job.sh",
             ) from error
         if not job:
             self._remove(folder)

@@ -20,6 +20,7 @@ EXAMPLES = {
     "local": "local:job",
     "ssh": "ssh://me@login,node4/~/code",
     "slurm": "slurm://me@login/7_3/node-12:rank3",
+    "pbs": "pbs:///12.server/node4",
     "endpoint": "node4:5678",
 }
 
@@ -50,7 +51,7 @@ def test_an_address_that_no_place_serves_yet_says_so_and_what_there_is(text, tmp
     assert caught.value.message == f"{text}: there are no places of the kind {scheme}:// yet"
     assert caught.value.hint == (
         "a target is compose://SERVICE, docker://CONTAINER, k8s://NAMESPACE/POD[/CONTAINER], local:[SESSION or /FOLDER], "
-        "ssh://HOST[,HOST][/FOLDER], slurm://LOGIN/JOB[/NODE] or HOST:PORT"
+        "ssh://HOST[,HOST][/FOLDER], slurm://LOGIN/JOB[/NODE], pbs://LOGIN/JOB[/NODE] or HOST:PORT"
     )
     assert caught.value.exit_code == EXIT_USAGE
 

@@ -1,0 +1,96 @@
+"""What PBS's programs say.
+
+TORQUE is what `qstat -f` of slurm-wlm-torque 22.05 printed. OPENPBS is put together from single lines that were noted
+from an OpenPBS 23.06 once, in the form that its manual gives; no test runs one.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from dkdbg.errors import DkdbgError
+from dkdbg.targets.pbs import PBS
+from dkdbg.targets.pbs_errors import explain
+
+TORQUE = """\
+Job Id:	8
+	Job_Name = p.sh
+	Job_Owner = me@login
+	job_state = R
+	queue = batch
+	qtime = Sun Nov 22 21:16:20 2026
+	exec_host = node-12/3+node-22/1
+	Priority = 4294901754
+	euser = me(1000)
+	Resource_List.walltime = 8760:00:00
+	Resource_List.nodect = 2
+
+Job Id:	9
+	job_state = Q
+"""
+OPENPBS = """\
+Job Id: 3.pbs
+    Job_Name = debug
+    Job_Owner = me@pbs
+    job_state = R
+    exec_host = node4/0*2+node5/0
+    Output_Path = pbs:/home/me/debug.o3
+    Variable_List = PBS_O_HOME=/home/me,PBS_O_LANG=C,PBS_O_LOGNAME=me,
+	PBS_O_PATH=/usr/bin:/bin,PBS_O_SHELL=/bin/bash,PBS_O_HOST=pbs,PBS_O_WORKDI
+	R=/home/me/code,PBS_O_SYSTEM=Linux
+    comment = Job run at Sun Nov 22 at 21:16 on (node4:ncpus=2)+(node5:ncpus=1)
+"""
+
+
+def test_torques_form_is_read():
+    job = PBS.read("8", 0, TORQUE, "")
+    assert (job.phase, job.user, job.nodes) == ("running", "me", ("node-12", "node-22"))
+
+
+def test_openpbs_form_is_read_with_lines_that_go_on():
+    job = PBS.read("3.pbs", 0, OPENPBS, "")
+    assert (job.nodes, job.folder, job.output) == (("node4", "node5"), "/home/me/code", "/home/me/debug.o3")
+
+
+def test_a_node_that_torque_names_once_a_core_is_one():
+    text = TORQUE.replace("node-12/3+node-22/1", "node4/0+node4/1+node5/0")
+    assert PBS.read("8", 0, text, "").nodes == ("node4", "node5")
+
+
+@pytest.mark.parametrize(("state", "phase"), [("Q", "waiting"), ("H", "waiting"), ("S", "held"), ("E", "ended"), ("C", "ended"), ("F", "ended")])  # fmt: skip
+def test_states_are_told_apart(state, phase):
+    assert PBS.read("8", 0, TORQUE.replace("job_state = R", f"job_state = {state}"), "").phase == phase
+
+
+@pytest.mark.parametrize("node", ["-oProxyCommand=id/0", "$(id)/0", "a b/0"])
+def test_a_node_with_a_name_that_none_has_is_left_out(node):
+    assert PBS.read("8", 0, TORQUE.replace("node-12/3", node), "").nodes == ("node-22",)
+
+
+def test_a_job_that_is_not_there_is_named():
+    with pytest.raises(
+        DkdbgError, match="PBS knows no job 99"
+    ):  # slurm-wlm-torque ends with 153 and says nothing
+        PBS.read("99", 153, "", "")
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("qsub: node(s) specification error\n", "qsub does not take these nodes"),  # OpenPBS 23.06
+        ("Invalid time limit specified (x)\n", "qsub takes an option not: Invalid time limit specified (x)"),
+        ("Unknown option: d\nUsage:\n    qsub [-a start_time]\n", "qsub takes an option not: Unknown option: d"),
+        ("sh: 1: qstat: not found\n", "there are no commands of PBS there"),
+        ("and the output was:\n'sbatch: error: invalid partition specified: nope\n", "there is no such partition"),
+    ],
+)  # fmt: skip
+def test_its_words_have_a_cause_and_a_next_step(said, cause):
+    error = explain(said, job="7", node="n1")
+    assert error is not None
+    assert error.message.startswith(cause)
+    assert error.hint
+
+
+@pytest.mark.parametrize(("said", "job"), [("12\n", "12"), ("12.pbs\n", "12.pbs"), ("12[].pbs\n", "12[].pbs"), ("qsub: oh\n", ""), ("", "")])  # fmt: skip
+def test_the_number_of_a_new_job_is_what_qsub_prints(said, job):
+    assert PBS.submitted(said) == job
