@@ -22,6 +22,7 @@ test: $(VENV)/.installed-test
 	@.ci/engine || [ -z "$$CI" ]
 	@.ci/base-image
 	@.ci/kubectl || [ -z "$$CI" ]
+	@.ci/podman || [ -z "$$CI" ]
 	$(BIN)/ruff check cli tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports

@@ -40,6 +40,14 @@ class Endpoint:
         return self.host.startswith("unix://")
 
     @property
+    def is_a_persons(self) -> bool:
+        """Whether a user runs it, rootless or in a virtual machine: its networks are not this machine's."""
+        try:
+            return self.is_local and Path(self.host.removeprefix("unix://")).stat().st_uid != 0
+        except OSError:
+            return False
+
+    @property
     def is_ssh(self) -> bool:
         """Whether the docker command reaches it through ssh."""
         return self.host.startswith("ssh://")
@@ -56,7 +64,9 @@ def endpoint() -> Endpoint:
     asked = process.run(["docker", "context", "inspect", "--format", "{{json .}}"], timeout=20.0)
     if asked.code:
         raise explain(asked.code, asked.stderr)
-    context: dict[str, Any] = json.loads(asked.stdout)
+    context: dict[str, Any] = json.loads(asked.stdout) if asked.stdout.startswith("{") else {}
+    if "Endpoints" not in context:
+        raise explain(1, "Emulate Docker CLI using podman: " + asked.stdout + asked.stderr)
     chosen = context["Endpoints"]["docker"]
     if context["Name"] == "default":
         return _of_environment(chosen["Host"])

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from dkdbg.agent.contract import ENV_TOKEN
-from dkdbg.engine import compose, containers
+from dkdbg.engine import compose, containers, podman
 from dkdbg.engine.host import host_facts
 from dkdbg.engine.image_build import ImageBuild
 from dkdbg.engine.ports import on_free_port
@@ -17,6 +17,7 @@ from dkdbg.render import dotenv
 from dkdbg.render.transaction import read
 from dkdbg.targets.compose import ComposeService, open_addresses
 from dkdbg.targets.place import Started
+from dkdbg.targets.podman import unlabelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,7 +35,7 @@ def start(
     service = wanted.service
     host = host_facts()
     gpu, why = choose_gpu(root, service, host)
-    report(f"engine {host.version}; GPU: {gpu} ({why})")
+    report(f"{host.called}; GPU: {gpu} ({why})")
     token = wanted.token()
     target = ComposeService(service=service.name)
     model = compose.check_project(target, root, env=environment(port=service.port, gpu=gpu, token=token))
@@ -51,6 +52,9 @@ def start(
         if port != wanted.port:
             moved(port)
         env = environment(port=port, gpu=gpu, token=token)
+        if host.is_podman:
+            up_podman(env)
+            return
         if build and service.masks:
             compose.build(target, root, env=env, report=report)
             image.take_away_stale()
@@ -60,6 +64,18 @@ def start(
             # Of a program that has ended, compose may see no more than that it is not healthy.
             started = compose.running(target, root, service.port) if "is unhealthy" in str(error) else None
             raise (ended() if started and has_failed(started) else error) from None
+        if build:
+            image.done()
+
+    def up_podman(env: dict[str, str]) -> None:
+        now = compose.check_project(target, root, env=env)
+        if host.has_selinux:
+            now = unlabelled(now, service.name)
+        if build:
+            podman.build(now, service.name, root, env=env, report=report)
+            image.take_away_stale()
+        given = podman.given(now, target, root)
+        podman.up(given, root, service.port, env=env, report=report, wait_timeout=wanted.wait)
         if build:
             image.done()
 

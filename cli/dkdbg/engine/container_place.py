@@ -49,7 +49,7 @@ class ContainerPlace:
         self.address = address
         self._seen = seen
         self._found: Container | None = None
-        self._near: bool | None = None
+        self._engine: str | None = None
         self._relay: RelayedDoor | None = None
         self._led: Container | None = None
         self._lock = threading.Lock()
@@ -107,18 +107,20 @@ class ContainerPlace:
     def listens_on(self) -> str:
         """All its addresses: the agent lets nobody in but the host. On the host's network there is loopback.
 
-        On an engine of another machine it is loopback, too: the relay's far end is in the container.
+        Where a relay leads it is loopback, too: its far end is in the container.
         """
-        return "127.0.0.1" if self._running().host_network or not self._is_near() else "0.0.0.0"  # noqa: S104
+        found = self._running()
+        return "127.0.0.1" if found.host_network or not self._is_near(found) else "0.0.0.0"  # noqa: S104
 
     def workspace(self) -> Workspace:
         """What `init` planned, else WORKDIR."""
         return workspace_of(self._running())
 
     def door(self) -> Door:
-        """The published port of a debug service, else the container's own; a relay to an engine of another machine."""
+        """The published port of a debug service, else the container's own; a relay where this machine does not reach it."""
         try:
-            return door_of(self.look()) if self._is_near() else self._far_door()
+            found = self.look()
+            return door_of(found) if self._is_near(found) else self._far_door(found)
         except (DkdbgError, BadRecord) as error:
             return Door(endpoint=None, why=str(error).splitlines()[0])
 
@@ -138,17 +140,23 @@ class ContainerPlace:
         if self._relay is not None:
             self._relay.close()
 
-    def _is_near(self) -> bool:
-        """Whether the ports of this engine are this machine's."""
-        if self._near is None:
-            self._near = client.endpoint().is_local
-        return self._near
+    def _is_near(self, found: Container | None) -> bool:
+        """Whether a container's ports can be reached from this machine: published here, or by its own address.
 
-    def _far_door(self) -> Door:
+        Not on an engine of another machine; on a rootless one only where they are published, as its networks are its own.
+        """
+        if self._engine is None:
+            where = client.endpoint()
+            self._engine = "elsewhere" if not where.is_local else "rootless" if where.is_a_persons else "here"
+        if self._engine == "rootless":
+            return found is not None and (found.host_network or found.port in found.published)
+        return self._engine == "here"
+
+    def _far_door(self, found: Container | None) -> Door:
         with self._lock:
             if self._relay is not None and self._relay.why:  # it asks anew by itself
                 return Door(endpoint=None, why=f"{self.label}: {self._relay.why}")
-            self._led = found = self.look()
+            self._led = found
             closed = no_door(found)
             if found is None or closed:
                 return Door(endpoint=None, why=closed)

@@ -54,8 +54,13 @@ def start(
     """
     service, engine = wanted.service, client.endpoint().host
     host = host_facts()
+    if host.is_podman:
+        raise DkdbgError(
+            f"the Podman at {printable(engine)} is on another machine, which dkdbg cannot build for",
+            hint="run dkdbg there, or take the code there: dkdbg run --on ssh://HOST -- CMD",
+        )
     gpu, why = choose_gpu(root, service, host)
-    report(f"engine {host.version} at {printable(engine)}; GPU: {gpu} ({why})")
+    report(f"{host.called} at {printable(engine)}; GPU: {gpu} ({why})")
     token = wanted.token()
     env = environment(port=wanted.port, gpu=gpu, token=token)
     plain = ComposeService(service=service.name)

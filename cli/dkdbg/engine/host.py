@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dkdbg import process
 from dkdbg.engine import client
 from dkdbg.engine.gpu import cdi_vendors, choose_gpu, has_kfd
+from dkdbg.targets import podman
 from dkdbg.targets.engine_errors import explain
 
 if TYPE_CHECKING:
@@ -23,11 +24,20 @@ class HostFacts:
         version: of the engine, such as `26.1.5`.
         gpu: the way in which a container gets a GPU there.
         gpu_source: where that was seen.
+        is_podman: whether it is Podman, behind its Docker API.
+        has_selinux: whether SELinux separates its containers from the files of the machine.
     """
 
     version: str
     gpu: GpuKind
     gpu_source: str
+    is_podman: bool = False
+    has_selinux: bool = False
+
+    @property
+    def called(self) -> str:
+        """What it is, for people."""
+        return f"Podman {self.version}" if self.is_podman else f"engine {self.version}"
 
 
 def host_facts() -> HostFacts:
@@ -50,4 +60,9 @@ def host_facts() -> HostFacts:
     gpu, source = choose_gpu(
         info, has_kfd=has_kfd(is_local=is_local), cdi_vendors=cdi_vendors(info, is_local=is_local)
     )
-    return HostFacts(version=str(info.get("ServerVersion", "?")), gpu=gpu, gpu_source=source)
+    asked = process.run(["docker", "version", "--format", "{{json .Server.Components}}"])
+    return HostFacts(
+        version=str(info.get("ServerVersion", "?")), gpu=gpu, gpu_source=source,
+        is_podman=podman.is_podman(json.loads(asked.stdout)) if not asked.code else False,
+        has_selinux=podman.has_selinux(info),
+    )  # fmt: skip

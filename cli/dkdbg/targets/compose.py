@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 PROFILE = "debug"
 #: Of the service that "Reopen in Container" opens.
@@ -46,6 +46,10 @@ class ComposeService:
             "up", *flags, "--detach", "--wait", "--wait-timeout", str(wait_timeout), self.service
         )
 
+    def up_unseen(self) -> tuple[str, ...]:
+        """Start with the images that are there; what health there is, nobody looks at."""
+        return self._start("up", "--no-build", "--detach", self.service)
+
     def create(self) -> tuple[str, ...]:
         """Make the service's container without starting it; one that runs as it should runs on."""
         return self._start("up", "--no-start", self.service)
@@ -74,6 +78,20 @@ class ComposeService:
     def config(self) -> tuple[str, ...]:
         """The merged model as JSON."""
         return self._compose("config", "--format", "json")
+
+
+def started(model: Mapping[str, Any], service: str) -> Iterator[str]:
+    """The service and all that a start of it starts."""
+    services = model.get("services", {})
+    seen: set[str] = set()
+    todo = [service]
+    while todo:
+        name = todo.pop()
+        if name in seen or name not in services:
+            continue
+        seen.add(name)
+        todo += services[name].get("depends_on") or ()
+        yield name
 
 
 def open_addresses(model: Mapping[str, Any], service: str, port: int) -> tuple[str, ...]:

@@ -34,6 +34,22 @@ _KNOWN = (
         "or this user may not use it (sudo usermod -aG docker $USER, then log in again)",
     ),
     _Known(
+        fragment=r"Cannot connect to the Docker daemon at unix://\S*podman\S*\.sock",
+        cause="no Podman answers at this socket",
+        hint="systemctl --user start podman.socket (as root: systemctl start podman.socket), or podman system service -t 0 &",
+    ),
+    _Known(
+        fragment=r"container-init binary not found on the host",
+        cause="Podman has no init for containers, which the debug service asks for",
+        hint="install catatonit (Debian: apt install catatonit)",
+    ),
+    _Known(
+        fragment=r"unrecognized command `podman context|unknown flag: --format.*podman|Emulate Docker CLI using podman",
+        cause="the docker command here is podman's own, which knows neither contexts nor compose's answers",
+        hint="install docker's (Debian: docker-cli docker-compose), and "
+        "export DOCKER_HOST=unix://$XDG_RUNTIME_DIR/podman/podman.sock",
+    ),
+    _Known(
         fragment=r"bind source path does not exist",
         cause="a folder that the service mounts is not on the engine's machine",
         hint="make it there, or mount another one in an override file",

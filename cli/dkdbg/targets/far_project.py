@@ -12,9 +12,10 @@ from dkdbg.agent.contract import ENV_MAPPINGS
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets import pairs
+from dkdbg.targets.compose import started
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 #: Label of what is started there: who has started it, on which machine, from which folder.
 FROM = "dev.dkdbg.from"
@@ -75,7 +76,7 @@ def far_project(model: Mapping[str, Any], service: str, port: int, *, root: str,
     planned = [PurePosixPath(remote) for _, remote in pairs.pairs_of(mappings)]
     filled: list[Filled] = []
     absent: list[str] = []
-    for name in _started(services, service):
+    for name in started(made, service):
         kept = []
         for mount in services[name].get("volumes") or ():
             source = PurePosixPath(str(mount.get("source", "")))
@@ -112,22 +113,9 @@ def far_project(model: Mapping[str, Any], service: str, port: int, *, root: str,
             exit_code=EXIT_CONFLICT,
         )
     debug["ports"] = [each for each in debug.get("ports") or () if each.get("target") != port]
-    for name in _started(services, service):
+    for name in started(made, service):
         services[name]["labels"] = {**(services[name].get("labels") or {}), FROM: owner.replace("$", "$$")}
     return FarProject(model=made, filled=tuple(filled))
-
-
-def _started(services: Mapping[str, Any], service: str) -> Iterator[str]:
-    """The service and all that a start of it starts."""
-    seen: set[str] = set()
-    todo = [service]
-    while todo:
-        name = todo.pop()
-        if name in seen or name not in services:
-            continue
-        seen.add(name)
-        todo += services[name].get("depends_on") or ()
-        yield name
 
 
 def _files_of(model: dict[str, Any], name: str) -> list[str]:

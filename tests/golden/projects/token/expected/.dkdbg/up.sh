@@ -44,23 +44,30 @@ if [ -e /opt/dkdbg/agent.pyz ] && [ "${DKDBG_MAPPINGS+set}" = set ]; then
 fi
 
 listens() { cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -q ":$(printf '%04X' "$1") [0-9A-F:]* 0A "; }
-# An engine of another machine sees nothing of this one: dkdbg copies it there, and its attach leads a port of this one there.
+# An engine of another machine sees nothing of this one, and compose builds for Podman by an image that has to be pulled:
+# dkdbg copies the files there, or builds by podman.
+why=
 case ${DOCKER_HOST:-$(docker context inspect --format '{{.Endpoints.docker.Host}}' 2>/dev/null)} in
-  ssh://* | tcp://* | http://* | https://*)
-    [ "$what" = stop ] && exec docker compose --progress plain --profile debug stop app-debug
-    command -v dkdbg >/dev/null || {
-      echo "dkdbg: the Docker engine is on another machine, which does not see this folder; dkdbg copies it there: pip install dkdbg" >&2
-      exit 1
-    }
-    dkdbg up || exit
-    [ "$what" = up ] || exec dkdbg restart
-    [ ! -r /proc/net/tcp ] || listens "${attaches_to:-$port}" || {
-      echo "dkdbg: run this in a terminal, and press F5 again:  dkdbg attach --port ${attaches_to:-$port}" >&2
-      exit 1
-    }
-    exit 0
-    ;;
+  ssh://* | tcp://* | http://* | https://*) why='is on another machine, which does not see this folder' ;;
+  *) case $(docker version --format '{{range .Server.Components}}{{.Name}} {{end}}' 2>/dev/null) in
+      *Podman*) why='is Podman, for which podman has to build' ;;
+    esac ;;
 esac
+if [ -n "$why" ]; then
+  [ "$what" = stop ] && exec docker compose --progress plain --profile debug stop app-debug
+  command -v dkdbg >/dev/null || {
+    echo "dkdbg: the engine $why; dkdbg does that: pip install dkdbg" >&2
+    exit 1
+  }
+  dkdbg up || exit
+  [ "$what" = up ] || exec dkdbg restart
+  case $why in *Podman*) exit 0 ;; esac
+  [ ! -r /proc/net/tcp ] || listens "${attaches_to:-$port}" || {
+    echo "dkdbg: run this in a terminal, and press F5 again:  dkdbg attach --port ${attaches_to:-$port}" >&2
+    exit 1
+  }
+  exit 0
+fi
 
 # Compose tells projects apart by their folder's name alone: the containers of another folder would be replaced.
 for other in $(docker compose --profile debug ps --all --quiet 2>/dev/null); do

@@ -1,0 +1,113 @@
+"""The verbs with Podman, rootful and rootless: it builds by podman, and its containers' health is asked of the agent."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from tests.engine.projects import LOOP, launch_options, marked_line, unique, write
+from tests.ports import free_port
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("podman")]
+
+
+def must(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 0, f"{done.args}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture
+def project(podman, base_image):
+    """A fresh repository of the user's after `init`."""
+    root = podman.folder / unique("pod")
+    must(podman.run("mkdir", str(root)))
+    writes = LOOP.replace("    for n in", '    open("out.txt", "w").write("mine")\n        for n in', 1)
+    write(root, **{"train.py": writes, ".env": f"DKDBG_BASE={base_image}\nDKDBG_PORT={free_port()}\n"})
+    must(podman.run("chown", "-R", podman.user, str(root)) if podman.user == "root" else _own(podman, root))
+    must(podman.run("git", "init", "-q", cwd=root))
+    must(podman.run("dkdbg", "init", "--yes", cwd=root))
+    return root
+
+
+def _own(podman, root) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["chown", "-R", podman.user, str(root)], capture_output=True, text=True, check=False
+    )
+
+
+def stop(options: AttachOptions, file) -> dict[str, str]:
+    """Attach, stop at the marked line, and let the program go on."""
+    with Debugger(options) as debugger:
+        debugger.set_breakpoints(str(file), [marked_line(file)])
+        debugger.attach()
+        top = debugger.stack(debugger.wait_stopped(90))[0]
+        assert (top.path, top.name) == (str(file), "step")
+        return debugger.local_values(top)
+
+
+def test_a_fresh_project_is_debugged_from_up_to_down(podman, project):
+    said = must(podman.run("dkdbg", "up", cwd=project))
+    assert "Podman " in said
+    assert "COMMIT" in said  # podman has built
+    assert "loss" in stop(launch_options(project), project / "train.py")
+    assert (project / "out.txt").stat().st_uid == podman.uid  # the container's root is the user
+    (session,) = json.loads(must(podman.run("dkdbg", "ps", "--json", cwd=project)))["sessions"]
+    assert (session["name"], session["state"]) == ("app-debug", "running")
+    must(podman.run("dkdbg", "restart", cwd=project))
+    assert "loss" in stop(launch_options(project), project / "train.py")
+    typed = podman.run("dkdbg", "pdb", "app-debug", cwd=project, text="p 6 * 7\nq\n")
+    assert "42" in typed.stdout, typed.stderr
+    assert "same folder" in podman.run("dkdbg", "sync", "--once", cwd=project).stderr
+    again = must(podman.run("sh", ".dkdbg/up.sh", cwd=project))  # as F5 does
+    assert "COMMIT" not in again  # nothing has changed: no build
+    must(podman.run("dkdbg", "down", cwd=project))
+    assert not must(podman.run("docker", "ps", "-aq")).strip()
+
+
+def test_a_program_that_ends_at_once_is_said_with_its_last_lines(podman, project):
+    (project / "train.py").write_text("import sys\nsys.exit('no data here')\n")
+    done = podman.run("env", "DKDBG_WAIT=0", "dkdbg", "up", cwd=project)
+    assert done.returncode
+    assert "no data here" in done.stdout + done.stderr
+    must(podman.run("dkdbg", "down", cwd=project))
+
+
+def test_a_command_in_a_container_that_knows_nothing_of_dkdbg(podman, base_image):
+    """A rootless container has an address in a network that this machine does not reach: the relay leads there."""
+    name = unique("plain")
+    must(podman.run("docker", "run", "-d", "--name", name, "-w", "/w", base_image, "sleep", "600"))
+    try:
+        work = podman.folder / unique("work")
+        must(podman.run("mkdir", str(work)))
+        write(work, **{"train.py": LOOP})
+        must(podman.run("dkdbg", "sync", f"docker://{name}", "--once", cwd=work))
+        words = ["--on", f"docker://{name}", "--wait", "60", "--", "python3", "train.py"]
+        started = subprocess.Popen(
+            ["dkdbg", "run", *words], executable=str(podman.folder / "bin/dkdbg"), env=podman.environment, cwd=work,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **podman._as,
+        )  # fmt: skip
+        port = free_port()
+        attach = subprocess.Popen(
+            ["dkdbg", "attach", f"docker://{name}", "--port", str(port), "--json"],
+            executable=str(podman.folder / "bin/dkdbg"), env=podman.environment, cwd=work, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, text=True, **podman._as,
+        )  # fmt: skip
+        try:
+            assert attach.stdout is not None
+            heard = json.loads(attach.stdout.readline())
+            while heard["event"] != "listening":
+                heard = json.loads(attach.stdout.readline())
+            options = AttachOptions(host="127.0.0.1", port=heard["port"], path_mappings=((str(work), "/w"),))
+            assert "loss" in stop(options, work / "train.py")
+        finally:
+            for each in (attach, started):
+                each.send_signal(signal.SIGTERM)
+            attach.communicate(timeout=60)
+            started.wait(60)
+    finally:
+        podman.run("docker", "rm", "-f", "-t", "0", name)
