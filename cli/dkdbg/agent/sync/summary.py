@@ -7,10 +7,11 @@ folder as being there: what has to be the same so that there is nothing to do.
 from __future__ import annotations
 
 import hashlib
+import itertools
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, Iterator, List, Sequence
+    from typing import Any, Iterable, Iterator, List, Sequence
 
     from dkdbg.agent.sync.wire import Entry
 
@@ -30,10 +31,12 @@ def digest(lines: List[str]) -> str:
 
 
 def folders(entries: Iterable[Entry]) -> Iterator[List[str]]:
-    """Yield path and digest of each folder that the entries lie in; empty for the root."""
-    lines: Dict[str, List[str]] = {}
-    for entry in entries:
-        folder, _, name = entry[0].rpartition("/")
-        lines.setdefault(folder, []).append(line(name, entry))
-    for folder, inside in lines.items():
-        yield [folder, digest(inside)]
+    """Yield path and digest of each folder that the entries lie in, empty for the root; those of one folder come together."""
+    for folder, inside in itertools.groupby(entries, _folder):
+        start = len(folder) + 1 if folder else 0
+        yield [folder, digest([line(entry[0][start:], entry) for entry in inside])]
+
+
+def _folder(entry: Entry) -> str:
+    path: str = entry[0]
+    return path.rpartition("/")[0]
