@@ -255,7 +255,7 @@ class _Stream:
         if not ready or time.monotonic() > deadline:  # who only talks on its standard error answers nothing
             raise DkdbgError(
                 f"{self._label} does not answer",
-                hint="is it overloaded, or paused? docker ps shows the latter",
+                hint="is it overloaded, paused or out of memory? try again when it is not",
             )
         if self._err in ready:
             said = self._take(self._err)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.remote import summaries
-from dkdbg.sync.remote.contact import Contact, refuse_same_folder
+from dkdbg.sync.remote.contact import Contact, refuse_same_folder, state_hint
 from dkdbg.sync.remote.flight import Counts
 from dkdbg.sync.remote.replica import Replica
 from dkdbg.sync.remote.stream import StreamEndedError
@@ -176,7 +176,7 @@ class Session:
 
     def _unreachable(self, error: Exception) -> DkdbgError:
         return DkdbgError(
-            f"cannot sync to {self._contact.label}: {error}", hint="is it running? dkdbg ps, docker ps"
+            f"cannot sync to {self._contact.label}: {error}", hint=state_hint(self._contact.label)
         )
 
     def _scan(self, scanner: Scanner, watcher: Watcher | None) -> Index:

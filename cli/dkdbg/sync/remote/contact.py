@@ -152,6 +152,11 @@ class Contact:
             pass  # `ready` hears the reason
 
 
+def state_hint(label: str) -> str:
+    """The hint for a target that cannot be reached: what tells its state, whatever kind of place it is."""
+    return f"is it running? dkdbg ps {label.partition(' ')[0]}"
+
+
 def _no_python(python: str, label: str, error: StreamEndedError) -> DkdbgError:
     """For an interpreter that was named, and ended without a word of ours: it may be no Python, or the target is gone."""
     return DkdbgError(
