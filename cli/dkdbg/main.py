@@ -47,6 +47,13 @@ def _run(options: argparse.Namespace) -> int:
 
         if options.undo:
             return init.undo(root, force=options.force, as_json=options.json)
+        if options.on is not None:
+            from dkdbg.commands.init_place import init_place
+
+            return init_place(
+                root, options.on, command=options.command, port=options.port, yes=options.yes, diff=options.diff, check=options.check,
+                as_json=options.json,
+            )  # fmt: skip
         return init.init(
             root, command=options.command, service=options.service, yes=options.yes, diff=options.diff,
             check=options.check, as_json=options.json,
@@ -95,7 +102,7 @@ def _run(options: argparse.Namespace) -> int:
         command = options.command[1:] if options.command[:1] == ["--"] else options.command
         return run(
             root, options.on, command, port=options.port, wait=options.wait, python=options.python, sync=options.sync,
-            reload=options.reload,
+            reload=options.reload, attach=options.attach,
         )  # fmt: skip
     if options.verb == "submit":
         from dkdbg.commands.submit import submit
@@ -212,6 +219,12 @@ def _parser() -> argparse.ArgumentParser:
         "--command", metavar="TEXT", help="the program to debug, such as 'python train.py --epochs 1'"
     )
     init.add_argument("--service", metavar="NAME", help="the compose service to debug")
+    init.add_argument(
+        "--on", metavar="PLACE", help="only what F5 needs to run the program there and attach to it"
+    )
+    init.add_argument(
+        "--port", type=_port, metavar="PORT", help="with --on: of this machine, for the entry (5677, ...)"
+    )
     init.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
     up = verbs.add_parser("up", help="start the debug service; return when an attach will work")
@@ -282,6 +295,10 @@ def _add_verbs_with_target(verbs: argparse._SubParsersAction[_Parser]) -> None:
         action="store_true",
         help="--sync, and start it again at each save; Ctrl-C restarts it too, twice leaves",
     )
+    run.add_argument(
+        "--attach", type=_port, nargs="?", const=5677, metavar="PORT",
+        help="lead an editor there too, from this port of 127.0.0.1 (5677), as dkdbg attach does",
+    )  # fmt: skip
     run.add_argument("--python", metavar="PATH", help="interpreter there that runs the agent (python3, ...)")
     run.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD", help="the command, word by word")
 

@@ -162,8 +162,8 @@ def test_at_a_terminal_one_ctrl_c_restarts_and_two_leave(laptop, tmp_path):
 def test_the_entry_that_attach_prints_knows_where_the_code_lies_before_it_runs_and_while(laptop, tmp_path):
     """With the folder of the address, with ours where there is none, and by what the session says."""
     write(tmp_path, **{"stays.py": STAYS})
-    with host_door(tmp_path, f"{NODE}/~/code") as door:
-        assert "pathMappings" not in door.wait("entry", PATIENCE)["entry"]  # there is no such folder yet
+    with host_door(tmp_path, f"{NODE}/~/code") as door:  # there is no such folder yet
+        assert by_entry(tmp_path, door, "/code").path_mappings == ((str(tmp_path), "/home/me/code"),)
     with host_door(tmp_path, NODE) as door:
         (before,) = by_entry(tmp_path, door, "/home/me/dkdbg/").path_mappings
         assert before[1].startswith("/home/me/dkdbg/")

@@ -13,18 +13,13 @@ import time
 from typing import TYPE_CHECKING, NoReturn
 
 from dkdbg import console
-from dkdbg.agent.front import front, local_users, peers, proof, tokens
+from dkdbg.agent.front import local_users, proof, tokens
+from dkdbg.commands.host_door import HostDoor
 from dkdbg.commands.init import check_root, make_plan
 from dkdbg.commands.up import check_initialised
 from dkdbg.detect.people import others
-from dkdbg.door import greeting, owners
-from dkdbg.door.connection import Connection
-from dkdbg.door.listeners import Listeners
-from dkdbg.door.ports import AFTER_RANKS, DEFAULT_BASE, FIRST_RANKS, Ports
-from dkdbg.door.switchboard import Switchboard
-from dkdbg.door.upstream import Upstream
-from dkdbg.engine.ports import free_port
-from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
+from dkdbg.door.ports import AFTER_RANKS, FIRST_RANKS
+from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
 from dkdbg.planner.editor import HOST, launch_entry
 from dkdbg.render import token_file
@@ -36,13 +31,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.door.actions import Note
-    from dkdbg.door.upstream import Seen
+    from dkdbg.door.upstream import Seen, Upstream
     from dkdbg.model.plan import ProjectPlan
     from dkdbg.targets.place import Place
 
 #: Name of the launch entry that is shown.
 NAME = "dkdbg: attach and stay"
-#: Seconds that editors get to close their sessions at the end.
+#: Seconds for the last lines.
 GOODBYE = 1.5
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Seconds until Ctrl-C is noticed at the latest.
@@ -66,40 +61,25 @@ def attach(root: Path, targets: Sequence[str], *, port: int, ports: int | None, 
     if not places and plan is not None:
         places = [registry.home(root, plan.service.name)]
     reporter = _Reporter(as_json=as_json)
-    token = _token(reporter)
-    upstreams = [Upstream(each, name, token) for each, name in _named(places)]
-    opened: list[front.Front] = []
-    board = Switchboard(upstreams, port=lambda: opened[0].port, report=reporter.note, token=token)
-    extra = Ports(board, ports or DEFAULT_BASE, log=reporter.line)
-    board.offer = extra.offer
-    opened.append(_listen(board, port, reporter))
-    listeners = Listeners(upstreams, reporter.line)
+    door = HostDoor(places, reporter, port=port, base=ports, token=_token(reporter))
     for number in ENDING:  # to the end of the process: a late second signal changes no exit code
         signal.signal(number, _interrupt_once)
     try:
-        opened[0].start()
+        door.start()
         if ports is not None:
-            board.exchange.offers_all = True
-            extra.open_first()
             _explain_ports(reporter, ports)
-        shown = _welcome(reporter, root, plan, upstreams, opened[0].port)
+        shown = _welcome(reporter, root, plan, door.upstreams, door.port)
         _warn_of_others(reporter)
-        listeners.start()
+        door.follow()
         while True:  # a signal may reach another thread, and Python acts on it in this one
             time.sleep(SIGNAL_INTERVAL)
-            if (said := _said_by_sessions(upstreams)) - shown:
+            if (said := _said_by_sessions(door.upstreams)) - shown:
                 shown |= said
-                reporter.entry(entry_for(None, opened[0].port, sorted(said)))
+                reporter.entry(entry_for(None, door.port, sorted(said)))
     except KeyboardInterrupt:
         pass
     finally:
-        board.stop("dkdbg attach was ended")
-        opened[0].drain(GOODBYE)
-        opened[0].stop()
-        extra.stop()
-        listeners.stop()
-        for upstream in upstreams:
-            upstream.place.close()
+        door.close()
     reporter.event("end", "ended")
     reporter.end()
     return 0
@@ -188,36 +168,6 @@ def _token(reporter: _Reporter) -> str:
             f"take {proof.SHORT} or more random ones, such as: openssl rand -hex 32"
         )
     return token
-
-
-def _named(places: Sequence[Place]) -> list[tuple[Place, str]]:
-    """Each target with a name of its own: its label, or all of its address where two labels are the same."""
-    if len({str(each.address) for each in places}) < len(places):
-        raise DkdbgError("a target is named twice", hint="name each one once")
-    labels = [each.label for each in places]
-    return [
-        (each, label if labels.count(label) == 1 else str(each.address))
-        for each, label in zip(places, labels, strict=True)
-    ]
-
-
-def _listen(board: Switchboard, port: int, reporter: _Reporter) -> front.Front:
-    """Listen on the port, or on the next free one."""
-    for _ in range(20):
-        chosen = free_port(port, ours=None)
-        try:
-            listening = front.Front(
-                HOST, chosen, serve=lambda client, first, parser: Connection(board, client, parser).serve(first), ready=lambda: True, status=board.status,
-                allow=peers.AllowList(), log=reporter.line, admit=owners.refusal, greeting=greeting.version(),
-            )  # fmt: skip
-        except OSError:  # somebody was faster
-            continue
-        if chosen != port:
-            reporter.event("port", f"port {port} is taken; using {chosen}", port=chosen)
-        return listening
-    raise DkdbgError(
-        f"cannot listen on {HOST}:{port}", hint="name another port with --port", exit_code=EXIT_CONFLICT
-    )
 
 
 def _warn_of_others(reporter: _Reporter) -> None:

@@ -18,6 +18,7 @@ from dkdbg.render.manifest import FOLDER, MANIFEST
 from dkdbg.render.transaction import read
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from dkdbg.model.config import Config
@@ -35,14 +36,35 @@ def init(
     """
     check_root(root)
     plan, config = make_plan(root, command=command, service=service)
-    wanted = files_for(root, plan, config)
+    return offer(
+        root, files_for(root, plan, config), plan.describe(), yes=yes, diff=diff, check=check,
+        as_json=None if not as_json else lambda todo, kept, written: _as_json(plan, todo, kept, written=written),
+        next_steps=lambda count: _next_steps(root, plan, count),
+    )  # fmt: skip
+
+
+def offer(
+    root: Path, wanted: dict[str, FileWanted | None], heading: str, *, yes: bool, diff: bool, check: bool,
+    as_json: Callable[[tuple[changes.Change, ...], tuple[changes.Kept, ...], bool], dict[str, object]] | None,
+    next_steps: Callable[[int], None],
+) -> int:  # fmt: skip
+    """Show what would change and, after a yes, write it; the exit code.
+
+    Args:
+        heading: what was decided, for a person.
+        as_json: what a program gets in the place of all text, of what changes, what is kept and whether it was written.
+        next_steps: says what to do, given how many files were written.
+
+    Raises:
+        DkdbgError: there is nobody to ask, or a file cannot be read or written.
+    """
     todo = changes.between(root, wanted)
     kept = changes.kept(root, wanted)
-    if not as_json:
-        _show(plan, todo, kept, diff=diff or (not yes and not check))
-    if check or diff or not todo or (as_json and not yes):
-        if as_json:
-            console.emit(_as_json(plan, todo, kept, written=False))
+    if as_json is None:
+        _show(heading, todo, kept, diff=diff or (not yes and not check))
+    if check or diff or not todo or (as_json is not None and not yes):
+        if as_json is not None:
+            console.emit(as_json(todo, kept, False))
         return EXIT_ERROR if check and todo else 0
     if not yes:
         if not console.interactive():
@@ -55,10 +77,10 @@ def init(
             console.say("nothing was written")
             return EXIT_ERROR
     changes.apply(root, todo, changes.Journal(root=root))
-    if as_json:
-        console.emit(_as_json(plan, todo, kept, written=True))
+    if as_json is not None:
+        console.emit(as_json(todo, kept, True))
     else:
-        _next_steps(root, plan, len(todo))
+        next_steps(len(todo))
     return 0
 
 
@@ -188,9 +210,9 @@ def check_written(root: Path, compose_file: str) -> None:
 
 
 def _show(
-    plan: ProjectPlan, todo: tuple[changes.Change, ...], kept: tuple[changes.Kept, ...], *, diff: bool
+    heading: str, todo: tuple[changes.Change, ...], kept: tuple[changes.Kept, ...], *, diff: bool
 ) -> None:
-    console.say(plan.describe())
+    console.say(heading)
     console.say()
     former = tuple(change for change in todo if _is_of_former_version(change))
     others = tuple(change for change in todo if change not in former)
@@ -243,6 +265,15 @@ def _as_json(
         "command": list(plan.service.argv),
         "compose_file": plan.service.compose_file,
         "candidates": [entry.command for entry in plan.facts.candidates],
+        **changes_json(todo, kept, written=written),
+    }
+
+
+def changes_json(
+    todo: tuple[changes.Change, ...], kept: tuple[changes.Kept, ...], *, written: bool
+) -> dict[str, object]:
+    """What a program is told of the files."""
+    return {
         "changes": [
             {
                 "path": str(change.path),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dkdbg import console, process
 from dkdbg.agent.contract import DEFAULT_PORT
 from dkdbg.delivery.bring import bring
-from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
 from dkdbg.targets.mapping import folder_name
 from dkdbg.targets.place import Apart, Far, Roomy
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from dkdbg.door.actions import Note
     from dkdbg.targets.place import Place
 
 #: What a command line that leads to another machine ends with when it has lost it.
@@ -36,6 +37,7 @@ def run(
     python: str | None = None,
     sync: bool = False,
     reload: bool = False,
+    attach: int | None = None,
 ) -> int:
     """Start `command` under the agent and return its own exit code; Ctrl-C is the command's.
 
@@ -50,6 +52,7 @@ def run(
         python: the interpreter that runs the agent there; None to look for one.
         sync: have the files of `root` there first, and what is saved as long as the command runs.
         reload: `sync`, and start it again when a source file has changed there.
+        attach: a port of this machine that leads an editor to the command, as `dkdbg attach` would.
 
     Raises:
         DkdbgError: the place is not there or not running, it has no Python, or there is no command.
@@ -60,6 +63,8 @@ def run(
         )
     with contextlib.ExitStack() as opened:
         place = opened.enter_context(contextlib.closing(registry.place_of(target or "local:", root)))
+        if attach is not None:
+            _open_door(opened, registry.place_of(target or "local:", root), attach)
         if (sync or reload) and isinstance(place, Roomy):
             place = opened.enter_context(contextlib.closing(place.with_folder(folder_name(root))))
         reach = place.find()
@@ -78,10 +83,41 @@ def run(
             console.warn(f"dkdbg: {reach.label}: brought the agent there; it goes with the last session")
         if copy is not None:
             copy.wait()
-        console.warn(f"dkdbg: attach with: dkdbg attach {target or place.address}")
+        if attach is None:
+            console.warn(f"dkdbg: attach with: dkdbg attach {target or place.address}")
         words = (*_words(place, command, port=port, wait=wait, verb=verb), *command)
         told = ("env", *copy.environment) if copy else ()
         return _attached(place, reach.wrap((*told, *brought.argv, *words), tty=_tty()), brought.signal)
+
+
+def _open_door(opened: contextlib.ExitStack, place: Place, port: int) -> None:
+    """Lead editors to the place, until `opened` is closed; the port is that of their launch entry, and no other."""
+    from dkdbg.commands.host_door import HostDoor  # most of dkdbg
+
+    door = HostDoor([place], _Quiet(), port=port)
+    opened.callback(door.close)
+    if door.port != port:
+        raise DkdbgError(
+            f"port {port} of this machine is taken",
+            hint="another run --attach, or dkdbg attach, may have it: end that, or name another port, also in launch.json",
+            exit_code=EXIT_CONFLICT,
+        )
+    door.start()
+    door.follow()
+    console.warn(f"dkdbg: attach an editor to 127.0.0.1:{port}")
+
+
+class _Quiet:
+    """What the door has to say goes past the program's terminal: the editor is told what concerns it."""
+
+    def note(self, note: Note) -> None:
+        """Nothing."""
+
+    def line(self, text: str) -> None:
+        """Nothing."""
+
+    def event(self, kind: str, text: str, *, prefix: str = "", **more: object) -> None:
+        """Nothing."""
 
 
 def _words(

@@ -15,7 +15,7 @@ from dkdbg.targets.address import Address
 from dkdbg.targets.brought import is_brought
 from dkdbg.targets.place import Door, Kind, Workspace
 from dkdbg.targets.record import BadRecord, SeenRecord
-from dkdbg.targets.ssh import FAILED, SshHosts, SshReach, hosts_of, quoted
+from dkdbg.targets.ssh import FAILED, SshReach, hosts_of, quoted
 from dkdbg.targets.ssh_errors import explain
 from dkdbg.tunnel import far_sessions
 from dkdbg.tunnel.far_sessions import RelayedDoor
@@ -75,11 +75,17 @@ class SshPlace:
 
     def room(self, name: str) -> Workspace:
         """Below the user's home, where the address names none."""
-        self._found()
-        if self._hosts.folder:
-            return self.workspace()
+        home, _, below = self._hosts.folder.partition("/")
+        if self._hosts.folder and home != "~":
+            return Workspace(local=".", remote=self._hosts.folder, why="the target says so")
+        with self._lock:
+            options = self._connection.options(asks=True, limit=CONNECT_LIMIT)
+            _, _, found, *_ = self._look(
+                SshReach(hosts=self._hosts, options=options, label=self.label), at=""
+            )
+        why = "the target says so" if home else "dkdbg run --sync has it there"
         return Workspace(
-            local=".", remote=f"{self._folder}/{OURS}/{name}", why="dkdbg run --sync has it there"
+            local=".", remote=f"{found}/{below if home else f'{OURS}/{name}'}".rstrip("/"), why=why
         )
 
     def with_folder(self, name: str) -> SshPlace:
@@ -89,9 +95,7 @@ class SshPlace:
                 name
             )
         options = self._connection.options(asks=True, limit=CONNECT_LIMIT)
-        outside = SshReach(
-            hosts=SshHosts(hops=self._hosts.hops, folder=""), options=options, label=self.label
-        )
+        outside = SshReach(hosts=self._hosts, options=options, label=self.label)
         done = process.run(outside.script(f"mkdir -p -- {quoted(self._hosts.folder)}"), timeout=_SHELL_LIMIT)
         if done.code == FAILED:
             raise explain(self._hosts, done.stderr)
@@ -206,10 +210,15 @@ class SshPlace:
             raise DkdbgError(f"no session runs on {self.label}")
         return reach.wrap(("sh", agents[-1], "relay", word))
 
-    def _look(self, reach: SshReach) -> list[str]:
-        """User, host, folder, and the paths of agents that were brought."""
+    def _look(self, reach: SshReach, at: str | None = None) -> list[str]:
+        """User, host, folder, and the paths of agents that were brought.
+
+        Args:
+            at: the folder, empty for the user's home; None for that of the address.
+        """
+        at = self._hosts.folder if at is None else at
         mark = f"dkdbg-{secrets.token_hex(8)}"
-        folder = quoted(self._hosts.folder) if self._hosts.folder else "."
+        folder = quoted(at) if at else "."
         done = process.run(reach.script(_LOOK.format(mark=mark, folder=folder)), timeout=_SHELL_LIMIT)
         said = done.stdout.rpartition(f"\n{mark} ")[2].splitlines() if f"\n{mark} " in done.stdout else []
         if said[:1] == ["gone"]:

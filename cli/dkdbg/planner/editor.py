@@ -8,7 +8,10 @@ from dkdbg.agent.dap.messages import PROJECT
 from dkdbg.model.plan import FROM_ENVIRONMENT, FROM_NOWHERE, FROM_PERSON
 
 if TYPE_CHECKING:
-    from dkdbg.model.plan import Mapping, ProjectPlan
+    from collections.abc import Mapping, Sequence
+
+    from dkdbg.model.plan import Mapping as Mapped
+    from dkdbg.model.plan import ProjectPlan
 
 ATTACH_NAME = "dkdbg: attach"
 UP_LABEL = "dkdbg: up"
@@ -17,6 +20,8 @@ STOP_LABEL = "dkdbg: stop"
 DOWN_LABEL = "dkdbg: down"
 #: What the program prints, also before an editor is attached and past Python's own streams.
 LOGS_LABEL = "dkdbg: logs"
+#: What the entry and the task of a place begin with.
+PLACE_NAME, PLACE_LABEL = "dkdbg: on ", "dkdbg: run on "
 HOST = "127.0.0.1"
 #: Of several entries VS Code lists those with a `group` first, by its name, and F5 takes the first until one is chosen.
 FIRST = {"group": "0_dkdbg", "order": 1}
@@ -69,7 +74,59 @@ def inputs(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
     return ({"id": TOKEN_PROPERTY, "type": "promptString", "description": question, "password": True},)
 
 
-def path_mappings(mappings: tuple[Mapping, ...], root: str = "${workspaceFolder}") -> list[dict[str, str]]:
+def place_entry(name: str, port: int, mappings: Sequence[Mapping[str, str]]) -> dict[str, object]:
+    """The launch entry for a place: F5 runs the program there and attaches to it.
+
+    Args:
+        name: the place, as a person types it.
+        port: of this machine, where `dkdbg run --attach` leads there.
+        mappings: debugpy's pathMappings.
+    """
+    return {
+        "name": PLACE_NAME + name,
+        "type": "debugpy",
+        "request": "attach",
+        "connect": {"host": HOST, "port": port},
+        "pathMappings": [dict(each) for each in mappings],
+        "justMyCode": True,
+        "subProcess": True,
+        "redirectOutput": False,
+        "preLaunchTask": PLACE_LABEL + name,
+        "presentation": {**FIRST, "order": 2},
+    }
+
+
+def place_task(name: str, port: int, argv: Sequence[str]) -> dict[str, object]:
+    """The task that F5 on a place runs first; its terminal is the program's, with its Ctrl-C.
+
+    It goes on in the background, and counts as ended when an attach will work: the agent there says it listens.
+
+    Args:
+        argv: the program's command line there.
+    """
+    words = ["run", "--reload", "--wait", "--attach", str(port), "--on", name, "--", *argv]
+    return {
+        "label": PLACE_LABEL + name,
+        "type": "process",
+        "command": "dkdbg",
+        "args": words,
+        "options": {"cwd": "${workspaceFolder}"},
+        "isBackground": True,
+        "presentation": {"reveal": "always", "panel": "dedicated", "showReuseMessage": False, "clear": True},
+        "problemMatcher": {
+            "owner": "dkdbg",
+            # VS Code asks for one; nothing that the program prints is a problem of a file.
+            "pattern": {"regexp": "^dkdbg: never: (.*)$", "message": 1},
+            "background": {
+                "activeOnStart": True,
+                "beginsPattern": "^dkdbg: attach an editor to ",
+                "endsPattern": "^dkdbg: (waiting for a debugger|a debugger can attach) on ",
+            },
+        },
+    }
+
+
+def path_mappings(mappings: tuple[Mapped, ...], root: str = "${workspaceFolder}") -> list[dict[str, str]]:
     """debugpy's pathMappings; `root` is the local root as the editor writes it."""
     return [
         {"localRoot": root if m.local == "." else f"{root}/{m.local}", "remoteRoot": str(m.remote)}

@@ -91,7 +91,7 @@ def between(root: Path, wanted: Mapping[str, FileWanted | None]) -> tuple[Change
                 notes[path] = file.note
     now = manifest.Manifest(files=records, notes=notes)
     if manifest.dump(now) != manifest.dump(disk.manifest):
-        after = manifest.dump(now) if records else None
+        after = manifest.dump(now) if records or notes else None
         reason = "tells generated files from edited ones"
         changes.append(Change(path=MANIFEST, before=read(root, MANIFEST), after=after, reason=reason))
     ignored = read(root, GITIGNORE)

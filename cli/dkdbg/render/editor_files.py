@@ -39,13 +39,41 @@ def editor_files(root: Path, plan: ProjectPlan, local_port: int, project: str) -
         DkdbgError: one of them cannot be read as JSON with comments, or is built in another way than VS Code's.
     """
     launch = {
-        "configurations": [editor.launch_entry(plan, local_port, project)],
+        "configurations": [editor.launch_entry(plan, local_port, project), *_of_places(root, LAUNCH)],
         "inputs": editor.inputs(plan),
     }
+    tasks = [*editor.tasks(plan), *_of_places(root, TASKS)]
+    return {LAUNCH: _merged(root, LAUNCH, launch), TASKS: _merged(root, TASKS, {"tasks": tasks})}
+
+
+def place_files(root: Path, entry: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, FileWanted]:
+    """Both files with the entry and the task of a place more, or with new ones in the place of theirs.
+
+    Raises:
+        DkdbgError: as `editor_files`.
+    """
+    files = {}
+    for name, array, new in ((LAUNCH, "configurations", entry), (TASKS, "tasks", task)):
+        written, field = _written(root, name), _NAMES[array]
+        named = {each[field]: each for each in written.get(array, ())} | {
+            new[field]: new
+        }  # each in its place
+        files[name] = _merged(root, name, {**written, array: [*named.values()]})
+    return files
+
+
+def place_ports(root: Path) -> dict[str, int]:
+    """The port of each entry of a place, by the entry's name."""
+    written = _of_places(root, LAUNCH)
     return {
-        LAUNCH: _merged(root, LAUNCH, launch),
-        TASKS: _merged(root, TASKS, {"tasks": editor.tasks(plan)}),
+        each["name"]: each["connect"]["port"] for each in written if isinstance(each.get("connect"), dict)
     }
+
+
+def _of_places(root: Path, name: str) -> list[dict[str, Any]]:
+    """What `init --on` has written: another `init` leaves it."""
+    array, begin = ("configurations", editor.PLACE_NAME) if name == LAUNCH else ("tasks", editor.PLACE_LABEL)
+    return [each for each in _written(root, name).get(array, ()) if each[_NAMES[array]].startswith(begin)]
 
 
 def with_port(root: Path, local_port: int) -> FileWanted | None:
@@ -56,6 +84,8 @@ def with_port(root: Path, local_port: int) -> FileWanted | None:
     """
     wanted = copy.deepcopy(_written(root, LAUNCH))
     for entry in wanted.get("configurations", []):
+        if entry["name"].startswith(editor.PLACE_NAME):
+            continue
         if not isinstance(entry.get("connect"), dict):
             return None
         entry["connect"]["port"] = local_port

@@ -1,0 +1,126 @@
+"""The host's door of some places, from its first port to its end: what `attach` keeps open, and `run --attach` beside a program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from dkdbg.agent.front import front, peers
+from dkdbg.door import greeting, owners
+from dkdbg.door.connection import Connection
+from dkdbg.door.listeners import Listeners
+from dkdbg.door.ports import DEFAULT_BASE, Ports
+from dkdbg.door.switchboard import Switchboard
+from dkdbg.door.upstream import Upstream
+from dkdbg.engine.ports import free_port
+from dkdbg.errors import EXIT_CONFLICT, DkdbgError
+from dkdbg.planner.editor import HOST
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dkdbg.door.actions import Note
+    from dkdbg.targets.place import Place
+
+#: Seconds that editors get to close their sessions at the end.
+GOODBYE = 1.5
+
+
+class Reporting(Protocol):
+    """Takes what happens; from any thread."""
+
+    def note(self, note: Note) -> None:
+        """What a router noted."""
+
+    def line(self, text: str) -> None:
+        """Something else, for a person."""
+
+    def event(self, kind: str, text: str, *, prefix: str = "", **more: object) -> None:
+        """Something that a program may want to know."""
+
+
+class HostDoor:
+    """One port of 127.0.0.1 that editors attach to, and the places behind it, which `close` closes.
+
+    Args:
+        port: the next free one when it is taken.
+        base: a port per process for every client, from this one on; None: for clients without child sessions only.
+        token: opens the list of processes of a door that asks for one.
+
+    Raises:
+        DkdbgError: a place is named twice, or no port is free.
+    """
+
+    def __init__(
+        self,
+        places: Sequence[Place],
+        report: Reporting,
+        *,
+        port: int,
+        base: int | None = None,
+        token: str = "",
+    ) -> None:
+        self.upstreams = [Upstream(each, name, token) for each, name in _named(places)]
+        self._board = Switchboard(
+            self.upstreams, port=lambda: self._front.port, report=report.note, token=token
+        )
+        self._offers_all = base is not None
+        self._extra = Ports(self._board, base or DEFAULT_BASE, log=report.line)
+        self._board.offer = self._extra.offer
+        self._listeners = Listeners(self.upstreams, report.line)
+        self._front = _listen(self._board, port, report)
+
+    @property
+    def port(self) -> int:
+        """The one that editors attach to."""
+        return self._front.port
+
+    def start(self) -> None:
+        """Let editors in."""
+        self._front.start()
+        if self._offers_all:
+            self._board.exchange.offers_all = True
+            self._extra.open_first()
+
+    def follow(self) -> None:
+        """Hear of what changes at the places."""
+        self._listeners.start()
+
+    def close(self) -> None:
+        """End the sessions and everything else."""
+        self._board.stop("dkdbg attach was ended")
+        self._front.drain(GOODBYE)
+        self._front.stop()
+        self._extra.stop()
+        self._listeners.stop()
+        for upstream in self.upstreams:
+            upstream.place.close()
+
+
+def _named(places: Sequence[Place]) -> list[tuple[Place, str]]:
+    """Each target with a name of its own: its label, or all of its address where two labels are the same."""
+    if len({str(each.address) for each in places}) < len(places):
+        raise DkdbgError("a target is named twice", hint="name each one once")
+    labels = [each.label for each in places]
+    return [
+        (each, label if labels.count(label) == 1 else str(each.address))
+        for each, label in zip(places, labels, strict=True)
+    ]
+
+
+def _listen(board: Switchboard, port: int, report: Reporting) -> front.Front:
+    """Listen on the port, or on the next free one."""
+    for _ in range(20):
+        chosen = free_port(port, ours=None)
+        try:
+            listening = front.Front(
+                HOST, chosen, serve=lambda client, first, parser: Connection(board, client, parser).serve(first), ready=lambda: True, status=board.status,
+                allow=peers.AllowList(), log=report.line, admit=owners.refusal, greeting=greeting.version(),
+            )  # fmt: skip
+        except OSError:  # somebody was faster
+            continue
+        if chosen != port:
+            report.event("port", f"port {port} is taken; using {chosen}", port=chosen)
+        return listening
+    raise DkdbgError(
+        f"cannot listen on {HOST}:{port}", hint="name another port with --port", exit_code=EXIT_CONFLICT
+    )

@@ -1,0 +1,86 @@
+"""`dkdbg init --on PLACE`: what F5 needs to run the program there."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from dkdbg.render import jsonc
+from tests.engine.projects import LOOP, dkdbg, marked_line, must, repo
+from tests.far.test_reload import Running
+from tests.ports import free_port
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far"), pytest.mark.usefixtures("laptop")]
+
+PLACES = '[places.node]\nuri = "ssh://login,node1/~/code"\n\n[places.other]\nuri = "ssh://login"\n'
+
+
+def entries(root, name: str, array: str) -> list[dict]:
+    return jsonc.loads((root / ".vscode" / name).read_text())[array]
+
+
+def test_each_place_gets_an_entry_with_its_folder_a_port_of_its_own_and_a_task_that_a_further_init_leaves(
+    tmp_path,
+):
+    root = repo(tmp_path / "shop", {"train.py": "print(1)\n", "dkdbg.toml": PLACES})
+    words = ("init", "--command", "python3 train.py --lr 1", "--yes", "--on")
+    must(dkdbg(root, *words, "node"))
+    must(dkdbg(root, *words, "other"))
+    node, other = entries(root, "launch.json", "configurations")
+    assert node["pathMappings"] == [{"localRoot": "${workspaceFolder}", "remoteRoot": "/home/me/code"}]
+    assert other["pathMappings"][0]["remoteRoot"].startswith("/home/me/dkdbg/shop-")
+    assert node["connect"]["port"] != other["connect"]["port"]
+    task = entries(root, "tasks.json", "tasks")[0]
+    assert task["label"] == node["preLaunchTask"] == "dkdbg: run on node"
+    assert task["args"][-4:] == ["python3", "train.py", "--lr", "1"]
+    assert json.loads(must(dkdbg(root, *words, "node", "--json")).stdout)["changes"] == []
+
+    must(dkdbg(root, "init", "--yes"))
+    names = [each["name"] for each in entries(root, "launch.json", "configurations")]
+    assert sorted(names) == ["dkdbg: attach", "dkdbg: on node", "dkdbg: on other"]
+    must(dkdbg(root, *words, "node"))
+    assert len(entries(root, "launch.json", "configurations")) == 3
+    assert must(dkdbg(root, "init", "--check"))
+
+    must(dkdbg(root, "init", "--undo"))
+    assert subprocess.run(
+        ["git", "status", "--short"], cwd=root, capture_output=True, text=True, check=True
+    ).stdout.split() == ["??", "dkdbg.toml", "??", "train.py"]
+    assert (root / "dkdbg.toml").read_text() == PLACES
+
+
+def test_a_place_that_cannot_be_reached_and_a_program_that_nobody_named_write_nothing(tmp_path):
+    root = repo(tmp_path / "empty", {"notes.py": "x = 1\n", "dkdbg.toml": PLACES})
+    refused = dkdbg(root, "init", "--on", "node", "--yes")
+    assert "nothing in this repository says what the program is" in refused.stderr
+    refused = dkdbg(root, "init", "--on", "ssh://login,node7", "--command", "python3 a.py", "--yes")
+    assert "login knows no host node7" in refused.stderr
+    assert not (root / ".vscode").exists()
+
+
+def test_when_the_task_counts_as_ended_an_attach_by_the_entry_stops_there(tmp_path):
+    """The task's own command line, and the pattern by which VS Code takes it for ended."""
+    root = repo(tmp_path / "shop", {"train.py": LOOP, "dkdbg.toml": PLACES})
+    words = ("--command", "python3 train.py", "--port", str(free_port()), "--yes")
+    must(dkdbg(root, "init", "--on", "node", *words))
+    (entry,), (task,) = entries(root, "launch.json", "configurations"), entries(root, "tasks.json", "tasks")
+    assert (task["command"], task["args"][0]) == ("dkdbg", "run")
+    ended = re.compile(task["problemMatcher"]["background"]["endsPattern"], re.MULTILINE)
+    run = Running(root, *task["args"][1:])
+    try:
+        run.wait_until(lambda: ended.search(run.said) is not None)
+        pairs = ((str(root), entry["pathMappings"][0]["remoteRoot"]),)
+        with Debugger(AttachOptions(port=entry["connect"]["port"], path_mappings=pairs)) as debugger:
+            debugger.set_breakpoints(str(root / "train.py"), [marked_line(root / "train.py")])
+            debugger.attach()
+            assert debugger.stack(debugger.wait_stopped(60))[0].path == str(root / "train.py")
+        taken = dkdbg(root, *task["args"])
+        assert f"port {entry['connect']['port']} of this machine is taken" in taken.stderr
+        assert run.process.poll() is None
+    finally:
+        run.end()
