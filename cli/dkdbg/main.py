@@ -58,6 +58,15 @@ def _run(options: argparse.Namespace) -> int:
             root, command=options.command, service=options.service, yes=options.yes, diff=options.diff,
             check=options.check, as_json=options.json,
         )  # fmt: skip
+    if options.verb in {"up", "down"} and options.on:
+        from dkdbg.commands import debug_copy
+
+        if options.verb == "down":
+            return debug_copy.down(root, options.on)
+        return debug_copy.up(
+            root, options.on, command=options.command, wait=options.wait, yes=options.yes, diff=options.diff,
+            wait_timeout=options.wait_timeout,
+        )  # fmt: skip
     if options.verb == "up":
         from dkdbg.commands.up import up
 
@@ -236,6 +245,23 @@ def _parser() -> argparse.ArgumentParser:
     )
     up.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
+    copy = up.add_argument_group("a copy of what runs elsewhere, with the agent under its program")
+    copy.add_argument(
+        "--on",
+        metavar="PLACE",
+        help="k8s://NAMESPACE/deployment/NAME, job/NAME or pytorchjob/NAME; stays as it is",
+    )
+    copy.add_argument("--yes", action="store_true", help="start it without asking")
+    copy.add_argument("--diff", action="store_true", help="only show it")
+    copy.add_argument("--command", metavar="TEXT", default="", help="another program than the original's")
+    copy.add_argument(
+        "--wait",
+        type=_seconds,
+        default=600,
+        metavar="SECONDS",
+        help="let the program wait for an editor (600)",
+    )
+
     _add_verbs_with_target(verbs)
     _add_submit(verbs)
 
@@ -243,6 +269,8 @@ def _parser() -> argparse.ArgumentParser:
     down.add_argument(
         "--all", action="store_true", help="the whole compose project, profiled services included"
     )
+
+    down.add_argument("--on", metavar="PLACE", help="the debug copy that dkdbg up --on has made there")
 
     ps = verbs.add_parser(
         "ps", help="every session in containers and on this machine: state, where to attach, age"

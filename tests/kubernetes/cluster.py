@@ -78,6 +78,7 @@ class Cluster:
 
     Attributes:
         pods: what is there.
+        deployments: by name, their `spec`: nothing makes pods of them.
         denied: verb and resource that the user may not, such as `("create", "pods/exec")`.
         is_unauthorized: whoever asks is not known any more.
         asked: method and path of each request, oldest first.
@@ -85,6 +86,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.pods: list[Pod] = []
+        self.deployments: dict[str, dict[str, Any]] = {}
         self.denied: set[tuple[str, str]] = set()
         self.is_unauthorized = False
         self.asked: list[str] = []
@@ -180,9 +182,13 @@ class _Request(BaseHTTPRequestHandler):
         elif parts == ["api"]:
             self._say({"kind": "APIVersions", "versions": ["v1"]})
         elif parts == ["apis"]:
-            self._say({"kind": "APIGroupList", "apiVersion": "v1", "groups": [_AUTHORIZATION]})
+            self._say({"kind": "APIGroupList", "apiVersion": "v1", "groups": [_AUTHORIZATION, _APPS]})
         elif parts == ["api", "v1"]:
             self._say(_resources("v1", _CORE))
+        elif parts == ["apis", "apps", "v1"]:
+            self._say(_resources("apps/v1", [("deployments", "Deployment", ["get"])], namespaced=True))
+        elif parts[:4] == ["apis", "apps", "v1", "namespaces"] and parts[5:6] == ["deployments"]:
+            self._deployment(parts[4], parts[6])
         elif parts[:2] == ["apis", "authorization.k8s.io"]:
             self._review(body)
         elif parts[:3] == ["api", "v1", "namespaces"] and parts[4:5] == ["pods"]:
@@ -211,6 +217,14 @@ class _Request(BaseHTTPRequestHandler):
             "spec": {},
         }
         self._say({**review, "status": {"allowed": not denied}}, 201)
+
+    def _deployment(self, namespace: str, name: str) -> None:
+        about = {"name": name, "namespace": namespace}
+        if name in self.cluster.deployments:
+            spec = self.cluster.deployments[name]
+            self._say({"kind": "Deployment", "apiVersion": "apps/v1", "metadata": about, "spec": spec})
+        else:
+            self._fail(404, "NotFound", f'deployments.apps "{name}" not found', name)
 
     def _namespace(self, name: str) -> None:
         if any(each.namespace == name for each in self.cluster.pods):
@@ -317,11 +331,20 @@ _AUTHORIZATION = {
 }
 
 
-def _resources(version: str, kinds: list[tuple[str, str, list[str]]]) -> dict[str, Any]:
+_APPS = {
+    "name": "apps",
+    "versions": [{"groupVersion": "apps/v1", "version": "v1"}],
+    "preferredVersion": {"groupVersion": "apps/v1", "version": "v1"},
+}
+
+
+def _resources(
+    version: str, kinds: list[tuple[str, str, list[str]]], *, namespaced: bool = False
+) -> dict[str, Any]:
     return {
         "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version,
         "resources": [
-            {"name": name, "singularName": "pod" if name == "pods" else "", "kind": kind, "verbs": verbs, "namespaced": version == "v1"}
+            {"name": name, "singularName": kind.lower(), "kind": kind, "verbs": verbs, "namespaced": namespaced or version == "v1"}
             for name, kind, verbs in kinds
         ],
     }  # fmt: skip

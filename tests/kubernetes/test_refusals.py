@@ -110,6 +110,33 @@ def test_the_pod_of_a_pytorchjobs_rank_is_found(root, cluster):
         assert found.label == f"k8s://ml/{name}/pytorch"
 
 
+def test_a_deployment_is_the_pod_that_its_labels_select_and_its_debug_copy_where_there_is_one(root, cluster):
+    cluster.deployments["bert"] = {"selector": {"matchLabels": {"app": "bert"}}}
+    cluster.put(Pod("bert-7d-x", {"main": None}, labels={"app": "bert", "pod-template-hash": "7d"}))
+    cluster.put(Pod("other-7d-x", {"main": None}, labels={"app": "other"}))
+    assert registry.place_of("k8s://ml/deployment/bert", root).find().label == "k8s://ml/bert-7d-x"
+    cluster.put(Pod("bert-dkdbg-9f-y", {"main": None}, labels={"dev.dkdbg/copy-of": "deployment.bert"}))
+    assert registry.place_of("k8s://ml/deployment/bert", root).find().label == "k8s://ml/bert-dkdbg-9f-y"
+    assert registry.place_of("k8s://ml/app=bert", root).find().label == "k8s://ml/bert-7d-x"
+    missing = find(root, "k8s://ml/deployment/nope")
+    assert missing.message.startswith(
+        "there is no such object in the namespace ml\n  kubectl: Error from server (NotFound)"
+    )
+    assert missing.hint == "kubectl get deployments,jobs --namespace=ml"
+
+
+def test_up_and_down_on_a_place_that_cannot_be_copied_say_what_can(root, cluster):
+    cluster.put(Pod("train-0", {"main": None}))
+    for words, said in (
+        (("up", "--on", "k8s://ml/train-0", "--diff"), "k8s://ml/train-0 names no object that has pods"),
+        (("down", "--on", "k8s://ml/train-0"), "k8s://ml/train-0 names no object that has pods"),
+        (("up", "--on", "docker://x", "--diff"), "docker://x cannot be copied for debugging"),
+    ):
+        done = dkdbg(root, *words)
+        assert (done.returncode, said in done.stderr) == (EXIT_USAGE, True), done.stderr
+        assert "job/NAME or pytorchjob/NAME" in done.stderr
+
+
 def test_a_job_that_was_tried_again_is_the_pod_that_runs(root, cluster):
     annotations = {"batch.kubernetes.io/job-completion-index": "0"}
     for name, status in (
@@ -247,7 +274,7 @@ def test_without_kubectl_oc_is_taken_and_without_both_it_says_so(root, cluster, 
 @pytest.mark.parametrize(
     "text",
     ["k8s://ml", "k8s://ML/train-0", "k8s://ml/train_0", "k8s://ml/train-0/a/b", "k8s://ml/train-0/Main", "k8s://ml/a=b=c",
-     "k8s://ml/a=b,--all", "k8s://ml/job/bert:x", "k8s://ml/job/bert:-1", "k8s://ml/pod/x:1", "k8s://ml/a;b", "k8s://ml/-it",
+     "k8s://ml/deployment/bert:0", "k8s://ml/a=b,--all", "k8s://ml/job/bert:x", "k8s://ml/job/bert:-1", "k8s://ml/pod/x:1", "k8s://ml/a;b", "k8s://ml/-it",
      "k8s://ml/app=$(id)", "k8s://" + "a" * 64 + "/x"],
 )  # fmt: skip
 def test_an_address_with_a_name_that_kubernetes_does_not_allow_is_refused(text, root):

@@ -74,6 +74,23 @@ _KNOWN = (
         exit_code=EXIT_ERROR,
     ),
     _Known(
+        fragment=r"the server doesn't have a resource type",
+        cause="the cluster knows no objects of this kind",
+        hint="kubectl api-resources lists the kinds that it knows; PyTorchJobs come with Kubeflow's training operator",
+        exit_code=EXIT_USAGE,
+    ),
+    _Known(
+        fragment=r"(?:deployments|jobs|pytorchjobs)\.[\w.]+ \"[^\"\n]*\" not found",
+        cause="there is no such object in the namespace {ns}",
+        hint="kubectl get deployments,jobs --namespace={ns}",
+        exit_code=EXIT_ERROR,
+    ),
+    _Known(
+        fragment=r"exceeded quota",
+        cause="the quota of the namespace {ns} leaves no room for it",
+        hint="kubectl describe quota --namespace={ns}",
+    ),
+    _Known(
         fragment=r"unable to upgrade connection: container not found|cannot exec into a container in a completed pod|"
         r"cannot exec in a (?:stopped|deleted)|container \S+ is not valid for pod|container not running|error dialing backend",
         cause="the container does not run any more, or its node does not answer",

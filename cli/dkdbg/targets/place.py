@@ -211,6 +211,59 @@ class Startable(Protocol):
         """
 
 
+@dataclass(frozen=True, kw_only=True)
+class CopyPlan:
+    """A debug copy of something that runs, as it would be made.
+
+    Attributes:
+        original, name: of the two, for people.
+        before, after: the original and the copy, as documents.
+        decisions: (what, why) of each difference.
+        notes: what a person should know before.
+    """
+
+    original: str
+    name: str
+    before: object
+    after: object
+    decisions: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+
+
+@runtime_checkable
+class Copyable(Protocol):
+    """A place of which a copy can be started with the agent under its program; the original is never changed."""
+
+    def plan_copy(self, command: Sequence[str], *, wait: int) -> CopyPlan:
+        """What `make_copy` would make; nothing is changed.
+
+        Args:
+            command: another program than the original's; empty for that.
+            wait: seconds that the program waits for an editor.
+
+        Raises:
+            DkdbgError: there is nothing to copy, or there is a copy already.
+        """
+
+    def make_copy(self, *, report: Callable[[str], None], limit: float) -> tuple[str, ...]:
+        """Start what was planned and return when an attach will work: the addresses to attach to.
+
+        Args:
+            report: takes one line of progress.
+            limit: seconds.
+
+        Raises:
+            DkdbgError: it cannot be made, and nothing is left of it; or it does not start.
+        """
+
+    def remove_copy(self) -> str:
+        """Remove the copy, if there is one, and say what is down.
+
+        Raises:
+            DkdbgError: it cannot be removed.
+        """
+
+
 @runtime_checkable
 class Apart(Protocol):
     """A place with a network of its own: an agent that listens on its loopback cannot be reached from here."""

@@ -107,16 +107,16 @@ class Pod:
         Raises:
             BadPod: it is none.
         """
-        pod = _object(value)
-        about, spec, status = (_object(pod.get(key)) for key in ("metadata", "spec", "status"))
+        pod = object_of(value)
+        about, spec, status = (object_of(pod.get(key)) for key in ("metadata", "spec", "status"))
         name = _text(about.get("name"))
         if not is_pod_name(name):
             raise BadPod(f"a pod that is called {name[:60]!a}")
-        containers = [_object(each) for each in _list(spec.get("containers"))]
+        containers = objects_of(spec.get("containers"))
         names = tuple(_text(each.get("name")) for each in containers)
         if not names or not all(map(is_name, names)):
             raise BadPod("a pod with containers that no pod can have")
-        labels, annotations = _object(about.get("labels")), _object(about.get("annotations"))
+        labels, annotations = object_of(about.get("labels")), object_of(about.get("annotations"))
         role = _text(labels.get(_ROLE)).lower()
         rank = _text(labels.get(_REPLICA) if role else labels.get(_INDEX, annotations.get(_INDEX)))
         default = _text(annotations.get(_DEFAULT_CONTAINER))
@@ -153,7 +153,7 @@ def pods_of(value: object) -> list[Pod]:
     Raises:
         BadPod: one of them is none.
     """
-    found = _object(value)
+    found = object_of(value)
     return [Pod.of(each) for each in (_list(found["items"]) if "items" in found else [found])]
 
 
@@ -166,7 +166,9 @@ def choose(pods: Sequence[Pod], query: PodQuery) -> Pod:
     fitting = [each for each in pods if query.rank is None or _rank(each, pods, query.kind) == query.rank]
     running = [each for each in fitting if each.container(query.container) not in each.trouble]
     if len(running) > 1:
-        by_rank = query.rank is None and query.kind in {JOB, PYTORCHJOB}
+        by_rank = (
+            query.rank is None and query.kind in {JOB, PYTORCHJOB} and all(each.rank >= 0 for each in running)
+        )
         raise DkdbgError(
             f"{len(running)} running pods fit {query.label}: {_names(running, pods, query.kind)}",
             hint=f"name a rank: k8s://{query.namespace}/{query.label}:0" if by_rank
@@ -208,7 +210,7 @@ def _names(pods: Sequence[Pod], all_pods: Sequence[Pod], kind: str) -> str:
 def _trouble(names: Sequence[str], about: dict[str, Any], status: dict[str, Any]) -> dict[str, str]:
     """By container, why nothing can be run in it."""
     phase, said = _text(status.get("phase")), _said(status)
-    states = {_text(each.get("name")): each for each in map(_object, _list(status.get("containerStatuses")))}
+    states = {_text(each.get("name")): each for each in objects_of(status.get("containerStatuses"))}
     for_all = ""
     if phase == "Failed":
         for_all = f"it was evicted{said}" if status.get("reason") == "Evicted" else f"it has failed{said}"
@@ -218,7 +220,7 @@ def _trouble(names: Sequence[str], about: dict[str, Any], status: dict[str, Any]
         for_all = "it is being deleted"
     found = {}
     for name in names:
-        why = for_all or _why_not(_object(states.get(name, {}).get("state")), states.get(name, {}))
+        why = for_all or _why_not(object_of(states.get(name, {}).get("state")), states.get(name, {}))
         if not why and name not in states:
             why = f"it is {phase.lower() or 'not there yet'}{_pending(status)}"
         if why:
@@ -232,9 +234,9 @@ def _why_not(state: dict[str, Any], container: dict[str, Any]) -> str:
     """Why a container does not run; empty when it does."""
     if "running" in state:
         return ""
-    waiting, ended = _object(state.get("waiting")), _object(state.get("terminated"))
+    waiting, ended = object_of(state.get("waiting")), object_of(state.get("terminated"))
     if waiting:
-        before = _object(_object(container.get("lastState")).get("terminated"))
+        before = object_of(object_of(container.get("lastState")).get("terminated"))
         code = before.get("exitCode")
         crashed = f"; it ended with exit code {code} before" if isinstance(code, int) else ""
         return f"it waits: {printable(_text(waiting.get('reason')))[:_SHOWN]}{_said(waiting, reason=False)}{crashed}"
@@ -246,7 +248,7 @@ def _why_not(state: dict[str, Any], container: dict[str, Any]) -> str:
 
 def _pending(status: dict[str, Any]) -> str:
     """What a pod without containers waits for."""
-    for each in map(_object, _list(status.get("conditions"))):
+    for each in objects_of(status.get("conditions")):
         if each.get("status") == "False" and each.get("message"):
             return _said(each)
     return ""
@@ -259,18 +261,32 @@ def _said(value: dict[str, Any], *, reason: bool = True) -> str:
 
 
 def _variable(container: dict[str, Any], name: str) -> str:
-    for each in map(_object, _list(container.get("env"))):
+    for each in objects_of(container.get("env")):
         if each.get("name") == name:
             return _text(each.get("value"))
     return ""
 
 
-def _object(value: object) -> dict[str, Any]:
+def object_of(value: object) -> dict[str, Any]:
+    """An object of the API; an empty one for what is not there.
+
+    Raises:
+        BadPod: it is another value.
+    """
     if value is None:
         return {}
     if not isinstance(value, dict):
         raise BadPod("an object that is none")
     return value
+
+
+def objects_of(value: object) -> list[dict[str, Any]]:
+    """The objects of a list; none for what is not there.
+
+    Raises:
+        BadPod: it is another value, or one of them is.
+    """
+    return [object_of(each) for each in _list(value)]
 
 
 def _list(value: object) -> list[Any]:

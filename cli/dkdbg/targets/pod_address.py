@@ -2,10 +2,11 @@
 
 POD is    trainer-0                       a pod's name (`pod/trainer-0` for one that is called as a kind below)
           app=trainer,tier=gpu            labels, as `kubectl -l` takes them
+          deployment/bert                 the pod of a Deployment
           job/bert:2                      the pod of a Job with completion index 2
           pytorchjob/bert:2               the pod of a Kubeflow PyTorchJob whose node rank is 2
 
-KIND/NAME is how kubectl itself names things. The rank comes after `:`, which no name of Kubernetes has and no shell
+An object that `dkdbg up` has made a debug copy of stands for its copy. KIND/NAME is how kubectl itself names things. The rank comes after `:`, which no name of Kubernetes has and no shell
 reads: `#` begins a pattern in zsh, and a fragment in whatever takes an address for a URI.
 """
 
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
     from dkdbg.targets.address import Address
 
 FORM = "k8s://NAMESPACE/POD[/CONTAINER]"
-POD, JOB, PYTORCHJOB = "pod", "job", "pytorchjob"
+POD, DEPLOYMENT, JOB, PYTORCHJOB = "pod", "deployment", "job", "pytorchjob"
 #: The label that the pods of a kind carry, with its name.
 _LABEL_OF = {JOB: "job-name", PYTORCHJOB: "training.kubeflow.org/job-name"}
+#: Kinds of objects that own pods.
+OWNERS = (DEPLOYMENT, JOB, PYTORCHJOB)
 #: Names as Kubernetes has them: a label of RFC 1123, several with dots, what a label's key and value may be.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})*")
@@ -41,6 +44,11 @@ def is_pod_name(text: str) -> bool:
     return len(text) < 254 and _SUBDOMAIN.fullmatch(text) is not None
 
 
+def is_labels(text: str) -> bool:
+    """Whether these are labels as `app=trainer,tier=gpu`."""
+    return all(_LABEL.fullmatch(each) for each in text.split(","))
+
+
 @dataclass(frozen=True, kw_only=True)
 class PodQuery:
     """What an address asks for.
@@ -49,7 +57,8 @@ class PodQuery:
         kind: `pod`, or that of the object that owns it; empty for a selector.
         name: of the pod or its owner; empty for a selector.
         rank: of the pod in its owner; None for any.
-        selector: labels, as `kubectl --selector` takes them; empty for a pod's name.
+        selector: labels, as `kubectl --selector` takes them; empty for a pod's name, and for a Deployment, which says itself
+            what labels its pods have.
         container: empty for the pod's usual one.
     """
 
@@ -59,12 +68,6 @@ class PodQuery:
     rank: int | None
     selector: str
     container: str
-
-    @property
-    def argv(self) -> tuple[str, ...]:
-        """The words after `kubectl` that get what this names, as one object or as a list."""
-        what = ("pods", f"--selector={self.selector}") if self.selector else ("pod", self.name)
-        return ("get", *what, f"--namespace={self.namespace}")
 
     @property
     def label(self) -> str:
@@ -85,11 +88,11 @@ def query_of(address: Address) -> PodQuery:
     last = max((position for position, part in enumerate(rest) if "=" in part), default=-1)
     if last >= 0:  # a key may have a slash: training.kubeflow.org/job-name=bert
         kind, name, selector, rest = "", "", "/".join(rest[: last + 1]), rest[last + 1 :]
-    elif rest[0:1] and rest[0] in {POD, *_LABEL_OF} and rest[1:]:
+    elif rest[0:1] and rest[0] in {POD, *OWNERS} and rest[1:]:
         kind, name, rest = rest[0], rest[1], rest[2:]
         name, colon, number = name.partition(":")
         if colon:
-            if kind == POD or not (number.isascii() and number.isdigit() and len(number) < 7):
+            if kind not in _LABEL_OF or not (number.isascii() and number.isdigit() and len(number) < 7):
                 raise _no(address, f"{number or 'nothing'} is no rank of a {kind}")
             rank = int(number)
         if kind in _LABEL_OF:
@@ -100,7 +103,7 @@ def query_of(address: Address) -> PodQuery:
         raise _no(address, f"{namespace} is no name of a namespace")
     if kind and not is_pod_name(name):
         raise _no(address, f"{name or 'nothing'} is no name of a {kind}" if name else "it names no pod")
-    if selector and not all(_LABEL.fullmatch(each) for each in selector.split(",")):
+    if selector and not is_labels(selector):
         raise _no(address, f"{selector} are no labels")
     if len(rest) > 1 or not all(map(is_name, rest)):
         raise _no(address, f"{'/'.join(rest)} is no name of a container")
@@ -112,6 +115,6 @@ def query_of(address: Address) -> PodQuery:
 def _no(address: Address, why: str) -> DkdbgError:
     return DkdbgError(
         f"{address} names no pod: {why}",
-        hint=f"{FORM}, where POD is a name, labels (app=trainer), job/NAME:INDEX or pytorchjob/NAME:RANK",
+        hint=f"{FORM}, where POD is a name, labels (app=trainer), deployment/NAME, job/NAME:INDEX or pytorchjob/NAME:RANK",
         exit_code=EXIT_USAGE,
     )

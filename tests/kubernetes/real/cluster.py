@@ -64,10 +64,10 @@ class RealCluster:
              "--env", f"PAUSE_FROM={POD_IMAGE}", NODE_IMAGE, "bash", "/node.sh"],
             check=True, capture_output=True,
         )  # fmt: skip
-        self._wait((self.folder / "up").exists, "the kubelet")
-        self._wait(lambda: " Ready" in self.kubectl("get", "nodes", check=False), "the node")
+        self.wait((self.folder / "up").exists, "the kubelet")
+        self.wait(lambda: " Ready" in self.kubectl("get", "nodes", check=False), "the node")
         self.kubectl("create", "namespace", "ml")
-        self._wait(
+        self.wait(
             lambda: bool(self.kubectl("get", "serviceaccount", "default", check=False)), "its controllers"
         )
         return self
@@ -131,7 +131,7 @@ class RealCluster:
              "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
              "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "ml"}]},
         )  # fmt: skip
-        self._wait(
+        self.wait(
             lambda: bool(self.document("serviceaccount", name).get("secrets")), "the token of an account"
         )
         secret = self.document("serviceaccount", name)["secrets"][0]["name"]
@@ -144,7 +144,8 @@ class RealCluster:
         path.write_text(json.dumps(settings))
         return path
 
-    def _wait(self, what: Any, called: str) -> None:
+    def wait(self, what: Any, called: str) -> None:
+        """Return when something is true; the cluster's logs say why it is not."""
         end = time.monotonic() + 240
         while not what():
             state = subprocess.run(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dkdbg import process
 from dkdbg.places.kubernetes import kubectl
 from dkdbg.targets.kubectl_errors import explain
+from dkdbg.targets.pod_address import OWNERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Characters of kubectl's standard error that are read.
 _MAX_SAID = 4000
+#: Characters of an object's name that each name of a copy keeps (`targets/workload.py`).
+_BEGINNING = 30
 
 
 class PodChanges:
@@ -40,12 +43,14 @@ class PodChanges:
             DkdbgError: kubectl is not installed, or the cluster does not let us watch.
         """
         query = self._query
-        which = (
-            f"--selector={query.selector}"
-            if query.selector
-            else f"--field-selector=metadata.name={query.name}"
-        )
-        words = ("get", "pods", which, f"--namespace={query.namespace}", "--watch-only", "--output=name")
+        which: tuple[
+            str, ...
+        ] = ()  # the pods of a copy have none of the original's labels, but begin with its name
+        if query.kind not in OWNERS:
+            by_name = f"--field-selector=metadata.name={query.name}"
+            which = (f"--selector={query.selector}" if query.selector else by_name,)
+        beginning = f"pod/{query.name[:_BEGINNING]}" if query.kind in OWNERS else ""
+        words = ("get", "pods", *which, f"--namespace={query.namespace}", "--watch-only", "--output=name")
         child = process.start(
             (kubectl.program(), *words), stdout=process.PIPE, stderr=process.PIPE, new_session=True
         )
@@ -60,8 +65,9 @@ class PodChanges:
                 self._end = end
             changed()  # what happened until now
             assert child.stdout is not None  # noqa: S101 - asked for above
-            for _ in child.stdout:
-                changed()
+            for line in child.stdout:
+                if line.startswith(beginning):
+                    changed()
             said = child.stderr.read(_MAX_SAID) if child.stderr is not None else ""
             error = explain(said, query.namespace)
             if error is not None:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
 from dkdbg.errors import EXIT_ENGINE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.kubectl_errors import explain, unexplained
-from dkdbg.targets.pod import BadPod, pods_of
+from dkdbg.targets.pod import BadPod, object_of, pods_of
+from dkdbg.targets.pod_address import DEPLOYMENT, OWNERS
 from dkdbg.targets.record import BadRecord, decode
+from dkdbg.targets.workload import COPY_OF, RESOURCE, copy_label, selector_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dkdbg.targets.pod import Pod
     from dkdbg.targets.pod_address import PodQuery
 
 #: Seconds within which a cluster answers, kubectl's own limit and ours; bytes of what it answers.
 _ANSWER_LIMIT, _HARD_LIMIT = 20, 30.0
+#: Seconds for what changes something; kubectl may wait for it.
+_CHANGE_LIMIT = 120.0
 _MAX_ANSWER = 64 << 20
 
 
@@ -37,17 +44,77 @@ def program() -> str:
 
 
 def pods(query: PodQuery) -> list[Pod]:
-    """The pods that a query asks for.
+    """The pods that a query asks for; of an object with a debug copy, those of the copy.
 
     Raises:
         DkdbgError: kubectl is not installed, or the cluster does not answer, or refuses; or there is no such pod.
     """
-    argv = (program(), *query.argv, "--output=json", f"--request-timeout={_ANSWER_LIMIT}s")
+    return (copied_pods(query) if query.kind in OWNERS else []) or own_pods(query)
+
+
+def copied_pods(query: PodQuery) -> list[Pod]:
+    """The pods of the debug copy of an object; none without one.
+
+    Raises:
+        DkdbgError: as `pods`.
+    """
+    with _reading(query):
+        return pods_of(_get(query, "pods", f"--selector={COPY_OF}={copy_label(query.kind, query.name)}"))
+
+
+def own_pods(query: PodQuery) -> list[Pod]:
+    """The pods that a query asks for, and none of a copy.
+
+    Raises:
+        DkdbgError: as `pods`.
+    """
+    with _reading(query):
+        if query.kind == DEPLOYMENT:
+            return pods_of(_get(query, "pods", f"--selector={selector_of(owner(query))}"))
+        what = ("pods", f"--selector={query.selector}") if query.selector else ("pod", query.name)
+        return pods_of(_get(query, *what))
+
+
+def owner(query: PodQuery, name: str = "") -> dict[str, Any]:
+    """The object that owns the pods, as the API shows it.
+
+    Args:
+        name: of another one of its kind.
+
+    Raises:
+        DkdbgError: as `pods`; or there is no such object.
+    """
+    with _reading(query):
+        return object_of(_get(query, RESOURCE[query.kind], name or query.name))
+
+
+def tell(query: PodQuery, *words: str) -> str:
+    """What kubectl prints for words that change something, in the namespace of the query.
+
+    Raises:
+        DkdbgError: it is refused.
+    """
+    argv = (program(), *words, f"--namespace={query.namespace}")
+    done = process.read(argv, most=_MAX_ANSWER, timeout=_CHANGE_LIMIT)
+    if done.code:
+        raise explain(done.stderr, query.namespace) or unexplained(done.code, done.stderr)
+    return done.stdout
+
+
+def _get(query: PodQuery, *what: str) -> object:
+    limit = f"--request-timeout={_ANSWER_LIMIT}s"
+    argv = (program(), "get", *what, f"--namespace={query.namespace}", "--output=json", limit)
     done = process.read(argv, most=_MAX_ANSWER, timeout=_HARD_LIMIT)
     if done.code:
         raise explain(done.stderr, query.namespace) or unexplained(done.code, done.stderr)
+    return decode(done.stdout)
+
+
+@contextlib.contextmanager
+def _reading(query: PodQuery) -> Iterator[None]:
+    """What makes no sense is one error."""
     try:
-        return pods_of(decode(done.stdout))
+        yield
     except (BadPod, BadRecord) as error:
         raise DkdbgError(
             f"what the cluster says about {query.label} makes no sense: {printable(error)}",

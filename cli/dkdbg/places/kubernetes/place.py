@@ -8,27 +8,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dkdbg import process
-from dkdbg.errors import DkdbgError
-from dkdbg.places.kubernetes import kubectl, local_runs
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.places.kubernetes import copies, kubectl, local_runs
 from dkdbg.places.kubernetes.changes import PodChanges
 from dkdbg.printable import printable
 from dkdbg.targets import brought, mapping
 from dkdbg.targets.address import Address
 from dkdbg.targets.kubectl_errors import last_line
-from dkdbg.targets.place import Door, Kind, Workspace
+from dkdbg.targets.place import CopyPlan, Door, Kind, Workspace
 from dkdbg.targets.pod import PodReach, choose, not_ready
-from dkdbg.targets.pod_address import query_of
+from dkdbg.targets.pod_address import OWNERS, query_of
 from dkdbg.targets.record import BadRecord, SeenRecord
 from dkdbg.targets.sessions import SeenSession, of_record, unreadable
 from dkdbg.tunnel import far_sessions
 from dkdbg.tunnel.far_sessions import RelayedDoor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from dkdbg.targets.place import Changes, Reach
     from dkdbg.targets.pod import Pod
+    from dkdbg.targets.pod_copy import PodCopy
 
 SCHEME = "k8s"
 #: Seconds within which something in a pod answers, and bytes of its answer.
@@ -58,6 +59,7 @@ class PodPlace:
         self._lock = threading.Lock()
         self._door = RelayedDoor(self._relayed)
         self._way: tuple[PodReach, str] | None = None
+        self._copy: tuple[PodCopy, tuple[int, ...]] | None = None
 
     @property
     def label(self) -> str:
@@ -144,6 +146,38 @@ class PodPlace:
         """End the relay."""
         self._door.close()
 
+    def plan_copy(self, command: Sequence[str], *, wait: int) -> CopyPlan:
+        """Of the Deployment, Job or PyTorchJob that the address names."""
+        if self._query.kind not in OWNERS:
+            raise self._no_owner()
+        copy, python = copies.plan(self._query, self._reach_of, command=command, wait=wait)
+        self._copy = (copy, python)
+        return CopyPlan(
+            original=copy.original, name=copy.name, before=copy.before, after=copy.document,
+            decisions=copy.decisions, notes=copy.notes,
+        )  # fmt: skip
+
+    def make_copy(self, *, report: Callable[[str], None], limit: float) -> tuple[str, ...]:
+        """In the same namespace."""
+        assert self._copy is not None, "nothing was planned"  # noqa: S101
+        copies.make(self._query, *self._copy)
+        report(f"made {self._query.kind}/{self._copy[0].name} in the namespace {self._query.namespace}")
+        ready = copies.wait_for(self._query, self._reach_of, report=report, limit=limit)
+        return (str(self.address),) if len(ready) == 1 else tuple(self._reach_of(pod).label for pod in ready)
+
+    def remove_copy(self) -> str:
+        """With its pods and its ConfigMap."""
+        if self._query.kind not in OWNERS:
+            raise self._no_owner()
+        return copies.remove(self._query)
+
+    def _no_owner(self) -> DkdbgError:
+        return DkdbgError(
+            f"{self.address} names no object that has pods",
+            hint=f"name it: k8s://{self._query.namespace}/deployment/NAME, job/NAME or pytorchjob/NAME",
+            exit_code=EXIT_USAGE,
+        )
+
     def _way_there(self) -> tuple[PodReach, str]:
         """The pod that runs now, and the file of the agent in it.
 
@@ -180,12 +214,14 @@ class PodPlace:
         """
         query = self._query
         pod = choose(kubectl.pods(query), query)
-        container = pod.container(query.container)
-        label = f"{SCHEME}://{query.namespace}/{pod.name}" + (f"/{container}" if pod.containers[1:] else "")
-        reach = PodReach(
-            program=kubectl.program(), namespace=query.namespace, pod=pod.name, container=container, label=label
+        return _Found(pod=pod, container=pod.container(query.container), reach=self._reach_of(pod))
+
+    def _reach_of(self, pod: Pod) -> PodReach:
+        namespace, container = self._query.namespace, pod.container(self._query.container)
+        label = f"{SCHEME}://{namespace}/{pod.name}" + (f"/{container}" if pod.containers[1:] else "")
+        return PodReach(
+            program=kubectl.program(), namespace=namespace, pod=pod.name, container=container, label=label
         )  # fmt: skip
-        return _Found(pod=pod, container=container, reach=reach)
 
     def _running(self) -> _Found:
         if self._found is None:

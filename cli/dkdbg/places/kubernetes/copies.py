@@ -1,0 +1,237 @@
+"""Makes and removes the debug copy of a Deployment, Job or PyTorchJob (`targets/pod_copy.py`, docs/adr/0020).
+
+Two objects are made: the copy, and a ConfigMap with the agent that the copy owns, so that the cluster removes it with the
+copy, whoever deletes that. Nothing else in the cluster is written.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any
+
+from dkdbg import process
+from dkdbg.delivery import single_file
+from dkdbg.errors import EXIT_TIMEOUT, EXIT_USAGE, DkdbgError
+from dkdbg.places.kubernetes import kubectl
+from dkdbg.targets.pod import BadPod, object_of
+from dkdbg.targets.pod_copy import AGENT_FILE, AGENT_FOLDER, copy_of
+from dkdbg.targets.record import BadRecord, decode
+from dkdbg.targets.workload import (
+    COPY_OF,
+    DKDBG,
+    MADE_BY,
+    RESOURCE,
+    copy_label,
+    copy_name,
+    pods_wanted,
+    templates,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dkdbg.targets.pod import Pod, PodReach
+    from dkdbg.targets.pod_address import PodQuery
+    from dkdbg.targets.pod_copy import PodCopy
+
+#: Seconds within which something in a pod answers, and between two looks at pods that start.
+_ANSWER_LIMIT, _PAUSE = 20.0, 1.0
+#: Prints the interpreter's version, then the words of the first process, as the image or its entry point has made them.
+_ASK = (
+    "v=; for p in python3 python; do v=$($p -c 'import sys; print(*sys.version_info[:2])' 2>/dev/null) && break; done; "
+    'echo "$v"; cat /proc/1/cmdline'
+)
+#: What a pod that starts does not recover from by itself.
+_HOPELESS = ("its container has ended", "it has failed", "it was evicted", "CrashLoopBackOff", "InvalidImageName", "CreateContainerConfigError")  # fmt: skip
+
+
+def plan(
+    query: PodQuery, reach_of: Callable[[Pod], PodReach], *, command: Sequence[str], wait: int
+) -> tuple[PodCopy, tuple[int, ...]]:
+    """The copy that would be made now, and the Python of its pods.
+
+    Args:
+        reach_of: a container of a pod as something that commands are run in.
+        command: another program than the object's own; empty for that.
+        wait: seconds that the program waits for an editor.
+
+    Raises:
+        DkdbgError: there is no such object, or there is a copy already, or nothing says what its program is.
+    """
+    original = kubectl.owner(query)
+    if _existing(query) is not None:
+        raise DkdbgError(
+            f"there is a debug copy of {query.label} already: {copy_name(query.name)}",
+            hint=f"dkdbg attach k8s://{query.namespace}/{query.label}, or dkdbg down --on "
+            f"k8s://{query.namespace}/{query.label} takes it away",
+            exit_code=EXIT_USAGE,
+        )
+    words, said_by = list(command), "as you said"
+    python: tuple[int, ...] = (3, 11)
+    found = _asked(query, reach_of)
+    if found is not None:
+        python, first, pod = found
+        if not command and not _says_command(query, original):
+            words, said_by = first, f"its image has it: process 1 of the pod {pod}"
+    try:
+        copy = copy_of(
+            query.kind, original, container=query.container,
+            command=[each.replace("$(", "$$(") for each in words], command_from=said_by, wait=wait,
+        )  # fmt: skip
+    except BadPod as error:
+        raise DkdbgError(f"{query.label} makes no sense: {error}") from error
+    return copy, python
+
+
+def make(query: PodQuery, copy: PodCopy, python: tuple[int, ...]) -> None:
+    """Make the copy in the cluster.
+
+    Raises:
+        DkdbgError: the cluster refuses it; nothing is left of it then.
+    """
+    made = object_of(_created(query, copy.document))
+    about = object_of(made.get("metadata"))
+    agent = {
+        "apiVersion": "v1", "kind": "ConfigMap", "immutable": True,
+        "metadata": {
+            "name": copy.agent_map, "namespace": query.namespace, "labels": _labels(query),
+            "ownerReferences": [
+                {"apiVersion": made["apiVersion"], "kind": made["kind"], "name": copy.name, "uid": about["uid"]}
+            ],
+        },
+        "binaryData": {AGENT_FILE: base64.b64encode(single_file.build(python)).decode()},
+    }  # fmt: skip
+    try:
+        _created(query, agent)
+    except DkdbgError:
+        remove(query)
+        raise
+
+
+def wait_for(
+    query: PodQuery, reach_of: Callable[[Pod], PodReach], *, report: Callable[[str], None], limit: float
+) -> list[Pod]:
+    """Return when an attach to each pod of the copy works: these pods.
+
+    Raises:
+        DkdbgError: one of them cannot start, or they take longer than `limit` seconds.
+    """
+    wanted = pods_wanted(query.kind, kubectl.owner(query, copy_name(query.name)))
+    ready: dict[str, Pod] = {}
+    said, told, end = "", "", time.monotonic() + limit
+    while len(ready) < wanted:
+        found = kubectl.copied_pods(query)
+        said = _look(query, [each for each in found if each.name not in ready], reach_of, ready) or said
+        if said not in {"", told} and len(ready) < wanted:
+            report(said)
+            told = said
+        if time.monotonic() > end:
+            raise DkdbgError(
+                f"{len(ready)} of {wanted} pods of {copy_name(query.name)} are ready after {limit:g} s{': ' * bool(said)}{said}",
+                hint=f"kubectl describe pods --namespace={query.namespace} --selector={COPY_OF}="
+                f"{copy_label(query.kind, query.name)}; {_takes_away(query)}",
+                exit_code=EXIT_TIMEOUT,
+            )
+        if len(ready) < wanted:
+            time.sleep(_PAUSE)
+    return [ready[name] for name in sorted(ready)]
+
+
+def remove(query: PodQuery) -> str:
+    """Remove the copy, if there is one; what is down.
+
+    Raises:
+        DkdbgError: there is something of its name that dkdbg has not made, or the cluster refuses.
+    """
+    found, name = _existing(query), copy_name(query.name)
+    if found is None:
+        return f"there is no debug copy of {query.label}"
+    labels = object_of(object_of(found.get("metadata")).get("labels"))
+    if any(labels.get(key) != value for key, value in _labels(query).items()):
+        raise DkdbgError(
+            f"{query.kind}/{name} is no copy of {query.label} that dkdbg has made; it was left alone",
+            hint=f"kubectl get {RESOURCE[query.kind]} {name} --namespace={query.namespace} --show-labels",
+        )
+    kubectl.tell(query, "delete", RESOURCE[query.kind], name, "--wait=false")
+    return f"{query.kind}/{name} is down; {query.label} was not touched"
+
+
+def _look(
+    query: PodQuery, pods: Sequence[Pod], reach_of: Callable[[Pod], PodReach], ready: dict[str, Pod]
+) -> str:
+    """Add to `ready` the pods whose agent answers; what the others wait for.
+
+    Raises:
+        DkdbgError: one of them cannot start.
+    """
+    said = ""
+    for pod in pods:
+        container = pod.container(query.container)
+        trouble = pod.trouble.get(container, "")
+        if any(each in trouble for each in _HOPELESS):
+            raise DkdbgError(
+                f"the pod {pod.name} of the copy cannot start: {trouble}",
+                hint=f"kubectl logs {pod.name} --container={container} --namespace={query.namespace}; {_takes_away(query)}",
+            )
+        if trouble:
+            said = f"{pod.name}: {trouble}"
+            continue
+        health = reach_of(pod).wrap(("sh", f"{AGENT_FOLDER}/{AGENT_FILE}", "health"))
+        if process.read(health, most=1 << 20, timeout=_ANSWER_LIMIT).code == 0:
+            ready[pod.name] = pod
+    return said
+
+
+def _takes_away(query: PodQuery) -> str:
+    return f"dkdbg down --on k8s://{query.namespace}/{query.label} takes the copy away"
+
+
+def _labels(query: PodQuery) -> dict[str, str]:
+    return {MADE_BY: DKDBG, COPY_OF: copy_label(query.kind, query.name)}
+
+
+def _existing(query: PodQuery) -> dict[str, Any] | None:
+    """The object that has the copy's name; None when there is none."""
+    what = (RESOURCE[query.kind], copy_name(query.name), "--ignore-not-found", "--output=json")
+    said = kubectl.tell(query, "get", *what)
+    try:
+        return object_of(decode(said)) if said.strip() else None
+    except (BadPod, BadRecord) as error:
+        raise DkdbgError(
+            f"what the cluster says about {copy_name(query.name)} makes no sense: {error}"
+        ) from error
+
+
+def _created(query: PodQuery, document: dict[str, Any]) -> object:
+    """Make one object: all of it is in a file of ours that nobody else may read, since it may hold secrets."""
+    with tempfile.NamedTemporaryFile("w", prefix="dkdbg-", suffix=".json", encoding="utf-8") as file:
+        json.dump(document, file)
+        file.flush()
+        return decode(kubectl.tell(query, "create", f"--filename={file.name}", "--output=json"))
+
+
+def _says_command(query: PodQuery, original: dict[str, Any]) -> bool:
+    """Whether each container that could be meant has a command of its own."""
+    found = templates(query.kind, original).values()
+    return all(
+        each.get("command") for template in found for each in object_of(template.get("spec"))["containers"]
+        if not query.container or each.get("name") == query.container
+    )  # fmt: skip
+
+
+def _asked(
+    query: PodQuery, reach_of: Callable[[Pod], PodReach]
+) -> tuple[tuple[int, ...], list[str], str] | None:
+    """Python's version, the first process's words and the name of a running pod of the original; None without one."""
+    for pod in kubectl.own_pods(query):
+        if pod.container(query.container) in pod.trouble:
+            continue
+        done = process.read(reach_of(pod).wrap(("sh", "-c", _ASK)), most=1 << 20, timeout=_ANSWER_LIMIT)
+        version, _, words = done.stdout.partition("\n")
+        parts = version.split()
+        if done.code == 0 and len(parts) == 2 and all(each.isdigit() for each in parts):
+            return tuple(map(int, parts)), words.split("\0")[:-1], pod.name
+    return None
