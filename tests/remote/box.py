@@ -61,7 +61,7 @@ class Box:
         self.here("start", self.name)
         address = self.here("inspect", "-f", "{{.NetworkSettings.IPAddress}}", self.name)
         (self.folder / "config").write_text(
-            f"Host box\n  HostName {address}\n  User me\nHost *\n  IdentityFile {key}\n  IdentitiesOnly yes\n"
+            f"Host box gpu-box\n  HostName {address}\n  User me\nHost *\n  IdentityFile {key}\n  IdentitiesOnly yes\n"
             f"  UserKnownHostsFile {self.folder}/known\n  StrictHostKeyChecking accept-new\n"
             f"  ControlMaster auto\n  ControlPath {self.folder}/m-%C\n  ControlPersist 30\n"
         )

@@ -1,0 +1,121 @@
+"""docs/recipes/remote-engine.md and remote-gpu-box.md, command by command, with a machine that has an engine and a sshd."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from tests.engine.host_doors import HostDoor
+from tests.engine.projects import LOOP, marked_line, must, repo, take_away, unique, write
+from tests.pages import Page, environment
+from tests.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("box")]
+
+#: Seconds that a loaded machine may take for anything.
+PATIENCE = 120
+
+
+@contextmanager
+def begun(words: list[str], cwd: Path) -> Iterator[subprocess.Popen[str]]:
+    """A command that runs on, and ends with Ctrl-C."""
+    started = subprocess.Popen(
+        words, cwd=cwd, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True,
+    )  # fmt: skip
+    try:
+        yield started
+    finally:
+        started.send_signal(signal.SIGINT)
+        try:
+            started.communicate(timeout=PATIENCE)
+        finally:
+            started.kill()
+            started.wait()
+
+
+def stop(root: Path, port: int, remote: str) -> dict[str, str]:
+    options = AttachOptions(host="127.0.0.1", port=port, path_mappings=((str(root), remote),))
+    with Debugger(options) as debugger:
+        debugger.set_breakpoints(str(root / "train.py"), [marked_line(root / "train.py")])
+        debugger.attach()
+        return debugger.local_values(debugger.stack(debugger.wait_stopped(PATIENCE))[0])
+
+
+def door_words(page: Page) -> list[str]:
+    """The page's attach, told to be read by a program, and on a port that is free here."""
+    words = page.words("dkdbg attach")
+    words[-1] = words[-1].removesuffix(" --port 5678") + f" --json --port {free_port()}"
+    return words
+
+
+def test_each_command_of_the_recipe_for_a_remote_engine_does_what_the_page_says(
+    laptop, tmp_path, monkeypatch
+):
+    page = Page.of("recipes/remote-engine.md")
+    monkeypatch.delenv("DOCKER_HOST")
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    root = repo(tmp_path / unique("recipe"), {"train.py": LOOP})
+    try:
+        with page.all_run():
+            for each in ("docker context create", "docker context use", "dkdbg init", "dkdbg up"):
+                must(page.run(each, cwd=root))
+            with begun(door_words(page), root) as attached:
+                door = HostDoor(attached)
+                door.wait("target", PATIENCE, ready=True)
+                assert float(stop(root, door.port, "/workspace")["loss"]) > 0
+                with begun(page.words("dkdbg sync"), root) as following:
+                    assert following.stdout is not None
+                    assert any("in sync" in line for line in iter(following.stdout.readline, ""))
+                    write(root, **{"train.py": LOOP.replace("1.0 /", "-7.0 /")})
+                    assert any("train.py" in line for line in iter(following.stdout.readline, ""))
+                assert "app-debug" in must(page.run("dkdbg ps", cwd=root)).stdout
+                must(page.run("dkdbg restart", cwd=root))
+                assert float(stop(root, door.port, "/workspace")["loss"]) < 0
+            name = f"{root.name}-app-debug-1"
+            write_there = ["sh", "-c", "mkdir -p runs; echo loss >runs/log.txt"]
+            must(
+                subprocess.run(
+                    ["docker", "exec", "-w", "/workspace", name, *write_there],
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+            )
+            must(page.run("dkdbg sync --pull", cwd=root))
+            assert [each.read_text() for each in (root / "dkdbg-pulled").rglob("log.txt")] == ["loss\n"]
+            assert "docker volume rm" in must(page.run("dkdbg down", cwd=root)).stdout
+    finally:
+        take_away(root, dict(os.environ))
+        for each in laptop.docker("volume", "ls", "-q", "--filter", f"name={root.name}_").stdout.split():
+            laptop.docker("volume", "rm", "-f", each)
+
+
+def test_each_command_of_the_recipe_for_a_gpu_box_does_what_the_page_says(laptop, tmp_path, monkeypatch):
+    page = Page.of("recipes/remote-gpu-box.md")
+    monkeypatch.delenv("DOCKER_HOST")
+    (tmp_path / "run").mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    root = repo(tmp_path / "code", {"train.py": LOOP})
+    laptop.sh("install -d -o me /home/me/code")
+    with page.all_run(), begun(page.words("dkdbg run --reload"), root) as run:
+        assert run.stdout is not None
+        assert any("waiting for a debugger" in line for line in iter(run.stdout.readline, ""))
+        with begun(door_words(page), root) as attached:
+            door = HostDoor(attached)
+            door.wait("target", PATIENCE)
+            assert "loss" in stop(root, door.port, "/home/me/code")
+            assert "train.py" in must(page.run("dkdbg ps", cwd=root)).stdout
+            assert "restarted" in must(page.run("dkdbg restart", cwd=root)).stdout
+            assert "no difference" in must(page.run("dkdbg sync", cwd=root)).stdout
