@@ -51,8 +51,9 @@ def build_image(base: str) -> None:
 class Hosts:
     """`login` and `node1`, and an `ssh` in `bin` that reads our configuration: the real one, with -F."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, image: str = IMAGE) -> None:
         self.folder = folder
+        self.image = image
         self.bin = folder / "bin"
         self.run = folder / "run"  # XDG_RUNTIME_DIR
         self._name = unique("dkdbg-far")
@@ -194,7 +195,7 @@ class Hosts:
         name = f"{self._name}-{host}"
         docker(
             "create", "--init", "--name", name, "--hostname", host, "--cap-add", "NET_ADMIN", "--network", networks[0],
-            "--network-alias", host, "-e", f"OPTIONS={options}", IMAGE, "bash", "-c", _START,
+            "--network-alias", host, "-e", f"OPTIONS={options}", self.image, "bash", "-c", _START,
         )  # fmt: skip
         self.containers[host] = name
         docker("cp", str(self.folder / "key.pub"), f"{name}:/key.pub")

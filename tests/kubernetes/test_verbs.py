@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -216,7 +217,7 @@ def test_what_a_pod_lacks_is_said(spoil, said, root, cluster, made):
         assert said in done.stderr, done.stderr
 
 
-def test_a_breakpoint_is_hit_through_kubectls_that_are_killed_and_in_the_pod_that_comes_after(
+def test_a_breakpoint_is_hit_through_kubectls_that_are_cut_and_in_the_pod_that_comes_after(
     root, cluster, made, box
 ):
     write(root, **{"train.py": LOOP})
@@ -230,14 +231,19 @@ def test_a_breakpoint_is_hit_through_kubectls_that_are_killed_and_in_the_pod_tha
                 debugger.set_breakpoints(str(root / "train.py"), [line])
                 debugger.attach()
                 stop = debugger.wait_stopped(60)
-                for _ in range(3):
-                    killed = relays()
-                    assert killed
-                    for pid in killed:
-                        os.kill(pid, signal.SIGKILL)
+                for number in (signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP):  # killed, and silent
+                    cut = relays()
+                    assert cut
+                    for pid in cut:
+                        os.kill(pid, number)
                     debugger.continue_(stop)
                     stop = debugger.wait_stopped(60)
                     assert debugger.stack(stop)[0].line == line
+                    for pid in cut:
+                        with contextlib.suppress(
+                            ProcessLookupError
+                        ):  # the stand-in has a process for each kubectl
+                            os.kill(pid, signal.SIGCONT)
                 second = made()
                 docker("cp", str(root / "train.py"), f"{second.name}:/srv/train.py")
                 cluster.delete("train-0")
