@@ -210,7 +210,8 @@ def attached(argv: Sequence[str], *, tty: bool, on_signal: Callable[[int], None]
     Args:
         argv: command line, never through a shell.
         tty: our terminal is the child's too, whose keys it reads itself, Ctrl-C included.
-        on_signal: is told what we are asked to end with, which the child is not: what it runs elsewhere is meant.
+        on_signal: is told what we are asked to end with, which the child is not: what it runs elsewhere is meant. What it
+            raises ends the child.
 
     Raises:
         DkdbgError: the program does not exist.
@@ -233,6 +234,10 @@ def attached(argv: Sequence[str], *, tty: bool, on_signal: Callable[[int], None]
         for each in asked:
             signal.signal(each, passed_on)
         code = child.wait()
+    except BaseException:  # of `on_signal`: the caller does not stay with it
+        child.terminate()
+        child.wait()
+        raise
     finally:
         for each, handler in former.items():
             signal.signal(each, handler)

@@ -218,7 +218,7 @@ class Cluster:
     def left(self) -> list[str]:
         """What should not be there when everything has ended."""
         found = [f"ssh here: {each}" for each in self.local_ssh()]
-        found += [f"file here: {each}" for each in self.run.rglob("*")]
+        found += [f"file here: {each}" for each in self.run.rglob("*") if not each.is_dir()]
         look = (
             "ps -u me -o args=; cd /tmp; find . -user me ! -path './dkdbg-1000*'; "
             "find ./dkdbg-1000 -maxdepth 1 -name 'agent-*' -o -name 'hook-*' -o -name 'debugpy-*'; "

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from dkdbg import console, process
 from dkdbg.errors import EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
@@ -264,4 +264,8 @@ def _in_there(root: Path, address: str, command: Sequence[str], wait: int) -> in
     tty = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
     shell = ("sh", "-c", 'exec "${SHELL:-/bin/sh}" ' + ("-l" if tty else ""))
     with contextlib.closing(registry.place_of(address, root)) as place:
-        return process.attached(place.wrap(shell, tty=tty), tty=tty, on_signal=lambda _number: None)
+        return process.attached(place.wrap(shell, tty=tty), tty=tty, on_signal=_interrupt)
+
+
+def _interrupt(_number: int) -> NoReturn:
+    raise KeyboardInterrupt

@@ -1,0 +1,149 @@
+"""The pages on Slurm and PBS: each of their commands, run as it stands there; the job's number is the one that it has."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from tests.engine.projects import LOOP, marked_line, must, write
+from tests.pages import Page, environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("slurm")]
+
+CODE = "/home/me/code"
+
+
+class Typed:
+    """Commands of a page, in a terminal of their own each."""
+
+    def __init__(self, page: Page, root: Path) -> None:
+        self.page, self.root, self.job = page, root, "7"
+
+    def _text(self, beginning: str) -> str:
+        return self.page.take(beginning).replace("login/7", f"login/{self.job}")
+
+    def run(self, beginning: str) -> str:
+        done = subprocess.run(
+            ["sh", "-c", self._text(beginning)], cwd=self.root, env=environment(), stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, check=False, timeout=200,
+        )  # fmt: skip
+        return must(done).stdout
+
+    @contextmanager
+    def running(self, beginning: str) -> Iterator[subprocess.Popen[str]]:
+        """Ended by Ctrl-C, both outputs in one."""
+        started = subprocess.Popen(
+            ["sh", "-c", "exec " + self._text(beginning)], cwd=self.root, env=environment(), stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        try:
+            yield started
+        finally:
+            if started.poll() is None:
+                started.send_signal(signal.SIGINT)
+            started.wait(90)
+            for pipe in (started.stdin, started.stdout):
+                if pipe is not None:
+                    pipe.close()
+
+
+def until(started: subprocess.Popen[str], text: str) -> str:
+    """The first line with this text."""
+    assert started.stdout is not None
+    said = []
+    for line in started.stdout:
+        said.append(line)
+        if text in line:
+            return line
+    raise AssertionError((text, said))
+
+
+def port(started: subprocess.Popen[str]) -> int:
+    """Of the launch entry that is printed."""
+    found = re.search(r'"port": (\d+)', until(started, '"port": '))
+    assert found is not None
+    return int(found[1])
+
+
+def number(line: str) -> str:
+    """`dkdbg: job 7 is submitted: ...`."""
+    return line.split()[2]
+
+
+def stops(root: Path, port: int, count: int) -> list[str]:
+    """Attach by the entry; the nodes of the processes that stop."""
+    options = AttachOptions(host="127.0.0.1", port=port, path_mappings=((str(root), CODE),))
+    with Debugger(options) as debugger:
+        debugger.set_breakpoints(str(root / "train.py"), [marked_line(root / "train.py")])
+        debugger.attach()
+        seen = [debugger.wait_stopped(90) for _ in range(count)]
+        return sorted(
+            debugger.evaluate("__import__('os').uname().nodename", debugger.stack(each)[0]) for each in seen
+        )
+
+
+@pytest.fixture
+def root(laptop, tmp_path):
+    """A repository, which the cluster has a copy of in ~/code."""
+    write(tmp_path, **{"train.py": LOOP})
+    laptop.put(f"{CODE}/train.py", (tmp_path / "train.py").read_text())
+    return tmp_path
+
+
+def test_the_page_on_slurm(laptop, root):
+    page = Page.of("recipes/slurm.md")
+    typed = Typed(page, root)
+    with page.all_run():
+        with typed.running("dkdbg submit --on slurm://login --nodes 2") as submitted:
+            typed.job = number(until(submitted, "is submitted"))
+            until(submitted, "4 of 4 ranks are up")
+            assert stops(root, port(submitted), 4) == ["'node-12'", "'node-12'", "'node-22'", "'node-22'"]
+            until(submitted, "rank3 on node-22")
+        with typed.running("dkdbg attach") as attached:
+            assert len(stops(root, port(attached), 4)) == 4
+        assert "rank 3 (train.py)" in typed.run("dkdbg ps")
+        assert "in sync" in typed.run("dkdbg sync")
+        with typed.running("dkdbg forward") as forwarding:
+            until(forwarding, "is port 8265 of node-22")
+            until(forwarding, "  connected")
+        assert typed.run("dkdbg run") == "node-22\n"
+        laptop.cancel_all()
+        with typed.running("dkdbg submit --on slurm://login --in code --gres gpu:1 --interactive") as held:
+            assert held.stdin is not None
+            held.stdin.write("echo $(hostname) $CUDA_VISIBLE_DEVICES; pwd\n")
+            held.stdin.close()
+            until(held, CODE)
+            until(held, "is cancelled")
+
+
+def test_the_page_on_pbs(root):
+    page = Page.of("recipes/pbs.md")
+    typed = Typed(page, root)
+    with page.all_run():
+        with typed.running(
+            "dkdbg submit --on pbs://login -l nodes=node-22:ppn=2:gpus=1 --in code --i"
+        ) as held:
+            typed.job = number(until(held, "is submitted"))
+            until(held, "runs on node-22")
+            with typed.running("dkdbg run") as program, typed.running("dkdbg attach") as attached:
+                until(program, "waiting")
+                assert stops(root, port(attached), 1) == ["'node-22'"]
+            assert held.stdin is not None
+            held.stdin.close()
+            until(held, "is cancelled")
+        with typed.running(
+            "dkdbg submit --on pbs://login -l nodes=node-22:ppn=2:gpus=1 --in code --w"
+        ) as submitted:
+            until(submitted, "1 of 1 ranks are up")
+            assert stops(root, port(submitted), 1) == ["'node-22'"]
