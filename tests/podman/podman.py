@@ -38,11 +38,11 @@ class Podman:
         self._as: dict[str, object] = {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
         self.uid = found.pw_uid
         self._service: subprocess.Popen[bytes] | None = None
+        self._code = [ROOT / "cli", next(Path(each) for each in sys.path if each.endswith("site-packages"))]
 
     @property
     def environment(self) -> dict[str, str]:
         """What a shell of the user's has. Who is not root cannot read the virtual environment of these tests."""
-        site = next(Path(each) for each in sys.path if each.endswith("site-packages"))
         return {
             "PATH": f"{self.folder / 'bin'}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": str(self.folder),
@@ -51,7 +51,7 @@ class Podman:
             "CONTAINERS_CONF": str(self.folder / "containers.conf"),
             "CONTAINERS_STORAGE_CONF": str(self.folder / "storage.conf"),
             "DOCKER_HOST": f"unix://{self.folder}/podman.sock",
-            "PYTHONPATH": f"{ROOT / 'cli'}:{site}",
+            "PYTHONPATH": ":".join(map(str, self._code)),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
 
@@ -65,6 +65,7 @@ class Podman:
         (self.folder / "storage.conf").write_text(
             f'[storage]\ndriver="overlay"\ngraphroot="{self.folder}/storage"\nrunroot="{run}/containers"\n'
         )
+        self._code = [self._readable(each) for each in self._code]
         program = self.folder / "bin/dkdbg"
         program.write_text('#!/bin/sh\nexec /usr/bin/python3 -m dkdbg "$@"\n')
         program.chmod(0o755)
@@ -83,6 +84,16 @@ class Podman:
                 capture_output=True, timeout=300, **self._as,
             )  # fmt: skip
         return self
+
+    def _readable(self, code: Path) -> Path:
+        """A folder of code, or a copy where the user may not read it: a checkout may lie in somebody's home."""
+        if not self.run("ls", str(code)).returncode:
+            return code
+        made = self.folder / "code"
+        beside = ("cli", "templates", "compose", "devcontainer") if code.parent == ROOT else (code.name,)
+        for each in beside:
+            shutil.copytree(code.parent / each, made / each, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        return made / code.name
 
     def run(
         self, *argv: str, cwd: Path | None = None, text: str | None = None
