@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
 import hashlib
 import os
@@ -24,7 +25,7 @@ from dkdbg.agent.relay.keeper import SECRET, Keeper
 from dkdbg.tunnel.relay import Relay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     T = TypeVar("T")
 
@@ -185,7 +186,26 @@ def test_a_connection_outlives_transports_that_are_killed_in_the_middle_of_it(fa
     assert bytes(got) == data
 
 
-def test_a_transport_that_falls_silent_is_replaced(far, relay):
+#: Stands for ssh: carries between us and the command that it is given.
+CARRIER = """
+import os, subprocess, sys, threading
+far = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def carry(source, target):
+    while data := os.read(source, 1 << 16):
+        os.write(target, data)
+    os._exit(0)
+threading.Thread(target=carry, args=(0, far.stdin.fileno())).start()
+carry(far.stdout.fileno(), 1)
+"""
+
+
+def test_a_transport_that_falls_silent_is_replaced(far, monkeypatch):
+    monkeypatch.setattr(far, "command", lambda word, *_: [sys.executable, "-c", CARRIER, *Far.command(far, word, False, 0)])
+    with contextlib.closing(Relay(far.command)) as relay:
+        falls_silent(far, relay)
+
+
+def falls_silent(far: Far, relay: Relay) -> None:
     far.echo()
     client = connect(relay, far.port)
     client.sendall(b"a")
@@ -317,6 +337,18 @@ os.read(0, 1 << 16)
 """
 
 
+@contextlib.contextmanager
+def transport(path: str, client: socket.socket, secret: bytes, streams: int = 2) -> Iterator[socket.socket]:
+    """Connect to a keeper and hand it the streams of a transport; their other end."""
+    client.connect(path)
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            handed = array.array("i", [theirs.fileno()] * streams)
+            client.sendmsg([secret], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, handed)] if streams else [])
+        yield ours
+
+
 def test_a_hostile_far_side_reaches_nothing_but_its_own_connections(far):
     chance = random.Random(7)
     greeting = wire.hello(b"k" * 16, 0)
@@ -357,18 +389,16 @@ def test_a_keeper_hears_nobody_without_its_secret_and_ends_after_nonsense(tmp_pa
         secret = os.urandom(SECRET)
         keeper = threading.Thread(target=Keeper(listener, path, secret).run, daemon=True)
         keeper.start()
-        for said in (b"", secret[:-1], os.urandom(SECRET)):
-            with socket.socket(socket.AF_UNIX) as client:
-                client.connect(path)
-                client.sendall(said)
+        for said, streams in ((b"", 2), (secret[:-1], 2), (os.urandom(SECRET), 2), (secret, 1), (secret, 0)):
+            with socket.socket(socket.AF_UNIX) as client, transport(path, client, said, streams) as handed:
                 client.shutdown(socket.SHUT_WR)
                 assert ends(client)
-        with socket.socket(socket.AF_UNIX) as client:
-            client.connect(path)
-            client.sendall(secret + wire.hello(wire.NOBODY, 0))
-            assert exactly(client, 34)
+                assert ends(handed)  # and what was handed over was let go
+        with socket.socket(socket.AF_UNIX) as client, transport(path, client, secret) as handed:
+            handed.sendall(wire.hello(wire.NOBODY, 0))
+            assert exactly(handed, 34)
             with contextlib.suppress(OSError):
-                client.sendall(frames(chance) + b"\x00" * 20)
+                handed.sendall(frames(chance) + b"\x00" * 20)
             keeper.join(30)
         assert not keeper.is_alive()
         assert not Path(path).parent.exists()
@@ -385,11 +415,8 @@ def test_a_keeper_that_hears_nothing_ends_and_leaves_nothing(tmp_path, monkeypat
     secret = os.urandom(SECRET)
     keeper = threading.Thread(target=Keeper(listener, path, secret).run, daemon=True)
     keeper.start()
-    with socket.socket(socket.AF_UNIX) as client:
-        client.connect(path)
-        client.sendall(
-            secret + wire.hello(wire.NOBODY, 0) + wire.pack(wire.OPEN, 1, far.port.to_bytes(2, "big"))
-        )
+    with socket.socket(socket.AF_UNIX) as client, transport(path, client, secret) as handed:
+        handed.sendall(wire.hello(wire.NOBODY, 0) + wire.pack(wire.OPEN, 1, far.port.to_bytes(2, "big")))
         server = far.accept()
         assert ends(server)
         keeper.join(10)

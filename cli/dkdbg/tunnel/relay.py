@@ -220,7 +220,7 @@ class _Loop(Exchange):
             elif self.counting.connected and now - self._pinged > PING:
                 self._pinged = now
                 self.counting.say(wire.pack(wire.PING, 0, wire.count(self.counting.read)))
-        if self._leaving and (not self.has_transport or not self.counting.out or now > self._leaving):
+        if self._leaving and (not self.has_transport or not self.counting.out.size or now > self._leaving):
             self.finished.set()
 
     def take_transport(self, writes: int, reads: int, says: int) -> None:

@@ -1,8 +1,10 @@
-"""Frames that arrive once and in order, whatever becomes of the transports that carry them. No I/O."""
+"""Frames that arrive once and in order, whatever becomes of the transports that carry them."""
 
 from __future__ import annotations
 
 import collections
+import itertools
+import os
 
 from dkdbg.agent.relay import wire
 from dkdbg.agent.relay.wire import WireError
@@ -13,21 +15,47 @@ if TYPE_CHECKING:
 
 #: Counted frames read until the other end is told, so that it keeps few; each ping tells it as well.
 _TELL_AFTER = 64
+#: Pieces of one writev.
+_AT_ONCE = 16
 #: Bytes that are kept for a transport to come; channels and their windows bound them, this ends what does not.
 _MOST_KEPT = 2 * wire.CHANNELS * wire.WINDOW
+
+
+class Outgoing:
+    """Bytes for a transport, in the pieces that they came in: large ones are not copied again and again."""
+
+    def __init__(self) -> None:
+        self._pieces: Deque[bytes] = collections.deque()
+        self.size = 0
+
+    def add(self, piece: bytes) -> None:
+        """Append."""
+        self._pieces.append(piece)
+        self.size += len(piece)
+
+    def write(self, file: int) -> None:
+        """Write all that the descriptor takes. Raises BlockingIOError: not all of it. OSError: the transport broke."""
+        while self._pieces:
+            pieces = list(itertools.islice(self._pieces, _AT_ONCE)) if len(self._pieces) > 1 else self._pieces
+            done = os.writev(file, pieces)
+            self.size -= done
+            while done and done >= len(self._pieces[0]):
+                done -= len(self._pieces.popleft())
+            if done:
+                self._pieces[0] = self._pieces[0][done:]
 
 
 class Counting:
     """One end. What is to be sent gathers in `out`, as far as there is a transport.
 
     Attributes:
-        out: bytes for the transport, to be taken from its beginning.
+        out: for the transport.
         connected: a transport has said who is at its other end.
         read: counted frames of the other end that were read.
     """
 
     def __init__(self) -> None:
-        self.out = bytearray()
+        self.out = Outgoing()
         self.connected = False
         self.read = 0
         self._told = 0
@@ -43,11 +71,11 @@ class Counting:
         if self._kept_bytes > _MOST_KEPT:
             raise WireError("the other end confirms nothing")
         if self.connected:
-            self.out += frame
+            self.out.add(frame)
 
     def say(self, frame: bytes) -> None:
         """Send a frame that is for this transport only."""
-        self.out += frame
+        self.out.add(frame)
 
     def connect(self, read: int) -> None:
         """There is a transport, and the other end has read so many of our counted frames: send it the others.
@@ -58,12 +86,12 @@ class Counting:
         self.confirm(read)
         self.connected = True
         for frame in self._kept:
-            self.out += frame
+            self.out.add(frame)
 
     def lose(self) -> None:
         """The transport is gone."""
         self.connected = False
-        self.out = bytearray()
+        self.out = Outgoing()
 
     def confirm(self, read: int) -> None:
         """The other end has read so many of our counted frames. Raises WireError: more than there were, or fewer."""

@@ -134,7 +134,7 @@ class Exchange:
             self._set(channel.sock.fileno(), events, channel)
         if self._transport is not None:
             reads, writes = self._transport
-            wanted = _WRITE if self.counting.out else 0
+            wanted = _WRITE if self.counting.out.size else 0
             if reads == writes:
                 self._set(reads, _READ | wanted, None)
             else:
@@ -202,16 +202,14 @@ class Exchange:
                 return
 
     def _flush(self) -> None:
-        out = self.counting.out
-        while out and self._transport is not None:
-            try:
-                done = os.write(self._transport[1], out[: wire.LARGEST * 4])
-            except BlockingIOError:
-                return
-            except OSError as error:
-                self._lost(error.strerror or str(error))
-                return
-            del out[:done]
+        if self._transport is None or not self.counting.out.size:
+            return
+        try:
+            self.counting.out.write(self._transport[1])
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._lost(error.strerror or str(error))
 
     def _lost(self, why: str) -> None:
         self.part()

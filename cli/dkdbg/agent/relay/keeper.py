@@ -6,6 +6,7 @@ the newer one. Without a word for GRACE seconds, and when it is told to, it ends
 
 from __future__ import annotations
 
+import array
 import contextlib
 import hmac
 import os
@@ -21,13 +22,15 @@ from dkdbg.agent.relay.wire import WireError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
+    from typing import List, Optional, Tuple
 
 #: Seconds without a word of the other end.
 GRACE = 120.0
 #: Bytes of the secret that a transport begins with, and seconds that it may take to say it.
 SECRET = 32
 _SECRET_LIMIT = 5.0
+#: Descriptors of a transport: what is read, and what is written.
+_STREAMS = 2
 #: Seconds for a connection on this machine: shorter than the other end waits for a sign of life.
 _CONNECT_LIMIT = 1.5
 _TURN = 1.0
@@ -48,6 +51,7 @@ class Keeper(Exchange):
         self._path = path
         self._secret = secret
         self._current: Optional[socket.socket] = None
+        self._streams: List[int] = []
         self._is_over = False
 
     def run(self) -> None:
@@ -110,34 +114,54 @@ class Keeper(Exchange):
             client, _ = self._listener.accept()
         except OSError:
             return
-        # Only our own processes get here: the folder is closed to others. They say the secret at once.
-        try:
+        # Only our own processes get here: the folder is closed to others. They say the secret at once, and hand over the
+        # streams of the transport.
+        said, streams = b"", []  # type: Tuple[bytes, List[int]]
+        with contextlib.suppress(OSError):
             client.settimeout(_SECRET_LIMIT)
-            said = _exactly(client, SECRET) if _is_same_user(client) else b""
-        except OSError:
-            said = b""
-        if not hmac.compare_digest(said, self._secret):
+            if _is_same_user(client):
+                said, streams = _greeting(client)
+        if not hmac.compare_digest(said, self._secret) or len(streams) != _STREAMS:
             client.close()
+            for each in streams:
+                os.close(each)
             return
         client.setblocking(False)
-        self.join(client.fileno(), client.fileno())
+        for each in streams:
+            os.set_blocking(each, False)
         self._hang_up()
-        self._current = client
+        self.join(*streams)
+        self._current, self._streams = client, streams
+        self.watch(client.fileno(), lambda: self._orphaned(client))
+
+    def _orphaned(self, client: socket.socket) -> None:
+        """Who has handed over the transport was killed: sshd waits until its streams are closed."""
+        if client is self._current:
+            self._hang_up()
 
     def _hang_up(self) -> None:
+        self.part()
         if self._current is not None:
+            self.forget(self._current.fileno())
             self._current.close()
             self._current = None
+        for each in self._streams:
+            os.close(each)
+        self._streams = []
 
 
-def _exactly(client: socket.socket, size: int) -> bytes:
-    data, end = b"", time.monotonic() + _SECRET_LIMIT
-    while len(data) < size and time.monotonic() < end:
-        more = client.recv(size - len(data))
+def _greeting(client: socket.socket) -> Tuple[bytes, List[int]]:
+    """What should be the secret, and the descriptors that came with it."""
+    said, streams, end = b"", array.array("i"), time.monotonic() + _SECRET_LIMIT
+    while len(said) < SECRET and time.monotonic() < end:
+        more, beside, _, _ = client.recvmsg(SECRET - len(said), socket.CMSG_SPACE(_STREAMS * streams.itemsize))
+        for level, kind, data in beside:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                streams.frombytes(data[: len(data) - len(data) % streams.itemsize])
         if not more:
             break
-        data += more
-    return data
+        said += more
+    return said, list(streams)
 
 
 def _is_same_user(client: socket.socket) -> bool:

@@ -1,4 +1,4 @@
-"""`relay`: carries bytes between its standard input and output and a keeper, which it starts where there is none.
+"""`relay`: hands its standard input and output to a keeper, which it starts where there is none, and waits for its end.
 
 The first line of the input is `ID SECRET`, in hexadecimal: no other user sees it in a list of processes. The first line
 of ours is the word that we were called with, as a login shell may have said something before.
@@ -6,29 +6,28 @@ of ours is the word that we were called with, as a login shell may have said som
 
 from __future__ import annotations
 
+import array
 import contextlib
 import os
 import re
 import socket
 import sys
-import threading
 
 from dkdbg.agent.record import kept, runtime_dir
 from dkdbg.agent.relay.keeper import SECRET, Keeper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List, Optional
+    from typing import List, Optional
 
 #: ID and SECRET.
 _FIRST = re.compile(rb"([0-9a-f]{16}) ([0-9a-f]{%d})\n" % (2 * SECRET))
-_CHUNK = 1 << 18
 #: A socket's path may have 107 bytes.
 _LONGEST = 100
 
 
 def main(words: List[str]) -> int:
-    """Carry until one side ends; the exit code."""
+    """Wait until the keeper, which reads and writes our streams itself, lets go of them; the exit code."""
     if len(words) != 1:
         sys.stderr.write("dkdbg: relay WORD\n")
         return 2
@@ -43,13 +42,14 @@ def main(words: List[str]) -> int:
         if len(os.fsencode(path)) > _LONGEST:
             raise OSError(0, "%s is too long for a socket" % path)
         sock = _connect(path, secret)
-        sock.sendall(secret)
+        os.write(1, words[0].encode() + b"\n")
+        # One process fewer that each byte passes. The kernel closes the socket when we are killed, and the keeper sees it.
+        sock.sendmsg([secret], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1]))])
     except (OSError, runtime_dir.RuntimeDirError) as error:
         sys.stderr.write("dkdbg: the relay has no keeper: %s\n" % error)
         return 1
-    os.write(1, words[0].encode() + b"\n")
-    threading.Thread(target=_carry, args=(lambda: os.read(0, _CHUNK), sock.sendall), daemon=True).start()
-    _carry(lambda: sock.recv(_CHUNK), _print)
+    with contextlib.suppress(OSError):
+        sock.recv(1)  # nothing ever comes but its end
     return 0
 
 
@@ -65,14 +65,22 @@ def _line() -> bytes:
 
 
 def _connect(path: str, secret: bytes) -> socket.socket:
+    try:
+        return _connected(path)
+    except OSError:
+        with contextlib.suppress(FileNotFoundError):  # of a keeper that was killed
+            os.unlink(path)
+        _start(path, secret)  # which has no socket of ours: it would not see our end
+        return _connected(path)
+
+
+def _connected(path: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX)
     try:
         sock.connect(path)
     except OSError:
-        with contextlib.suppress(FileNotFoundError):  # of a keeper that was killed
-            os.unlink(path)
-        _start(path, secret)
-        sock.connect(path)
+        sock.close()
+        raise
     return sock
 
 
@@ -109,20 +117,3 @@ def _hold() -> Optional[kept.Hold]:
         if kept.is_kept(sys.argv[0]):
             return kept.Hold(sys.argv[0])
     return None
-
-
-def _carry(read: Callable[[], bytes], write: Callable[[bytes], None]) -> None:
-    """From one side to the other until one ends; then it all does, whatever the other one waits for."""
-    with contextlib.suppress(OSError):
-        while True:
-            data = read()
-            if not data:
-                break
-            write(data)
-    os._exit(0)
-
-
-def _print(data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(1, left) :]

@@ -11,7 +11,7 @@ import struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterator, Tuple
+    from typing import Iterator, List, Tuple
 
     #: kind, channel, payload.
     Frame = Tuple[int, int, bytes]
@@ -39,6 +39,7 @@ _LENGTHS = {
     OPEN: (2, 2), DATA: (1, LARGEST), END: (0, 0), RESET: (0, 500), CREDIT: (4, 4),
     HELLO: (_HELLO.size, _HELLO.size), PING: (8, 8), PONG: (8, 8), BYE: (0, 0),
 }  # fmt: skip
+_NONE = (1, 0)
 
 
 class WireError(Exception):
@@ -78,22 +79,28 @@ class Parser:
     """Takes bytes as they come and gives frames; holds no more than one frame and what was fed last."""
 
     def __init__(self) -> None:
-        self._data = bytearray()
+        self._pieces: List[bytes] = []
+        self._lacks = HEAD.size
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Yield the frames that are whole now. Raises WireError; nothing can be read from this transport then."""
-        self._data += data
-        start = 0
-        try:
-            while len(self._data) - start >= HEAD.size:
-                kind, channel, length = HEAD.unpack_from(self._data, start)
-                least, most = _LENGTHS.get(kind, (1, 0))
-                if not least <= length <= most:
-                    raise WireError("a frame of kind %d with %d bytes" % (kind, length))
-                if len(self._data) - start - HEAD.size < length:
-                    break
-                body = start + HEAD.size
-                start = body + length
-                yield kind, channel, bytes(self._data[body:start])
-        finally:
-            del self._data[:start]
+        if len(data) < self._lacks:  # a large frame is not put together anew with each piece of it
+            self._pieces.append(data)
+            self._lacks -= len(data)
+            return
+        if self._pieces:
+            data = b"".join([*self._pieces, data])
+        start, end, lacks = 0, len(data), HEAD.size
+        while end - start >= HEAD.size:
+            kind, channel, length = HEAD.unpack_from(data, start)
+            least, most = _LENGTHS.get(kind, _NONE)
+            if not least <= length <= most:
+                raise WireError("a frame of kind %d with %d bytes" % (kind, length))
+            lacks = HEAD.size + length
+            if end - start < lacks:
+                break
+            body, start = start + HEAD.size, start + lacks
+            lacks = HEAD.size
+            yield kind, channel, data[body:start]
+        self._pieces = [data[start:]] if start < end else []
+        self._lacks = lacks - (end - start)
