@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import contextlib
 import hashlib
+import json
 import os
 import random
 import signal
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from dkdbg.agent.relay import keeper as keepers
+from dkdbg.agent.relay import program as programs
 from dkdbg.agent.relay import wire
 from dkdbg.agent.relay.keeper import SECRET, Keeper
 from dkdbg.tunnel.relay import Relay
@@ -200,7 +202,9 @@ carry(far.stdout.fileno(), 1)
 
 
 def test_a_transport_that_falls_silent_is_replaced(far, monkeypatch):
-    monkeypatch.setattr(far, "command", lambda word, *_: [sys.executable, "-c", CARRIER, *Far.command(far, word, False, 0)])
+    monkeypatch.setattr(
+        far, "command", lambda word, *_: [sys.executable, "-c", CARRIER, *Far.command(far, word, False, 0)]
+    )
     with contextlib.closing(Relay(far.command)) as relay:
         falls_silent(far, relay)
 
@@ -422,3 +426,85 @@ def test_a_keeper_that_hears_nothing_ends_and_leaves_nothing(tmp_path, monkeypat
         keeper.join(10)
     assert not keeper.is_alive()
     assert not Path(path).parent.exists()
+
+
+# -- a program's streams -------------------------------------------------------------------------------------------------
+
+
+def order(*argv: str, **more: object) -> bytes:
+    return json.dumps({"argv": argv, "terminal": None, "environment": {}, **more}).encode()
+
+
+def test_a_program_runs_on_while_nobody_is_there_and_what_is_dropped_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(programs, "KEPT", 100_000)
+    heard = threading.Event()
+    code = "for n in range(100000): print(n)\nopen('done', 'w')"
+    program = programs.Program(programs.Order(order(sys.executable, "-c", code)), str(tmp_path), heard.is_set)
+    wait_until((tmp_path / "done").exists, 60)
+    wait_until(lambda: not program.is_running)
+    assert program.exit_code is None  # its output is still to be had
+    heard.set()
+    said = b"".join(iter(lambda: program.stdio.recv(1 << 16), b""))
+    before, notice, after = said.partition(b"\n[dkdbg: ")
+    assert notice
+    numbers = after.partition(b"]\n")[2]
+    assert len(before) + len(numbers) + int(after.split()[0]) == sum(len(f"{n}\n") for n in range(100000))
+    assert numbers.endswith(b"99999\n")
+    wait_until(lambda: program.exit_code == 0)
+
+
+def test_who_reads_slowly_makes_the_program_wait_and_who_reads_no_more_is_a_broken_pipe(tmp_path):
+    code = "import sys\nwith open('done', 'w') as done:\n for n in range(1 << 22):\n  print('x' * 64)\n  done.seek(0); done.write(str(n)); done.flush()"
+    program = programs.Program(programs.Order(order(sys.executable, "-c", code)), str(tmp_path), lambda: True)
+    assert program.stdio.recv(10)
+    at = -1
+    while at != (at := int((tmp_path / "done").read_text() or 0)):
+        time.sleep(0.5)  # it stands still at last
+    program.stdio.close()
+    wait_until(lambda: not program.is_running)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"", b"[]", b"{}", order(), order("a", terminal=[1]), order("a", terminal=[1, 1 << 16]), order("a\0b"),
+     order("a", environment={"b": 1}), order("a", environment=[]), b"\xff\xfe", b'{"argv": "ls"}'],
+)  # fmt: skip
+def test_an_order_that_is_none_starts_nothing(said):
+    with pytest.raises(wire.WireError):
+        programs.Order(said)
+
+
+def test_what_cannot_be_started_is_said_and_ends(tmp_path):
+    program = programs.Program(programs.Order(order("no-such-program")), str(tmp_path), lambda: True)
+    assert b"no-such-program" in program.stderr.recv(1000)
+    assert program.stdio.recv(1) == b""
+    assert (program.exit_code, program.is_running) == (126, False)
+
+
+def test_a_keeper_whose_goodbye_was_lost_after_the_end_of_its_program_does_not_wait_for_a_night(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(keepers, "GRACE", 0.5)
+    monkeypatch.setattr(keepers, "_TURN", 0.05)
+    path = str(tmp_path / "k" / "s")
+    Path(path).parent.mkdir()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen()
+    secret = os.urandom(SECRET)
+    keeper = threading.Thread(target=Keeper(listener, path, secret, str(tmp_path)).run, daemon=True)
+    keeper.start()
+    with socket.socket(socket.AF_UNIX) as client, transport(path, client, secret) as handed:
+        handed.sendall(wire.hello(wire.NOBODY, 0) + wire.pack(wire.RUN, 1, order("sh", "-c", "exit 3")))
+        handed.settimeout(30)
+        parser, counted, kinds = wire.Parser(), 0, []
+        while wire.EXITED not in kinds:
+            for kind, _, payload in parser.feed(handed.recv(1 << 16)):
+                kinds.append(kind)
+                counted += kind in wire.COUNTED
+                assert kind != wire.EXITED or int.from_bytes(payload, "big") == 3
+        keeper.join(2)
+        assert keeper.is_alive()  # nobody has said that it was read
+        handed.sendall(wire.pack(wire.PING, 0, wire.count(counted)))
+        keeper.join(30)
+    assert not keeper.is_alive()

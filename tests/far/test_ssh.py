@@ -158,18 +158,6 @@ def test_ctrl_c_is_the_programs(laptop, tmp_path):
     assert (running.returncode, out) == (9, "interrupted\n"), err
 
 
-def test_a_lost_connection_is_named_and_not_taken_for_the_programs_end(laptop, tmp_path):
-    laptop.put("node1", "/home/me/code/waits.py", WAITS)
-    running = start(tmp_path, "--on", f"{NODE}/~/code", "--", "python3", "waits.py")
-    assert running.stdout is not None
-    assert running.stdout.readline() == "up\n"
-    laptop.kill_sessions("node1")
-    _, err = running.communicate(timeout=60)
-    laptop.sh("node1", "pkill -u me python3", check=False)
-    assert running.returncode == 255
-    assert "the connection to login,node1 was lost" in err
-
-
 def test_the_verbs_work_there(laptop, tmp_path):
     write(tmp_path, **{"waits.py": WAITS})
     there = f"{NODE}/~/synced"

@@ -14,14 +14,16 @@ from dkdbg.delivery.bring import bring
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
 from dkdbg.targets.mapping import folder_name
-from dkdbg.targets.place import Apart, Far, Roomy
+from dkdbg.targets.place import Apart, Far, Outliving, Roomy
+from dkdbg.tunnel import far_program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from dkdbg.delivery.bring import Brought
     from dkdbg.door.actions import Note
-    from dkdbg.targets.place import Place
+    from dkdbg.targets.place import Place, Reach
 
 #: What a command line that leads to another machine ends with when it has lost it.
 _LOST = 255
@@ -87,7 +89,7 @@ def run(
             console.warn(f"dkdbg: attach with: dkdbg attach {target or place.address}")
         words = (*_words(place, command, port=port, wait=wait, verb=verb), *command)
         told = ("env", *copy.environment) if copy else ()
-        return _attached(place, reach.wrap((*told, *brought.argv, *words), tty=_tty()), brought.signal)
+        return _attached(place, reach, brought, (*told, *brought.argv, *words))
 
 
 def _open_door(opened: contextlib.ExitStack, place: Place, port: int) -> None:
@@ -132,14 +134,17 @@ def _words(
     )  # fmt: skip
 
 
-def _attached(place: Place, argv: Sequence[str], on_signal: Callable[[int], None]) -> int:
+def _attached(place: Place, reach: Reach, brought: Brought, argv: Sequence[str]) -> int:
+    tty, left = _tty(), f"what still runs there: dkdbg ps {place.address}"
     try:
-        code = process.attached(argv, tty=_tty(), on_signal=on_signal)
+        if isinstance(place, Outliving) and place.outlives_cuts:
+            return far_program.run(place, brought.argv, argv, label=place.label, tty=tty, hint=left)
+        code = process.attached(reach.wrap(argv, tty=tty), tty=tty, on_signal=brought.signal)
     finally:  # who has pressed Ctrl-C twice presses it a third time, while what was opened is closed
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
     if code == _LOST and isinstance(place, Far) and (why := place.lost()):
-        raise DkdbgError(why, hint=f"what still runs there: dkdbg ps {place.address}", exit_code=code)
+        raise DkdbgError(why, hint=left, exit_code=code)
     return code
 
 

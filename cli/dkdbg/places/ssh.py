@@ -50,6 +50,7 @@ class SshPlace:
 
     #: To look costs a process there.
     pause = 3.0
+    outlives_cuts = True
 
     def __init__(self, address: Address) -> None:
         self.address = address

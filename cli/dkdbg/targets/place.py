@@ -329,6 +329,20 @@ class Several(Protocol):
 
 
 @runtime_checkable
+class Outliving(Protocol):
+    """A far place where a program can go on when the connection is cut through which it was started.
+
+    Attributes:
+        outlives_cuts: whether that is so; a batch system ends what it has started.
+    """
+
+    outlives_cuts: bool
+
+    def again(self, *, silent: bool, limit: float) -> Reach:
+        """As `Far.again`."""
+
+
+@runtime_checkable
 class Explaining(Protocol):
     """A reach whose program, such as ssh or kubectl, says in its own words why nothing runs there."""
 

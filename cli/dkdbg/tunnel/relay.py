@@ -15,7 +15,7 @@ import select
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from dkdbg import process
 from dkdbg.agent import sockets
@@ -44,21 +44,39 @@ _NOISE, _MOST_SAID = 1 << 16, 4000
 _HOST = "127.0.0.1"
 
 
+class ProgramThere(Protocol):
+    """Who waits for the end of a program that was started by a relay; told on its threads."""
+
+    def exited(self, code: int) -> None:
+        """It has ended with this code, as a shell shows it."""
+
+    def lost(self) -> None:
+        """What kept it there is gone, and what became of it nobody knows."""
+
+
+class _KeeperGoneError(Exception):
+    """There is no keeper any more."""
+
+
 class Relay:
     """One relay to one machine; from any thread.
 
     Args:
         command: gives the local command line that runs `agent relay WORD` there. Its arguments are that word, whether
             the last transport went silent, and the seconds that a connection may take. Raises DkdbgError.
+        program: what runs there in the place of ports that are led on; told of its end.
 
     Attributes:
         why: what is wrong while there is no transport, in words; empty while there is one.
     """
 
-    def __init__(self, command: Callable[[str, bool, float], Sequence[str]]) -> None:
+    def __init__(
+        self, command: Callable[[str, bool, float], Sequence[str]], program: ProgramThere | None = None
+    ) -> None:
         self.why = "it is being connected"
         self._command = command
-        self._loop = _Loop(self._found, self._lost)
+        self._program = program
+        self._loop = _Loop(self._found, self._lost, program)
         self._closing = threading.Event()
         self._ended = threading.Event()
         self._silent = False
@@ -89,6 +107,18 @@ class Relay:
         """Lead connections to a local port to another one there."""
         self._loop.call(lambda: self._loop.lead(local, port, None))
 
+    def start(self, order: bytes, stdio: socket.socket, stderr: socket.socket) -> None:
+        """Run a program there, once, whose streams are these sockets' from now on.
+
+        Args:
+            order: see `agent.relay.program.Order`.
+        """
+        self._loop.call(lambda: self._loop.start(order, stdio, stderr))
+
+    def tell(self, kind: int, payload: bytes) -> None:
+        """Tell that program something: wire.SIGNAL or wire.SIZE."""
+        self._loop.call(lambda: self._loop.tell(kind, payload))
+
     def close(self) -> None:
         """End the connections and the keeper there; nothing is left here."""
         self._closing.set()
@@ -110,6 +140,8 @@ class Relay:
                 self._name, self._secret = _new_names()
                 self._loop.start_over()
                 self._ended.set()
+                if self._program is not None:
+                    self._program.lost()
 
     def _found(self) -> None:
         self.why = ""
@@ -128,6 +160,10 @@ class Relay:
             try:
                 self._serve(answer)
                 pause, answer = SHORTEST_PAUSE, FIRST_ANSWER
+            except _KeeperGoneError:
+                if self._program is not None:
+                    self._program.lost()
+                return
             except DkdbgError as error:
                 self.why = printable(error.message)
                 self._silent = True  # whatever it was: look again at all of the way
@@ -169,13 +205,17 @@ class _Loop(Exchange):
     Args:
         found: told when a transport leads to the keeper.
         lost: told when the transport is gone: why, and whether it had gone silent.
+        program: see `Relay`.
     """
 
-    def __init__(self, found: Callable[[], None], lost: Callable[[str, bool], None]) -> None:
+    def __init__(
+        self, found: Callable[[], None], lost: Callable[[str, bool], None], program: ProgramThere | None
+    ) -> None:
         super().__init__()
         self.finished = threading.Event()
         self._tell_found = found
         self._tell_lost = lost
+        self._program = program
         self._said: int | None = None
         self._pinged = 0.0
         self._leaving = 0.0
@@ -237,6 +277,18 @@ class _Loop(Exchange):
             self._listeners.append(listener)
             self.watch(listener.fileno(), lambda: self._accept(listener, local))
 
+    def start(self, order: bytes, stdio: socket.socket, stderr: socket.socket) -> None:
+        """See `Relay.start`."""
+        self.last_channel = 1
+        self.counting.send(wire.RUN, 1, order)
+        for number, sock in enumerate((stdio, stderr), 1):
+            self.add(Channel(number, sock))
+
+    def tell(self, kind: int, payload: bytes) -> None:
+        """See `Relay.tell`."""
+        if self.last_channel:  # it was started
+            self.counting.send(kind, 1, payload)
+
     def say_goodbye(self) -> None:
         """End the connections and the keeper, and then `finished`."""
         for listener in self._listeners:
@@ -264,9 +316,10 @@ class _Loop(Exchange):
     def greeted(self, keeper: bytes, read: int) -> None:
         """By the keeper that we know, or by a new one, which knows of nothing."""
         if self.keeper not in {keeper, wire.NOBODY}:
-            numbers = list(self.channels.values())
-            for channel in numbers:
+            for channel in list(self.channels.values()):
                 self.remove(channel)
+            if self._program is not None:
+                self._program.lost()
             self.counting, self.last_channel = Counting(), 0
         self.keeper = keeper
         self.counting.connect(read)
@@ -275,6 +328,13 @@ class _Loop(Exchange):
     def opened(self, channel: int, payload: bytes) -> None:  # noqa: ARG002
         """Never: nothing over there gets a connection here."""
         raise WireError("it opens a connection to this machine")
+
+    def told(self, kind: int, channel: int, payload: bytes) -> None:
+        """The program's end."""
+        if kind != wire.EXITED or self._program is None:
+            super().told(kind, channel, payload)
+        else:
+            self._program.exited(int.from_bytes(payload, "big"))
 
     def said_goodbye(self) -> None:
         """Never."""
@@ -342,7 +402,7 @@ def _await(word: str, out: int, err: int, limit: float) -> None:
     """Return when the command has said its first line.
 
     Raises:
-        DkdbgError: it says something else, or nothing.
+        DkdbgError: it says something else, or nothing. _KeeperGoneError: that there is none.
     """
     deadline = time.monotonic() + limit
     seen, said = b"", b""
@@ -358,6 +418,8 @@ def _await(word: str, out: int, err: int, limit: float) -> None:
         if out in ready:
             data = _read(out, 1)  # what follows the line is the keeper's
             seen += data
+            if seen.endswith(word.encode() + wire.GONE + b"\n"):
+                raise _KeeperGoneError
             if not data or len(seen) > _NOISE:
                 last = (said.decode("utf-8", "replace").strip() or "it said nothing").splitlines()[-1]
                 raise DkdbgError(f"the relay does not start there: {last[-300:]}")

@@ -63,6 +63,11 @@ class Counting:
         self._kept_bytes = 0
         self._forgotten = 0
 
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the other end has read all that was ever sent."""
+        return not self._kept
+
     def send(self, kind: int, channel: int, payload: bytes = b"") -> None:
         """Send a counted frame, now or with a later transport. Raises WireError: the other end takes nothing."""
         frame = wire.pack(kind, channel, payload)

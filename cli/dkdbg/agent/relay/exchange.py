@@ -48,6 +48,10 @@ class Exchange:
         """The other end opens a connection. Raises WireError."""
         raise NotImplementedError
 
+    def told(self, kind: int, channel: int, payload: bytes) -> None:  # noqa: ARG002
+        """The other end says something of a program. Raises WireError: there is none."""
+        raise WireError("kind %d, where no program is" % kind)
+
     def said_goodbye(self) -> None:
         """The other end wants everything to end. Raises WireError."""
         raise NotImplementedError
@@ -235,6 +239,9 @@ class Exchange:
     def _take_counted(self, kind: int, number: int, payload: bytes) -> None:
         if kind == wire.OPEN:
             self.opened(number, payload)
+            return
+        if kind > wire.CREDIT:
+            self.told(kind, number, payload)
             return
         channel = self.channels.get(number)
         if channel is None:

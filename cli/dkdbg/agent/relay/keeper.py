@@ -1,7 +1,8 @@
 """What stays on the far machine: it holds the connections there while transports come and go.
 
 It listens on a Unix socket in a private folder, and serves who is its own user and knows its secret; of two transports
-the newer one. Without a word for GRACE seconds, and when it is told to, it ends and leaves nothing.
+the newer one. Without a word for GRACE seconds, and when it is told to, it ends and leaves nothing. A keeper may have a
+program instead of connections: it stays as long as that runs, whether anybody comes or not.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dkdbg.agent.front import local_users
 from dkdbg.agent.relay import wire
 from dkdbg.agent.relay.channel import Channel
 from dkdbg.agent.relay.exchange import Exchange
+from dkdbg.agent.relay.program import Order, Program
 from dkdbg.agent.relay.wire import WireError
 
 TYPE_CHECKING = False
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 #: Seconds without a word of the other end.
 GRACE = 120.0
+#: Seconds that what a program has said before its end is kept for one that sleeps, and until one that says nothing counts
+#: as one that does.
+NIGHT, SILENT = 12 * 3600.0, 10.0
 #: Bytes of the secret that a transport begins with, and seconds that it may take to say it.
 SECRET = 32
 _SECRET_LIMIT = 5.0
@@ -41,10 +46,10 @@ class Keeper(Exchange):
 
     Args:
         listener: a Unix socket that listens. path: where it lies.
-        secret: see SECRET.
+        secret: see SECRET. folder: where a program runs.
     """
 
-    def __init__(self, listener: socket.socket, path: str, secret: bytes) -> None:
+    def __init__(self, listener: socket.socket, path: str, secret: bytes, folder: str = "/") -> None:
         super().__init__()
         self.keeper = os.urandom(len(wire.NOBODY))
         self._listener = listener
@@ -52,6 +57,9 @@ class Keeper(Exchange):
         self._secret = secret
         self._current: Optional[socket.socket] = None
         self._streams: List[int] = []
+        self._folder = folder
+        self._is_left = self._is_told = False
+        self.program: Optional[Program] = None
         self._is_over = False
 
     def run(self) -> None:
@@ -59,10 +67,11 @@ class Keeper(Exchange):
         self._listener.setblocking(False)
         self.watch(self._listener.fileno(), self._accept)
         try:
-            while not self._is_over and time.monotonic() - self.heard < GRACE:
-                self.turn(_TURN)
-        except WireError:
-            pass  # who says the secret and then nonsense is not the one that we can go on with
+            while not self._is_at_its_end():
+                try:
+                    self.turn(_TURN)
+                except WireError:  # noqa: PERF203 - who says the secret and then nonsense is not one to go on with
+                    self._leave()
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
@@ -98,9 +107,52 @@ class Keeper(Exchange):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.add(Channel(channel, sock))
 
+    def told(self, kind: int, channel: int, payload: bytes) -> None:
+        """Start a program, which every keeper may have one of, or tell it something."""
+        if kind == wire.RUN and self.program is None and not self.last_channel and 0 < channel < 1 << 31:
+            self.program = Program(Order(payload), self._folder, self._is_heard)
+            self.last_channel = channel + 1
+            for number, sock in ((channel, self.program.stdio), (channel + 1, self.program.stderr)):
+                self.add(Channel(number, sock))
+            self.watch(self.program.ended, lambda: self._exited(channel))
+        elif kind == wire.SIGNAL and self.program is not None:
+            self.program.signal(payload[0])
+        elif kind == wire.SIZE and self.program is not None:
+            self.program.resize(int.from_bytes(payload[:2], "big"), int.from_bytes(payload[2:], "big"))
+        else:
+            super().told(kind, channel, payload)
+
     def said_goodbye(self) -> None:
-        """End."""
-        self._is_over = True
+        """End; when a program runs, with it."""
+        self._leave()
+
+    def _is_at_its_end(self) -> bool:
+        if self.program is None:
+            return self._is_over or time.monotonic() - self.heard > GRACE
+        if self.program.is_running:
+            return False
+        # Who has read the exit code comes back for nothing, also when its goodbye was lost.
+        limit = GRACE if self._is_told and self.counting.is_confirmed else NIGHT
+        quiet = time.monotonic() - max(self.heard, self.program.ended_at)
+        return self._is_over or self._is_left or quiet > limit
+
+    def _is_heard(self) -> bool:
+        """Whether somebody takes what the program writes; on its threads."""
+        return self.has_transport and time.monotonic() - self.heard < SILENT
+
+    def _exited(self, channel: int) -> None:
+        if self.program is not None and self.program.exit_code is not None:
+            self.forget(self.program.ended)
+            self._is_told = True
+            self.counting.send(wire.EXITED, channel, self.program.exit_code.to_bytes(2, "big"))
+
+    def _leave(self) -> None:
+        """Nobody comes back: end, but not while a program runs, whose output has to go somewhere."""
+        self._hang_up()
+        self._is_over = self._is_left = True
+        if self.program is not None and self._listener.fileno() >= 0:
+            self.forget(self._listener.fileno())
+            self._listener.close()
 
     def transport_ended(self, why: str) -> None:  # noqa: ARG002 - the other end says what there is to say
         """Wait for the next one."""
@@ -154,7 +206,9 @@ def _greeting(client: socket.socket) -> Tuple[bytes, List[int]]:
     """What should be the secret, and the descriptors that came with it."""
     said, streams, end = b"", array.array("i"), time.monotonic() + _SECRET_LIMIT
     while len(said) < SECRET and time.monotonic() < end:
-        more, beside, _, _ = client.recvmsg(SECRET - len(said), socket.CMSG_SPACE(_STREAMS * streams.itemsize))
+        more, beside, _, _ = client.recvmsg(
+            SECRET - len(said), socket.CMSG_SPACE(_STREAMS * streams.itemsize)
+        )
         for level, kind, data in beside:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 streams.frombytes(data[: len(data) - len(data) % streams.itemsize])

@@ -1,7 +1,8 @@
 """`relay`: hands its standard input and output to a keeper, which it starts where there is none, and waits for its end.
 
 The first line of the input is `ID SECRET`, in hexadecimal: no other user sees it in a list of processes. The first line
-of ours is the word that we were called with, as a login shell may have said something before.
+of ours is the word that we were called with, as a login shell may have said something before. With `again` no keeper is
+started: where there is none the line ends with GONE.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import array
 import contextlib
 import os
 import re
+import signal
 import socket
 import sys
 
 from dkdbg.agent.record import kept, runtime_dir
+from dkdbg.agent.relay import wire
 from dkdbg.agent.relay.keeper import SECRET, Keeper
 
 TYPE_CHECKING = False
@@ -28,8 +31,8 @@ _LONGEST = 100
 
 def main(words: List[str]) -> int:
     """Wait until the keeper, which reads and writes our streams itself, lets go of them; the exit code."""
-    if len(words) != 1:
-        sys.stderr.write("dkdbg: relay WORD\n")
+    if words[1:] not in ([], ["again"]) or not words:
+        sys.stderr.write("dkdbg: relay WORD [again]\n")
         return 2
     match = _FIRST.fullmatch(_line())
     if match is None:
@@ -41,7 +44,10 @@ def main(words: List[str]) -> int:
         path = os.path.join(folder, match[1].decode())
         if len(os.fsencode(path)) > _LONGEST:
             raise OSError(0, "%s is too long for a socket" % path)
-        sock = _connect(path, secret)
+        sock = _connect(path, secret, may_start=len(words) == 1)
+        if sock is None:
+            os.write(1, words[0].encode() + wire.GONE + b"\n")
+            return 0
         os.write(1, words[0].encode() + b"\n")
         # One process fewer that each byte passes. The kernel closes the socket when we are killed, and the keeper sees it.
         sock.sendmsg([secret], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1]))])
@@ -64,10 +70,12 @@ def _line() -> bytes:
     return line
 
 
-def _connect(path: str, secret: bytes) -> socket.socket:
+def _connect(path: str, secret: bytes, *, may_start: bool) -> Optional[socket.socket]:
     try:
         return _connected(path)
     except OSError:
+        if not may_start:
+            return None
         with contextlib.suppress(FileNotFoundError):  # of a keeper that was killed
             os.unlink(path)
         _start(path, secret)  # which has no socket of ours: it would not see our end
@@ -99,12 +107,15 @@ def _start(path: str, secret: bytes) -> None:
         os.setsid()
         if os.fork():
             os._exit(0)
+        folder = os.getcwd()
         os.chdir("/")
+        # Meant for others of this user; not ignored, which a program that we start would inherit.
+        signal.signal(signal.SIGINT, lambda *_: None)
         nothing = os.open(os.devnull, os.O_RDWR)
         for file in (0, 1, 2):
             os.dup2(nothing, file)
         hold = _hold()
-        Keeper(listener, path, secret).run()
+        Keeper(listener, path, secret, folder).run()
         if hold is not None:
             hold.release()
     finally:

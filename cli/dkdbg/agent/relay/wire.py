@@ -1,7 +1,7 @@
 """Frames between a relay here and its keeper there. Pure; both ends parse with it, and neither trusts the other.
 
 A frame is a kind (1 byte), a channel (4), the payload's length (4, all big-endian) and the payload. A channel is one
-connection. The kinds up to LAST_COUNTED are counted by both ends, and sent again after a cut from where the other end
+connection. Those in COUNTED are counted by both ends, and sent again after a cut from where the other end
 has read to; the others concern one transport only.
 """
 
@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 
 #: OPEN: port on loopback there (2 bytes). DATA. END: this direction is over. RESET: both are at once, why (text).
 #: CREDIT: so many bytes of the channel were passed on (4 bytes).
-OPEN, DATA, END, RESET, CREDIT = LAST_COUNTED = 1, 2, 3, 4, 5
-COUNTED = frozenset(LAST_COUNTED)
+#: RUN: a program, whose input and output are this channel, and its standard error is the next (JSON); SIGNAL: for it
+#: (1 byte); SIZE: of its terminal (rows and columns, 2 bytes each); EXITED: with this code (2 bytes), said from there.
+OPEN, DATA, END, RESET, CREDIT, RUN, SIGNAL, SIZE, EXITED = ALL_COUNTED = 1, 2, 3, 4, 5, 6, 7, 8, 9
+COUNTED = frozenset(ALL_COUNTED)
 #: HELLO: see `hello`. PING, PONG: frames read so far (8 bytes). BYE: everything ends.
 HELLO, PING, PONG, BYE = 16, 17, 18, 19
 VERSION = 1
+#: Ends the first line of a relay that should find a keeper, and there is none any more.
+GONE = b"-gone"
 
 HEAD = struct.Struct(">BII")
 _HELLO = struct.Struct(">B16sQ")
@@ -37,6 +41,7 @@ NOBODY = bytes(16)
 #: Lengths that a kind's payload may have.
 _LENGTHS = {
     OPEN: (2, 2), DATA: (1, LARGEST), END: (0, 0), RESET: (0, 500), CREDIT: (4, 4),
+    RUN: (2, LARGEST), SIGNAL: (1, 1), SIZE: (4, 4), EXITED: (2, 2),
     HELLO: (_HELLO.size, _HELLO.size), PING: (8, 8), PONG: (8, 8), BYE: (0, 0),
 }  # fmt: skip
 _NONE = (1, 0)

@@ -1,0 +1,268 @@
+"""A program whose standard streams outlive transports: its keeper has the other ends, and so it never learns of a cut.
+
+While somebody is there, who reads slowly makes it wait, as a pipe does. While nobody is, it goes on: the last KEPT bytes
+of each output are kept until somebody comes.
+"""
+
+from __future__ import annotations
+
+import array
+import collections
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import socket
+import subprocess
+import termios
+import threading
+import time
+
+from dkdbg.agent.relay.wire import WireError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import IO, Any, Callable, Deque, Dict, List, Optional
+
+#: Bytes of an output that are kept while nobody is there, and that wait for somebody who is.
+KEPT, _WAITING = 16 << 20, 1 << 16
+_CHUNK = 1 << 16
+#: Seconds without output after the program's end until an output counts as ended that another process still holds.
+_TAIL = 0.5
+
+
+class Order:
+    """What is to be run, as the other end says it.
+
+    Attributes:
+        argv: word by word.
+        terminal: rows and columns of the terminal that it gets; None for three pipes.
+        environment: what is added to ours.
+
+    Raises:
+        WireError: what it says is none.
+    """
+
+    def __init__(self, payload: bytes) -> None:
+        try:
+            said: Any = json.loads(payload.decode("utf-8", "surrogateescape"))
+            self.argv: List[str] = said["argv"]
+            self.terminal: Optional[List[int]] = said["terminal"]
+            self.environment: Dict[str, str] = said["environment"]
+            sizes = [] if self.terminal is None else self.terminal
+            words = [*self.argv, *self.environment, *self.environment.values()]
+            if not self.argv or any(not isinstance(each, str) or "\0" in each for each in words):
+                raise ValueError("no words")
+            if self.terminal is not None and (
+                len(sizes) != 2 or not all(0 <= each < 1 << 16 for each in sizes)
+            ):
+                raise ValueError("no size")
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise WireError("an order that is none: %s" % error) from error
+
+
+class Program:
+    """A running command.
+
+    Args:
+        order: what. folder: where.
+        is_heard: whether somebody is there who takes the output.
+
+    Attributes:
+        stdio, stderr: sockets that stand for its streams: input and output; and errors, where it has no terminal.
+        ended: a descriptor that can be read when `exit_code` is known and its output has been handed over.
+        exit_code: as a shell shows it; None until then.
+        ended_at: as time.monotonic() has it.
+    """
+
+    def __init__(self, order: Order, folder: str, is_heard: Callable[[], bool]) -> None:
+        self.exit_code: Optional[int] = None
+        self.ended_at = 0.0
+        self.stdio, stdio = socket.socketpair()
+        self.stderr, stderr = socket.socketpair()
+        self.ended, self._tell = os.pipe()
+        self._terminal: Optional[int] = None
+        self._has_exited = threading.Event()
+        environment = {**os.environ, **order.environment}
+        try:
+            if order.terminal is None:
+                self._running = subprocess.Popen(
+                    order.argv, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE, bufsize=0, start_new_session=True,
+                )  # fmt: skip
+                pipes = [
+                    each.fileno()
+                    for each in (self._running.stdin, self._running.stdout, self._running.stderr)
+                    if each
+                ]
+            else:
+                self._terminal = self._start_in_terminal(order, folder, environment)
+                pipes = [self._terminal, self._terminal]
+                stderr.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            stderr.sendall(("dkdbg: cannot start %s: %s\n" % (order.argv[0], error.strerror)).encode())
+            for each in (stdio, stderr):
+                each.close()
+            self.exit_code, self.ended_at = 126, time.monotonic()
+            self._has_exited.set()
+            os.write(self._tell, b"\0")
+            return
+        self._spools = [_Spool(pipes[1], stdio, is_heard, self._has_exited, self._running.stdout)]
+        if order.terminal is None:
+            self._spools.append(_Spool(pipes[2], stderr, is_heard, self._has_exited, self._running.stderr))
+        self._inner = (stdio, stderr)
+        for target in (self._wait, lambda: self._feed(stdio, pipes[0])):
+            threading.Thread(target=target, daemon=True).start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended yet."""
+        return not self._has_exited.is_set()
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        if self.is_running and 0 < number < signal.NSIG:
+            with contextlib.suppress(OSError):
+                os.kill(self._running.pid, number)
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Its terminal has another size."""
+        if self._terminal is not None:
+            with contextlib.suppress(OSError):
+                _set_size(self._terminal, rows, columns)
+
+    def _start_in_terminal(self, order: Order, folder: str, environment: Dict[str, str]) -> int:
+        ours, theirs = pty.openpty()
+        try:
+            _set_size(ours, *(order.terminal or ()))
+
+            def take() -> None:
+                fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+            self._running = subprocess.Popen(
+                order.argv, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, bufsize=0,
+                start_new_session=True, preexec_fn=take,  # noqa: PLW1509 - no thread is running yet
+            )  # fmt: skip
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        return ours
+
+    def _feed(self, source: socket.socket, target: int) -> None:
+        """Its input: to its end, also when it reads no more of it."""
+        takes = True
+        with contextlib.suppress(OSError):
+            while True:
+                data = source.recv(_CHUNK)
+                if not data:
+                    break
+                takes = takes and _is_written(target, data)
+        if self._terminal is None and self._running.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._running.stdin.close()
+
+    def _wait(self) -> None:
+        code = self._running.wait()
+        self.ended_at = time.monotonic()
+        self._has_exited.set()
+        for each in self._spools:
+            each.thread.join()
+        for sock in self._inner:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_WR)
+        self.exit_code = code if code >= 0 else 128 - code
+        os.write(self._tell, b"\0")
+
+
+class _Spool:
+    """One output on its way: from the program's end of it to a socket.
+
+    Args:
+        source: a descriptor of ours. target: the socket, which is shut at the output's end.
+        is_heard: see `Program`. has_exited: the program has, and others that hold the output do not count.
+        pipe: the same as `source`, to be closed when nobody will ever take it: the program learns of that as of any pipe.
+    """
+
+    def __init__(
+        self, source: int, target: socket.socket, is_heard: Callable[[], bool], has_exited: threading.Event,
+        pipe: Optional[IO[bytes]],
+    ) -> None:  # fmt: skip
+        self._pipe = pipe
+        self._source, self._target = source, target
+        self._is_heard, self._has_exited = is_heard, has_exited
+        self._pieces: Deque[bytes] = collections.deque()
+        self._size = self._dropped = 0
+        self._is_over = False
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):
+            while not self._is_over or self._pieces:
+                wants = not self._is_over and (self._size < _WAITING or not self._is_heard())
+                sources = [self._source] if wants else []
+                targets = [self._target] if self._pieces else []
+                # Who is heard again or not is seen at the next look.
+                readable, writable, _ = select.select(sources, targets, [], _TAIL)
+                if readable:
+                    self._take()
+                elif wants and self._has_exited.is_set() and not writable:
+                    self._is_over = True
+                if writable:
+                    self._give()
+            self._target.shutdown(socket.SHUT_WR)
+        if self._pipe is not None:
+            with contextlib.suppress(OSError):
+                self._pipe.close()
+
+    def _take(self) -> None:
+        try:
+            data = os.read(self._source, _CHUNK)
+        except OSError:  # EIO: nobody has the terminal any more
+            data = b""
+        if not data:
+            self._is_over = True
+            return
+        self._pieces.append(data)
+        self._size += len(data)
+        while self._size > KEPT:
+            dropped = len(self._pieces.popleft())
+            self._size -= dropped
+            self._dropped += dropped
+
+    def _give(self) -> None:
+        if self._dropped:
+            notice = b"\n[dkdbg: %d bytes of output are missing here: nobody was connected]\n" % self._dropped
+            self._pieces.appendleft(notice)
+            self._size += len(notice)
+            self._dropped = 0
+        try:
+            done = self._target.send(
+                self._pieces[0], socket.MSG_DONTWAIT
+            )  # its input waits at the same socket
+        except BlockingIOError:
+            return
+        self._size -= done
+        piece = self._pieces.popleft()
+        if done < len(piece):
+            self._pieces.appendleft(piece[done:])
+
+
+def _is_written(target: int, data: bytes) -> bool:
+    """Write all of it; whether it was taken."""
+    left = memoryview(data)
+    try:
+        while left:
+            left = left[os.write(target, left) :]
+    except OSError:
+        return False
+    return True
+
+
+def _set_size(terminal: int, rows: int = 0, columns: int = 0) -> None:
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, array.array("H", [rows, columns, 0, 0]))
