@@ -38,7 +38,7 @@ FIRST_ANSWER, LONGEST_ANSWER = 8.0, 30.0
 #: Seconds until the next try: the shortest and the longest.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 #: Seconds that the goodbye may take.
-GOODBYE = 1.0
+GOODBYE = 2.0
 #: Bytes that may come before our first line, such as a login shell's greeting, and of what ssh says that are kept.
 _NOISE, _MOST_SAID = 1 << 16, 4000
 _HOST = "127.0.0.1"
@@ -260,7 +260,9 @@ class _Loop(Exchange):
             elif self.counting.connected and now - self._pinged > PING:
                 self._pinged = now
                 self.counting.say(wire.pack(wire.PING, 0, wire.count(self.counting.read)))
-        if self._leaving and (not self.has_transport or not self.counting.out.size or now > self._leaving):
+        if self._leaving and (
+            not self.has_transport or now > self._leaving
+        ):  # the keeper hangs up when it is gone
             self.finished.set()
 
     def take_transport(self, writes: int, reads: int, says: int) -> None:

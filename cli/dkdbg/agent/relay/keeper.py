@@ -24,7 +24,7 @@ from dkdbg.agent.relay.wire import WireError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional, Tuple
+    from typing import Callable, List, Optional, Tuple
 
 #: Seconds without a word of the other end.
 GRACE = 120.0
@@ -47,9 +47,13 @@ class Keeper(Exchange):
     Args:
         listener: a Unix socket that listens. path: where it lies.
         secret: see SECRET. folder: where a program runs.
+        at_end: takes away what else is left; whoever sees the transport end finds nothing any more.
     """
 
-    def __init__(self, listener: socket.socket, path: str, secret: bytes, folder: str = "/") -> None:
+    def __init__(
+        self, listener: socket.socket, path: str, secret: bytes, folder: str = "/",
+        at_end: Optional[Callable[[], None]] = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.keeper = os.urandom(len(wire.NOBODY))
         self._listener = listener
@@ -58,6 +62,7 @@ class Keeper(Exchange):
         self._current: Optional[socket.socket] = None
         self._streams: List[int] = []
         self._folder = folder
+        self._at_end = at_end
         self._is_left = self._is_told = False
         self.program: Optional[Program] = None
         self._is_over = False
@@ -78,6 +83,8 @@ class Keeper(Exchange):
             with contextlib.suppress(OSError):  # another relay's socket may lie there
                 os.rmdir(os.path.dirname(self._path))
             self._listener.close()
+            if self._at_end is not None:
+                self._at_end()
             self.close()
             self._hang_up()
 
@@ -148,8 +155,9 @@ class Keeper(Exchange):
 
     def _leave(self) -> None:
         """Nobody comes back: end, but not while a program runs, whose output has to go somewhere."""
-        self._hang_up()
         self._is_over = self._is_left = True
+        if self.program is not None and self.program.is_running:
+            self._hang_up()
         if self.program is not None and self._listener.fileno() >= 0:
             self.forget(self._listener.fileno())
             self._listener.close()

@@ -115,9 +115,7 @@ def _start(path: str, secret: bytes) -> None:
         for file in (0, 1, 2):
             os.dup2(nothing, file)
         hold = _hold()
-        Keeper(listener, path, secret, folder).run()
-        if hold is not None:
-            hold.release()
+        Keeper(listener, path, secret, folder, None if hold is None else hold.release).run()
     finally:
         os._exit(0)
 
