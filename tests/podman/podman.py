@@ -92,7 +92,9 @@ class Podman:
         made = self.folder / "code"
         beside = ("cli", "templates", "compose", "devcontainer") if code.parent == ROOT else (code.name,)
         for each in beside:
-            shutil.copytree(code.parent / each, made / each, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                code.parent / each, made / each, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+            )
         return made / code.name
 
     def run(

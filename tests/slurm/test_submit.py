@@ -77,7 +77,7 @@ def test_a_program_that_fails_at_once_is_shown_with_its_last_words(laptop, tmp_p
     laptop.put(f"{CODE}/x", "")
     done = dkdbg(tmp_path, "submit", *ON, "-D", CODE, "--", "python3", "-c", "raise SystemExit('no data')")
     assert done.returncode == 1
-    assert "has ended before an editor could attach: FAILED (NonZeroExitCode)" in done.stderr
+    assert "has ended: FAILED (NonZeroExitCode)" in done.stderr
     assert "no data" in done.stderr
     assert f"{CODE}/slurm-" in done.stderr
 

@@ -27,7 +27,7 @@ from dkdbg.targets.mapping import described, folder_name
 from dkdbg.targets.place import Far, Roomy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from dkdbg.door.actions import Note
@@ -44,7 +44,15 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SIGNAL_INTERVAL = 0.3
 
 
-def attach(root: Path, targets: Sequence[str], *, port: int, ports: int | None, as_json: bool) -> int:
+def attach(
+    root: Path,
+    targets: Sequence[str],
+    *,
+    port: int,
+    ports: int | None,
+    as_json: bool,
+    is_over: Callable[[], bool] = lambda: False,
+) -> int:
     """Gather the targets behind one port until Ctrl-C; the exit code.
 
     Args:
@@ -52,6 +60,7 @@ def attach(root: Path, targets: Sequence[str], *, port: int, ports: int | None, 
         port: on 127.0.0.1; the next free one when it is taken.
         ports: a port per process for every client, from this one on; None: for clients without child sessions only.
         as_json: one JSON object a line for what happens.
+        is_over: asked now and then; ends it when it is true.
 
     Raises:
         DkdbgError: a target's address has no known form, or nothing here says what the debug service is.
@@ -71,7 +80,7 @@ def attach(root: Path, targets: Sequence[str], *, port: int, ports: int | None, 
         shown = _welcome(reporter, root, plan, door.upstreams, door.port)
         _warn_of_others(reporter)
         door.follow()
-        while True:  # a signal may reach another thread, and Python acts on it in this one
+        while not is_over():  # a signal may reach another thread, and Python acts on it in this one
             time.sleep(SIGNAL_INTERVAL)
             if (said := _said_by_sessions(door.upstreams)) - shown:
                 shown |= said

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _SOON, _LATER = 1.0, 10.0
 #: Questions after which it is asked less often.
 _MANY = 30
+#: How a job ends that did what it was to do: in the word of Slurm, and in those of PBS, which tells no failure by them.
+_WELL = frozenset({"COMPLETED", "completed", "finished"})
 #: Seconds for the other ranks once the first one is up.
 _STRAGGLERS = 60.0
 
@@ -92,11 +94,39 @@ def submit(
             _wait_for_ranks(root, queue, job, say)
         except KeyboardInterrupt:
             return _leave(queue, job, address, say)
-    from dkdbg.commands.attach import attach
+        from dkdbg.commands.attach import attach
 
-    code = attach(root, [address], port=port, ports=None, as_json=as_json)
-    say("left", f"job {job} goes on; dkdbg attach {address} comes back to it", job=job)
+        end = _End(queue, job)
+        code = attach(root, [address], port=port, ports=None, as_json=as_json, is_over=end)
+        if end.job is not None and end.job.state not in _WELL:
+            raise _ended(queue, end.job)
+    if end.job is not None:
+        say("ended", f"job {job} has ended: {end.job.state}", job=job, state=end.job.state)
+    else:
+        say("left", f"job {job} goes on; dkdbg attach {address} comes back to it", job=job)
     return code
+
+
+class _End:
+    """Whether a job has ended, asked for no more often than a cluster likes.
+
+    Attributes:
+        job: as it was seen at its end; None before.
+    """
+
+    def __init__(self, queue: Queue, job: str) -> None:
+        self._queue, self._id, self._next = queue, job, 0.0
+        self.job: Job | None = None
+
+    def __call__(self) -> bool:
+        """Look, when it is time."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _LATER
+            with contextlib.suppress(DkdbgError):  # the login node does not answer now
+                seen = self._queue.look(self._id)
+                self.job = seen if seen.phase == "ended" else None
+        return self.job is not None
 
 
 class _Said:
@@ -182,7 +212,7 @@ def _wait_for_ranks(root: Path, queue: Queue, job: str, say: _Said) -> None:
 def _ended(queue: Queue, job: Job) -> DkdbgError:
     reason = f" ({job.reason})" if job.reason else ""
     words = queue.last_words(job)
-    text = f"job {job.id} has ended before an editor could attach: {job.state}{reason}"
+    text = f"job {job.id} has ended: {job.state}{reason}"
     return DkdbgError(
         f"{text}\n{words}" if words else text,
         hint=f"what it printed is in {job.output} there" if job.output else "dkdbg submit starts another one",

@@ -170,8 +170,9 @@ class _FarProgram:
         self._last_ctrl_c = now
 
     def _say(self, text: str) -> None:
-        sys.stderr.write(f"dkdbg: {text}" + ("\r\n" if self._tty else "\n"))
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):  # our terminal may be closed
+            sys.stderr.write(f"dkdbg: {text}" + ("\r\n" if self._tty else "\n"))
+            sys.stderr.flush()
 
     def _copy_in(self, target: socket.socket) -> None:
         with contextlib.suppress(OSError):
@@ -193,6 +194,9 @@ class _FarProgram:
             ):  # our terminal is closed, or we are told to end: nobody waits for the network then
                 self._is_left.set()
                 self._news.set()
+            if number == signal.SIGHUP and self._tty and not os.isatty(0):
+                # The window was closed. There the terminal is still open, and a supervisor takes SIGHUP alone for a restart.
+                self._relay.tell(wire.SIGNAL, bytes([signal.SIGTERM]))
             self._relay.tell(wire.SIGNAL, bytes([number]))
 
         def resized(_number: int, _frame: FrameType | None) -> None:
@@ -222,7 +226,8 @@ class _FarProgram:
         try:
             yield
         finally:
-            termios.tcsetattr(0, termios.TCSADRAIN, former)
+            with contextlib.suppress(termios.error):  # it may be closed
+                termios.tcsetattr(0, termios.TCSADRAIN, former)
 
 
 def _copy_out(source: socket.socket, target: int) -> None:

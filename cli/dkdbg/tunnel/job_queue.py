@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Seconds for an answer of the batch system, and for the agent's way there.
 _LIMIT, _SEND_LIMIT = 60.0, 120.0
+#: What ssh ends with when its connection is lost.
+_CUT = 255
 #: Lines of a job's output that are shown.
 _LAST = 8
 _PYTHON = "import sys; print('dkdbg-python %d %d' % sys.version_info[:2])"
@@ -158,7 +160,8 @@ class JobQueue:
         try:
             done = self._login.read(login.wrap(("sh", "-c", text)), limit=_LIMIT)
             job = self._system.submitted(done.stdout) if done.code == 0 else ""
-            if not job and self._login.is_there():
+            is_cut = done.code < 0 or done.code == _CUT  # whatever it has said by then
+            if not job and not is_cut and self._login.is_there():
                 self._remove(folder)
                 said = (
                     done.stderr.strip() or done.stdout.strip()
