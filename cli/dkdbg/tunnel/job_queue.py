@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 #: Seconds for an answer of the batch system, and for the agent's way there.
 _LIMIT, _SEND_LIMIT = 60.0, 120.0
-#: What ssh ends with when its connection is lost.
-_CUT = 255
+#: What ssh ends with when its connection is lost; sbatch does so too, and then the line after it has come.
+_CUT, _ENDED = 255, "dkdbg-submit-ended"
 #: Lines of a job's output that are shown.
 _LAST = 8
 _PYTHON = "import sys; print('dkdbg-python %d %d' % sys.version_info[:2])"
@@ -64,7 +64,8 @@ class JobQueue:
             self._remove(folder)
             raise
         found = Script(path=f"{folder}/job.sh", tag=tag, name=wanted.name, options=wanted.options)
-        text = enter(wanted.folder) + f"exec {shlex.join(self._system.submit(found))}"
+        words = shlex.join(self._system.submit(found))
+        text = f"{enter(wanted.folder)}{words}; code=$?; echo {_ENDED}; exit $code"
         return self._hand_over(login, text, tag, folder)
 
     def held(self) -> str:
@@ -159,14 +160,14 @@ class JobQueue:
         """Once: where the answer is lost, the system's list says whether there is a job."""
         try:
             done = self._login.read(login.wrap(("sh", "-c", text)), limit=_LIMIT)
-            job = self._system.submitted(done.stdout) if done.code == 0 else ""
-            is_cut = done.code < 0 or done.code == _CUT  # whatever it has said by then
+            out, ended, _ = done.stdout.rpartition(_ENDED)
+            out = out if ended else done.stdout
+            job = self._system.submitted(out) if done.code == 0 else ""
+            is_cut = not ended and (done.code < 0 or done.code == _CUT)  # whatever it has said by then
             if not job and not is_cut and self._login.is_there():
                 self._remove(folder)
-                said = (
-                    done.stderr.strip() or done.stdout.strip()
-                )  # Torque's commands on Slurm complain on both
-                raise self._system.explain(f"{done.stderr}\n{done.stdout}", job="", node="") or DkdbgError(
+                said = done.stderr.strip() or out.strip()  # Torque's commands on Slurm complain on both
+                raise self._system.explain(f"{done.stderr}\n{out}", job="", node="") or DkdbgError(
                     f"{self._system.submitter} takes no job: {printable(said[-300:])}",
                     hint=f"the options before -- are those of {self._system.submitter}",
                 )
