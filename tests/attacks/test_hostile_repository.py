@@ -894,9 +894,10 @@ def test_a_secret_of_dot_env_is_in_none_of_our_files(tmp_path: Path, where: str,
     environment = services["app-debug-devcontainer"]["environment"]
     work = tmp_path / "work"
     (work / ".dkdbg").mkdir(parents=True)
-    recorder, said = work / "agent.pyz", work / "said"
+    recorder, said, over = work / "agent.pyz", work / "said", work / "over"
     recorder.write_text(
         f'[ "$1" = health ] && {{ [ -e {said} ]; exit; }}\nprintf "%s\\0" "$@" >{said}.new; mv {said}.new {said}\n'
+        f"while [ -e {work} ] && [ ! -e {over} ]; do sleep 0.1; done\n"  # as the agent, it stays
     )
     script = (root / ".dkdbg/up.sh").read_text().replace("/opt/dkdbg/agent.pyz", str(recorder))
     (work / ".dkdbg/up.sh").write_text(script.replace("${TMPDIR:-/tmp}", str(work)))
@@ -909,6 +910,7 @@ def test_a_secret_of_dot_env_is_in_none_of_our_files(tmp_path: Path, where: str,
         timeout=60,
         capture_output=True,
     )
+    over.touch()
     started = said.read_text().split("\0")[:-1]
     assert started[started.index("--") + 1 :] == [
         "python",
