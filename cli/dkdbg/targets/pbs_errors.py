@@ -5,11 +5,10 @@ Texts of Torque's commands over Slurm (slurm-wlm-torque 22.05) were seen there, 
 
 from __future__ import annotations
 
-import re
-
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets import slurm_errors
+from dkdbg.targets.job_errors import explain_by
 
 #: As in `slurm_errors`.
 _KNOWN = (
@@ -36,17 +35,11 @@ def explain(said: str, *, job: str, node: str) -> DkdbgError | None:
         said: its standard error.
         job, node: what was asked for; empty for nothing.
     """
-    for pattern, problem, hint in _KNOWN:
-        match = re.search(pattern, said)
-        if match:
-            groups = [printable((each or "").strip())[:200] for each in match.groups()]
-            text = problem.format(*groups, job=job or "the job", node=node or "the node")
-            quoted = printable(said[said.rfind("\n", 0, match.start()) + 1 :].partition("\n")[0].strip())[
-                :300
-            ]
-            return DkdbgError(f"{text}\n{quoted}" if quoted not in text else text, hint=hint)
+    found = explain_by(_KNOWN, said, job=job, node=node)
+    if found is not None or "sbatch" not in said:
+        return found
     # Torque's commands on Slurm quote it.
-    return slurm_errors.explain(said, job=job, node=node) if "sbatch" in said else None
+    return slurm_errors.explain(said, job=job, node=node)
 
 
 def no_job(job: str, said: str, code: int) -> DkdbgError:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
+from dkdbg.targets.job_errors import explain_by
 
 #: Pattern of a line, what is wrong, and what to do; `{0}` is the pattern's group, `{job}` and `{node}` what was asked for.
 #: The first that fits counts.
@@ -64,16 +63,7 @@ def explain(said: str, *, job: str, node: str) -> DkdbgError | None:
         said: its standard error.
         job, node: what was asked for; empty for nothing.
     """
-    for pattern, problem, hint in _KNOWN:
-        match = re.search(pattern, said)
-        if match:
-            groups = [printable((each or "").strip())[:200] for each in match.groups()]
-            quoted = _line_of(said, match.start())
-            text = problem.format(*groups, job=job or "the job", node=node or "the node")
-            return DkdbgError(
-                f"{text}\n{quoted}" if quoted not in text else text, hint=hint.format(*groups, job=job)
-            )
-    return None
+    return explain_by(_KNOWN, said, job=job, node=node)
 
 
 def no_job(job: str) -> DkdbgError:
@@ -86,8 +76,3 @@ def unexplained(said: str, job: str) -> DkdbgError:
     lines = [printable(line.strip()) for line in said.splitlines() if line.strip()]
     last = lines[-1][-300:] if lines else "it said nothing"
     return DkdbgError(f"Slurm tells nothing of job {job}: {last}", hint=f"try there: squeue --jobs={job}")
-
-
-def _line_of(text: str, at: int) -> str:
-    start = text.rfind("\n", 0, at) + 1
-    return printable(text[start:].partition("\n")[0].strip())[:300]

@@ -15,7 +15,7 @@ from dkdbg.render.artefacts import render
 from dkdbg.targets.address import Address
 from dkdbg.targets.job import Job, job_address
 from dkdbg.targets.job_script import Script, filling, prepared, preparing, tags_of
-from dkdbg.targets.ssh import enter
+from dkdbg.targets.ssh import FAILED, enter
 from dkdbg.tunnel.login import Login
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 #: Seconds for an answer of the batch system, and for the agent's way there.
 _LIMIT, _SEND_LIMIT = 60.0, 120.0
-#: What ssh ends with when its connection is lost; sbatch does so too, and then the line after it has come.
-_CUT, _ENDED = 255, "dkdbg-submit-ended"
+#: sbatch ends with 255 too, as ssh does when its connection is lost; but then this line has come after it.
+_ENDED = "dkdbg-submit-ended"
 #: Lines of a job's output that are shown.
 _LAST = 8
 _PYTHON = "import sys; print('dkdbg-python %d %d' % sys.version_info[:2])"
@@ -163,7 +163,7 @@ class JobQueue:
             out, ended, _ = done.stdout.rpartition(_ENDED)
             out = out if ended else done.stdout
             job = self._system.submitted(out) if done.code == 0 else ""
-            is_cut = not ended and (done.code < 0 or done.code == _CUT)  # whatever it has said by then
+            is_cut = not ended and (done.code < 0 or done.code == FAILED)  # whatever it has said by then
             if not job and not is_cut and self._login.is_there():
                 self._remove(folder)
                 said = done.stderr.strip() or out.strip()  # Torque's commands on Slurm complain on both

@@ -392,6 +392,27 @@ def test_a_new_folder_inherits_what_the_folder_above_hands_on(root: Path) -> Non
     assert os.getxattr(root / "listed/d", "system.posix_acl_default") == acl
 
 
+def test_a_link_in_the_place_of_the_folder_that_is_filled_leads_nowhere(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hostile target swaps it in the moment after it was made: nothing is written outside, and the files arrive."""
+    work, state, _ = operations(root)
+    outside = root.parents[1] / "empty"
+    make = state.tree.make_folder
+
+    def swapped(folder: int, name: bytes, mode: int) -> None:
+        make(folder, name, mode)
+        if folder == state.temporary:
+            os.rmdir(name, dir_fd=folder)
+            os.symlink(outside, name, dir_fd=folder)
+
+    monkeypatch.setattr(state.tree, "make_folder", swapped)
+    assert work.pack(*packed(1, "d", {"a": b"1", "b": b"2"}, make=0o755), lambda _number: None) == []
+    assert list(outside.iterdir()) == []
+    assert {path.name: path.read_bytes() for path in (root / "d").iterdir()} == {"a": b"1", "b": b"2"}
+    assert not (root / "d").is_symlink()
+
+
 def test_what_was_left_in_tmp_goes_at_the_next_start_with_its_folders(root: Path) -> None:
     left = root / ".dkdbg-sync/tmp/folder"
     left.mkdir(parents=True)

@@ -18,8 +18,8 @@ _OWN = OWN.encode()
 #: Begins temporary names outside of it: on file systems that are mounted below the root.
 STRAY = _OWN + b"."
 
-_MAX_NAME = 255
-_MAX_PATH = 4095
+MAX_NAME = 255
+MAX_PATH = 4095
 
 
 def components(path: str) -> List[bytes]:
@@ -92,11 +92,11 @@ def _split(path: str) -> List[bytes]:
     data = encode(path)
     if b"\0" in data:
         raise Refused("the path holds a NUL byte")
-    if len(data) > _MAX_PATH:
-        raise Refused("the path is too long: %d bytes, %d are allowed" % (len(data), _MAX_PATH))
+    if len(data) > MAX_PATH:
+        raise Refused("the path is too long: %d bytes, %d are allowed" % (len(data), MAX_PATH))
     parts = data.split(b"/")
-    if len(data) > _MAX_NAME:
+    if len(data) > MAX_NAME:
         for part in parts:
-            if len(part) > _MAX_NAME:
-                raise Refused("the name is too long: %d bytes, %d are allowed" % (len(part), _MAX_NAME))
+            if len(part) > MAX_NAME:
+                raise Refused("the name is too long: %d bytes, %d are allowed" % (len(part), MAX_NAME))
     return parts

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     Filled = List[Tuple[Entry, os.stat_result]]
 
 _NAME = b"folder"
-_MOST_NAME, _MOST_PATH = 255, 4095
 
 
 class Staging:
@@ -125,8 +124,8 @@ def _are_usual(path: str, files: List[List[Any]]) -> bool:
         and paths.is_plain("%s/%s" % (path, "/".join(names)))
         and paths.OWN not in path
         and not any(name.startswith(paths.OWN) for name in names)
-        and longest <= _MOST_NAME
-        and 4 * len(path) + longest < _MOST_PATH
+        and longest <= paths.MAX_NAME
+        and 4 * len(path) + longest < paths.MAX_PATH
     )
 
 

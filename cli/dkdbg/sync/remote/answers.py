@@ -85,12 +85,17 @@ def lie(what: str) -> DkdbgError:
     )
 
 
-def _entries(head: dict[str, Any]) -> None:
+def _list_in(head: dict[str, Any]) -> list[Any]:
     entries, end = head["entries"], head.get("end", True)
     if type(entries) is not list or type(end) is not bool or len(entries) > wire.LISTING_ENTRIES:
         raise TypeError("no list of entries")
     if not entries and not end:
         raise ValueError("nothing, and not the end")
+    return entries
+
+
+def _entries(head: dict[str, Any]) -> None:
+    entries = _list_in(head)
     if not entries:
         return
     if set(map(type, entries)) != {list} or set(map(len, entries)) != {6}:
@@ -112,11 +117,7 @@ def _entries(head: dict[str, Any]) -> None:
 
 
 def _summary(head: dict[str, Any]) -> None:
-    entries, end = head["entries"], head.get("end", True)
-    if type(entries) is not list or type(end) is not bool or len(entries) > wire.LISTING_ENTRIES:
-        raise TypeError("no list of folders")
-    if not entries and not end:
-        raise ValueError("nothing, and not the end")
+    entries = _list_in(head)
     for entry in entries:
         if type(entry) is not list or list(map(type, entry)) != [str, str]:
             raise TypeError("no folder and digest")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 #: What one frame carries at most; the other side places it while we read the next. A head of so many fits, whatever
 #: their names are: a character is at most 12 in ASCII JSON.
-_FILES, _BYTES = 256, 1 << 20
+_FILES, _BYTES = 256, wire.MAX_BODY
 #: A file of at most so many bytes leaves room for others.
 _SMALL = 64 << 10
 

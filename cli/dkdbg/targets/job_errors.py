@@ -1,0 +1,37 @@
+"""How what a batch system's programs say becomes an error: each system has its table. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from dkdbg.errors import DkdbgError
+from dkdbg.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def explain_by(known: Sequence[tuple[str, str, str]], said: str, *, job: str, node: str) -> DkdbgError | None:
+    """Return the error of the first pattern that fits, with the line that it was found in; None when none does.
+
+    Args:
+        known: pattern, problem and hint of each, in which {0} is its first group, {job} and {node} what was asked for.
+        said: standard error of a program.
+        job, node: what was asked for; empty for nothing.
+    """
+    for pattern, problem, hint in known:
+        match = re.search(pattern, said)
+        if match:
+            groups = [printable((each or "").strip())[:200] for each in match.groups()]
+            quoted = _line_of(said, match.start())
+            text = problem.format(*groups, job=job or "the job", node=node or "the node")
+            return DkdbgError(
+                f"{text}\n{quoted}" if quoted not in text else text, hint=hint.format(*groups, job=job)
+            )
+    return None
+
+
+def _line_of(text: str, at: int) -> str:
+    start = text.rfind("\n", 0, at) + 1
+    return printable(text[start:].partition("\n")[0].strip())[:300]
