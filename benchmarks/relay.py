@@ -238,7 +238,7 @@ def compare(options: argparse.Namespace, root: Path, hosts: Hosts) -> None:
         if options.hold:
             end = time.monotonic() + options.hold
             while time.monotonic() < end:
-                trips(ours, 1000, 300) if not options.flood else down(ours, 32 << 20)
+                {"down": down, "up": up}[options.flood](ours, 32 << 20) if options.flood else trips(ours, 1000, 300)
             return
         size = options.megabytes << 20
         for name, measure in (("down", down), ("up", up)):
@@ -268,7 +268,7 @@ def main() -> None:
     parser.add_argument("--trips", type=int, default=2000)
     parser.add_argument("--files", type=int, default=2000, help="0: no copies")
     parser.add_argument("--hold", type=float, default=0)
-    parser.add_argument("--flood", action="store_true", help="with --hold: bytes down in place of round trips")
+    parser.add_argument("--flood", choices=("down", "up"), help="with --hold: bytes in place of round trips")
     options = parser.parse_args()
     build_image(os.environ.get("DKDBG_TEST_BASE", "dkdbg-test/python:3.11"))
     if options.files:

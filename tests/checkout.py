@@ -63,7 +63,7 @@ def run_dkdbg(
     """`dkdbg ...` as a user runs it in `root`, but never with root's right to read and write everything."""
     return subprocess.run(
         [*without_privileges(), sys.executable, "-m", "dkdbg", *words], cwd=root, env={**os.environ, **(env or {})},
-        capture_output=True, text=True, check=False, stdin=stdin, timeout=120,
+        capture_output=True, text=True, check=False, stdin=stdin, timeout=300,
     )  # fmt: skip
 
 

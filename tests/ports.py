@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import socket
+import struct
 
 SIZE = 200
 RANGES = range(15_000, 32_000, SIZE)
@@ -42,9 +43,19 @@ def _own_range() -> list[int]:
 
 
 def _is_free(port: int) -> bool:
+    """Whether a server can listen there, and whoever connects reaches it.
+
+    What a killed Podman has left leads a port of this machine to a container that is no more: nobody listens there, and
+    nobody who connects gets an answer.
+    """
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", port))
+            probe.listen()
+            with socket.create_connection(("127.0.0.1", port), 2) as client:
+                # Both ends are shut at once, so that no port stays in TIME_WAIT and the next one can bind it.
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                probe.accept()[0].close()
         except OSError:
             return False
     return True

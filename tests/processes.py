@@ -21,7 +21,8 @@ def children(pid: int, command: str = "") -> list[int]:
 
 def thread_states(pid: int) -> list[str]:
     """The state of each thread: `T` is stopped, which SIGSTOP brings about as soon as the thread would run."""
-    return [
-        stat.read_text().rpartition(")")[2].split()[0]
-        for stat in Path("/proc", str(pid), "task").glob("*/stat")
-    ]
+    found = []
+    for stat in Path("/proc", str(pid), "task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # it ended while we looked
+            found.append(stat.read_text().rpartition(")")[2].split()[0])
+    return found

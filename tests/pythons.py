@@ -49,7 +49,7 @@ def _of_pyenv(minor: int) -> list[str]:
     """Interpreters that pyenv has installed, active or not."""
     if shutil.which("pyenv") is None:
         return []
-    done = subprocess.run(["pyenv", "root"], capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(["pyenv", "root"], capture_output=True, text=True, timeout=300, check=False)
     return sorted(str(path) for path in Path(done.stdout.strip()).glob(f"versions/3.{minor}.*/bin/python"))
 
 
@@ -57,7 +57,7 @@ def _version(path: str) -> str:
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
         result = subprocess.run(
-            [path, "-I", "-c", code], capture_output=True, text=True, timeout=20, check=False
+            [path, "-I", "-c", code], capture_output=True, text=True, timeout=300, check=False
         )
     except OSError:
         return ""
@@ -69,7 +69,7 @@ def _of_image(minor: int) -> list[str]:
     if minor not in IMAGES or sys.platform != "linux" or shutil.which("docker") is None:
         return []
     asked = ["docker", "image", "inspect", "-f", "{{.Id}} {{.Architecture}}", IMAGES[minor]]
-    done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=300, check=False)
     here = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine())
     if done.returncode or done.stdout.split()[1] != here:
         return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import time
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from dkdbg.printable import is_text, printable, printable_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from dkdbg.errors import DkdbgError
 
@@ -49,6 +50,13 @@ def _print(text: str) -> None:
         # A terminal or pipe in another encoding (LC_ALL=C, cp1252): a name of the user's may not fit.
         encoding = sys.stdout.encoding or "ascii"
         print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)
+
+
+def screen(text: str) -> None:
+    """A text that takes the place of what the terminal shows; without a terminal it follows what is there."""
+    if sys.stdout.isatty():
+        sys.stdout.write("\x1b[H\x1b[2J\x1b[3J")
+    say(text)
 
 
 def failure(error: DkdbgError) -> None:
@@ -95,14 +103,29 @@ class Status:
             self._shown = False
 
 
-def ask(question: str) -> bool:
-    """Whether a person answers yes; no without a terminal or at the end of input."""
+def ask(question: str, *, diff: Callable[[], None] | None = None) -> bool:
+    """Whether a person answers yes; no without a terminal or at the end of input.
+
+    Args:
+        question: without the answers.
+        diff: shows more, when a person asks for it by `d`; the question comes again then.
+    """
     if not sys.stdin.isatty():
         return False
-    try:
-        return input(f"{printable_lines(question)} [y/N] ").strip().lower() in {"y", "yes"}
-    except EOFError:
-        return False
+    answers = "[y/N]" if diff is None else "[y/N], d for the diff:"
+    while True:
+        try:
+            said = input(f"{printable_lines(question)} {answers} ").strip().lower()
+        except EOFError:
+            return False
+        if diff is None or said not in {"d", "diff"}:
+            return said in {"y", "yes"}
+        diff()
+
+
+def width() -> int | None:
+    """Columns of the terminal that standard output is; None where it is none, and no line is to be wrapped."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def interactive() -> bool:
@@ -133,3 +156,71 @@ def step(text: str, *, show: bool = True) -> Iterator[None]:
         raise
     if show:
         say(f"  ok     {time.monotonic() - began:6.1f} s  {text}")
+
+
+_KEY = re.compile(rb"\x1b[\[O][A-D]|[\s\S]")
+
+
+def choose(question: str, options: list[str], *, start: int = 0) -> int | None:
+    """The option that a person takes with the arrow keys and Enter, by its index; None for `q`, Escape or no terminal.
+
+    Digits go to an option at once where there are fewer than ten; a terminal that cannot move its cursor gets numbers.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
+        return _choose_by_number(question, options, start)
+    import termios  # noqa: PLC0415 - not there on Windows, where the line above has numbers
+    import tty  # noqa: PLC0415
+
+    size = shutil.get_terminal_size()
+    rows = max(3, min(len(options), size.lines - 3))
+    say(f"{question} (arrow keys, Enter; q leaves the first choice)")
+    at, drawn, descriptor = start, 0, sys.stdin.fileno()
+    keys: list[bytes] = []  # a fast typist's, or a pasted text's, come several at once
+    before = termios.tcgetattr(descriptor)
+    try:
+        tty.setcbreak(descriptor)
+        while True:
+            first = max(0, min(at - rows // 2, len(options) - rows))
+            shown = [
+                f"{'>' if place == at else ' '} {printable(options[place])}"[: size.columns - 1]
+                for place in range(first, min(first + rows, len(options)))
+            ]
+            sys.stdout.write(
+                (f"\x1b[{drawn}A" if drawn else "") + "".join(f"\r\x1b[2K{line}\n" for line in shown)
+            )
+            sys.stdout.flush()
+            drawn = len(shown)
+            if not keys:
+                keys = _KEY.findall(os.read(descriptor, 64)) or [b""]
+            key = keys.pop(0)
+            if key in {b"\x1b[A", b"\x1bOA", b"k"}:
+                at = (at - 1) % len(options)
+            elif key in {b"\x1b[B", b"\x1bOB", b"j", b"\t"}:
+                at = (at + 1) % len(options)
+            elif key in {b"\r", b"\n"}:
+                return at
+            elif key in {b"", b"q", b"\x1b", b"\x04"}:
+                return None
+            elif key.isdigit() and 0 < int(key) <= len(options) < 10:
+                return int(key) - 1
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def _choose_by_number(question: str, options: list[str], start: int) -> int | None:
+    if not sys.stdin.isatty():
+        return None
+    say(question)
+    for number, option in enumerate(options, 1):
+        say(f"  {number}  {printable(option)}")
+    try:
+        answer = input(f"Number [{start + 1}] ").strip()
+    except EOFError:
+        return None
+    return (
+        int(answer) - 1
+        if answer.isdecimal() and 0 < int(answer) <= len(options)
+        else start
+        if not answer
+        else None
+    )

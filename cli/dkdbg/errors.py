@@ -28,3 +28,7 @@ class DkdbgError(Exception):
 
     def __str__(self) -> str:
         return self.message
+
+
+class GoneError(DkdbgError):
+    """What was found before is no more, and nothing is waited for: a job that has ended, a pod that was deleted."""

@@ -22,7 +22,7 @@ from dkdbg import process
 from dkdbg.errors import DkdbgError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 #: Seconds: a repository can have git wait for ever, by a FIFO for a list of patterns.
@@ -54,12 +54,12 @@ def folded(name: str) -> str:
     return shown.casefold().partition(":")[0].rstrip(" .")
 
 
-def ask(folder: Path, verb: Literal["ls-files"], *words: str) -> str | None:
+def ask(folder: Path, verb: Literal["ls-files", "check-attr"], *words: str) -> str | None:
     """Return what git says in `folder`, names as `os.fsdecode` has them; None when it refuses.
 
     Args:
         folder: absolute, local side.
-        verb: one that reads the index alone.
+        verb: one that reads the index, or files of attributes, alone.
         words: the verb's own.
     """
     if in_bare_repository(folder):
@@ -101,3 +101,18 @@ def tracks(folder: Path, path: str) -> bool | None:
     """Return whether git tracks `path`, relative to `folder`, in whatever case; None when it does not say."""
     said = ask(folder, "ls-files", "-z", "--cached", "--", f":(icase,literal){path}")
     return None if said is None else bool(said)
+
+
+def ignored(folder: Path, names: Sequence[str]) -> tuple[str, ...]:
+    """Return which of these files, that are there and that git does not follow, its patterns leave out."""
+    if not names:
+        return ()
+    said = ask(folder, "ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--", *names)
+    return tuple(name for name in (said or "").split("\0") if name)
+
+
+def attributes(folder: Path, path: str, *names: str) -> dict[str, str]:
+    """Return what git's attributes say of `path`: `set`, `unset`, `unspecified` or a value; empty when git does not say."""
+    said = ask(folder, "check-attr", "-z", *names, "--", path)
+    parts = (said or "").split("\0")
+    return dict(zip(parts[1::3], parts[2::3], strict=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import shutil
@@ -16,7 +17,7 @@ from typing import IO, TYPE_CHECKING, NoReturn
 from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
     from types import FrameType
 
@@ -28,6 +29,10 @@ DISCARD = subprocess.DEVNULL
 _STDERR_KEPT, _GRACE = 16384, 1.0
 #: What waiting for a started process raises.
 TimeoutExpired = subprocess.TimeoutExpired
+#: What `run` waits for now, on any thread, and who is about to start something.
+_running: set[subprocess.Popen[bytes]] = set()
+_starting: set[object] = set()
+_started = threading.Condition()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,22 +68,57 @@ def run(
         DkdbgError: the program does not exist or outran `timeout`.
     """
     try:
-        done = subprocess.run(
-            list(argv), executable=_found(argv[0], env), cwd=cwd, env=env, timeout=timeout, capture_output=True,
-            check=False, input=said.encode(),
-        )  # fmt: skip
+        with _start():
+            running = subprocess.Popen(
+                list(argv), executable=_found(argv[0], env), cwd=cwd, env=env, stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )  # fmt: skip
+            _running.add(running)
     except FileNotFoundError as error:
         raise DkdbgError(
             f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127
         ) from error
-    except subprocess.TimeoutExpired as error:
-        raise DkdbgError(
-            f"{' '.join(argv)} did not end within {timeout:g} s", exit_code=EXIT_TIMEOUT
-        ) from error
+    with running:
+        try:
+            out, complained = running.communicate(said.encode(), timeout)
+        except subprocess.TimeoutExpired as error:
+            running.kill()
+            raise DkdbgError(
+                f"{' '.join(argv)} did not end within {timeout:g} s", exit_code=EXIT_TIMEOUT
+            ) from error
+        except BaseException:  # Ctrl-C
+            running.kill()
+            raise
+        finally:
+            _running.discard(running)
     decoded = os.fsdecode if names else _text
-    return Result(
-        argv=tuple(argv), code=done.returncode, stdout=decoded(done.stdout), stderr=decoded(done.stderr)
-    )
+    return Result(argv=tuple(argv), code=running.returncode, stdout=decoded(out), stderr=decoded(complained))
+
+
+@contextlib.contextmanager
+def _start() -> Iterator[None]:
+    """Something is started, and noted in `_running`."""
+    mark = object()
+    with _started:
+        _starting.add(mark)
+    try:
+        yield
+    finally:
+        with _started:
+            _starting.discard(mark)
+            _started.notify_all()
+
+
+@atexit.register
+def _end_all() -> None:
+    """What a thread still waits for that nobody joins, such as git on a FIFO: it would stay for ever."""
+    with _started:
+        _started.wait_for(lambda: not _starting, _GRACE)
+    for running in list(_running):
+        running.kill()
+    for running in list(_running):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            running.wait(_GRACE)
 
 
 def _text(output: bytes) -> str:
@@ -189,15 +229,22 @@ def stream(
     return Result(argv=tuple(argv), code=code, stdout="".join(lines), stderr="")
 
 
-def become(argv: Sequence[str]) -> NoReturn:
+def become(argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> NoReturn:
     """Replace this process with `argv`, which has the terminal to itself from here on.
+
+    Args:
+        argv: command line, never through a shell.
+        cwd, env: its folder and environment; ours by default.
 
     Raises:
         DkdbgError: the program does not exist.
     """
     sys.stdout.flush()
     try:
-        os.execv(_found(argv[0]), list(argv))  # noqa: S606
+        found = _found(argv[0], env)
+        if cwd is not None:
+            os.chdir(cwd)
+        os.execve(found, list(argv), dict(os.environ if env is None else env))  # noqa: S606
     except FileNotFoundError as error:
         raise DkdbgError(
             f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127

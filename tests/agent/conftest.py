@@ -62,7 +62,7 @@ class Launch:
             return dict(json.loads(path.read_text()))
         return {}
 
-    def wait_state(self, *states: str, timeout: float = 30) -> dict[str, Any]:
+    def wait_state(self, *states: str, timeout: float = 300) -> dict[str, Any]:
         end = time.monotonic() + timeout
         while time.monotonic() < end:
             record = self.record()
@@ -73,7 +73,7 @@ class Launch:
             time.sleep(0.01)
         pytest.fail(f"state {self.record().get('state')}, code {self.process.poll()}, not {states}")
 
-    def finish(self, timeout: float = 40) -> tuple[int, str, str]:
+    def finish(self, timeout: float = 300) -> tuple[int, str, str]:
         out, err = self.process.communicate(timeout=timeout)
         return self.process.returncode, out.decode(), err.decode()
 
@@ -96,6 +96,8 @@ def launch(layout: Path, runtime: Path, tmp_path: Path) -> Iterator[Any]:
         name = f"t{os.getpid()}x{time.monotonic_ns() % 10**9}"
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("DKDBG_", "PYTHON", "DEBUG"))}
         environment |= {"DKDBG_RUNTIME_DIR": str(runtime), "DKDBG_NAME": name, "DKDBG_WAIT": wait}
+        # On a machine that stands still for some seconds an editor's session of a child comes late.
+        environment |= {"DKDBG_JOIN_DEADLINE": "60"}
         environment |= {"DKDBG_PYTHON": python, "DKDBG_PORT": "0"} | (env or {})
         process = subprocess.Popen(
             [str(layout / "agent.pyz"), verb, *options, "--", *command],

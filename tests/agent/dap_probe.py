@@ -20,7 +20,7 @@ class Session:
     def __init__(self, port: int, on_event: Any, host: str = "127.0.0.1") -> None:
         self.seen: list[str] = []
         self.on_event = on_event
-        self.inner = client.Session(client.dial(host, port, timeout=20), name="probe", on_event=self._event)
+        self.inner = client.Session(client.dial(host, port, timeout=300), name="probe", on_event=self._event)
 
     @property
     def closed(self) -> bool:
@@ -29,7 +29,8 @@ class Session:
     @property
     def answers(self) -> dict[int, dict[str, Any]]:
         """Whole responses by the number of their request."""
-        return {number: answer for number, answer in self.inner._responses.items() if answer is not None}
+        with self.inner.changed:  # another thread may be sending a request
+            return {number: answer for number, answer in self.inner._responses.items() if answer is not None}
 
     def _event(self, _: client.Session, name: str, body: dict[str, Any]) -> None:
         self.seen.append(name)
@@ -41,14 +42,14 @@ class Session:
         except DkdbgError as error:
             raise OSError(error.message) from error
 
-    def wait(self, number: int, timeout: float = 60) -> dict[str, Any]:
+    def wait(self, number: int, timeout: float = 300) -> dict[str, Any]:
         self.wait_for(lambda: number in self.answers or self.closed, timeout)
         answer = self.answers.get(number)
         assert answer is not None, "closed" if self.closed else "no answer"
         assert answer["success"], answer.get("message")
         return answer.get("body") or {}
 
-    def wait_for(self, is_done: Any, timeout: float = 60) -> None:
+    def wait_for(self, is_done: Any, timeout: float = 300) -> None:
         with self.inner.changed:
             self.inner.changed.wait_for(is_done, timeout)
 
@@ -86,7 +87,9 @@ class Editor:
         follow: bool = True,
         token: str = "",
         more: dict[str, Any] | None = None,
+        host: str = "127.0.0.1",
     ) -> None:
+        self.host = host
         self.more = {**({"dkdbgToken": token} if token else {}), **(more or {})}
         self.port, self.breakpoints, self.hold, self.follow = port, breakpoints, hold, follow
         self.sessions: dict[int, Session] = {}
@@ -108,8 +111,8 @@ class Editor:
     def attach(self, pid: int = 0, arguments: dict[str, Any] | None = None) -> Editor:
         if not pid:
             self.attached_at = time.monotonic()
-        base = {"justMyCode": True, "connect": {"host": "127.0.0.1", "port": self.port}, **self.more}
-        session = Session(self.port, self._event)
+        base = {"justMyCode": True, "connect": {"host": self.host, "port": self.port}, **self.more}
+        session = Session(self.port, self._event, self.host)
         with self.changed:
             self.sessions[pid] = session
         session.start(self.breakpoints, arguments or base)
@@ -156,7 +159,7 @@ class Editor:
             session.request("disconnect", terminateDebuggee=False)
         session.close()
 
-    def wait_attached(self, count: int, timeout: float = 60) -> None:
+    def wait_attached(self, count: int, timeout: float = 300) -> None:
         """Return when the attach of each of `count` processes has been answered, the root's among them."""
         with self.changed:
             assert self.changed.wait_for(lambda: len(self.attached) == count, timeout), (
@@ -165,7 +168,7 @@ class Editor:
                 self.errors,
             )
 
-    def wait_stops(self, count: int, timeout: float = 60) -> list[dict[str, Any]]:
+    def wait_stops(self, count: int, timeout: float = 300) -> list[dict[str, Any]]:
         with self.changed:
             assert self.changed.wait_for(lambda: len(self.stops) >= count, timeout), (self.stops, self.errors)
             return list(self.stops)
@@ -192,7 +195,7 @@ class Client:
             self.events.append((name, body))
             self.changed.notify_all()
 
-    def event(self, name: str, timeout: float = 60, text: str = "", count: int = 1) -> dict[str, Any]:
+    def event(self, name: str, timeout: float = 300, text: str = "", count: int = 1) -> dict[str, Any]:
         def found() -> dict[str, Any] | None:
             matching = [b for n, b in self.events if n == name and text in json.dumps(b)]
             return matching[count - 1] if len(matching) >= count else None
@@ -224,7 +227,7 @@ class Client:
 
 
 def wait_for(read: Any, fits: Any) -> Any:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while not fits(value := read()):
         assert time.monotonic() < end, value
         time.sleep(0.01)

@@ -30,10 +30,10 @@ class Client:
     ) -> None:
         self.said = ""
         self.token = self._read_token(process) if token is None else token
-        end = time.monotonic() + 15
+        end = time.monotonic() + 300
         while True:
             try:
-                self.sock = socket.create_connection((host, port), timeout=15)
+                self.sock = socket.create_connection((host, port), timeout=300)
                 break
             except OSError:
                 assert time.monotonic() < end
@@ -46,7 +46,7 @@ class Client:
     def _read_token(self, process: subprocess.Popen[Any]) -> str:
         # Byte by byte and past Python's buffer: the rest is for `communicate`.
         assert process.stderr is not None
-        end = time.monotonic() + 15
+        end = time.monotonic() + 300
         while True:
             if found := re.search(r"; type this first: (\S+)\n", self.said):
                 return found[1]

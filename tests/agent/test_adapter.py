@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 @pytest.fixture
 def folder(launch) -> Path:
     """Where the processes of a running agent announce themselves."""
-    running = launch("sleep", "60")
+    running = launch("sleep", "600")
     return running.runtime / running.wait_state("running")["id"] / "p"
 
 
 def connect(folder: Path) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX)
-    sock.settimeout(20)
+    sock.settimeout(300)
     sock.connect(str((folder / "adapter.sock").resolve()))
     return sock
 
@@ -72,18 +72,24 @@ def test_an_adapter_that_was_out_of_descriptors_takes_processes_again(folder: Pa
 @pytest.mark.parametrize("offset", [0, 1])
 def test_a_process_is_taken_for_the_one_that_the_kernel_tells(folder: Path, offset: int) -> None:
     (folder / f"{os.getpid()}.json").write_text("{}")
-    with connect(folder) as sock:
-        asked = take(sock)
-        assert asked is not None
-        assert asked["command"] == "pydevdAuthorize"
-        answer(sock, asked, clientAccessToken=None)
-        asked = take(sock)
-        assert asked is not None
-        answer(sock, asked, process={"pid": os.getpid() + offset, "ppid": 1})
-        if offset:
-            assert take(sock) is None
-        else:  # nobody is attached: the adapter lets it run
-            assert (take(sock) or {})["command"] == "initialize"
+    while True:
+        with connect(folder) as sock:
+            asked = take(sock)
+            assert asked is not None
+            assert asked["command"] == "pydevdAuthorize"
+            answer(sock, asked, clientAccessToken=None)
+            asked = take(sock)
+            assert asked is not None
+            answer(sock, asked, process={"pid": os.getpid() + offset, "ppid": 1})
+            if offset:
+                assert take(sock) is None
+                return
+            sock.settimeout(5)
+            try:  # nobody is attached: the adapter lets it run
+                assert (take(sock) or {})["command"] == "initialize"
+            except TimeoutError:  # it was here before the phantom root, whom nobody lets run
+                continue
+            return
 
 
 def test_processes_join_where_the_path_of_the_session_is_too_long_for_a_socket(
@@ -92,7 +98,7 @@ def test_processes_join_where_the_path_of_the_session_is_too_long_for_a_socket(
     runtime = tmp_path / ("long" * 30)
     script = tmp_path / "train.py"
     script.write_text("x = 1\ny = 2\n")
-    running = launch(sys.executable, "train.py", wait="60", env={"DKDBG_RUNTIME_DIR": str(runtime)})
+    running = launch(sys.executable, "train.py", wait="300", env={"DKDBG_RUNTIME_DIR": str(runtime)})
     running.runtime = runtime
     with Editor(running.wait_state("waiting")["port"], {str(script): [2]}) as editor:
         assert [stop["line"] for stop in editor.wait_stops(1)] == [2]

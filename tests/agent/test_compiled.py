@@ -1,10 +1,7 @@
 """A breakpoint that torch.compile would swallow is said, and `--no-compile` lets it stop."""
 
-# The agent runs under an interpreter that has torch: DKDBG_TEST_TORCH_PYTHON names one.
-
 from __future__ import annotations
 
-import os
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -12,14 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.agent.dap_probe import Editor
+from tests.frameworks import python_with
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-TORCH_PYTHON = os.environ.get("DKDBG_TEST_TORCH_PYTHON", "")
-needs_torch = pytest.mark.skipif(
-    not TORCH_PYTHON, reason="DKDBG_TEST_TORCH_PYTHON names no Python with torch"
-)
 
 CODE = """import os, sys, time, torch
 torch.set_num_threads(1)
@@ -38,14 +31,13 @@ print("end", flush=True)
 """
 
 
-@needs_torch
 def test_a_swallowed_breakpoint_is_said_once_in_the_console_and_on_stderr(launch, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(CODE)
-    running = launch(TORCH_PYTHON, "train.py", wait="60")
+    running = launch(python_with("torch"), "train.py", wait="300")
     port = running.wait_state("waiting")["port"]
     with Editor(port, {str(script): [5, 8]}) as editor:
-        code, out, err = running.finish(90)
+        code, out, err = running.finish(300)
     assert (code, out) == (0, "end\n"), err
     text = "torch.compile has compiled step: the breakpoint at train.py:5 does not stop there. Run with `launch --no-compile`"
     assert [stop["line"] for stop in editor.stops] == [8, 8, 8]
@@ -53,31 +45,29 @@ def test_a_swallowed_breakpoint_is_said_once_in_the_console_and_on_stderr(launch
     assert sum(text in line for line in editor.output) == 1
 
 
-@needs_torch
 def test_it_is_said_too_when_the_function_was_compiled_before_the_editor_came(launch, tmp_path: Path) -> None:
     script, gate = tmp_path / "train.py", tmp_path / "gate"
     script.write_text(CODE)
-    running = launch(TORCH_PYTHON, "train.py", str(gate))
+    running = launch(python_with("torch"), "train.py", str(gate))
     port = running.wait_state("running")["port"]
     assert running.process.stdout.readline() == b"up\n"
     with Editor(port, {str(script): [5]}) as editor:
-        end = time.monotonic() + 15
+        end = time.monotonic() + 300
         while not any("has compiled step" in line for line in editor.output) and time.monotonic() < end:
             time.sleep(0.02)
         gate.write_text("")
-        code, _, err = running.finish(60)
+        code, _, err = running.finish(300)
     assert code == 0
     assert err.count("torch.compile has compiled step") == 1
 
 
-@needs_torch
 def test_without_compiling_it_stops(launch, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(CODE)
-    running = launch(TORCH_PYTHON, "train.py", wait="60", options=("--no-compile",))
+    running = launch(python_with("torch"), "train.py", wait="300", options=("--no-compile",))
     port = running.wait_state("waiting")["port"]
     with Editor(port, {str(script): [5]}) as editor:
-        code, _, err = running.finish(90)
+        code, _, err = running.finish(300)
     assert code == 0
     assert [stop["line"] for stop in editor.stops] == [5, 5, 5]
     assert "torch.compile has compiled" not in err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
 from tests.agent.dap_probe import Editor
+from tests.frameworks import python_with
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ def test_times_are_understood(text: str, seconds: float) -> None:
 def test_another_word_is_refused(launch) -> None:
     code, _, err = launch("true", options=("--on-crash", "hold=soon")).finish()
     assert code == 2
-    assert "--on-crash (DKDBG_ON_CRASH) is hold=TIME, such as hold=20m, not 'hold=soon'" in err
+    assert "--on-crash (DKDBG_ON_CRASH) takes hold=TIME, such as hold=20m, not 'hold=soon'" in err
 
 
 @pytest.mark.parametrize("where", ["main", "thread", "child"])
@@ -75,7 +75,7 @@ def test_a_crash_is_held_until_an_editor_has_seen_the_failing_frame(
         stop = editor.wait_stops(1)[0]
         assert (stop["path"], stop["line"]) == (str(script), 3)
         assert locals_of(stop)["secret"] == "40"
-        assert running.record()["state"] == "attached"
+        running.wait_state("attached")
         stop["session"].request("continue", threadId=stop["thread"])
         code, _, err = running.finish()
     plain = bare(tmp_path)
@@ -150,7 +150,7 @@ def test_unattended_crashes_of_thread_child_and_program_leave_no_trace_of_dkdbg(
         return ["sh", "-c", f"exec {sys.executable} train.py 2>{name}"]
 
     plain = subprocess.run(command("plain"), cwd=tmp_path, capture_output=True, check=False)
-    code, out, _ = launch(*command("under"), options=options).finish(30)
+    code, out, _ = launch(*command("under"), options=options).finish(300)
     assert (code, out.encode()) == (plain.returncode, plain.stdout)
     said = (tmp_path / "plain").read_bytes()
     assert (tmp_path / "under").read_bytes() == said
@@ -160,7 +160,7 @@ def test_unattended_crashes_of_thread_child_and_program_leave_no_trace_of_dkdbg(
 
 def test_an_attached_editor_stops_at_once_and_once(launch, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(CRASH)
-    running = launch(sys.executable, "train.py", wait="60", options=("--on-crash", "hold=1m"))
+    running = launch(sys.executable, "train.py", wait="300", options=("--on-crash", "hold=1m"))
     port = running.wait_state("waiting")["port"]
     with Editor(port, {}) as editor:
         stop = editor.wait_stops(1)[0]
@@ -171,7 +171,7 @@ def test_an_attached_editor_stops_at_once_and_once(launch, tmp_path: Path) -> No
 @pytest.mark.parametrize("ending", ["raise SystemExit(7)", "raise KeyboardInterrupt", "print('fine')"])
 def test_other_endings_are_left_alone(launch, tmp_path: Path, ending: str) -> None:
     (tmp_path / "train.py").write_text(ending + "\n")
-    code, out, err = launch(sys.executable, "train.py", options=("--on-crash", "hold=1m")).finish(10)
+    code, out, err = launch(sys.executable, "train.py", options=("--on-crash", "hold=1m")).finish(300)
     plain = bare(tmp_path)
     assert (code, out) == (
         plain.returncode if plain.returncode >= 0 else 128 - plain.returncode,
@@ -233,12 +233,9 @@ for batch in DataLoader(Items(), num_workers=1):
 
 
 def test_the_crash_of_a_data_loaders_worker_is_held_in_the_worker(launch, tmp_path: Path) -> None:
-    python = os.environ.get("DKDBG_TEST_TORCH_PYTHON")
-    if not python:
-        pytest.skip("DKDBG_TEST_TORCH_PYTHON names no Python with torch")
     (tmp_path / "train.py").write_text(DATA_LOADER)
-    running = launch(python, "train.py", options=("--on-crash", "hold=1m"))
-    record = running.wait_state("post-mortem", timeout=30)
+    running = launch(python_with("torch"), "train.py", options=("--on-crash", "hold=1m"))
+    record = running.wait_state("post-mortem", timeout=300)
     assert record["detail"] == "post-mortem: train.py:10: ZeroDivisionError: division by zero"
     with Editor(record["port"], {}, hold=True) as editor:
         stop = editor.wait_stops(1)[0]
@@ -263,7 +260,7 @@ def test_an_editors_filter_for_uncaught_exceptions_stops_a_program_that_waited_f
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(UNCAUGHT)
-    running = launch(sys.executable, "train.py", options=("--wait", "30", *on_crash))
+    running = launch(sys.executable, "train.py", options=("--wait", "300", *on_crash))
     with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
         debugger.set_breakpoints(str(script), [5])
         debugger.set_exception_filters(["uncaught"])

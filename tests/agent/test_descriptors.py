@@ -76,7 +76,7 @@ def _run(folder: Path, code: str, arguments: list[str], session: Path | None) ->
     if session is not None:
         environment |= {"PYTHONPATH": str(HOOK), "DKDBG_SESSION_DIR": str(session), "DKDBG_DEBUG": "1"}
     command = [sys.executable, "-c", code, *arguments]
-    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -114,7 +114,7 @@ def test_a_process_that_closed_everything_can_still_be_asked(tmp_path: Path) -> 
         for _ in range(3):
             answer = wait_for(lambda: processes.ask(path, "join"), bool)
             assert answer == "no editor is attached"
-        child.communicate(b"\n", timeout=10)
+        child.communicate(b"\n", timeout=300)
 
 
 CLOSING = """import os, time
@@ -138,7 +138,7 @@ def test_a_program_that_closes_the_debuggers_connection_goes_on_and_is_debugged_
     port = running.wait_state("running")["port"]
     with Editor(port, {str(script): [7]}) as editor:
         with editor.changed:
-            assert editor.changed.wait_for(lambda: len(editor.sessions) == 2, 15)
+            assert editor.changed.wait_for(lambda: len(editor.sessions) == 2, 300)
         pid = next(pid for pid in editor.sessions if pid)
         first = editor.sessions[pid]
         wait_for(lambda: "process" in first.seen, bool)
@@ -148,12 +148,12 @@ def test_a_program_that_closes_the_debuggers_connection_goes_on_and_is_debugged_
         again = editor.sessions[pid]
         wait_for(lambda: "process" in again.seen, bool)
         again.request("setBreakpoints", source={"path": str(script)}, breakpoints=[{"line": 4}])
-        editor.wait_stops(1)
+        wait_for(lambda: [stop["session"] for stop in list(editor.stops)], lambda found: again in found)
         again.request("setBreakpoints", source={"path": str(script)}, breakpoints=[])
         (tmp_path / "stop").touch()
         code, out, err = running.finish()
     assert (code, out) == (0, "end\n"), err
-    assert f"dkdbg: pid {pid} has closed the debugger's connection" in err
+    assert f"dkdbg: pid {pid} closed the debugger's connection" in err
 
 
 def test_a_program_that_is_to_stop_after_closing_the_connection_does_not_hang(launch, tmp_path: Path) -> None:
@@ -162,11 +162,11 @@ def test_a_program_that_is_to_stop_after_closing_the_connection_does_not_hang(la
         "import os, time\nos.closerange(3, 4096)\nx = 1\nown = open('own', 'w')\n"
         "own.write('mine')\nown.close()\nprint(open('own').read())\n"
     )
-    running = launch(sys.executable, "train.py", wait="60")
+    running = launch(sys.executable, "train.py", wait="300")
     port = running.wait_state("waiting")["port"]
     began = time.monotonic()
     with Editor(port, {str(script): [3]}, hold=True):
-        code, out, err = running.finish(timeout=30)
+        code, out, err = running.finish(timeout=300)
     assert (code, out) == (0, "mine\n"), (err, time.monotonic() - began)
 
 
@@ -200,11 +200,11 @@ def test_a_program_that_may_open_few_files_keeps_them_and_the_editor_is_told(
     script = tmp_path / "train.py"
     script.write_text("import os, time\nwhile not os.path.exists('stop'):\n    time.sleep(0.02)\n")
     python = need(13)
-    running = launch("sh", "-c", f"ulimit -n {limit}; exec {python} train.py", wait="60", python=python)
+    running = launch("sh", "-c", f"ulimit -n {limit}; exec {python} train.py", wait="300", python=python)
     with Editor(running.wait_state("waiting")["port"], {str(script): [3]}) as editor:
         if is_debugged:
             editor.wait_stops(1)
         else:
-            wait_for(lambda: "".join(editor.output), lambda text: "raise it, `ulimit -n 64`" in text)
+            wait_for(lambda: "".join(editor.output), lambda text: "raise the limit, `ulimit -n 64`" in text)
         (tmp_path / "stop").touch()
         assert running.finish()[0] == 0

@@ -523,3 +523,17 @@ def outcome(pieces: list[bytes]) -> tuple[list[bytes], bool]:
     except frames.FrameError:
         return found, True
     return found, False
+
+
+def test_a_worker_that_cannot_use_cuda_after_a_fork_is_told_once_what_helps() -> None:
+    """The text is torch's own, of `_lazy_init` in torch/cuda/__init__.py (2.13)."""
+    one = Building().attached(subProcessId=7)
+    text = (
+        "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, "
+        "you must use the 'spawn' start method\n"
+    )
+    said = sent(one.from_adapter(event("output", category="stderr", output=text)), connection.TO_CLIENT)
+    assert [each["body"]["category"] for each in said] == ["stderr", "important"]
+    assert "set_start_method('spawn')" in said[1]["body"]["output"]
+    again = one.from_adapter(event("output", category="stderr", output=text))
+    assert len(sent(again, connection.TO_CLIENT)) == 1

@@ -65,7 +65,7 @@ def test_what_was_edited_since_the_last_stop_runs_at_the_next_attach(train, tmp_
             lambda: "".join(editor.output),
             lambda text: "restarting: train.py was changed after the program had been started" in text,
         )
-    assert running.record()["runs"] == 2
+    wait_for(lambda: running.record()["runs"], (2).__eq__)
 
 
 def test_an_edited_module_counts_and_what_nobody_edited_does_not(train, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_restart_in_the_editor_restarts_the_program_and_it_stands_in_the_new_one
         assert not root.closed
         value = second["session"].request("evaluate", expression="n", frameId=second["frame"])
         assert value["result"] == "0"
-    assert running.record()["runs"] == 2
+    wait_for(lambda: running.record()["runs"], (2).__eq__)
 
 
 def test_where_it_is_forbidden_editors_restart_nothing(train) -> None:

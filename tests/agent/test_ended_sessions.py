@@ -39,7 +39,7 @@ def test_a_client_that_keeps_ended_sessions_open_does_not_fill_the_agent(launch,
         editor.wait_attached(2)
         before = _weight(running.process.pid)
         (tmp_path / "go").touch()
-        editor.wait_stops(6, timeout=60)
+        editor.wait_stops(6, timeout=300)
         wait_for(
             lambda: _weight(running.process.pid), lambda now: now[0] <= before[0] and now[1] <= before[1]
         )

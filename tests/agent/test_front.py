@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dkdbg.agent.dap import frames
-from dkdbg.agent.door import relay
+from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.door import connection, relay
 from dkdbg.agent.front import front, peers
 from tests.agent.dap_probe import Editor, wait_for
 
@@ -72,6 +72,26 @@ def behind() -> Iterator[Behind]:
     one.listener.close()
 
 
+class Dying:
+    """A stand-in for an adapter that accepts an attach and dies."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        parser = frames.FrameParser()
+        sock, _ = self.listener.accept()
+        with sock:
+            while data := sock.recv(65536):
+                parser.feed(data)
+                while (body := parser.take()) is not None:
+                    asked = frames.decode(body)
+                    sock.sendall(frames.wrap(messages.answer(asked)))
+                    if asked["command"] == "attach":
+                        return
+
+
 def open_front(backend_port: Callable[[], int], status=dict, log=lambda text: None) -> front.Front:
     def dial_backend() -> socket.socket | None:
         try:
@@ -103,8 +123,13 @@ def open_front(backend_port: Callable[[], int], status=dict, log=lambda text: No
 
 
 @pytest.fixture
-def port(behind: Behind, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit for a first request, where a test waits it out; for one that keeps it, it would be too short."""
     monkeypatch.setattr(front, "FIRST_FRAME_LIMIT", 0.4)
+
+
+@pytest.fixture
+def port(behind: Behind) -> Iterator[int]:
     status = {"state": "waiting", "client": False, "name": "job"}
     one = open_front(lambda: behind.listener.getsockname()[1], lambda: dict(status))
     yield one.port
@@ -112,7 +137,7 @@ def port(behind: Behind, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 def dial(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=5)
+    return socket.create_connection(("127.0.0.1", port), timeout=300)
 
 
 def _answer(port: int) -> bytes:
@@ -162,7 +187,7 @@ def test_half_a_word_of_http_and_then_nothing_ends_the_connection(port: int, beg
     with dial(port) as sock:
         sock.sendall(beginning)
         sock.shutdown(socket.SHUT_WR)
-        sock.settimeout(5)
+        sock.settimeout(300)
         assert sock.recv(100) == b""
 
 
@@ -172,7 +197,7 @@ def test_a_client_that_resets_its_connection_is_ended_behind_too(port: int, behi
     sock.recv(10)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     sock.close()
-    assert behind.ended.wait(5)
+    assert behind.ended.wait(300)
 
 
 @pytest.mark.parametrize(
@@ -188,6 +213,7 @@ def test_a_client_that_resets_its_connection_is_ended_behind_too(port: int, behi
         INITIALIZE[:-1],
     ],
 )
+@pytest.mark.usefixtures("impatient")
 def test_anything_else_is_closed_and_never_reaches_the_adapter(
     port: int, behind: Behind, data: bytes
 ) -> None:
@@ -225,6 +251,7 @@ def test_an_adapter_that_never_comes_is_an_error_that_the_editor_shows(
     behind: Behind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(relay, "BACKEND_LIMIT", 0.1)
+    monkeypatch.setattr(relay, "BACKEND_NOTICE", 300.0)  # it is not told first that it waits
     one = open_front(lambda: 0)
     with dial(one.port) as sock:
         sock.sendall(INITIALIZE)
@@ -238,14 +265,58 @@ def test_an_adapter_that_never_comes_is_an_error_that_the_editor_shows(
     assert "did not come up within 0.1 s" in answer["message"]
 
 
+def test_a_disconnect_is_answered_that_comes_while_the_end_is_being_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The client was told that its session has ended; the thread that told it closed the connection over the answer."""
+    say_goodbye, to_client = relay.Relay._say_goodbye, relay.Relay.to_client
+
+    def after_the_disconnect(self: relay.Relay) -> None:
+        wait_for(lambda: self._door.phase, lambda phase: phase == connection.CLOSED)
+        say_goodbye(self)
+
+    def late(self: relay.Relay, body: bytes) -> None:
+        if b'"disconnect"' in body:  # until the other thread waits for us, or has closed the connection
+            wait_for(lambda: self._lock._waiters or not self._answers.is_alive(), bool)  # type: ignore[attr-defined]
+        to_client(self, body)
+
+    monkeypatch.setattr(relay, "LEAVE_LIMIT", 300.0)
+    monkeypatch.setattr(relay.Relay, "_say_goodbye", after_the_disconnect)
+    monkeypatch.setattr(relay.Relay, "to_client", late)
+    adapter = Dying()
+    one = open_front(lambda: adapter.listener.getsockname()[1])
+    answered = []
+    with dial(one.port) as sock:
+        sock.sendall(INITIALIZE + request(2, "attach", subProcessId=7))
+        parser = frames.FrameParser()
+        while data := sock.recv(4096):
+            parser.feed(data)
+            while (body := parser.take()) is not None:
+                message = frames.decode(body)
+                if message.get("event") == "terminated":
+                    sock.sendall(request(3, "disconnect"))
+                answered.append((message.get("command"), message.get("success")))
+    one.stop()
+    adapter.listener.close()
+    assert answered[-1] == ("disconnect", True)
+
+
 def test_more_silent_connections_than_allowed_do_not_pile_up(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = threading.active_count()
+    monkeypatch.setattr(front, "FIRST_FRAME_LIMIT", 300.0)
     idle = [dial(port) for _ in range(front.MAX_NEWCOMERS + 20)]
-    assert threading.active_count() - before <= front.MAX_NEWCOMERS + 1
-    # They are let go after the limit for a first request, shortened above.
-    wait_for(lambda: _answer(port), lambda data: data == INITIALIZE[:5])
+    assert [sock.recv(1) for sock in idle[:20]] == [b""] * 20  # the oldest have given way to the last
+    wait_for(lambda: threading.active_count() - before, lambda more: more <= front.MAX_NEWCOMERS + 1)
+    for sock in idle:
+        sock.close()
+    # They are let go after the limit for a first request.
+    monkeypatch.setattr(front, "FIRST_FRAME_LIMIT", 0.4)
+    monkeypatch.setattr(front, "GREETING_AFTER", 0.1)
+    idle = [dial(port) for _ in range(front.MAX_NEWCOMERS)]
+    assert [sock.recv(1) for sock in idle] == [b""] * len(idle)
+    assert _answer(port) == INITIALIZE[:5]
     for sock in idle:
         sock.close()
 
@@ -253,6 +324,7 @@ def test_more_silent_connections_than_allowed_do_not_pile_up(
 def test_a_refused_peer_is_closed_and_logged_once(behind: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     monkeypatch.setattr(peers, "refusal", lambda *_: "it is a neighbour")
+    monkeypatch.setattr(front, "REFUSAL_LOG_INTERVAL", 300.0)
     one = open_front(lambda: behind.listener.getsockname()[1], log=lines.append)
     for _ in range(5):
         with dial(one.port) as sock:
@@ -271,7 +343,7 @@ def test_an_attach_works_after_a_thousand_probes_and_a_hundred_pieces_of_garbage
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text("x = 1\nprint(x)\n")
-    running = launch(sys.executable, "train.py", wait="30")
+    running = launch(sys.executable, "train.py", wait="300")
     port = running.wait_state("waiting")["port"]
     for number in range(1000):
         sock = dial(port)

@@ -32,7 +32,7 @@ def gevent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("gevent")
     install = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary=:all:"]
     command = [sys.executable, *install, "--target", folder, "gevent>=24"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
         pytest.skip(f"no gevent from the package index: {done.stderr.strip()[-200:]}")
     return folder
@@ -43,7 +43,7 @@ def test_each_greenlet_stops_and_the_program_ends(launch: Any, tmp_path: Path, g
     script.write_text(PROGRAM)
     # In an import: gevent takes care of its lock only while it sees no second thread.
     (tmp_path / "patches.py").write_text("from gevent import monkey\nmonkey.patch_all()\n")
-    running = launch(sys.executable, "train.py", wait="60", env={"PYTHONPATH": str(gevent)})
+    running = launch(sys.executable, "train.py", wait="300", env={"PYTHONPATH": str(gevent)})
     with Editor(running.wait_state("waiting")["port"], {str(script): [7]}) as editor:
         code, out, err = running.finish()
         assert [stop["line"] for stop in editor.wait_stops(3)] == [7, 7, 7]
@@ -68,7 +68,7 @@ def test_each_greenlet_stops_and_the_program_ends(launch: Any, tmp_path: Path, g
 def test_gevent_is_not_imported_for(
     launch: Any, tmp_path: Path, gevent: Path, code: str, env: dict[str, str]
 ) -> None:
-    running = launch(sys.executable, "-c", code, wait="60", env={"PYTHONPATH": str(gevent), **env})
+    running = launch(sys.executable, "-c", code, wait="300", env={"PYTHONPATH": str(gevent), **env})
     with Editor(running.wait_state("waiting")["port"], {str(tmp_path / "other.py"): [1]}):
         assert running.finish()[1] == f"{env.get('GEVENT_SUPPORT')} []\n"
 
@@ -82,7 +82,7 @@ def test_a_program_that_comes_through_a_pipe_is_not_read_before_python_does(
     """To see whether it names gevent."""
     (tmp_path / "train.py").write_text("# no gevent\n" * 20_000 + "print('end')\n")
     (tmp_path / "pipe").symlink_to("/dev/stdin")
-    running = launch("sh", "-c", command.format(sys.executable), wait="60")
+    running = launch("sh", "-c", command.format(sys.executable), wait="300")
     with Editor(running.wait_state("waiting")["port"], {}):
         code, out, err = running.finish()
     assert (code, out) == (0, "end\n"), err

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def greeted(port: int) -> socket.socket:
     """Connect and say nothing until debugpy's greeting has come."""
     sock = client.dial("127.0.0.1", port)
-    sock.settimeout(30)
+    sock.settimeout(300)
     parser, heard = frames.FrameParser(), []
     while len(heard) < 3:
         data = sock.recv(4096)
@@ -37,12 +37,13 @@ def greeted(port: int) -> socket.socket:
 
 def test_a_client_that_waits_for_debugpys_greeting_gets_it_and_attaches(launch, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print('end')\n")
-    running = launch(sys.executable, "train.py", wait="60")
+    # It opens no session of the program's process, which is not to wait for one.
+    running = launch(sys.executable, "train.py", wait="300", env={"DKDBG_JOIN_DEADLINE": "1"})
     port = running.wait_state("waiting")["port"]
     session = client.Session(greeted(port), name="patient")
     session.request("initialize", {"adapterID": "debugpy", "clientID": "vscode"})
     attached = session.send("attach", {"connect": {"host": "127.0.0.1", "port": port}})
-    session.wait(lambda: session.has_seen("initialized"), "initialized", timeout=30)
+    session.wait(lambda: session.has_seen("initialized"), "initialized", timeout=300)
     session.request("configurationDone")
     session.response(attached)
     code, out, err = running.finish()
@@ -58,5 +59,5 @@ def test_the_ports_of_dkdbg_attach_greet_too(loop, tmp_path: Path) -> None:
             session = client.Session(greeted(each), name="patient")
             session.request("initialize", {"adapterID": "debugpy", "clientID": "vscode"})
             session.send("attach", {"connect": {"host": "127.0.0.1", "port": each}})
-            session.wait(lambda one=session: one.has_seen("initialized"), "initialized", timeout=60)
+            session.wait(lambda one=session: one.has_seen("initialized"), "initialized", timeout=300)
             session.close()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -32,7 +33,7 @@ def test_health_follows_the_session(launch, layout: Path, tmp_path: Path) -> Non
     own = {"DKDBG_RUNTIME_DIR": str(runtime)}
     result = agent(layout, runtime, "health")
     assert (result.returncode, result.stdout) == (1, f"no session in {runtime}\n")
-    running = launch("sleep", "60", wait="60", env=own)
+    running = launch("sleep", "600", wait="300", env=own)
     running.runtime = runtime
     running.wait_state("waiting")
     assert agent(layout, runtime, "health").returncode == 0
@@ -50,21 +51,22 @@ def test_health_follows_the_session(launch, layout: Path, tmp_path: Path) -> Non
 
 def test_a_killed_agent_is_not_healthy(launch, tmp_path: Path) -> None:
     runtime = tmp_path / "run"
-    running = launch("sleep", "2", env={"DKDBG_RUNTIME_DIR": str(runtime)})
+    running = launch("sleep", "600", env={"DKDBG_RUNTIME_DIR": str(runtime)})
     running.runtime = runtime
     record = running.wait_state("running")
     assert health.trouble(str(runtime)) == ""
     running.process.kill()
-    running.process.communicate()
+    running.process.wait()  # its output does not end before the program does
     assert (
         health.trouble(str(runtime)) == f"the agent of session {record['id']} (pid {record['pid']}) is gone"
     )
+    os.killpg(running.process.pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("field", ["port", "adapter_up"])
 def test_a_port_that_nobody_listens_on_is_not_healthy(launch, tmp_path: Path, field: str) -> None:
     runtime = tmp_path / "run"
-    running = launch("sleep", "60", env={"DKDBG_RUNTIME_DIR": str(runtime)})
+    running = launch("sleep", "600", env={"DKDBG_RUNTIME_DIR": str(runtime)})
     running.runtime = runtime
     record = running.wait_state("running")
     path = runtime / record["id"] / "session.json"
@@ -83,7 +85,7 @@ def test_a_pid_that_is_used_again_does_not_count_as_the_agent(tmp_path: Path) ->
 def test_health_loads_nothing_that_costs(launch, layout: Path, tmp_path: Path) -> None:
     """Its slow way, with a Python: it may run every other second beside a training job."""
     runtime = tmp_path / "run"
-    running = launch("sleep", "60", env={"DKDBG_RUNTIME_DIR": str(runtime)})
+    running = launch("sleep", "600", env={"DKDBG_RUNTIME_DIR": str(runtime)})
     running.runtime = runtime
     running.wait_state("running")
     command = [sys.executable, "-X", "importtime", "-I", "-S", "-B", str(layout / "agent.pyz"), "health"]
@@ -117,7 +119,7 @@ def test_health_loads_nothing_that_costs(launch, layout: Path, tmp_path: Path) -
 def test_health_needs_no_python_while_all_is_well(launch, layout: Path, tmp_path: Path) -> None:
     """It runs every other second beside a training job."""
     runtime = tmp_path / "run"
-    running = launch("sleep", "60", wait="60", env={"DKDBG_RUNTIME_DIR": str(runtime)})
+    running = launch("sleep", "600", wait="300", env={"DKDBG_RUNTIME_DIR": str(runtime)})
     running.runtime = runtime
     running.wait_state("waiting")
     environment = {
@@ -148,9 +150,9 @@ def test_a_waiting_check_that_began_before_the_agent_ends_when_an_attach_will_wo
     with waiting_check(layout, runtime) as check:
         with pytest.raises(subprocess.TimeoutExpired):  # it waits although nothing is there yet
             check.wait(0.5)
-        running = launch("sleep", "60", wait="60", env={"DKDBG_RUNTIME_DIR": str(runtime)})
+        running = launch("sleep", "600", wait="300", env={"DKDBG_RUNTIME_DIR": str(runtime)})
         running.runtime = runtime
-        assert check.communicate(timeout=60) == ("", None)
+        assert check.communicate(timeout=300) == ("", None)
     assert check.returncode == 0
     assert running.record()["state"] == "waiting"
 
@@ -160,16 +162,16 @@ def test_a_waiting_check_of_an_agent_that_was_ready_before_takes_its_time(
 ) -> None:
     """The engine asks again 0.2 s after each answer, beside a training job."""
     runtime = tmp_path / "run"
-    running = launch("sleep", "60", wait="60", env={"DKDBG_RUNTIME_DIR": str(runtime)})
+    running = launch("sleep", "600", wait="300", env={"DKDBG_RUNTIME_DIR": str(runtime)})
     running.runtime = runtime
     with waiting_check(layout, runtime) as check:
-        assert check.wait(60) == 0
+        assert check.wait(300) == 0
     ready = runtime / "ready"
     pid, port, since = ready.read_text().split()
     ready.write_text(f"{pid} {port} {int(since) - 1000}\n")  # 10 s earlier
     began = time.monotonic()
     with waiting_check(layout, runtime) as check:
-        assert check.wait(60) == 0
+        assert check.wait(300) == 0
     assert time.monotonic() - began >= 2
 
 
@@ -177,15 +179,15 @@ def test_a_waiting_check_says_why_an_agent_that_was_ready_is_no_more(
     launch, layout: Path, tmp_path: Path
 ) -> None:
     runtime = tmp_path / "run"
-    running = launch("sleep", "60", wait="60", env={"DKDBG_RUNTIME_DIR": str(runtime)})
+    running = launch("sleep", "600", wait="300", env={"DKDBG_RUNTIME_DIR": str(runtime)})
     running.runtime = runtime
     with waiting_check(layout, runtime) as check:
-        assert check.wait(60) == 0
+        assert check.wait(300) == 0
     record = running.record()
     running.process.terminate()
     running.finish()
     with waiting_check(layout, runtime) as check:
-        output, _ = check.communicate(timeout=60)
+        output, _ = check.communicate(timeout=300)
     assert (check.returncode, output) == (1, f"the last session, {record['id']}, has ended with code 143\n")
 
 
@@ -204,6 +206,6 @@ def test_what_a_program_writes_for_the_check_is_not_run(layout: Path, tmp_path: 
                 pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
                 checks.append(subprocess.Popen(argv, env=environment, cwd=folder, **pipes))  # type: ignore[call-overload]
         for check in checks:
-            assert check.communicate(timeout=60) == (b"", None)
+            assert check.communicate(timeout=300) == (b"", None)
             assert check.returncode == 0
     assert {path.name for path in tmp_path.glob("*/*")} == {"ready"}

@@ -157,7 +157,7 @@ def test_a_process_answers_that_no_editor_is_attached(session: Path) -> None:
         assert child.stdout is not None
         child.stdout.readline()
         assert processes.ask(str(session / "p" / f"{child.pid}.sock"), "join") == "no editor is attached"
-        child.communicate(b"\n", timeout=10)
+        child.communicate(b"\n", timeout=300)
 
 
 def test_python_2_runs_the_users_sitecustomize_and_no_more(session: Path, tmp_path: Path) -> None:

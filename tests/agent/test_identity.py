@@ -22,8 +22,8 @@ def test_the_entry_of_another_project_is_refused_with_what_runs_and_what_to_type
         refusal = client.refusal("attach", **connect(port, ANOTHER))
     assert refusal["body"]["error"]["showUser"] is True
     assert refusal["message"] == (
-        "dkdbg: this port belongs to another project: llm-train, which runs train.py; this launch entry is of vision. "
-        "Type `dkdbg up` in your project: it takes a free port. Or stop the other one there: task `dkdbg: stop`"
+        "dkdbg: this port belongs to another project: llm-train, which runs train.py; this launch entry belongs to vision. "
+        "Type `dkdbg up` in your project, which takes a free port, or stop the other one (its task `dkdbg: stop`)"
     )
 
 

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dkdbg.agent.record import naming
+from dkdbg.agent.record import job, naming
+from dkdbg.launchers import registry
 from tests.agent.dap_probe import Editor, wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def process(*argv: str, rank: int | None = None, origin: str = "", pid: int = 42, ppid: int = 41) -> Any:
-    return {"pid": pid, "ppid": ppid, "argv": ["python", *argv], "rank": rank, "origin": origin}
+def process(
+    *argv: str,
+    rank: int | None = None,
+    origin: str = "",
+    pid: int = 42,
+    ppid: int = 41,
+    local: int | None = None,
+    spread: bool = False,
+) -> Any:
+    line = ["python", *argv]
+    return {
+        "pid": pid, "ppid": ppid, "argv": line, "rank": rank, "origin": origin, "local_rank": local, "spread": spread,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -36,7 +47,7 @@ def test_a_program_is_named_by_its_command_line(argv: list[str], name: str) -> N
 
 def test_processes_are_named_by_what_they_are() -> None:
     rank = process("train.py", rank=3, pid=41)
-    assert naming.describe(rank) == "rank 3 (train.py)"
+    assert naming.describe(rank) == "rank 3"
     assert naming.describe(process("prep.py", rank=3), rank) == "prep.py (42) of rank 3"
     worker = process("train.py", rank=3, origin="dataloader:2")
     assert naming.describe(worker, rank) == "DataLoader worker 2 of rank 3"
@@ -47,6 +58,50 @@ def test_processes_are_named_by_what_they_are() -> None:
     assert naming.describe(process("train.py", origin="fork"), plain) == "train.py (42), forked from 41"
     spawned = process("-c", "from multiprocessing.spawn import spawn_main", "--multiprocessing-fork")
     assert naming.describe(spawned) == "multiprocessing worker of 41"
+
+
+def test_processes_with_one_command_line_are_named_by_what_their_parent_knows() -> None:
+    main = process("train.py", pid=41)
+    spawned = ("-c", "from multiprocessing.spawn import spawn_main", "--multiprocessing-fork")
+    told = process(*spawned, origin="spawned:SpawnProcess-2")
+    assert naming.describe(told, main) == "multiprocessing worker SpawnProcess-2 of train.py (41)"
+    uvicorn = process("/bin/uvicorn", "--workers", "2", pid=41)
+    assert naming.describe(told, uvicorn) == "uvicorn server process 2"
+    gunicorn = process("/bin/gunicorn", pid=41)
+    assert naming.describe(process("/bin/gunicorn", origin="worker:3"), gunicorn) == "gunicorn worker 3"
+    assert naming.describe(process("-c", origin="xdist:gw1"), main) == "pytest gw1"
+    assert naming.describe(process(*spawned, origin="rank:1", rank=1), main) == "rank 1"
+    around = process(*spawned, origin="rank:1", rank=4)
+    assert naming.describe(around, main) == "worker 1 of rank 4"  # srun has started train.py as rank 4
+
+
+def test_what_starts_ranks_is_none_of_them() -> None:
+    """With `--ranks` the first process of a job counts as rank 0, and torch.multiprocessing has another one."""
+    main = {**process("train.py", rank=0, pid=41, ppid=1), "world_size": None}
+    spawned = [{**process(rank=n, origin=f"rank:{n}", pid=50 + n), "world_size": None} for n in (0, 1)]
+    worker = {**process(rank=1, origin="dataloader:0", pid=60, ppid=51), "world_size": None}
+    assert [each["pid"] for each in job.ranks([main, *spawned, worker])] == [50, 51]
+
+
+def test_ranks_of_a_job_on_several_machines_say_which_they_are_on_their_own() -> None:
+    assert naming.describe(process("train.py", rank=3, local=3)) == "rank 3"
+    assert naming.describe(process("train.py", rank=3, local=1)) == "rank 3 (local 1)"
+    assert naming.describe(process("train.py", rank=1, local=1, spread=True)) == "rank 1 (local 1)"
+    for environment in (
+        {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"},
+        {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
+        {"SLURM_NTASKS": "4", "SLURM_NNODES": "2"},
+    ):
+        assert registry.is_spread(environment)
+    assert not registry.is_spread({"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4", "SLURM_NNODES": "1"})
+
+
+def test_names_that_are_the_same_get_what_tells_them_apart() -> None:
+    rank = process("eval.py", rank=3)
+    assert naming.apart("rank 3", rank, ["rank 2", "train.py"]) == "rank 3"
+    assert naming.apart("rank 3", rank, ["rank 3"]) == "eval.py of rank 3"
+    assert naming.apart("rank 3", rank, ["rank 3", "eval.py of rank 3"]) == "rank 3 (42)"
+    assert naming.apart("work.py", process("work.py"), ["work.py"]) == "work.py (42)"
 
 
 def test_processes_that_serve_others_are_named_by_what_they_are() -> None:
@@ -85,12 +140,13 @@ def test_processes_that_serve_others_can_be_debugged_when_asked_for(
     env = {"DKDBG_HOUSEKEEPING": "1"} if asked == "variable" else {}
     running = launch(sys.executable, "train.py", options=options, env=env)
     port = running.wait_state("running")["port"]
-    worker = "multiprocessing worker of train.py"
+    worker = "multiprocessing worker ForkServerProcess-1 of train.py"
     serving = {"multiprocessing forkserver of train.py", "multiprocessing resource tracker of train.py"}
     wanted = {"train.py", worker} | (serving if asked else set())
     with Editor(port, {}) as editor:
-        found = wait_for(lambda: running.record()["processes"], lambda f: len(f) >= len(wanted))
-        assert {one["name"].partition(" (")[0] for one in found} == wanted
+        wait_for(
+            lambda: {one["name"].partition(" (")[0] for one in running.record()["processes"]}, wanted.__eq__
+        )
         wait_for(lambda: [one["joined"] for one in running.record()["processes"]], all)
         editor.wait_attached(len(wanted) + 1)  # a process that ends meanwhile cannot be attached to
         (tmp_path / "stop").touch()
@@ -106,7 +162,7 @@ def test_a_worker_forked_by_a_dataloader_is_known_by_its_number(launch, tmp_path
         (package / "__init__.py").touch()
     (folder / "dataloader.py").write_text(
         "import multiprocessing, time\n\ndef start(count):\n    for i in range(count):\n"
-        "        w = multiprocessing.get_context('fork').Process(target=time.sleep, args=(20,), daemon=True)\n"
+        "        w = multiprocessing.get_context('fork').Process(target=time.sleep, args=(600,), daemon=True)\n"
         "        w.start()\n"
     )
     (tmp_path / "train.py").write_text(
@@ -114,14 +170,10 @@ def test_a_worker_forked_by_a_dataloader_is_known_by_its_number(launch, tmp_path
         "while not os.path.exists('stop'):\n    time.sleep(0.02)\n"
     )
     running = launch(sys.executable, "train.py", env={"RANK": "1"})
-    wanted = {"rank 1 (train.py)", "DataLoader worker 0 of rank 1", "DataLoader worker 1 of rank 1"}
+    wanted = {"rank 1", "DataLoader worker 0 of rank 1", "DataLoader worker 1 of rank 1"}
     running.wait_state("running")
-    for _ in range(200):
-        if {one["name"] for one in running.record()["processes"]} == wanted:
-            break
-        time.sleep(0.05)
+    wait_for(lambda: {one["name"] for one in running.record()["processes"]}, wanted.__eq__)
     (tmp_path / "stop").touch()
-    assert {one["name"] for one in running.record()["processes"]} == wanted
     assert running.finish()[0] == 0
 
 

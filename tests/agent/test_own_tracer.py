@@ -34,16 +34,17 @@ PAUSES = OWN.replace("sys.settrace(own)", "former = sys.gettrace()\nsys.settrace
     "\nsys.settrace(None)\nstep(3)", "\nsys.settrace(former)\nstep(3)"
 )
 STEPS = "def step(n):\n    return n + 1\n\nfor n in range(3):\n    step(n)\n"
-NOTE = "traces the program itself: up to Python 3.11 one tool at a time can"
+NOTE = "traces the program itself: up to Python 3.11 only one tool at a time can"
 
 
 def stops(launch: Any, script: Path, line: int, *command: str, **more: Any) -> tuple[list[int], str, str]:
     """Run to the end: (lines of the stops, what the editor's console shows, the program's stderr)."""
-    running = launch(*command, wait="60", **more)
+    running = launch(*command, wait="300", **more)
     with Editor(running.wait_state("waiting")["port"], {str(script): [line]}) as editor:
-        code, _, err = running.finish(90)
+        code, _, err = running.finish(300)
         assert code == 0, err
-        return [stop["line"] for stop in editor.stops], "".join(editor.output), err
+    # What the editor was told last has been read when its sessions are closed.
+    return [stop["line"] for stop in editor.stops], "".join(editor.output), err
 
 
 @pytest.mark.parametrize("minor", MINORS)
@@ -92,10 +93,10 @@ def _with_coverage(python: str, folder: Path) -> str:
     if python == sys.executable:
         pytest.importorskip("coverage")
         return python
-    subprocess.run([python, "-m", "venv", folder], check=True, timeout=120)
+    subprocess.run([python, "-m", "venv", folder], check=True, timeout=300)
     install = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary=:all:", "coverage"]
     done = subprocess.run(
-        [folder / "bin/python", *install], capture_output=True, text=True, timeout=120, check=False
+        [folder / "bin/python", *install], capture_output=True, text=True, timeout=300, check=False
     )
     if done.returncode:
         pytest.skip(f"no coverage from the package index: {done.stderr.strip()[-200:]}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.agent.dap_probe import Editor
+from tests.agent.dap_probe import Editor, wait_for
 from tests.pythons import need
 
 if TYPE_CHECKING:
@@ -29,13 +29,16 @@ class Terminal:
             command, env={"DKDBG_RUNTIME_DIR": str(runtime)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )  # fmt: skip
+        self.said = b""  # on stderr, once it has ended
 
     def until(self, mark: bytes) -> bytes:
         assert self.process.stdout is not None
         text = b""
         while mark not in text:
             data = self.process.stdout.read1(4096)  # type: ignore[attr-defined]
-            assert data, (text, self.process.communicate())
+            if not data:
+                self.said = self.process.communicate()[1]
+            assert data, (text, self.said)
             text += data
         return text
 
@@ -60,6 +63,20 @@ def terminal(layout: Path, runtime: Path) -> Iterator[object]:
         each.process.communicate()
 
 
+def entered(terminal, running) -> Terminal:
+    """A pdb in the process; it is refused until that has heard that its editor has left."""
+    end = time.monotonic() + 300
+    while True:
+        pdb = terminal(running.name)
+        try:
+            pdb.until(b"(dkdbg) ")
+        except AssertionError as error:
+            assert b"an editor is attached to this process" in pdb.said, error  # noqa: PT017
+            assert time.monotonic() < end
+        else:
+            return pdb
+
+
 @pytest.mark.parametrize("minor", [None, 10, 13, 14])
 def test_pdb_is_refused_while_an_editor_is_there_and_works_afterwards(
     launch, terminal, tmp_path: Path, minor: int | None
@@ -71,23 +88,22 @@ def test_pdb_is_refused_while_an_editor_is_there_and_works_afterwards(
     with Editor(port, {str(script): [5]}, hold=True) as editor:
         stop = editor.wait_stops(1)[0]
         refused = terminal(running.name).process
-        assert refused.wait(20) == 1
+        assert refused.wait(300) == 1
         assert b"an editor is attached to this process" in refused.stderr.read()
         session = stop["session"]
         session.request("next", threadId=stop["thread"])  # the editor's session is unharmed
         assert editor.wait_stops(2)[1]["line"] == 6
-    end = time.monotonic() + 10
+    end = time.monotonic() + 300
     while running.record().get("client") and time.monotonic() < end:
         time.sleep(0.02)
-    pdb = terminal(running.name)
-    pdb.until(b"(dkdbg) ")
+    pdb = entered(terminal, running)
     pdb.say("b 5")
     pdb.say("c")
     assert b"train.py(5)spin()" in pdb.until(b"spin()")
     pdb.say("q")
     pdb.until(b"detached")
     running.process.terminate()
-    assert b"PYDEV DEBUGGER WARNING" not in running.process.communicate(timeout=20)[1]
+    assert b"PYDEV DEBUGGER WARNING" not in running.process.communicate(timeout=300)[1]
 
 
 @pytest.mark.parametrize("minor", [None, 10, 13, 14])
@@ -98,6 +114,7 @@ def test_an_editor_that_attaches_meanwhile_gets_the_process_when_pdb_leaves(
     script.write_text(SPIN)
     running = launch(need(minor), "train.py")
     port = running.wait_state("running")["port"]
+    wait_for(lambda: running.record()["processes"], bool)
     pdb = terminal(running.name)
     pdb.until(b"(dkdbg) ")
     with Editor(port, {str(script): [6]}, hold=True) as editor:
@@ -115,11 +132,12 @@ def test_a_pdb_client_that_was_killed_is_in_nobodys_way(launch, terminal, tmp_pa
     script.write_text(SPIN)
     running = launch(sys.executable, "train.py")
     port = running.wait_state("running")["port"]
+    wait_for(lambda: running.record()["processes"], bool)
     pdb = terminal(running.name)
     pdb.until(b"(dkdbg) ")
     pdb.say("c")
     second = terminal(running.name).process
-    assert second.wait(20) == 1
+    assert second.wait(300) == 1
     assert b"another pdb is connected to this process" in second.stderr.read()
     pdb.process.kill()
     pdb.process.wait()
@@ -138,15 +156,15 @@ def test_of_several_processes_rank_0_is_entered_and_another_by_its_rank(
         "for rank in ranks: rank.wait()\n"
     )
     running = launch(sys.executable, "launcher.py")
-    end = time.monotonic() + 15
+    end = time.monotonic() + 300
     while len(running.record().get("processes", [])) < 3 and time.monotonic() < end:
         time.sleep(0.05)
     for words, rank in (([], 0), (["--rank", "1"], 1)):
         done = subprocess.run(
             [sys.executable, "-I", "-S", str(layout / "agent.pyz"), "pdb", "--name", running.name, *words],
             env={"DKDBG_RUNTIME_DIR": str(runtime)}, input="import os\np 'rank', os.environ['RANK']\nq\n",
-            capture_output=True, text=True, timeout=20, check=False,
+            capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         assert f"('rank', '{rank}')" in done.stdout, done
-        assert f"rank {rank} (train.py); others: " in done.stderr
-        assert f"rank {1 - rank} (train.py)" in done.stderr
+        assert f"rank {rank}; others: " in done.stderr
+        assert f"rank {1 - rank}" in done.stderr

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import json
 import os
 import shutil
@@ -54,7 +53,7 @@ def released(tmp_path_factory: pytest.TempPathFactory):
                 "-d",
                 str(fresh),
             ]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=300)
             if done.returncode != 0:
                 give_up = pytest.fail if os.environ.get("CI") else pytest.skip
                 give_up(f"no debugpy{requirement} from the package index: {done.stderr.strip()[-200:]}")
@@ -62,8 +61,11 @@ def released(tmp_path_factory: pytest.TempPathFactory):
                 wheel.extractall(fresh)
             if folder != fresh:
                 folder.parent.mkdir(parents=True, exist_ok=True)
-                with contextlib.suppress(OSError):  # another run was faster
-                    shutil.copytree(fresh, folder)
+                whole = shutil.copytree(fresh, folder.with_name(f"{folder.name}.{os.getpid()}"))
+                try:  # in one step: others look whether it is there
+                    whole.rename(folder)
+                except OSError:  # another run was faster
+                    shutil.rmtree(whole)
         return folder
 
     return get
@@ -73,7 +75,7 @@ def _look(folder: Path) -> list:
     """The version in a folder, and what is missing in it for the program and for the adapter."""
     command = [sys.executable, "-c", LOOK, str(folder), privates.__file__, "PROGRAM", "ADAPTER"]
     environment = dict(os.environ, PYDEVD_DISABLE_FILE_VALIDATION="1")
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     return json.loads(done.stdout or json.dumps(done.stderr))
 
 
@@ -99,7 +101,7 @@ def test_a_stop_with_the_oldest_version(released, launch, monkeypatch, tmp_path:
     (root / single_file.NAME).chmod(0o755)
     script = tmp_path / "train.py"
     script.write_text("x = 1\ny = 2\n")
-    running = launch(sys.executable, "train.py", wait="60", layout=root)
+    running = launch(sys.executable, "train.py", wait="300", layout=root)
     with Editor(running.wait_state("waiting")["port"], {str(script): [2]}) as editor:
         assert [stop["line"] for stop in editor.wait_stops(1)] == [2]
         assert running.record()["debugpy"] == VERSIONS[0][2:]
@@ -174,7 +176,8 @@ def test_a_debugpy_of_a_version_to_come_is_not_chosen(tmp_path: Path) -> None:
 
 
 def test_the_hooks_folder_gets_every_file_of_the_program(tmp_path: Path) -> None:
-    names = [path.name for path in _sources("program") if path.name != "__init__.py"]
+    own = {"__init__.py", "entered.py"}  # which a running program executes by its path
+    names = [path.name for path in _sources("program") if path.name not in own]
     assert sorted(hook_folder.FILES) == sorted([*names, "hook/sitecustomize.py"])
     hook = hook_folder.install(str(tmp_path))
     code = "import sys\nfor name in sys.argv[1:]: sys.modules['sitecustomize']._import(name)\nprint('all')"

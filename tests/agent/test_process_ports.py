@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.agent.dap_probe import Client
+from tests.agent.dap_probe import Client, wait_for
 from tests.engine.host_doors import host_door
 from tests.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+LIMIT = 240
 
 
 @pytest.fixture
@@ -59,3 +63,86 @@ def test_without_the_token_clients_of_a_process_port_are_told_so(
             with pytest.raises(AssertionError, match="is wrong" if token else "is missing"):
                 client.session.wait(attach)
             client.session.close()
+
+
+RANKS = """
+import os, subprocess, sys
+envs = [dict(os.environ, RANK=str(r), LOCAL_RANK=str(r), WORLD_SIZE="4") for r in range(4)]
+for child in [subprocess.Popen([sys.executable, "train.py"], env=env) for env in envs]:
+    child.wait()
+"""
+TRAIN = """
+import os
+rank = os.environ["RANK"]
+open("rank" + rank, "w").close()
+"""
+
+
+def test_a_process_whose_client_is_not_there_does_not_wait_for_one(
+    launch: Any, tmp_path: Path, config: Path
+) -> None:
+    """With the wait of this test, an hour, the launcher alone would outlast it."""
+    assert config.is_dir()
+    (tmp_path / "ranks.py").write_text(RANKS)
+    (tmp_path / "train.py").write_text(TRAIN)
+    running = launch(sys.executable, "ranks.py", wait="300", env={"DKDBG_JOIN_DEADLINE": "3600"})
+    port, base = running.wait_state("waiting")["port"], free_port(102)
+    with host_door(tmp_path, f"127.0.0.1:{port}", options=("--ports", str(base))) as door:
+        door.wait("ports")
+        client = Client(base + 2)
+        attach = client.session.send("attach", justMyCode=True)
+        client.event("initialized", LIMIT)
+        source = {"path": str(tmp_path / "train.py")}
+        client.session.request("setBreakpoints", source=source, breakpoints=[{"line": 4}])
+        client.session.request("configurationDone")
+        client.session.wait(attach)
+        thread = client.event("stopped", LIMIT)["threadId"]
+        wait_for(lambda: {path.name for path in tmp_path.glob("rank?")}, {"rank0", "rank1", "rank3"}.__eq__)
+        frame = client.session.request("stackTrace", threadId=thread)["stackFrames"][0]["id"]
+        assert client.session.request("evaluate", expression="rank", frameId=frame)["result"] == "'2'"
+        client.session.request("continue", threadId=thread)
+        client.session.close()
+    assert running.finish(LIMIT)[0] == 0
+
+
+LATE = """
+import os, time
+rank, step = os.environ["RANK"], 0
+while not os.path.exists("stop"):
+    step += 1
+    open("step" + rank, "w").close()
+    time.sleep(0.01)
+"""
+
+
+def test_a_running_rank_stops_for_the_client_on_its_port_and_waits_for_none_that_nobody_opens(
+    launch: Any, tmp_path: Path, config: Path
+) -> None:
+    assert config.is_dir()
+    (tmp_path / "ranks.py").write_text(RANKS)
+    (tmp_path / "train.py").write_text(LATE)
+    running = launch(sys.executable, "ranks.py")
+    port, base = running.wait_state("running")["port"], free_port(102)
+    steps = [tmp_path / f"step{rank}" for rank in range(4)]
+    wait_for(lambda: steps, lambda found: all(each.exists() for each in found))
+    with host_door(tmp_path, f"127.0.0.1:{port}", options=("--ports", str(base))) as door:
+        door.wait("ports")
+        client = Client(base + 2)
+        attach = client.session.send("attach", justMyCode=True)
+        client.event("initialized", LIMIT)
+        source = {"path": str(tmp_path / "train.py")}
+        client.session.request("setBreakpoints", source=source, breakpoints=[{"line": 5}])
+        client.session.request("configurationDone")
+        client.session.wait(attach)
+        thread = client.event("stopped", LIMIT)["threadId"]
+        frame = client.session.request("stackTrace", threadId=thread)["stackFrames"][0]["id"]
+        assert client.session.request("evaluate", expression="rank", frameId=frame)["result"] == "'2'"
+        others = [each for each in steps if each.name != "step2"]
+        for each in others:
+            each.unlink()
+        wait_for(lambda: others, lambda found: all(each.exists() for each in found))
+        client.session.request("setBreakpoints", source=source, breakpoints=[])
+        client.session.request("continue", threadId=thread)
+        client.session.close()
+        (tmp_path / "stop").touch()
+    assert running.finish(LIMIT)[0] == 0

@@ -47,7 +47,7 @@ def test_why_a_process_cannot_be_debugged_is_said_once_on_stderr_and_in_the_edit
     code, _, err = running.finish()
     assert code == 0
     lines = [line for line in err.splitlines() if "cannot be debugged" in line]
-    assert lines in (["dkdbg: rank 0 (train.py) " + REASON], ["dkdbg: rank 1 (train.py) " + REASON])
+    assert lines in (["dkdbg: rank 0 " + REASON], ["dkdbg: rank 1 " + REASON])
 
 
 def test_processes_that_join_say_nothing(launch, tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_debugpy_describes_the_machine_for_a_log_that_is_asked_for_only(launch, 
     script.write_text("import sys\nprint(sys.modules['debugpy.server.api'].ensure_logging.ensured)\n")
     for folder, described in ((None, "False\n"), (tmp_path, "True\n")):
         running = launch(
-            sys.executable, "train.py", wait="60", env={"DEBUGPY_LOG_DIR": str(folder)} if folder else {}
+            sys.executable, "train.py", wait="300", env={"DEBUGPY_LOG_DIR": str(folder)} if folder else {}
         )
         with Editor(running.wait_state("waiting")["port"], {str(script): [2]}) as editor:
             assert editor.wait_stops(1)[0]["line"] == 2

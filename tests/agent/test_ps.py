@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-CODE = "import time\nprint('up', flush=True)\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.01)\n"
+CODE = "import time\nn = 0\nwhile True:\n    n += 1\n    if n == 1: print('up', flush=True)\n    time.sleep(0.01)\n"
 
 
 def dkdbg(runtime: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -19,7 +19,7 @@ def dkdbg(runtime: Path, *words: str, stdin: str = "") -> subprocess.CompletedPr
     environment = {**os.environ, "DKDBG_RUNTIME_DIR": str(runtime), "PATH": str(runtime)}
     return subprocess.run(
         [sys.executable, "-m", "dkdbg", *words],
-        env=environment, input=stdin, capture_output=True, text=True, timeout=30, check=False,
+        env=environment, input=stdin, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
 
 
@@ -53,6 +53,19 @@ def test_pdb_enters_a_local_session(launch, tmp_path: Path) -> None:
     assert running.process.poll() is None
 
 
+def test_pdb_says_that_the_program_waits_for_its_editor(launch, tmp_path: Path) -> None:
+    running = launch(sys.executable, "-c", CODE, env={"DKDBG_RUNTIME_DIR": str(tmp_path)}, wait="900")
+    running.runtime = tmp_path
+    running.wait_state("waiting")
+    said = f"the program of {running.name} has not started yet: it is waiting for a debugger, up to 900 s"
+    done = dkdbg(tmp_path, "pdb", running.name)
+    assert (done.returncode, said in done.stderr) == (1, True), done.stderr
+    assert "DKDBG_WAIT=0 dkdbg up" in done.stderr
+
+
 def test_pdb_says_what_there_is(tmp_path: Path) -> None:
     done = dkdbg(tmp_path, "pdb", "nowhere")
+    assert done.returncode == 127
+    assert done.stderr.startswith("dkdbg: nothing here is called 'nowhere'")
+    done = dkdbg(tmp_path, "pdb", "local:")
     assert (done.returncode, done.stderr) == (2, "dkdbg: no session is running\n  hint: dkdbg ps\n")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dkdbg.agent.program import bundle
+from dkdbg.agent.record import processes
 from tests.agent.dap_probe import Editor
 from tests.agent.repack import repack
 from tests.pythons import MINORS, need
@@ -27,7 +28,7 @@ def test_a_first_line_and_a_late_attach_stop_under_every_python(
         "if pid == 0:\n    os._exit(0)\nos.waitpid(pid, 0)\nn = 0\n"
         "while not os.path.exists('stop'):\n    n += 1\n    time.sleep(0.02)\nprint('end')\n"
     )
-    running = launch(python, "-W", "ignore", "train.py", wait="60", python=python, layout=layout)
+    running = launch(python, "-W", "ignore", "train.py", wait="300", python=python, layout=layout)
     port = running.wait_state("waiting")["port"]
     with Editor(port, {str(script): [1, 4]}) as editor:
         editor.wait_stops(3)
@@ -97,7 +98,7 @@ def test_breakpoint_crash_and_pdb_work_under_every_python(
         env={"DKDBG_RUNTIME_DIR": str(running.runtime)},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=300,
     )
     assert "'spin'" in pdb.stdout, (pdb.stdout, pdb.stderr)
     assert "detached" in pdb.stdout
@@ -126,12 +127,14 @@ def test_a_child_that_waits_to_join_stops_under_every_python(
     layout = request.getfixturevalue("old_layout" if minor < 10 else "layout")
     (tmp_path / "steps.py").write_text("x = 1\ny = 2\n\n\ndef work():\n    return x\n\n\nwork()\n")
     (tmp_path / "train.py").write_text(
-        "import subprocess, sys\n"
+        "import subprocess, sys, time\n"
         "quiet = 'import json, sys; raise SystemExit(\"debugpy\" in sys.modules)'\n"
-        "subprocess.run([sys.executable, '-c', quiet], check=True)\n"
+        "began = time.monotonic()\n"
+        "joined = subprocess.run([sys.executable, '-c', quiet]).returncode\n"
+        f"assert not joined or time.monotonic() - began > {processes.WAIT_LIMIT}\n"
         "subprocess.run([sys.executable, '-c', 'import json, steps; steps.work()'], check=True)\n"
     )
-    running = launch(python, "train.py", wait="60", python=python, layout=layout)
+    running = launch(python, "train.py", wait="300", python=python, layout=layout)
     with Editor(running.wait_state("waiting")["port"], {str(tmp_path / "steps.py"): [1, 6]}) as editor:
         assert [stop["line"] for stop in editor.wait_stops(3)] == [1, 6, 6]
         code, _, err = running.finish()

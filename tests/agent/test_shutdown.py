@@ -38,7 +38,7 @@ def test_who_still_sends_is_waited_for() -> None:
     waits.join(0.1)
     assert waits.is_alive()
     del debugger.created_pydb_daemon_threads[writer]
-    waits.join(30)
+    waits.join(300)
     assert not waits.is_alive()
 
 
@@ -48,7 +48,7 @@ def test_an_editor_gets_all_that_short_processes_print_and_their_ends(launch, tm
     script.write_text(
         "import subprocess, sys\nfor _ in range(3):\n    subprocess.run([sys.executable, 'child.py'], check=True)\n"
     )
-    running = launch(sys.executable, "train.py", wait="60")
+    running = launch(sys.executable, "train.py", wait="300")
     with Editor(running.wait_state("waiting")["port"], {str(child): [2]}) as editor:
         assert [stop["line"] for stop in editor.wait_stops(3)] == [2, 2, 2]
         code, out, _ = running.finish()
@@ -75,7 +75,7 @@ def test_a_process_whose_session_ended_with_its_program_is_not_announced_again_t
 ) -> None:
     """The agent's question comes late on a busy machine: the process has joined by itself, and has ended."""
     (tmp_path / "train.py").write_text(LINGERING)
-    running = launch(sys.executable, "train.py", wait="60")
+    running = launch(sys.executable, "train.py", wait="300")
     with Editor(running.wait_state("waiting")["port"], {}) as editor:
         wait_for((tmp_path / "lingers").exists, bool)
         pid = running.record()["child"]

@@ -24,7 +24,7 @@ def port() -> int:
 
 def test_a_breakpoint_stops_for_a_plain_client(launch, tmp_path: Path, port: int) -> None:
     (tmp_path / "train.py").write_text(LOOP)
-    running = launch(sys.executable, "train.py", env={"DKDBG_PDB": str(port), "DKDBG_BREAKPOINT_WAIT": "20"})
+    running = launch(sys.executable, "train.py", env={"DKDBG_PDB": str(port), "DKDBG_BREAKPOINT_WAIT": "300"})
     client = Client(port, running.process)
     assert "train.py" in client.until()
     assert client.ask("p n") == "0\n" + PROMPT
@@ -52,7 +52,7 @@ def test_nobody_comes_and_it_goes_on(launch, tmp_path: Path, port: int) -> None:
 
 def test_settrace_with_a_port_opens_it(launch, tmp_path: Path, port: int) -> None:
     (tmp_path / "train.py").write_text(
-        f"import dkdbg\nx = 5\ndkdbg.settrace(port={port}, timeout=20)\nprint(x)\n"
+        f"import dkdbg\nx = 5\ndkdbg.settrace(port={port}, timeout=300)\nprint(x)\n"
     )
     running = launch(sys.executable, "train.py")
     client = Client(port, running.process)
@@ -64,7 +64,7 @@ def test_settrace_with_a_port_opens_it(launch, tmp_path: Path, port: int) -> Non
 
 def test_launched_for_pdb_it_stops_at_the_first_line(launch, tmp_path: Path, port: int) -> None:
     (tmp_path / "train.py").write_text('"""Train."""\nx = 1\nprint(x)\n')
-    running = launch(sys.executable, "train.py", wait="60", options=("--pdb", str(port)))
+    running = launch(sys.executable, "train.py", wait="300", options=("--pdb", str(port)))
     client = Client(port, running.process)
     assert "train.py(1)<module>()" in client.until()
     client.ask("n")
@@ -91,7 +91,7 @@ def test_a_forked_child_leaves_its_parents_client_alone(launch, tmp_path: Path, 
         "import os, dkdbg\nbreakpoint()\npid = os.fork()\nif pid == 0:\n"
         "    dkdbg.set_trace(timeout=0.3)\n    os._exit(7)\nprint(os.waitpid(pid, 0)[1] >> 8)\n"
     )
-    running = launch(sys.executable, "train.py", env={"DKDBG_PDB": str(port), "DKDBG_BREAKPOINT_WAIT": "20"})
+    running = launch(sys.executable, "train.py", env={"DKDBG_PDB": str(port), "DKDBG_BREAKPOINT_WAIT": "300"})
     client = Client(port, running.process)
     client.until()
     for _ in range(4):
@@ -104,7 +104,7 @@ def test_a_forked_child_leaves_its_parents_client_alone(launch, tmp_path: Path, 
 
 def test_the_token_is_asked_for(launch, tmp_path: Path, port: int) -> None:
     (tmp_path / "train.py").write_text(LOOP)
-    environment = {"DKDBG_PDB": str(port), "DKDBG_BREAKPOINT_WAIT": "20", "DKDBG_TOKEN": "secret"}
+    environment = {"DKDBG_PDB": str(port), "DKDBG_BREAKPOINT_WAIT": "300", "DKDBG_TOKEN": "secret"}
     running = launch(sys.executable, "train.py", env=environment)
     wrong = Client(port, running.process, token="")
     wrong.sock.sendall(b"p 1\n")
@@ -116,7 +116,7 @@ def test_the_token_is_asked_for(launch, tmp_path: Path, port: int) -> None:
 
 def test_a_crash_is_looked_at_in_pdb(launch, tmp_path: Path, port: int) -> None:
     (tmp_path / "train.py").write_text("def deep(a):\n    secret = a\n    return secret / 0\n\ndeep(4)\n")
-    environment = {"DKDBG_PDB": str(port), "DKDBG_ON_CRASH": "hold=20"}
+    environment = {"DKDBG_PDB": str(port), "DKDBG_ON_CRASH": "hold=300"}
     running = launch(sys.executable, "train.py", env=environment)
     client = Client(port, running.process)
     assert "ZeroDivisionError: division by zero" in client.until()
@@ -140,7 +140,7 @@ def test_a_running_process_is_entered(launch, layout: Path, runtime: Path, tmp_p
             [sys.executable, "-I", "-S", str(layout / "agent.pyz"), "pdb", "--name", running.name],
             input="p 'in', spin.__name__\nq\n",
             env={"DKDBG_RUNTIME_DIR": str(runtime)},
-            capture_output=True, text=True, timeout=20, check=False,
+            capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert "('in', 'spin')" in done.stdout

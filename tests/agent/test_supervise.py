@@ -37,7 +37,7 @@ def save(path: Path, text: str) -> None:
     draft.replace(path)
 
 
-def until(is_done: Any, what: str, timeout: float = 20) -> None:
+def until(is_done: Any, what: str, timeout: float = 300) -> None:
     end = time.monotonic() + timeout
     while not is_done():
         assert time.monotonic() < end, f"waited {timeout} s for {what}"
@@ -62,7 +62,7 @@ def ask_restart(running: Any) -> subprocess.CompletedProcess[str]:
         env=dict(os.environ, DKDBG_RUNTIME_DIR=str(running.runtime)),
         capture_output=True,
         text=True,
-        timeout=40,
+        timeout=300,
     )
 
 
@@ -90,21 +90,23 @@ def supervise(launch):
 def test_thirty_saves_in_a_row_stop_thirty_times_for_one_attach(supervise, tmp_path: Path, capsys) -> None:
     script = tmp_path / "train.py"
     script.write_text(LOOP.format(version=0))
-    running = supervise(sys.executable, "train.py", wait="60")
+    running = supervise(sys.executable, "train.py", wait="300")
     port = running.wait_state("waiting")["port"]
     times, hits = [], 0
     with attach(port, script, 5) as debugger:
-        debugger.wait_stopped(60)
+        debugger.wait_stopped(300)
         for version in range(1, 31):
             begin = time.monotonic()
             save(script, LOOP.format(version=version))
-            stop = debugger.wait_stopped(60)
+            stop = debugger.wait_stopped(300)
             times.append(time.monotonic() - begin)
             top = debugger.stack(stop)[0]
             hits += (top.line, debugger.local_values(top)["version"]) == (5, str(version))
+        until(lambda: running.record()["runs"] == 31, "the last run in the record")
         record = running.record()
-        assert (record["runs"], record["last_exit_code"], record["client"]) == (31, 143, True)
-        assert len([one for one in debugger.sessions if not one.is_ended]) == 2  # the root and the program
+        assert (record["last_exit_code"], record["client"]) == (143, True)
+        alive = lambda: [one for one in debugger.sessions if not one.is_ended]
+        until(lambda: len(alive()) == 2, "the root and the program alone")
     with capsys.disabled():
         print(
             f"\n  {hits} of 30; save to stopped: median {statistics.median(times):.2f} s, longest {max(times):.2f} s"
@@ -118,10 +120,11 @@ def test_thirty_saves_in_a_row_stop_thirty_times_for_one_attach(supervise, tmp_p
 def test_a_syntax_error_keeps_the_old_process_and_is_shown(supervise, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(LOOP.format(version=1))
-    running = supervise(sys.executable, "train.py", wait="60")
+    running = supervise(sys.executable, "train.py", wait="300")
     port = running.wait_state("waiting")["port"]
     with attach(port, script) as debugger:
         assert running.process.stdout.readline() == b"ready\n"  # it has read its file
+        until(lambda: running.record()["child"], "the program in the record")
         child = running.record()["child"]
         save(script, "x = 1\nif x\n    pass\n")
         debugger.wait_output(f"{script}:2: SyntaxError: ")
@@ -142,7 +145,7 @@ def test_a_syntax_error_keeps_the_old_process_and_is_shown(supervise, tmp_path: 
 def test_after_a_crash_the_mended_file_runs_and_stops(supervise, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("raise SystemExit(3)\n")
-    running = supervise(sys.executable, "train.py", wait="60")
+    running = supervise(sys.executable, "train.py", wait="300")
     port = running.wait_state("waiting")["port"]
     with attach(port, script) as debugger:
         record = running.wait_state("idle")
@@ -156,7 +159,7 @@ def test_after_a_crash_the_mended_file_runs_and_stops(supervise, tmp_path: Path)
         save(script, LOOP.format(version=5))
         stop = debugger.wait_stopped()
         assert debugger.local_values(debugger.stack(stop)[0])["version"] == "5"
-        assert running.record()["state"] == "attached"
+        running.wait_state("attached")
     running.process.terminate()
     running.finish()
 
@@ -170,7 +173,7 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 def test_a_request_restarts_a_program_that_is_paused(supervise, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(LOOP.format(version=1))
-    running = supervise(sys.executable, "train.py", wait="60", options=())
+    running = supervise(sys.executable, "train.py", wait="300", options=())
     port = running.wait_state("waiting")["port"]
     with attach(port, script, 5) as debugger:
         first = debugger.wait_stopped()
@@ -184,7 +187,7 @@ def test_a_request_restarts_a_program_that_is_paused(supervise, tmp_path: Path) 
 def test_a_program_that_ignores_sigterm_is_killed(supervise, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(HANDLER.replace("lambda *_: sys.exit(0)", "signal.SIG_IGN"))
-    running = supervise(sys.executable, "train.py", wait="60", options=())
+    running = supervise(sys.executable, "train.py", wait="300", options=())
     port = running.wait_state("waiting")["port"]
     with attach(port, script, 7) as debugger:
         debugger.wait_stopped()
@@ -240,10 +243,12 @@ def test_launch_supervises_when_the_environment_says_so(launch) -> None:
 
 
 def test_a_launch_restarts_when_asked_to_and_ends_with_its_program(launch) -> None:
-    running = launch("sh", "-c", "echo run; exec sleep 60")
+    running = launch("sh", "-c", "echo run; exec sleep 600")
     running.wait_state("running")
+    assert running.process.stdout.readline() == b"run\n"
     done = ask_restart(running)
     assert (done.returncode, done.stdout) == (0, "dkdbg: restarted, run 2\n")
+    assert running.process.stdout.readline() == b"run\n"
     asked = subprocess.run(
         [sys.executable, "-m", "dkdbg.agent", "stop", "--name", running.name],
         env=dict(os.environ, DKDBG_RUNTIME_DIR=str(running.runtime)),
@@ -251,7 +256,7 @@ def test_a_launch_restarts_when_asked_to_and_ends_with_its_program(launch) -> No
         text=True,
     )
     assert (asked.returncode, asked.stdout) == (0, "dkdbg: asked to end\n")
-    assert running.finish()[:2] == (143, "run\nrun\n")
+    assert running.finish()[:2] == (143, "")
 
 
 def test_an_editor_that_attaches_after_the_end_starts_it_again(supervise, tmp_path: Path) -> None:
@@ -269,7 +274,7 @@ def test_an_editor_that_attaches_after_the_end_starts_it_again(supervise, tmp_pa
 def test_the_editors_stop_button_ends_the_program_and_a_change_starts_it(supervise, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(LOOP.format(version=1))
-    running = supervise(sys.executable, "train.py", wait="60")
+    running = supervise(sys.executable, "train.py", wait="300")
     port = running.wait_state("waiting")["port"]
     debugger = attach(port, script)
     until(lambda: running.record()["runs"] == 1, "the program")
@@ -323,7 +328,7 @@ class Terminal:
     """`supervise` in a terminal, with a program that says `ready` at each start, and not in a traceback."""
 
     def __init__(self, layout: Path, runtime: Path, folder: Path) -> None:
-        (folder / "t.py").write_text("import time\nprint('re' + 'ady', flush=True)\ntime.sleep(60)\n")
+        (folder / "t.py").write_text("import time\nprint('re' + 'ady', flush=True)\ntime.sleep(600)\n")
         environment = dict(
             os.environ, DKDBG_RUNTIME_DIR=str(runtime), DKDBG_PORT="0", DKDBG_PYTHON=sys.executable
         )
@@ -340,13 +345,18 @@ class Terminal:
     def ctrl_c(self) -> None:
         os.write(self.master, b"\x03")
 
+    def read(self) -> bool:
+        """Take in what comes next; whether there was something, for it has ended else."""
+        try:
+            data = os.read(self.master, 1000)
+        except OSError:
+            return False
+        self.text += data
+        return bool(data)
+
     def code(self) -> int:
-        while True:
-            try:
-                if not os.read(self.master, 1000):
-                    break
-            except OSError:
-                break
+        while self.read():
+            pass
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
@@ -358,8 +368,13 @@ def test_one_ctrl_c_restarts_and_two_quit(layout: Path, runtime: Path, tmp_path:
     assert b"dkdbg: Ctrl-C: restarting; once more within 2 s quits" in terminal.text
     time.sleep(2.1)  # two single ones, not a double one
     terminal.ctrl_c()
-    terminal.read_until(2, b"once more within")
-    terminal.ctrl_c()
+    presses, alive = 1, True
+    while alive:  # on a slow machine the second one may come too late for the first: it restarts once more
+        terminal.read_until(presses + 1, b"once more within")
+        terminal.ctrl_c()
+        presses += 1
+        while alive and terminal.text.count(b"once more within") <= presses:
+            alive = terminal.read()
     assert terminal.code() == 130
 
 

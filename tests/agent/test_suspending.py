@@ -40,9 +40,9 @@ def test_threads_at_a_breakpoint_at_the_same_time_all_go_on(
     layout = request.getfixturevalue("old_layout" if minor < 10 else "layout")
     script = tmp_path / "train.py"
     script.write_text(CODE)
-    running = launch(python, "train.py", wait="60", python=python, layout=layout)
+    running = launch(python, "train.py", wait="300", python=python, layout=layout)
     with Editor(running.wait_state("waiting")["port"], {str(script): [6, 7]}) as editor:
-        code, out, err = running.finish(120)
+        code, out, err = running.finish(300)
     assert (code, out) == (0, "all\n"), err
     # A thread that an answer to another stop has let go shows where it is by now.
     assert {stop["line"] for stop in editor.stops} >= {6, 7}
@@ -52,12 +52,12 @@ def test_continue_is_answered_where_nothing_is_held_and_the_next_request_too(lau
     """Who presses the key twice; debugpy's adapter handles no request before that one has an answer."""
     script = tmp_path / "train.py"
     script.write_text("import os, time\nx = 1\nwhile not os.path.exists('stop'):\n    time.sleep(0.01)\n")
-    running = launch(sys.executable, "train.py", wait="60")
+    running = launch(sys.executable, "train.py", wait="300")
     with Editor(running.wait_state("waiting")["port"], {str(script): [2]}, hold=True) as editor:
         stop = editor.wait_stops(1)[0]
         for _ in range(2):
-            stop["session"].wait(stop["session"].send("continue", threadId=stop["thread"]), timeout=30)
-        stop["session"].wait(stop["session"].send("threads"), timeout=30)
+            stop["session"].wait(stop["session"].send("continue", threadId=stop["thread"]), timeout=300)
+        stop["session"].wait(stop["session"].send("threads"), timeout=300)
         (tmp_path / "stop").touch()
         code, _, err = running.finish()
     assert code == 0, err

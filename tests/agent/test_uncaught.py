@@ -31,7 +31,7 @@ def end(launch: Any, command: tuple[str, ...], **attach: object) -> tuple[int, s
     running = launch(
         python,
         *command,
-        wait="60",
+        wait="300",
         python=python,
         **{name: attach.pop(name) for name in ("layout", "options") if name in attach},
     )
@@ -152,7 +152,7 @@ def test_it_stops_once(launch, tmp_path: Path, code: str) -> None:
 def test_an_exception_has_its_name_and_the_outermost_frame_too(launch, tmp_path: Path, minor: int) -> None:
     (tmp_path / "train.py").write_text("def fail():\n    raise ValueError('x')\n\nfail()\n")
     python = need(minor)
-    running = launch(python, "train.py", wait="60", python=python)
+    running = launch(python, "train.py", wait="300", python=python)
     port = running.wait_state("waiting")["port"]
     with Client(port) as root:
         root.attach()

@@ -179,7 +179,7 @@ def test_many_starts_at_once_unpack_one_folder(single: Path, runtime: Path) -> N
         for _ in range(6)
     ]
     for process in running:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=300)
         assert (process.returncode, out) == (0, "ran\n"), err
     assert len(list(runtime.glob("agent-*"))) == 1
     assert [path.name for path in runtime.iterdir() if path.name.startswith(".")] == []

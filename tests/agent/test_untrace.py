@@ -42,7 +42,7 @@ while True:
 
 def until(running, wanted: list[tuple[str, bool]]) -> None:
     """Read what the program prints until it says so."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 300
     line = b""
     while time.monotonic() < end:
         line = running.process.stdout.readline()

@@ -11,6 +11,7 @@ from dkdbg.agent.door import breakpoints
 from dkdbg.agent.door.connection import HOLDING, ROOT, Connection, Phase
 from dkdbg.agent.door.replay import Settings
 from dkdbg.agent.door.stops import Stops
+from dkdbg.agent.record import processes
 from dkdbg.agent.record.waiting import WaitingFile, key
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
@@ -30,7 +31,7 @@ STARTS = "import os, subprocess, sys\n{0}\n"
 def _in_program(launch, tmp_path: Path, program: str, **more: object) -> tuple[object, Editor]:
     (tmp_path / "train.py").write_text(program)
     (tmp_path / "steps.py").write_text(STEPS)
-    running = launch(sys.executable, "train.py", wait="60", **more)
+    running = launch(sys.executable, "train.py", wait="300", **more)
     return running, Editor(running.wait_state("waiting")["port"], {str(tmp_path / "steps.py"): [2]})
 
 
@@ -87,7 +88,7 @@ if __name__ == "__main__":
 def test_a_function_that_a_spawn_pool_gets_stops(launch, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(POOL)
     (tmp_path / "steps_of_pool.py").write_text(STEPS)
-    running = launch(sys.executable, "train.py", wait="60")
+    running = launch(sys.executable, "train.py", wait="300")
     port = running.wait_state("waiting")["port"]
     with Editor(port, {str(tmp_path / "steps_of_pool.py"): [6]}) as editor:
         assert {stop["line"] for stop in editor.wait_stops(4)} == {6}
@@ -104,7 +105,7 @@ subprocess.run([sys.executable, "-c", code], check=True)
 def test_a_breakpoint_that_is_set_while_the_child_waits_stops_it(launch, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SERVES)
     (tmp_path / "steps.py").write_text(STEPS)
-    running = launch(sys.executable, "train.py", wait="60")
+    running = launch(sys.executable, "train.py", wait="300")
     script = str(tmp_path / "train.py")
     with Editor(running.wait_state("waiting")["port"], {script: [4]}) as editor:
         editor.wait_stops(1)
@@ -122,15 +123,26 @@ def test_a_child_without_a_breakpoint_to_hit_does_not_join_until_it_lives_for_lo
     launch, tmp_path: Path
 ) -> None:
     code = 'import sys, time\\nprint("debugpy" in sys.modules)\\nsys.stdout.flush()\\n'
-    program = f"subprocess.run([sys.executable, '-c', '{code}'], stdout=open('short', 'w'), check=True)\n"
+    program = "import time; began = time.monotonic()\n"
+    program += f"subprocess.run([sys.executable, '-c', '{code}'], stdout=open('short', 'w'), check=True)\n"
+    program += "open('took', 'w').write(str(time.monotonic() - began))\n"
     waits = 'import os, time\\nwhile not os.path.exists("stop"):\\n    time.sleep(0.02)'
     program += f"subprocess.run([sys.executable, '-c', '{waits}'], check=True)"
     running, editor = _in_program(launch, tmp_path, STARTS.format(program))
     with editor:
-        editor.wait_attached(3)  # the root, the program, the one that lives
-        assert (tmp_path / "short").read_text() == "False\n"
+        took = tmp_path / "took"
+        wait_for(lambda: took.exists() and took.read_text(), bool)  # the first one has ended
+        stayed_out = (tmp_path / "short").read_text() == "False\n"
+        assert stayed_out or _lived_for_long(tmp_path)
+        # The root, the program, the one that lives.
+        wait_for(lambda: len(editor.attached), lambda count: count >= (3 if stayed_out else 4))
         (tmp_path / "stop").touch()
         assert running.finish()[0] == 0
+
+
+def _lived_for_long(folder: Path) -> bool:
+    """On a machine that stands still for a moment any child does, and is then asked to join."""
+    return float((folder / "took").read_text()) > processes.WAIT_LIMIT
 
 
 def _holder(key: int, *settings: tuple[str, dict], client: str = "vscode", **attach: object) -> Connection:
@@ -223,11 +235,11 @@ def test_an_exception_that_nobody_catches_stops_in_a_child_that_waits(
     (tmp_path / "train.py").write_text(
         "import subprocess, sys\nsubprocess.run([sys.executable, 'fails.py'], stderr=subprocess.DEVNULL)\n"
     )
-    running = launch(sys.executable, "train.py", wait="60")
+    running = launch(sys.executable, "train.py", wait="300")
     with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
         debugger.set_exception_filters(["uncaught"])
         debugger.attach()
-        stop = debugger.wait_stopped(60)
+        stop = debugger.wait_stopped(300)
         assert debugger.stack(stop)[0].path == str(tmp_path / "fails.py")
         debugger.continue_(stop)
         assert running.finish()[0] == 0
@@ -250,11 +262,11 @@ def test_an_exit_that_says_of_a_failure_stops_in_a_child_that_waits(
         "import subprocess, sys\nsubprocess.run([sys.executable, 'leaves.py'], stderr=subprocess.DEVNULL)\n"
     )
     python, layout = need(minor), request.getfixturevalue("old_layout" if minor < 10 else "layout")
-    running = launch(python, "train.py", wait="60", python=python, layout=layout)
+    running = launch(python, "train.py", wait="300", python=python, layout=layout)
     with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
         debugger.set_exception_filters(["uncaught"])
         debugger.attach()
-        stop = debugger.wait_stopped(60)
+        stop = debugger.wait_stopped(300)
         frame = debugger.stack(stop)[0]
         assert (stop.text, frame.path, frame.line) == ("SystemExit", str(tmp_path / "leaves.py"), 4)
         debugger.continue_(stop)
@@ -268,14 +280,16 @@ def test_a_child_that_ends_well_by_sys_exit_does_not_join(launch, tmp_path: Path
         "sys.exit(0)\n"
     )
     (tmp_path / "train.py").write_text(
-        "import subprocess, sys\nsubprocess.run([sys.executable, 'leaves.py'], check=True)\n"
+        "import subprocess, sys, time\nbegan = time.monotonic()\n"
+        "subprocess.run([sys.executable, 'leaves.py'], check=True)\n"
+        "open('took', 'w').write(str(time.monotonic() - began))\n"
     )
-    running = launch(sys.executable, "train.py", wait="60")
+    running = launch(sys.executable, "train.py", wait="300")
     with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
         debugger.set_exception_filters(["uncaught"])
         debugger.attach()
         assert running.finish()[0] == 0
-    assert (tmp_path / "joined").read_text() == "False"
+    assert (tmp_path / "joined").read_text() == "False" or _lived_for_long(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -301,7 +315,7 @@ def test_what_a_child_prints_to_the_programs_own_output_is_in_the_editor(launch,
         f"done = subprocess.run([sys.executable, '-c', {captured!r}], check=True, stdout=subprocess.PIPE)\n"
         "print(done.stdout)\n"
     )
-    running = launch(sys.executable, "train.py", wait="60")
+    running = launch(sys.executable, "train.py", wait="300")
     with Editor(running.wait_state("waiting")["port"], {str(tmp_path / "other.py"): [1]}) as editor:
         wait_for(lambda: "".join(editor.output), lambda text: "shown" in text and "too" in text)
         code, out, err = running.finish()
@@ -318,7 +332,7 @@ def test_the_ranks_of_a_launcher_join_at_their_start(launch, tmp_path: Path) -> 
         "for rank in '01':\n"
         "    subprocess.run([sys.executable, 'rank.py', rank], env=dict(os.environ, RANK=rank), check=True)\n"
     )
-    running = launch(sys.executable, "train.py", wait="60")
+    running = launch(sys.executable, "train.py", wait="300")
     with Editor(running.wait_state("waiting")["port"], {str(tmp_path / "other.py"): [1]}):
         assert running.finish()[0] == 0
     assert [(tmp_path / rank).read_text() for rank in "01"] == ["True", "True"]

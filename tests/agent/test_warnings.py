@@ -32,7 +32,7 @@ def test_the_agent_warns_of_nothing(launch, tmp_path: Path, minor: int, mode: st
     script = tmp_path / "train.py"
     script.write_text(CODE)
     env = {mode: "error" if mode == "PYTHONWARNINGS" else "1"}
-    running = launch(python, "train.py", wait="60", python=python, env=env)
+    running = launch(python, "train.py", wait="300", python=python, env=env)
     with Editor(running.wait_state("waiting")["port"], {str(script): [3]}) as editor:
         editor.wait_stops(2)  # the child's too
         code, out, err = running.finish()

@@ -41,16 +41,16 @@ class HostEditor:
         )
         return number
 
-    def answer(self, number: int, timeout: float = 30) -> dict[str, Any]:
+    def answer(self, number: int, timeout: float = 300) -> dict[str, Any]:
         """The response to a request."""
         return self.wait(
             lambda each: each.get("type") == "response" and each["request_seq"] == number, timeout
         )
 
-    def event(self, name: str, timeout: float = 30) -> dict[str, Any]:
+    def event(self, name: str, timeout: float = 300) -> dict[str, Any]:
         return self.wait(lambda each: each.get("event") == name, timeout)
 
-    def wait(self, fits: Callable[[dict[str, Any]], object], timeout: float = 30) -> dict[str, Any]:
+    def wait(self, fits: Callable[[dict[str, Any]], object], timeout: float = 300) -> dict[str, Any]:
         """The first message that fits."""
 
         def found() -> dict[str, Any] | None:
@@ -61,7 +61,7 @@ class HostEditor:
             assert found(), f"closed: {str(self.told)[-1500:]}"
             return found() or {}
 
-    def wait_closed(self, timeout: float = 30) -> None:
+    def wait_closed(self, timeout: float = 300) -> None:
         with self._changed:
             assert self._changed.wait_for(lambda: self.is_closed, timeout), self.told
 

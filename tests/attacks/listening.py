@@ -55,6 +55,15 @@ def tree(*pids: int) -> list[int]:
     return found
 
 
+def command_lines(*pids: int) -> list[bytes]:
+    """Those of these processes and all below them; one that ends meanwhile has none."""
+    found = []
+    for pid in tree(*pids):
+        with contextlib.suppress(OSError):
+            found.append(Path(f"/proc/{pid}/cmdline").read_bytes())
+    return found
+
+
 def of(*pids: int) -> list[Listening]:
     """What these processes and all below them listen on; one that ends meanwhile has nothing."""
     found = set()

@@ -20,8 +20,9 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
+from tests.agent.dap_probe import wait_for
 from tests.attacks.host_editor import HostEditor
-from tests.engine.host_doors import host_door
+from tests.engine.host_doors import host_door, ready_door
 from tests.engine.projects import dkdbg
 from tests.engine.synced import Box, docker, following, run_box, sync, take_away
 from tests.ports import free_port
@@ -175,7 +176,7 @@ def test_a_folder_that_becomes_a_symlink_while_it_is_read_is_not_followed(
     with following(root, f"docker://{box.name}", "--to", "/ws") as followed:
         swapper = subprocess.Popen(["docker", "exec", box.name, "python3", "-c", SWAP])
         try:
-            followed.wait(lambda: len(followed.named("changed")) >= 40, "forty changes are followed", 120)
+            followed.wait(lambda: len(followed.named("changed")) >= 40, "forty changes are followed")
         finally:
             box.sh("kill $(pgrep -f os.chdir) 2>/dev/null || true")
             swapper.kill()
@@ -210,7 +211,7 @@ class Fake:
         """All that was said to it."""
         return docker("logs", self.name)
 
-    def wait_heard(self, text: str, timeout: float = 40) -> None:
+    def wait_heard(self, text: str, timeout: float = 300) -> None:
         end = time.monotonic() + timeout
         while text not in self.heard():
             assert time.monotonic() < end, self.heard()
@@ -245,8 +246,7 @@ def test_the_token_is_sent_to_nobody_who_only_answers_like_an_agent(
 ) -> None:
     """Answers like an agent and waits for the user's token, in a root session and in a process's: never gets it."""
     target = fake(mode)
-    with host_door(tmp_path, target.address) as door:
-        door.wait("target")
+    with ready_door(tmp_path, target.address) as door:
         with HostEditor(door.port) as editor:
             attach = editor.begin(dkdbgToken=TOKEN, justMyCode=True)
             target.wait_heard("dkdbgProve" if mode == "nonce" else '"attach"')
@@ -300,60 +300,55 @@ def test_a_target_makes_an_editor_do_nothing_but_attach_to_its_processes(
         "connect": {"host": "localhost", "port": 1234},
         "justMyCode": False,
     }
-    with host_door(tmp_path, target.address) as door:
-        door.wait("target")
-        with HostEditor(door.port) as editor:
-            editor.attach(**own, preLaunchTask="mine")
-            editor.wait(
-                lambda each: each.get("event") == "output" and "all is asked" in each["body"]["output"]
-            )
-            orders = _orders_of(editor.told)
-            assert len(orders) == 3  # two by request, one by event
-            for order in orders:
-                assert (order["command"], order["arguments"]["request"]) == ("startDebugging", "attach")
-                configuration = order["arguments"]["configuration"]
-                name, number = configuration.pop("name"), configuration.pop("subProcessId")
-                assert configuration == {key: own[key] for key in ("type", "connect", "justMyCode")}
-                assert "${" not in name
-                assert name.isprintable()
-                assert len(name) < 120
-                assert number >= 1 << 24
-            assert b"pwn" not in editor.raw.replace(b"command:pwn", b"").replace(b"0;pwn", b"")
-            assert b"198.51.100.1" not in editor.raw
-            refused = [line for line in target.heard().splitlines() if '"request_seq": 900' in line]
-            assert sum('"success": false' in line for line in refused) == 3, refused
-            assert json.loads(urlopen(f"http://127.0.0.1:{door.port}/status").read())["state"] == "attached"
+    with ready_door(tmp_path, target.address) as door, HostEditor(door.port) as editor:
+        editor.attach(**own, preLaunchTask="mine")
+        editor.wait(lambda each: each.get("event") == "output" and "all is asked" in each["body"]["output"])
+        orders = _orders_of(editor.told)
+        assert len(orders) == 3  # two by request, one by event
+        for order in orders:
+            assert (order["command"], order["arguments"]["request"]) == ("startDebugging", "attach")
+            configuration = order["arguments"]["configuration"]
+            name, number = configuration.pop("name"), configuration.pop("subProcessId")
+            assert configuration == {key: own[key] for key in ("type", "connect", "justMyCode")}
+            assert "${" not in name
+            assert name.isprintable()
+            assert len(name) < 120
+            assert number >= 1 << 24
+        assert b"pwn" not in editor.raw.replace(b"command:pwn", b"").replace(b"0;pwn", b"")
+        assert b"198.51.100.1" not in editor.raw
+        end = time.monotonic() + 300  # they are on their way
+        while (
+            len(refused := [line for line in target.heard().splitlines() if '"request_seq": 900' in line]) < 3
+        ):
+            assert time.monotonic() < end, refused
+            time.sleep(0.1)
+        assert sum('"success": false' in line for line in refused) == 3, refused
+        assert json.loads(urlopen(f"http://127.0.0.1:{door.port}/status").read())["state"] == "attached"
 
 
 @pytest.mark.attack(4)
 def test_a_process_makes_an_editor_do_nothing(fake: Callable[..., Fake], tmp_path: Path) -> None:
     """Orders the same in the session of one process, past the root session: nothing arrives but what a process may say."""
     target = fake("orders")
-    with host_door(tmp_path, target.address) as door:
-        door.wait("target")
-        with HostEditor(door.port) as editor:
-            editor.attach(subProcessId=7)
-            editor.wait(
-                lambda each: each.get("event") == "output" and each["body"]["output"] == "all is asked"
-            )
-            assert _orders_of(editor.told) == []
-            assert {each["event"] for each in editor.told if each["type"] == "event"} == {
-                "initialized",
-                "output",
-            }
-            spoken = next(
-                each["body"] for each in editor.told if each.get("body", {}).get("output") == "spoken"
-            )
-            assert spoken == {
-                "category": "stdout",
-                "output": "spoken",
-                "source": {"name": "s"},
-                "variablesReference": 3,
-            }
-            assert b"pwn" not in editor.raw
-            assert b"198.51.100.1" not in editor.raw
-            assert b'"runInTerminal"' not in editor.raw
-            target.wait_heard('"success": false')
+    with ready_door(tmp_path, target.address) as door, HostEditor(door.port) as editor:
+        editor.attach(subProcessId=7)
+        editor.wait(lambda each: each.get("event") == "output" and each["body"]["output"] == "all is asked")
+        assert _orders_of(editor.told) == []
+        assert {each["event"] for each in editor.told if each["type"] == "event"} == {
+            "initialized",
+            "output",
+        }
+        spoken = next(each["body"] for each in editor.told if each.get("body", {}).get("output") == "spoken")
+        assert spoken == {
+            "category": "stdout",
+            "output": "spoken",
+            "source": {"name": "s"},
+            "variablesReference": 3,
+        }
+        assert b"pwn" not in editor.raw
+        assert b"198.51.100.1" not in editor.raw
+        assert b'"runInTerminal"' not in editor.raw
+        target.wait_heard('"success": false')
 
 
 @pytest.mark.attack(11)
@@ -372,11 +367,13 @@ def test_a_hostile_target_leaves_the_others_alone(
     ):
         debugger.set_breakpoints(str(tmp_path / "train.py"), [4])
         debugger.attach()
-        stop = debugger.wait_stopped(60)
+        stop = debugger.wait_stopped(300)
         assert int(debugger.local_values(debugger.stack(stop)[0])["n"]) >= 0
         if mode in {"deep", "odd", "odd-list", "html"}:
-            said = [each["text"] for each in door.events if each.get("target") == target.name]
-            assert any("cannot be understood" in each for each in said), door.events
+            wait_for(
+                lambda: [each["text"] for each in [*door.events] if each.get("target") == target.name],
+                lambda said: any("cannot be understood" in each for each in said),
+            )
         assert int(debugger.evaluate("1 + 1", debugger.stack(stop)[0])) == 2
         assert Path(f"/proc/{door.process.pid}").exists()
         resident = int(Path(f"/proc/{door.process.pid}/statm").read_text().split()[1]) * 4096
@@ -409,7 +406,7 @@ def test_what_a_target_says_commands_no_terminal(fake: Callable[..., Fake], tmp_
                     break
         finally:
             process.send_signal(signal.SIGINT)
-            rest = process.communicate(timeout=30)[0]
+            rest = process.communicate(timeout=300)[0]
     said = (b"".join(lines) + rest).decode()
     assert "\\x1b]0;pwn" in said
     assert _controls(said) == set()
@@ -454,6 +451,10 @@ def test_a_malformed_record_is_named_and_the_others_are_listed(
         "", command=("sh", "-c", wait.replace('"$SAID"', shlex.quote(script))), label=f"a{ESCAPES}b"
     )
     other = fake("", command=("sleep", "600"))
+    wait_for(
+        lambda: docker("exec", hostile_one.name, "sh", "-c", "cat /opt/dkdbg/agent.pyz 2>/dev/null || :"),
+        lambda found: found == script,
+    )
     done = dkdbg(tmp_path, "ps")
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
@@ -539,7 +540,7 @@ def measured(root: Path, *words: str) -> tuple[subprocess.CompletedProcess[str],
     """`dkdbg sync ...` to its end, and the most memory that it held; bytes."""
     done = subprocess.run(
         [sys.executable, "-c", MEASURED, sys.executable, "-m", "dkdbg", "sync", *words], cwd=root, capture_output=True,
-        text=True, check=False, stdin=subprocess.DEVNULL, timeout=120,
+        text=True, check=False, stdin=subprocess.DEVNULL, timeout=300,
     )  # fmt: skip
     return done, int(done.stderr.rpartition("peak ")[2]) * 1024
 

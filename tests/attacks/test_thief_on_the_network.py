@@ -11,7 +11,7 @@ import pytest
 
 from dkdbg.agent.front import proof, tokens
 from dkdbg.door.asking import status_of
-from tests.agent.dap_probe import Session
+from tests.agent.dap_probe import Session, wait_for
 
 TOKEN = "right-token"
 MINE = "12" * 32
@@ -47,7 +47,7 @@ class Talk:
 
 @pytest.fixture
 def port(launch) -> int:
-    return launch("sleep", "60", env={"DKDBG_TOKEN": TOKEN}).wait_state("running")["port"]
+    return launch("sleep", "600", env={"DKDBG_TOKEN": TOKEN}).wait_state("running")["port"]
 
 
 @pytest.mark.attack(4)
@@ -121,6 +121,5 @@ def test_a_proof_for_the_status_is_none_for_an_attach(port: int) -> None:
     assert b'"processes"' not in second.getresponse().read()
     first.request("GET", "/status", headers={"Authorization": f"Dkdbg {heard}"})
     assert b'"processes"' in first.getresponse().read()
-    found = status_of(("127.0.0.1", port), TOKEN)
-    assert found is not None
+    found = wait_for(lambda: status_of(("127.0.0.1", port), TOKEN), bool)  # it waits 2 s for an answer
     assert found.processes is not None

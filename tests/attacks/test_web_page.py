@@ -76,7 +76,7 @@ def use(running: Any, way: str, port: int) -> None:
 
 def await_port(port: int, process: subprocess.Popen[Any]) -> None:
     """Wait until somebody listens on the port, without connecting to it."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 300
     while port not in (procfs.listening_ports() or set()):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end
@@ -100,7 +100,7 @@ def test_a_name_that_was_made_to_mean_this_machine_gets_no_answer(
     chromium: str, launch, tmp_path: Path, path: str
 ) -> None:
     """Reads /status after DNS rebinding, at a name of the attacker's that means 127.0.0.1: 421, with nothing in it."""
-    running = launch("sleep", "60")
+    running = launch("sleep", "600")
     port = running.wait_state("running")["port"]
     command = [
         chromium,
@@ -120,21 +120,21 @@ def test_a_name_that_was_made_to_mean_this_machine_gets_no_answer(
             [*command, f"http://{host}:{port}/{path}"],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=True,
         )
         return done.stdout
 
     assert '"state": "running"' in read("127.0.0.1")  # it reads what is there
     said = read("attacker.test")
-    assert "ask for an address" in said
+    assert "use an address" in said
     assert "state" not in said
 
 
 @pytest.mark.attack(12)
 def test_a_page_gets_no_answer_by_the_address_either(browse, launch) -> None:
     """Fetches /status from a page whose browser lets it read any origin: 403, with nothing in it."""
-    running = launch("sleep", "60")
+    running = launch("sleep", "600")
     port = running.wait_state("running")["port"]
     page = """<pre id="said"></pre><script>
     fetch("http://127.0.0.1:PORT/status").then(answer => answer.text()).catch(String).then(text => {

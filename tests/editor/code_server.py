@@ -11,7 +11,6 @@ import signal
 import subprocess
 import tempfile
 import time
-import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -99,9 +98,9 @@ def serving(installed: Installed, folder: Path, env: dict[str, str]) -> Iterator
 
 
 def _wait_until_it_answers(server: CodeServer, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while process.poll() is None and time.monotonic() < deadline:
-        with contextlib.suppress(urllib.error.URLError), urllib.request.urlopen(f"{server.url}/healthz"):
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{server.url}/healthz"):
             return
         time.sleep(0.05)
     raise AssertionError(f"code-server does not answer: {log.read_text()[-2000:]}")
@@ -112,7 +111,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     try:
-        process.wait(20)
+        process.wait(300)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait(20)
+        process.wait(300)

@@ -51,7 +51,9 @@ def home_with_dkdbg(home: Path) -> Path:
     tools = home / "bin"
     tools.mkdir(parents=True)
     program = tools / "dkdbg"
-    named = " ".join(f"{name}={shlex.quote(wanted[name])}" for name in ("PATH", "XDG_RUNTIME_DIR"))
+    named = " ".join(
+        f"{name}={shlex.quote(wanted[name])}" for name in ("PATH", "XDG_RUNTIME_DIR") if name in wanted
+    )
     program.write_text(f'#!/bin/sh\nexport {named}\nexec dkdbg "$@"\n')
     program.chmod(0o755)
     (home / ".profile").write_text(f"export PATH={shlex.quote(str(tools))}:$PATH\n")

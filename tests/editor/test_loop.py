@@ -24,7 +24,8 @@ def test_after_stop_and_an_edit_f5_runs_the_code_that_is_shown(repository, open_
     editor.end_sessions()
 
     editor.insert_above("speed = 1", "pace = 2")
-    assert "    pace = 2\n    speed = 1\n" in (root / "train.py").read_text()
+    saved = "    pace = 2\n    speed = 1\n"
+    editor.until("it is saved", lambda: saved in (root / "train.py").read_text())
     editor.press("F5")
     editor.stops_at("train.py", 6, pace="2", speed="1")
 

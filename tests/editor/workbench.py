@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import time
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlencode
+
+import playwright.sync_api
 
 from tests.editor.trace import Trace
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: Seconds that a loaded machine may take for anything.
-PATIENCE = 240
+PATIENCE = 300.0
 
 
 class Workbench:
@@ -68,6 +71,21 @@ class Workbench:
         self.page.keyboard.press(key)
         return now
 
+    def start(self, name: str) -> None:
+        """Pick a launch configuration by its name, which starts it."""
+        self.press("Control+p")
+        box = self.page.locator(".quick-input-widget input[type=text]")
+        box.fill(f"debug {name}")
+        self.page.locator(".quick-input-list .monaco-list-row", has_text=name).first.wait_for()
+        box.press("Enter")
+
+    def go_to(self, line: int) -> None:
+        """Put the cursor on a line of the file."""
+        self.press("Control+g")
+        self.page.locator(".quick-input-widget input[type=text]").fill(f":{line}")
+        self.page.keyboard.press("Enter")
+        self.page.locator(".statusbar").filter(has_text=f"Ln {line}, ").wait_for()
+
     def insert_above(self, line: str, new: str) -> None:
         """Type a new line above the line that contains `line`, as deep as that one, and save the file."""
         self.page.locator(".editor-instance .view-line", has_text=line).first.click()
@@ -110,8 +128,11 @@ class Workbench:
         """Names and values below Locals in the Variables pane; empty while they are not there."""
         pane = self.page.locator(".debug-variables")
         folded = pane.locator("[aria-expanded=false]", has_text="Locals")
-        if folded.count():  # VS Code unfolds it by itself, most times
-            folded.first.click()
+        if (
+            folded.count()
+        ):  # VS Code unfolds it by itself, most times, and then there is nothing left to click on
+            with contextlib.suppress(playwright.sync_api.TimeoutError):
+                folded.first.click(timeout=5000)
         texts = pane.locator(".expression").all_inner_texts()
         pairs = (text.partition("=") for text in texts)
         return {name.strip(): value.strip() for name, _, value in pairs}

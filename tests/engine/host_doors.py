@@ -18,7 +18,7 @@ from dkdbg.delivery import single_file
 from tests.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 WORK = "/w"
 
@@ -44,15 +44,18 @@ class HostDoor:
     def port(self) -> int:
         return int(self.wait("listening")["port"])
 
-    def wait(self, kind: str, timeout: float = 40, **fields: object) -> dict[str, Any]:
+    def wait(self, kind: str, timeout: float = 300, **fields: object) -> dict[str, Any]:
         """Return the first event of this kind with these fields."""
+        return self.wait_for(lambda each: each["event"] == kind and fields.items() <= each.items(), timeout)
+
+    def wait_for(self, fits: Callable[[dict[str, Any]], bool], timeout: float = 300) -> dict[str, Any]:
+        """Return the first event that fits."""
 
         def found() -> dict[str, Any] | None:
-            fitting = (e for e in self.events if e["event"] == kind and fields.items() <= e.items())
-            return next(fitting, None)
+            return next((each for each in self.events if fits(each)), None)
 
         with self.changed:
-            assert self.changed.wait_for(lambda: found() is not None, timeout), (kind, fields, self.events)
+            assert self.changed.wait_for(lambda: found() is not None, timeout), self.events
             return found() or {}
 
     def descriptors(self) -> int:
@@ -62,8 +65,8 @@ class HostDoor:
     def end(self) -> int:
         """Press Ctrl-C and return the exit code."""
         self.process.send_signal(signal.SIGINT)
-        code = self.process.wait(30)
-        self._reader.join(20)
+        code = self.process.wait(300)
+        self._reader.join(300)
         return code
 
 
@@ -91,10 +94,22 @@ def host_door(root: Path, *targets: str, options: tuple[str, ...] = (), port: in
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
             try:
-                process.wait(30)
+                process.wait(300)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+@contextmanager
+def ready_door(root: Path, target: str, port: int = 0) -> Iterator[HostDoor]:
+    """As `host_door`, of a target that was ready at the first look: one that took longer than that is said once to be not."""
+    end = time.monotonic() + 300
+    while True:
+        with host_door(root, target, port=port) as door:
+            if door.wait("target")["ready"]:
+                yield door
+                return
+        assert time.monotonic() < end, door.events
 
 
 def lay_out(root: Path, **files: str) -> Path:
@@ -109,7 +124,7 @@ def lay_out(root: Path, **files: str) -> Path:
 
 def docker(*words: str) -> str:
     """Run docker and return what it prints."""
-    done = subprocess.run(["docker", *words], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(["docker", *words], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, f"docker {words}: {done.stdout}{done.stderr}"
     return done.stdout.strip()
 
@@ -125,22 +140,35 @@ class Containers:
         self.root, self.base = root, base
         self.names: list[str] = []
 
-    def run(self, *command: str, name: str = "", publish: bool = True, **settings: str) -> str:
-        """Start the command under the agent and return the container's name."""
+    def run(
+        self,
+        *command: str,
+        name: str = "",
+        publish: bool = True,
+        flags: tuple[str, ...] = (),
+        **settings: str,
+    ) -> str:
+        """Start the command under the agent and return the container's name.
+
+        Args:
+            flags: of `docker run`, besides. settings: variables of its environment.
+        """
         name = name or self.name()
         environment = {
             "DKDBG_HOST": "0.0.0.0",
             "DKDBG_NAME": name,
             "DKDBG_RUNTIME_DIR": "/tmp/dkdbg",
-            "DKDBG_WAIT": "60",
+            "DKDBG_WAIT": "300",
+            # On a machine that stands still for some seconds an editor's session of a child comes late.
+            "DKDBG_JOIN_DEADLINE": "60",
         }
-        flags = [
+        variables = [
             flag for key, value in {**environment, **settings}.items() for flag in ("-e", f"{key}={value}")
         ]
         ports = ["-p", "127.0.0.1:0:5678"] if publish else []
         docker(
             "run", "-d", "--init", "--name", name, "--label", f"dev.dkdbg.session={name}", "-w", WORK,
-            "-v", f"{self.root}/.dkdbg:/opt/dkdbg:ro", "-v", f"{self.root}:{WORK}", *flags, *ports, self.base,
+            "-v", f"{self.root}/.dkdbg:/opt/dkdbg:ro", "-v", f"{self.root}:{WORK}", *variables, *flags, *ports, self.base,
             "sh", "/opt/dkdbg/agent.pyz", "launch", "--", *command,
         )  # fmt: skip
         return name
@@ -150,7 +178,7 @@ class Containers:
         self.names.append(f"dkdbg-test-attach-{os.getpid()}-{len(self.names)}-{time.monotonic_ns() % 10**6}")
         return self.names[-1]
 
-    def wait_ready(self, name: str, timeout: float = 30) -> None:
+    def wait_ready(self, name: str, timeout: float = 300) -> None:
         """Return when an attach to the container would work."""
         end = time.monotonic() + timeout
         while subprocess.run(

@@ -108,7 +108,7 @@ def stop_in(root: Path, file: str) -> Stopped:
     with Debugger(launch_options(root)) as debugger:
         debugger.set_breakpoints(str(local), [marked_line(local)])
         debugger.attach()
-        stop = debugger.wait_stopped(60)
+        stop = debugger.wait_stopped(300)
         top = debugger.stack(stop)[0]
         return Stopped(
             path=top.path or "", line=top.line, function=top.name, values=debugger.local_values(top)

@@ -95,7 +95,7 @@ def sync(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """`dkdbg sync ...` that ends by itself."""
     return subprocess.run(
         [sys.executable, "-m", "dkdbg", "sync", *words], cwd=root, capture_output=True, text=True, check=False,
-        stdin=subprocess.DEVNULL, timeout=120,
+        stdin=subprocess.DEVNULL, timeout=300,
     )  # fmt: skip
 
 
@@ -117,7 +117,7 @@ class Following:
         """The events of one name so far."""
         return [event for event in list(self.events) if event["event"] == name]
 
-    def wait(self, condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+    def wait(self, condition: Callable[[], object], what: str, seconds: float = 300) -> None:
         """Return when `condition` holds; fail when it does not within `seconds` or sync has ended."""
         deadline = time.monotonic() + seconds
         while not condition():
@@ -135,8 +135,8 @@ class Following:
     def stop(self) -> int:
         """Ctrl-C; the exit code."""
         self.process.send_signal(signal.SIGINT)
-        code = self.process.wait(30)
-        self._reader.join(5)
+        code = self.process.wait(300)
+        self._reader.join(300)
         return code
 
 

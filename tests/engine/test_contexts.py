@@ -119,14 +119,14 @@ def test_starts_and_ends_are_told_by_the_chosen_engine_until_it_is_closed(labell
     told = threading.Semaphore(0)
     listening = threading.Thread(target=changes.listen, args=(told.release,))
     listening.start()
-    assert told.acquire(timeout=60)  # what happened before
+    assert told.acquire(timeout=300)  # what happened before
     name = labelled()
-    assert told.acquire(timeout=60)
+    assert told.acquire(timeout=300)
     found = containers.of_name(name)
     assert found is not None
     assert (found.label, found.running, found.devices) == ("x", True, False)
     changes.close()
-    listening.join(20)
+    listening.join(300)
     assert not listening.is_alive()
 
 
@@ -144,12 +144,12 @@ def test_behind_ssh_they_are_told_through_the_ssh_of_the_user(labelled, config, 
     told = threading.Semaphore(0)
     listening = threading.Thread(target=changes.listen, args=(told.release,))
     listening.start()
-    assert told.acquire(timeout=60)
+    assert told.acquire(timeout=300)
     name = labelled()
     while not told.acquire(timeout=1):  # it may listen only now
         subprocess.run(["docker", "restart", "-t", "0", name], check=True, capture_output=True)
     changes.close()
-    listening.join(20)
+    listening.join(300)
     assert not listening.is_alive()
 
 

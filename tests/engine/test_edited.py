@@ -52,7 +52,7 @@ def press_f5(root):
     with Debugger(launch_options(root)) as debugger:
         debugger.set_breakpoints(str(root / "train.py"), [marked_line(root / "train.py")])
         debugger.attach()
-        top = debugger.stack(debugger.wait_stopped(60))[0]
+        top = debugger.stack(debugger.wait_stopped(300))[0]
         return top.path, top.line, debugger.local_values(top)["n"]
 
 

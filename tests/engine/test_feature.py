@@ -61,7 +61,7 @@ def test_a_program_runs_under_the_agent_in_a_dev_container_with_the_feature(work
     container = ["--container-id", json.loads(up.stdout.splitlines()[-1])["containerId"]]
     command = ["sh", "/opt/dkdbg/agent.pyz", "launch", "--port", "0", "--", "python3", "train.py", "once"]
     argv = [devcontainer_cli, "exec", "--workspace-folder", str(workspace), *container, *command]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
     assert "trained once" in done.stdout + done.stderr
     assert done.returncode == 5
 

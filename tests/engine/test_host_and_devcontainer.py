@@ -32,7 +32,7 @@ class Both:
 
     def devcontainer(self, command, *words):
         argv = [self.cli, command, "--workspace-folder", str(self.root), *words]
-        return subprocess.run(argv, capture_output=True, text=True, timeout=180, check=False)
+        return subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
 
     def check_devcontainer(self):
         """It is the one that was opened, and it still has the repository."""

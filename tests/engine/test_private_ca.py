@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,10 +11,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.projects import LOOP, dkdbg, must, repo, running, unique
+from tests.engine.projects import LOOP, must, repo, take_away, unique
+from tests.pages import DOCS, Page
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("private-ca")]
+
+#: What the notebook's kernel imports; it leaves a note of where it has run.
+FIGURES = "import pathlib, sys\n\n\ndef total(numbers):\n    pathlib.Path('ran.txt').write_text(sys.executable)\n    return sum(numbers)\n"
+NOTEBOOK = json.dumps(
+    {
+        "cells": [
+            {"cell_type": "code", "id": "one", "source": "import figures", "metadata": {}, "outputs": [], "execution_count": None},
+            {"cell_type": "code", "id": "two", "source": "assert figures.total([1, 2]) == 3", "metadata": {}, "outputs": [], "execution_count": None},
+        ],
+        "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +51,7 @@ def bundle(tmp_path_factory):
         str(folder),
         "six",
     ]
-    reached = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    reached = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
     if reached.returncode:
         pytest.skip(f"the package index cannot be reached: {reached.stderr.strip()[-200:]}")
     marked = folder / "bundle.pem"
@@ -49,11 +65,26 @@ def built(bundle, base_image, tmp_path_factory):
     """The running service of a repository with a dependency from the index; also the name of its image."""
     root = tmp_path_factory.mktemp("private") / unique("private-ca")
     config = f"[debug]\nport = {free_port()}\nwait = 0\n"
-    anew = f"six  # {uuid.uuid4()}\n"  # a secret is no part of the build cache's key
-    repo(root, {"train.py": LOOP, "requirements.txt": anew, "dkdbg.toml": config})
-    must(dkdbg(root, "init", "--yes", "--command", "python3 train.py"))
-    with running(root, base_image, env={"DKDBG_CA": str(bundle[0])}):
+    anew = f"six  # {uuid.uuid4()}\nnbclient\nipykernel\n"  # a secret is no part of the build cache's key
+    files = {
+        "train.py": LOOP,
+        "requirements.txt": anew,
+        "dkdbg.toml": config,
+        "figures.py": FIGURES,
+        "analysis.ipynb": NOTEBOOK,
+    }
+    repo(root, files)
+    (root / ".env").write_text(f"DKDBG_BASE={base_image}\n")
+    file = DOCS / "how-to/private-ca.md"
+    page = Page.read(file, file.read_text().replace("/etc/ssl/certs/company.pem", str(bundle[0])))
+    try:
+        with page.all_run():
+            must(page.run("echo", cwd=root))
+            must(page.run("dkdbg init", cwd=root))
+            must(page.run("dkdbg up", cwd=root))
         yield root, f"{root.name}-app-debug"
+    finally:
+        take_away(root, dict(os.environ))
 
 
 def inside(root, code):
@@ -67,6 +98,13 @@ def test_the_dependency_is_installed(built):
 
 def test_the_container_has_no_secrets(built):
     assert inside(built[0], "import glob; print(glob.glob('/run/secrets/*'))") == "[]\n"
+
+
+def test_the_page_about_jupyter_runs_a_notebook_in_the_service(built):
+    page = Page.of("how-to/jupyter.md")
+    with page.all_run():
+        must(page.run("dkdbg run", cwd=built[0]))
+    assert (built[0] / "ran.txt").read_text() == "/opt/venv/bin/python3"
 
 
 def test_no_byte_of_the_ca_is_in_the_image(built, bundle):

@@ -1,4 +1,4 @@
-"""`dkdbg ps` and `dkdbg pdb` reach sessions in containers."""
+"""`dkdbg ps`, `dkdbg pdb` and `dkdbg where` reach sessions in containers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def listed(name, *words):
 
 
 def test_a_session_in_a_container_is_listed_entered_and_seen_to_end(container):
-    end = time.monotonic() + 30
+    end = time.monotonic() + 300
     while not ((row := listed(container)) and row["state"] == "running" and row["processes"]):
         assert time.monotonic() < end, row
         time.sleep(0.1)
@@ -55,9 +55,15 @@ def test_a_session_in_a_container_is_listed_entered_and_seen_to_end(container):
     assert (row["name"], row["endpoint"], row["client"]) == ("ps-test", port, False)
     done = subprocess.run(
         [sys.executable, "-m", "dkdbg", "pdb", container], input="p n > 0\nq\n", capture_output=True, text=True,
-        timeout=60, check=False,
+        timeout=300, check=False,
     )  # fmt: skip
     assert (done.returncode, "True\n" in done.stdout) == (0, True), done.stdout + done.stderr
+    end = time.monotonic() + 300
+    while (
+        "in <module> at <string>:" not in (where := dkdbg("/", "where", container)).stdout
+    ):  # it may answer late
+        assert time.monotonic() < end, where.stdout + where.stderr
+    assert f"ps-test (container {container}): 1 process" in where.stdout, where.stdout + where.stderr
     subprocess.run(["docker", "kill", container], check=True, capture_output=True)
     assert listed(container) is None
     assert listed(container, "--all")["state"] == "exited"

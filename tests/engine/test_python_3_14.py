@@ -35,7 +35,7 @@ def test_an_editor_stops_at_the_first_line_and_attaches_late(image, tmp_path):
                 with Debugger(containers.options(door.port)) as debugger:
                     debugger.set_breakpoints(str(root / "train.py"), [line])
                     debugger.attach()
-                    top = debugger.stack(debugger.wait_stopped(60))[0]
+                    top = debugger.stack(debugger.wait_stopped(300))[0]
                     assert (top.path, top.line) == (str(root / "train.py"), line)
                     assert debugger.evaluate("__import__('sys').version_info[:2]", top) == "(3, 14)"
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
+from dkdbg.engine import containers
 from tests.engine.host_doors import host_door
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, unique, write
 from tests.ports import free_port
@@ -59,7 +61,7 @@ def start(root, *words: str) -> subprocess.Popen[str]:
 
 
 def finish(running: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = running.communicate(timeout=120)
+    out, err = running.communicate(timeout=300)
     return running.returncode, out, err
 
 
@@ -85,7 +87,7 @@ def test_a_breakpoint_is_hit_through_dkdbg_attach(container, tmp_path):
             with Debugger(options) as debugger:
                 debugger.set_breakpoints(str(tmp_path / "train.py"), [marked_line(tmp_path / "train.py")])
                 debugger.attach()
-                top = debugger.stack(debugger.wait_stopped(60))[0]
+                top = debugger.stack(debugger.wait_stopped(300))[0]
                 assert (top.path, top.name) == (str(tmp_path / "train.py"), "step")
                 assert "loss" in debugger.local_values(top)
             seen = must(dkdbg(tmp_path, "ps")).stdout
@@ -117,7 +119,7 @@ def test_ctrl_c_in_a_terminal_is_the_programs(container, tmp_path):
         words = ["run", "--on", f"docker://{container}", "--", "python3", "waits.py"]
         os.execv(sys.executable, [sys.executable, "-m", "dkdbg", *words])
     seen = b""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     sent = False
     while time.monotonic() < end:
         try:
@@ -140,7 +142,7 @@ def test_two_runs_share_the_agent_and_the_last_takes_it_away(container, tmp_path
     assert first.stdout.readline() == "up\n"
     second = dkdbg(tmp_path, "run", "--on", place, "--port", "5680", "--", "python3", "-c", "print('two')")
     assert (second.returncode, second.stdout) == (0, "two\n"), second.stderr
-    assert "brought the agent" not in second.stderr
+    assert "copied the agent" not in second.stderr
     assert len(left(container)) == 2
     first.send_signal(signal.SIGINT)
     assert finish(first)[0] == 9
@@ -177,11 +179,11 @@ def test_a_container_that_does_not_run_is_named(container, tmp_path):
 
 def test_a_container_without_python_says_so(base_image, tmp_path):
     name = unique("dkdbg-run-bare")
-    remove = "for f in /usr/bin/python* /usr/local/bin/python* /opt/*/bin/python*; do rm -f $f; done; sleep infinity"
+    remove = "for f in /usr/bin/python* /usr/local/bin/python* /opt/*/bin/python*; do rm -f $f; done; touch /gone; sleep infinity"
     docker("run", "-d", "--init", "--name", name, base_image, "sh", "-c", remove)
     try:
-        end = time.monotonic() + 20
-        while docker("exec", name, "sh", "-c", "command -v python3 || :").strip():
+        end = time.monotonic() + 300
+        while not docker("exec", name, "sh", "-c", "ls /gone 2>/dev/null || :").strip():
             assert time.monotonic() < end
         done = dkdbg(tmp_path, "run", "--on", f"docker://{name}", "--", "true")
         assert done.returncode == 127
@@ -231,13 +233,21 @@ def test_it_runs_on_this_machine_too(tmp_path, monkeypatch):
     write(tmp_path, **{"waits.py": WAITS})
     running = start(tmp_path, "--port", str(free_port()), "--", sys.executable, "waits.py")
     assert running.stdout is not None
-    limit = threading.Timer(60, running.kill)
+    limit = threading.Timer(300, running.kill)
     limit.start()
     assert running.stdout.readline() == "up\n"
     limit.cancel()
     running.send_signal(signal.SIGINT)
     assert finish(running)[:2] == (9, "interrupted\n")
     assert list((tmp_path / "run").glob("agent-*")) == []
+
+
+def test_a_command_that_has_ended_meanwhile_hides_no_session(container):
+    """The engine names what runs in a container in any order, and forgets what has ended while it is asked for each."""
+    docker("exec", "-d", container, "sleep", "600")
+    (running,) = json.loads(docker("inspect", "-f", "{{json .ExecIDs}}", container))
+    found = containers._execs(["0" * 64, running, "1" * 64])
+    assert [each["ID"] for each in found] == [running]
 
 
 def test_no_command_is_a_mistake_of_usage(tmp_path):

@@ -52,7 +52,7 @@ def root(tmp_path):
 
 @pytest.fixture(scope="module")
 def shared(base_image):
-    name = f"dkdbg-sync-{os.getpid()}"
+    name = projects.unique("dkdbg-sync")
     try:
         yield run_box(name, base_image)
     finally:
@@ -69,7 +69,7 @@ def box(shared):
 @pytest.fixture
 def own():
     """The name of a container of one test, taken away afterwards."""
-    name = f"dkdbg-sync-own-{os.getpid()}"
+    name = projects.unique("dkdbg-sync-own")
     yield name
     take_away(name)
 
@@ -170,7 +170,7 @@ def test_it_goes_on_after_a_restart_and_in_a_new_container(root, own, base_image
     run_box(own, base_image)
     with following(root, f"docker://{own}", *TO) as followed:
         docker("restart", "-t", "0", own)
-        followed.wait(lambda: len(followed.named("in_sync")) == 2, "in sync after the restart")
+        followed.wait(lambda: len(followed.named("in_sync")) >= 2, "in sync after the restart")
         take_away(own)
         (root / "train.py").write_text("while it was away\n")
         followed.wait(lambda: followed.named("lost"), "the loss is said")
@@ -200,7 +200,7 @@ def test_a_compose_service_is_found_by_its_name_and_again_under_its_new_containe
                 check=True,
                 capture_output=True,
             )
-            followed.wait(lambda: len(followed.named("in_sync")) == 2, "in sync in the new container")
+            followed.wait(lambda: len(followed.named("in_sync")) >= 2, "in sync in the new container")
             assert followed.stop() == 0
         assert sync(root, "app", "--verify").returncode == 0
     finally:
@@ -247,7 +247,7 @@ def test_a_read_only_file_system_with_a_writable_workspace_is_enough(root, own, 
 @pytest.fixture
 def distroless(base_image, tmp_path):
     """An image with a Python and nothing else: no shell, no PATH, no coreutils."""
-    tag = f"dkdbg-test/distroless:{os.getpid()}"
+    tag = projects.unique("dkdbg-test/distroless")
     (tmp_path / "Dockerfile").write_text(
         textwrap.dedent(f"""\
         FROM {base_image} AS full
@@ -280,12 +280,19 @@ def test_without_a_python_it_says_what_was_tried(root, own, base_image):
     assert "--python PATH" in done.stderr
 
 
-def test_a_mounted_workspace_is_refused(root, own, base_image):
+def test_a_mounted_workspace_is_compared_and_nothing_is_sent(root, own, base_image):
     run_box(own, base_image, "-v", f"{root}:/ws")
     done = sync(root, f"docker://{own}", *TO, "--once")
-    assert done.returncode == 2
-    assert "the same folder" in done.stderr
-    assert "a workspace that is mounted needs no sync" in done.stderr
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "are the same folder: nothing is sent, and both are compared" in done.stdout
+    assert (
+        "differs: absolute is a link to an absolute path of this machine, which is another one there"
+        in done.stdout
+    )
+    (root / "absolute").unlink()
+    done = sync(root, f"docker://{own}", *TO, "--once")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "10 equal, no difference\n" in done.stdout
 
 
 def test_a_second_sync_to_the_same_folder_hears_of_the_first(root, box):

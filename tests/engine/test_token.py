@@ -64,7 +64,7 @@ class Project:
     def run(self, *argv, **settings):
         env = {**os.environ, **self.settings, **settings}
         return subprocess.run(
-            argv, cwd=self.root, env=env, capture_output=True, text=True, check=False, timeout=180
+            argv, cwd=self.root, env=env, capture_output=True, text=True, check=False, timeout=300
         )
 
     def compose(self, *words, **settings):
@@ -88,7 +88,7 @@ class Project:
         with Debugger(self.options(**extra)) as debugger:
             debugger.set_breakpoints(str(file), [marked_line(file)])
             debugger.attach()
-            return debugger.stack(debugger.wait_stopped(60))[0].line == marked_line(file)
+            return debugger.stack(debugger.wait_stopped(300))[0].line == marked_line(file)
 
 
 @pytest.fixture(scope="module")
@@ -134,9 +134,8 @@ def test_without_it_nothing_is_evaluated_and_the_refusal_says_what_to_do(guarded
         with pytest.raises(DkdbgError, match=said) as refused:
             session.request("attach", options.arguments())
         assert '"dkdbgToken"' in refused.value.message
-        number = session.send("evaluate", {"expression": "open('/tmp/evaluated', 'w')", "context": "repl"})
-        with pytest.raises(DkdbgError):
-            session.response(number)
+        with pytest.raises(DkdbgError):  # refused, or hung up by now
+            session.request("evaluate", {"expression": "open('/tmp/evaluated', 'w')", "context": "repl"})
     finally:
         session.close()
     assert guarded.run("docker", "exec", guarded.container(), "test", "-e", "/tmp/evaluated").returncode == 1
@@ -178,7 +177,7 @@ def test_the_program_does_not_get_the_token(guarded, token):
     with Debugger(guarded.options(dkdbgToken=token)) as debugger:
         debugger.set_breakpoints(str(file), [marked_line(file)])
         debugger.attach()
-        top = debugger.stack(debugger.wait_stopped(60))[0]
+        top = debugger.stack(debugger.wait_stopped(300))[0]
         seen = debugger.evaluate("dict(__import__('os').environ)", top)
     assert token not in seen
     assert "DKDBG_TOKEN_FILE" not in seen
@@ -225,7 +224,7 @@ def test_up_makes_a_token_for_this_users_eyes_and_says_once_how_the_editor_gets_
 def test_a_changed_token_reaches_a_service_that_runs(guarded, start):
     new = secrets.token_urlsafe(32)
     started = must(guarded.run(*start, DKDBG_TOKEN=new))
-    assert "ran with another token; it starts anew" in started.stdout
+    assert "ran with another token; it is being restarted" in started.stdout
     assert new not in started.stdout + started.stderr
     assert guarded.stops_with(dkdbgToken=new)
     must(guarded.compose("rm", "--stop", "--force"))

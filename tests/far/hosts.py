@@ -13,6 +13,9 @@ from tests.engine.projects import unique
 
 #: Made from Debian packages once, and kept like the base images.
 IMAGE = "dkdbg-test/ssh:1"
+#: Where each host has a folder that this machine has too, as a shared file system; another path on each. And whose it is.
+SHARED = {"login": "/export/home", "node1": "/mnt/nfs/home"}
+_ME = 1000
 _RECIPE = """\
 FROM {base}
 RUN apt-get update -qq \\
@@ -49,7 +52,7 @@ def build_image(base: str) -> None:
 
 
 class Hosts:
-    """`login` and `node1`, and an `ssh` in `bin` that reads our configuration: the real one, with -F."""
+    """`login` and `node1`, a folder that they share with this machine, and an `ssh` in `bin` that reads our configuration: the real one, with -F."""
 
     def __init__(self, folder: Path, *, image: str = IMAGE) -> None:
         self.folder = folder
@@ -59,11 +62,14 @@ class Hosts:
         self._name = unique("dkdbg-far")
         self.networks: list[str] = []
         self.containers: dict[str, str] = {}
+        self.shared = folder / "shared"
 
     def start(self) -> Hosts:
         """Start them; return when both answer."""
         for each in (self.bin, self.run):
             each.mkdir(mode=0o700)
+        self.shared.mkdir()
+        os.chown(self.shared, _ME, _ME)
         key = self.folder / "key"
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
         outside, inside = f"{self._name}-out", f"{self._name}-in"
@@ -93,7 +99,7 @@ class Hosts:
         return {"PATH": f"{self.bin}:{os.environ['PATH']}", "XDG_RUNTIME_DIR": str(self.run)}
 
     def wait_until_up(self) -> None:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 300
         while (done := self.ssh("-J", "login", "node1", "true")).returncode:
             assert time.monotonic() < end, done.stderr
             time.sleep(0.1)
@@ -102,7 +108,7 @@ class Hosts:
         """The real ssh as a user of the laptop calls it."""
         return subprocess.run(
             [str(self.bin / "ssh"), "-o", "BatchMode=yes", *words], capture_output=True, text=True, check=False,
-            stdin=subprocess.DEVNULL, timeout=60,
+            stdin=subprocess.DEVNULL, timeout=300,
         )  # fmt: skip
 
     def sh(self, host: str, text: str, *, user: str = "root", check: bool = True) -> str:
@@ -165,7 +171,7 @@ class Hosts:
             with contextlib.suppress(ProcessLookupError):  # one ends with the other
                 os.kill(pid, signal.SIGKILL)
 
-    def wait_until_nothing_is_left(self, seconds: float = 30) -> None:
+    def wait_until_nothing_is_left(self, seconds: float = 300) -> None:
         """No ssh of ours here, no process of ours there, and no file but what a runtime folder keeps."""
         end = time.monotonic() + seconds
         while left := self.left():
@@ -175,7 +181,8 @@ class Hosts:
     def left(self) -> list[str]:
         """What should not be there when everything has ended."""
         here = [f"ssh here: {each}" for each in self.local_ssh()]
-        here += [f"file here: {each}" for each in self.run.rglob("*")]
+        for at, folders, files in os.walk(self.run):  # which minds nothing that goes meanwhile
+            here += [f"file here: {at}/{each}" for each in (*folders, *files)]
         there = [f"process: {each}" for each in self.processes("node1") + self.processes("login")]
         files = self.sh(
             "node1",
@@ -195,7 +202,7 @@ class Hosts:
         name = f"{self._name}-{host}"
         docker(
             "create", "--init", "--name", name, "--hostname", host, "--cap-add", "NET_ADMIN", "--network", networks[0],
-            "--network-alias", host, "-e", f"OPTIONS={options}", self.image, "bash", "-c", _START,
+            "--network-alias", host, "-e", f"OPTIONS={options}", "-v", f"{self.shared}:{SHARED[host]}", self.image, "bash", "-c", _START,
         )  # fmt: skip
         self.containers[host] = name
         docker("cp", str(self.folder / "key.pub"), f"{name}:/key.pub")

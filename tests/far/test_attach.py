@@ -33,7 +33,7 @@ def running(laptop, root) -> Iterator[subprocess.Popen[str]]:
     """`dkdbg run --on` two hops away."""
     write(root, **{"train.py": LOOP})
     laptop.put("node1", "/home/me/code/train.py", (root / "train.py").read_text())
-    words = ["run", "--on", f"{NODE}/~/code", "--wait", "60", "--", "python3", "train.py"]
+    words = ["run", "--on", f"{NODE}/~/code", "--wait", "300", "--", "python3", "train.py"]
     started = subprocess.Popen(
         [sys.executable, "-m", "dkdbg", *words], cwd=root, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -42,7 +42,7 @@ def running(laptop, root) -> Iterator[subprocess.Popen[str]]:
         yield started
     finally:
         started.send_signal(signal.SIGINT)
-        started.communicate(timeout=60)
+        started.communicate(timeout=300)
         laptop.sh("node1", "pkill -INT -u me python3", check=False)
 
 
@@ -56,7 +56,7 @@ def test_a_breakpoint_that_was_set_here_stops_two_hops_away(laptop, tmp_path):
             here = str(tmp_path / "train.py")
             debugger.set_breakpoints(here, [marked_line(tmp_path / "train.py")])
             debugger.attach()
-            top = debugger.stack(debugger.wait_stopped(60))[0]
+            top = debugger.stack(debugger.wait_stopped(300))[0]
             assert (top.path, top.name) == (here, "step")
             assert "loss" in debugger.local_values(top)
         assert door.end() == 0
@@ -68,14 +68,14 @@ def test_a_session_outlives_killed_and_silent_connections(laptop, tmp_path, reco
         with Debugger(options(tmp_path, door.port)) as debugger:
             debugger.set_breakpoints(str(tmp_path / "train.py"), [marked_line(tmp_path / "train.py")])
             debugger.attach()
-            stopped = debugger.wait_stopped(60)
+            stopped = debugger.wait_stopped(300)
             count = int(debugger.local_values(debugger.stack(stopped)[0])["n"])
 
             def usable() -> None:
                 """Step on to the next stop: it is that of the next round."""
                 nonlocal count, stopped
                 debugger.continue_(stopped)
-                stopped = debugger.wait_stopped(60)
+                stopped = debugger.wait_stopped(300)
                 count += 1
                 assert int(debugger.local_values(debugger.stack(stopped)[0])["n"]) == count
 
@@ -110,6 +110,7 @@ def test_ports_over_there_are_here_and_come_back(laptop, tmp_path):
     there, taken = free_port(), free_port()
     start = f"cd /home/me/www; for p in {there} {taken}; do python3 -m http.server -b 127.0.0.1 $p >/dev/null 2>&1 & done"
     laptop.sh("node1", start, user="me")
+    wait_listening(laptop, there, taken)
     words = ["forward", NODE, str(there), str(taken), f"{free_port()}:{there}", "--json"]
     with socket.create_server(("127.0.0.1", taken)):
         forwarding = subprocess.Popen(
@@ -128,13 +129,19 @@ def test_ports_over_there_are_here_and_come_back(laptop, tmp_path):
             assert next(each for each in states if each.get("connected") is True)
             assert fetched(same) == b"hello\n"
             forwarding.send_signal(signal.SIGINT)
-            assert forwarding.wait(30) == 0
+            assert forwarding.wait(300) == 0
         finally:
             forwarding.kill()
             forwarding.wait()
             laptop.sh("node1", "pkill -u me python3", check=False)
 
 
+def wait_listening(laptop, *ports: int) -> None:
+    """Return when somebody listens on these ports of node1."""
+    for each in ports:
+        laptop.sh("node1", f"until bash -c '</dev/tcp/127.0.0.1/{each}' 2>/dev/null; do sleep 0.05; done")
+
+
 def fetched(port: int) -> bytes:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=300) as answer:
         return answer.read()

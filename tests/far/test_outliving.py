@@ -47,9 +47,9 @@ import os, signal, sys, time
 def size(*_):
     print("size", *os.get_terminal_size(0), flush=True)
 signal.signal(signal.SIGWINCH, size)
-print("tty", os.isatty(0), os.isatty(1), os.environ.get("TERM"), flush=True)
-size()
 try:
+    print("tty", os.isatty(0), os.isatty(1), os.environ.get("TERM"), flush=True)
+    size()
     while True:
         time.sleep(0.02)
 except KeyboardInterrupt:
@@ -80,7 +80,7 @@ def ended(laptop, running):
         shutil.rmtree(laptop.run / "dkdbg", ignore_errors=True)
 
 
-def until(what, seconds: float = 90) -> None:
+def until(what, seconds: float = 300) -> None:
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end
@@ -99,11 +99,11 @@ def test_what_is_typed_and_printed_passes_cuts_once_and_in_order(laptop, tmp_pat
             cut()
             running.stdin.write(b"line %d\n" % number)
             assert running.stdout.readline() == b"%d line %d\n" % (number, number), (
-                running.communicate(timeout=60),
+                running.communicate(timeout=300),
                 running.returncode,
             )
         laptop.kill_local_ssh()
-        out, err = running.communicate(timeout=90)
+        out, err = running.communicate(timeout=300)
         assert (running.returncode, out) == (3, b""), err
         assert [line for line in err.splitlines() if line.startswith(b"error")] == [
             b"error 1",
@@ -123,7 +123,7 @@ def test_a_lot_of_output_arrives_whole_while_the_connection_is_cut_again_and_aga
             if len(parts) in (20, 60):
                 laptop.kill_local_ssh()
                 cuts += 1
-        assert running.wait(60) == 4
+        assert running.wait(300) == 4
         assert b"".join(parts) == b"".join(b"%d\n" % n for n in range(400000))
         assert cuts == 2
 
@@ -135,33 +135,35 @@ def test_ctrl_c_that_was_typed_while_nothing_was_connected_arrives_later(laptop,
             tmp_path,
             laptop,
             "shows.py",
-            SHOWS.replace("size()\n", "", 1).replace("def size(*_):\n", "def size(*_):\n    return\n"),
+            SHOWS.replace("    size()\n", "", 1).replace("def size(*_):\n", "def size(*_):\n    return\n"),
         ),
     ) as running:
         assert running.stdout.readline().startswith(b"tty False")
         laptop.kill_local_ssh()
         running.send_signal(signal.SIGINT)
-        out, err = running.communicate(timeout=90)
+        out, err = running.communicate(timeout=300)
         assert (running.returncode, out) == (9, b"interrupted\n"), err
 
 
 def test_two_ctrl_c_leave_while_nothing_is_connected_and_the_program_runs_on(laptop, tmp_path):
     with ended(laptop, start(tmp_path, laptop, "counts.py", COUNTS)) as running:
+        assert running.stdout.readline() == b"0\n"
         threading.Thread(target=running.stdout.read, daemon=True).start()
-        until(lambda: "counts.py" in "".join(laptop.processes("node1")))
-        time.sleep(1)
         laptop.drop("node1")
         try:
             said = b""
-            while b"The program runs on" not in said:
+            while b"The program keeps running" not in said:
                 more = running.stderr.readline()
                 assert more
                 said += more
-            for _ in range(2):
-                running.send_signal(signal.SIGINT)
-                time.sleep(0.3)  # two keys of a person: signals that come at once are one
-            assert running.wait(60) == 255
-            assert b"the program runs on" in running.stderr.read()
+            running.send_signal(signal.SIGINT)
+            for line in running.stderr:
+                said += line
+                # Signals that come at once are one, and one that comes late is the first again.
+                if b"Press it again to leave" in line:
+                    running.send_signal(signal.SIGINT)
+            assert running.wait(300) == 255
+            assert said.count(b"the program keeps running") > said.count(b"Press it again to leave"), said
         finally:
             laptop.undrop("node1")
         assert "counts.py" in dkdbg(tmp_path, "ps", NODE).stdout
@@ -182,9 +184,9 @@ def test_a_keeper_that_is_gone_is_said_and_not_waited_for(laptop, tmp_path):
     with ended(laptop, start(tmp_path, laptop, "counts.py", COUNTS, stdin=subprocess.DEVNULL)) as running:
         assert running.stdout.readline() == b"0\n"
         laptop.sh("node1", "pkill -KILL -u me python3")
-        _, err = running.communicate(timeout=90)
+        _, err = running.communicate(timeout=300)
         assert running.returncode == 255
-        assert b"what kept the program on login,node1 is gone" in err
+        assert b"the process that kept the program on login,node1 is gone" in err
         assert b"dkdbg ps ssh://login,node1" in err
 
 
@@ -227,7 +229,7 @@ def test_a_terminal_is_the_programs_with_its_size_and_keys_through_cuts(laptop, 
         until(lambda: shown(rb"size 70 20\r\n"))
         laptop.kill_local_ssh()
         os.write(ours, b"\x03")
-        assert running.wait(90) == 9
+        assert running.wait(300) == 9
         until(lambda: shown(rb"interrupted\r\n"))
         assert termios.tcgetattr(theirs) == before
     os.close(theirs)
@@ -243,7 +245,7 @@ ways = [(socket.AF_INET, "127.0.0.1", "127.0.0.1"), (socket.AF_INET, "127.0.0.9"
         (socket.AF_INET, "0.0.0.0", "0.0.0.0"), (socket.AF_INET6, "::", "::ffff:127.0.0.1")]
 for family, source, target in ways:
     with socket.socket(family) as sock:
-        sock.settimeout(30)
+        sock.settimeout(300)
         sock.bind((source, 0))
         sock.connect((target, port))
         sock.sendall(b"Content-Length: %d\\r\\n\\r\\n%b" % (len(body), body))
@@ -265,7 +267,8 @@ def test_another_user_of_the_node_reaches_neither_the_door_nor_the_keeper(laptop
         assert len(answers) == 4
         for each in (*answers, initialized(laptop, "other", port)):
             assert "it comes from another user of this machine" in each
-        assert '"ptvsd"' in initialized(laptop, "me", port)
+        welcome = initialized(laptop, "me", port)
+        assert '"ptvsd"' in welcome or '"success":true' in welcome
         for folder in ("/tmp/dkdbg-1000", "/tmp/dkdbg-relay-1000"):
             assert laptop.sh("node1", f"ls -d {folder}") == folder
             assert (
@@ -290,7 +293,7 @@ def initialized(laptop, user: str, port: int) -> str:
     ]
     forwarding = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 300
         while True:
             with (
                 contextlib.suppress(ConnectionRefusedError),

@@ -13,7 +13,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.engine.host_doors import HostDoor
 from tests.engine.projects import LOOP, marked_line, must, write
-from tests.far.test_attach import fetched
+from tests.far.test_attach import fetched, wait_listening
 from tests.pages import Page, environment
 from tests.ports import free_port
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
 
 #: Seconds that a loaded machine may take for anything.
-PATIENCE = 90
+PATIENCE = 300.0
 
 
 @contextmanager
@@ -98,6 +98,7 @@ def forward(page: Page, laptop, root: Path) -> None:
         "cd /home/me/www; python3 -m http.server -b 127.0.0.1 6006 >/dev/null 2>&1 &",
         user="me",
     )
+    wait_listening(laptop, 6006)
     words = page.words("dkdbg forward")
     words[-1] = words[-1].replace(" 6006", f" {(here := free_port())}:6006")
     with begun(words, root) as running:

@@ -1,4 +1,4 @@
-"""What `dkdbg init` writes, whole: read these files in review; `pytest --update-golden` writes them anew."""
+"""What `dkdbg init` writes, whole: read these files in review; `pytest --update-golden` writes them again."""
 
 from __future__ import annotations
 

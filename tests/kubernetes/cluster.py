@@ -139,7 +139,7 @@ class Cluster:
             each.put(None)
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(5)
+        self._thread.join(300)
 
     def _tell(self, kind: str, pod: Pod) -> None:
         for each in self._watchers:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ENDS = "import os, sys; print('out', os.getcwd()); print('err', file=sys.stderr); sys.exit(7)"
@@ -33,6 +34,14 @@ def start(root, target: str, *command: str) -> subprocess.Popen[str]:
     assert running.stdout is not None
     assert running.stdout.readline() == "up\n", running.communicate()
     return running
+
+
+def wait_until_no_relay_is_left() -> None:
+    """Return when the kubectls of all relays that are ours have ended; who has ended them does not wait for that."""
+    end = time.monotonic() + 300
+    while left := relays():
+        assert time.monotonic() < end, left
+        time.sleep(0.02)
 
 
 def relays() -> list[int]:

@@ -74,7 +74,7 @@ class Podman:
             ["podman", "system", "service", "--time=0", self.environment["DOCKER_HOST"]], env=self.environment,
             cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **self._as,
         )  # fmt: skip
-        end = time.monotonic() + 90
+        end = time.monotonic() + 300
         while (done := self.run("docker", "version")).returncode:
             assert time.monotonic() < end, done.stdout + done.stderr
             time.sleep(0.2)
@@ -112,7 +112,7 @@ class Podman:
         self.run("podman", "system", "reset", "-f")
         if self._service is not None:
             self._service.terminate()
-            self._service.wait(30)
+            self._service.wait(300)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

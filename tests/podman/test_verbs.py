@@ -10,6 +10,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
+from tests.agent.dap_probe import wait_for
 from tests.engine.projects import LOOP, launch_options, marked_line, unique, write
 from tests.ports import free_port
 
@@ -45,9 +46,18 @@ def stop(options: AttachOptions, file) -> dict[str, str]:
     with Debugger(options) as debugger:
         debugger.set_breakpoints(str(file), [marked_line(file)])
         debugger.attach()
-        top = debugger.stack(debugger.wait_stopped(90))[0]
+        top = debugger.stack(debugger.wait_stopped(300))[0]
         assert (top.path, top.name) == (str(file), "step")
         return debugger.local_values(top)
+
+
+def listed(podman, project) -> list[tuple[str, str]]:
+    """Names and states of sessions; that an editor has left, one says a moment later."""
+    seen = json.loads(must(podman.run("dkdbg", "ps", "--json", cwd=project)))["sessions"]
+    # Root's sessions on this machine are those of other tests too.
+    return [
+        (each["name"], each["state"]) for each in seen if not each["target"].startswith(("local", "call"))
+    ]
 
 
 def test_a_fresh_project_is_debugged_from_up_to_down(podman, project):
@@ -56,13 +66,12 @@ def test_a_fresh_project_is_debugged_from_up_to_down(podman, project):
     assert "COMMIT" in said  # podman has built
     assert "loss" in stop(launch_options(project), project / "train.py")
     assert (project / "out.txt").stat().st_uid == podman.uid  # the container's root is the user
-    (session,) = json.loads(must(podman.run("dkdbg", "ps", "--json", cwd=project)))["sessions"]
-    assert (session["name"], session["state"]) == ("app-debug", "running")
+    wait_for(lambda: listed(podman, project), lambda found: found == [("app-debug", "running")])
     must(podman.run("dkdbg", "restart", cwd=project))
     assert "loss" in stop(launch_options(project), project / "train.py")
     typed = podman.run("dkdbg", "pdb", "app-debug", cwd=project, text="p 6 * 7\nq\n")
     assert "42" in typed.stdout, typed.stderr
-    assert "same folder" in podman.run("dkdbg", "sync", "--once", cwd=project).stderr
+    assert "same folder" in podman.run("dkdbg", "sync", "--once", cwd=project).stdout
     again = must(podman.run("sh", ".dkdbg/up.sh", cwd=project))  # as F5 does
     assert "COMMIT" not in again  # nothing has changed: no build
     must(podman.run("dkdbg", "down", cwd=project))
@@ -71,7 +80,11 @@ def test_a_fresh_project_is_debugged_from_up_to_down(podman, project):
 
 def test_a_program_that_ends_at_once_is_said_with_its_last_lines(podman, project):
     (project / "train.py").write_text("import sys\nsys.exit('no data here')\n")
-    done = podman.run("env", "DKDBG_WAIT=0", "dkdbg", "up", cwd=project)
+    for _ in range(5):  # a busy machine may see it running for a moment, which is ready
+        done = podman.run("env", "DKDBG_WAIT=0", "dkdbg", "up", cwd=project)
+        if done.returncode:
+            break
+        must(podman.run("dkdbg", "down", cwd=project))
     assert done.returncode
     assert "no data here" in done.stdout + done.stderr
     must(podman.run("dkdbg", "down", cwd=project))
@@ -86,7 +99,7 @@ def test_a_command_in_a_container_that_knows_nothing_of_dkdbg(podman, base_image
         must(podman.run("mkdir", str(work)))
         write(work, **{"train.py": LOOP})
         must(podman.run("dkdbg", "sync", f"docker://{name}", "--once", cwd=work))
-        words = ["--on", f"docker://{name}", "--wait", "60", "--", "python3", "train.py"]
+        words = ["--on", f"docker://{name}", "--wait", "300", "--", "python3", "train.py"]
         started = subprocess.Popen(
             ["dkdbg", "run", *words], executable=str(podman.folder / "bin/dkdbg"), env=podman.environment, cwd=work,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **podman._as,
@@ -107,7 +120,7 @@ def test_a_command_in_a_container_that_knows_nothing_of_dkdbg(podman, base_image
         finally:
             for each in (attach, started):
                 each.send_signal(signal.SIGTERM)
-            attach.communicate(timeout=60)
-            started.wait(60)
+            attach.communicate(timeout=300)
+            started.wait(300)
     finally:
         podman.run("docker", "rm", "-f", "-t", "0", name)

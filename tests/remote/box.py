@@ -28,10 +28,34 @@ for each in me other; do
   install -d -m 700 -o $each -g $each /home/$each/.ssh
   install -m 600 -o $each -g $each /key.pub /home/$each/.ssh/authorized_keys
 done
-dockerd --storage-driver overlay2 >/var/log/dockerd.log 2>&1 &
+until [ -e /tls/ready ]; do sleep 0.1; done
+dockerd --storage-driver overlay2 -H unix:///var/run/docker.sock -H tcp://0.0.0.0:2376 --tlsverify \
+  --tlscacert /tls/ca.pem --tlscert /tls/server-cert.pem --tlskey /tls/server-key.pem >/var/log/dockerd.log 2>&1 &
 echo $! >/run/dockerd.pid.of.test
 exec /usr/sbin/sshd -D -e -o UseDNS=no -o MaxStartups=100 -o PasswordAuthentication=no
 """
+
+
+def make_certificates(folder: Path, address: str) -> None:
+    """An authority in `folder`, the engine's certificate for its address from it, and in `client` a user's, as docker has them."""
+    client = folder / "client"
+    client.mkdir(parents=True)
+
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True, timeout=300)
+
+    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
+    openssl("req", "-x509", *new, "-subj", "/CN=authority", "-keyout", "ca-key.pem", "-out", "ca.pem")
+    signed = ("-CA", "ca.pem", "-CAkey", "ca-key.pem")
+    openssl(
+        "req", "-x509", *new, *signed, "-subj", "/CN=box", "-addext", f"subjectAltName=IP:{address}",
+        "-addext", "extendedKeyUsage=serverAuth", "-keyout", "server-key.pem", "-out", "server-cert.pem",
+    )  # fmt: skip
+    openssl(
+        "req", "-x509", *new, *signed, "-subj", "/CN=me", "-addext", "extendedKeyUsage=clientAuth",
+        "-keyout", "client/key.pem", "-out", "client/cert.pem",
+    )  # fmt: skip
+    shutil.copy(folder / "ca.pem", client)
 
 
 class Box:
@@ -59,7 +83,10 @@ class Box:
         )  # fmt: skip
         self.here("cp", f"{key}.pub", f"{self.name}:/key.pub")
         self.here("start", self.name)
-        address = self.here("inspect", "-f", "{{.NetworkSettings.IPAddress}}", self.name)
+        self.address = address = self.here("inspect", "-f", "{{.NetworkSettings.IPAddress}}", self.name)
+        make_certificates(self.folder / "tls", address)
+        self.here("cp", str(self.folder / "tls"), f"{self.name}:/tls")
+        self.sh("touch /tls/ready")
         (self.folder / "config").write_text(
             f"Host box gpu-box\n  HostName {address}\n  User me\nHost *\n  IdentityFile {key}\n  IdentitiesOnly yes\n"
             f"  UserKnownHostsFile {self.folder}/known\n  StrictHostKeyChecking accept-new\n"
@@ -83,7 +110,7 @@ class Box:
         }
 
     def wait_until_up(self) -> None:
-        end = time.monotonic() + 90
+        end = time.monotonic() + 300
         while (done := self.docker("info")).returncode:
             assert time.monotonic() < end, done.stdout + done.stderr + self.sh("cat /var/log/dockerd.log")
             time.sleep(0.2)
@@ -100,13 +127,13 @@ class Box:
         """The docker command of the laptop, at the engine there."""
         return subprocess.run(
             ["docker", *words], env={**os.environ, **self.environment}, capture_output=True, text=True,
-            check=False, stdin=subprocess.DEVNULL, timeout=120,
+            check=False, stdin=subprocess.DEVNULL, timeout=300,
         )  # fmt: skip
 
     def here(self, *words: str, check: bool = True) -> str:
         """The docker command of this machine, at its own engine."""
         done = subprocess.run(
-            ["docker", *words], env=self._here, capture_output=True, text=True, check=False, timeout=120
+            ["docker", *words], env=self._here, capture_output=True, text=True, check=False, timeout=300
         )
         assert not check or done.returncode == 0, f"docker {words}: {done.stdout}{done.stderr}"
         return done.stdout.strip()

@@ -88,14 +88,20 @@ def build_image(base: str) -> None:
 
 
 class Cluster:
-    """The hosts, and an `ssh` in `bin` that reads our configuration: the real one, with -F."""
+    """The hosts, and an `ssh` in `bin` that reads our configuration: the real one, with -F.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        mounts: of each host, as `docker -v` has them.
+    """
+
+    def __init__(self, folder: Path, mounts: tuple[str, ...] = ()) -> None:
         self.folder = folder
+        self.mounts = mounts
         self.bin = folder / "bin"
         self.run = folder / "run"  # XDG_RUNTIME_DIR
         self.name = unique("dkdbg-slurm")
         self.containers: dict[str, str] = {}
+        self.is_closed = False
 
     def start(self) -> Cluster:
         """Start them; return when Slurm has both nodes and ssh answers."""
@@ -135,7 +141,7 @@ class Cluster:
         """The real ssh as a user of the laptop calls it."""
         return subprocess.run(
             [str(self.bin / "ssh"), "-o", "BatchMode=yes", *words], capture_output=True, text=True, check=False,
-            stdin=subprocess.DEVNULL, timeout=60,
+            stdin=subprocess.DEVNULL, timeout=300,
         )  # fmt: skip
 
     def sh(self, host: str, text: str, *, user: str = "root", check: bool = True) -> str:
@@ -170,11 +176,13 @@ class Cluster:
 
     def close_ssh(self) -> None:
         """No ssh to nodes from now on."""
+        self.is_closed = True
         for each in NODES:
             self.sh(each, "pkill -x sshd", check=False)
 
     def open_ssh(self) -> None:
         """Ssh to nodes, for who has a job there."""
+        self.is_closed = False
         for each in NODES:
             self.sh(each, "pgrep -x sshd >/dev/null || /usr/sbin/sshd")
 
@@ -184,7 +192,7 @@ class Cluster:
         self.until(lambda: not self.sh("login", "squeue -h"))
 
     @staticmethod
-    def until(holds, seconds: float = 60) -> None:
+    def until(holds, seconds: float = 300) -> None:
         """Wait for a condition."""
         end = time.monotonic() + seconds
         while not holds():
@@ -210,7 +218,7 @@ class Cluster:
 
     def wait_until_nothing_is_left(self) -> None:
         """No ssh of ours here, no process of ours there, no file of ours but what a runtime folder keeps."""
-        end = time.monotonic() + 30
+        end = time.monotonic() + 300
         while left := self.left():
             assert time.monotonic() < end, left
             time.sleep(0.1)
@@ -218,7 +226,7 @@ class Cluster:
     def left(self) -> list[str]:
         """What should not be there when everything has ended."""
         found = [f"ssh here: {each}" for each in self.local_ssh()]
-        found += [f"file here: {each}" for each in self.run.rglob("*") if not each.is_dir()]
+        found += [f"file here: {each}" for each in self.files_here()]
         look = (
             "ps -u me -o args=; cd /tmp; find . -user me ! -path './dkdbg-1000*'; "
             "find ./dkdbg-1000 -maxdepth 1 -name 'agent-*' -o -name 'hook-*' -o -name 'debugpy-*'; "
@@ -229,6 +237,10 @@ class Cluster:
                 f"{host}: {each}" for each in self.sh(host, f"{look} 2>/dev/null", check=False).splitlines()
             ]
         return found
+
+    def files_here(self) -> list[Path]:
+        """The files of our runtime folder; what goes while we look is none of them."""
+        return [Path(at, each) for at, _, files in os.walk(self.run) for each in files]
 
     def stop(self) -> None:
         for name in self.containers.values():
@@ -244,7 +256,7 @@ class Cluster:
         name = f"{self.name}-{host}"
         docker(
             "create", "--init", "--name", name, "--hostname", host, "--network", self.name, "--network-alias", host,
-            "-v", f"{self.name}:/home", "--shm-size", "256m", IMAGE, "bash", "/cfg/start.sh",
+            "-v", f"{self.name}:/home", *(word for each in self.mounts for word in ("-v", each)), "--shm-size", "256m", IMAGE, "bash", "/cfg/start.sh",
         )  # fmt: skip
         self.containers[host] = name
         docker("cp", str(self.folder / "cfg"), f"{name}:/cfg")

@@ -40,7 +40,7 @@ def running(root, *words: str) -> Iterator[subprocess.Popen[str]]:
         yield started
     finally:
         started.send_signal(signal.SIGINT)
-        started.communicate(timeout=60)
+        started.communicate(timeout=300)
 
 
 @pytest.fixture
@@ -58,17 +58,32 @@ def test_commands_run_on_the_jobs_nodes_in_its_folder(ways, job, tmp_path):
     place = registry.place_of(f"slurm://login/{job}", tmp_path)
     try:
         shown = subprocess.run(
-            place.wrap(["python3", "-c", SHOWS, *ODD]), capture_output=True, check=False, timeout=60
+            place.wrap(["python3", "-c", SHOWS, *ODD]), capture_output=True, check=False, timeout=300
         )
         assert shown.stdout.split(b"\0") == [os.fsencode(each) for each in ODD], shown.stderr
         data = bytes(range(256)) * 2000 + b"\n~.\n\x04\x1a"
-        echoed = subprocess.run(place.wrap(["cat"]), input=data, capture_output=True, check=False, timeout=60)
+        echoed = subprocess.run(
+            place.wrap(["cat"]), input=data, capture_output=True, check=False, timeout=300
+        )
         assert (echoed.stdout, echoed.returncode) == (data, 0)
         assert subprocess.run(place.wrap(["no-such"]), capture_output=True, check=False).returncode == 127
     finally:
         place.close()
-    step = ways.sh("login", f"squeue -h -s -j {job} -o %j").split()
-    assert "dkdbg" not in step
+    ways.until(lambda: "dkdbg" not in ways.sh("login", f"squeue -h -s -j {job} -o %j").split())
+
+
+def test_logs_shows_the_output_file_of_a_job(laptop, tmp_path):
+    line = "echo 'the first'; echo 'the last' >&2; sleep 1000"
+    target = f"slurm://login/{laptop.job(options='-o job-%j.out', line=line)}"
+    laptop.until(lambda: "the last" in dkdbg(tmp_path, "logs", target).stdout)
+    assert must(dkdbg(tmp_path, "logs", target)).stdout == "the first\nthe last\n"
+    assert must(dkdbg(tmp_path, "logs", "--tail", "1", target)).stdout == "the last\n"
+    laptop.sh("login", "rm ~/job-*.out", user="me")
+    other = dkdbg(tmp_path, "logs", target)
+    assert (other.returncode, ".out is not there yet" in other.stderr) == (1, True), other.stderr
+    none = dkdbg(tmp_path, "logs", "ssh://login")
+    assert none.returncode == 2
+    assert "dkdbg run --on ssh://login -- python3 train.py 2>&1 | tee run.log" in none.stderr
 
 
 def test_breakpoints_set_here_stop_on_all_nodes_behind_one_port(ways, job, tmp_path):
@@ -80,7 +95,7 @@ def test_breakpoints_set_here_stop_on_all_nodes_behind_one_port(ways, job, tmp_p
     with ExitStack() as stack:
         programs = [
             stack.enter_context(
-                running(tmp_path, "--on", f"{target}/{node}", "--wait", "60", "--", "python3", "train.py")
+                running(tmp_path, "--on", f"{target}/{node}", "--wait", "300", "--", "python3", "train.py")
             )
             for node in NODES
         ]
@@ -93,7 +108,7 @@ def test_breakpoints_set_here_stop_on_all_nodes_behind_one_port(ways, job, tmp_p
             here = str(tmp_path / "train.py")
             debugger.set_breakpoints(here, [marked_line(tmp_path / "train.py")])
             debugger.attach()
-            stops = [debugger.wait_stopped(60) for _ in NODES]
+            stops = [debugger.wait_stopped(300) for _ in NODES]
             assert len({each.session for each in stops}) == 2
             for each in stops:
                 assert debugger.stack(each)[0].path == here
@@ -102,7 +117,7 @@ def test_breakpoints_set_here_stop_on_all_nodes_behind_one_port(ways, job, tmp_p
         assert "restarted" in must(dkdbg(tmp_path, "restart", f"{target}/node-22")).stdout
         typed = subprocess.run(
             [sys.executable, "-m", "dkdbg", "pdb", f"{target}/node-12"], cwd=tmp_path, input="p 6 * 7\nq\n",
-            capture_output=True, text=True, timeout=120, check=False,
+            capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         assert "42" in typed.stdout, typed.stderr
         assert door.end() == 0
@@ -112,18 +127,18 @@ def test_a_session_outlives_killed_connections(ways, job, tmp_path):
     write(tmp_path, **{"train.py": LOOP})
     ways.put(f"{CODE}/train.py", (tmp_path / "train.py").read_text())
     target = f"slurm://login/{job}/node-22"
-    words = ("--on", target, "--wait", "60", "--", "python3", "train.py")
+    words = ("--on", target, "--wait", "300", "--", "python3", "train.py")
     with running(tmp_path, *words), host_door(tmp_path, target) as door:
         options = AttachOptions(host="127.0.0.1", port=door.port, path_mappings=((str(tmp_path), CODE),))
         with Debugger(options) as debugger:
             debugger.set_breakpoints(str(tmp_path / "train.py"), [marked_line(tmp_path / "train.py")])
             debugger.attach()
-            stopped = debugger.wait_stopped(60)
+            stopped = debugger.wait_stopped(300)
             count = int(debugger.local_values(debugger.stack(stopped)[0])["n"])
             for _ in range(3):
                 ways.kill_local_ssh()
                 debugger.continue_(stopped)
-                stopped = debugger.wait_stopped(60)
+                stopped = debugger.wait_stopped(300)
                 count += 1
                 assert int(debugger.local_values(debugger.stack(stopped)[0])["n"]) == count
         assert door.end() == 0
@@ -146,7 +161,7 @@ def test_a_job_without_nodes_to_enter_is_named_with_its_cause(laptop, tmp_path):
         ended: "has ended: CANCELLED",
         "4711": "Slurm knows no job 4711",
         strangers: "is not yours (me) but other's",
-        f"{mine}/node-22": "node-22 is no node of job",
+        f"{mine}/node-22": "node-22 is not a node of job",
         f"{mine}_9": "Slurm knows no job",
         "x": "'x' is no job",
         f"{mine}/-oProxyCommand=x": "names no target",

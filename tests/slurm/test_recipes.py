@@ -36,7 +36,7 @@ class Typed:
     def run(self, beginning: str) -> str:
         done = subprocess.run(
             ["sh", "-c", self._text(beginning)], cwd=self.root, env=environment(), stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, check=False, timeout=200,
+            capture_output=True, text=True, check=False, timeout=300,
         )  # fmt: skip
         return must(done).stdout
 
@@ -52,7 +52,7 @@ class Typed:
         finally:
             if started.poll() is None:
                 started.send_signal(signal.SIGINT)
-            started.wait(90)
+            started.wait(300)
             for pipe in (started.stdin, started.stdout):
                 if pipe is not None:
                     pipe.close()
@@ -87,7 +87,7 @@ def stops(root: Path, port: int, count: int) -> list[str]:
     with Debugger(options) as debugger:
         debugger.set_breakpoints(str(root / "train.py"), [marked_line(root / "train.py")])
         debugger.attach()
-        seen = [debugger.wait_stopped(90) for _ in range(count)]
+        seen = [debugger.wait_stopped(300) for _ in range(count)]
         return sorted(
             debugger.evaluate("__import__('os').uname().nodename", debugger.stack(each)[0]) for each in seen
         )
@@ -112,7 +112,7 @@ def test_the_page_on_slurm(laptop, root):
             until(submitted, "rank3 on node-22")
         with typed.running("dkdbg attach") as attached:
             assert len(stops(root, port(attached), 4)) == 4
-        assert "rank 3 (train.py)" in typed.run("dkdbg ps")
+        assert "rank 3" in typed.run("dkdbg ps")
         assert "in sync" in typed.run("dkdbg sync")
         with typed.running("dkdbg forward") as forwarding:
             until(forwarding, "is port 8265 of node-22")

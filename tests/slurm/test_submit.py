@@ -38,19 +38,19 @@ def submitted(root, *words: str, on: tuple[str, ...] = ON) -> Iterator[HostDoor]
     finally:
         if running.poll() is None:
             running.send_signal(signal.SIGINT)
-            running.wait(60)
+            running.wait(300)
 
 
 def listening(events: HostDoor) -> dict[str, Any]:
-    return events.wait("listening", 120)
+    return events.wait("listening", 300)
 
 
 def test_all_ranks_of_all_nodes_stop_at_a_breakpoint_that_was_set_here(ways, tmp_path):
     write(tmp_path, **{"train.py": LOOP})
     ways.put(f"{CODE}/train.py", (tmp_path / "train.py").read_text())
-    words = (*TWO_BY_TWO, "--wait", "120", "--port", str(free_port()), "--", "python3", "train.py")
+    words = (*TWO_BY_TWO, "--wait", "300", "--port", str(free_port()), "--", "python3", "train.py")
     with submitted(tmp_path, *words) as events:
-        job = str(events.wait("job", 60)["job"])
+        job = str(events.wait("job", 300)["job"])
         port = int(listening(events)["port"])
         assert events.wait("ranks", tasks=4, up=4)
         options = AttachOptions(host="127.0.0.1", port=port, path_mappings=((str(tmp_path), CODE),))
@@ -58,7 +58,7 @@ def test_all_ranks_of_all_nodes_stop_at_a_breakpoint_that_was_set_here(ways, tmp
             here = str(tmp_path / "train.py")
             debugger.set_breakpoints(here, [marked_line(tmp_path / "train.py")])
             debugger.attach()
-            stops = [debugger.wait_stopped(90) for _ in range(4)]
+            stops = [debugger.wait_stopped(300) for _ in range(4)]
             where = {
                 debugger.evaluate(
                     "' '.join(__import__('os').environ[each] for each in ('SLURMD_NODENAME', 'SLURM_PROCID'))",
@@ -67,8 +67,8 @@ def test_all_ranks_of_all_nodes_stop_at_a_breakpoint_that_was_set_here(ways, tmp
                 for each in stops
             }
         assert where == {"'node-12 0'", "'node-12 1'", "'node-22 2'", "'node-22 3'"}
-        targets = {each.get("target") for each in events.events}
-        assert {"rank0 on node-12", "rank3 on node-22"} <= targets
+        for rank in ("rank0 on node-12", "rank3 on node-22"):
+            events.wait_for(lambda each, rank=rank: each.get("target") == rank)
         assert events.end() == 0
     assert ways.state(job) == "RUNNING"
 
@@ -87,17 +87,17 @@ def test_what_slurm_refuses_is_said_and_nothing_is_left(laptop, tmp_path):
     assert "there is no such partition" in done.stderr
     assert "hint: sinfo" in done.stderr
     done = dkdbg(tmp_path, "submit", *ON, "--nope", "--", "python3", "train.py")
-    assert "sbatch takes an option not" in done.stderr
+    assert "sbatch does not accept this" in done.stderr
     assert not laptop.sh("login", "squeue -h")
 
 
 def test_ctrl_c_while_it_waits_cancels_the_job(laptop, tmp_path):
     with submitted(tmp_path, "--hold", "--", "python3", "train.py") as events:
-        job = str(events.wait("job", 60)["job"])
-        events.wait("state", 60, reason="JobHeldUser")
+        job = str(events.wait("job", 300)["job"])
+        events.wait("state", 300, reason="JobHeldUser")
         events.process.send_signal(signal.SIGINT)
-        assert events.process.wait(60) == 130
-    assert laptop.state(job) == "CANCELLED"
+        assert events.process.wait(300) == 130
+    laptop.until(lambda: laptop.state(job) == "CANCELLED")
     laptop.sh(
         "login", "rm -rf ~/.cache/dkdbg/job-*", user="me"
     )  # its script never ran: the next submit would, after an hour
@@ -111,8 +111,8 @@ def test_a_connection_that_dies_while_the_job_is_submitted_makes_no_second_one(l
         with submitted(tmp_path, "--no-attach", "--hold", "--", "python3", "train.py") as events:
             laptop.until(lambda: laptop.sh("login", "ls /tmp/has-it", check=False))
             laptop.kill_local_ssh()
-            job = str(events.wait("job", 60)["job"])
-            assert events.process.wait(60) == 0
+            job = str(events.wait("job", 300)["job"])
+            assert events.process.wait(300) == 0
         assert laptop.sh("login", "squeue -h -o %i") == job
     finally:
         laptop.sh("login", "rm -f /usr/local/bin/sbatch /tmp/has-it; pkill -f 'sleep 20'", check=False)
@@ -134,11 +134,11 @@ def test_an_allocation_is_held_for_commands_and_used_again(laptop, tmp_path):
         job = laptop.sh("login", "squeue -h --me -o %i", user="me")
         again = must(dkdbg(tmp_path, "submit", *ON, "--interactive", "--", "hostname"))
         assert again.stdout == "node-22\n"
-        assert f"job {job} is held already" in again.stderr
+        assert f"job {job} is already held" in again.stderr
         refused = dkdbg(tmp_path, "submit", *ON, "--interactive", "--nodes", "2")
-        assert "options are for a new one" in refused.stderr
+        assert "options only apply to a new one" in refused.stderr
         held.stdin.close()
-        assert held.wait(60) == 0
+        assert held.wait(300) == 0
         laptop.until(lambda: laptop.state(job) == "CANCELLED")
     finally:
         held.kill()

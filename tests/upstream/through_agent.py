@@ -23,7 +23,7 @@ import psutil
 import pytest
 
 #: Seconds for a program to start on a busy machine.
-LIMIT = 60.0
+LIMIT = 300.0
 _numbers = itertools.count()
 _agents: list[Any] = []
 #: By the process that they debug, from their attach on.
@@ -78,7 +78,7 @@ def attach_connect(  # noqa: PLR0917  its signature is upstream's
     runtime, name = agent.parent / "run", f"u{os.getpid()}x{next(_numbers)}"
     runtime.mkdir(mode=0o700, exist_ok=True)
     environment = {"DKDBG_RUNTIME_DIR": str(runtime), "DKDBG_NAME": name, "DKDBG_PORT": str(port)}
-    environment |= {"DKDBG_WAIT": "60" if wait else "0", "DKDBG_PYTHON": sys.executable}
+    environment |= {"DKDBG_WAIT": "300" if wait else "0", "DKDBG_PYTHON": sys.executable}
     args = target.cli(session.spawn_debuggee.env)
     session.spawn_debuggee.env.update(environment)
     if log_dir is not None:

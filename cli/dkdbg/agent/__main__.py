@@ -1,4 +1,4 @@
-"""The agent's command line: `launch`, `supervise`, `restart`, `stop`, `pdb`, `health`, `sessions`, `mapping`, `relay`.
+"""The agent's command line: `launch`, `supervise`, `restart`, `stop`, `pdb`, `ranks` and more, see _USAGE.
 
 Run as `python -m dkdbg.agent`, or as a file with `python -I -S -B`: then the folder of the package is found from the
 file's own path, and nothing of the user's site-packages or working directory can get in the way.
@@ -20,13 +20,24 @@ if TYPE_CHECKING:
 
 _USAGE = """usage: dkdbg.agent launch [--host H] [--port P] [--wait SECONDS] [--then exit|run] [--name NAME]
                           [--runtime DIR] [--on-crash hold=TIME] [--no-compile] [--pdb [HOST:]PORT]
-                          [--housekeeping] -- COMMAND [ARGUMENT...]
+                          [--ranks SET] [--continue all|one] [--housekeeping] [--connect HOST:PORT]
+                          [--nsys|--py-spy|--torch-profile PATTERNS] [--nsys-ranks|... SET] -- COMMAND [ARGUMENT...]
        dkdbg.agent supervise [as launch] [--reload [DIR...]] [--reload-config] [--on-crash restart|wait|exit]
                              [--max-restarts N] [--interactive] -- COMMAND [ARGUMENT...]
+       dkdbg.agent enter PID[,PID...] [--host H] [--port P] [--name NAME]
        dkdbg.agent restart | stop [--name NAME]
        dkdbg.agent pdb [--pid N] [--name NAME]
-       dkdbg.agent health [--wait] | sessions [--json] | mapping | relay WORD
+       dkdbg.agent where [--name NAME] [--native]
+       dkdbg.agent ranks [--ranks SET] [--frame N] [--limit SECONDS] [--name NAME] [--json]
+                         pause | continue | stack | eval EXPRESSION
+       dkdbg.agent health [--wait] | sessions [--json] | mapping | relay WORD | call
+       dkdbg.agent ray list | door [--dashboard [HOST:]PORT]
 
+       --ranks (DKDBG_RANKS): debug these ranks alone, such as 0,3 or 0-7:2 or failing; the others run free
+       --continue (DKDBG_CONTINUE): Continue and Pause in an editor are for all ranks, or for the one in focus
+       --connect (DKDBG_CONNECT): connect to a dkdbg attach --listen there, where nobody can connect to this machine
+       --nsys '*policy*,*vllm*', --nsys-ranks 0 (DKDBG_NSYS, DKDBG_NSYS_RANKS): profile these workers; so with --py-spy
+       and --torch-profile; files go to ./dkdbg-profiles (DKDBG_PROFILE_DIR)
        --housekeeping (DKDBG_HOUSEKEEPING=1): debug processes that serve others as well, such as multiprocessing's
        resource tracker and forkserver, torch's compile workers and Ray's own"""
 
@@ -38,16 +49,43 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     command = words.pop(0) if words else ""
     if command in ("launch", "supervise"):
         return _launch(words, supervised=command == "supervise")
+    if command == "accompany":  # by start/starting.py, for programs that run already
+        from dkdbg.agent.run import accompany
+
+        return accompany.main(words, _USAGE)
+    if command == "enter":
+        from dkdbg.agent.enter import main as enter
+
+        try:
+            return enter.main(words, _USAGE)
+        except ValueError as error:
+            return _usage_error(str(error))
     if command in ("restart", "stop"):
         return _ask(command, words)
     if command == "pdb":
         from dkdbg.agent.run import pdb_client
 
         return pdb_client.main(words)
+    if command == "where":
+        from dkdbg.agent.run import where
+
+        return where.main(words)
+    if command == "ranks":
+        from dkdbg.agent.run import ranks
+
+        return ranks.main(words)
     if command == "relay":
         from dkdbg.agent.relay import stdio
 
         return stdio.main(words)
+    if command == "call":
+        from dkdbg.agent.relay import calling
+
+        return calling.main()
+    if command == "ray":
+        from dkdbg.agent.ray import main as ray
+
+        return ray.main(words)
     if command == "health":
         return _health()
     if command == "sessions":

@@ -36,12 +36,14 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
         Attributes:
             argv: its command line, at most 16 words.
             started: epoch seconds.
+            spread: whether its launcher says that there are ranks on other machines too.
             rank: global rank as its launcher (torchrun, Slurm, Open MPI) says, or null.
             joined: whether it is connected to the adapter.
             state: what it waits for: `breakpoint`, or `post-mortem` after a crash; empty while it runs.
             detail: where that is. expires: epoch seconds of that wait's end, null without one.
-            origin: how it came to be: empty for a start of its own, else `fork`, `multiprocessing:NAME` or
-                `dataloader:NUMBER`.
+            origin: how it came to be: empty for a start of its own, `fork`, `multiprocessing:NAME` (forked),
+                `spawned:NAME` (with an interpreter of its own), `dataloader:NUMBER`, `rank:NUMBER`
+                (torch.multiprocessing), `worker:NUMBER` of a server, `xdist:NAME`.
             name: what it is, as an editor shows it. stopped: where a debugger holds it; empty while it runs.
         """
 
@@ -52,6 +54,7 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
         rank: Optional[int]
         local_rank: Optional[int]
         world_size: Optional[int]
+        spread: bool
         joined: bool
         state: str
         detail: str
@@ -133,6 +136,8 @@ JOIN_NAME = "join.json"
 #: Which files have breakpoints, while processes that execute none of them wait to join.
 BREAKPOINTS_NAME = "breakpoints"
 PROCESSES_NAME = "p"
+#: Which ranks are debugged, while not all are; see program/choosing.py.
+RANKS_NAME = "ranks"
 #: In the processes' folder, where a path is short enough for a socket: takes `restart` and `stop`.
 CONTROL_NAME = "agent.sock"
 #: There too: where processes connect to debugpy's adapter.
@@ -160,6 +165,10 @@ ENV_THEN = "DKDBG_THEN"
 ENV_NAME = "DKDBG_NAME"
 #: Who may connect besides loopback and the gateway: `any`, or CIDRs with commas.
 ENV_ALLOW = "DKDBG_ALLOW"
+#: [HOST:]PORT where the agent listens that the single file starts as PYTHONPATH, which this or ENV_CONNECT asks for.
+ENV_LISTEN = "DKDBG_LISTEN"
+#: HOST:PORT of a `dkdbg attach --listen` that the agent connects to, where nobody can connect to it.
+ENV_CONNECT = "DKDBG_CONNECT"
 #: What an attach has to show as its property `dkdbgToken`, or the file that holds it. Empty: none is asked for.
 ENV_TOKEN = "DKDBG_TOKEN"  # noqa: S105
 ENV_TOKEN_FILE = "DKDBG_TOKEN_FILE"  # noqa: S105
@@ -186,6 +195,10 @@ ENV_PYTHON = "DKDBG_PYTHON"
 ENV_BREAKPOINT_WAIT = "DKDBG_BREAKPOINT_WAIT"
 #: `hold=20m` (s, m, h): a Python process with an uncaught exception stays so long for an editor to look at it.
 ENV_ON_CRASH = "DKDBG_ON_CRASH"
+#: Which ranks are debugged, as program/ranks.py reads it; an attach may say something else.
+ENV_RANKS = "DKDBG_RANKS"
+#: What continuing or pausing one rank does to the others of its job: `all` or `one`; an attach may say something else.
+ENV_CONTINUE = "DKDBG_CONTINUE"
 #: Set to 1: the program runs with TORCH_COMPILE_DISABLE=1, so that breakpoints in compiled functions stop.
 ENV_NO_COMPILE = "DKDBG_NO_COMPILE"
 #: HOST:PORT for pdb over TCP: `breakpoint()` stops there instead of in an editor. AT_START: at the first line too.
@@ -193,6 +206,20 @@ ENV_PDB = "DKDBG_PDB"
 ENV_PDB_AT_START = "DKDBG_PDB_AT_START"
 #: Set by the agent for the program: salt and digest of the token, which a client of pdb types first.
 ENV_PDB_TOKEN = "DKDBG_PDB_TOKEN"  # noqa: S105
+#: Which workers are profiled by which tool: shell patterns with commas, and ranks; what else nsys and py-spy are told.
+ENV_NSYS, ENV_NSYS_RANKS, ENV_NSYS_OPTIONS = "DKDBG_NSYS", "DKDBG_NSYS_RANKS", "DKDBG_NSYS_OPTIONS"
+ENV_PY_SPY, ENV_PY_SPY_RANKS, ENV_PY_SPY_OPTIONS = (
+    "DKDBG_PY_SPY",
+    "DKDBG_PY_SPY_RANKS",
+    "DKDBG_PY_SPY_OPTIONS",
+)
+ENV_TORCH_PROFILE, ENV_TORCH_PROFILE_RANKS = "DKDBG_TORCH_PROFILE", "DKDBG_TORCH_PROFILE_RANKS"
+#: FIRST:END of the optimizer's steps that torch's profiler sees, counted from 1.
+ENV_TORCH_PROFILE_STEPS = "DKDBG_TORCH_PROFILE_STEPS"
+#: The folder for profiles; `dkdbg-profiles` by default.
+ENV_PROFILE_DIR = "DKDBG_PROFILE_DIR"
+#: As ENV_NSYS, in NeMo RL's words.
+ENV_NEMO_RL_NSYS = "NRL_NSYS_WORKER_PATTERNS"
 #: Set by the agent for the program: the session's folder. The hook does nothing without it.
 ENV_SESSION_DIR = "DKDBG_SESSION_DIR"
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
+import struct
 import time
 
 #: Seconds without a word until the other machine is asked, between two questions, and unanswered ones until it is gone.
@@ -25,6 +27,15 @@ def acknowledge(sock: socket.socket) -> None:
     if quick_ack is not None:
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.IPPROTO_TCP, quick_ack, 1)
+
+
+def is_same_user(sock: socket.socket) -> bool:
+    """Tell whether the other end of a Unix socket is a process of ours, or root's; of a client's, who listened there."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:  # macOS; the folders of our sockets are closed to others there too
+        return True
+    told = sock.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i"))
+    return struct.unpack("3i", told)[1] in (0, os.getuid())
 
 
 def drain(sock: socket.socket, seconds: float) -> None:

@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dkdbg import console
 from dkdbg.agent.front import local_users, proof, tokens
+from dkdbg.commands import waiting
+from dkdbg.commands.entering import enter
 from dkdbg.commands.host_door import HostDoor
 from dkdbg.commands.init import check_root, make_plan
+from dkdbg.commands.plain_door import plain_door
+from dkdbg.commands.rank_option import continues_of, ranks_of
 from dkdbg.commands.up import check_initialised
 from dkdbg.detect.people import others
 from dkdbg.door.ports import AFTER_RANKS, FIRST_RANKS
@@ -23,13 +27,15 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
 from dkdbg.planner.editor import HOST, launch_entry
 from dkdbg.render import token_file
+from dkdbg.targets.address import CALL
 from dkdbg.targets.mapping import described, folder_name
-from dkdbg.targets.place import Far, Roomy
+from dkdbg.targets.place import Far, Foreign, Roomy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from dkdbg.commands.plain_door import PlainDoor
     from dkdbg.door.actions import Note
     from dkdbg.door.upstream import Seen, Upstream
     from dkdbg.model.plan import ProjectPlan
@@ -51,6 +57,9 @@ def attach(
     port: int,
     ports: int | None,
     as_json: bool,
+    ranks: str | None = None,
+    listen: tuple[str, int] | None = None,
+    pids: Sequence[int] = (),
     is_over: Callable[[], bool] = lambda: False,
 ) -> int:
     """Gather the targets behind one port until Ctrl-C; the exit code.
@@ -60,31 +69,70 @@ def attach(
         port: on 127.0.0.1; the next free one when it is taken.
         ports: a port per process for every client, from this one on; None: for clients without child sessions only.
         as_json: one JSON object a line for what happens.
+        listen: host, empty for all addresses, and port on which jobs may call that can only connect out.
+        ranks: which are debugged; None for what dkdbg.toml says, else what the targets were started with.
+        pids: of running Pythons there that are to be entered; none for the only program of a container without an agent.
         is_over: asked now and then; ends it when it is true.
 
     Raises:
         DkdbgError: a target's address has no known form, or nothing here says what the debug service is.
     """
-    plan = _plan(root, needed=not targets)
+    chosen = ranks_of(root, ranks)
+    plan = _plan(root, needed=not targets and listen is None)
     places = [each for text in targets for each in registry.places_of(text, root)]
-    if not places and plan is not None:
+    if not places and plan is not None and listen is None:
         places = [registry.home(root, plan.service.name)]
+    if pids and len(places) != 1:
+        raise DkdbgError(
+            "--pid names processes of one place",
+            hint="dkdbg attach docker://NAME --pid 7",
+            exit_code=EXIT_USAGE,
+        )
     reporter = _Reporter(as_json=as_json)
-    door = HostDoor(places, reporter, port=port, base=ports, token=_token(reporter))
-    for number in ENDING:  # to the end of the process: a late second signal changes no exit code
-        signal.signal(number, _interrupt_once)
-    try:
-        door.start()
+    if (plain := plain_door(places, reporter, port=port)) is not None:
+        return _stay(plain, reporter, is_over, lambda: _welcome_plain(reporter, plan, plain))
+    token = _token(reporter) if listen is None else waiting.token_of(reporter)
+    proves = listen is not None and local_users.are_told()
+    door = HostDoor(
+        places, reporter, port=port, base=ports, ranks=chosen, continues=continues_of(root), token=token, proves=proves
+    )  # fmt: skip
+    shown: set[tuple[str, str]] = set()
+    found: list[tuple[str, str]] = []
+
+    def begin() -> None:
+        if listen is not None:
+            waiting.wait_for_jobs(door, reporter, listen, token, opened)
         if ports is not None:
             _explain_ports(reporter, ports)
-        shown = _welcome(reporter, root, plan, door.upstreams, door.port)
+        shown.update(_welcome(reporter, root, plan, door.upstreams, door.port, entered=found))
         _warn_of_others(reporter)
         door.follow()
+
+    def look() -> bool:
+        if (said := _said_by_sessions(door.upstreams)) - shown:
+            shown.update(said)
+            reporter.entry(entry_for(None, door.port, sorted(said)))
+        return is_over()
+
+    with contextlib.ExitStack() as opened:
+        for place in places:
+            if (inside := enter(place, pids, root, reporter)) is not None:
+                opened.callback(inside.close)
+                found.extend(inside.mappings)
+        return _stay(door, reporter, look, begin)
+
+
+def _stay(
+    door: HostDoor | PlainDoor, reporter: _Reporter, is_over: Callable[[], bool], begin: Callable[[], None]
+) -> int:
+    """Let editors in until Ctrl-C, or until it is over; the exit code."""
+    for number in ENDING:  # to the end of the process: a late second signal changes no exit code
+        signal.signal(number, interrupt_once)
+    try:
+        door.start()
+        begin()
         while not is_over():  # a signal may reach another thread, and Python acts on it in this one
             time.sleep(SIGNAL_INTERVAL)
-            if (said := _said_by_sessions(door.upstreams)) - shown:
-                shown |= said
-                reporter.entry(entry_for(None, door.port, sorted(said)))
     except KeyboardInterrupt:
         pass
     finally:
@@ -94,7 +142,20 @@ def attach(
     return 0
 
 
-def _interrupt_once(*_: object) -> NoReturn:
+def _welcome_plain(reporter: _Reporter, plan: ProjectPlan | None, door: PlainDoor) -> None:
+    """Say where to attach; where the code lies there, nobody says."""
+    entry = entry_for(plan, door.port)
+    reporter.event(
+        "listening", f"attach your editor to {HOST}:{door.port}", host=HOST, port=door.port, entry=entry
+    )
+    reporter.entry(entry)
+    reporter.line(
+        f"{door.target} is a plain debugpy: this port keeps it alive while editors come and go. Do not connect to it directly in the meantime"
+    )
+    _warn_of_others(reporter)
+
+
+def interrupt_once(*_: object) -> NoReturn:
     """Begin to end; a second signal does not disturb what is being closed, which takes two seconds at most."""
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
@@ -173,7 +234,7 @@ def _token(reporter: _Reporter) -> str:
         return ""
     if 0 < len(token) < proof.SHORT:
         reporter.line(
-            f"the token has {len(token)} characters: a target that is not yours could guess it from what is proven to it; "
+            f"the token has only {len(token)} characters, and a target that is not yours could guess it from the proof; "
             f"take {proof.SHORT} or more random ones, such as: openssl rand -hex 32"
         )
     return token
@@ -183,19 +244,31 @@ def _warn_of_others(reporter: _Reporter) -> None:
     """Where a system does not tell whose connections there are, other users can use ours."""
     if not local_users.are_told() and (people := others()):
         reporter.line(
-            f"this system does not tell whose connections there are: {', '.join(people[:3])} can use these ports too, "
+            f"this system does not say whose a connection is: {', '.join(people[:3])} can use these ports too, "
             "and attach with your token through those of --ports"
         )
 
 
 def _welcome(
-    reporter: _Reporter, root: Path, plan: ProjectPlan | None, upstreams: Sequence[Upstream], port: int
+    reporter: _Reporter,
+    root: Path,
+    plan: ProjectPlan | None,
+    upstreams: Sequence[Upstream],
+    port: int,
+    *,
+    entered: Sequence[tuple[str, str]],
 ) -> set[tuple[str, str]]:
     """Say where to attach, with which launch entry, and what is waited for; returns where the entry has the code."""
     entry = entry_for(plan, port)
-    reporter.event("listening", f"attach to {HOST}:{port} once and stay", host=HOST, port=port, entry=entry)
+    reporter.event(
+        "listening",
+        f"attach your editor to {HOST}:{port}; it stays attached while programs come and go",
+        host=HOST,
+        port=port,
+        entry=entry,
+    )
     looks = [(each, each.look()) for each in upstreams]
-    found = [pair for each, seen in looks for pair in _code_of(root, each.place, seen)]
+    found = [*entered, *(pair for each, seen in looks for pair in _code_of(root, each.place, seen))]
     if not found and any(isinstance(each.place, Far) for each in upstreams):
         plan = None  # that is of a container here
     reporter.entry(entry_for(plan, port, found))
@@ -204,12 +277,17 @@ def _welcome(
         reporter.event(
             "target", text, prefix=upstream.name, target=upstream.name, address=str(upstream.place.address), ready=bool(seen.agent)
         )  # fmt: skip
+        if not seen.agent and isinstance(upstream.place, Foreign):
+            for line in upstream.place.foreign():
+                reporter.line(line)
     return set(found)
 
 
 def _said_by_sessions(upstreams: Sequence[Upstream]) -> set[tuple[str, str]]:
     """Where the code of the sessions lies that run on far places now."""
-    seen = [each.last for each in upstreams if isinstance(each.place, Far)]
+    seen = [
+        each.last for each in upstreams if isinstance(each.place, Far) or each.place.address.scheme == CALL
+    ]
     return {pair for each in seen if each is not None and each.record for pair in each.record.mappings}
 
 
@@ -233,7 +311,7 @@ def _explain_ports(reporter: _Reporter, base: int) -> None:
     text = f"rank r: attach to {HOST}:{base} + r, other processes from {others} on; also before they run"
     reporter.event("ports", text, first=base, ranks=FIRST_RANKS, others=others)
     reporter.line(
-        "once one client is there, each process waits for its own for DKDBG_JOIN_DEADLINE seconds (10) at its start"
+        "a process whose client is connected waits at its start for its breakpoints; the others go on at once"
     )
 
 

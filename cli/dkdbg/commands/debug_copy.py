@@ -6,9 +6,12 @@ import contextlib
 import difflib
 import io
 import shlex
+import signal
+import time
 from typing import TYPE_CHECKING
 
 from dkdbg import console
+from dkdbg.commands.run import open_door
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
 from dkdbg.targets.place import Copyable
@@ -19,7 +22,18 @@ if TYPE_CHECKING:
     from dkdbg.targets.place import CopyPlan, Place
 
 
-def up(root: Path, target: str, *, command: str, wait: int, yes: bool, diff: bool, wait_timeout: int) -> int:
+def up(
+    root: Path,
+    target: str,
+    *,
+    command: str,
+    wait: int,
+    yes: bool,
+    diff: bool,
+    wait_timeout: int,
+    overlay: str | None = None,
+    attach: int | None = None,
+) -> int:
     """Show the copy and, after a yes, start it; return when an attach will work; the exit code.
 
     Args:
@@ -28,6 +42,8 @@ def up(root: Path, target: str, *, command: str, wait: int, yes: bool, diff: boo
         wait: seconds that the program waits for an editor.
         yes: start it without asking. diff: only show it.
         wait_timeout: seconds until it has to be ready.
+        overlay: the folder of its manifests, relative to `root`; None to copy what is there.
+        attach: a port of this machine that leads an editor to it until Ctrl-C; then the copy is taken away.
 
     Raises:
         DkdbgError: it cannot be made, with cause and next step.
@@ -35,7 +51,8 @@ def up(root: Path, target: str, *, command: str, wait: int, yes: bool, diff: boo
     words = _words(command)
     with contextlib.closing(registry.place_of(target, root)) as place:
         copyable = _copyable(place)
-        plan = copyable.plan_copy(words, wait=wait)
+        manifests = None if overlay is None else _folder(root, overlay)
+        plan = copyable.plan_copy(words, wait=wait, overlay=manifests, replace=attach is not None)
         _show(plan, whole=diff or not yes)
         if diff:
             return 0
@@ -49,6 +66,8 @@ def up(root: Path, target: str, *, command: str, wait: int, yes: bool, diff: boo
             if not console.ask(f"Start {plan.name}?"):
                 console.say("nothing was started")
                 return EXIT_ERROR
+        if attach is not None:
+            return _attached(root, copyable, attach, wait_timeout)
         ready = copyable.make_copy(report=console.say, limit=wait_timeout)
         console.say(f"ready: dkdbg attach {' '.join(ready)}")
         console.say(f"at the end: dkdbg down --on {place.address}")
@@ -66,11 +85,43 @@ def down(root: Path, target: str) -> int:
     return 0
 
 
+def _attached(root: Path, copyable: Copyable, port: int, limit: int) -> int:
+    """Start the copy, lead editors to it until we are told to end, and take it away."""
+    from dkdbg.commands.attach import ENDING, SIGNAL_INTERVAL, interrupt_once
+
+    for number in ENDING:  # to the end of the process, which takes away what it has made
+        signal.signal(number, interrupt_once)
+    console.warn(f"dkdbg: attach an editor to 127.0.0.1:{port}")
+    try:
+        ready = copyable.make_copy(report=console.say, limit=limit)
+        with contextlib.ExitStack() as opened:
+            places = [each for address in ready for each in registry.places_of(address, root)]
+            open_door(opened, places, port)
+            console.warn(f"dkdbg: a debugger can attach on 127.0.0.1:{port}, until Ctrl-C")
+            while True:
+                time.sleep(SIGNAL_INTERVAL)
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        console.say(copyable.remove_copy())
+
+
+def _folder(root: Path, overlay: str) -> Path:
+    found = (root / overlay).resolve()
+    if not found.is_dir():
+        raise DkdbgError(
+            f"there is no folder {overlay}",
+            hint="dkdbg init --k8s writes one, and says its name",
+            exit_code=EXIT_USAGE,
+        )
+    return found
+
+
 def _copyable(place: Place) -> Copyable:
     if not isinstance(place, Copyable):
         raise DkdbgError(
             f"{place.address} cannot be copied for debugging",
-            hint="dkdbg up and dkdbg down take --on k8s://NAMESPACE/deployment/NAME, job/NAME or pytorchjob/NAME; "
+            hint="dkdbg up and dkdbg down take --on k8s://NAMESPACE/deployment/NAME, statefulset/NAME, job/NAME, cronjob/NAME or pytorchjob/NAME; "
             "without --on they mean the debug service of this repository",
             exit_code=EXIT_USAGE,
         )
@@ -82,7 +133,9 @@ def _words(command: str) -> list[str]:
         return shlex.split(command)
     except ValueError as error:
         raise DkdbgError(
-            f"--command is no command line: {error}", hint="--command 'python train.py'", exit_code=EXIT_USAGE
+            f"--command is not a command line: {error}",
+            hint="--command 'python train.py'",
+            exit_code=EXIT_USAGE,
         ) from error
 
 

@@ -43,8 +43,8 @@ def forward(root: Path, target: str, ports: Sequence[tuple[int | None, int]], *,
     with contextlib.closing(registry.place_of(target, root)) as place:
         if not isinstance(place, Far):
             raise DkdbgError(
-                f"{place.address} is neither behind ssh nor a pod, and its ports are not led here",
-                hint="docker publishes ports: docker run -p; dkdbg forward ssh://HOST PORT, or k8s://NAMESPACE/POD PORT",
+                f"{place.address} is neither behind ssh nor a pod, so its ports cannot be forwarded",
+                hint="dkdbg forward ssh://HOST PORT, or dkdbg forward k8s://NAMESPACE/POD PORT; a container publishes its ports: docker run -p",
                 exit_code=EXIT_USAGE,
             )
         place.find()
@@ -97,14 +97,17 @@ def _listen(relay: Relay, local: int | None, there: int) -> int:
 
 def _watch(relay: Relay, as_json: bool) -> None:
     """Say when it is cut, and when it is back, until Ctrl-C."""
-    said = relay.why or None
+    why = relay.why
+    said: tuple[str, int] | None = (why, 0) if why else None
     while True:
-        why = relay.why
-        if why != said:
+        # A cut that is over before a look is told by the number: programs wait for the connection after it.
+        now = (why, 0 if why else relay.connections)
+        if now != said:
             text = "connected" if not why else f"not connected: {why}"
             _say(as_json, "state", text, connected=not why)
-            said = why
+            said = now
         time.sleep(_LOOK)
+        why = relay.why
 
 
 def _say(as_json: bool, kind: str, text: str, **more: object) -> None:

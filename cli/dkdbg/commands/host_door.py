@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dkdbg.agent.front import front, peers
 from dkdbg.door import greeting, owners
@@ -16,7 +16,7 @@ from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.planner.editor import HOST
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dkdbg.door.actions import Note
     from dkdbg.targets.place import Place
@@ -44,7 +44,10 @@ class HostDoor:
     Args:
         port: the next free one when it is taken.
         base: a port per process for every client, from this one on; None: for clients without child sessions only.
+        ranks: which are debugged by editors that do not say it themselves; empty for what the places were started with.
+        continues: what continuing one rank does to the others, `all` or `one`, in the same way.
         token: opens the list of processes of a door that asks for one.
+        proves: with this token, for editors that show none; each who may connect to our port can attach then.
 
     Raises:
         DkdbgError: a place is named twice, or no port is free.
@@ -57,12 +60,18 @@ class HostDoor:
         *,
         port: int,
         base: int | None = None,
+        ranks: str = "",
+        continues: str = "",
         token: str = "",
+        proves: bool = False,
     ) -> None:
         self.upstreams = [Upstream(each, name, token) for each, name in _named(places)]
         self._board = Switchboard(
             self.upstreams, port=lambda: self._front.port, report=report.note, token=token
         )
+        self._board.exchange.ranks, self._board.exchange.continues = ranks, continues
+        self._token = token
+        self._board.exchange.token = token if proves else ""
         self._offers_all = base is not None
         self._extra = Ports(self._board, base or DEFAULT_BASE, log=report.line)
         self._board.offer = self._extra.offer
@@ -80,6 +89,13 @@ class HostDoor:
         if self._offers_all:
             self._board.exchange.offers_all = True
             self._extra.open_first()
+
+    def add(self, place: Place) -> Upstream:
+        """One place more, whose label is not one of another; from any thread."""
+        upstream = Upstream(place, place.label, self._token)
+        self.upstreams = [*self.upstreams, upstream]
+        self._board.add(upstream)
+        return upstream
 
     def follow(self) -> None:
         """Hear of what changes at the places."""
@@ -108,13 +124,28 @@ def _named(places: Sequence[Place]) -> list[tuple[Place, str]]:
 
 
 def _listen(board: Switchboard, port: int, report: Reporting) -> front.Front:
-    """Listen on the port, or on the next free one."""
+    return listen(
+        port,
+        report,
+        board.status,
+        lambda client, first, parser: Connection(board, client, parser).serve(first),
+    )
+
+
+def listen(
+    port: int, report: Reporting, status: Callable[[], dict[str, Any]], serve: front.Serve
+) -> front.Front:
+    """Listen for editors on a port of 127.0.0.1, or on the next free one.
+
+    Raises:
+        DkdbgError: no port is free.
+    """
     for _ in range(20):
         chosen = free_port(port, ours=None)
         try:
             listening = front.Front(
-                HOST, chosen, serve=lambda client, first, parser: Connection(board, client, parser).serve(first), ready=lambda: True, status=board.status,
-                allow=peers.AllowList(), log=report.line, admit=owners.refusal, greeting=greeting.version(),
+                HOST, chosen, serve=serve, ready=lambda: True, status=status, allow=peers.AllowList(), log=report.line,
+                admit=owners.refusal, greeting=greeting.version(),
             )  # fmt: skip
         except OSError:  # somebody was faster
             continue

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from dkdbg import console
+from dkdbg import console, git
+from dkdbg.commands.choose_program import choose_program
 from dkdbg.delivery import single_file
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.model import config as configuration
 from dkdbg.planner.editor import ATTACH_NAME
 from dkdbg.render import changes, dotenv, manifest
-from dkdbg.render.editor_files import launch_names
+from dkdbg.render.editor_files import LAUNCH, TASKS, launch_names
 from dkdbg.render.manifest import FOLDER, MANIFEST
 from dkdbg.render.transaction import read
+from dkdbg.targets import overlay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,8 +39,13 @@ def init(
     """
     check_root(root)
     plan, config = make_plan(root, command=command, service=service)
+    if not (yes or diff or check or as_json) and command is None and config.command is None:
+        folder, chosen = choose_program(plan)
+        root = root / folder
+        if folder or chosen is not None:
+            plan, config = make_plan(root, command=chosen, service=service)
     return offer(
-        root, files_for(root, plan, config), plan.describe(), yes=yes, diff=diff, check=check,
+        root, files_for(root, plan, config), plan.describe(console.width()), yes=yes, diff=diff, check=check,
         as_json=None if not as_json else lambda todo, kept, written: _as_json(plan, todo, kept, written=written),
         next_steps=lambda count: _next_steps(root, plan, count),
     )  # fmt: skip
@@ -61,7 +69,7 @@ def offer(
     todo = changes.between(root, wanted)
     kept = changes.kept(root, wanted)
     if as_json is None:
-        _show(heading, todo, kept, diff=diff or (not yes and not check))
+        _show(heading, todo, kept, diff=diff)
     if check or diff or not todo or (as_json is not None and not yes):
         if as_json is not None:
             console.emit(as_json(todo, kept, False))
@@ -73,7 +81,8 @@ def offer(
                 hint="dkdbg init --yes writes, dkdbg init --diff only shows",
                 exit_code=EXIT_USAGE,
             )
-        if not console.ask("Write this file?" if len(todo) == 1 else f"Write these {len(todo)} files?"):
+        question = "Write this file?" if len(todo) == 1 else f"Write these {len(todo)} files?"
+        if not console.ask(question, diff=lambda: _show_diff(todo)):
             console.say("nothing was written")
             return EXIT_ERROR
     changes.apply(root, todo, changes.Journal(root=root))
@@ -160,7 +169,7 @@ def make_plan(
         service=config.service if service is None else service,
     )
     generated = frozenset(str(path) for path in manifest.load(root).files)
-    facts = inspect(root, ignore=generated | {str(FOLDER), configuration.FILE_NAME})
+    facts = inspect(root, ignore=generated | {str(FOLDER), configuration.FILE_NAME}, command=config.command)
     for name in facts.compose_files:  # a plan that overlooks the user's services would be wrong
         if not os.access(root / name, os.R_OK):
             raise DkdbgError(
@@ -174,7 +183,12 @@ def files_for(root: Path, plan: ProjectPlan, config: Config) -> dict[str, FileWa
     from dkdbg.render.project import wanted_files
 
     wanted = wanted_files(root, plan, config, local_port=local_port(root, plan.service.port))
-    stale = {str(path): None for path in manifest.load(root).files if str(path) not in wanted}
+    overlays = PurePosixPath(overlay.FOLDER)  # written by another init, that of `--k8s`
+    stale = {
+        str(path): None
+        for path in manifest.load(root).files
+        if str(path) not in wanted and not path.is_relative_to(overlays)
+    }
     return {**wanted, **stale}
 
 
@@ -217,7 +231,7 @@ def _show(
     former = tuple(change for change in todo if _is_of_former_version(change))
     others = tuple(change for change in todo if change not in former)
     if diff and others:
-        console.diff(changes.diff(change for change in others if change.path != MANIFEST))
+        _show_diff(others)
     for change in others:
         console.say(f"{_verb(change)}  {change.path}  ({change.reason})")
     if former:
@@ -226,6 +240,14 @@ def _show(
         console.say(f"keep    {file.path}  ({file.reason})")
     if not todo:
         console.say("nothing to change")
+
+
+def _show_diff(todo: tuple[changes.Change, ...]) -> None:
+    console.diff(
+        changes.diff(
+            change for change in todo if change.path != MANIFEST and not _is_of_former_version(change)
+        )
+    )
 
 
 def _is_of_former_version(change: changes.Change) -> bool:
@@ -247,9 +269,35 @@ def _next_steps(root: Path, plan: ProjectPlan, count: int) -> None:
     console.say(
         f"next: dkdbg up, or plain Docker: docker compose --profile debug up --build --wait {plan.service.name}"
     )
+    names = [str(path) for path in manifest.load(root).files]
+    ignored = git.ignored(root, list(dict.fromkeys([*names, LAUNCH, TASKS])))
+    if ignored:
+        shown = " ".join(shlex.quote(name) for name in ignored)
+        console.say(
+            f"git ignores {', '.join(ignored)}: git add -f {shown}; without them F5 works for you alone"
+        )
+    _say_attributes(root)
     others = launch_names(root) - {ATTACH_NAME}
     chosen = f" (choose it once under Run and Debug: launch.json has {len(others)} more)" if others else ""
     console.say(f'or in VS Code: set a breakpoint and press F5 with "{ATTACH_NAME}"{chosen}')
+
+
+def _say_attributes(root: Path) -> None:
+    """Say the line that the user's .gitattributes lack; the file is theirs."""
+    found = git.attributes(
+        root, str(FOLDER / single_file.NAME), "text", "filter", "working-tree-encoding", "linguist-generated"
+    )
+    marked = found.pop("linguist-generated", "set") in {"set", "true"}
+    changing = [name for name, value in found.items() if value not in {"unset", "unspecified", "auto"}]
+    if marked and not changing:
+        return
+    line = f"printf '\\n{FOLDER}/** -text -filter -working-tree-encoding linguist-generated\\n' >> .gitattributes"
+    if changing:
+        console.say(
+            f"git would change the agent when it is committed ({', '.join(changing)} in .gitattributes); this spares it: {line}"
+        )
+    else:
+        console.say(f"reviews fold what is generated with: {line}")
 
 
 def _as_json(

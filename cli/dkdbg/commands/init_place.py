@@ -12,7 +12,7 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.model import config as configuration
 from dkdbg.places import registry
 from dkdbg.planner import editor
-from dkdbg.render.editor_files import place_files, place_ports
+from dkdbg.render.editor_files import place_files, place_port
 from dkdbg.render.transaction import read
 from dkdbg.targets.mapping import described, folder_name
 from dkdbg.targets.place import Roomy
@@ -20,9 +20,6 @@ from dkdbg.targets.place import Roomy
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-#: Of the first place; each further one has the next.
-FIRST_PORT = 5677
 
 
 def init_place(
@@ -51,26 +48,25 @@ def init_place(
     with contextlib.closing(registry.place_of(target, root)) as place:
         lies = place.room(folder_name(root)) if isinstance(place, Roomy) else place.workspace()
         where = f"{place.label}:{lies.remote}"
-    name, ports = editor.PLACE_NAME + target, place_ports(root)
-    port = (
-        port
-        or ports.get(name)
-        or next(each for each in range(FIRST_PORT, 65536) if each not in ports.values())
-    )
+    entry_name = editor.PLACE_NAME + target
+    port = port or place_port(root, entry_name)
     entry = editor.place_entry(target, port, described([(lies.local, lies.remote)]))
     task = editor.place_task(target, port, argv)
     return offer(
         root, {**place_files(root, entry, task)}, f"F5 runs {' '.join(argv)} at {where} and attaches to it", yes=yes, diff=diff,
-        check=check, next_steps=lambda count: _next_steps(name, count),
+        check=check, next_steps=lambda count: next_steps(entry_name, count),
         as_json=None if not as_json else lambda todo, kept, written: {
             "place": target, "folder": lies.remote, "command": argv, "port": port, **changes_json(todo, kept, written=written)
         },
     )  # fmt: skip
 
 
-def _next_steps(name: str, count: int) -> None:
+def next_steps(name: str, count: int, more: str = "") -> None:
+    """Say what to do after an entry of this name was written, with so many files."""
     console.say(f"\nwrote {count} {'file' if count == 1 else 'files'}; dkdbg init --undo takes them back")
     console.say(f'next: in VS Code, choose "{name}" once under Run and Debug, set a breakpoint and press F5')
+    if more:
+        console.say(more)
 
 
 def _command(root: Path, text: str | None) -> Sequence[str]:

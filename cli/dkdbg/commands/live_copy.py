@@ -64,7 +64,8 @@ class LiveCopy:
         self._next = time.monotonic() + _EVERY
         contact = Contact(workspace.remote, pythons=(python,) if python else PYTHONS)
         contact.start(reach)
-        roots = Roots(
+        self._place = place
+        self._roots = roots = Roots(
             local=local_root(root, workspace.local),
             remote=workspace.remote,
             rules=ConfiguredRules(lambda reason: _say(reason)),  # noqa: PLW0108 - as all that is said here
@@ -94,7 +95,7 @@ class LiveCopy:
         try:
             self._session.follow()
         except SameFolderError:
-            _say(f"nothing to sync: {self.folder} there is the folder that you see")
+            self._compare()
         except DkdbgError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001 - the thread's last line of defence: the program goes on
@@ -103,6 +104,15 @@ class LiveCopy:
             )
         finally:
             self._arrived.set()
+
+    def _compare(self) -> None:
+        """Nothing is sent into a folder that both sides have; but what one sees of it the other may not see yet."""
+        from dkdbg.sync.verify import of_one_folder, verify
+
+        found = of_one_folder(verify(self._roots, self._place.find()))
+        _say(f"nothing to sync: {self.folder} there is the folder that you see; {found.equal:,} equal there")
+        for path, what in sorted(found.differences.items())[:_MOST]:
+            _say(f"differs: {path} {what}")
 
     def _fail(self, error: DkdbgError) -> None:
         if self._arrived.is_set():

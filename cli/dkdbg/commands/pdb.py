@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING
 
 from dkdbg import process
+from dkdbg.commands.init import check_root, debug_service
 from dkdbg.errors import DkdbgError
 from dkdbg.places import registry
 from dkdbg.targets import sessions
@@ -16,19 +18,28 @@ if TYPE_CHECKING:
     from dkdbg.targets.sessions import SeenSession
 
 
+#: For a debug service of `init`; elsewhere the variable goes to whatever starts the program.
+_STARTS_AT_ONCE = "DKDBG_WAIT=0 dkdbg up"
+
+
 def pdb(root: Path, target: str | None, *, pid: int | None, rank: int | None = None) -> int:
     """Enter a session's process at its next line; `q` leaves it and the program goes on. The exit code.
 
     Args:
         root: the repository's root, resolved.
-        target: an address, or the name of a service, a container or a session; None when only one session runs.
+        target: an address, or the name of a service, a container or a session; None for this repository's debug service, or else the only session.
         pid: in the target's own numbering; rank 0, or else the program's first Python process, by default.
         rank: the process with this rank.
 
     Raises:
-        DkdbgError: there is no such session, or more than one.
+        DkdbgError: there is no such session, or more than one, or its program waits for an editor.
     """
     session = _session(root, target)
+    if session.state == "waiting" and not session.processes:
+        raise DkdbgError(
+            f"the program of {session.name} has not started yet: it is {session.detail or 'waiting for a debugger'}",
+            hint=f"let an editor attach first (F5), or start it without the wait: {_STARTS_AT_ONCE}",
+        )
     place = registry.place_at(registry.address_of(session.address), root)
     agent = place.agent()
     if agent is None:
@@ -40,6 +51,9 @@ def pdb(root: Path, target: str | None, *, pid: int | None, rank: int | None = N
 
 def _session(root: Path, target: str | None) -> SeenSession:
     if target is None:
+        with contextlib.suppress(DkdbgError):  # nothing is set up here, or it does not run
+            check_root(root)
+            return sessions.choose(registry.home(root, debug_service(root).name).sessions())
         return sessions.choose(registry.sessions()[0])
     place = registry.place_of(target, root)
     try:

@@ -64,7 +64,7 @@ def ps(root: Path, targets: Sequence[str], *, everything: bool, as_json: bool) -
         console.say(line)
     if places:
         listed = ", ".join(f"{name} ({uri})" for name, uri in places.items())
-        console.say(f"places of dkdbg.toml, asked when named: {listed}")
+        console.say(f"places in dkdbg.toml, asked only when named: {listed}")
     return 0
 
 

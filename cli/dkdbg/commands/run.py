@@ -6,20 +6,24 @@ import contextlib
 import signal
 import sys
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from dkdbg import console, process
 from dkdbg.agent.contract import DEFAULT_PORT
+from dkdbg.commands.profiling import Profiling, fetch
+from dkdbg.commands.rank_option import continues_of, ranks_of
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
+from dkdbg.render import manifest
 from dkdbg.targets.mapping import folder_name
-from dkdbg.targets.place import Apart, Far, Outliving, Roomy
+from dkdbg.targets.place import Apart, Far, Leased, Outliving, Roomy, Spreading
 from dkdbg.tunnel import far_program
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
+    from types import FrameType
 
     from dkdbg.delivery.bring import Brought
     from dkdbg.door.actions import Note
@@ -27,6 +31,10 @@ if TYPE_CHECKING:
 
 #: What a command line that leads to another machine ends with when it has lost it.
 _LOST = 255
+#: What asks us to end.
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: And with what who was told to end: by SIGTERM, and by SIGKILL.
+_ENDED = {143, 137}
 
 
 def run(
@@ -40,6 +48,9 @@ def run(
     sync: bool = False,
     reload: bool = False,
     attach: int | None = None,
+    ranks: str | None = None,
+    workers: str | None = None,
+    profiling: Profiling | None = None,
 ) -> int:
     """Start `command` under the agent and return its own exit code; Ctrl-C is the command's.
 
@@ -47,14 +58,17 @@ def run(
 
     Args:
         root: the repository's root, resolved.
-        target: an address or a name; None for this machine.
+        target: an address or a name; None for the debug service of this repository, and for this machine where there is none.
         command: word by word, never through a shell.
         port: that the agent listens on there; None for 5678, or for a free one where others may have that.
         wait: seconds that the command waits for an editor before its first line.
         python: the interpreter that runs the agent there; None to look for one.
         sync: have the files of `root` there first, and what is saved as long as the command runs.
         reload: `sync`, and start it again when a source file has changed there.
+        ranks: which are debugged, the others run free; None for what dkdbg.toml says.
+        workers: which of a cluster's are debugged, by shell patterns with commas; None for all.
         attach: a port of this machine that leads an editor to the command, as `dkdbg attach` would.
+        profiling: which workers are profiled by what; None for none.
 
     Raises:
         DkdbgError: the place is not there or not running, it has no Python, or there is no command.
@@ -63,12 +77,38 @@ def run(
         raise DkdbgError(
             "there is no command to run", hint="dkdbg run -- python train.py", exit_code=EXIT_USAGE
         )
+    if workers is not None and not workers.replace(",", " ").strip():
+        raise DkdbgError(
+            f"--workers {workers!r} names no worker",
+            hint="shell patterns with commas, such as --workers '*policy*,crunch'; without --workers all are debugged",
+            exit_code=EXIT_USAGE,
+        )
+    chosen = ranks_of(root, ranks)
+    if (
+        target is None
+        and not (sync or reload or attach or profiling)
+        and (service := manifest.debug_service(root)) is not None
+    ):
+        from dkdbg.commands.run_service import run_in_service
+
+        run_in_service(root, service, command, port=port, wait=wait, ranks=ranks or "")
     with contextlib.ExitStack() as opened:
         place = opened.enter_context(contextlib.closing(registry.place_of(target or "local:", root)))
+        flags: tuple[str, ...] = ()
+        if isinstance(place, Spreading):
+            flags, place = place.flags("*" if workers is None else workers), place.drivers
+        elif workers is not None:
+            raise DkdbgError(
+                f"{place.label} has no workers that are started elsewhere",
+                hint="--workers is for a Ray cluster: --on ray+ssh://NODE",
+                exit_code=EXIT_USAGE,
+            )
         if attach is not None:
-            _open_door(opened, registry.place_of(target or "local:", root), attach)
+            again = registry.place_of(target or "local:", root)
+            open_door(opened, again.each() if isinstance(again, Spreading) else [again], attach)
+            console.warn(f"dkdbg: attach an editor to 127.0.0.1:{attach}")
         if (sync or reload) and isinstance(place, Roomy):
-            place = opened.enter_context(contextlib.closing(place.with_folder(folder_name(root))))
+            place = opened.enter_context(contextlib.closing(_with_folder(place, place, root, python)))
         reach = place.find()
         copy = None
         if target is not None and (sync or reload):
@@ -80,33 +120,56 @@ def run(
             verb = ("supervise", "--reload", copy.folder if copy else str(root))
             # Where no terminal is ours Ctrl-C comes as a signal; from a person all the same, if one types here.
             verb += ("--interactive",) if sys.stdin.isatty() else ()
+        if chosen:
+            verb += ("--ranks", chosen)
+        if continues := continues_of(root):
+            verb += ("--continue", continues)
+        verb += flags
+        verb += profiling.words if profiling else ()
         brought = opened.enter_context(contextlib.closing(bring(reach, python=python)))
         if brought.sent:
-            console.warn(f"dkdbg: {reach.label}: brought the agent there; it goes with the last session")
+            console.warn(f"dkdbg: {reach.label}: copied the agent there; it is removed with the last session")
         if copy is not None:
             copy.wait()
         if attach is None:
             console.warn(f"dkdbg: attach with: dkdbg attach {target or place.address}")
         words = (*_words(place, command, port=port, wait=wait, verb=verb), *command)
         told = ("env", *copy.environment) if copy else ()
-        return _attached(place, reach, brought, (*told, *brought.argv, *words))
+        code = _attached(place, reach, brought, (*told, *brought.argv, *words))
+        if profiling and profiling.pull and target is not None:
+            with _interruptible():
+                return fetch(root, target, place, reach, python, code=code)
+        return code
 
 
-def _open_door(opened: contextlib.ExitStack, place: Place, port: int) -> None:
-    """Lead editors to the place, until `opened` is closed; the port is that of their launch entry, and no other."""
+def _with_folder(place: Place, roomy: Roomy, root: Path, python: str | None) -> Place:
+    """In the folder of its address, else in the one there that is `root` itself, else in one of ours."""
+    if not roomy.names_folder:
+        from dkdbg.sync import shared
+
+        if (found := shared.find(str(root), place.find(), python=python)) is not None:
+            return roomy.at(found)
+    return roomy.with_folder(folder_name(root))
+
+
+def open_door(opened: contextlib.ExitStack, places: Sequence[Place], port: int) -> None:
+    """Lead editors to places, until `opened` is closed; the port is that of their launch entry, and no other.
+
+    Raises:
+        DkdbgError: it is taken.
+    """
     from dkdbg.commands.host_door import HostDoor  # most of dkdbg
 
-    door = HostDoor([place], _Quiet(), port=port)
+    door = HostDoor(places, _Quiet(), port=port)
     opened.callback(door.close)
     if door.port != port:
         raise DkdbgError(
             f"port {port} of this machine is taken",
-            hint="another run --attach, or dkdbg attach, may have it: end that, or name another port, also in launch.json",
+            hint="another dkdbg run --attach or dkdbg attach may have it: stop that, or name another port, in launch.json too",
             exit_code=EXIT_CONFLICT,
         )
     door.start()
     door.follow()
-    console.warn(f"dkdbg: attach an editor to 127.0.0.1:{port}")
 
 
 class _Quiet:
@@ -135,17 +198,44 @@ def _words(
 
 
 def _attached(place: Place, reach: Reach, brought: Brought, argv: Sequence[str]) -> int:
-    tty, left = _tty(), f"what still runs there: dkdbg ps {place.address}"
+    tty, left = _tty(), f"see what still runs there: dkdbg ps {place.address}"
     try:
         if isinstance(place, Outliving) and place.outlives_cuts:
-            return far_program.run(place, brought.argv, argv, label=place.label, tty=tty, hint=left)
+            over = place.over() if isinstance(place, Leased) else ()
+            code = far_program.run(
+                place, brought.argv, argv, label=place.label, tty=tty, hint=left, over=over
+            )
+            if isinstance(place, Far) and over and code in _ENDED and (why := place.lost()):
+                raise DkdbgError(why, exit_code=code)
+            return code
         code = process.attached(reach.wrap(argv, tty=tty), tty=tty, on_signal=brought.signal)
-    finally:  # who has pressed Ctrl-C twice presses it a third time, while what was opened is closed
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
+    finally:
+        _let_nothing_disturb()
     if code == _LOST and isinstance(place, Far) and (why := place.lost()):
         raise DkdbgError(why, hint=left, exit_code=code)
     return code
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C is ours again after the program's end, until what was opened is closed."""
+
+    def interrupted(_number: int, _frame: FrameType | None) -> NoReturn:
+        _let_nothing_disturb()
+        raise KeyboardInterrupt
+
+    for number in _ENDING:
+        signal.signal(number, interrupted)
+    try:
+        yield
+    finally:
+        _let_nothing_disturb()
+
+
+def _let_nothing_disturb() -> None:
+    """Who has pressed Ctrl-C twice presses it a third time, while what was opened is closed."""
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _tty() -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 from dkdbg import console, process
 from dkdbg.errors import EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
+from dkdbg.targets.job_errors import NoCommandsError
 from dkdbg.targets.job_script import Submission
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def submit(
             hint="dkdbg submit --on slurm://LOGIN --nodes 2 -- python train.py; --interactive needs none",
             exit_code=EXIT_USAGE,
         )
-    with contextlib.closing(registry.queue_of(target)) as queue:
+    with contextlib.closing(registry.queue_of(target)) as queue, _hinting(target):
         say = _Said(as_json)
         if interactive:
             return _hold(root, queue, options, command, wait=wait, folder=folder, keep=keep, say=say)
@@ -105,6 +106,20 @@ def submit(
     else:
         say("left", f"job {job} goes on; dkdbg attach {address} comes back to it", job=job)
     return code
+
+
+@contextlib.contextmanager
+def _hinting(target: str) -> Iterator[None]:
+    """Say how a login node is named for a submission, which has no job yet."""
+    try:
+        yield
+    except NoCommandsError as error:
+        scheme = target.partition(":")[0]
+        raise NoCommandsError(
+            error.message,
+            hint=f"name the login node: dkdbg submit --on {scheme}://LOGIN ... -- python train.py",
+            exit_code=error.exit_code,
+        ) from error
 
 
 class _End:
@@ -255,11 +270,11 @@ def _hold(
     if taken:
         if options:
             raise DkdbgError(
-                f"job {job} is held already, and options are for a new one",
+                f"job {job} is already held, and options only apply to a new one",
                 hint=f"without them it is used again; dkdbg run --on {queue.address(job)} -- CMD uses it too",
                 exit_code=EXIT_USAGE,
             )
-        say("job", f"job {job} is held already: used again", job=job, address=queue.address(job))
+        say("job", f"job {job} is already held and is used again", job=job, address=queue.address(job))
         came: list[int] = []
     else:
         wanted = Submission(

@@ -15,18 +15,18 @@ from dkdbg.places import registry
 from dkdbg.sync.beneath import local_root
 from dkdbg.sync.remote.contact import PYTHONS, Contact, SameFolderError
 from dkdbg.sync.report import event, printable
-from dkdbg.targets.place import Workspace
+from dkdbg.targets.place import Roomy, Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from dkdbg.targets.place import Place
+    from dkdbg.targets.place import Place, Reach
 
 
 def sync(
     root: Path, target: str | None, *, to: str | None, once: bool, verify: bool, pull: Sequence[str], into: str | None,
-    python: str | None, as_json: bool, limit: int | None = None,
+    python: str | None, as_json: bool, limit: int | None = None, compares: bool = True,
 ) -> int:  # fmt: skip
     """Make the target's files those of `root` and keep them so until Ctrl-C; the exit code.
 
@@ -38,6 +38,7 @@ def sync(
         pull: change nothing there, copy these folders back instead, below `into`.
         python: interpreter on the target, None to find one.
         limit: bytes that are copied back at most; None for 10 GB.
+        compares: where both sides are one folder, such as a mount, read all of it on both, and send nothing.
 
     Raises:
         DkdbgError: the target cannot be reached, has no Python, or its files cannot be written, with the reason.
@@ -46,18 +47,19 @@ def sync(
         registry.home(root) if target is None else registry.place_of(target, root)
     ) as place:
         return _sync_with(
-            root, place, to=to, once=once, verify=verify, pull=pull, into=into, python=python, as_json=as_json, limit=limit
+            root, place, to=to, once=once, verify=verify, pull=pull, into=into, python=python, as_json=as_json, limit=limit,
+            compares=compares,
         )  # fmt: skip
 
 
 def _sync_with(
     root: Path, place: Place, *, to: str | None, once: bool, verify: bool, pull: Sequence[str], into: str | None,
-    python: str | None, as_json: bool, limit: int | None,
+    python: str | None, as_json: bool, limit: int | None, compares: bool,
 ) -> int:  # fmt: skip
     reach = place.find()
-    workspace = Workspace(local=".", remote=to, why="--to") if to else place.workspace()
+    workspace = Workspace(local=".", remote=to, why="--to") if to else _workspace(root, place, reach, python)
     if not workspace.remote.startswith("/"):
-        raise DkdbgError(f"--to {to}: it has to be an absolute path on the target", exit_code=EXIT_USAGE)
+        raise DkdbgError(f"--to {to}: it must be an absolute path on the target", exit_code=EXIT_USAGE)
     local = local_root(root, workspace.local)
     reporter = Reporter(as_json=as_json)
     if not verify and not pull:
@@ -98,12 +100,30 @@ def _sync_with(
             session.once()
         else:
             session.follow()
+    except SameFolderError as error:
+        if not compares:
+            raise
+        from dkdbg.sync.verify import of_one_folder
+        from dkdbg.sync.verify import verify as compare
+
+        reporter.line(f"{error.message}: nothing is sent, and both are compared")
+        return reporter.verified(of_one_folder(compare(roots, reach)))
     except KeyboardInterrupt:
         reporter.stopped(session.files)
         return 0
     finally:
         reporter.close()
     return EXIT_ERROR if session.failed else 0
+
+
+def _workspace(root: Path, place: Place, reach: Reach, python: str | None) -> Workspace:
+    """What the place says; where its address names no folder, the one there that is `root`, if there is one."""
+    if isinstance(place, Roomy) and not place.names_folder:
+        from dkdbg.sync import shared
+
+        if (found := shared.find(str(root), reach, python=python)) is not None:
+            return Workspace(local=".", remote=found, why="it is mounted here")
+    return place.workspace()
 
 
 def after_up(root: Path, *, as_json: bool) -> int:
@@ -114,8 +134,9 @@ def after_up(root: Path, *, as_json: bool) -> int:
     """
     try:
         return sync(
-            root, None, to=None, once=False, verify=False, pull=(), into=None, python=None, as_json=as_json
-        )
+            root, None, to=None, once=False, verify=False, pull=(), into=None, python=None, as_json=as_json,
+            compares=False,
+        )  # fmt: skip
     except SameFolderError:
         if not as_json:
             console.say("nothing to sync: the workspace is mounted, and what you save is there already")

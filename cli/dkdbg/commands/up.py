@@ -62,7 +62,8 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
             "gpu": started.gpu,
             "token": started.token,
         }
-        console.emit({**state, "container": started.name, "engine": started.engine or None})
+        ports = {str(inside): outside for inside, outside in started.ports}
+        console.emit({**state, "container": started.name, "engine": started.engine or None, "ports": ports})
     elif started.port is None:
         port = attaches_to or before
         console.say(
@@ -72,6 +73,11 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
         console.say("what you save gets there while this runs: dkdbg sync")
     else:
         console.say(f'ready: attach to 127.0.0.1:{started.port} (F5, configuration "dkdbg: attach")')
+        for inside, outside in started.ports:
+            console.say(f"  http://{outside} is port {inside} of your program")
+        console.say(
+            "next: set a breakpoint and press F5; dkdbg logs -f shows the output, dkdbg down stops it"
+        )
     return 0
 
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from dkdbg.dap.framing import Body
 
 #: Seconds that an adapter may take for one answer; evaluating an expression runs the user's code.
-TIMEOUT = 30.0
+TIMEOUT = 120.0
 #: Seconds in which the reader notes the end of a connection into which nothing could be sent.
-_END_LIMIT = 2.0
+_END_LIMIT = 10.0
 _CHUNK = 1 << 16
 
 

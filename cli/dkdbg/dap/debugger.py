@@ -106,7 +106,7 @@ class Debugger(Arrivals, Inspection):
                 if not session.is_ended:
                     session.request("setExceptionBreakpoints", {"filters": list(filters)}, timeout=timeout)
 
-    def disconnect(self, *, terminate: bool = False, timeout: float = 5.0) -> None:
+    def disconnect(self, *, terminate: bool = False, timeout: float = 30.0) -> None:
         """Detach from everything and close; may be called twice.
 
         Args:

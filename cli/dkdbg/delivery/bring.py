@@ -206,8 +206,8 @@ class _Stream:
         """The error for an answer that is none."""
         shown = ascii(seen)[:80]
         return DkdbgError(
-            f"{self._label} answers with something else than dkdbg's receiver: {shown}",
-            hint="a login shell there that prints something, or a wrapper around sh, may be in the way",
+            f"{self._label} gave an unexpected answer: {shown}",
+            hint="does its login shell print something, or is there a wrapper around sh?",
         )
 
     def close(self) -> None:

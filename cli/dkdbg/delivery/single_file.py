@@ -9,24 +9,27 @@ from __future__ import annotations
 import io
 import zipfile
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dkdbg.agent.program import bundle
-from dkdbg.delivery import debugpy
+from dkdbg.delivery import comments, debugpy
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 NAME = "agent.pyz"
+_START = "sitecustomize.py"
 #: Folders that no program needs beside it: the receiver of sync travels through its standard input.
 _NOT_SHIPPED = ("__pycache__", "sync")
 #: What lies at the top of the package and is shipped: the agent, and what a program may import.
 _SHIPPED = ("__init__.py", "pai.py", "agent", "launchers")
 #: What only looks runs from the zip: the health check may run every other second.
 _MAIN = """\
+# dkdbg's agent without its comments and docstrings; the lines have the numbers of dkdbg's sources.
 import sys
 
-if sys.argv[1:2] in (["launch"], ["supervise"]):
+if sys.argv[1:2] in (["launch"], ["supervise"], ["accompany"], ["enter"]):
     from dkdbg.agent import unpack
 
     sys.exit(unpack.main(__loader__.archive))
@@ -44,7 +47,8 @@ def build(python: tuple[int, ...]) -> bytes:
         DkdbgError: no debugpy can be had for it.
     """
     version, package = debugpy.for_python(python)
-    files = {**agent_files(), "__main__.py": _MAIN.encode()}
+    own = {name: comments.without(source) for name, source in agent_files().items()}
+    files = {**own, "__main__.py": _MAIN.encode(), "paipdb.py": _paipdb(), _START: _start()}
     for path, name in bundle.bundled_files(str(package)):
         with open(path, "rb") as source:  # noqa: PTH123 - text in, bytes out
             files[f"debugpy-{version}/{name}"] = source.read()
@@ -54,6 +58,35 @@ def build(python: tuple[int, ...]) -> bytes:
         for name in sorted(files):
             bundle.add(archive, name, files[name])
     return out.getvalue()
+
+
+#: What pdb on an OpenPAI job's port is made of, of dkdbg/agent/program: small enough for a line of the job's YAML.
+_PDB = (
+    "__init__", "pai", "on_demand", "member", "session", "socket_pdb", "own_socket", "loopback", "pdb_login", "pdb_token",
+)  # fmt: skip
+
+
+def build_pdb() -> bytes:
+    """Return a zip for PYTHONPATH with `paipdb`, `dkdbg.pai` and no debugpy; stored, to be compressed as a whole."""
+    every = agent_files()
+    names = ["dkdbg/__init__.py", "dkdbg/pai.py", "dkdbg/agent/__init__.py"]
+    names += [f"dkdbg/agent/program/{name}.py" for name in _PDB]
+    files = {"paipdb.py": _paipdb(), **{name: every[name] for name in names}}
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name in sorted(files):
+            bundle.add(archive, name, files[name])
+    return out.getvalue()
+
+
+def _paipdb() -> bytes:
+    """Return the module that lies beside the package, as its name has to."""
+    return Path(str(resources.files("dkdbg"))).with_name("paipdb.py").read_bytes()
+
+
+def _start() -> bytes:
+    """Return what each Python reads whose PYTHONPATH names the file."""
+    return resources.files("dkdbg").joinpath("agent").joinpath("start").joinpath(_START).read_bytes()
 
 
 def launcher() -> bytes:

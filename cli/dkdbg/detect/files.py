@@ -35,6 +35,8 @@ MAX_DIR_ENTRIES = 3_000
 MAX_DEPTH = 9
 MAX_DIRS = 10_000
 MAX_TEXT_BYTES = 600_000
+#: Of a lock: one of a few hundred packages with the digests of all their wheels. Of a notebook: with its pictures.
+MAX_LONG_BYTES = 6_000_000
 #: Seconds after which no more files are read: a person waits, and a repository may be made to keep us busy.
 MAX_SECONDS = 15.0
 
@@ -104,9 +106,9 @@ class Tree:
             descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             with os.fdopen(descriptor, "rb") as stream:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    self.note(f"{path}: it is no regular file")
+                    self.note(f"{path}: it is not a regular file")
                     return ""
-                raw = stream.read(MAX_TEXT_BYTES)
+                raw = stream.read(MAX_LONG_BYTES if path.endswith((".lock", ".ipynb")) else MAX_TEXT_BYTES)
         except OSError as error:
             self.note(f"{path}: {error.strerror or error}")
             return ""
@@ -188,7 +190,7 @@ def _walk(root: Path, problems: list[str]) -> tuple[list[str], list[str]]:
             for entry in listed:
                 path = f"{directory}/{entry.name}" if directory else entry.name
                 if not all(map(is_text, entry.name)):
-                    problems.append(f"{printable(path)}: its name is no text")
+                    problems.append(f"{printable(path)}: its name is not text")
                     continue
                 try:
                     is_dir = entry.is_dir(follow_symlinks=False)
@@ -198,7 +200,7 @@ def _walk(root: Path, problems: list[str]) -> tuple[list[str], list[str]]:
                         continue
                     if not is_dir and not is_file:
                         if not entry.is_symlink():
-                            problems.append(f"{path}: it is no regular file")
+                            problems.append(f"{path}: it is not a regular file")
                         elif not entry.is_dir():
                             problems.append(f"{path}: a link that leads to no file")
                 except OSError as error:

@@ -6,14 +6,22 @@ import re
 from typing import TYPE_CHECKING
 
 from dkdbg.detect.accelerator.frameworks import places_itself, uses_accelerator
-from dkdbg.detect.accelerator.gpu import read_gpu
+from dkdbg.detect.accelerator.gpu import CUDA_DRIVER, read_gpu
 from dkdbg.detect.accelerator.torch import TextEvidence, read_torch, torch_index
+from dkdbg.detect.around import below_git_root
 from dkdbg.detect.docker import service
+from dkdbg.detect.docker.docker_run import read_docker_run
+from dkdbg.detect.docker.dockerfile import run_lines
 from dkdbg.detect.docker.images import read_image
+from dkdbg.detect.docker.installed import how_installed, is_compiled, source_root
 from dkdbg.detect.files import Tree, parent
+from dkdbg.detect.launch.candidates import module_file
+from dkdbg.detect.launch.needs import terminal_asked
+from dkdbg.detect.launch.projects import projects
 from dkdbg.detect.launch.readme import installed_names
 from dkdbg.detect.python import imports
 from dkdbg.detect.python.includes import included_files, installs_itself
+from dkdbg.detect.python.pyproject import NEEDS_CUDA, NEEDS_NOTHING
 from dkdbg.detect.python.python_version import read_python
 from dkdbg.detect.python.system_packages import system_packages
 from dkdbg.detect.survey import Survey
@@ -27,22 +35,24 @@ if TYPE_CHECKING:
 
 _CONFIG = re.compile(r".*\.(?:ya?ml|toml|json|gin|cfg|ini)")
 _MAX_SOURCES = 400
+_MAX_PROGRAM = 40
 _MAX_CONFIGS = 120
 
 
-def inspect(root: Path, *, ignore: frozenset[str] = frozenset()) -> RepoFacts:
+def inspect(root: Path, *, ignore: frozenset[str] = frozenset(), command: str | None = None) -> RepoFacts:
     """Return what a repository shows of itself. Reads at most a bounded number of files, runs and writes nothing.
 
     Args:
         root: local folder of the repository.
         ignore: files, relative to it, that are no evidence: those that dkdbg itself generated.
+        command: what a person says is the program, shell text; None to find it.
 
     Raises:
         DkdbgError: when the folder cannot be read, or when the compose file that plain `docker compose` would
             use is not valid; every other broken file is left out and named in `problems`.
     """
     root = root.absolute()
-    return _facts(Survey(Tree(root, ignore=ignore)))
+    return _facts(Survey(Tree(root, ignore=ignore), command))
 
 
 def _facts(survey: Survey) -> RepoFacts:
@@ -50,11 +60,17 @@ def _facts(survey: Survey) -> RepoFacts:
     tree, chosen = survey.tree, survey.chosen
     python = _python(survey)
     torch = _torch(survey, int(python.version.split(".")[1]))
+    if any(NEEDS_NOTHING in file.tables for file in survey.manager.read):
+        torch = None  # what its tests or one of many scripts import
     gpu, gpu_source = _gpu(survey)
     files = tuple(file for file in survey.manager.read if file.kind != "lock")
     wanted = [item for file in files for item in file.wanted if item.extra is None]
-    requirements = () if wanted else _requirements(survey)
-    needed = {*(imports.distributions(survey.imported) if not wanted else ()), *requirements}
+    needs_nothing = any(NEEDS_NOTHING in file.tables for file in files)
+    requirements = () if wanted or needs_nothing else _requirements(survey)
+    needed = {
+        *(imports.distributions(survey.imported) if not wanted and not needs_nothing else ()),
+        *requirements,
+    }
     needed |= {
         name
         for name in imports.distributions(survey.imported)
@@ -98,6 +114,18 @@ def _facts(survey: Survey) -> RepoFacts:
         torch_index=torch_index(
             survey.manager.read, survey.build_text(), [text for _, text in survey.documents], torch
         ),
+        docker_run=read_docker_run(tree),
+        installed=tuple(
+            (path, how)
+            for path, text in survey.dockerfile_texts.items()
+            if (how := how_installed(run_lines(text), survey.distributions()))
+        ),
+        source_root=source_root(tree, survey.packages()),
+        compiled=is_compiled(tree),
+        missing=survey.missing,
+        terminal=terminal_asked(_program(survey)),
+        below=below_git_root(tree.root),
+        projects=projects(tree, survey.ranking.candidates),
         problems=(*tree.problems, *_empty_submodules(survey)),
     )
 
@@ -116,7 +144,9 @@ def _python(survey: Survey) -> PythonFact:
             weak.append((fact.path, f"python {fact.python}"))
         else:
             images.append((fact.path, fact.python))
-    images.extend((item.path, read_image(item.image).python) for item in survey.devcontainers if item.image)
+    images.extend(
+        (item.path, read_image(item.image).python) for item in survey.near_devcontainers() if item.image
+    )
     if survey.chosen is not None and survey.chosen.fact.image and survey.chosen.dockerfile is None:
         images.append((survey.chosen.fact.file, read_image(survey.chosen.fact.image).python))
     home = {".", survey.chosen.fact.context if survey.chosen and survey.chosen.fact.context else "."}
@@ -125,9 +155,16 @@ def _python(survey: Survey) -> PythonFact:
             [*survey.manager.read, *(file for file in survey.dependency_files if parent(file.path) in home)]
         )
     )
-    pin = "\n".join(survey.tree.text(name) for name in (".python-version", "runtime.txt"))
-    pin += "\n".join(re.findall(r"^python\s+(\S+)", survey.tree.text(".tool-versions"), re.MULTILINE))
+    pins = [(".python-version", survey.tree.text(".python-version"))]
+    tools = re.findall(r"^python\s+(\S+)", survey.tree.text(".tool-versions"), re.MULTILINE)
+    pins.append((".tool-versions", "\n".join(tools)))
     # What an image for one hosting service is built with says less than what people are told to install.
+    hosted = [
+        ("runtime.txt", f"python {version}")
+        for version in re.findall(r"3\.\d+", survey.tree.text("runtime.txt"))
+    ]
+    # A repository of notebooks says by them what it ran on.
+    kernels = [] if survey.python_files else imports.notebook_pythons(survey.tree, survey.notebooks)
     cog = [
         ("cog.yaml", f"python {version}")
         for version in re.findall(r"python_version:\s*[\"']?(3\.\d+)", survey.tree.text("cog.yaml"))
@@ -138,10 +175,11 @@ def _python(survey: Survey) -> PythonFact:
     target = re.search(r"target-version\s*=\s*\[?\s*[\"'](py3\d+)", survey.tree.text("pyproject.toml"))
     return read_python(
         images=images,
-        pin_text=pin,
+        pins=pins,
         files=tuple(file for file in files if file.kind != "requirements" or file in survey.manager.read),
         workflows=workflows,
-        documents=[*survey.own_documents(), *cog, *weak],
+        documents=[*survey.own_documents(), *cog, *weak, *kernels],
+        hosted=hosted,
         tool_target=("pyproject.toml", target[1]) if target else None,
     )
 
@@ -196,6 +234,8 @@ def _gpu(survey: Survey) -> tuple[Gpu, str]:
     }
     if not packages:
         packages = set(imports.distributions(survey.imported))
+    if any(NEEDS_CUDA in found.tables for found in survey.manager.read):
+        packages.add(CUDA_DRIVER)
     others = [
         (item.fact.name, item.fact.gpu)
         for item in survey.services
@@ -213,7 +253,7 @@ def _gpu(survey: Survey) -> tuple[Gpu, str]:
         service=(chosen.fact.name, chosen.fact.gpu) if chosen else None,
         other_services=others,
         cpu_variant=survey.cpu_variant(),
-        devcontainers=[(item.path, item.gpu) for item in survey.devcontainers],
+        devcontainers=[(item.path, item.gpu) for item in survey.devcontainers if survey.near_devcontainers()],
         base_cuda=cuda,
         entry=(file, tree.text(file)) if file else None,
         launcher=entry.launcher if entry else None,
@@ -230,6 +270,21 @@ def _gpu(survey: Survey) -> tuple[Gpu, str]:
         places_itself=places_itself(survey.frameworks),
         uses_framework=uses_accelerator(survey.frameworks) or any(item.fact.gpu for item in survey.services),
     )
+
+
+def _program(survey: Survey) -> list[tuple[str, str]]:
+    """Return (path, text) of the program and of the repository's modules that it imports."""
+    tree, file = survey.tree, survey.entry.file if survey.entry else None
+    if file is None or not file.endswith(".py"):
+        return []
+    text = tree.text(file)
+    names = re.findall(r"^\s*(?:from\s+\.*([\w.]+)\s+import|import\s+([\w.]+))", text, re.MULTILINE)
+    found = {file: text}
+    for name in (first or second for first, second in names):
+        path = module_file(tree, name.strip("."), parent(file), package=True)
+        if path is not None and path not in found and len(found) < _MAX_PROGRAM:
+            found[path] = tree.text(path)
+    return list(found.items())
 
 
 def _requirements(survey: Survey) -> tuple[str, ...]:

@@ -10,10 +10,12 @@ from dkdbg.detect.accelerator.frameworks import frameworks_of, uses_accelerator
 from dkdbg.detect.accelerator.torch import TextEvidence
 from dkdbg.detect.docker import compose_file, service
 from dkdbg.detect.docker.devcontainer import read_devcontainers
-from dkdbg.detect.docker.dockerfile import read_dockerfile, run_lines
-from dkdbg.detect.docker.inside import Inside, started
+from dkdbg.detect.docker.dockerfile import absolute, read_dockerfile, run_lines
+from dkdbg.detect.docker.inside import Inside, started, to_local
+from dkdbg.detect.docker.installed import how_installed
 from dkdbg.detect.files import Tree, is_vendored, parent
 from dkdbg.detect.launch.entrypoint import Ranking, rank
+from dkdbg.detect.launch.given import given
 from dkdbg.detect.launch.launches import gather
 from dkdbg.detect.python import imports
 from dkdbg.detect.python.dependencies import read_dependency_files
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from dkdbg.detect.launch.launches import Seen
     from dkdbg.model.facts import DevcontainerFact, DockerfileFact
 
-_DOCKERFILE = re.compile(r"(?:[\w.-]+[._-])?(?:Dockerfile|dockerfile|Containerfile)(?:[._-][\w.-]+)?")
+_DOCKERFILE = re.compile(r"(?:[\w.-]+[._-])?(?:Dockerfile|Containerfile)(?:[._-][\w.-]+)?", re.IGNORECASE)
 _NOT_DOCKERFILE = re.compile(
     r"\.(?:dockerignore|md|txt|sh|py|tmpl|j2|jinja|template|yml|yaml|in)$", re.IGNORECASE
 )
@@ -38,11 +40,14 @@ _INSTALL_DOCUMENT = re.compile(
     re.IGNORECASE,
 )
 
+#: Folders that hold Dockerfiles and nothing that is copied into images.
+_OF_IMAGES = {"docker", ".docker", "build"}
+
 
 class Survey:
     """Everything that was read of one repository, before anything is concluded from it."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, command: str | None = None) -> None:
         self.tree = tree
         self.python_files = tuple(
             path for path in tree.files if path.endswith(".py") and not is_vendored(path)
@@ -73,6 +78,10 @@ class Survey:
         self.frameworks = frameworks_of(packages, self.imported)
         self.ranking = self._ranking()
         self.entry = self.ranking.candidates[0] if self.ranking.has_best else None
+        #: What the command names and the repository does not have; empty when all is there.
+        self.missing = self._missing_of_service()
+        if command is not None:
+            self.entry, self.missing = given(tree, command, self.scripts)
         if self.dockerfile is None and self.chosen is None:
             near = (
                 item.dockerfile for item in self.near_devcontainers() if item.dockerfile in self.dockerfiles
@@ -96,6 +105,16 @@ class Survey:
         names = {self.tree.root.name.lower()}
         names |= {file.name.lower() for file in self.dependency_files if file.name and "/" not in file.path}
         return frozenset({*names, *(name.replace("_", "-") for name in names)})
+
+    def distributions(self) -> frozenset[str]:
+        """Return the names under which the repository itself is installed."""
+        return frozenset(file.name for file in self.dependency_files if file.name and "/" not in file.path)
+
+    def packages(self) -> tuple[str, ...]:
+        """Return the names of the packages in the root or in `src`, as far as `__init__.py` tells."""
+        found = (path.removeprefix("src/").split("/") for path in self.tree.named("__init__.py"))
+        side = {"tests", "test", "docs", "examples", "scripts", "src"}
+        return tuple(dict.fromkeys(steps[0] for steps in found if len(steps) == 2 and steps[0] not in side))
 
     def _dockerfile_texts(self) -> dict[str, str]:
         paths = [
@@ -143,7 +162,16 @@ class Survey:
                 path,
             )
 
-        near = [path for path in self.dockerfiles if path.count("/") <= 1 and ".devcontainer" not in path]
+        near = [
+            path
+            for path, fact in self.dockerfiles.items()
+            if path.count("/") <= 1 + (parent(path).rsplit("/", 1)[-1] in _OF_IMAGES)
+            and ".devcontainer" not in path
+            and (
+                fact.copies
+                or how_installed(run_lines(self.dockerfile_texts[path]), self.distributions()) != "released"
+            )
+        ]
         return self.dockerfiles[min(near, key=order)] if near else None
 
     def _documents(self) -> tuple[tuple[str, str], ...]:
@@ -203,6 +231,16 @@ class Survey:
             notebooks=self.notebooks,
         )
 
+    def _missing_of_service(self) -> str:
+        """Return the script that the chosen service starts from a mapped folder where no such file is."""
+        chosen = self.chosen
+        if chosen is None or chosen.seen is None or chosen.file is not None or chosen.seen.launch.is_module:
+            return ""
+        target = chosen.seen.launch.target or ""
+        workdir = chosen.fact.working_dir or (chosen.dockerfile.workdir if chosen.dockerfile else "/")
+        local = to_local(absolute(workdir, target), chosen.mappings) if target.endswith(".py") else None
+        return local if local is not None and not self.tree.has(local) else ""
+
     def _manager(self) -> Choice:
         chosen = self.chosen
         context = chosen.fact.context if chosen and chosen.fact.context else "."
@@ -228,17 +266,24 @@ class Survey:
         for item in self.devcontainers:
             if item.dockerfile == dockerfile and item.context is not None:
                 return item.context
-        return (
-            parent(dockerfile) if dockerfile.rsplit("/", 1)[0] not in {"docker", ".docker", "build"} else "."
-        )
+        here = parent(dockerfile)
+        return here if here.rsplit("/", 1)[-1] not in _OF_IMAGES else "."
 
     def near_devcontainers(self) -> list[DevcontainerFact]:
         """Return the dev containers, those that lie beside the program first."""
         file = self.entry.file if self.entry and self.entry.file else ""
-        return sorted(
-            self.devcontainers,
-            key=lambda item: not file.startswith(item.path.split(".devcontainer")[0] or "\0"),
-        )
+        beside = [
+            item
+            for item in self.devcontainers
+            if file.startswith(item.path.split(".devcontainer")[0] or "\0")
+        ]
+        own = [
+            item
+            for item in self.devcontainers
+            if item not in beside and item.path.startswith(".devcontainer")
+        ]
+        # Those of other folders are examples, where there is a program.
+        return [*beside, *own] if file else list(self.devcontainers)
 
     def cpu_variant(self) -> str | None:
         """Return the compose file that a person takes instead of the service's own on a machine without a GPU."""

@@ -40,7 +40,7 @@ def _plain(constructor: SafeConstructor, node: Value) -> Value:
 _Constructor.add_constructor(None, _plain)
 
 #: Larger and deeper files are nobody's configuration, and take the parsers minutes (15 KB a second).
-MAX_CHARS, MAX_DEPTH, MAX_VALUES = 128_000, 200, 100_000
+MAX_CHARS, MAX_DEPTH, MAX_VALUES, MAX_DOCUMENTS = 128_000, 200, 100_000, 1_000
 
 
 def load_yaml(text: str) -> Value:
@@ -57,6 +57,24 @@ def load_yaml(text: str) -> Value:
     value = next(iter(yaml.load_all(text)), None)
     _check_value(value)
     return value
+
+
+def load_yaml_documents(text: str) -> list[Value]:
+    """Return the values of all YAML documents.
+
+    Raises:
+        YAMLError, ValueError, RecursionError: as `load_yaml`.
+    """
+    _check_text(text)
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Constructor = _Constructor
+    found = []
+    for each in yaml.load_all(text):
+        _check_value(each)
+        found.append(each)
+        if len(found) > MAX_DOCUMENTS:
+            raise ValueError(f"it has more than {MAX_DOCUMENTS} documents")
+    return found
 
 
 def load_toml(text: str) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -10,12 +11,13 @@ from dkdbg.agent.dap import messages
 from dkdbg.agent.dap.messages import EDITOR, LOOK_ON, ROLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from dkdbg.agent.dap.messages import Message
 
 #: Smaller numbers in `subProcessId` are pids that a person wrote into a launch entry.
 FIRST_NUMBER = 1 << 24
+_RANK = re.compile(r"rank [0-9]+( \(local [0-9]+\))?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +122,13 @@ class Wait:
 
 
 @dataclass(frozen=True)
+class Look:
+    """Call `Router.look` after so many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Note:
     """Something to report in the terminal; `kind` is for programs."""
 
@@ -135,7 +144,7 @@ class Close:
     reason: str
 
 
-Action: TypeAlias = ToClient | ToUpstream | Dial | HangUp | Branch | Offer | Wait | Note | Close
+Action: TypeAlias = ToClient | ToUpstream | Dial | HangUp | Branch | Offer | Wait | Look | Note | Close
 
 
 def say(text: str, category: str = "console") -> ToClient:
@@ -148,6 +157,23 @@ def send(upstream: str, bodies: list[bytes]) -> list[Action]:
     return [ToUpstream(upstream, body) for body in bodies]
 
 
+def named(upstream: str, name: str, upstreams: Collection[str]) -> str:
+    """Return the name of a process where there are several targets: `rank 3 (local 1) on gpu01`, `gpu01: torchrun`.
+
+    Args:
+        upstreams: all of them. Of a session on a batch job's node (`train.py on gpu01`) the node alone says where a rank is,
+            unless another one is on the same node.
+    """
+    if not _RANK.fullmatch(name):
+        return f"{upstream}: {name}"
+    node = _node(upstream)
+    return f"{name} on {node if [_node(each) for each in upstreams].count(node) == 1 else upstream}"
+
+
+def _node(upstream: str) -> str:
+    return upstream.rpartition(" on ")[2]
+
+
 class Exchange:
     """Shared by the routers of one port: the targets, and the processes that were announced.
 
@@ -158,19 +184,25 @@ class Exchange:
         port: the host's own port; read when needed, since it is known late.
 
     Attributes:
+        ranks: which the editors debug that do not say it themselves; empty for what the targets were started with.
+        continues: what continuing one rank does to the others, in the same way.
+        token: proven for editors that show none of their own; empty for none.
         offers_all: each process gets a port of its own, whatever the editor can do.
     """
 
     def __init__(self, upstreams: tuple[str, ...], port: Callable[[], int]) -> None:
         self.upstreams = upstreams
         self.port = port
+        self.ranks = ""
+        self.continues = ""
         self.offers_all = False
+        self.token = ""
         self._numbers = itertools.count(FIRST_NUMBER)
         self._processes: dict[int, Process] = {}
 
     def announced(self, upstream: str, found: Announced) -> Process:
         """Give a process a number."""
-        name = f"{upstream}: {found.name}" if len(self.upstreams) > 1 else found.name
+        name = named(upstream, found.name, self.upstreams) if len(self.upstreams) > 1 else found.name
         shown: dict[str, object] = {} if found.editor is None else {EDITOR: found.editor}
         if found.looks_on:
             shown[ROLE] = LOOK_ON

@@ -15,18 +15,26 @@ from dkdbg.targets import record as records
 if TYPE_CHECKING:
     from dkdbg.targets.record import SeenRecord
 
-#: Seconds for everything, and bytes of an answer.
+
+class PlainDebugpyError(records.BadRecord):
+    """What answers is debugpy without an agent: each further question may cost it its port (see plain.py)."""
+
+
+#: Seconds for everything, on a way that is not known to be slow, and bytes of an answer.
 ANSWER_LIMIT = 2.0
 MAX_ANSWER = 4 << 20
 
 
-def status_of(endpoint: tuple[str, int], token: str = "") -> SeenRecord | None:
+def status_of(
+    endpoint: tuple[str, int], token: str = "", *, limit: float = ANSWER_LIMIT
+) -> SeenRecord | None:
     """Return what a door says of its session, None when nothing answers that is a door.
 
     A proxy that takes connections for a container that does not listen yet closes them: no answer.
 
     Args:
         token: proven to the door, so that it tells its processes; empty for none.
+        limit: seconds for all of it.
 
     Raises:
         BadRecord: something answers, and it makes no sense.
@@ -34,7 +42,7 @@ def status_of(endpoint: tuple[str, int], token: str = "") -> SeenRecord | None:
     with contextlib.closing(http.client.HTTPConnection(*endpoint)) as connection:
         connection.auto_open = 0  # the proof is for this connection, and so is the time
         try:
-            connection.sock = _Hurried.connect_to(endpoint)
+            connection.sock = _Hurried.connect_to(endpoint, limit)
             exchange = _challenged(connection) if token and owners.is_ours(connection.sock) else None
             said = (
                 {}
@@ -46,6 +54,10 @@ def status_of(endpoint: tuple[str, int], token: str = "") -> SeenRecord | None:
                 body, shown = response.read(MAX_ANSWER), response.headers.get(proof.HTTP_PROOF)
                 if response.length and len(body) < MAX_ANSWER:  # it was killed while it answered
                     return None
+        except http.client.BadStatusLine as error:
+            if "Content-Length" in str(error):
+                raise PlainDebugpyError("it is a plain debugpy, without an agent") from error
+            return None
         except (OSError, http.client.HTTPException, ValueError):
             return None
     found = records.decode(body)
@@ -57,7 +69,7 @@ def status_of(endpoint: tuple[str, int], token: str = "") -> SeenRecord | None:
         and seen.processes is not None
         and not proof.is_same(shown, exchange.of_agent(token))
     ):
-        raise records.BadRecord("it does not know the token, whatever it says")
+        raise records.BadRecord("it does not know the token")
     return seen
 
 
@@ -81,10 +93,10 @@ class _Hurried(socket.socket):
     deadline = 0.0
 
     @classmethod
-    def connect_to(cls, endpoint: tuple[str, int]) -> _Hurried:
-        """Connect. Raises OSError."""
-        deadline = time.monotonic() + ANSWER_LIMIT
-        plain = socket.create_connection(endpoint, timeout=ANSWER_LIMIT)
+    def connect_to(cls, endpoint: tuple[str, int], limit: float) -> _Hurried:
+        """Connect; everything has to be over after `limit` seconds. Raises OSError."""
+        deadline = time.monotonic() + limit
+        plain = socket.create_connection(endpoint, timeout=limit)
         hurried = cls(fileno=plain.detach())
         hurried.deadline = deadline
         return hurried

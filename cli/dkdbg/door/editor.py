@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from dkdbg.door.actions import Branch, Close, Dial, HangUp, Note, Offer, ToClient, ToUpstream, Wait
+from dkdbg.door.actions import Branch, Close, Dial, HangUp, Look, Note, Offer, ToClient, ToUpstream, Wait
 from dkdbg.door.link import Link
 from dkdbg.door.router import Router
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dkdbg.door.switchboard import Switchboard
 
 #: Seconds that a later editor waits for an earlier one to attach to a restarted container, so that it looks on again.
-TURN_LIMIT = 3.0
+TURN_LIMIT = 10.0
 
 
 class Editor:
@@ -92,13 +92,18 @@ class Editor:
             case Offer():
                 self.offer(action)
             case Wait(seconds):
-                timer = threading.Timer(seconds, self.act, (self.router.waited,))
-                timer.daemon = True
-                timer.start()
+                self._ask_after(seconds, self.router.waited)
+            case Look(seconds):
+                self._ask_after(seconds, self.router.look)
             case Note():
                 self.board.report(action)
             case Close():
                 self.close()
+
+    def _ask_after(self, seconds: float, question: Callable[[], list[Action]]) -> None:
+        timer = threading.Timer(seconds, self.act, (question,))
+        timer.daemon = True
+        timer.start()
 
     # -- what the links tell ------------------------------------------------------------------------------------
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
 
 _OLD = (
-    "its agent takes the token only in the clear, and dkdbg attach sends it to nobody: update the agent "
+    "its agent only takes the token in the clear, and dkdbg attach never sends it so: update the agent "
     "(dkdbg init, then dkdbg up)"
 )
-_LIAR = "what answers there does not know the token, whatever it says: it is not attached to"
+_LIAR = "what answers there does not know the token, so nothing attaches to it"
 _NO_PROOF = "the port belongs to another user of this machine, and what answers there did not prove that it knows the token"
 
 

@@ -19,7 +19,8 @@ class Keeper(Editor):
     """An editor without a socket, which attaches to every target and opens no session.
 
     Args:
-        offer: takes a process that was announced.
+        offer: takes a process that was announced, and tells whether a client waits for it. The others go on: they would wait
+            at their start for DKDBG_JOIN_DEADLINE seconds.
         over: called when its session was ended by an upstream.
 
     Attributes:
@@ -28,7 +29,7 @@ class Keeper(Editor):
     """
 
     def __init__(
-        self, board: Switchboard, *, offer: Callable[[Process], object], over: Callable[[], None]
+        self, board: Switchboard, *, offer: Callable[[Process], bool], over: Callable[[], None]
     ) -> None:
         super().__init__(board, "")
         self._offer = offer
@@ -64,7 +65,8 @@ class Keeper(Editor):
 
     def offer(self, offer: Offer) -> None:
         """Put the process on its port."""
-        self._offer(offer.process)
+        if not self._offer(offer.process):
+            self.act(lambda: self.router.release(offer.process))
 
     def _ask(self, command: str, arguments: dict[str, object]) -> None:
         self.act(lambda: self.router.from_client(messages.request(1, command, arguments)))

@@ -27,7 +27,7 @@ def refusal(client: socket.socket) -> str:
         return ""
     owner = local_users.other_end(client)
     if owner is None or not owner[1]:  # closed already: what is said of its user then is not true
-        return "the user at the other end cannot be told"
+        return "cannot tell which user is at the other end"
     return "" if owner[0] in ours(os.environ) else f"it is a process of {_named(owner[0])}"
 
 

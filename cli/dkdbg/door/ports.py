@@ -1,7 +1,7 @@
 """One port per process, for clients that open no child sessions: rank r is on the base port + r.
 
-While a client is on one of these ports, a keeper holds a root session with each target, so that processes join; a
-process waits at its start for its client as long as DKDBG_JOIN_DEADLINE says where it runs, then it goes on.
+While a client is on one of these ports, a keeper holds a root session with each target, so that processes join. One
+that a client waits for lets it set its breakpoints before the first line; the others go on at once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.agent.front import front, peers
 from dkdbg.door import from_targets, greeting, owners
-from dkdbg.door.actions import Note
+from dkdbg.door.actions import Note, named
 from dkdbg.door.connection import Connection
 from dkdbg.door.keeper import Keeper
 from dkdbg.door.slot import Slot
@@ -37,10 +37,8 @@ MAX_OTHERS = 64
 INTERVAL = 1.0
 #: What is expected at the first port of the others.
 _OTHER = "the first process without a rank"
-_NO_LIST = (
-    "it tells its processes only to those who show its token: DKDBG_TOKEN is missing here, or is another one"
-)
-_RANK = re.compile(r"(?:.*: )?rank (\d+) \(")
+_NO_LIST = "it lists its processes only for those who have its token: DKDBG_TOKEN is missing here, or differs"
+_RANK = re.compile(r"rank (\d+)(?: |$)")
 
 
 class Ports:
@@ -83,6 +81,11 @@ class Ports:
             return ""
         slot.put(process)
         return f"{process.name}: attach to {HOST}:{slot.port}"
+
+    def _offer_kept(self, process: Process) -> bool:
+        self.offer(process)
+        slot = self._slot_of(process.name)
+        return slot is not None and slot.clients > 0
 
     def _slot_of(self, name: str) -> Slot | None:
         found = _RANK.match(name)
@@ -136,15 +139,16 @@ class Ports:
             return self._keeper.refusal if self._keeper is not None else ""
 
     def _serve(self, slot: Slot, client: socket.socket, first: bytes, parser: frames.FrameParser) -> None:
-        self._come()
+        self._come(slot)
         try:
             Connection(self._board, client, parser, slot).serve(first)
         finally:
-            self._go()
+            self._go(slot)
 
-    def _come(self) -> None:
+    def _come(self, slot: Slot) -> None:
         with self._lock:
             self._clients += 1
+            slot.clients += 1
             others = [each for each in self._board.editors if each.is_attached and each is not self._keeper]
             if not others and (self._keeper is None or self._keeper.is_over):
                 former, self._keeper = self._keeper, self._new_keeper()
@@ -153,11 +157,12 @@ class Ports:
                 self._keeper.begin()
 
     def _new_keeper(self) -> Keeper:
-        return Keeper(self._board, offer=self.offer, over=self._keeper_over)
+        return Keeper(self._board, offer=self._offer_kept, over=self._keeper_over)
 
-    def _go(self) -> None:
+    def _go(self, slot: Slot) -> None:
         with self._lock:
             self._clients -= 1
+            slot.clients -= 1
             keeper = self._keeper
             if self._clients or keeper is None:
                 return
@@ -178,7 +183,7 @@ class Ports:
         refused: dict[str, str] = {}
         while not self._stopped.wait(INTERVAL):
             for name, upstream in self._board.upstreams.items():
-                prefix = f"{name}: " if len(self._board.upstreams) > 1 else ""
+                several = len(self._board.upstreams) > 1
                 seen = upstream.look()
                 if seen.record is None or not seen.agent:
                     continue
@@ -187,4 +192,5 @@ class Ports:
                     self._board.report(Note("refused", _NO_LIST, name))
                 for process in seen.record.processes or ():
                     if process.name:
-                        self._slot_of(prefix + from_targets.name(process.name))
+                        called = from_targets.name(process.name)
+                        self._slot_of(named(name, called, self._board.upstreams) if several else called)

@@ -6,17 +6,35 @@ container's door comes and goes (upstream_session.py). The connection of a child
 
 from __future__ import annotations
 
+import time
 from itertools import chain, count
 from typing import TYPE_CHECKING, Literal
 
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.dap.messages import as_dict
+from dkdbg.agent.front import tokens
 from dkdbg.door import from_targets, root_answers
-from dkdbg.door.actions import Branch, Close, Dial, HangUp, Note, Offer, ToClient, ToUpstream, Wait, say, send
+from dkdbg.door.actions import (
+    Branch,
+    Close,
+    Dial,
+    HangUp,
+    Look,
+    Note,
+    Offer,
+    ToClient,
+    ToUpstream,
+    Wait,
+    say,
+    send,
+)
+from dkdbg.door.gathering import INTERVAL, Gathering
 from dkdbg.door.upstream_session import UpstreamSession
 
 if TYPE_CHECKING:
-    from dkdbg.door.actions import Action, Announced, Exchange
+    from collections.abc import Callable
+
+    from dkdbg.door.actions import Action, Announced, Exchange, Process
     from dkdbg.door.root_answers import Message
     from dkdbg.door.upstream_session import Heard
 
@@ -28,7 +46,7 @@ if TYPE_CHECKING:
     ]
 
 #: Seconds in which upstreams that are there have to take an attach; the longest wait of theirs for a leaving editor.
-ARRIVAL_LIMIT = 6.0
+ARRIVAL_LIMIT = 25.0
 #: Announced processes of one target that can still be opened; a run may start a worker for every epoch.
 MAX_PROCESSES = 4096
 
@@ -39,12 +57,20 @@ class Router:
     Args:
         address: where the editor is, for the terminal.
         pinned: the editor came by the port of one process and is to get that one; see `branch`.
+        clock: seconds, only forward.
 
     Attributes:
         sessions: by the target's name; empty before the attach.
     """
 
-    def __init__(self, exchange: Exchange, address: str = "", *, pinned: bool = False) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        address: str = "",
+        *,
+        pinned: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.phase: Phase = "new"
         self.sessions: dict[str, UpstreamSession] = {}
         self.address = address
@@ -52,6 +78,8 @@ class Router:
         self._pinned = pinned
         self._initialize: Message = {}
         self._attach: Message = {}
+        self._gathering = Gathering(clock)
+        self._looks = False
         self._numbers = count(messages.OWN_SEQUENCE)
 
     # -- the editor's side --------------------------------------------------------------------------------------
@@ -76,7 +104,7 @@ class Router:
         if self.phase == "introduced":
             return self._before_attach(message, command)
         if command in ("attach", "launch", "initialize"):
-            return [ToClient(messages.refuse(message, "this connection has attached already"))]
+            return [ToClient(messages.refuse(message, "this connection is already attached"))]
         if command == "configurationDone" and self.phase in {"arriving", "configuring"}:
             return self._configured(message)
         if command == "terminate":
@@ -126,6 +154,10 @@ class Router:
         connect = as_dict(arguments.get("connect"))
         if messages.PROJECT in connect:  # whose targets these are was said to `dkdbg attach`
             arguments["connect"] = {k: v for k, v in connect.items() if k != messages.PROJECT}
+        if self._exchange.ranks:
+            arguments.setdefault(messages.RANKS, self._exchange.ranks)
+        if self._exchange.continues:
+            arguments.setdefault(messages.CONTINUE, self._exchange.continues)
         self._attach = {**message, "arguments": arguments}
         number = arguments.get("subProcessId")
         if isinstance(number, int) and not isinstance(number, bool) and number > 0:
@@ -135,8 +167,27 @@ class Router:
             return []
         initialize = as_dict(self._initialize.get("arguments"))
         self.phase = "arriving"
+        arguments = self._to_roots(arguments)
         self.sessions = {name: UpstreamSession(initialize, arguments) for name in self._exchange.upstreams}
-        return [*(Dial(name) for name in self.sessions), Wait(ARRIVAL_LIMIT)]
+        return [*(Dial(name) for name in self.sessions), Wait(ARRIVAL_LIMIT if self.sessions else 0.0)]
+
+    def joined(self, upstream: str) -> list[Action]:
+        """There is one upstream more."""
+        if self.phase not in {"arriving", "configuring", "live"} or upstream in self.sessions:
+            return []
+        initialize = as_dict(self._initialize.get("arguments"))
+        arguments = self._to_roots(as_dict(self._attach.get("arguments")))
+        self.sessions[upstream] = UpstreamSession(initialize, arguments)
+        return [Dial(upstream)]
+
+    def _proving(self, arguments: Message) -> Message:
+        """What an attach to a target carries: the token as well, which is proven and not sent, and not told to the editor."""
+        return {tokens.PROPERTY: self._exchange.token, **arguments} if self._exchange.token else arguments
+
+    def _to_roots(self, arguments: Message) -> Message:
+        """What an attach to the root session of a target carries: besides, that the ranks of all of them are gathered here."""
+        gathers = messages.opens_sessions(as_dict(self._initialize.get("arguments")))
+        return {**self._proving(arguments), **({messages.GATHER: True} if gathers else {})}
 
     def branch(self, number: int) -> list[Action]:
         """Make this the connection of one process; its attach has come."""
@@ -145,12 +196,21 @@ class Router:
             return self.unbranch()
         self.phase = "branched"
         shown = {} if self._pinned else process.shown
-        arguments = {**as_dict(self._attach.get("arguments")), **shown, "subProcessId": process.pid}
+        arguments = {
+            **self._proving(as_dict(self._attach.get("arguments"))),
+            **shown,
+            "subProcessId": process.pid,
+        }
         return [
             Branch(
                 process=process, initialize=self._initialize, attach={**self._attach, "arguments": arguments}
             )
         ]
+
+    def release(self, process: Process) -> list[Action]:
+        """Let a process go on that was announced and waits for a session: none will be opened now."""
+        session = self.sessions.get(process.upstream)
+        return send(process.upstream, session.release(process.pid)) if session is not None else []
 
     def unbranch(self) -> list[Action]:
         """The process is gone: what debugpy says then."""
@@ -166,7 +226,7 @@ class Router:
         actions.append(Note("editor", f"an editor has attached from {self.address or 'here'}"))
         for upstream, session in self.sessions.items():
             if session.phase == "ready":
-                actions += send(upstream, session.configure())
+                actions += self._configure(upstream, session)
             elif session.phase == "down":
                 actions.append(say(f"waiting for {upstream}: {session.why or 'looking for it'}"))
         return actions
@@ -208,6 +268,7 @@ class Router:
         if session is None:
             return []
         self._exchange.forget(session.processes)
+        self._gathering.forget(upstream)
         unexpected = session.phase not in {"down", "left"}
         session.lost()
         if self.phase == "arriving":
@@ -231,8 +292,17 @@ class Router:
             case "reply":
                 return [ToUpstream(upstream, heard.body)]
             case "ready":
-                return send(upstream, session.configure()) if self.phase == "live" else self._settle()
+                return self._configure(upstream, session) if self.phase == "live" else self._settle()
+            case "gate":
+                self._gathering.hear(upstream, heard.message)
+                return self._gather()
+            case "together":
+                others = [(name, each) for name, each in self.sessions.items() if name != upstream]
+                said = {key: heard.message.get(key) for key in ("command", "world", "ranks")}
+                told = [send(name, each.ask(messages.TOGETHER, said)) for name, each in others]
+                return [*chain(*told)]
             case "attached":
+                self._gathering.attached(upstream)
                 note = Note("attached", "the editor is attached to it", upstream)
                 return [say(f"{upstream}: attached"), note]
             case "refused":
@@ -259,6 +329,33 @@ class Router:
             return [note, answer, *map(HangUp, self.sessions), *self._close("refused")]
         line = say(f"{upstream}: {text}", "important")
         return [note, line, HangUp(upstream), *self._settle(), *self._end_if_all_left("refused")]
+
+    def _configure(self, upstream: str, session: UpstreamSession) -> list[Action]:
+        self._gathering.expect(upstream)
+        return send(upstream, session.configure())
+
+    def look(self) -> list[Action]:
+        """The time of a Look is over."""
+        self._looks = False
+        return self._gather() if self.phase == "live" else []
+
+    def _gather(self) -> list[Action]:
+        """Have the ranks of all targets stop together."""
+        self._gathering.coming = frozenset(
+            upstream
+            for upstream, session in self.sessions.items()
+            if session.phase in {"attaching", "ready"} or (session.phase == "down" and not session.why)
+        )
+        actions: list[Action] = []
+        for upstream, wanted in self._gathering.decide():
+            session = self.sessions.get(upstream)
+            actions += send(upstream, session.ask(messages.GATE, wanted)) if session is not None else []
+        if apart := self._gathering.apart():
+            actions.append(say(apart, "important"))
+        if self._gathering.gathers and not self._looks:
+            self._looks = True
+            actions.append(Look(INTERVAL))
+        return actions
 
     def _announce(self, upstream: str, session: UpstreamSession, found: Announced) -> list[Action]:
         process = self._exchange.announced(upstream, found)

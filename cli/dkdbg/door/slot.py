@@ -20,12 +20,14 @@ class Slot:
 
     Attributes:
         label: what is expected there.
+        clients: how many are on the port.
     """
 
     def __init__(
         self, label: str, port: int, *, is_known: Callable[[Process], bool], refusal: Callable[[], str]
     ) -> None:
         self.label = label
+        self.clients = 0
         self.refusal = refusal
         self.port = port
         self._is_known = is_known

@@ -64,6 +64,15 @@ class Switchboard:
         self.passages: set[Passage] = set()
         self.editors: list[Attached] = []
 
+    def add(self, upstream: Upstream) -> None:
+        """One target more, for those who are attached too."""
+        with self.lock:
+            self.upstreams = {**self.upstreams, upstream.name: upstream}
+            self.exchange.upstreams = tuple(self.upstreams)
+            editors = list(self.editors)
+            for editor in editors:
+                editor.act(lambda each=editor: each.router.joined(upstream.name))  # type: ignore[misc]
+
     def status(self) -> dict[str, Any]:
         """What GET /status answers."""
         with self.lock:
@@ -71,7 +80,10 @@ class Switchboard:
         targets = []
         for name, upstream in self.upstreams.items():
             seen = upstream.last
-            held = any(each.router.sessions[name].phase == "held" for each in editors)
+            held = any(
+                name in each.router.sessions and each.router.sessions[name].phase == "held"
+                for each in editors
+            )
             targets.append(
                 {
                     "target": str(upstream.place.address),

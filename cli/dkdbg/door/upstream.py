@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dkdbg.door.asking import status_of
+from dkdbg.door.asking import ANSWER_LIMIT, PlainDebugpyError, status_of
 from dkdbg.targets.place import Door
 from dkdbg.targets.record import BadRecord
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at a door that is not ready.
 INTERVAL = 0.1
+#: Seconds that a door gets to answer at most: where one has not in time, the next look waits for twice as long. Behind
+#: two ssh hops to a machine that is busy an answer may take longer than anybody would guess.
+LONGEST_ANSWER = 16.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +53,8 @@ class Upstream:
         self.changed = threading.Event()
         self._token = token
         self._refused_by = ""
+        self._plain = ""
+        self._limit = ANSWER_LIMIT
         self._lock = threading.Lock()
         self._door = Door(endpoint=None, why="")
         self._searched = 0.0
@@ -85,20 +90,33 @@ class Upstream:
 
     def _ask(self) -> Seen:
         endpoint = self._door.endpoint
+        if self._plain:
+            return Seen(endpoint=None, agent="", why=self._plain, record=None)
         if endpoint is None:
             return Seen(endpoint=None, agent="", why=self._door.why, record=None)
         try:
-            record = status_of(endpoint)
+            record = self._status_of(endpoint)
             if record is not None and record.is_attachable:
                 return Seen(
                     endpoint=endpoint, agent=record.agent, why="", record=self._whole(record, endpoint)
                 )
+        except PlainDebugpyError:
+            where = f"{endpoint[0]}:{endpoint[1]}"
+            self._plain = f"a plain debugpy listens at {where} now; stop this and type: dkdbg attach {where}"
+            return Seen(endpoint=None, agent="", why=self._plain, record=None)
         except BadRecord as error:
             why = f"what answers at {endpoint[0]}:{endpoint[1]} cannot be understood: {error}"
             return Seen(endpoint=endpoint, agent="", why=why, record=None)
         unready = record is not None and record.state in {"starting", "exited"}
         why = f"its agent is {record.state}" if record is not None and unready else self._door.why
         return Seen(endpoint=endpoint, agent="", why=why, record=record)
+
+    def _status_of(self, endpoint: tuple[str, int]) -> SeenRecord | None:
+        began = time.monotonic()
+        found = status_of(endpoint, limit=self._limit)
+        if found is None and time.monotonic() - began >= self._limit:
+            self._limit = min(LONGEST_ANSWER, 2 * self._limit)
+        return found
 
     def _whole(self, record: SeenRecord, endpoint: tuple[str, int]) -> SeenRecord:
         """The record with the processes, where knowing the token shows them.
@@ -107,7 +125,7 @@ class Upstream:
         """
         if record.processes is not None or not self._token or record.agent == self._refused_by:
             return record
-        found = status_of(endpoint, self._token)
+        found = status_of(endpoint, self._token, limit=self._limit)
         if found is None:
             return record
         self._refused_by = "" if found.processes is not None else record.agent

@@ -33,10 +33,13 @@ class Heard:
     Attributes:
         kind: `reply`: send `body` back; `ready` and `attached`: see Phase; `refused`: the attach was, or we refuse to,
             `text` is why; `child`: there is a process; `output`: `message` is the event; `ended`: the program has ended,
-            the upstream is about to go; `closed`: the session has been ended there.
+            the upstream is about to go; `closed`: the session has been ended there; `gate`, `together`: it speaks of its ranks, `message` is
+            what it says.
     """
 
-    kind: Literal["reply", "ready", "attached", "refused", "child", "output", "ended", "closed"]
+    kind: Literal[
+        "reply", "ready", "attached", "refused", "child", "output", "ended", "closed", "gate", "together"
+    ]
     message: Message = field(default_factory=dict)
     body: bytes = b""
     text: str = ""
@@ -90,6 +93,18 @@ class UpstreamSession:
         if self.phase not in {"attaching", "ready", "held"}:
             return []
         return [self._request("disconnect", {"terminateDebuggee": terminate})]
+
+    def release(self, pid: int) -> list[bytes]:
+        """Let a process go on that waits at its start for a session."""
+        return (
+            [self._request(messages.RELEASE, {"subProcessId": pid})]
+            if self.phase in {"ready", "held"}
+            else []
+        )
+
+    def ask(self, command: str, arguments: Message) -> list[bytes]:
+        """Ask for something about its ranks; the answer is of no interest."""
+        return [self._request(command, arguments)] if self.phase in {"ready", "held"} else []
 
     def restart(self) -> list[bytes]:
         """Ask for the program to be started again."""
@@ -159,6 +174,8 @@ class UpstreamSession:
             return self._child(content)
         if name == "output" and content.get("category") != "telemetry":
             return [Heard(kind="output", message=message)]
+        if name in (messages.GATE, messages.TOGETHER) and self.phase in {"ready", "held"}:
+            return [Heard(kind="gate" if name == messages.GATE else "together", message=content)]
         if name == "exited":
             self._exited = True
         if name == "terminated" and self.phase in {"ready", "held"}:

@@ -37,6 +37,7 @@ class Running:
     Attributes:
         code: exit code, where it has ended.
         port: the published one on 127.0.0.1, None when nothing is published.
+        others: (port inside, `host:port` outside) of the program's own ports that are published.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Running:
     health: str
     code: int
     port: int | None
+    others: tuple[tuple[int, str], ...] = ()
 
 
 def running(target: ComposeService, root: Path, container_port: int) -> Running | None:
@@ -57,11 +59,23 @@ def running(target: ComposeService, root: Path, container_port: int) -> Running 
     published = [
         p["PublishedPort"] for p in row.get("Publishers") or () if p.get("TargetPort") == container_port
     ]
+    others = {
+        p["TargetPort"]: f"{_shown(p.get('URL', ''))}:{p['PublishedPort']}"
+        for p in row.get("Publishers") or ()
+        if p.get("PublishedPort")
+        and p.get("TargetPort") != container_port
+        and p.get("Protocol", "tcp") == "tcp"
+    }
     return Running(
         id=row["ID"], name=row["Name"], state=row["State"], health=row.get("Health", ""),
         code=int(row.get("ExitCode") or 0),
-        port=next((port for port in published if port), None),
+        port=next((port for port in published if port), None), others=tuple(sorted(others.items())),
     )  # fmt: skip
+
+
+def _shown(host: str) -> str:
+    """An address that a browser here can go to."""
+    return "127.0.0.1" if host in {"", "0.0.0.0", "::"} else f"[{host}]" if ":" in host else host  # noqa: S104
 
 
 def take_away_other_token(target: ComposeService, root: Path, token: str) -> bool:

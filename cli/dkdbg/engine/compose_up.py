@@ -11,6 +11,7 @@ from dkdbg.engine import compose, containers, podman
 from dkdbg.engine.host import host_facts
 from dkdbg.engine.image_build import ImageBuild
 from dkdbg.engine.ports import on_free_port
+from dkdbg.engine.processes import choose_processes
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.model.plan import GPU_KINDS
 from dkdbg.render import dotenv
@@ -36,14 +37,17 @@ def start(
     host = host_facts()
     gpu, why = choose_gpu(root, service, host)
     report(f"{host.called}; GPU: {gpu} ({why})")
+    processes = choose_processes(root, service, gpu, host, report=report)
     token = wanted.token()
     target = ComposeService(service=service.name)
-    model = compose.check_project(target, root, env=environment(port=service.port, gpu=gpu, token=token))
+    model = compose.check_project(
+        target, root, env={**environment(port=service.port, gpu=gpu, token=token), **processes}
+    )
     check_published(model, service, token)
     check_name(str(model.get("name", "")), root)
     running = None if service.host_network else compose.running(target, root, service.port)
     if token and compose.take_away_other_token(target, root, token):
-        report(f"{service.name} ran with another token; it starts anew")
+        report(f"{service.name} ran with another token; it is being restarted")
 
     image = ImageBuild(root, service, target)
     build = image.is_needed
@@ -51,7 +55,7 @@ def start(
     def up(port: int) -> None:
         if port != wanted.port:
             moved(port)
-        env = environment(port=port, gpu=gpu, token=token)
+        env = {**environment(port=port, gpu=gpu, token=token), **processes}
         if host.is_podman:
             up_podman(env)
             return
@@ -86,8 +90,10 @@ def start(
         port = on_free_port(port, ours=running.port if running else None, start=up)
     running = compose.running(target, root, service.port)
     check_started(running, target, root, env=environment(port=port, gpu=gpu, token=token), report=report)
-    published = running.port if running and running.port else port
-    return Started(port=published, gpu=gpu, token=bool(token), name=running.name if running else None)
+    return Started(
+        port=running.port if running and running.port else port, gpu=gpu, token=bool(token), name=running.name if running else None,
+        ports=running.others if running else (),
+    )  # fmt: skip
 
 
 def check_started(
@@ -176,7 +182,5 @@ def choose_gpu(root: Path, service: DebugService, host: HostFacts) -> tuple[GpuK
         if said == kind:
             return kind, "DKDBG_GPU says so"
     if said:
-        raise DkdbgError(
-            f"DKDBG_GPU is {said!r}", hint="it is one of none, nvidia, cdi, amd", exit_code=EXIT_USAGE
-        )
+        raise DkdbgError(f"DKDBG_GPU is {said!r}", hint="use none, nvidia, cdi or amd", exit_code=EXIT_USAGE)
     return host.gpu, host.gpu_source

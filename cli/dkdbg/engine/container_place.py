@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Protocol
 
+from dkdbg import process
 from dkdbg.engine import client, containers
 from dkdbg.errors import DkdbgError
-from dkdbg.targets.container import ContainerReach, door_of, no_door, workspace_of
+from dkdbg.targets import foreign, pythons
+from dkdbg.targets.container import ContainerReach, door_of, logs_words, no_door, workspace_of
 from dkdbg.targets.place import Door
 from dkdbg.targets.record import BadRecord
 
@@ -17,8 +19,12 @@ if TYPE_CHECKING:
     from dkdbg.targets.address import Address
     from dkdbg.targets.container import Container
     from dkdbg.targets.place import Changes, Reach, Workspace
+    from dkdbg.targets.pythons import PythonThere
     from dkdbg.targets.record import SeenRecord
     from dkdbg.targets.sessions import SeenSession
+
+#: Seconds within which a container says what runs in it.
+_ANSWER_LIMIT = 60.0
 
 
 class RelayedDoor(Protocol):
@@ -44,6 +50,8 @@ class ContainerPlace:
 
     #: An engine is asked by a process, and tells of changes.
     pause = 3.0
+    #: See `Enterable`.
+    is_meant = False
 
     def __init__(self, address: Address, seen: Container | None = None) -> None:
         self.address = address
@@ -135,6 +143,48 @@ class ContainerPlace:
             raise self.absent()
         return containers.sessions_in(found)
 
+    def foreign(self) -> Sequence[str]:
+        """Which Pythons run in a container without our agent; for one that is not there, those that are."""
+        try:
+            found = self.look()
+            if found is None:
+                return self.others()
+            if found.label or not found.running:
+                return ()
+            return foreign.advice(found, self._pythons(found))
+        except DkdbgError:
+            return ()
+
+    def pythons(self) -> Sequence[PythonThere]:
+        """Those of a container without our agent."""
+        found = self.look()
+        return () if found is None or found.label or not found.running else self._pythons(found)
+
+    def within(self, user: str) -> Reach:
+        """The container as that user of it."""
+        return ContainerReach(name=self._running().id, label=self.label, user=user)
+
+    def code_at(self, folder: str) -> tuple[str, str] | None:
+        """By the mounts, on an engine of this machine."""
+        found = self._running()
+        return found.code_at(folder) if client.endpoint().is_local else None
+
+    def _pythons(self, found: Container) -> Sequence[PythonThere]:
+        reach = ContainerReach(name=found.id, label=self.label)
+        asked = process.read(reach.wrap(pythons.finding_words()), most=pythons.MOST, timeout=_ANSWER_LIMIT)
+        return pythons.pythons_in(asked.stdout)
+
+    def others(self) -> Sequence[str]:
+        """What else there is, where there is no container of this name; it may still come."""
+        return ()
+
+    def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
+        """What the engine has kept, of a container that has ended too."""
+        found = self._seen or self.look()
+        if found is None:
+            raise self.absent()
+        return logs_words(found.id, follow=follow, lines=lines)
+
     def close(self) -> None:
         """End the relay."""
         if self._relay is not None:
@@ -177,7 +227,8 @@ class ContainerPlace:
         closed = no_door(found)
         if found is None or closed:
             raise DkdbgError(closed)
-        return ContainerReach(name=found.id, label=self.label).wrap((*found.agent, "relay", word))
+        reach = ContainerReach(name=found.id, label=self.label, user=found.user)
+        return reach.wrap((*found.agent, "relay", word))
 
     def _running(self) -> Container:
         if self._found is None:

@@ -18,6 +18,7 @@ from dkdbg.engine import client, compose, containers
 from dkdbg.engine.compose_up import check_started, choose_gpu, ended, environment, has_failed
 from dkdbg.engine.host import host_facts
 from dkdbg.engine.image_build import ImageBuild, inspected
+from dkdbg.engine.processes import choose_processes
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.compose import ComposeService
@@ -61,15 +62,16 @@ def start(
         )
     gpu, why = choose_gpu(root, service, host)
     report(f"{host.called} at {printable(engine)}; GPU: {gpu} ({why})")
+    processes = choose_processes(root, service, gpu, host, report=report)
     token = wanted.token()
-    env = environment(port=wanted.port, gpu=gpu, token=token)
+    env = {**environment(port=wanted.port, gpu=gpu, token=token), **processes}
     plain = ComposeService(service=service.name)
     model = compose.check_project(plain, root, env=env)
     check_ours(str(model.get("name", "")), root)
     far = far_project(model, service.name, service.port, root=str(root), owner=owner(root))
     target = ComposeService(service=service.name, model=json.dumps(far.model), folder=str(root))
     if token and compose.take_away_other_token(plain, root, token):
-        report(f"{service.name} ran with another token; it starts anew")
+        report(f"{service.name} ran with another token; it is being restarted")
     image = ImageBuild(root, service, plain)
     build = image.is_needed
     if build:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from dkdbg import process
+from dkdbg.errors import DkdbgError
 
 if TYPE_CHECKING:
     from dkdbg.model.plan import GpuKind
@@ -24,6 +28,22 @@ def choose_gpu(info: dict[str, object], *, has_kfd: bool, cdi_vendors: frozenset
 def has_kfd(*, is_local: bool) -> bool:
     """Whether AMD's device file is there; what this machine has says nothing about an engine elsewhere."""
     return is_local and Path("/dev/kfd").exists()
+
+
+def count_gpus(kind: GpuKind, *, is_local: bool) -> int:
+    """Return how many GPUs there are; 1 where they cannot be counted, as on another machine."""
+    if kind == "none":
+        return 0
+    found = 0
+    if is_local and kind == "amd":
+        found = len(list(Path("/dev/dri").glob("renderD*")))
+    elif is_local:
+        try:
+            listed = process.run(["nvidia-smi", "--list-gpus"], timeout=20)
+            found = len(re.findall(r"^GPU \d+:", listed.stdout, re.MULTILINE)) if listed.code == 0 else 0
+        except (DkdbgError, OSError):
+            found = 0
+    return found or 1
 
 
 def cdi_vendors(info: dict[str, object], *, is_local: bool) -> frozenset[str]:

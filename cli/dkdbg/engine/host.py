@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg import process
 from dkdbg.engine import client
-from dkdbg.engine.gpu import cdi_vendors, choose_gpu, has_kfd
+from dkdbg.engine.gpu import cdi_vendors, choose_gpu, count_gpus, has_kfd
 from dkdbg.targets import podman
 from dkdbg.targets.engine_errors import explain
 
@@ -26,6 +26,8 @@ class HostFacts:
         gpu_source: where that was seen.
         is_podman: whether it is Podman, behind its Docker API.
         has_selinux: whether SELinux separates its containers from the files of the machine.
+        gpus: how many there are, 0 without one; 1 where nothing counts them.
+        cores: that containers can use there.
     """
 
     version: str
@@ -33,6 +35,8 @@ class HostFacts:
     gpu_source: str
     is_podman: bool = False
     has_selinux: bool = False
+    gpus: int = 0
+    cores: int = 1
 
     @property
     def called(self) -> str:
@@ -65,4 +69,6 @@ def host_facts() -> HostFacts:
         version=str(info.get("ServerVersion", "?")), gpu=gpu, gpu_source=source,
         is_podman=podman.is_podman(json.loads(asked.stdout)) if not asked.code else False,
         has_selinux=podman.has_selinux(info),
+        gpus=count_gpus(gpu, is_local=is_local),
+        cores=info["NCPU"] if isinstance(info.get("NCPU"), int) and info["NCPU"] > 0 else 1,
     )  # fmt: skip

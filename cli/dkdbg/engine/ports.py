@@ -25,7 +25,7 @@ def on_free_port(preferred: int, *, ours: int | None, start: Callable[[int], Non
         try:
             start(port)
         except DkdbgError as error:
-            if error.exit_code != EXIT_CONFLICT or port == ours or _can_bind(port):
+            if error.exit_code != EXIT_CONFLICT or port == ours or is_free(port):
                 raise
             preferred = port + 1
         else:
@@ -39,7 +39,7 @@ def free_port(preferred: int, *, ours: int | None, tries: int = 50) -> int:
         DkdbgError: none of `tries` ports is free.
     """
     for port in range(preferred, min(preferred + tries, 65536)):
-        if port == ours or _can_bind(port):
+        if port == ours or is_free(port):
             return port
     raise DkdbgError(
         f"no free port on 127.0.0.1 from {preferred} to {preferred + tries - 1}",
@@ -48,7 +48,8 @@ def free_port(preferred: int, *, ours: int | None, tries: int = 50) -> int:
     )
 
 
-def _can_bind(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Whether nobody listens on this port of 127.0.0.1 now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         # As docker-proxy binds: a port in TIME_WAIT is free, a listening one is not.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -117,6 +117,7 @@ class Launcher:
         discovers: files that it looks for in the working directory when it is given none.
         dotted_app: whether the last part of a module may be the variable (`-A worker.celery`).
         ranks, local_ranks, world_sizes: environment variables that tell a process which one it is, best first.
+        local_sizes: those that tell how many there are on this machine. nodes: those that tell how many machines there are.
         node_ranks: those that tell on which machine.
         helpers: (mark in a command line, name) of processes that only serve others; hidden unless asked for.
         workers: (mark in a command line, name) of processes that run the user's code below the program.
@@ -146,6 +147,8 @@ class Launcher:
     local_ranks: tuple[str, ...] = ()
     world_sizes: tuple[str, ...] = ()
     node_ranks: tuple[str, ...] = ()
+    local_sizes: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
     helpers: tuple[tuple[str, str], ...] = ()
     workers: tuple[tuple[str, str], ...] = ()
     child = ""

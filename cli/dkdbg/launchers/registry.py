@@ -146,10 +146,30 @@ def rank_variables() -> tuple[str, ...]:
     found = (
         name
         for launcher in launchers()
-        for names in (launcher.ranks, launcher.local_ranks, launcher.world_sizes, launcher.node_ranks)
+        for names in (
+            launcher.ranks,
+            launcher.local_ranks,
+            launcher.world_sizes,
+            launcher.node_ranks,
+            launcher.local_sizes,
+            launcher.nodes,
+        )
         for name in names
     )
     return tuple(dict.fromkeys(found))
+
+
+def is_spread(environment: dict[str, str]) -> bool:
+    """Tell whether a process's environment says that there are ranks on other machines than its own."""
+    for launcher in launchers():
+        here, all_of_them = (
+            number_in(environment, launcher.local_sizes),
+            number_in(environment, launcher.world_sizes),
+        )
+        machines = number_in(environment, launcher.nodes)
+        if (here is not None and all_of_them is not None and here < all_of_them) or (machines or 0) > 1:
+            return True
+    return False
 
 
 def ranks(environment: dict[str, str]) -> tuple[int | None, int | None, int | None]:

@@ -22,6 +22,7 @@ class Srun(Launcher):
     ranks = ("SLURM_PROCID",)
     local_ranks = ("SLURM_LOCALID",)
     world_sizes = ("SLURM_NTASKS",)
+    nodes = ("SLURM_STEP_NUM_NODES", "SLURM_NNODES")
 
 
 LAUNCHER = Srun()

@@ -24,6 +24,7 @@ class Torchrun(Spreader):
     ranks = ("RANK",)
     local_ranks = ("LOCAL_RANK",)
     world_sizes = ("WORLD_SIZE",)
+    local_sizes = ("LOCAL_WORLD_SIZE",)
 
 
 LAUNCHER = Torchrun()

@@ -7,6 +7,8 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from dkdbg.agent.dap import messages
+from dkdbg.agent.program import ranks
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.model.plan import FROM_NOWHERE, TOKEN_KINDS
 
@@ -50,6 +52,8 @@ class Config:
         reload: start the program again when a source file changes, and keep the container when it ends.
         restart: what F5 does when sources were changed after the program's start: `auto` starts it anew when the run is
             younger than an hour, `ask` says so, `never` keeps editors from restarting it at all.
+        ranks: which ranks are debugged, as agent/program/ranks.py reads it; the others run free.
+        continues: what Continue and Pause in one rank do to the others of its job, `all` or `one`; the key `continue`.
         token: where the launch entry takes the token from that the debug port asks for.
         sync: the table [sync].
         places: names and addresses of the tables [places.NAME], as typed; what they mean is looked at where they are used.
@@ -61,6 +65,8 @@ class Config:
     wait: int | None = None
     reload: bool = False
     restart: str = "auto"
+    ranks: str = ranks.ALL
+    continues: str = messages.CONTINUE_ALL
     token: TokenKind = FROM_NOWHERE
     sync: SyncConfig = SyncConfig()
     places: tuple[tuple[str, str], ...] = ()
@@ -76,7 +82,7 @@ def decode(data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        message = f"{FILE_NAME}:{line}: byte 0x{data[error.start]:02x} is not UTF-8, which TOML has to be"
+        message = f"{FILE_NAME}:{line}: byte 0x{data[error.start]:02x} is not UTF-8, and TOML must be"
         raise DkdbgError(message, hint=f"save {FILE_NAME} as UTF-8", exit_code=EXIT_USAGE) from error
 
 
@@ -89,7 +95,7 @@ def parse(text: str) -> Config:
     if len(text) > MAX_CHARS:
         raise DkdbgError(
             f"{FILE_NAME} has {len(text) // 1000:,} KB, more than {MAX_CHARS // 1000}",
-            hint="long lists of patterns for sync belong into .gitignore",
+            hint="long lists of patterns for sync belong in .gitignore",
             exit_code=EXIT_USAGE,
         )
     import tomlkit  # noqa: PLC0415 - a tenth of what a start of sync loads, for a file that most do not have
@@ -111,14 +117,14 @@ def parse(text: str) -> Config:
     if wrong:
         raise DkdbgError(
             f"{FILE_NAME}: " + "; ".join(wrong),
-            hint="the keys of [debug] are command, service, port, wait, reload, restart, token; of [sync] ignore, max_size; of [places.NAME] uri",
+            hint="the keys of [debug] are command, service, port, wait, reload, restart, ranks, continue, token; of [sync] ignore, max_size; of [places.NAME] uri",
             exit_code=EXIT_USAGE,
         )
     ignore = tuple(sync.get("ignore", ()))
     max_size = size(sync["max_size"]) if "max_size" in sync else None
     return replace(
         Config(),
-        **table,
+        **{"continues" if key == "continue" else key: value for key, value in table.items()},
         sync=SyncConfig(ignore=ignore, max_size=max_size or SyncConfig.max_size),
         places=tuple((name, place["uri"]) for name, place in places.items()),
     )
@@ -157,7 +163,7 @@ def _sync_problem(key: str, value: object) -> str | None:
 
 def _place_problem(name: str, value: object) -> str | None:
     if not _PLACE.fullmatch(name):
-        return f"{name!r} is no name for a place: letters, digits, '.', '_' and '-'"
+        return f"{name!r} is not a valid name for a place: use letters, digits, '.', '_' and '-'"
     if not isinstance(value, dict) or set(value) != {"uri"}:
         return f"[places.{name}] has uri and no other key"
     uri = value["uri"]
@@ -175,6 +181,14 @@ def _problem(key: str, value: object) -> str | None:
             if value in RESTART_KINDS
             else f"restart must be one of {', '.join(RESTART_KINDS)}, not {value!r}"
         )
+    if key == "ranks":
+        return _ranks_problem(value)
+    if key == "continue":
+        return (
+            None
+            if value in messages.CONTINUES
+            else f"continue must be one of {', '.join(messages.CONTINUES)}, not {value!r}"
+        )
     if key == "token":
         return (
             None if value in TOKEN_KINDS else f"token must be one of {', '.join(TOKEN_KINDS)}, not {value!r}"
@@ -186,6 +200,16 @@ def _problem(key: str, value: object) -> str | None:
             return f"{key} must be a whole number from {low} to {top}, not {value!r}"
         return None
     return f"unknown key {key!r}"
+
+
+def _ranks_problem(value: object) -> str | None:
+    if not isinstance(value, str):
+        return f'ranks must be a text such as "0,3", not {value!r}'
+    try:
+        ranks.parse(value)
+    except ranks.RankSetError as error:
+        return f"ranks: {error}; {error.hint}"
+    return None
 
 
 def with_values(text: str, **values: str | int | None) -> str:

@@ -53,6 +53,9 @@ class EntryPoint:
         needs_args: whether it stops with a usage message when started as it stands here.
         source: where it was seen, in words.
         error: `LINE: why` when its file does not parse, else empty.
+        points: its rank, as detect/launch/entrypoint.py counts; near ones are few points apart.
+        trains: whether it is a training run, which ends, whatever ports are published beside it.
+        shows_windows: whether it ends at once where there is no screen.
     """
 
     command: str
@@ -62,6 +65,9 @@ class EntryPoint:
     needs_args: bool = False
     source: str = ""
     error: str = ""
+    points: float = 0.0
+    trains: bool = False
+    shows_windows: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +128,10 @@ class ServiceFact:
         gpu: whether it asks for a GPU in any of compose's ways.
         depends_on: names.
         host_network: `network_mode: host`.
+        env_files: those that it reads its environment from, relative to the root, when one that has to be there is not;
+            else empty.
+        pythonpath: PYTHONPATH of its environment, None when not said.
+        says: the keys of its section, what it extends included.
         is_python: whether its image evidently runs a Python program of this repository or of its own.
     """
 
@@ -142,6 +152,9 @@ class ServiceFact:
     gpu: bool = False
     depends_on: tuple[str, ...] = ()
     host_network: bool = False
+    env_files: tuple[str, ...] = ()
+    pythonpath: str | None = None
+    says: frozenset[str] = frozenset()
     is_python: bool = False
 
 
@@ -168,6 +181,43 @@ class DevcontainerFact:
     service: str | None = None
     workspace_folder: str | None = None
     gpu: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DockerRun:
+    """A `docker run` line that mounts the repository, or starts an image that it builds.
+
+    Attributes:
+        source: file where it stands.
+        mounts: (local relative to the root, remote absolute) of folders of the repository.
+        workdir: absolute, None when not said.
+        shm, ipc: as written, None when not said.
+        ports: container ports that it publishes.
+        env: (name, value) of `-e`; `${OTHER}` is a variable of whoever starts it, None the one of the same name.
+        env_files: of `--env-file`, relative to the root; they need not be there.
+    """
+
+    source: str
+    mounts: tuple[tuple[str, str], ...]
+    workdir: str | None = None
+    shm: str | None = None
+    ipc: str | None = None
+    ports: tuple[int, ...] = ()
+    env: tuple[tuple[str, str | None], ...] = ()
+    env_files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """One of several projects of a repository.
+
+    Attributes:
+        folder: relative to the repository root.
+        program: its best program, relative to the repository root.
+    """
+
+    folder: str
+    program: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +254,14 @@ class RepoFacts:
         extras: names of the optional dependency groups of the project (`[project.optional-dependencies]`, setup.py).
         torch_index: wheel index that torch is taken from, such as `https://download.pytorch.org/whl/cu124`, None
             for the default index.
+        below: where `root` lies below the root of its git repository, `a/b`; empty when it is that root itself.
+        projects: of a repository that is several projects and none itself.
+        docker_run: how people start the image by hand, None without such a line.
+        installed: (path of a Dockerfile, how it installs the repository: detect/docker/installed.py) of those that do.
+        source_root: folder that the repository's packages are imported from, None without packages.
+        compiled: whether they have compiled parts.
+        missing: the script that the command names and the repository does not have, relative to the root; else empty.
+        terminal: where the program asks for a terminal, in words; empty when it does not.
         problems: files that could not be read or understood, in words, one each.
     """
 
@@ -237,4 +295,12 @@ class RepoFacts:
     dockerfile: str | None = None
     extras: tuple[str, ...] = ()
     torch_index: str | None = None
+    docker_run: DockerRun | None = None
+    installed: tuple[tuple[str, str], ...] = ()
+    source_root: str | None = None
+    compiled: bool = False
+    missing: str = ""
+    terminal: str = ""
+    below: str = ""
+    projects: tuple[Project, ...] = ()
     problems: tuple[str, ...] = ()

@@ -87,6 +87,10 @@ class ServicePlan:
         includes: compose files in subfolders that have to be included for the service's dependencies.
         entrypoint: words of the image's or the user's own entrypoint, which the agent runs unchanged.
         command: words that follow them; `inherits_command` when the extended service says them itself.
+        pythonpath: what PYTHONPATH has to be for the mounted sources to be imported in the place of an installed copy; empty for none.
+        shm, ipc: as people say them to `docker run`, None when nobody does.
+        env, env_files: as people say them to `docker run`; see DockerRun.
+        from_entry: whether the command was found in documents or sources, not said by a person, an image or a service.
         from_env: (index in `argv`, that word as compose has it) of the words that take a value from a .env file: compose
             fills it in, none of our files holds it.
         working_dir: in the container; None leaves the image's own.
@@ -97,7 +101,13 @@ class ServicePlan:
         wait: seconds that the program waits for an editor; 0 starts at once.
         reload: whether a changed source file starts the program again by default.
         restart: what an attach does by default when sources were changed after the program's start; see config.py.
+        ranks: which ranks are debugged by default; see config.py.
+        continues: what continuing one of them does to the others, in the same way.
         gpu: whether GPU variants are written.
+        processes: how many a launcher starts as the repository documents it, 0 where it says no number. A start takes
+            what the machine can of them: a committed file cannot know the machine.
+        needs_gpu: whether the program stops without a GPU.
+        terminal: whether it gets one, because the program asks for it.
         host_network: the service shares the host's network, so nothing is published.
         inputs: files that the image is made of, relative to the root, a folder's with a slash at its end for those in
             it that name dependencies: a start builds nothing while they stay as they are. None: it always builds.
@@ -110,6 +120,12 @@ class ServicePlan:
     entrypoint: tuple[str, ...] = ()
     inherits_command: bool = False
     from_env: tuple[tuple[int, str], ...] = ()
+    pythonpath: str = ""
+    shm: str | None = None
+    ipc: str | None = None
+    env: tuple[tuple[str, str | None], ...] = ()
+    env_files: tuple[str, ...] = ()
+    from_entry: bool = False
     extends: ServiceFact | None = None
     includes: tuple[str, ...] = ()
     working_dir: str | None = None
@@ -120,7 +136,12 @@ class ServicePlan:
     wait: int = 600
     reload: bool = False
     restart: str = "auto"
+    ranks: str = "all"
+    continues: str = "all"
     gpu: bool = False
+    processes: int = 0
+    needs_gpu: bool = False
+    terminal: bool = False
     host_network: bool = False
     idle: bool = False
     inputs: tuple[str, ...] | None = None
@@ -143,6 +164,8 @@ class DebugService:
     token: TokenKind
     inputs: tuple[str, ...] | None = None
     masks: tuple[str, ...] = ()
+    processes: int = 0
+    needs_gpu: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +175,7 @@ class ProjectPlan:
     Attributes:
         compose_file_value: value of COMPOSE_FILE that the root's `.env` must carry, None when not needed.
         devcontainer: path of the devcontainer.json that we write.
+        python: minor version that the debug service runs, which the agent's debugpy has to fit.
         compose_chain: compose files in order, relative to the root, that make up the project.
         workspace: folder that "Reopen in Container" opens, container side.
         remote_user: user of the dev container.
@@ -166,6 +190,7 @@ class ProjectPlan:
     compose_chain: tuple[str, ...]
     devcontainer: str
     workspace: str
+    python: str = "3.11"
     remote_user: str = "dev"
     token: TokenKind = FROM_NOWHERE
     compose_file_value: str | None = None
@@ -180,15 +205,37 @@ class ProjectPlan:
         return DebugService(
             name=service.name, compose_file=service.compose_file, port=service.port, gpu=service.gpu,
             host_network=service.host_network, token=self.token, inputs=service.inputs, masks=service.masks,
+            processes=service.processes, needs_gpu=service.needs_gpu,
         )  # fmt: skip
 
-    def describe(self) -> str:
-        """The plan as text, one line a decision with its reason, notes last."""
-        width = min(max((len(decision.what) for decision in self.decisions), default=0), 44)
-        lines = [
-            f"{decision.what:<{width}}  because {decision.why}"
-            if len(decision.what) <= width
-            else f"{decision.what}\n{'':<{width}}  because {decision.why}"
-            for decision in self.decisions
-        ]
-        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+    def describe(self, columns: int | None = None) -> str:
+        """The plan as text, one line a decision with its reason, notes last.
+
+        Args:
+            columns: of the terminal, whose lines are wrapped below their reasons; None: none is wrapped.
+        """
+        room = 44 if columns is None else max(12, min(44, columns // 2 - 10))
+        width = min(max((len(decision.what) for decision in self.decisions), default=0), room)
+        lines: list[str] = []
+        for decision in self.decisions:
+            what = decision.what
+            if len(what) > width:
+                lines += _wrapped(what, columns, 2)
+                what = ""
+            lines += _wrapped(f"{what:<{width}}  because {decision.why}", columns, width + 10)
+        for note in self.notes:
+            lines += _wrapped(f"note: {note}", columns, 6)
+        return "\n".join(lines)
+
+
+def _wrapped(line: str, columns: int | None, indent: int) -> list[str]:
+    """A line in pieces of at most so many columns, the later ones indented; a word that is longer stays whole."""
+    if columns is None or len(line) < columns:
+        return [line]
+    pieces = [""]
+    for word in line[indent:].split(" "):
+        if pieces[-1] and indent + len(pieces[-1]) + 1 + len(word) >= columns:
+            pieces.append(word)
+        else:
+            pieces[-1] += f" {word}" if pieces[-1] or not word else word
+    return [line[:indent] + pieces[0], *(" " * indent + each for each in pieces[1:])]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dkdbg.sync.report import Event
     from dkdbg.targets.container import Container
     from dkdbg.targets.far_project import Filled
-    from dkdbg.targets.place import Reach, Start, Started
+    from dkdbg.targets.place import Once, Prepared, Reach, Start, Started
 
 SCHEME = "compose"
 
@@ -78,6 +78,18 @@ class ComposePlace(ContainerPlace):
             _fill(self._root, reach, folder, report)
 
         return far_up.start(self._root, wanted, report=report, fill=fill)
+
+    def once(self, wanted: Once, *, report: Callable[[str], None]) -> Prepared:
+        """`docker compose run`."""
+        if not client.endpoint().is_local:
+            raise DkdbgError(
+                "an engine of another machine has to have your files before anything runs there",
+                hint=f"dkdbg up, then dkdbg run --on {SCHEME}://{wanted.service.name} -- CMD",
+                exit_code=EXIT_USAGE,
+            )
+        from dkdbg.engine.compose_once import prepare
+
+        return prepare(self._root, wanted, report=report)
 
     def down(self, service: DebugService, *, everything: bool) -> str:
         """`docker compose rm` or `down`."""

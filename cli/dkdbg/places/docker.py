@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from dkdbg.engine import containers
@@ -24,6 +25,8 @@ SCHEME = "docker"
 class DockerPlace(ContainerPlace):
     """See `targets/place.py`."""
 
+    is_meant = True
+
     def look(self) -> Container | None:
         """As `docker` reads a name or the beginning of an id."""
         return containers.of_name(self.address.rest)
@@ -35,6 +38,17 @@ class DockerPlace(ContainerPlace):
     def absent(self) -> DkdbgError:
         """No such container, or one that has ended."""
         return DkdbgError(f"there is no running container {self.address.rest}", hint="docker ps --all")
+
+    def others(self) -> Sequence[str]:
+        """The containers that run, the one that may be meant first."""
+        names = containers.names()
+        near = get_close_matches(self.address.rest, names, n=1)
+        lines = [
+            f"there is no container {self.address.rest} yet"
+            + (f"; did you mean docker://{near[0]}?" if near else "")
+        ]
+        rest = [each for each in names if each not in near][:8]
+        return [*lines, f"others that run: {', '.join(rest)}"] if rest else lines
 
     def relayed(self, command: Callable[[str, bool, float], Sequence[str]]) -> RelayedDoor:
         """By `docker exec`."""

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.targets.attach_only import AttachOnly
 from dkdbg.targets.place import Door, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from dkdbg.targets.address import Address
-    from dkdbg.targets.place import Changes, Reach, Workspace
-    from dkdbg.targets.sessions import SeenSession
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class Endpoint(AttachOnly):
     """See `targets/place.py`."""
 
     address: Address
@@ -29,39 +27,16 @@ class Endpoint:
         """Host and port."""
         return self.address.label
 
-    def find(self) -> Reach:
-        """Never: see the module."""
-        self._refuse()
-
-    def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:  # noqa: ARG002
-        """Never: see the module."""
-        self._refuse()
-
-    def agent(self) -> tuple[str, ...] | None:
-        """Never: see the module."""
-        self._refuse()
-
-    def workspace(self) -> Workspace:
-        """Never: see the module."""
-        self._refuse()
-
-    def sessions(self) -> list[SeenSession]:
-        """Never: see the module."""
-        self._refuse()
-
     def door(self) -> Door:
         """The port itself."""
         return Door(endpoint=(self.address.host, self.address.port), why=f"nothing answers at {self.address}")
 
-    def changes(self) -> Changes | None:
-        """Nobody tells."""
-        return None
-
     def close(self) -> None:
         """Nothing was opened."""
 
-    def _refuse(self) -> NoReturn:
-        raise DkdbgError(
+    def refusal(self) -> DkdbgError:
+        """See `AttachOnly`."""
+        return DkdbgError(
             f"{self.address} is a port: it can be attached to, and nothing can be run behind it",
             hint="name the container, or what else is behind it; dkdbg ps shows sessions",
             exit_code=EXIT_USAGE,

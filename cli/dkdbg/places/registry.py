@@ -32,11 +32,13 @@ class Entry:
         scheme: of the kind's addresses.
         form: how they are typed, for usage texts and hints.
         module: has the Kind as `KIND`.
+        around: SCHEME+OTHER:// is this kind around a place of another one.
     """
 
     scheme: str
     form: str
     module: str
+    around: bool = False
 
     @property
     def kind(self) -> Kind:
@@ -54,6 +56,9 @@ ENTRIES: Sequence[Entry] = (
     Entry(scheme="ssh", form="ssh://HOST[,HOST][/FOLDER]", module="dkdbg.places.ssh"),
     Entry(scheme="slurm", form="slurm://LOGIN/JOB[/NODE]", module="dkdbg.places.slurm"),
     Entry(scheme="pbs", form="pbs://LOGIN/JOB[/NODE]", module="dkdbg.places.pbs"),
+    Entry(scheme="pai", form="pai://HOST/USER/JOB[/ROLE/INDEX]", module="dkdbg.places.pai"),
+    Entry(scheme="ray", form="ray://HEAD:8265", module="dkdbg.places.ray", around=True),
+    Entry(scheme="call", form="call://JOB", module="dkdbg.places.call"),
     Entry(scheme="endpoint", form="HOST:PORT", module="dkdbg.places.endpoint"),
 )
 #: The kind of the debug service that `init` writes.
@@ -86,7 +91,11 @@ def place_at(address: Address, root: Path) -> Place:
     Raises:
         DkdbgError: there are no places of this scheme, or the address makes no sense for them.
     """
-    return _entry(address).kind.place(address, root)
+    kind = _entry(address).kind
+    if kind.inner is not None and kind.around is not None:
+        inner = kind.inner(address)
+        return kind.around(address, lambda: place_at(inner, root))
+    return kind.place(address, root)
 
 
 def place_of(target: str, root: Path) -> Place:
@@ -108,15 +117,23 @@ def place_of(target: str, root: Path) -> Place:
         return place_at(addresses.parse(target, forms=known), root)
     if (uri := names(root).get(target)) is not None:
         return place_at(configured.address_of(target, uri, forms=forms()), root)
+    silent: DkdbgError | None = None
     for entry in ENTRIES:
-        with contextlib.suppress(
-            DkdbgError
-        ):  # a kind that cannot be asked now knows no name; the place says why
+        try:
             if (place := entry.kind.named(target, root)) is not None:
                 return place
+        except DkdbgError as error:  # noqa: PERF203 - a kind that cannot be asked now knows no name
+            silent = silent or error
     named = {each.address for each in sessions()[0] if target in {each.name, each.id} and not each.is_ended}
     if len(named) == 1:
         return place_at(addresses.parse(named.pop()), root)
+    if silent is not None and not _has_compose_file(root):
+        raise DkdbgError(
+            f"nothing here is called {target!r}: it is not in [places] of dkdbg.toml, there is no compose file "
+            f"with services, and the engine cannot be asked for a container of that name: {silent.message.splitlines()[0]}",
+            hint=f"a target is {forms()}; if it is a container: {silent.hint}",
+            exit_code=silent.exit_code,
+        )
     return home(root, target)
 
 
@@ -163,12 +180,20 @@ def names(root: Path) -> dict[str, str]:
     Raises:
         DkdbgError: its dkdbg.toml cannot be read, or is wrong.
     """
+    return dict(configuration(root).places)
+
+
+def configuration(root: Path) -> config.Config:
+    """What dkdbg.toml of this repository says.
+
+    Raises:
+        DkdbgError: it cannot be read, or is wrong.
+    """
     if not os.path.lexists(root / config.FILE_NAME):
-        return {}
+        return config.Config()
     from dkdbg.render.transaction import read  # for a file that most do not have
 
-    text = read(root, PurePosixPath(config.FILE_NAME)) or b""
-    return dict(config.parse(config.decode(text)).places)
+    return config.parse(config.decode(read(root, PurePosixPath(config.FILE_NAME)) or b""))
 
 
 def sessions() -> tuple[list[SeenSession], dict[str, str]]:
@@ -185,10 +210,18 @@ def sessions() -> tuple[list[SeenSession], dict[str, str]]:
 
 def _entry(address: Address) -> Entry:
     for entry in ENTRIES:
-        if entry.scheme == address.scheme:
+        if entry.scheme == address.scheme or (entry.around and address.scheme.startswith(f"{entry.scheme}+")):
             return entry
     raise DkdbgError(
         f"{address}: there are no places of the kind {address.scheme}:// yet",
         hint=f"a target is {forms()}",
         exit_code=EXIT_USAGE,
     )
+
+
+def _has_compose_file(root: Path) -> bool:
+    from dkdbg.detect.docker.compose_file import (
+        DEFAULT_NAMES,
+    )  # with a reader of YAML, which the way there does not need
+
+    return any(os.path.lexists(root / each) for each in DEFAULT_NAMES)

@@ -74,6 +74,15 @@ class SshPlace:
             self._reach = self._look_again(asks=True, limit=CONNECT_LIMIT)
             return self._reach
 
+    @property
+    def names_folder(self) -> bool:
+        """See `Roomy`."""
+        return bool(self._hosts.folder)
+
+    def at(self, folder: str) -> SshPlace:
+        """By the address."""
+        return SshPlace(Address(scheme=SCHEME, rest=f"{self.address.rest}{folder}"))
+
     def room(self, name: str) -> Workspace:
         """Below the user's home, where the address names none."""
         home, _, below = self._hosts.folder.partition("/")

@@ -22,7 +22,11 @@ DOWN_LABEL = "dkdbg: down"
 LOGS_LABEL = "dkdbg: logs"
 #: What the entry and the task of a place begin with.
 PLACE_NAME, PLACE_LABEL = "dkdbg: on ", "dkdbg: run on "
+#: The compound of the entries a rank and the task that opens their ports; the entries begin with RANK_NAME.
+RANKS_NAME, RANK_NAME = "dkdbg: ranks", "dkdbg: rank "
 HOST = "127.0.0.1"
+#: Of rank 0, where it is free.
+FIRST_RANK_PORT = 5678
 #: Of several entries VS Code lists those with a `group` first, by its name, and F5 takes the first until one is chosen.
 FIRST = {"group": "0_dkdbg", "order": 1}
 #: The property of the attach request that carries the token (agent/front/tokens.py), and the input that asks for it.
@@ -104,12 +108,72 @@ def place_task(name: str, port: int, argv: Sequence[str]) -> dict[str, object]:
     Args:
         argv: the program's command line there.
     """
-    words = ["run", "--reload", "--wait", "--attach", str(port), "--on", name, "--", *argv]
+    return _background(name, ["run", "--reload", "--wait", "--attach", str(port), "--on", name, "--", *argv])
+
+
+def first_rank_port(service: int, count: int) -> int:
+    """The port of rank 0: debugpy's usual one, unless the debug service is on one of them."""
+    return service + 1 if FIRST_RANK_PORT <= service < FIRST_RANK_PORT + count else FIRST_RANK_PORT
+
+
+def rank_entries(plan: ProjectPlan, base: int, count: int) -> tuple[dict[str, object], ...]:
+    """A launch entry a rank, for editors that open no child sessions: rank r is on the port `base` + r."""
+    return tuple(_rank_entry(plan, base, rank) for rank in range(count))
+
+
+def _rank_entry(plan: ProjectPlan, base: int, rank: int) -> dict[str, object]:
+    entry = launch_entry(plan, base + rank)
+    del entry["preLaunchTask"]  # the compound's task is for all of them
+    entry["subProcess"] = False
+    entry["presentation"] = {"hidden": True}
+    return {**entry, "name": f"{RANK_NAME}{rank}"}
+
+
+def ranks_compound(entries: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """One F5 for all ranks, and one Stop."""
+    return {
+        "name": RANKS_NAME,
+        "configurations": [each["name"] for each in entries],
+        "stopAll": True,
+        "preLaunchTask": RANKS_NAME,
+        "presentation": {**FIRST, "order": 3},
+    }
+
+
+def ranks_task(base: int) -> dict[str, object]:
+    """The task that the compound runs first: the service is up, and each rank gets its port, also before it runs."""
+    return {
+        **_background("", ["attach", "--ports", str(base)]),
+        "label": RANKS_NAME,
+        "dependsOn": [UP_LABEL],
+        "problemMatcher": {
+            "owner": "dkdbg",
+            "pattern": {"regexp": "^dkdbg: never: (.*)$", "message": 1},
+            "background": {
+                "activeOnStart": True,
+                "beginsPattern": "attach your editor to ",
+                "endsPattern": "rank r: attach to ",
+            },
+        },
+    }
+
+
+def copy_task(name: str, port: int, overlay: str) -> dict[str, object]:
+    """The task that F5 on a workload's debug copy runs first: it starts the copy, leads there, and takes it away at its end.
+
+    Args:
+        overlay: the folder of its manifests.
+    """
+    return _background(name, ["up", "--on", name, "--overlay", overlay, "--attach", str(port), "--yes"])
+
+
+def _background(name: str, words: Sequence[str]) -> dict[str, object]:
+    """A task that stays as long as somebody debugs there."""
     return {
         "label": PLACE_LABEL + name,
         "type": "process",
         "command": "dkdbg",
-        "args": words,
+        "args": [*words],
         "options": {"cwd": "${workspaceFolder}"},
         "isBackground": True,
         "presentation": {"reveal": "always", "panel": "dedicated", "showReuseMessage": False, "clear": True},

@@ -71,8 +71,8 @@ def choose_base(facts: RepoFacts) -> tuple[str, str]:
         if facts.torch and facts.torch.version and facts.torch.cuda:
             cudnn = 9 if _version_key(facts.torch.version) >= (2, 4) else 8
             tag = f"{_patch(facts.torch.version)}-cuda{facts.torch.cuda}-cudnn{cudnn}-devel"
-            return f"pytorch/pytorch:{tag}", "a dependency compiles CUDA code, so nvcc has to be in the image"
-        return DEVEL_BASE, "a dependency compiles CUDA code, so nvcc has to be in the image"
+            return f"pytorch/pytorch:{tag}", "a dependency compiles CUDA code, so nvcc must be in the image"
+        return DEVEL_BASE, "a dependency compiles CUDA code, so nvcc must be in the image"
     why = f"Python {version} is what fits ({facts.python.source})"
     return f"python:{version}-slim", why + ("; wheels bring CUDA themselves" if facts.torch else "")
 

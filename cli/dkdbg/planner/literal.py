@@ -44,10 +44,10 @@ def check(
     base = service.extends
     for name in (service.name, *((base.name,) if base else ())):
         if not is_name(name):
-            raise _refused(name, "a service is called with letters, digits, `.`, `_` and `-`")
+            raise _refused(name, "a service name has letters, digits, `.`, `_` and `-`")
     for word in service.argv:
         if "\0" in word or not _encodes(word):
-            raise _refused(word, "no command line has a NUL or half a character")
+            raise _refused(word, "a command line cannot have a NUL or half a character")
     paths = [*chain, *service.includes, *(word for mount in service.mounts for word in mount), *service.masks]
     paths += [word for mapping in mappings for word in (mapping.local, str(mapping.remote))]
     paths += [base.file] if base else []
@@ -64,10 +64,10 @@ def check(
 
 def _check_image(image: ImagePlan) -> None:
     if not _IMAGE.fullmatch(image.base):
-        raise _refused(image.base, "no image is called so")
+        raise _refused(image.base, "this is not a valid image name")
     for package in image.apt:
         if not _APT.fullmatch(package):
-            raise _refused(package, "no Debian package is called so")
+            raise _refused(package, "this is not a valid Debian package name")
     for install in image.installs:
         for name in install.copy:
             if not is_file_name(name):
@@ -100,7 +100,7 @@ def _check_path(path: str) -> None:
     if "${" in path:
         raise _refused(path, "an editor would replace ${...} in it, and there is no other way to write it")
     if not all(map(is_text, path)):
-        raise _refused(path, "a path has to be text")
+        raise _refused(path, "a path must be text")
 
 
 def _encodes(text: str) -> bool:

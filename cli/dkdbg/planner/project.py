@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from dkdbg.model.plan import FROM_ENVIRONMENT, FROM_PERSON, Decision, ImagePlan, Mapping, ProjectPlan
 from dkdbg.planner import literal
 from dkdbg.planner.image import plan_image
+from dkdbg.planner.installed_copy import with_sources, without_released
+from dkdbg.planner.old_python import with_a_python
 from dkdbg.planner.service import MAINS, OVERRIDES, WORKSPACE, choose_service, plan_service
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
     Raises:
         DkdbgError: the configuration names a service or a command that cannot be.
     """
+    seen = facts
+    facts, newer = with_a_python(facts, config)
+    facts, ours = without_released(facts)
     no_decisions: tuple[Decision, ...] = ()
     image, image_why = (ImagePlan(), no_decisions) if choose_service(facts, config) else plan_image(facts)
     service, mappings, service_why, notes = plan_service(facts, image, config)
@@ -38,11 +43,15 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
             "the image brings its own code: breakpoints bind in files that are mapped, and none could be mapped",
         )
     service, mappings, workspace = _with_workspace(service, mappings)
+    service, copied = with_sources(
+        facts, service, mappings, service.extends.dockerfile if service.extends else image.dockerfile
+    )
     chain, value = compose_chain(facts, service)
     devcontainer, why = _devcontainer(facts)
     literal.check(facts, image, service, mappings, chain=chain, compose_file_value=value)
     return ProjectPlan(
-        facts=facts,
+        facts=seen,
+        python=facts.python.version,
         image=image,
         service=service,
         mappings=mappings,
@@ -61,7 +70,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
             *_gpu(facts, service),
             Decision(what=devcontainer, why=why),
         ),
-        notes=(*notes, *_left_out(facts, image), *(_env_note(value) if value else ()), *(f"left out: {problem}" for problem in facts.problems)),
+        notes=(*newer, *ours, *notes, *copied, *_left_out(facts, image), *(_env_note(value) if value else ()), *(f"left out: {problem}" for problem in facts.problems)),
     )  # fmt: skip
 
 
@@ -152,7 +161,7 @@ def _gpu(facts: RepoFacts, service: ServicePlan) -> tuple[Decision, ...]:
 def _left_out(facts: RepoFacts, image: ImagePlan) -> tuple[str, ...]:
     names = (facts.declared or facts.requirements) if image.ours else ()
     return tuple(
-        f"left out: {name!r} is no requirement that pip takes"
+        f"left out: {name!r} is not a requirement that pip accepts"
         for name in names
         if not literal.is_requirement(name)
     )

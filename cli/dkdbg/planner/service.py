@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.launchers import registry
 from dkdbg.launchers.launcher import NOTEBOOK
+from dkdbg.launchers.lines.blanks import as_words, without_blanks
 from dkdbg.launchers.lines.command_lines import one_process, serves
 from dkdbg.model import twin
 from dkdbg.model.config import Config, shell_argv
@@ -18,7 +19,7 @@ from dkdbg.model.plan import Decision, Mapping, ServicePlan
 from dkdbg.planner import image_inputs
 
 if TYPE_CHECKING:
-    from dkdbg.model.facts import DockerfileFact, EntryPoint, RepoFacts, ServiceFact
+    from dkdbg.model.facts import DockerfileFact, DockerRun, EntryPoint, RepoFacts, ServiceFact
     from dkdbg.model.plan import ImagePlan
 
 #: Where a repository without an image of its own is mounted.
@@ -26,12 +27,16 @@ WORKSPACE = "/workspace"
 #: Seconds that a script waits for an editor before it gives its GPU back.
 SCRIPT_WAIT = 600
 IDLE = ("sleep", "infinity")
+#: How many processes torchrun and its like start, by environment or .env: a committed file cannot know the machine.
+PROCESSES = "DKDBG_PROCESSES"
+_MOST_PROCESSES = 1024
 OVERRIDES = (
     "compose.override.yml",
     "compose.override.yaml",
     "docker-compose.override.yml",
     "docker-compose.override.yaml",
 )
+_SHELLS = frozenset({"sh", "bash", "zsh", "fish"})
 MAINS = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
 
 
@@ -47,12 +52,35 @@ def plan_service(
     dockerfile = _dockerfile_of(facts, base, image)
     chosen = choose_command(facts, config, base, dockerfile)
     mappings, mounts, masks = plan_mounts(facts, base, dockerfile, ours=image.ours and base is None)
+    by_hand = facts.docker_run if base is None and not image.ours and dockerfile else None
+    bare = base is None and not image.ours and dockerfile is not None and not mappings
+    workdir = workspace_of(facts) if image.ours and base is None else None
+    if by_hand is not None and by_hand.mounts:
+        added = tuple(each for each in by_hand.mounts if each[1] not in {remote for _, remote in mounts})
+        mounts = (*mounts, *added)
+        mappings = (
+            *(Mapping(local=local, remote=PurePosixPath(remote)) for local, remote in added),
+            *mappings,
+        )
+        workdir = by_hand.workdir
+    elif bare:
+        mounts, workdir = ((".", WORKSPACE),), WORKSPACE
+        mappings = (Mapping(local=".", remote=PurePosixPath(WORKSPACE)),)
     compose_file, merge = choose_file(facts)
     name = _name(base.name if base else "app", {service.name for service in facts.services})
     idle = chosen.argv == IDLE
-    app_ports = tuple(port for port in (base.ports if base else facts.ports) if port != config.port)
+    app_ports = tuple(
+        port
+        for port in (base.ports if base else by_hand.ports if by_hand and by_hand.ports else facts.ports)
+        if port != config.port
+    )
     seen = facts.entrypoint if config.command is None else None
-    wait = config.wait if config.wait is not None else _wait(seen, chosen.argv, app_ports, idle=idle)
+    runs_it = chosen.from_entry or _stands_in(seen, base, dockerfile)
+    wait = (
+        config.wait
+        if config.wait is not None
+        else _wait(seen, chosen.argv, () if seen and seen.trains and runs_it else app_ports, idle=idle)
+    )
     plan = ServicePlan(
         name=name,
         extends=base,
@@ -63,7 +91,12 @@ def plan_service(
         entrypoint=chosen.entrypoint,
         inherits_command=chosen.inherited,
         from_env=chosen.from_env,
-        working_dir=WORKSPACE if image.ours and base is None else None,
+        from_entry=chosen.from_entry,
+        working_dir=workdir,
+        shm=by_hand.shm if by_hand else None,
+        ipc=by_hand.ipc if by_hand else None,
+        env=by_hand.env if by_hand else (),
+        env_files=by_hand.env_files if by_hand else (),
         mounts=mounts,
         masks=masks,
         port=config.port,
@@ -71,7 +104,12 @@ def plan_service(
         wait=wait,
         reload=config.reload and not idle,
         restart=config.restart,
+        ranks=config.ranks,
+        continues=config.continues,
         gpu=facts.gpu != "none" or bool(base and base.gpu),
+        processes=chosen.processes,
+        needs_gpu=facts.gpu == "required",
+        terminal=bool(facts.terminal and not idle),
         host_network=bool(base and base.host_network),
         idle=idle,
         inputs=_inputs(image, base, dockerfile, (*mounts, *(base.binds if base else ()))),
@@ -84,11 +122,36 @@ def plan_service(
         (
             Decision(what=f"service {name} in {compose_file}", why=f"it runs {where} under debugpy; {_why_file(merge)}"),
             Decision(what=f"command {_shown(chosen)}", why=chosen.why),
-            Decision(what=f"it {waits}", why="dkdbg.toml or --wait says so" if config.wait is not None else _why_wait(wait, idle=idle)),
-            *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base)) for m in mappings),
+            *_environment(by_hand),
+            Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
+            *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, by_hand)) for m in mappings),
         ),
-        (*chosen.notes, *_unreadable(facts, chosen.argv)),
+        (*chosen.notes, *_unreadable(facts, chosen.argv), *_missing(facts), *_env_files(base)),
     )  # fmt: skip
+
+
+def _environment(by_hand: DockerRun | None) -> tuple[Decision, ...]:
+    if by_hand is None or not (by_hand.env or by_hand.env_files):
+        return ()
+    said = [name for name, value in by_hand.env if value is not None]
+    yours = [name for name, value in by_hand.env if value is None]
+    what = [*by_hand.env_files, *said, *(f"{name} (from your environment or .env)" for name in yours)]
+    return (Decision(what=f"environment {', '.join(what)}", why=f"{by_hand.source} gives it to docker run"),)
+
+
+def _env_files(base: ServiceFact | None) -> tuple[str, ...]:
+    if base is None or not base.env_files:
+        return ()
+    names = ", ".join(base.env_files)
+    return (
+        f"{base.file} has {base.name} read {names}, and not all of it is here: {base.name} cannot start; the debug service reads what is there",
+    )
+
+
+def _missing(facts: RepoFacts) -> tuple[str, ...]:
+    if not facts.missing:
+        return ()
+    return (f"{facts.missing} is not in the repository; the command fails unless something makes it",)
 
 
 def _unreadable(facts: RepoFacts, argv: tuple[str, ...]) -> tuple[str, ...]:
@@ -96,11 +159,11 @@ def _unreadable(facts: RepoFacts, argv: tuple[str, ...]) -> tuple[str, ...]:
     broken = [entry for entry in facts.candidates if entry.error and entry.file]
     if argv == IDLE:
         return tuple(
-            f"{entry.file}:{entry.error}; so the container idles (sleep infinity): mend that line and run dkdbg init again"
+            f"{entry.file}:{entry.error}; so the container idles (sleep infinity): fix that line and run dkdbg init again"
             for entry in broken[:3]
         )
     return tuple(
-        f"{entry.file}:{entry.error}; the command stays {shlex.join(argv)}, and F5 fails until that line is mended"
+        f"{entry.file}:{entry.error}; the command stays {shlex.join(argv)}, and F5 fails until that line is fixed"
         for entry in broken
         if any(
             str(entry.file) in word or PurePosixPath(word).name == PurePosixPath(str(entry.file)).name
@@ -140,7 +203,7 @@ def choose_service(facts: RepoFacts, config: Config) -> ServiceFact | None:
         return wanted[0]
     names = ", ".join(sorted({service.name for service in facts.services})) or "none"
     raise DkdbgError(
-        f"no compose service is named {config.service!r}; services seen: {names}",
+        f"there is no compose service {config.service!r} here; there are: {names}",
         hint="give one of them with --service, or none to debug a service of its own",
         exit_code=EXIT_USAGE,
     )
@@ -159,6 +222,8 @@ class Command:
     command: tuple[str, ...] = ()
     inherited: bool = False
     from_env: tuple[tuple[int, str], ...] = ()
+    from_entry: bool = False
+    processes: int = 0
     why: str
     notes: tuple[str, ...] = ()
 
@@ -175,7 +240,15 @@ def choose_command(
     if config.command is not None:
         return Command(command=shell_argv(config.command), why="you said so")
     existing = image_command(base, dockerfile)
-    if existing.argv and not idles(existing.argv):
+    windows = next(
+        (
+            item.command
+            for item in facts.candidates
+            if item.shows_windows and _stands_in(item, base, dockerfile)
+        ),
+        None,
+    )
+    if existing.argv and not idles(existing.argv) and windows is None:
         return existing
     entry = facts.entrypoint
     if entry is None or registry.role_of(entry.launcher) == NOTEBOOK:
@@ -186,20 +259,44 @@ def choose_command(
             f"{what}: the container idles; open it with Reopen in Container, or name a command with --command"
         )
         return Command(command=IDLE, why=f"the repository has {what}", notes=(note,))
-    argv, one_rank = _one_rank(shell_argv(entry.command))
+    whole, left = without_blanks(as_words(entry.command))
+    if not left:
+        whole = _typed(entry.command)
+    argv, processes, one_rank, documented = _one_rank(whole)
     if entry.cwd not in {".", ""} and base is None and not entry.cwd.startswith("/"):
-        argv = ("sh", "-c", f"cd {shlex.quote(entry.cwd)} && {shlex.join(argv)}")
+        argv, processes = ("sh", "-c", f"cd {shlex.quote(entry.cwd)} && {shlex.join(argv)}"), ()
+        documented = 0
+    instead = (
+        (f"{windows!r} of the image opens windows, which a container has no screen for",) if windows else ()
+    )
     return Command(
-        command=argv, why=f"seen in {entry.source}" if entry.source else "it is the best candidate",
-        notes=(*one_rank, *_entry_notes(facts)),
+        command=argv, why=f"seen in {entry.source}" if entry.source else "it is the best candidate", from_entry=True, from_env=processes, processes=documented,
+        notes=(*instead, *one_rank, *_left_notes(entry, left), *_entry_notes(facts)),
     )  # fmt: skip
+
+
+def _typed(line: str) -> tuple[str, ...]:
+    """A documented line as argv, by a shell where it needs one; one with an open quote as far as it can be read."""
+    try:
+        return shell_argv(line)
+    except DkdbgError:
+        return as_words(line)
+
+
+def _stands_in(entry: EntryPoint | None, base: ServiceFact | None, dockerfile: DockerfileFact | None) -> bool:
+    """Whether an entry point was read from what the service or the image itself starts."""
+    places = {f"{base.file}: service {base.name}"} if base else {dockerfile.path} if dockerfile else set()
+    return entry is not None and entry.source in places
 
 
 def idles(argv: tuple[str, ...]) -> bool:
     """Whether a command only keeps a container open for a person: a bare shell, an endless sleep or tail."""
     name = PurePosixPath(argv[0]).name
-    if name in {"sh", "bash", "zsh", "fish"}:
+    if name in _SHELLS:
         rest = " ".join(argv[1:])
+        inner = tuple(rest.removeprefix("-c ").split())  # CMD /bin/bash is `/bin/sh -c /bin/bash`
+        if rest.startswith("-c ") and PurePosixPath(inner[0]).name in _SHELLS:
+            return idles(inner)
         return all(word.startswith("-") and "c" not in word for word in argv[1:]) or bool(
             re.search(r"(sleep\s+(infinity|inf)|tail\s+-f\s+/dev/null|while\s+(true|:|sleep))", rest)
         )
@@ -241,27 +338,62 @@ def _later(words: tuple[tuple[int, str], ...], before: tuple[str, ...]) -> tuple
     return tuple((len(before) + index, word) for index, word in words)
 
 
-def _one_rank(argv: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """A documented launch on eight GPUs, or on `N`, as one rank: what a debugger starts on a developer's machine."""
+def _one_rank(
+    argv: tuple[str, ...],
+) -> tuple[tuple[str, ...], tuple[tuple[int, str], ...], tuple[str, ...], int]:
+    """A documented launch on eight GPUs, or on `N`, as a number that the start chooses; last, what is documented or 0."""
     found = one_process(argv)
     if found is None:
-        return argv, ()
+        return argv, (), (), 0
     changed, count = found
-    return changed, (
-        f"started with 1 process where the documentation has {count}; give another line with --command",
-    )
+    at = next(index for index, (new, old) in enumerate(zip(changed, argv, strict=True)) if new != old)
+    if not count.isdecimal():
+        note = f"started with 1 process where the documentation has {count}; {PROCESSES}=2 in .env or the environment starts 2"
+    else:
+        note = (
+            f"the documentation has {count} processes: dkdbg up and F5 start as many of them as this machine has GPUs "
+            f"(without one: cores), plain docker compose 1; {PROCESSES} in .env or the environment sets the number"
+        )
+    documented = min(int(count), _MOST_PROCESSES) if count.isdecimal() else 0
+    return changed, ((at, changed[at][:-1] + f"${{{PROCESSES}:-1}}"),), (note,), documented
 
 
 def _entry_notes(facts: RepoFacts) -> tuple[str, ...]:
     notes = []
-    others = [entry.command for entry in facts.candidates if entry != facts.entrypoint][:4]
+    if facts.projects:
+        shown = ", ".join(
+            f"{each.folder} ({PurePosixPath(each.program).name})" for each in facts.projects[:30]
+        )
+        more = f", and {len(facts.projects) - 30} more" if facts.projects[30:] else ""
+        notes.append(
+            f"{len(facts.projects)} projects are here: {shown}{more}; set up one of them with dkdbg -C {_first_project(facts)} init"
+        )
+    others = [_placed(entry) for entry in facts.candidates if entry != facts.entrypoint][:4]
     if others:
         notes.append("other candidates for the command: " + "; ".join(others) + " (choose with --command)")
-    if facts.entrypoint and facts.entrypoint.needs_args:
-        notes.append(
-            f"{facts.entrypoint.command!r} needs arguments of yours: give the whole line with --command"
-        )
     return tuple(notes)
+
+
+def _first_project(facts: RepoFacts) -> str:
+    file = PurePosixPath(facts.entrypoint.file or "") if facts.entrypoint else PurePosixPath()
+    own = (each.folder for each in facts.projects if PurePosixPath(each.folder) in file.parents)
+    return next(own, facts.projects[0].folder)
+
+
+def _placed(entry: EntryPoint) -> str:
+    """A candidate with its folder and where it was seen."""
+    folder = f"in {entry.cwd}, " if entry.cwd not in {".", ""} else ""
+    return f"{entry.command} ({folder}{entry.source})" if entry.source else entry.command
+
+
+def _left_notes(entry: EntryPoint, left: tuple[str, ...]) -> tuple[str, ...]:
+    """What a person has to add; nothing of it is written, because a shell or the program would take it at its word."""
+    if left:
+        shown = "; ".join(left)
+        return (f"left out of {entry.source or 'the command'}, for you to fill in with --command: {shown}",)
+    if entry.needs_args:
+        return (f"{entry.command!r} needs arguments of yours: give the whole line with --command",)
+    return ()
 
 
 def plan_mounts(
@@ -269,7 +401,8 @@ def plan_mounts(
 ) -> tuple[tuple[Mapping, ...], tuple[tuple[str, str], ...], tuple[str, ...]]:
     """Mappings, bind mounts to add, and image paths below them that must stay visible."""
     if ours:
-        return (Mapping(local=".", remote=PurePosixPath(WORKSPACE)),), ((".", WORKSPACE),), ()
+        above = "/".join(".." for _ in PurePosixPath(facts.below).parts) or "."
+        return (Mapping(local=".", remote=PurePosixPath(workspace_of(facts))),), ((above, WORKSPACE),), ()
     present = tuple(base.binds) if base else ()
     pairs = facts.mappings or (dockerfile.copies if dockerfile else ())
     if not pairs and dockerfile is None and base is None:
@@ -283,6 +416,11 @@ def plan_mounts(
         Mapping(local=local, remote=PurePosixPath(remote)) for local, remote in _longest_first((*pairs,))
     )
     return mappings, added, masks
+
+
+def workspace_of(facts: RepoFacts) -> str:
+    """Where the folder lies in an image of ours: of a subfolder the whole repository is mounted, so that `../data` is there."""
+    return str(PurePosixPath(WORKSPACE, facts.below))
 
 
 def _covered(pair: tuple[str, str], binds: tuple[tuple[str, str], ...]) -> bool:
@@ -326,7 +464,7 @@ def _wait(entry: EntryPoint | None, argv: tuple[str, ...], ports: tuple[int, ...
 
 def _why_wait(wait: int, *, idle: bool) -> str:
     if wait:
-        return "a breakpoint on the first line should hit, and a GPU should not be held for ever (exit 124)"
+        return "a breakpoint on the first line should hit, and a GPU should not be held forever (exit 124)"
     return (
         "nothing runs in it yet" if idle else "a server comes up by itself; an editor may attach at any time"
     )
@@ -340,9 +478,13 @@ def _why_file(merge: str) -> str:
     }[merge]
 
 
-def _why_mapping(mapping: Mapping, base: ServiceFact | None) -> str:
+def _why_mapping(mapping: Mapping, base: ServiceFact | None, by_hand: DockerRun | None) -> str:
     if base and (mapping.local, str(mapping.remote)) in base.binds:
         return f"{base.file} mounts it there"
+    if by_hand and (mapping.local, str(mapping.remote)) in by_hand.mounts:
+        return f"{by_hand.source} mounts it there"
+    if PurePosixPath(WORKSPACE) in mapping.remote.parents:
+        return f"the repository around it is mounted at {WORKSPACE}"
     if str(mapping.remote) == WORKSPACE:
         return "the repository is mounted there"
     return "the image has its code there, and the local files are mounted over it"

@@ -29,7 +29,9 @@ _NEW = {
 }
 _REASONS = {LAUNCH: "F5", TASKS: "what F5 runs first"}
 #: Array -> the field by which its objects are told apart.
-_NAMES = {"configurations": "name", "tasks": "label", "inputs": "id"}
+_NAMES = {"configurations": "name", "compounds": "name", "tasks": "label", "inputs": "id"}
+#: Of this machine, for the first place; each further one has the next.
+_FIRST_PLACE_PORT = 5677
 
 
 def editor_files(root: Path, plan: ProjectPlan, local_port: int, project: str) -> dict[str, FileWanted]:
@@ -40,6 +42,7 @@ def editor_files(root: Path, plan: ProjectPlan, local_port: int, project: str) -
     """
     launch = {
         "configurations": [editor.launch_entry(plan, local_port, project), *_of_places(root, LAUNCH)],
+        "compounds": _written(root, LAUNCH).get("compounds", ()),
         "inputs": editor.inputs(plan),
     }
     tasks = [*editor.tasks(plan), *_of_places(root, TASKS)]
@@ -62,18 +65,46 @@ def place_files(root: Path, entry: Mapping[str, Any], task: Mapping[str, Any]) -
     return files
 
 
-def place_ports(root: Path) -> dict[str, int]:
-    """The port of each entry of a place, by the entry's name."""
-    written = _of_places(root, LAUNCH)
+def ranks_files(
+    root: Path, entries: Sequence[Mapping[str, Any]], compound: Mapping[str, Any], task: Mapping[str, Any]
+) -> dict[str, FileWanted]:
+    """Both files with an entry a rank, their compound and its task, in the place of former ones.
+
+    Raises:
+        DkdbgError: as `editor_files`.
+    """
+    launch, tasks = _written(root, LAUNCH), _written(root, TASKS)
+    others = [
+        each for each in launch.get("configurations", ()) if not each["name"].startswith(editor.RANK_NAME)
+    ]
+    other_tasks = [each for each in tasks.get("tasks", ()) if each["label"] != task["label"]]
     return {
-        each["name"]: each["connect"]["port"] for each in written if isinstance(each.get("connect"), dict)
+        LAUNCH: _merged(
+            root, LAUNCH, {**launch, "configurations": [*others, *entries], "compounds": [compound]}
+        ),
+        TASKS: _merged(root, TASKS, {**tasks, "tasks": [*other_tasks, task]}),
     }
 
 
+def place_port(root: Path, name: str) -> int:
+    """The port of the entry of a place by its name; of a new one the next that no entry of a place has."""
+    ports = {
+        each["name"]: each["connect"]["port"]
+        for each in _of_places(root, LAUNCH) if isinstance(each.get("connect"), dict)
+    }  # fmt: skip
+    return ports.get(name) or next(
+        each for each in range(_FIRST_PLACE_PORT, 65536) if each not in ports.values()
+    )
+
+
 def _of_places(root: Path, name: str) -> list[dict[str, Any]]:
-    """What `init --on` has written: another `init` leaves it."""
-    array, begin = ("configurations", editor.PLACE_NAME) if name == LAUNCH else ("tasks", editor.PLACE_LABEL)
-    return [each for each in _written(root, name).get(array, ()) if each[_NAMES[array]].startswith(begin)]
+    """What `init --on` and `init --ranks` have written: another `init` leaves it."""
+    array, begins = (
+        ("configurations", (editor.PLACE_NAME, editor.RANK_NAME))
+        if name == LAUNCH
+        else ("tasks", (editor.PLACE_LABEL, editor.RANKS_NAME))
+    )
+    return [each for each in _written(root, name).get(array, ()) if each[_NAMES[array]].startswith(begins)]
 
 
 def with_port(root: Path, local_port: int) -> FileWanted | None:
@@ -84,7 +115,7 @@ def with_port(root: Path, local_port: int) -> FileWanted | None:
     """
     wanted = copy.deepcopy(_written(root, LAUNCH))
     for entry in wanted.get("configurations", []):
-        if entry["name"].startswith(editor.PLACE_NAME):
+        if entry["name"].startswith((editor.PLACE_NAME, editor.RANK_NAME)):
             continue
         if not isinstance(entry.get("connect"), dict):
             return None

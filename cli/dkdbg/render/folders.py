@@ -46,7 +46,7 @@ def checked(text: str | PurePosixPath) -> PurePosixPath:
     if any(git.folded(part) in git.FOLDERS for part in path.parts):
         raise DkdbgError(
             f"{path} lies in a folder of git's own",
-            hint="dkdbg writes nothing there, for git runs what it finds: name another place",
+            hint="dkdbg writes nothing there, because git runs what it finds: name another place",
             exit_code=EXIT_CONFLICT,
         )
     return path
@@ -195,7 +195,7 @@ class Folder:
 def obstacle(path: PurePosixPath, kind: str | None) -> DkdbgError:
     """Return the error for what lies in the way at `path`; `kind` as `Folder.kind` has it."""
     if kind == "a symbolic link":
-        hint = "dkdbg writes through no link, it may lead anywhere: put a real file or folder there"
+        hint = "dkdbg does not write through links, which may lead anywhere: put a real file or folder there"
     else:
         hint = f"Move {path} away, then try again."
     return DkdbgError(f"cannot write {path}: it is {kind}", hint=hint, exit_code=EXIT_CONFLICT)
@@ -214,7 +214,7 @@ def _whole(descriptor: int) -> bytes:
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file")
+            raise OSError(errno.EINVAL, "it is not a regular file")
         data = file.read(READ_LIMIT + 1)
     if len(data) > READ_LIMIT:
         raise OSError(errno.EFBIG, f"it is larger than {READ_LIMIT >> 20} MB")

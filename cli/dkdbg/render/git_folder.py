@@ -49,5 +49,5 @@ def _names(target: Path, git_file: Path) -> bool:
 
 
 def _text(path: Path) -> str:
-    """Raise OSError for what is no regular file: a FIFO would have us wait for ever."""
+    """Raise OSError for what is not a regular file: a FIFO would have us wait for ever."""
     return read_whole(Path(os.path.realpath(path))).decode("utf-8", errors="replace")

@@ -135,6 +135,8 @@ def debug_service(root: Path) -> DebugService | None:
                     token=token,
                     inputs=_inputs(root, note),
                     masks=_texts(_service(note).get("masks")) or (),
+                    processes=_count(_service(note).get("processes")),
+                    needs_gpu=_service(note).get("needs_gpu") is True,
                 )
     return None
 
@@ -156,6 +158,11 @@ def _inputs(root: Path, note: Mapping[str, object]) -> tuple[str, ...] | None:
     return tuple(
         name if name == "./" else f"{folders.checked(name)}{'/' * name.endswith('/')}" for name in inputs
     )
+
+
+def _count(value: object) -> int:
+    """How many processes; a manifest of an earlier init says nothing, one of a stranger's no more than a machine has."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 1024 else 0
 
 
 def _texts(value: object) -> tuple[str, ...] | None:

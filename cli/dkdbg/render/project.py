@@ -95,6 +95,7 @@ def _image(plan: ProjectPlan) -> dict[str, FileWanted]:
         installs=[(_copies(install.copy), install.run) for install in image.installs],
         pth=_source_roots(plan),
         installs_project=image.installs_project,
+        workspace=plan.workspace,
         command=json.dumps(plan.service.argv),
     )
     ignore = render("templates/dockerignore.j2", dockerfile=image.dockerfile, files=copied)
@@ -125,7 +126,9 @@ def _source_roots(plan: ProjectPlan) -> tuple[str, ...]:
 
 def _service(plan: ProjectPlan, project: str) -> str:
     service, image, first = plan.service, plan.image, len(plan.service.entrypoint)
-    owner = next((remote for local, remote in service.mounts if local == "."), None) or plan.workspace
+    owner = (
+        next((remote for local, remote in service.mounts if set(local) <= set("./")), None) or plan.workspace
+    )
     return render(
         "compose/service.yaml.j2",
         name=service.name,
@@ -139,7 +142,15 @@ def _service(plan: ProjectPlan, project: str) -> str:
         dockerfile=image.dockerfile,
         ours=image.ours,
         base=image.base,
-        shm=True,
+        says=service.extends.says if service.extends else frozenset(),
+        terminal=service.terminal,
+        shm=service.shm,
+        ipc=service.ipc,
+        pythonpath=service.pythonpath,
+        env=tuple(
+            (name, value) for name, value in service.env if not (name == "PYTHONPATH" and service.pythonpath)
+        ),
+        env_files=service.env_files,
         working_dir=service.working_dir,
         idle=service.idle,
         entrypoint=_words(("sh", "/opt/dkdbg/agent.pyz", "launch", "--"), _compose_words(service)[:first]),
@@ -153,6 +164,8 @@ def _service(plan: ProjectPlan, project: str) -> str:
         wait=service.wait,
         reload=service.reload,
         restart=service.restart,
+        ranks=service.ranks,
+        continues=service.continues,
         token=plan.token != FROM_NOWHERE,
         owner=owner,
         mappings=quoted(for_compose(json.dumps(editor.path_mappings(plan.mappings)))),
@@ -183,7 +196,7 @@ def _sh_words(service: ServicePlan) -> str:
 
 def _bind(local: str, remote: str) -> str | dict[str, str]:
     """A bind mount as compose has it, in its long form where a colon would end a path."""
-    source = "." if local == "." else f"./{local}"
+    source = local if local.split("/", maxsplit=1)[0] in {".", ".."} else f"./{local}"
     if ":" in local + remote:
         return {"type": "bind", "source": source, "target": remote}
     return f"{source}:{remote}"
@@ -255,12 +268,16 @@ def _payload(root: Path, plan: ProjectPlan) -> dict[str, FileWanted]:
         name=plan.service.name,
         port=plan.service.port,
         gpu=plan.service.gpu,
+        processes=plan.service.processes,
+        needs_gpu=plan.service.needs_gpu,
         token=plan.token,
         host_network=plan.service.host_network,
         command_sh=_sh_words(plan.service),
     )
-    files = {".dkdbg/up.sh": _text(up, "what F5 runs first", executable=True)}
-    python = tuple(int(part) for part in plan.facts.python.version.split(".")[:2])
+    files = {
+        ".dkdbg/up.sh": _text(up, "what F5 runs first", executable=True),
+    }
+    python = tuple(int(part) for part in plan.python.split(".")[:2])
     files[f".dkdbg/{single_file.NAME}"] = FileWanted(
         content=single_file.build(python), reason="the agent and its debugpy, mounted read-only"
     )

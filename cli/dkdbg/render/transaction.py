@@ -41,7 +41,7 @@ def place(root: Path, path: PurePosixPath) -> Path:
 
     Raises:
         DkdbgError: `path` leaves `root` (by itself or through a link) or leads to git's own files, or is or passes
-            through something that is no regular file or directory.
+            through something that is not a regular file or directory.
     """
     folders.checked(path)
     inside = Path(os.path.realpath(root))

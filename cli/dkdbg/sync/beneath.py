@@ -37,7 +37,7 @@ def local_root(root: Path, folder: str) -> str:
         raise DkdbgError(
             f"the place says that its code is {os.path.join(top, folder)}, which is not in {top}"
             + (f" but {real}" if real else ""),
-            hint="is it this repository's? --to PATH syncs this folder to PATH there; dkdbg -C FOLDER sync another one",
+            hint="is it this repository's? --to PATH syncs this folder to PATH there; dkdbg -C FOLDER sync syncs another one",
             exit_code=EXIT_USAGE,
         )
     return real
@@ -127,7 +127,7 @@ class Beneath:
         """The content of a file of at most `limit` bytes.
 
         Raises:
-            Refused: it is no regular file, or larger.
+            Refused: it is not a regular file, or larger.
         """
         return _content(self.open_file(path), limit)
 
@@ -148,7 +148,7 @@ def read_file(path: str, limit: int, *, follow: bool = False) -> bytes:
         follow: it may be a symlink.
 
     Raises:
-        OSError: it cannot be read. Refused: it is no regular file, or larger.
+        OSError: it cannot be read. Refused: it is not a regular file, or larger.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
     return _content(os.open(path, flags if follow else flags | os.O_NOFOLLOW), limit)
@@ -158,7 +158,7 @@ def _content(descriptor: int, limit: int) -> bytes:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise Refused("it is no regular file")
+            raise Refused("it is not a regular file")
         with open(descriptor, "rb", closefd=False) as file:
             data = file.read(limit + 1)
         if len(data) > limit:

@@ -91,7 +91,7 @@ def destination(root: str, into: str | None, label: str, roots: Roots) -> Destin
     if not _within(folder, top) and _passes(into, top):
         raise DkdbgError(
             f"{into} leads out of {top}, by a symlink, to {folder}",
-            hint=f"if that is where it shall go: --into {folder}",
+            hint=f"if it should go there: --into {folder}",
             exit_code=EXIT_USAGE,
         )
     local = os.path.realpath(roots.local)

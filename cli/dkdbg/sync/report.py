@@ -97,7 +97,8 @@ def _grows(facts: dict[str, Any]) -> str:
 
 def _in_sync(facts: dict[str, Any]) -> str:
     did = f": {facts['did']}" if facts["did"] else ", nothing to do"
-    return f"in sync: {facts['files']:,} files, {facts['seconds']:.1f} s{did}" + (
+    files = f"{facts['files']:,} {'file' if facts['files'] == 1 else 'files'}"
+    return f"in sync: {files}, {facts['seconds']:.1f} s{did}" + (
         f"; {facts['failed']:,} not synced" if facts["failed"] else ""
     )
 

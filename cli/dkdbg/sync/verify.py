@@ -29,6 +29,7 @@ _AGAIN = 0.5
 #: What is there and none of sync's may be as much as if so much were here: a million files.
 _OTHERS = 400_000
 _ANSWER_SECONDS = 300.0
+_ELSEWHERE = "leads to another target there"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +69,15 @@ def compare(
     return equal, different
 
 
+def of_one_folder(found: Comparison) -> Comparison:
+    """The same of a folder that both sides have: what takes no part is there too, and absolute links are another path's."""
+    link = "is a link to an absolute path of this machine, which is another one there"
+    return Comparison(
+        equal=found.equal, only_there=(),
+        differences={path: link if what == _ELSEWHERE else what for path, what in found.differences.items()},
+    )  # fmt: skip
+
+
 def _difference(entry: Entry, digest: str, there: There | None) -> str:
     if there is None:
         return "is missing there"
@@ -77,7 +87,7 @@ def _difference(entry: Entry, digest: str, there: There | None) -> str:
     if entry.kind == "d":
         return ""
     if entry.kind == "l":
-        return "" if there.digest == link_digest(entry.target) else "leads to another target there"
+        return "" if there.digest == link_digest(entry.target) else _ELSEWHERE
     if there.digest != digest:
         sizes = f" ({entry.size:,} bytes here, {there.size:,} there)" if entry.size != there.size else ""
         return f"has other content there{sizes}"

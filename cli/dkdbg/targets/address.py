@@ -15,6 +15,8 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 #: The schemes of the two forms that carry none in front of `://`.
 LOCAL, ENDPOINT = "local", "endpoint"
+#: Of jobs that have called `dkdbg attach --listen`.
+CALL = "call"
 #: The schemes whose first part may be empty: the host on which one sits, `slurm:///JOB`.
 _HERE = frozenset({"slurm", "pbs"})
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
@@ -94,7 +96,7 @@ def _parse(text: str) -> Address | None:
     if mark:
         address = Address(scheme=scheme, rest=rest.removesuffix("/"))
         known = _SCHEME.fullmatch(scheme) and scheme != ENDPOINT
-        if scheme in _HERE and not address.parts[0]:
+        if scheme.rpartition("+")[2] in _HERE and not address.parts[0]:
             return address if all(address.parts[1:]) else None
         return address if known and all(address.parts) and all(address.hops) else None
     address = Address(scheme=ENDPOINT, rest=text)

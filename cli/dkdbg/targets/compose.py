@@ -50,6 +50,30 @@ class ComposeService:
         """Start with the images that are there; what health there is, nobody looks at."""
         return self._start("up", "--no-build", "--detach", self.service)
 
+    def once(
+        self,
+        command: Sequence[str],
+        *,
+        entrypoint: str,
+        publish: str,
+        all_ports: bool,
+        variables: Mapping[str, str],
+        tty: bool,
+    ) -> tuple[str, ...]:
+        """Run another command in a container of its own, which is removed at its end.
+
+        Args:
+            entrypoint: as a shell has it, in the place of the service's; empty for that.
+            publish: the debug port alone, `HOST:PORT:PORT`; with `all_ports` the service's own list has it.
+            variables: of the container, besides the service's.
+        """
+        ports = ("--service-ports",) if all_ports else ("--publish", publish) if publish else ()
+        flags = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
+        words = ("--entrypoint", entrypoint) if entrypoint else ()
+        return self._compose(
+            "run", "--rm", *(() if tty else ("--no-TTY",)), *ports, *flags, *words, self.service, *command
+        )
+
     def create(self) -> tuple[str, ...]:
         """Make the service's container without starting it; one that runs as it should runs on."""
         return self._start("up", "--no-start", self.service)

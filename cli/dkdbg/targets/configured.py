@@ -38,6 +38,8 @@ def address_of(name: str, uri: str, *, forms: str) -> Address:
     why = ""
     if found.scheme in {LOCAL, ENDPOINT}:
         why = "on this machine, where a repository names none"
+    elif found.scheme == "pai":
+        why = "on a server that would be shown your token for OpenPAI, which is for a person to choose"
     elif any(part.startswith(".") for part in found.parts):
         why = "in a hidden folder, where programs read their settings"
     elif len(found.parts) > 1 and _HOME.fullmatch("/".join(found.parts[1:])):

@@ -37,14 +37,23 @@ class ContainerReach:
     Attributes:
         name: name or id, as `docker exec` takes it.
         label: as a person named it.
+        user: `uid:gid` as whom commands are run; empty for the container's own.
     """
 
     name: str
     label: str
+    user: str = ""
 
     def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
         """The local command line that runs `argv` in it, with our standard input and output."""
-        return ("docker", "exec", "-it" if tty else "-i", self.name, *argv)
+        user = ("--user", self.user) if self.user else ()
+        return ("docker", "exec", "-it" if tty else "-i", *user, self.name, *argv)
+
+
+def logs_words(name: str, *, follow: bool, lines: int | None) -> tuple[str, ...]:
+    """The local command line that prints what the program of a container has printed; see `Logged`."""
+    tail = () if lines is None else ("--tail", str(lines))
+    return ("docker", "container", "logs", *(("--follow",) if follow else ()), *tail, name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +74,8 @@ class Container:
         workdir: folder in which its program starts; empty for `/`.
         devices: the engine was asked for a device such as a GPU (some composes drop that silently).
         agent: runs the agent in it, without its verb.
+        user: `uid:gid` as whom that agent runs; empty for the container's own.
+        binds: folder inside -> that of the engine's machine which is mounted there.
     """
 
     id: str
@@ -83,6 +94,8 @@ class Container:
     workdir: str = ""
     devices: bool = False
     agent: tuple[str, ...] = AGENT
+    user: str = ""
+    binds: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, inspected: Mapping[str, Any]) -> Container:
@@ -108,24 +121,36 @@ class Container:
             one_off=labels.get(ONE_OFF) == "True", created=inspected.get("Created", ""),
             environment=environment, workdir=str(config.get("WorkingDir") or "").rstrip("/"),
             devices=bool(inspected["HostConfig"].get("DeviceRequests")),
+            binds={
+                each["Destination"]: each["Source"] for each in inspected.get("Mounts") or () if each.get("Type") == "bind"
+            },
         )  # fmt: skip
 
-    def with_run(self, words: Sequence[str]) -> Container:
+    def with_run(self, words: Sequence[str], user: str = "") -> Container:
         """This container with the session that `dkdbg run` has started in it.
 
         Args:
             words: command line of a process that an engine's user, never the container, has started in it.
+            user: as whom, as he named him.
         """
         for position, word in enumerate(words):
-            if is_brought(word) and words[position + 1 : position + 2] == ["launch"]:
+            if is_brought(word) and words[position + 1 : position + 2] in (["launch"], ["enter"]):
                 said = itertools.takewhile(lambda each: each != "--", words[position + 2 :])
                 options = dict(itertools.pairwise(said))
                 port = options.get("--port", "")
                 return replace(
                     self, label=options.get("--name") or self.name, agent=("sh", word),
-                    port=_port(port) or self.port,
+                    port=_port(port) or self.port, user=user,
                 )  # fmt: skip
         return self
+
+    def code_at(self, folder: str) -> tuple[str, str] | None:
+        """Where a folder of it lies on the engine's machine: both sides of the mount that it is in; None for none."""
+        inside = [each for each in self.binds if folder == each or folder.startswith(each.rstrip("/") + "/")]
+        if not inside:
+            return None
+        found = max(inside, key=len)
+        return self.binds[found], found
 
     def is_called(self, name: str) -> bool:
         """Whether `name` is its name, or enough of the beginning of its id."""

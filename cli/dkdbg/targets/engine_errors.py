@@ -50,6 +50,47 @@ _KNOWN = (
         "export DOCKER_HOST=unix://$XDG_RUNTIME_DIR/podman/podman.sock",
     ),
     _Known(
+        fragment=r"HTTP request to an HTTPS server",
+        cause="this engine speaks TLS, and docker was not told to",
+        hint="export DOCKER_TLS_VERIFY=1 DOCKER_CERT_PATH=FOLDER, where FOLDER has ca.pem, cert.pem and key.pem from whoever runs it; "
+        "or docker context create NAME --docker host=tcp://HOST:2376,ca=...,cert=...,key=...",
+    ),
+    _Known(
+        fragment=r"server gave HTTP response to HTTPS client|first record does not look like a TLS handshake",
+        cause="this engine does not speak TLS, and anybody who reaches its port is root there",
+        hint="unset DOCKER_TLS_VERIFY if that is meant; DOCKER_HOST=ssh://HOST needs no open port",
+    ),
+    _Known(
+        fragment=r"resolve docker endpoint: open \S*(?:ca|cert|key)\.pem: |could not read (?:CA certificate|X509 key pair|TLS)",
+        cause="the certificates for this engine cannot be read",
+        hint="DOCKER_CERT_PATH names the folder of ca.pem, cert.pem and key.pem, which whoever runs the engine made for you",
+    ),
+    _Known(
+        fragment=r"tls: certificate required|tls: bad certificate|tls: unknown certificate|tlsv1[^\n]* alert (?:certificate required|unknown ca)",
+        cause="the engine wants a certificate of yours, and takes none that it was shown",
+        hint="cert.pem and key.pem in DOCKER_CERT_PATH must be signed by the engine's authority; ask whoever runs it",
+    ),
+    _Known(
+        fragment=r"(?:Get|Post|Head|Put|Delete) \"https://[^\n]*tls: failed to verify certificate",
+        cause="what answers there is not the engine that ca.pem vouches for",
+        hint="is the address right? then ask whoever runs the engine for its ca.pem, or for a certificate that names the address",
+    ),
+    _Known(
+        fragment=r"client version \S+ is too new\. Maximum supported API version is",
+        cause="this engine is older than the API that docker was told to speak",
+        hint="unset DOCKER_API_VERSION: docker and the engine agree on one by themselves",
+    ),
+    _Known(
+        fragment=r"client version \S+ is too old\. Minimum supported API version is",
+        cause="this docker is older than what the engine still speaks",
+        hint="unset DOCKER_API_VERSION, or install a newer docker command and compose (docker-ce-cli, docker-compose-plugin)",
+    ),
+    _Known(
+        fragment=r"requires API version \S+, but the Docker daemon API version is|requires? Docker Engine v?[\d.]+ or later",
+        cause="this engine is too old for something that your compose file asks for",
+        hint="upgrade the engine, or take that out in an override file (unset DOCKER_API_VERSION, if it is set)",
+    ),
+    _Known(
         fragment=r"bind source path does not exist",
         cause="a folder that the service mounts is not on the engine's machine",
         hint="make it there, or mount another one in an override file",
@@ -115,7 +156,7 @@ _KNOWN = (
     _Known(
         fragment=r"failed to resolve source metadata|pull access denied|manifest unknown|failed to do request: Head",
         cause="the base image is not on this machine and cannot be pulled",
-        hint="name one that you have: DKDBG_BASE=registry.example/python:3.11 (or log in: docker login)",
+        hint="log in (docker login), or name one that you have: DKDBG_BASE=registry.example/python:3.11 where dkdbg init wrote the Dockerfile, its FROM line in one of yours",
     ),
     _Known(
         fragment=r"CERTIFICATE_VERIFY_FAILED|certificate signed by unknown authority|unable to get local issuer certificate",
@@ -147,7 +188,7 @@ _KNOWN = (
     _Known(
         fragment=r"no such service",
         cause="the project has no such service; the debug files may be older than your compose file",
-        hint="dkdbg init writes them anew",
+        hint="dkdbg init writes them again",
         exit_code=EXIT_ERROR,
     ),
     _Known(
@@ -205,7 +246,7 @@ def explain(code: int, output: str) -> DkdbgError:
             )
     last = [line for line in output.strip().splitlines() if line.strip()][-6:]
     return DkdbgError(
-        f"docker ended with {code}:\n  " + "\n  ".join(last or ["(it said nothing)"]),
+        f"docker failed with exit code {code}:\n  " + "\n  ".join(last or ["(it said nothing)"]),
         hint="the same command by hand: docker compose --profile debug up --build --wait",
         exit_code=EXIT_ENGINE,
     )
@@ -224,7 +265,7 @@ def _by_ssh(output: str) -> DkdbgError | None:
         return DkdbgError(error.message, hint=error.hint, exit_code=EXIT_ENGINE)
     return DkdbgError(
         f"docker cannot be run on {printable(hop)}: {printable(ended['said'].strip()[-300:])}",
-        hint="Docker 18.09 or newer has to be installed there, in the PATH of commands that ssh runs",
+        hint="Docker 18.09 or newer must be installed there, in the PATH of commands that ssh runs",
         exit_code=EXIT_ENGINE,
     )
 

@@ -108,7 +108,7 @@ def far_project(model: Mapping[str, Any], service: str, port: int, *, root: str,
         raise DkdbgError(
             "the Docker engine is on another machine, which does not have what is mounted from this one: "
             + printable("; ".join(absent)),
-            hint="copy it into the image, or lay it on that machine and mount it by its absolute path there, "
+            hint="copy it into the image, or put it on that machine and mount it by its absolute path there, "
             "in an override file",
             exit_code=EXIT_CONFLICT,
         )

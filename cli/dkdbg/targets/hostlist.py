@@ -25,7 +25,7 @@ def expand(text: str) -> tuple[str, ...]:
     """
     names = [name for item in _items(text) for name in _expand_item(item)]
     if not all(is_node(name) for name in names):
-        raise ValueError(f"{text[:100]!r} is no list of nodes")
+        raise ValueError(f"{text[:100]!r} is not a list of nodes")
     return tuple(names)
 
 
@@ -46,7 +46,7 @@ def _expand_item(item: str) -> list[str]:
     for brackets in _BRACKETS.finditer(item):
         numbers = _numbers(brackets[1])
         if len(names) * len(numbers) > MOST:
-            raise ValueError(f"{item[:100]!r} is no list of so many nodes")
+            raise ValueError(f"{item[:100]!r} is not a list of that many nodes")
         names = [f"{name}{item[end : brackets.start()]}{number}" for name in names for number in numbers]
         end = brackets.end()
     return [name + item[end:] for name in names]
@@ -58,10 +58,10 @@ def _numbers(text: str) -> list[str]:
     for part in text.split(","):
         match = _RANGE.fullmatch(part)
         if match is None:
-            raise ValueError(f"{text[:100]!r} is no list of numbers")
+            raise ValueError(f"{text[:100]!r} is not a list of numbers")
         first, last = match[1], match[2] or match[1]
         count = int(last) - int(first) + 1
         if not 0 < count <= MOST - len(found):
-            raise ValueError(f"{text[:100]!r} is no list of numbers")
+            raise ValueError(f"{text[:100]!r} is not a list of numbers")
         found += [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
     return found

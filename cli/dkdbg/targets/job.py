@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.errors import EXIT_USAGE, DkdbgError, GoneError
 from dkdbg.targets.address import Address
 from dkdbg.targets.hostlist import is_node
 from dkdbg.targets.ssh import SshHosts, hosts_of
@@ -99,6 +99,9 @@ class BatchSystem(Protocol):
             DkdbgError: there is none, or several, or the answer makes no sense.
         """
 
+    def over(self, job: str) -> str:
+        """The text for `sh` on a node that ends with 0 when the job has ended, or runs no more, and else with another code."""
+
     def step(self, job: str, node: str, *, tty: bool) -> tuple[str, ...]:
         """The words, run on the login node, that run what follows them on a node of the job; none where there is no such program."""
 
@@ -162,7 +165,7 @@ def choose_node(job: Job, address: JobAddress, shown: str) -> str:
         )
     if job.phase == "ended":
         why = f" ({job.reason})" if job.reason and job.reason != "None" else ""
-        raise DkdbgError(
+        raise GoneError(
             f"job {job.id} has ended: {job.state}{why}", hint="start another: dkdbg submit -- python train.py"
         )
     if job.phase == "held":
@@ -173,7 +176,7 @@ def choose_node(job: Job, address: JobAddress, shown: str) -> str:
         raise DkdbgError(f"job {job.id} is {job.state}, and nothing says on which nodes", hint="try again")
     if address.node and address.node not in job.nodes:
         raise DkdbgError(
-            f"{address.node} is no node of job {job.id}: it has {in_words(job.nodes)}",
+            f"{address.node} is not a node of job {job.id}: it has {in_words(job.nodes)}",
             hint=f"without a node it is the first one: {shown.rpartition('/')[0]}",
         )
     return address.node or job.nodes[0]

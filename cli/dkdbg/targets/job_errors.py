@@ -12,6 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+#: How the problem begins in each table.
+NO_COMMANDS = "there are no commands of"
+
+
+class NoCommandsError(DkdbgError):
+    """The system's programs are not where they are looked for: that does not change by waiting."""
+
+
 def explain_by(known: Sequence[tuple[str, str, str]], said: str, *, job: str, node: str) -> DkdbgError | None:
     """Return the error of the first pattern that fits, with the line that it was found in; None when none does.
 
@@ -26,7 +34,8 @@ def explain_by(known: Sequence[tuple[str, str, str]], said: str, *, job: str, no
             groups = [printable((each or "").strip())[:200] for each in match.groups()]
             quoted = _line_of(said, match.start())
             text = problem.format(*groups, job=job or "the job", node=node or "the node")
-            return DkdbgError(
+            kind = NoCommandsError if problem.startswith(NO_COMMANDS) else DkdbgError
+            return kind(
                 f"{text}\n{quoted}" if quoted not in text else text, hint=hint.format(*groups, job=job)
             )
     return None

@@ -30,6 +30,15 @@ exit 0
 """
 
 
+#: `read` and `printf` are the shell's own: the line, which holds a secret, is in no list of processes.
+_STARTING = """\
+IFS= read -r line || exit 1
+printf '%s\\n' "$line" | setsid {kept} >/dev/null 2>&1 &
+exec 3<&0
+{{ printf '%s\\n' "$line"; exec cat <&3; }} | {spoken} 3<&-
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobNode:
     """One node of a job.
@@ -65,6 +74,22 @@ class JobNode:
             "-o", "ServerAliveCountMax=3", "-tt" if tty else "-T", "-e", "none", *PLAIN_SESSION, "--", self.node,
         )  # fmt: skip
         return self.login.wrap((*words, for_any_shell(text)), tty=tty)
+
+    def starting(self, relay: Sequence[str]) -> tuple[str, ...]:
+        """See `Stepwise`. What ssh has started stays; a step takes along all that is in it, so that the keeper is one of its own.
+
+        That step is held by its own srun on the login node, which is no child of ours: it goes on when we are cut off.
+        """
+        if self.way == "ssh":
+            return self.wrap(relay)
+        step = shlex.join(self.step(False))
+
+        def there(word: str) -> str:
+            text = f"{enter(self.folder)}exec {shlex.join((*relay, word))}"
+            return f"{step} sh -c {shlex.quote(text)}"
+
+        kept, spoken = there("keep"), there("wait")
+        return self.login.wrap(("sh", "-c", _STARTING.format(kept=kept, spoken=spoken)))
 
     def explain(self, said: str) -> DkdbgError | None:
         """The error that the batch system's words mean; None when they are not its."""

@@ -27,6 +27,8 @@ class _Known:
 _FORBIDDEN = (
     r"is forbidden: User \"[^\n]*?\" cannot (?P<verb>\w+) resource \"(?P<what>[\w.]+)(?:/(?P<sub>\w+))?\""
 )
+#: Some builds of kubectl log an error in the place of saying it.
+_LOGGED = re.compile(r"^E\d{4} \S+\s+\d+ \S+\] \"command failed\" err=")
 #: Messages of kubectl 1.32; each has a test in which it says so itself. The first match wins.
 _KNOWN = (
     _Known(
@@ -113,15 +115,8 @@ def explain(said: str, namespace: str) -> DkdbgError | None:
         said: its standard error. A command in a pod may have written some of it.
         namespace: that it was about.
     """
-    if found := re.search(_FORBIDDEN, said):
-        what = found["what"] + (f" --subresource={found['sub']}" if found["sub"] else "")
-        shown = "/".join(filter(None, (found["what"], found["sub"])))
-        return DkdbgError(
-            f"you may not {found['verb']} {shown} in the namespace {namespace}\n  kubectl: {_line_of(said, found.start())}",
-            hint=f"ask whoever runs the cluster for a Role with it; "
-            f"kubectl auth can-i {found['verb']} {what} --namespace={namespace} says yes then",
-            exit_code=EXIT_ENGINE,
-        )  # fmt: skip
+    if (refused := denied(said, namespace)) is not None:
+        return refused
     for known in _KNOWN:
         if found := re.search(known.fragment, said):
             return DkdbgError(
@@ -131,10 +126,39 @@ def explain(said: str, namespace: str) -> DkdbgError | None:
     return None
 
 
+def denied(said: str, namespace: str) -> DkdbgError | None:
+    """The right that is missing, as the cluster names it; None where it names none."""
+    found = re.search(_FORBIDDEN, said)
+    if found is None:
+        return None
+    what = found["what"] + (f" --subresource={found['sub']}" if found["sub"] else "")
+    shown = "/".join(filter(None, (found["what"], found["sub"])))
+    return DkdbgError(
+        f"you may not {found['verb']} {shown} in the namespace {namespace}\n  kubectl: {_line_of(said, found.start())}",
+        hint=f"ask whoever runs the cluster for a Role with it; "
+        f"kubectl auth can-i {found['verb']} {what} --namespace={namespace} says yes then",
+        exit_code=EXIT_ENGINE,
+    )  # fmt: skip
+
+
+def not_built(folder: str, said: str) -> DkdbgError:
+    """The error for a folder of manifests that kustomize does not build.
+
+    Args:
+        said: why; kustomize's own words, or what is wrong with what it has built.
+    """
+    why = printable(" ".join(_LOGGED.sub("", said.removeprefix("error: ")).split()))
+    return DkdbgError(
+        f"kustomize cannot build {folder}: {why[:_SHOWN]}",
+        hint=f"kubectl kustomize {folder} must work first" if why else "",
+        exit_code=EXIT_USAGE,
+    )
+
+
 def unexplained(code: int, said: str) -> DkdbgError:
     """The error for words that nothing here knows."""
     return DkdbgError(
-        f"kubectl ended with {code}: {printable(last_line(said))[:_SHOWN] or 'it said nothing'}",
+        f"kubectl failed with exit code {code}: {printable(last_line(said))[:_SHOWN] or 'it said nothing'}",
         hint="kubectl get pods must work first",
         exit_code=EXIT_ENGINE,
     )

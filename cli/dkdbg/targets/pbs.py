@@ -67,6 +67,17 @@ class Pbs:
             output=output if output.startswith("/") and output.isprintable() else "",
         )  # fmt: skip
 
+    def over(self, job: str) -> str:
+        """By qstat; where that is not there, or does not answer, nothing is known.
+
+        It ends with 153 for a job that it does not know (PBSE_UNKJOBID, 15001); Torque's command over Slurm says no word then.
+        """
+        return (
+            f"{_PATH}said=$(qstat -f {shlex.quote(job)} 2>&1); [ $? = 153 ] && exit 0\n"
+            'case $said in *"job_state = "[QHWTRBSU]*) exit 1;; '
+            '*"job_state = "*|*"Unknown Job I"*|*"Job has finished"*) exit 0;; esac; exit 1'
+        )
+
     def step(self, job: str, node: str, *, tty: bool) -> tuple[str, ...]:  # noqa: ARG002 - see the protocol
         """None: PBS runs nothing in a running job from outside; its sites let ssh in."""
         return ()

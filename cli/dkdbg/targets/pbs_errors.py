@@ -8,7 +8,7 @@ from __future__ import annotations
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets import slurm_errors
-from dkdbg.targets.job_errors import explain_by
+from dkdbg.targets.job_errors import NO_COMMANDS, explain_by
 
 #: As in `slurm_errors`.
 _KNOWN = (
@@ -20,10 +20,10 @@ _KNOWN = (
     (r"Unknown Job I[dD] (\S+)", "PBS knows no job {job}: it has ended some time ago, or never was", "qstat -u $USER shows your jobs"),
     (
         r"(?:qstat|qsub|qdel|awk): (?:command )?not found",
-        "there are no commands of PBS there",
+        f"{NO_COMMANDS} PBS there",
         "name the login node: pbs://LOGIN/JOB",
     ),
-    (r"(Invalid time limit specified \(.*\)|Unknown option: \S+|illegally formed.*|usage: qsub.*)", "qsub takes an option not: {0}", "man qsub shows its options"),
+    (r"(Invalid time limit specified \(.*\)|Unknown option: \S+|illegally formed.*|usage: qsub.*)", "qsub does not accept this: {0}", "man qsub shows its options"),
     (r"Permission denied|Host key verification failed", "{node} lets nobody in by ssh from there", "PBS has no other way into a running job: ask for ssh to the nodes of your jobs"),
 )  # fmt: skip
 

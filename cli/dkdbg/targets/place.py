@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from dkdbg.errors import DkdbgError
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dkdbg.targets.address import Address
     from dkdbg.targets.job import Job
     from dkdbg.targets.job_script import Submission
+    from dkdbg.targets.pythons import PythonThere
     from dkdbg.targets.sessions import SeenSession
 
 
@@ -179,6 +180,7 @@ class Started:
         token: whether its port asks for one.
         name: of the container, pod or job; None when that is not known.
         engine: the address of an engine of another machine; empty for one of this.
+        ports: the program's own: (port inside, `host:port` here) of each that is published.
     """
 
     port: int | None
@@ -186,6 +188,7 @@ class Started:
     token: bool
     name: str | None
     engine: str = ""
+    ports: tuple[tuple[int, str], ...] = ()
 
 
 @runtime_checkable
@@ -211,6 +214,111 @@ class Startable(Protocol):
         """
 
 
+@runtime_checkable
+class Foreign(Protocol):
+    """A place that may be there without an agent of dkdbg: `dkdbg attach` says what it has found instead."""
+
+    def foreign(self) -> Sequence[str]:
+        """Lines for a person: what is there, and what to type; nothing where an agent runs, or may come. Never raises."""
+
+
+@runtime_checkable
+class Enterable(Protocol):
+    """A place whose Pythons run without an agent of dkdbg, and may be entered: `dkdbg attach`."""
+
+    @property
+    def is_meant(self) -> bool:
+        """Whether who names the place means what runs in it now; else it may be what is about to be started."""
+
+    def pythons(self) -> Sequence[PythonThere]:
+        """Those there; none where an agent of dkdbg runs.
+
+        Raises:
+            DkdbgError: it cannot be asked.
+        """
+
+    def within(self, user: str) -> Reach:
+        """The place as one of its users: `uid:gid`, empty for the usual one.
+
+        Raises:
+            DkdbgError: it is not there or not running.
+        """
+
+    def code_at(self, folder: str) -> tuple[str, str] | None:
+        """Where a folder of the place lies on this machine: the folders here and there; None when nothing says it.
+
+        Raises:
+            DkdbgError: it is not there or not running.
+        """
+
+
+@runtime_checkable
+class Logged(Protocol):
+    """A place that keeps what its program prints: `dkdbg logs`."""
+
+    def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
+        """The local command line that prints it, the program's standard output and error.
+
+        Args:
+            follow: go on with what comes, until it ends.
+            lines: that many from the end; None for all.
+
+        Raises:
+            DkdbgError: there is nothing that has printed, or it cannot be asked.
+        """
+
+
+@runtime_checkable
+class OneOff(Protocol):
+    """A place whose image, mounts and environment another command than its own can be run in: `dkdbg run`."""
+
+    def once(self, wanted: Once, *, report: Callable[[str], None]) -> Prepared:
+        """Have everything ready that such a run needs.
+
+        Args:
+            report: takes one line of progress.
+
+        Raises:
+            DkdbgError: it cannot be, with cause and next step.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Once:
+    """How another command is to be run in a debug service.
+
+    Attributes:
+        command: word by word.
+        port: on this machine, if it is free there.
+        wait: seconds that the command waits for an editor before its first line.
+        ranks: which are debugged; empty for what the service says.
+        tty: our standard input and output are a terminal.
+        service, token: as in Start.
+    """
+
+    service: DebugService
+    token: Callable[[], str]
+    command: tuple[str, ...]
+    port: int
+    wait: int
+    ranks: str
+    tty: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A run that can begin.
+
+    Attributes:
+        argv, environment: of the local command line that runs it, and what is left of it when it has ended: nothing.
+        port: of its debug port on 127.0.0.1.
+    """
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    port: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class CopyPlan:
     """A debug copy of something that runs, as it would be made.
@@ -234,12 +342,16 @@ class CopyPlan:
 class Copyable(Protocol):
     """A place of which a copy can be started with the agent under its program; the original is never changed."""
 
-    def plan_copy(self, command: Sequence[str], *, wait: int) -> CopyPlan:
+    def plan_copy(
+        self, command: Sequence[str], *, wait: int, overlay: Path | None = None, replace: bool = False
+    ) -> CopyPlan:
         """What `make_copy` would make; nothing is changed.
 
         Args:
             command: another program than the original's; empty for that.
             wait: seconds that the program waits for an editor.
+            overlay: the copy's manifest, which is taken as it is; None to copy what is there.
+            replace: in the place of a copy that is there.
 
         Raises:
             DkdbgError: there is nothing to copy, or there is a copy already.
@@ -297,7 +409,25 @@ class Far(Protocol):
 
 @runtime_checkable
 class Roomy(Protocol):
-    """A place that has no folder for the code until one is made."""
+    """A place that has no folder for the code until one is made.
+
+    Attributes:
+        names_folder: whether its address names one.
+    """
+
+    @property
+    def names_folder(self) -> bool:
+        """See the class."""
+
+    def at(self, folder: str) -> Place:
+        """The same place in a folder that is there.
+
+        Args:
+            folder: absolute.
+
+        Raises:
+            DkdbgError: no address can name it.
+        """
 
     def room(self, name: str) -> Workspace:
         """The folder of its address, else the one of ours that `with_folder` would make.
@@ -324,8 +454,34 @@ class Several(Protocol):
     def each(self) -> Sequence[Place]:
         """The places that it stands for now, instead of it, which is closed; itself alone while there is one.
 
-        A place that cannot be asked is itself: its door says why. Never raises.
+        A place that cannot be asked is itself: its door says why.
+
+        Raises:
+            DkdbgError: it can never be asked in this way.
         """
+
+
+@runtime_checkable
+class Spreading(Protocol):
+    """A place whose programs have workers elsewhere, such as a cluster."""
+
+    @property
+    def drivers(self) -> Place:
+        """The place where a program is started.
+
+        Raises:
+            DkdbgError: there is none.
+        """
+
+    def flags(self, workers: str) -> tuple[str, ...]:
+        """What the agent's `launch` is told so that workers are debugged too.
+
+        Args:
+            workers: which, by shell patterns with commas.
+        """
+
+    def each(self) -> Sequence[Place]:
+        """As `Several.each`."""
 
 
 @runtime_checkable
@@ -333,13 +489,37 @@ class Outliving(Protocol):
     """A far place where a program can go on when the connection is cut through which it was started.
 
     Attributes:
-        outlives_cuts: whether that is so; a batch system ends what it has started.
+        outlives_cuts: whether that is so.
     """
 
     outlives_cuts: bool
 
     def again(self, *, silent: bool, limit: float) -> Reach:
         """As `Far.again`."""
+
+
+@runtime_checkable
+class Leased(Protocol):
+    """A place that is ours for a while, such as a node for the time of a job."""
+
+    def over(self) -> Sequence[str]:
+        """The words that end with 0, run there, when that while is over.
+
+        Raises:
+            DkdbgError: nobody knows now.
+        """
+
+
+@runtime_checkable
+class Stepwise(Protocol):
+    """A reach where all that a command has started may end with its connection."""
+
+    def starting(self, relay: Sequence[str]) -> Sequence[str]:
+        """The local command line that runs `agent relay WORD` there for the first time, whose keeper outlives the connection.
+
+        Args:
+            relay: that command line, word by word; see `agent/relay/stdio.py` for what can be added.
+        """
 
 
 @runtime_checkable
@@ -421,9 +601,15 @@ class Kind:
             too; each carries the address of its place. Raises DkdbgError when they cannot be listed.
         queue: where jobs are submitted at an address of this kind that names no job; None for what has no jobs.
             Raises DkdbgError when the address makes no sense.
+        inner: the address of the place from which one of this kind is reached; None for what is reached by itself.
+            Raises DkdbgError when the address makes no sense.
+        around: the place at an address of this kind, made instead of by `place`, around
+            those at `inner` that its second argument makes, and that it closes.
     """
 
     place: Callable[[Address, Path], Place]
     named: Callable[[str, Path], Place | None] = _none_named
     sessions: Callable[[], list[SeenSession]] = _no_sessions
     queue: Callable[[Address], Queue] | None = None
+    inner: Callable[[Address], Address] | None = None
+    around: Callable[[Address, Callable[[], Place]], Place] | None = None

@@ -67,6 +67,18 @@ class PodReach:
             *argv,
         )
 
+    def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
+        """The local command line that prints what the container has printed; see `Logged`."""
+        tail = () if lines is None else (f"--tail={lines}",)
+        words = (*(("--follow",) if follow else ()), *tail, self.pod)
+        return (
+            self.program,
+            "logs",
+            f"--namespace={self.namespace}",
+            f"--container={self.container}",
+            *words,
+        )
+
     def explain(self, said: str) -> DkdbgError | None:
         """What kubectl's own words mean; None for words that are not its own."""
         return explain(said, self.namespace)

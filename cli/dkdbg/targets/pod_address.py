@@ -3,7 +3,9 @@
 POD is    trainer-0                       a pod's name (`pod/trainer-0` for one that is called as a kind below)
           app=trainer,tier=gpu            labels, as `kubectl -l` takes them
           deployment/bert                 the pod of a Deployment
+          statefulset/bert                the pod of a StatefulSet
           job/bert:2                      the pod of a Job with completion index 2
+          cronjob/nightly                 the debug copy of a CronJob, which is a Job
           pytorchjob/bert:2               the pod of a Kubeflow PyTorchJob whose node rank is 2
 
 An object that `dkdbg up` has made a debug copy of stands for its copy. KIND/NAME is how kubectl itself names things. The rank comes after `:`, which no name of Kubernetes has and no shell
@@ -23,10 +25,13 @@ if TYPE_CHECKING:
 
 FORM = "k8s://NAMESPACE/POD[/CONTAINER]"
 POD, DEPLOYMENT, JOB, PYTORCHJOB = "pod", "deployment", "job", "pytorchjob"
+STATEFULSET, CRONJOB = "statefulset", "cronjob"
 #: The label that the pods of a kind carry, with its name.
 _LABEL_OF = {JOB: "job-name", PYTORCHJOB: "training.kubeflow.org/job-name"}
 #: Kinds of objects that own pods.
-OWNERS = (DEPLOYMENT, JOB, PYTORCHJOB)
+OWNERS = (DEPLOYMENT, STATEFULSET, JOB, CRONJOB, PYTORCHJOB)
+#: Kinds that say by labels which pods are theirs.
+SELECTING = (DEPLOYMENT, STATEFULSET)
 #: Names as Kubernetes has them: a label of RFC 1123, several with dots, what a label's key and value may be.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})*")
@@ -100,7 +105,7 @@ def query_of(address: Address) -> PodQuery:
     else:
         name, rest = (rest[0] if rest else ""), rest[1:]
     if not is_name(namespace):
-        raise _no(address, f"{namespace} is no name of a namespace")
+        raise _no(address, f"{namespace} is not a valid namespace")
     if kind and not is_pod_name(name):
         raise _no(address, f"{name or 'nothing'} is no name of a {kind}" if name else "it names no pod")
     if selector and not is_labels(selector):
@@ -115,6 +120,6 @@ def query_of(address: Address) -> PodQuery:
 def _no(address: Address, why: str) -> DkdbgError:
     return DkdbgError(
         f"{address} names no pod: {why}",
-        hint=f"{FORM}, where POD is a name, labels (app=trainer), deployment/NAME, job/NAME:INDEX or pytorchjob/NAME:RANK",
+        hint=f"{FORM}, where POD is a name, labels (app=trainer), deployment/NAME, statefulset/NAME, job/NAME:INDEX, cronjob/NAME or pytorchjob/NAME:RANK",
         exit_code=EXIT_USAGE,
     )

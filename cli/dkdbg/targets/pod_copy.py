@@ -1,4 +1,4 @@
-"""A copy of a Deployment, Job or PyTorchJob for debugging: the same pods, with the agent under their program. No I/O.
+"""A copy of a Deployment, StatefulSet, Job, CronJob or PyTorchJob for debugging: the same pods, with the agent under their program. No I/O.
 
 What differs from the original is what debugging needs, each difference a decision with its reason. The original is never
 written: its copy has a name and labels of its own, so that no Service, controller, autoscaler or budget that selects
@@ -15,11 +15,20 @@ from typing import TYPE_CHECKING, Any
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.pod import object_of, objects_of
-from dkdbg.targets.pod_address import DEPLOYMENT, JOB, is_name
-from dkdbg.targets.workload import COPY_OF, DKDBG, MADE_BY, TITLE, copy_label, copy_name, templates
+from dkdbg.targets.pod_address import CRONJOB, JOB, SELECTING, STATEFULSET, is_name
+from dkdbg.targets.workload import (
+    COPY_OF,
+    DKDBG,
+    MADE_BY,
+    TITLE,
+    copy_label,
+    copy_name,
+    kind_of_copy,
+    templates,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 #: Where the single file lies in the copy's containers, and under which name.
 AGENT_FOLDER, AGENT_FILE = "/opt/dkdbg", "agent.pyz"
@@ -78,6 +87,7 @@ def copy_of(
     command: Sequence[str],
     command_from: str,
     wait: int,
+    environment: Mapping[str, str] | None = None,
 ) -> PodCopy:
     """The copy of an object.
 
@@ -89,31 +99,42 @@ def copy_of(
             the object's own.
         command_from: where `command` is from, for people.
         wait: seconds that the program waits for an editor.
+        environment: what the program gets besides.
 
     Raises:
         DkdbgError: there is no such container, or nothing says what its program is.
         BadPod: it is no such object.
     """
-    about, spec = object_of(document.get("metadata")), _apart(object_of(document.get("spec")))
+    about, spec, owner = object_of(document.get("metadata")), _apart(object_of(document.get("spec"))), kind
     original, name = str(about.get("name", "")), copy_name(str(about.get("name", "")))
     made: dict[str, Any] = {
-        "apiVersion": document.get("apiVersion"), "kind": document.get("kind"),
+        "apiVersion": document.get("apiVersion"), "kind": TITLE[kind_of_copy(kind)],
         "metadata": {"name": name, **({"namespace": about["namespace"]} if about.get("namespace") else {})},
         "spec": spec,
     }  # fmt: skip
     labels = {MADE_BY: DKDBG, COPY_OF: copy_label(kind, original)}
     queues = {key: value for key, value in object_of(about.get("labels")).items() if key.startswith(_QUEUES)}
     made["metadata"]["labels"] = {**queues, **labels}
-    decisions = [(f"{TITLE[kind]} {name}", f"a copy; {original} is not touched")]
+    decisions = [(f"{made['kind']} {name}", f"a copy; {original} is not touched")]
     before = {"kind": document.get("kind"), "metadata": {"name": original}, "spec": _apart(spec)}
+    if kind == CRONJOB:
+        spec = made["spec"] = object_of(object_of(spec.get("jobTemplate")).get("spec"))
+        made["apiVersion"] = "batch/v1"
+        decisions.append(("one Job, now", f"{original} starts one whenever its time has come"))
+    kind = kind_of_copy(kind)
     decisions += _controller(kind, spec, labels)
     notes: list[str] = []
+    if kind == STATEFULSET:
+        spec["podManagementPolicy"] = "Parallel"  # one that waits for an editor may not be ready
+        notes += _own_volumes(spec)
     for role, template in templates(kind, made).items():
         found = _Template(template, role=role, labels=labels, name=original)
-        decisions += found.be_debugged(container, command, command_from, wait, agent_map(name))
+        decisions += found.be_debugged(
+            asked=container, command=command, command_from=command_from, wait=wait, agent=agent_map(name), environment=environment or {},
+        )  # fmt: skip
         notes += found.notes()
     return PodCopy(
-        original=f"{kind}/{original}", name=name, document=made, before=before,
+        original=f"{owner}/{original}", name=name, document=made, before=before,
         decisions=tuple(dict.fromkeys(decisions)), notes=tuple(dict.fromkeys(notes)),
     )  # fmt: skip
 
@@ -127,7 +148,7 @@ def _apart(value: dict[str, Any]) -> dict[str, Any]:
 def _controller(kind: str, spec: dict[str, Any], labels: dict[str, str]) -> list[tuple[str, str]]:
     """Let the copy's controller find the copy's pods and no others, and let it take as long as a person needs."""
     decisions = []
-    if kind == DEPLOYMENT:
+    if kind in SELECTING:
         spec["selector"] = {"matchLabels": dict(labels)}
         spec.pop("progressDeadlineSeconds", None)
         spec.pop("paused", None)
@@ -147,6 +168,32 @@ def _controller(kind: str, spec: dict[str, Any], labels: dict[str, str]) -> list
                 ("backoffLimit 0", "a program that has failed is not started again in another pod")
             )
     return decisions
+
+
+def _own_volumes(spec: dict[str, Any]) -> list[str]:
+    """A StatefulSet's volumes stay when it goes: the copy has empty ones that go with its pods. What is to be known of it."""
+    claims = [
+        str(object_of(each.get("metadata")).get("name", ""))
+        for each in objects_of(spec.pop("volumeClaimTemplates", None))
+    ]
+    for template in templates(STATEFULSET, {"spec": spec}).values():
+        pods = object_of(template.get("spec"))
+        pods["volumes"] = [
+            *objects_of(pods.get("volumes")),
+            *({"name": each, "emptyDir": {}} for each in claims),
+        ]
+    service = spec.get("serviceName")
+    return [
+        *(
+            f"its volume {each} is empty, and goes with its pods; the original has a claim for each pod"
+            for each in claims
+        ),
+        *(
+            [f"the Service {service} gives its pods no names: it finds those of the original"]
+            if service
+            else []
+        ),
+    ]
 
 
 class _Template:
@@ -169,7 +216,14 @@ class _Template:
         self._containers = objects_of(self._spec.get("containers"))
 
     def be_debugged(
-        self, asked: str, command: Sequence[str], command_from: str, wait: int, agent: str
+        self,
+        *,
+        asked: str,
+        command: Sequence[str],
+        command_from: str,
+        wait: int,
+        agent: str,
+        environment: Mapping[str, str],
     ) -> list[tuple[str, str]]:
         """Put the agent under the program; what was decided."""
         chosen = self._chosen(asked)
@@ -178,12 +232,15 @@ class _Template:
         if not command and not chosen.get("command"):
             raise DkdbgError(
                 f"{self._name} leaves its program to its image, and no running pod says what that is",
-                hint="name it: dkdbg up --command 'python train.py' --on ...",
+                hint="name it: --command 'python train.py'",
                 exit_code=EXIT_USAGE,
             )
         chosen["command"] = ["sh", f"{AGENT_FOLDER}/{AGENT_FILE}", "launch"]
         flags = ["--host", "127.0.0.1", "--port", "0", "--wait", str(wait), "--name", self._name]
         chosen["args"] = [*flags, "--", *words]
+        if environment:
+            kept = [each for each in objects_of(chosen.get("env")) if each.get("name") not in environment]
+            chosen["env"] = [*kept, *({"name": key, "value": value} for key, value in environment.items())]
         self._spec.setdefault("volumes", [])
         self._spec["volumes"] = [
             *objects_of(self._spec["volumes"]),

@@ -97,10 +97,10 @@ def parse(value: object) -> SeenRecord:
         BadRecord: it is none.
     """
     if not isinstance(value, dict):
-        raise BadRecord("it is no record of a session")
+        raise BadRecord("it is not the record of a session")
     state = _text(value, "state", _NAME)
     if state not in ATTACHABLE and state not in _OTHERS:
-        raise BadRecord(f"it has a state that is none: {state[:40]}")
+        raise BadRecord(f"it has an unknown state: {state[:40]}")
     live = value.get("live")
     return SeenRecord(
         id=_text(value, "id", _NAME), name=_text(value, "name", _NAME, ""), pid=_number(value, "pid", _MAX_PID, 0),
@@ -137,7 +137,7 @@ def parse_each(values: Sequence[object]) -> list[SeenRecord | str]:
 def _text(value: dict[str, Any], key: str, most: int, default: str | None = None) -> str:
     found = value.get(key, default)
     if not isinstance(found, str) or (default is None and not found):
-        raise BadRecord(f"its {key} is no text")
+        raise BadRecord(f"its {key} is not text")
     return found[:most]
 
 
@@ -151,7 +151,7 @@ def _number(value: dict[str, Any], key: str, most: int, default: int) -> int:
 def _time(value: dict[str, Any]) -> float:
     found = value.get("started", 0.0)
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found < 1e11:
-        raise BadRecord("its started is no time")
+        raise BadRecord("its start time is not a time")
     return float(found)
 
 
@@ -162,7 +162,7 @@ def _host(value: dict[str, Any]) -> str:
     try:
         return str(ipaddress.ip_address(found))
     except ValueError as error:
-        raise BadRecord("its host is no address") from error
+        raise BadRecord("its host is not an address") from error
 
 
 def _processes(value: dict[str, Any]) -> tuple[SeenProcess, ...] | None:
@@ -170,11 +170,11 @@ def _processes(value: dict[str, Any]) -> tuple[SeenProcess, ...] | None:
     if found is None:
         return None
     if not isinstance(found, list):
-        raise BadRecord("its processes are no list")
+        raise BadRecord("its processes are not a list")
     return tuple(_process(each) for each in found[:_PROCESSES])
 
 
 def _process(value: object) -> SeenProcess:
     if not isinstance(value, dict):
-        raise BadRecord("one of its processes is none")
+        raise BadRecord("one of its processes is not one")
     return SeenProcess(pid=_number(value, "pid", _MAX_PID, 0), name=_text(value, "name", _NAME, ""))

@@ -101,10 +101,20 @@ def choose(
     if len(found) == 1:
         return found[0]
     there = found or [each for each in others if not each.is_ended]
-    problem = f"{target or 'this'} names {len(found)} sessions" if there else "no session is running"
+    problem = "no session is running"
+    if there:
+        problem = (
+            f"{len(found)} sessions fit {target}"
+            if found and target
+            else f"{len(there)} sessions are running"
+            if target is None
+            else f"no session is called {target}"
+        )
     names = ", ".join(f"{each.name} ({each.target})" for each in there)
     raise DkdbgError(
-        problem + (f"; there are: {names}" if names else ""), hint="dkdbg ps", exit_code=EXIT_USAGE
+        problem + (f"; there are: {names}" if names else ""),
+        hint="dkdbg ps shows them; name one: dkdbg pdb TARGET" if len(there) > 1 else "dkdbg ps",
+        exit_code=EXIT_USAGE,
     )
 
 

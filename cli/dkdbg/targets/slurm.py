@@ -72,6 +72,15 @@ class Slurm:
             output=output[1] if output else "",
         )  # fmt: skip
 
+    def over(self, job: str) -> str:
+        """By squeue; where that is not there, or does not answer, nothing is known."""
+        still = "|".join(f"*{each}*" for each in sorted(_RUNNING | _HELD))
+        return (
+            f"{_PATH}said=$(squeue --noheader --states=all --jobs={job} --format=%T 2>&1) && "
+            f'case $said in ""|{still}) exit 1;; *) exit 0;; esac\n'
+            'case $said in *"Invalid job id"*) exit 0;; esac; exit 1'
+        )
+
     def step(self, job: str, node: str, *, tty: bool) -> tuple[str, ...]:
         """`srun --overlap`: beside what runs there, with all that the job has on the node.
 

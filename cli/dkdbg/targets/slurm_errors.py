@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
-from dkdbg.targets.job_errors import explain_by
+from dkdbg.targets.job_errors import NO_COMMANDS, explain_by
 
 #: Pattern of a line, what is wrong, and what to do; `{0}` is the pattern's group, `{job}` and `{node}` what was asked for.
 #: The first that fits counts.
 _KNOWN = (
     (
         r"Slurm job (\S+) has expired|Expired or invalid job",
-        "job {job} has ended, or {node} is none of its nodes",
+        "job {job} has ended, or {node} is not one of its nodes",
         "squeue --me shows your jobs and their nodes",
     ),
     (
@@ -21,7 +21,7 @@ _KNOWN = (
     ),
     (
         r"Unable to create step for job \S+: Requested node configuration is not available",
-        "{node} is no node of job {job}",
+        "{node} is not a node of job {job}",
         "squeue --me shows which nodes it has",
     ),
     (
@@ -32,7 +32,7 @@ _KNOWN = (
     (
         r"(?:Invalid partition name specified|invalid partition specified: (\S+))",
         "there is no such partition",
-        "sinfo shows which there are: --partition NAME",
+        "sinfo lists them: --partition NAME",
     ),
     (
         r"Invalid account or account/partition combination",
@@ -41,18 +41,18 @@ _KNOWN = (
     ),
     (
         r"Memory specification can not be satisfied|Requested node configuration is not available|More processors requested|Node count specification invalid",
-        "no nodes of this partition ever have what is asked for",
+        "no node of this partition can ever give what is asked for",
         "sinfo -N -l shows what they have",
     ),
-    (r"(Invalid --\S+ specification.*|unrecognized option '.*'|invalid option.*|Invalid numeric value .*)", "sbatch takes an option not: {0}", "sbatch --help shows its options"),
+    (r"(Invalid --\S+ specification.*|unrecognized option '.*'|invalid option.*|Invalid numeric value .*)", "sbatch does not accept this: {0}", "sbatch --help shows its options"),
     (
         r"Unable to contact slurm controller|Socket timed out|Slurm backup controller in standby|Connection refused",
         "Slurm's controller does not answer",
-        "scontrol ping says the same; ask who runs it, or try again",
+        "scontrol ping says the same; ask whoever runs it, or try again",
     ),
-    (r"(?:squeue|sbatch|srun|scancel): (?:command )?not found", "there are no commands of Slurm there", "name the login node: slurm://LOGIN/JOB"),
+    (r"(?:squeue|sbatch|srun|scancel): (?:command )?not found", f"{NO_COMMANDS} Slurm there", "name the login node: slurm://LOGIN/JOB"),
     (r"[Uu]nrecognized option '--overlap'", "this Slurm is older than 20.11, and has no srun --overlap", "ask for ssh to the nodes of your jobs"),
-    (r"pam_slurm_adopt: (.*)", "{node} lets only those in who have a job on it", "is job {job} still running?"),
+    (r"pam_slurm_adopt: (.*)", "{node} only lets in users who have a job on it", "is job {job} still running?"),
 )  # fmt: skip
 
 
@@ -75,4 +75,4 @@ def unexplained(said: str, job: str) -> DkdbgError:
     """The error for words that are not known."""
     lines = [printable(line.strip()) for line in said.splitlines() if line.strip()]
     last = lines[-1][-300:] if lines else "it said nothing"
-    return DkdbgError(f"Slurm tells nothing of job {job}: {last}", hint=f"try there: squeue --jobs={job}")
+    return DkdbgError(f"Slurm says nothing about job {job}: {last}", hint=f"try there: squeue --jobs={job}")

@@ -70,7 +70,7 @@ def hosts_of(address: Address) -> SshHosts:
     _, *folder = address.parts
     if any(each in {".", ".."} for each in folder):
         raise DkdbgError(
-            f"{address}: the folder has to be absolute, or below ~", hint=FORM, exit_code=EXIT_USAGE
+            f"{address}: the folder must be absolute, or below ~", hint=FORM, exit_code=EXIT_USAGE
         )
     path = "/".join(folder)
     return SshHosts(hops=address.hops, folder=path if not path or folder[0] == "~" else "/" + path)

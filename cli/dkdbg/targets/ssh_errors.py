@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 _KNOWN = (
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
-        "the host key of {who} is not the one that you know it by: it was set up anew, or somebody is in between",
-        "ask who runs it; if the new key is right: ssh-keygen -R {who}, then connect once with ssh",
+        "the host key of {who} has changed: the machine was reinstalled, or somebody is in between",
+        "ask whoever runs it; if the new key is right: ssh-keygen -R {who}, then connect once with ssh",
     ),
     (
         r"No (\S+) host key is known for (\S+)",
-        "{1} is not known yet, and nobody is here to say whether its host key is right",
+        "{1} is not known yet, and there is no terminal here to confirm its host key",
         "connect once in a terminal and compare the key: {ssh}",
     ),
-    (r"Host key verification failed", "the host key of {who} is none that you have accepted", "connect once in a terminal and compare it: {ssh}"),
+    (r"Host key verification failed", "you have not accepted the host key of {who} yet", "connect once in a terminal and compare it: {ssh}"),
     (
         r"(\S+): Permission denied \(([^)]*)\)",
-        "{0} lets nobody in with what ssh offers (it takes: {1})",
+        "{0} does not accept what ssh offers (it takes: {1})",
         "ssh-add -l shows your keys; try: {ssh}",
     ),
     (
@@ -38,23 +38,23 @@ _KNOWN = (
     (
         r"Could not resolve hostname (\S+): (.*)",
         "there is no host {0}: {1}",
-        "is the name right, and in ~/.ssh/config if it is an alias there? ssh -G {0} shows what ssh makes of it",
+        "is the name right? if it is an alias, is it in ~/.ssh/config? ssh -G {0} shows what ssh makes of it",
     ),
     (
         r"open failed: administratively prohibited",
         "{hop} does not let ssh go through it (AllowTcpForwarding in its sshd_config)",
-        "ask who runs {hop}; where programs may run on it: ssh://{hop}",
+        "ask whoever runs {hop}; if programs may run on it: ssh://{hop}",
     ),
     (
         r"open failed: connect failed: (?:Name or service not known|Temporary failure in name resolution)",
-        "{hop} knows no host {who}",
-        "is the name right as it is called on {hop}?",
+        "{hop} does not know a host {who}",
+        "is that its name on {hop}?",
     ),
-    (r"open failed: connect failed: (.*)", "{hop} does not reach {who}: {0}", "does it run? try: {ssh}"),
+    (r"open failed: connect failed: (.*)", "{hop} cannot reach {who}: {0}", "is it running? try: {ssh}"),
     (
         r"connect to host (\S+) port (\d+): Connection refused",
         "nothing listens for ssh at {0}, port {1}",
-        "does it run, and is the port right? {ssh} -v says more",
+        "is it running, and is the port right? {ssh} -v says more",
     ),
     (
         r"connect to host (\S+) port (\d+): (.*)",

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.targets.pod import BadPod, object_of, objects_of
-from dkdbg.targets.pod_address import DEPLOYMENT, JOB, PYTORCHJOB, is_labels
+from dkdbg.targets.pod_address import CRONJOB, DEPLOYMENT, JOB, PYTORCHJOB, STATEFULSET, is_labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,10 +18,27 @@ if TYPE_CHECKING:
 #: On a copy and its pods: what it is a copy of, and that dkdbg made it (the usual key for that).
 COPY_OF, MADE_BY, DKDBG = "dev.dkdbg/copy-of", "app.kubernetes.io/managed-by", "dkdbg"
 #: What kubectl calls each kind, and how people do.
-RESOURCE = {DEPLOYMENT: "deployment.apps", JOB: "job.batch", PYTORCHJOB: "pytorchjob.kubeflow.org"}
-TITLE = {DEPLOYMENT: "Deployment", JOB: "Job", PYTORCHJOB: "PyTorchJob"}
+RESOURCE = {
+    DEPLOYMENT: "deployment.apps",
+    STATEFULSET: "statefulset.apps",
+    JOB: "job.batch",
+    CRONJOB: "cronjob.batch",
+    PYTORCHJOB: "pytorchjob.kubeflow.org",
+}
+TITLE = {
+    DEPLOYMENT: "Deployment",
+    STATEFULSET: "StatefulSet",
+    JOB: "Job",
+    CRONJOB: "CronJob",
+    PYTORCHJOB: "PyTorchJob",
+}
 #: A Job's name is a label of its pods, and begins theirs.
 _LONGEST = 52
+
+
+def kind_of_copy(kind: str) -> str:
+    """What the copy of such an object is: of what starts Jobs at certain times, one Job now."""
+    return JOB if kind == CRONJOB else kind
 
 
 def copy_name(name: str) -> str:
@@ -40,7 +57,7 @@ def copy_label(kind: str, name: str) -> str:
 
 
 def selector_of(document: object) -> str:
-    """The labels by which a Deployment finds its pods, as `kubectl --selector` takes them.
+    """The labels by which a Deployment or a StatefulSet finds its pods, as `kubectl --selector` takes them.
 
     Raises:
         BadPod: it has none.
@@ -49,12 +66,12 @@ def selector_of(document: object) -> str:
     parts = [f"{key}={value}" for key, value in object_of(selector.get("matchLabels")).items()]
     said = ",".join(parts)
     if not parts or not is_labels(said):
-        raise BadPod("a Deployment with labels that none can have")
+        raise BadPod("an object with labels that none can have")
     for each in objects_of(selector.get("matchExpressions")):
         key, operator, values = each.get("key"), each.get("operator"), each.get("values") or []
         words = f"{key}" + "".join(f",{value}" for value in values)
         if not re.fullmatch(r"[-A-Za-z0-9_./,]+", words):
-            raise BadPod("a Deployment with labels that none can have")
+            raise BadPod("an object with labels that none can have")
         joined = ",".join(values)
         said += {
             "In": f",{key} in ({joined})", "NotIn": f",{key} notin ({joined})",
@@ -74,6 +91,8 @@ def templates(kind: str, document: Mapping[str, Any]) -> dict[str, dict[str, Any
         roles = object_of(spec.get("pytorchReplicaSpecs"))
         found = {role: object_of(object_of(each).get("template")) for role, each in roles.items()}
     else:
+        if kind == CRONJOB:
+            spec = object_of(object_of(spec.get("jobTemplate")).get("spec"))
         found = {"": object_of(spec.get("template"))}
     if not found or not all(
         objects_of(object_of(each.get("spec")).get("containers")) for each in found.values()

@@ -19,7 +19,8 @@ import tty as raw_terminal
 from typing import TYPE_CHECKING
 
 from dkdbg.agent.relay import wire
-from dkdbg.errors import EXIT_TIMEOUT, DkdbgError
+from dkdbg.errors import EXIT_TIMEOUT, DkdbgError, GoneError
+from dkdbg.targets.place import Stepwise
 from dkdbg.tunnel.relay import Relay
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 #: Seconds that the first connection may take, and of a cut until it is told.
 FIRST, TOLD_AFTER = 90.0, 2.0
 #: Seconds between two Ctrl-C that leave.
-LEAVES = 2.0
+LEAVES = 1.0
 #: Seconds between two looks at the connection.
 _LOOK = 0.2
 _CHUNK = 1 << 16
@@ -43,8 +44,9 @@ _TAKEN_ALONG = ("TERM",)
 
 
 def run(
-    place: Outliving, agent: Sequence[str], argv: Sequence[str], *, label: str, tty: bool, hint: str
-) -> int:
+    place: Outliving, agent: Sequence[str], argv: Sequence[str], *, label: str, tty: bool, hint: str,
+    over: Sequence[str] = (),
+) -> int:  # fmt: skip
     """Run `argv` there to its end with our standard streams; its exit code, as a shell shows it.
 
     Args:
@@ -53,6 +55,7 @@ def run(
         label: of the place, for people.
         tty: our terminal is the program's, too.
         hint: what to type about a program that still runs.
+        over: words that end with 0 there when the program is to end; empty where nothing but itself ends it.
 
     Raises:
         DkdbgError: it cannot be started; what kept it is gone; or the user has left while it could not be reached.
@@ -61,6 +64,7 @@ def run(
     order = json.dumps({
         "argv": list(argv), "terminal": None if size is None else [size.lines, size.columns],
         "environment": {name: os.environ[name] for name in _TAKEN_ALONG if tty and name in os.environ},
+        **({"watch": list(over)} if over else {}),
     }).encode()  # fmt: skip
     if len(order) > wire.LARGEST:
         raise DkdbgError(
@@ -79,6 +83,7 @@ class _FarProgram:
         self._order, self._label, self._tty, self._hint = order, label, tty, hint
         self._code: int | None = None
         self._is_lost = False
+        self._gone: GoneError | None = None
         self._is_left = threading.Event()
         self._news = threading.Event()
         self._was_connected = False
@@ -90,10 +95,19 @@ class _FarProgram:
     def _relayed(self, word: str, silent: bool, limit: float) -> Sequence[str]:
         """The relay's command line. Once there is a keeper, which holds the agent's file, it is found or gone."""
         relay = (*self._agent, "relay", word)
+        # Until then nobody holds the agent's file there but the connection by which it was brought.
+        try:
+            reach = self._place.again(silent=silent and self._was_connected, limit=limit)
+        except GoneError as error:
+            self._gone = error
+            self.lost()
+            raise
+        if not self._was_connected and isinstance(reach, Stepwise):
+            return reach.starting(relay)
         if self._was_connected:
             script = f'[ -e "$0" ] && exec "$@"; echo "{word}{wire.GONE.decode()}"'
             relay = ("sh", "-c", script, self._agent[-1], *relay, "again")
-        return self._place.again(silent=silent, limit=limit).wrap(relay)
+        return reach.wrap(relay)
 
     def exited(self, code: int) -> None:
         """It has ended."""
@@ -127,12 +141,14 @@ class _FarProgram:
                 return self._code
         if self._is_left.is_set():
             raise DkdbgError(
-                f"left while {self._label} was not connected; the program runs on",
+                f"left while {self._label} was not connected; the program keeps running",
                 hint=self._hint,
                 exit_code=_LOST,
             )
+        if self._gone is not None:
+            raise DkdbgError(self._gone.message, hint=self._gone.hint, exit_code=_LOST)
         raise DkdbgError(
-            f"what kept the program on {self._label} is gone: the machine was started anew, or its processes were ended",
+            f"the process that kept the program on {self._label} is gone: the machine was restarted, or its processes were killed",
             hint=self._hint, exit_code=_LOST,
         )  # fmt: skip
 
@@ -153,7 +169,7 @@ class _FarProgram:
                 if self._was_connected and not is_told and now - cut > TOLD_AFTER:
                     is_told = True
                     self._say(
-                        f"{self._label}: {why}. The program runs on; its output comes when it is connected again"
+                        f"{self._label}: {why}. The program keeps running; its output comes when the connection is back"
                     )
             self._news.wait(_LOOK)
 
@@ -161,13 +177,15 @@ class _FarProgram:
         """It is the program's; while that is not reached, the second one leaves."""
         if not self._relay.why:
             return
-        now = time.monotonic()
-        if now - self._last_ctrl_c < LEAVES:
+        before, now = self._last_ctrl_c, time.monotonic()
+        self._last_ctrl_c = now  # before it is said: the next one may come in the middle of that
+        if now - before < LEAVES:
             self._is_left.set()
             self._news.set()
         else:
-            self._say("not connected: the program gets your Ctrl-C later. Once more leaves, and it runs on")
-        self._last_ctrl_c = now
+            self._say(
+                "not connected: the program gets your Ctrl-C later. Press it again to leave; the program keeps running"
+            )
 
     def _say(self, text: str) -> None:
         with contextlib.suppress(OSError):  # our terminal may be closed

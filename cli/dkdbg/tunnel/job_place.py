@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.targets import sessions
 from dkdbg.targets.address import Address
 from dkdbg.targets.job import job_address
+from dkdbg.targets.job_errors import NoCommandsError
 from dkdbg.targets.place import Door, Workspace
 from dkdbg.targets.record import BadRecord, SeenRecord
 from dkdbg.tunnel import far_sessions
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 _AGENT_LIMIT = 30.0
 #: Nodes that are asked at the same time: each one is a command on the login node, and sshd takes ten on a connection.
 _AT_ONCE = 6
+#: PBS brings it when the job ends.
+_NO_FILE = "dkdbg: {} is not there yet: the job has printed nothing, or its system brings the file at its end"
 
 
 class JobPlace:
@@ -41,6 +45,7 @@ class JobPlace:
 
     #: To look costs processes there, and questions to the batch system, which all users of the cluster share.
     pause = 5.0
+    outlives_cuts = True
 
     def __init__(self, system: BatchSystem, address: Address, line: JobLine | None = None) -> None:
         self.address = address
@@ -124,6 +129,9 @@ class JobPlace:
             live = [
                 each for each in self.sessions() if not each.is_ended and each.state != sessions.UNREADABLE
             ]
+        except NoCommandsError:
+            self.close()
+            raise
         except DkdbgError:  # it may come: its door says what it waits for
             return [self]
         names = [(each.address.rpartition("/")[2], each.name) for each in live]
@@ -148,6 +156,25 @@ class JobPlace:
     def again(self, *, silent: bool, limit: float) -> Reach:
         """The job's node as it is now."""
         return self._line.again(silent=silent, limit=limit).reach
+
+    def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
+        """The job's output file, as the login node sees it."""
+        job = self._line.ask(asks=True)
+        if not job.output:
+            raise DkdbgError(
+                f"job {job.id} does not say which file its output goes to",
+                hint="look in the folder that it was submitted from",
+            )
+        file = shlex.quote(job.output)
+        tail = f"tail -n {'+1' if lines is None else lines} {'-f ' if follow else ''}-- {file}"
+        missing = f"echo {shlex.quote(_NO_FILE.format(job.output))} >&2; exit 1"
+        return self._line.login.reach(asks=False).wrap(
+            ("sh", "-c", f"[ -e {file} ] || {{ {missing}; }}; exec {tail}")
+        )
+
+    def over(self) -> Sequence[str]:
+        """Asked on the node: this machine may sleep when the job ends."""
+        return ("sh", "-c", self._system.over(self._line.found().job.id))
 
     def close(self) -> None:
         """End the relay and the connection, and let go of the agent."""

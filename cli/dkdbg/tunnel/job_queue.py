@@ -126,7 +126,7 @@ class JobQueue:
         if not folder:
             last = (said.stderr.strip() or "its path holds odd characters").splitlines()[-1]
             raise DkdbgError(
-                f"there is no folder to be had for the job's script on {login.label}: {printable(last[-300:])}",
+                f"cannot make a folder for the job's script on {login.label}: {printable(last[-300:])}",
                 hint="XDG_CACHE_HOME there can name another folder that the nodes see too",
             )
         return folder
@@ -137,7 +137,7 @@ class JobQueue:
         try:
             out, complained = running.communicate(agent + script.encode(), timeout=_SEND_LIMIT)
         except process.TimeoutExpired as error:
-            raise DkdbgError(f"{login.label} does not take the agent in time", hint="try again") from error
+            raise DkdbgError(f"{login.label} did not take the agent in time", hint="try again") from error
         finally:
             process.end(running)
         if running.returncode or b"filled" not in out:
@@ -168,7 +168,7 @@ class JobQueue:
                 self._remove(folder)
                 said = done.stderr.strip() or out.strip()  # Torque's commands on Slurm complain on both
                 raise self._system.explain(f"{done.stderr}\n{out}", job="", node="") or DkdbgError(
-                    f"{self._system.submitter} takes no job: {printable(said[-300:])}",
+                    f"{self._system.submitter} refused the job: {printable(said[-300:])}",
                     hint=f"the options before -- are those of {self._system.submitter}",
                 )
         except DkdbgError:

@@ -15,6 +15,7 @@ import select
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from dkdbg import process
@@ -25,11 +26,12 @@ from dkdbg.agent.relay.channel import Channel
 from dkdbg.agent.relay.counting import Counting
 from dkdbg.agent.relay.exchange import Exchange
 from dkdbg.agent.relay.wire import WireError
-from dkdbg.errors import DkdbgError
+from dkdbg.errors import DkdbgError, GoneError
 from dkdbg.printable import printable
+from dkdbg.tunnel.answer import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 #: Seconds between two signs of life, and without one until a transport counts as dead.
 PING, DEAD = 1.0, 3.0
@@ -54,6 +56,31 @@ class ProgramThere(Protocol):
         """What kept it there is gone, and what became of it nobody knows."""
 
 
+class Transport(Protocol):
+    """The streams of an `agent relay WORD` elsewhere that was not started by a command of ours."""
+
+    def files(self) -> tuple[int, int, int]:
+        """Descriptors of its input, output and errors, which stay its own."""
+
+    def close(self) -> None:
+        """End it; from the thread that has asked for it."""
+
+
+class _Running:
+    """A command of ours, as a Transport. Raises DkdbgError: it cannot be started."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._running = process.converse(command)
+
+    def files(self) -> tuple[int, int, int]:
+        streams = (self._running.stdin, self._running.stdout, self._running.stderr)
+        first, second, third = (each.fileno() for each in streams if each)
+        return first, second, third
+
+    def close(self) -> None:
+        process.end(self._running)
+
+
 class _KeeperGoneError(Exception):
     """There is no keeper any more."""
 
@@ -62,18 +89,24 @@ class Relay:
     """One relay to one machine; from any thread.
 
     Args:
-        command: gives the local command line that runs `agent relay WORD` there. Its arguments are that word, whether
-            the last transport went silent, and the seconds that a connection may take. Raises DkdbgError.
+        command: gives the local command line that runs `agent relay WORD` there, or what leads to one already. Its
+            arguments are that word, whether the last transport went silent, and the seconds that a connection may take.
+            Raises DkdbgError; GoneError where what was connected to is no more, which ends the connections, and who is
+            led there later is another.
         program: what runs there in the place of ports that are led on; told of its end.
 
     Attributes:
         why: what is wrong while there is no transport, in words; empty while there is one.
+        connections: how many transports there have been so far; a cut may be over before anybody looks at `why`.
     """
 
     def __init__(
-        self, command: Callable[[str, bool, float], Sequence[str]], program: ProgramThere | None = None
+        self,
+        command: Callable[[str, bool, float], Sequence[str] | Transport],
+        program: ProgramThere | None = None,
     ) -> None:
         self.why = "it is being connected"
+        self.connections = 0
         self._command = command
         self._program = program
         self._loop = _Loop(self._found, self._lost, program)
@@ -115,6 +148,20 @@ class Relay:
         """
         self._loop.call(lambda: self._loop.start(order, stdio, stderr))
 
+    def ask(self, words: bytes) -> Answer:
+        """Ask the agent there, which has said that it answers.
+
+        Args:
+            words: a JSON array, see `agent.relay.questions`.
+        """
+        stdio, theirs = socket.socketpair()
+        stderr, their_errors = socket.socketpair()
+        for each in (stdio, stderr):
+            each.shutdown(socket.SHUT_WR)
+        answer = Answer(stdio, stderr, lambda: self._loop.call(lambda: self._loop.drop(answer)))
+        self._loop.call(lambda: self._loop.ask(words, theirs, their_errors, answer))
+        return answer
+
     def tell(self, kind: int, payload: bytes) -> None:
         """Tell that program something: wire.SIGNAL or wire.SIZE."""
         self._loop.call(lambda: self._loop.tell(kind, payload))
@@ -144,6 +191,7 @@ class Relay:
                     self._program.lost()
 
     def _found(self) -> None:
+        self.connections += 1
         self.why = ""
 
     def _lost(self, why: str, silent: bool) -> None:
@@ -167,6 +215,11 @@ class Relay:
             except DkdbgError as error:
                 self.why = printable(error.message)
                 self._silent = True  # whatever it was: look again at all of the way
+                if isinstance(error, GoneError) and self._program is None:
+                    self._name, self._secret = _new_names()
+                    self._loop.call(
+                        self._loop.start_over
+                    )  # whoever is connected hears that nothing comes any more
                 answer = min(LONGEST_ANSWER, answer * 2)
             if time.monotonic() - began < LONGEST_PAUSE:
                 pause = min(LONGEST_PAUSE, pause * 2)
@@ -179,8 +232,9 @@ class Relay:
             DkdbgError: there is none to be had.
         """
         word = f"dkdbg-{secrets.token_hex(8)}"
-        running = process.converse(self._command(word, self._silent, limit))
-        files = [file.fileno() for file in (running.stdin, running.stdout, running.stderr) if file]
+        given = self._command(word, self._silent, limit)
+        transport = _Running(given) if isinstance(given, Sequence) else given
+        files = transport.files()
         try:
             for file in files:
                 os.set_blocking(file, False)
@@ -196,7 +250,7 @@ class Relay:
             raise DkdbgError(f"the relay's command has ended: {error.strerror or error}") from error
         finally:
             self._loop.drop_transport()
-            process.end(running)
+            transport.close()
 
 
 class _Loop(Exchange):
@@ -207,6 +261,8 @@ class _Loop(Exchange):
         lost: told when the transport is gone: why, and whether it had gone silent.
         program: see `Relay`.
     """
+
+    answers = True
 
     def __init__(
         self, found: Callable[[], None], lost: Callable[[str, bool], None], program: ProgramThere | None
@@ -220,6 +276,7 @@ class _Loop(Exchange):
         self._pinged = 0.0
         self._leaving = 0.0
         self._targets: dict[int, int] = {}
+        self._asked: dict[int, Answer] = {}
         self._listeners: list[socket.socket] = []
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._bell, self._ringer = os.pipe()
@@ -286,6 +343,28 @@ class _Loop(Exchange):
         for number, sock in enumerate((stdio, stderr), 1):
             self.add(Channel(number, sock))
 
+    def ask(self, words: bytes, stdio: socket.socket, stderr: socket.socket, answer: Answer) -> None:
+        """See `Relay.ask`."""
+        if self._leaving or len(self.channels) + 2 > wire.CHANNELS:
+            for sock in (stdio, stderr):
+                sock.close()
+            answer.ended.set()
+            return
+        first = self.last_channel + 1
+        self.last_channel = first + 1
+        self._asked[first] = answer
+        self.counting.send(wire.ASK, first, words)
+        for number, sock in enumerate((stdio, stderr), first):
+            self.add(Channel(number, sock))
+
+    def drop(self, answer: Answer) -> None:
+        """See `Answer.close`."""
+        first = next((number for number, each in self._asked.items() if each is answer), None)
+        if first is not None:
+            for number in (first, first + 1):
+                if number in self.channels:
+                    self.reset(self.channels[number])
+
     def tell(self, kind: int, payload: bytes) -> None:
         """See `Relay.tell`."""
         if self.last_channel:  # it was started
@@ -305,10 +384,12 @@ class _Loop(Exchange):
         self._forget_transport()
         for channel in list(self.channels.values()):
             self.remove(channel)
+        self._forget_asked()
         self.keeper, self.counting, self.last_channel = wire.NOBODY, Counting(), 0
 
     def end(self) -> None:
         """Close everything; the loop runs no more."""
+        self._forget_asked()
         self.close()
         for file in (self._bell, self._ringer):
             os.close(file)
@@ -320,6 +401,7 @@ class _Loop(Exchange):
         if self.keeper not in {keeper, wire.NOBODY}:
             for channel in list(self.channels.values()):
                 self.remove(channel)
+            self._forget_asked()
             if self._program is not None:
                 self._program.lost()
             self.counting, self.last_channel = Counting(), 0
@@ -332,8 +414,12 @@ class _Loop(Exchange):
         raise WireError("it opens a connection to this machine")
 
     def told(self, kind: int, channel: int, payload: bytes) -> None:
-        """The program's end."""
-        if kind != wire.EXITED or self._program is None:
+        """The end of the program, or of an answer."""
+        if kind == wire.EXITED and channel in self._asked:
+            answer = self._asked.pop(channel)
+            answer.code = int.from_bytes(payload, "big")
+            answer.ended.set()
+        elif kind != wire.EXITED or self._program is None:
             super().told(kind, channel, payload)
         else:
             self._program.exited(int.from_bytes(payload, "big"))
@@ -348,6 +434,11 @@ class _Loop(Exchange):
         self._tell_lost(f"the connection was cut: {why}", False)
 
     # -- the rest ---------------------------------------------------------------------------------------------
+
+    def _forget_asked(self) -> None:
+        """Nobody answers any more."""
+        while self._asked:
+            self._asked.popitem()[1].ended.set()
 
     def _forget_transport(self) -> None:
         self.part()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOW = time.time_ns() - 3600 * 10**9
-SECONDS = 20.0
+SECONDS = 300.0
 
 
 def digest(data: bytes) -> str:

@@ -165,7 +165,7 @@ def test_a_folder_that_another_process_swaps_for_a_symlink_leads_nowhere(host: H
     thread = threading.Thread(target=swap)
     thread.start()
     try:
-        end = time.monotonic() + 120
+        end = time.monotonic() + 300
         for index in itertools.count():
             if index >= 3000 and swaps > 10:
                 break
@@ -286,9 +286,9 @@ def test_a_stream_that_ends_within_a_frame_leaves_nothing_of_it(host: Host, root
     host.put("before", b"whole")
     host.raw(wire.encode(wire.PUT, {**GOOD, "id": 2}, DATA)[:size])
     host.process.stdin.close()
-    assert host.process.wait(20) == 1
+    assert host.process.wait(300) == 1
     assert host.process.stderr.read() == b"dkdbg: the stream was cut within a frame\n"
-    assert host.frames.get(timeout=20) is None  # no ERROR: a host connects again after a cut
+    assert host.frames.get(timeout=300) is None  # no ERROR: a host connects again after a cut
     assert sorted(one.name for one in root.iterdir()) == [".dkdbg-sync", "before"]
     assert list((root / ".dkdbg-sync" / "tmp").iterdir()) == []
 
@@ -309,7 +309,7 @@ def test_nothing_comes_before_hello(host: Host, root: Path, kind: int) -> None:
         ("/", "whole file system"), ("//", "whole file system"), ("/usr/..", "whole file system"),
         ("/.", "whole file system"), ("", "absolute"), ("tmp", "absolute"), ("./x", "absolute"), ("~", "absolute"),
         ("../x", "absolute"), ("/a\0b", "absolute"), ("/\ud800", "surrogate"), (7, "HELLO needs root as str"),
-        (None, "HELLO needs root as str"), (["/tmp"], "HELLO needs root as str"), ("/dev/null", "no folder"),
+        (None, "HELLO needs root as str"), (["/tmp"], "HELLO needs root as str"), ("/dev/null", "is not a folder"),
         ("/proc/self/nothing", "does not exist"),
     ],
     ids=ascii,
@@ -356,8 +356,8 @@ def test_what_the_ledger_does_not_hold_is_not_deleted(host: Host, root: Path) ->
     (root / "theirs").write_text("work")
     (root / "folder").mkdir()
     host.open(root)
-    assert "not sync's" in host.do(wire.DELETE, {"path": "theirs"})[0]["reason"]
-    assert "not sync's" in host.do(wire.DELETE, {"path": "folder"})[0]["reason"]
+    assert "not put there by sync" in host.do(wire.DELETE, {"path": "theirs"})[0]["reason"]
+    assert "not put there by sync" in host.do(wire.DELETE, {"path": "folder"})[0]["reason"]
     assert (root / "theirs").read_text() == "work"
     assert (root / "folder").is_dir()
     host.bye()
@@ -390,7 +390,7 @@ def test_what_somebody_planted_in_syncs_folder_is_not_followed(
         b"".join(wire.encode(wire.PUT, {**GOOD, "id": number}, DATA) for number in (1, 2))
         + wire.encode(wire.BYE)
     )
-    code = host.process.wait(20)
+    code = host.process.wait(300)
     assert host.process.stderr.read() == b""
     if name in ("", "ledger", "lock", "tmp"):
         assert code == 1

@@ -1,4 +1,4 @@
-"""A real cluster for the tests here; without the programs that `.ci/kubernetes` builds they are skipped, in CI too."""
+"""A real cluster for the tests here. `.ci/kubernetes --test` runs them; elsewhere they are skipped, in CI too."""
 
 from __future__ import annotations
 

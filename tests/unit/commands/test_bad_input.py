@@ -101,13 +101,21 @@ def test_an_unknown_service_names_those_there_are(tmp_path, dkdbg):
         (("init", "--yes", "--check"), "--yes"),
         (("up", "--wait-timeout", "soon"), "'soon'"),
         (("up", "--wait-timeout", "0"), "'0'"),
-        ((), "VERB"),
+        (("lgos",), "did you mean dkdbg logs?"),
+        (("ps", "--jsno"), "did you mean --json?"),
+        (("completion", "bsh"), "did you mean dkdbg completion bash?"),
     ],
 )
 def test_an_unknown_word_is_named_and_the_help_is_near(script, dkdbg, words, said):
     before = snapshot(script)
     refused(dkdbg(script, *words), EXIT_USAGE, said, "--help")
     assert snapshot(script) == before
+
+
+@pytest.mark.parametrize("patterns", ["", " , "])
+def test_no_worker_at_all_is_not_taken_for_all_of_them(script, dkdbg, patterns):
+    words = ("run", "--on", "ray://head", "--workers", patterns, "--", "python3", "driver.py")
+    refused(dkdbg(script, *words), EXIT_USAGE, f"--workers {patterns!r} names no worker", "*policy*")
 
 
 def test_a_folder_that_is_no_repository(tmp_path, dkdbg):
@@ -230,3 +238,16 @@ def test_an_engine_whose_socket_is_forbidden(initialised, tmp_path):
 def test_an_engine_that_docker_cannot_find(initialised, setting):
     done = run_dkdbg(initialised, "up", env=setting)
     refused(done, EXIT_ENGINE, "which engine to ask", *setting.values(), "docker context ls")
+
+
+@pytest.mark.skipif(shutil.which("squeue") is not None, reason="this machine has Slurm")
+def test_where_no_commands_of_slurm_are_nothing_is_waited_for(tmp_path):
+    root = checkout(tmp_path / "repo", {"train.py": TRAIN})
+    for words in (("attach", "slurm:///7"), ("run", "--on", "slurm:///7", "--", "true")):
+        refused(
+            run_dkdbg(root, *words), EXIT_ERROR, "there are no commands of Slurm there", "slurm://LOGIN/JOB"
+        )
+    submitted = run_dkdbg(root, "submit", "--nodes", "2", "--", "python", "train.py")
+    refused(
+        submitted, EXIT_ERROR, "there are no commands of Slurm there", "dkdbg submit --on slurm://LOGIN ..."
+    )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.dap_probe import wait_for
 from tests.checkout import run_dkdbg, snapshot
 
 pytestmark = pytest.mark.xdist_group("port-5678")
@@ -40,7 +41,7 @@ def test_it_stops_twice_with_the_changed_value_and_leaves_nothing(place, tmp_pat
     assert "rate = 0.05\n" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("demo passed on local:")
     assert snapshot(place) == {}
-    assert agents(place) == []
+    wait_for(lambda: agents(place), lambda left: left == [])
 
 
 def test_it_shows_the_token_that_its_own_port_asks_for(place, tmp_path):

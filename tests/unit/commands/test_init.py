@@ -278,7 +278,7 @@ def test_ctrl_c_at_the_question_ends_with_130_and_writes_nothing(script):
         while "[y/N]" not in said:
             said += child.stdout.read(1)
         child.send_signal(signal.SIGINT)
-        assert child.wait(10) == 130
+        assert child.wait(300) == 130
         assert "Traceback" not in child.stderr.read()
     os.close(person)
     os.close(terminal)

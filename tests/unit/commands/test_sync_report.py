@@ -28,7 +28,9 @@ def test_the_line_of_a_sync_counts_what_is_not_synced(capsys):
     reporter = Reporter(as_json=False)
     reporter.event(event("in_sync", files=10, failed=2, seconds=0.1, did=""))
     reporter.event(event("in_sync", files=12, failed=0, seconds=0.1, did=""))
+    reporter.event(event("in_sync", files=1, failed=0, seconds=0.1, did=""))
     assert capsys.readouterr().out.splitlines() == [
         "in sync: 10 files, 0.1 s, nothing to do; 2 not synced",
         "in sync: 12 files, 0.1 s, nothing to do",
+        "in sync: 1 file, 0.1 s, nothing to do",
     ]

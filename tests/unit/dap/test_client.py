@@ -92,10 +92,10 @@ def test_a_reverse_request_is_answered_even_while_the_client_sends(adapter):
     stop.set()
     drain = threading.Thread(target=lambda: list(adapter.messages), daemon=True)
     drain.start()
-    sender.join(10)
+    sender.join(300)
     assert not sender.is_alive()
     adapter.session.close()
-    drain.join(10)
+    drain.join(300)
 
 
 @pytest.mark.parametrize("data", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
@@ -104,14 +104,14 @@ def test_who_waits_is_told_when_the_connection_ends(adapter, data):
     adapter.sock.sendall(data)
     adapter.sock.shutdown(socket.SHUT_RDWR)
     with pytest.raises(DkdbgError, match=r"the connection (was closed|broke .*) while waiting for response"):
-        adapter.session.response(number, timeout=10)
+        adapter.session.response(number, timeout=300)
 
 
 def test_the_end_of_the_program_is_known_with_its_exit_code(adapter):
     adapter.event("process", systemProcessId=42)
     adapter.event("exited", exitCode=3)
     adapter.event("terminated")
-    adapter.session.wait(lambda: adapter.session.is_ended, "the end", timeout=10)
+    adapter.session.wait(lambda: adapter.session.is_ended, "the end", timeout=300)
     assert (adapter.session.pid, adapter.session.exit_code) == (42, 3)
     assert adapter.session.why_ended == "the program ended"
 
@@ -129,19 +129,19 @@ def test_a_disconnect_is_done_when_the_session_ends_without_an_answer(adapter, e
         adapter.sock.close()
     else:
         threading.Thread(target=end_after_the_request, daemon=True).start()
-    assert adapter.session.request("disconnect", timeout=10) == {}
+    assert adapter.session.request("disconnect", timeout=300) == {}
 
 
 def test_another_request_is_told_that_the_session_has_ended(adapter):
     adapter.event("terminated")
     with pytest.raises(DkdbgError, match="the program ended while waiting for response"):
-        adapter.session.request("threads", timeout=10)
+        adapter.session.request("threads", timeout=300)
 
 
 def test_a_refused_disconnect_is_told(adapter):
     threading.Thread(target=adapter.answer, kwargs={"success": False, "message": "busy"}, daemon=True).start()
     with pytest.raises(DkdbgError, match="refused disconnect: busy"):
-        adapter.session.request("disconnect", timeout=10)
+        adapter.session.request("disconnect", timeout=300)
 
 
 def test_nobody_listening_is_said_with_the_address():

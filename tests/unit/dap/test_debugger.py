@@ -160,7 +160,7 @@ def test_disconnect_lets_the_program_run_on(programs):
     debugger.attach()
     debugger.wait_stopped()
     debugger.disconnect()
-    out, _ = programs.started[0].communicate(timeout=20)
+    out, _ = programs.started[0].communicate(timeout=300)
     assert b"total 60" in out
 
 
@@ -171,7 +171,7 @@ def test_terminate_ends_the_program(programs):
     debugger.attach()
     debugger.wait_stopped()
     debugger.disconnect(terminate=True)
-    out, _ = programs.started[0].communicate(timeout=20)
+    out, _ = programs.started[0].communicate(timeout=300)
     assert b"total" not in out
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 import subprocess
 import sys
@@ -9,17 +11,18 @@ import time
 import urllib.parse
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from dkdbg.agent.record import kept
 from dkdbg.delivery import bring as bringing
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import DkdbgError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
 
 @dataclass
@@ -66,7 +69,7 @@ def session(here: Here) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         each.communicate()
 
 
-def until(condition: Callable[[], object], limit: float = 30) -> None:
+def until(condition: Callable[[], object], limit: float = 300) -> None:
     end = time.monotonic() + limit
     while not condition():
         assert time.monotonic() < end
@@ -89,7 +92,7 @@ def test_it_is_sent_once_kept_privately_and_removed_by_the_last(here: Here) -> N
 def test_a_program_runs_there_and_its_output_and_exit_code_are_its_own(here: Here, session) -> None:
     brought = bring(here)
     running = session(brought, "sh", "-c", "echo out; echo err >&2; exit 7")
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=300)
     assert (running.returncode, out) == (7, "out\n")
     assert "err\n" in err
     brought.close()
@@ -107,7 +110,7 @@ def test_nobody_removes_it_while_a_session_runs_and_the_session_does_at_its_end(
     brought.close()
     assert len(here.kept()) == 2  # the file, and what it was unpacked into
     (tmp_path / "go").touch()
-    assert running.wait(60) == 0
+    assert running.wait(300) == 0
     assert here.kept() == []
 
 
@@ -118,13 +121,13 @@ def test_a_signal_reaches_the_program_there(here: Here, session, tmp_path: Path)
     )
     until((tmp_path / "up").exists)
     brought.signal(2)
-    assert running.wait(60) == 9
+    assert running.wait(300) == 9
     brought.close()
 
 
 def test_the_program_does_not_see_how_it_is_found(here: Here, session) -> None:
     brought = bring(here)
-    out, _ = session(brought, "sh", "-c", 'echo "${DKDBG_RUN-unset}"').communicate(timeout=60)
+    out, _ = session(brought, "sh", "-c", 'echo "${DKDBG_RUN-unset}"').communicate(timeout=300)
     assert out == "unset\n"
     brought.close()
 
@@ -137,6 +140,25 @@ def test_hosts_that_bring_it_at_once_share_one(here: Here) -> None:
     for each in all_brought:
         each.close()
     assert here.kept() == []
+
+
+def test_a_file_that_another_host_has_brought_meanwhile_is_not_replaced(tmp_path: Path, monkeypatch) -> None:
+    content = b"the single file"
+    digest = hashlib.sha256(content).hexdigest()
+    path = str(tmp_path / kept.name_of(digest))
+
+    def arrives() -> bool:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        return kept._take(path, digest, len(content))
+
+    assert arrives()
+    first = kept.Hold(path)
+    assert arrives()
+    second = kept.Hold(path)
+    second.release()
+    assert Path(path).read_bytes() == content, "the first still holds it"
+    first.release()
+    assert not list(tmp_path.iterdir())
 
 
 def test_bringing_while_others_leave_always_ends_with_the_file_there(here: Here) -> None:
@@ -230,7 +252,7 @@ def test_a_login_shell_that_talks_is_no_obstacle(here: Here) -> None:
 )
 def test_garbage_from_a_hostile_place_ends_in_one_error(here: Here, through: str) -> None:
     here.through = through
-    with pytest.raises(DkdbgError, match="answers with something else") as caught:
+    with pytest.raises(DkdbgError, match="gave an unexpected answer") as caught:
         bring(here)
     assert caught.value.message.isprintable()
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-SCRIPT = "import time\nn = 0\nwhile n < 500:\n    n += 1\n    time.sleep(0.02)\n"
+SCRIPT = "import os, time\nn = 0\nwhile not os.path.exists('stop'):\n    n += 1\n    time.sleep(0.02)\n"
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     started: list[subprocess.Popen[bytes]] = []
 
     def start() -> subprocess.Popen[bytes]:
-        words = ["launch", "--port", "0", "--wait", "60", "--name", "job", "--", sys.executable, "train.py"]
+        words = ["launch", "--port", "0", "--wait", "300", "--name", "job", "--", sys.executable, "train.py"]
         started.append(
             subprocess.Popen(
                 [sys.executable, "-m", "dkdbg.agent", *words], cwd=tmp_path, stderr=subprocess.DEVNULL
@@ -46,7 +46,7 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     yield start
     for one in started:
         one.terminate()
-        one.wait(10)
+        one.wait(300)
 
 
 def status(door: HostDoor, path: str = "/status") -> dict[str, Any]:
@@ -60,17 +60,17 @@ def test_one_attach_sees_run_after_run_and_the_door_says_so(agent, tmp_path: Pat
         root = debugger.attach()
         for number in range(3):
             running = agent()
-            stop = debugger.wait_stopped(60)
+            stop = debugger.wait_stopped(300)
             assert debugger.local_values(debugger.stack(stop)[0])["n"] == "0"
             assert len({each for each in debugger.sessions if each.name == "train.py"}) == number + 1
             said = status(door)
             assert (said["state"], said["client"], said["targets"][0]["attached"]) == ("attached", True, True)
             assert status(door, "/healthz")["state"] == "attached"
             running.send_signal(signal.SIGTERM if number else signal.SIGKILL)
-            debugger.wait_ended(10, session=stop.session)
+            debugger.wait_ended(300, session=stop.session)
         assert not root.is_ended
         assert door.end() == 0
-        debugger.wait_ended(5)
+        debugger.wait_ended(300)
 
 
 def test_leaving_the_program_ends_the_session_instead_of_attaching_again(agent, tmp_path: Path) -> None:
@@ -79,11 +79,12 @@ def test_leaving_the_program_ends_the_session_instead_of_attaching_again(agent, 
         debugger.set_breakpoints(str(tmp_path / "train.py"), [4])
         root = debugger.attach()
         running = agent()
-        stop = debugger.wait_stopped(60)
+        stop = debugger.wait_stopped(300)
         stop.session.request("disconnect", {"terminateDebuggee": False})
-        debugger.wait_ended(10, session=root)
+        debugger.wait_ended(300, session=root)
         assert running.poll() is None
-        assert running.wait(30) == 0
+        (tmp_path / "stop").touch()
+        assert running.wait(300) == 0
 
 
 def test_with_the_root_session_those_of_its_processes_end_and_a_new_attach_stops_again(
@@ -96,14 +97,14 @@ def test_with_the_root_session_those_of_its_processes_end_and_a_new_attach_stops
             with Debugger(AttachOptions(port=door.port)) as debugger:
                 debugger.set_breakpoints(str(tmp_path / "train.py"), [6])
                 root = debugger.attach()
-                held = {debugger.wait_stopped(60).session for _ in range(2)}
+                held = {debugger.wait_stopped(300).session for _ in range(2)}
                 assert len(held) == 2
                 root.request("disconnect", {"terminateDebuggee": False})
                 for session in held:
-                    debugger.wait_ended(10, session=session)
+                    debugger.wait_ended(300, session=session)
         assert running.poll() is None
         (tmp_path / "stop").touch()
-        assert running.wait(30) == 0
+        assert running.wait(300) == 0
 
 
 def test_a_taken_port_is_passed_over_and_said(tmp_path: Path) -> None:
@@ -130,10 +131,10 @@ def test_a_person_reads_where_to_attach_and_what_is_waited_for(tmp_path: Path) -
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # the second one does not disturb
             process.send_signal(number)
         try:
-            assert process.wait(10) == 0
+            assert process.wait(300) == 0
         finally:
             process.kill()
-    assert "attach to 127.0.0.1:" in lines[0]
+    assert "attach your editor to 127.0.0.1:" in lines[0]
     assert '"request": "attach"' in "".join(lines)
 
 
@@ -147,14 +148,14 @@ def test_whoever_holds_looks_on_inherits_or_takes_over_is_decided_behind_the_doo
             one = stack.enter_context(Debugger(AttachOptions(port=door.port, extra=extra)))
             one.set_breakpoints(str(tmp_path / "train.py"), [4])
             one.attach()
-            one.wait_stopped(60)
+            one.wait_stopped(300)
             return one
 
         first, second = editor(), editor()
         second.wait_output("you look on: another editor")
         third = editor(dkdbgRole="take-over")
         first.wait_output("has taken this session over")
-        first.wait_ended(10)
+        first.wait_ended(300)
         fourth = editor()
         fourth.wait_output("you look on: another editor")
         assert "look on" not in "".join(each.text for each in third.output)
@@ -169,4 +170,4 @@ def test_a_token_that_could_be_guessed_from_a_proof_is_said(
 ) -> None:
     monkeypatch.setenv("DKDBG_TOKEN", "hunter2")
     with host_door(tmp_path, "local:job") as door:
-        assert any("the token has 7 characters" in each["text"] for each in door.events)
+        assert any("the token has only 7 characters" in each["text"] for each in door.events)

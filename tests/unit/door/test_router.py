@@ -20,6 +20,7 @@ from dkdbg.door.actions import (
     Offer,
     ToClient,
     ToUpstream,
+    named,
 )
 from dkdbg.door.router import Router
 
@@ -110,6 +111,20 @@ class Bench:
         ]
 
 
+def test_what_dkdbg_attach_was_told_of_ranks_goes_to_all_targets_unless_the_editor_says_it() -> None:
+    for more, ranks, continues in (
+        ({}, "3", "one"),
+        ({"dkdbgRanks": "0", "dkdbgContinue": "all"}, "0", "all"),
+    ):
+        shared = exchange("a", "b")
+        shared.ranks, shared.continues = "3", "one"
+        bench = Bench(shared=shared).introduce().attach(**more)
+        for name in ("a", "b"):
+            bench.take(name)
+            attach = next(each for each in bench.sent(name) if each["command"] == "attach")["arguments"]
+            assert (attach["dkdbgRanks"], attach["dkdbgContinue"]) == (ranks, continues)
+
+
 def test_the_root_session_is_complete_without_any_container() -> None:
     bench = Bench().introduce()
     (answer,) = bench.heard()
@@ -140,7 +155,7 @@ def test_an_upstream_is_configured_only_after_the_editor_has_set_its_breakpoints
     bench.do(bench.router.opened("web"))
     initialize, attach = bench.sent("web")
     assert initialize["arguments"]["supportsStartDebuggingRequest"] is True
-    assert attach["arguments"] == {"justMyCode": False}
+    assert attach["arguments"] == {"justMyCode": False, "dkdbgGather": True}
     assert bench.names() == ["initialize True"]
     bench.do(bench.router.from_upstream("web", event("initialized")))
     assert bench.names() == ["initialized"]
@@ -212,7 +227,7 @@ def test_the_same_pid_in_two_containers_gets_two_numbers_and_two_names() -> None
     bench = Bench(shared=shared).live("a", "b", justMyCode=True)
     first, second = bench.announce(7, "a"), bench.announce(7, "b")
     assert first["subProcessId"] != second["subProcessId"]
-    assert (first["name"], second["name"]) == ("a: rank 7", "b: rank 7")
+    assert (first["name"], second["name"]) == ("rank 7 on a", "rank 7 on b")
     assert (first["justMyCode"], first["connect"]) == (True, {"host": "127.0.0.1", "port": PORT})
     child = Bench(shared=shared).introduce()
     (branch,) = child.client(request("attach", 2, **second))
@@ -439,3 +454,20 @@ def test_the_project_of_the_editors_entry_is_not_asked_for_at_targets_that_were_
     bench.take()
     (attach,) = (each for each in bench.sent("web") if each["command"] == "attach")
     assert attach["arguments"]["connect"] == {"host": "127.0.0.1", "port": PORT}
+
+
+@pytest.mark.parametrize(
+    ("upstream", "name", "shown"),
+    [
+        ("gpu01", "rank 3 (local 1)", "rank 3 (local 1) on gpu01"),
+        ("gpu01", "torchrun", "gpu01: torchrun"),
+        ("train.py on node-12", "rank 0", "rank 0 on node-12"),
+        ("train.py on node-12", "train.py", "train.py on node-12: train.py"),
+        ("a.py on node-22", "rank 0", "rank 0 on a.py on node-22"),
+    ],
+)
+def test_a_process_is_named_by_its_target_and_a_rank_of_a_batch_job_by_the_node(
+    upstream, name, shown
+) -> None:
+    targets = ("gpu01", "train.py on node-12", "a.py on node-22", "b.py on node-22")
+    assert named(upstream, name, targets) == shown

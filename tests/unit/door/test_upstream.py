@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from dkdbg.agent.front import front, peers
+from dkdbg.door import upstream
 from dkdbg.door.asking import status_of
 from dkdbg.door.upstream import Upstream
 from dkdbg.places import registry
 from dkdbg.targets.record import SeenProcess
+from tests.agent.dap_probe import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,6 +36,12 @@ def place(text: str, root: Path) -> Place:
 def listener() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as one:
         yield one
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One look is enough for these tests, also on a machine that stands still for some seconds."""
+    monkeypatch.setattr(upstream, "ANSWER_LIMIT", 60.0)
 
 
 def answer_with(listener: socket.socket, reply: bytes | None) -> tuple[str, int]:
@@ -108,6 +118,29 @@ def test_a_door_that_takes_none_yet_is_waited_for(
     assert seen.why
 
 
+def test_a_door_that_answers_slowly_gets_more_time_at_each_look(
+    listener: socket.socket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream, "ANSWER_LIMIT", 0.05)
+    told = json.dumps(RECORD).encode()
+
+    def answer(sock: socket.socket) -> None:
+        with sock, contextlib.suppress(OSError):
+            sock.recv(1000)
+            time.sleep(0.3)
+            sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(told), told))
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    slow = Upstream(place(f"127.0.0.1:{listener.getsockname()[1]}", tmp_path), "x")
+    assert slow.look().agent == ""
+    wait_for(lambda: slow.look().agent, bool)
+
+
 def test_a_local_session_is_found_by_its_record(
     door: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,8 +149,8 @@ def test_a_local_session_is_found_by_its_record(
     from dkdbg.agent.record import records
 
     monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path))
-    upstream = Upstream(place("local:job", tmp_path), "job")
-    assert upstream.look().why == "no session job runs on this machine"
+    local = Upstream(place("local:job", tmp_path), "job")
+    assert local.look().why == "no session job runs on this machine"
     record = records.first_record(
         session_id="job-7", name="job", host="127.0.0.1", port=door(), debugpy="1", argv=["x"]
     )
@@ -125,8 +158,8 @@ def test_a_local_session_is_found_by_its_record(
     (tmp_path / "job-7" / "session.json").write_text(
         json.dumps({**record, "state": "waiting", "pid": os.getpid()})
     )
-    upstream.poke()
-    assert upstream.look().agent
+    local.poke()
+    assert local.look().agent
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dkdbg.launchers.lines.command_lines import has_placeholder, parse_line
+from dkdbg.launchers.lines.blanks import has_blank
+from dkdbg.launchers.lines.command_lines import parse_line
 
 
 @pytest.mark.parametrize(
@@ -110,8 +111,8 @@ def test_arguments_passed_on_by_a_script_are_no_arguments():
     ],
 )
 def test_something_to_fill_in_is_seen(command):
-    assert has_placeholder(command)
+    assert has_blank(command)
 
 
 def test_plain_arguments_are_nothing_to_fill_in():
-    assert not has_placeholder("python a.py --lr 0.1 config/base.yaml")
+    assert not has_blank("python a.py --lr 0.1 config/base.yaml")

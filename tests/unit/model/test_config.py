@@ -44,6 +44,7 @@ def test_the_keys_of_the_template_are_the_keys_that_are_read():
         ("wait = -1", "wait must be a whole number from 0 to 604800, not -1"),
         ("reload = 1", "reload must be true or false, not 1"),
         ("token = 'abc'", "token must be one of none, env, prompt"),
+        ("continue = 'single'", "continue must be one of all, one, not 'single'"),
         ("prot = 1", "unknown key 'prot'"),
     ],
 )

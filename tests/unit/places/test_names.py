@@ -27,12 +27,24 @@ def test_a_name_is_the_place_at_its_address(tmp_path):
     named(tmp_path, cluster="ssh://me@login,node1/~/code", bert="k8s://ml/pytorchjob/bert:2")
     assert str(registry.place_of("cluster", tmp_path).address) == "ssh://me@login,node1/~/code"
     assert str(registry.place_of("bert", tmp_path).address) == "k8s://ml/pytorchjob/bert:2"
+    (tmp_path / "compose.yaml").write_text("services: {}\n")
     assert str(registry.place_of("trainer", tmp_path).address) == "compose://trainer"
+
+
+def test_a_name_that_nothing_here_has_is_said_to_be_none_where_no_engine_can_be_asked(tmp_path, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
+    named(tmp_path, cluster="ssh://login")
+    with pytest.raises(DkdbgError) as raised:
+        registry.place_of("clutser", tmp_path)
+    assert "nothing here is called 'clutser'" in raised.value.message
+    assert "no Docker engine answers" in raised.value.message
+    assert "ssh://HOST" in raised.value.hint
 
 
 @pytest.mark.parametrize(
     "uri",
     [
+        "pai://elsewhere.example.com/me/job",
         "ssh://-oProxyCommand=id",
         "ssh://login,-oProxyCommand=id/code",
         "ssh://a@-oProxyCommand=id",
@@ -71,8 +83,8 @@ def test_what_could_run_here_or_be_read_by_a_shell_there_is_refused(tmp_path, ur
         ("[places.cluster]\n", "[places.cluster] has uri and no other key"),
         ('[places.cluster]\nuri = "ssh://a"\nproxy = "x"\n', "no other key"),
         ("[places.cluster]\nuri = 7\n", "must be a text, not 7"),
-        ('[places."-o"]\nuri = "ssh://a"\n', "'-o' is no name for a place"),
-        ('[places."a b"]\nuri = "ssh://a"\n', "'a b' is no name for a place"),
+        ('[places."-o"]\nuri = "ssh://a"\n', "'-o' is not a valid name for a place"),
+        ('[places."a b"]\nuri = "ssh://a"\n', "'a b' is not a valid name for a place"),
         ('places = "x"\n', "[places] must be a table"),
     ],
 )
@@ -115,7 +127,7 @@ def test_bash_completes_verbs_and_names(tmp_path):
         )
         done = subprocess.run(
             ["bash", "-c", script, "bash", line], cwd=tmp_path, env=environment(), capture_output=True, text=True,
-            check=True, timeout=120,
+            check=True, timeout=300,
         )  # fmt: skip
         return {each.strip() for each in done.stdout.splitlines()}
 
@@ -128,6 +140,6 @@ def test_bash_completes_verbs_and_names(tmp_path):
 def test_each_shell_gets_a_text_of_its_own(shell):
     done = subprocess.run(
         [sys.executable, "-m", "dkdbg", "completion", shell], capture_output=True, text=True, check=True,
-        timeout=60, env={**os.environ, "SHELL": str(Path("/bin/sh"))},
+        timeout=300, env={**os.environ, "SHELL": str(Path("/bin/sh"))},
     )  # fmt: skip
     assert {"bash": "complete -o", "zsh": "compdef", "fish": "complete --command dkdbg"}[shell] in done.stdout

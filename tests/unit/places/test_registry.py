@@ -21,6 +21,9 @@ EXAMPLES = {
     "ssh": "ssh://me@login,node4/~/code",
     "slurm": "slurm://me@login/7_3/node-12:rank3",
     "pbs": "pbs:///12.server/node4",
+    "pai": "pai://127.0.0.1:1/me/mnist/worker/0",
+    "ray": "ray://me@login,node-12:8265",
+    "call": "call://nightly",
     "endpoint": "node4:5678",
 }
 
@@ -42,7 +45,7 @@ def test_each_kind_makes_a_place_of_its_addresses_without_looking(entry, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "text", ["lsf://login/7", "ray://head:8265"]
+    "text", ["lsf://login/7", "lsf+ray://head:8265"]
 )  # fmt: skip
 def test_an_address_that_no_place_serves_yet_says_so_and_what_there_is(text, tmp_path):
     with pytest.raises(DkdbgError) as caught:
@@ -51,7 +54,8 @@ def test_an_address_that_no_place_serves_yet_says_so_and_what_there_is(text, tmp
     assert caught.value.message == f"{text}: there are no places of the kind {scheme}:// yet"
     assert caught.value.hint == (
         "a target is compose://SERVICE, docker://CONTAINER, k8s://NAMESPACE/POD[/CONTAINER], local:[SESSION or /FOLDER], "
-        "ssh://HOST[,HOST][/FOLDER], slurm://LOGIN/JOB[/NODE], pbs://LOGIN/JOB[/NODE] or HOST:PORT"
+        "ssh://HOST[,HOST][/FOLDER], slurm://LOGIN/JOB[/NODE], pbs://LOGIN/JOB[/NODE], "
+        "pai://HOST/USER/JOB[/ROLE/INDEX], ray://HEAD:8265, call://JOB or HOST:PORT"
     )
     assert caught.value.exit_code == EXIT_USAGE
 
@@ -65,6 +69,7 @@ def test_what_makes_no_sense_is_refused(text, tmp_path):
 
 
 def test_a_name_that_nothing_answers_to_is_a_service_that_does_not_run_yet(tmp_path):
+    (tmp_path / "compose.yaml").write_text("services: {}\n")
     place = registry.place_of("trainer", tmp_path)
     assert str(place.address) == "compose://trainer"
     with pytest.raises(DkdbgError, match="there is no program 'docker' here"):

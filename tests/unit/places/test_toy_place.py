@@ -27,7 +27,7 @@ from dkdbg.places import registry
 registry.ENTRIES = (*registry.ENTRIES, {LINE})
 sys.exit(main())
 """
-SCRIPT = "import time\nn = 0\nwhile n < 3000:\n    n += 1\n    time.sleep(0.02)\n"
+SCRIPT = "import time\nn = 0\nwhile n < 50000:\n    n += 1\n    time.sleep(0.02)\n"
 LAUNCH = (
     "supervise",
     "--port",
@@ -82,12 +82,12 @@ def job(repository):  # noqa: ARG001 - its program is the repository's
         yield process
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(300)
 
 
 def dkdbg(root, *words, stdin=""):
     return subprocess.run(
-        [sys.executable, "-c", DKDBG, *words], cwd=root, input=stdin, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", DKDBG, *words], cwd=root, input=stdin, capture_output=True, text=True, timeout=300, check=False
     )  # fmt: skip
 
 
@@ -96,7 +96,7 @@ def toy(address):
 
 
 def until(condition):
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while not (found := condition()):
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -134,12 +134,12 @@ def test_attach_stops_there_and_restart_starts_the_program_again(job, repository
         with Debugger(AttachOptions(port=door.port, path_mappings=(mapping,))) as debugger:
             debugger.set_breakpoints(str(repository / "train.py"), [4])
             debugger.attach()
-            first = debugger.wait_stopped(60)
+            first = debugger.wait_stopped(300)
             assert debugger.stack(first)[0].path == str(repository / "train.py")
             done = dkdbg(repository, "restart", "toy://there")
             assert done.returncode == 0, done.stderr
             assert done.stdout.startswith("toy there: restarted, run ")
-            second = debugger.wait_stopped(60)
+            second = debugger.wait_stopped(300)
             assert debugger.local_values(debugger.stack(second)[0])["n"] == "0"
         assert door.end() == 0
     finally:

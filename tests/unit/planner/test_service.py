@@ -172,13 +172,14 @@ def test_the_plan_as_text_gives_a_reason_on_each_line():
     assert all("because" in line or line.startswith("note:") for line in text.splitlines())
 
 
-def test_a_documented_launch_on_eight_gpus_starts_one_rank_and_says_so():
+def test_a_documented_launch_on_eight_gpus_is_one_rank_until_the_machine_is_known_and_says_so():
     entry = EntryPoint(
         command="torchrun --standalone --nproc_per_node=8 train.py", file="train.py", launcher="torchrun"
     )
     made = plan(entrypoint=entry, candidates=(entry,))
     assert made.service.argv == ("torchrun", "--standalone", "--nproc_per_node=1", "train.py")
-    assert any("1 process" in note for note in made.notes)
+    assert made.service.processes == 8
+    assert any("8 processes" in note and "DKDBG_PROCESSES" in note for note in made.notes)
 
 
 def test_a_placeholder_for_the_number_of_ranks_becomes_one():

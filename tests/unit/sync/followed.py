@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dkdbg.targets.place import Reach
 
 #: Seconds that a busy machine may take.
-LIMIT = 40.0
+LIMIT = 300.0
 
 
 class Followed:

@@ -87,7 +87,7 @@ def test_a_root_that_is_replaced_on_the_target_gets_everything(roots, here, ther
         there.mkdir()
         put(here, {"a": "3"})
         followed.until(lambda: len(followed.named("in_sync")) == 2)
-        assert "another folder is in the place of the root" in followed.named("lost")[0].facts["reason"]
+        assert "was replaced by another folder" in followed.named("lost")[0].facts["reason"]
         assert ((there / "a").read_text(), (there / "d/b").read_text()) == ("3", "2")
 
 

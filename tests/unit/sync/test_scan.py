@@ -166,7 +166,7 @@ def test_a_root_that_was_replaced_is_not_taken_for_an_empty_tree(root):
     with pytest.raises(DkdbgError, match="cannot read the folder"):
         scanner.rescan(index, ["a"])
     root.mkdir()
-    with pytest.raises(DkdbgError, match="is not the folder any more"):
+    with pytest.raises(DkdbgError, match="is no longer the folder"):
         scanner.scan()
 
 

@@ -91,7 +91,7 @@ def test_a_file_that_is_written_all_the_time_arrives_whole_when_it_rests(roots, 
     follower = threading.Thread(target=session.follow, daemon=True)
     writer.start()
     follower.start()
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 300
     while session._retries._times.get("log", 0) < 2:  # it was written while it was read, and once more
         assert time.monotonic() < deadline, [event.as_json() for event in events]
         time.sleep(0.02)
@@ -101,7 +101,7 @@ def test_a_file_that_is_written_all_the_time_arrives_whole_when_it_rests(roots, 
         assert time.monotonic() < deadline, [event.as_json() for event in events]
         time.sleep(0.02)
     session.stop()
-    follower.join(10)
+    follower.join(300)
     assert not follower.is_alive()
 
 
@@ -242,7 +242,7 @@ def test_a_small_file_does_not_wait_until_a_large_one_is_read(roots, here, there
     """Its digest is needed before its first byte can be sent: some seconds of a file of 2 GB."""
     with (here / "large").open("wb") as file:
         file.truncate(40 << 20)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 300
     calls = []
 
     def pause():
@@ -380,7 +380,7 @@ def test_a_large_file_whose_mode_changes_before_its_first_piece_is_looked_at_aga
 
 def wait_until_old(path):
     """Until its stamp says something: it was changed long enough ago."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 300
     while time.time_ns() - path.stat().st_ctime_ns < 2 * reading._TICK:
         assert time.monotonic() < deadline
         time.sleep(0.005)

@@ -57,7 +57,7 @@ class Follower:
 
     def catch_up(self, done=lambda: True) -> None:
         """Until the index is what a whole scan finds and `done` holds; the index must get there by events."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + 300
         while not (done() and self.equal()):
             self.step(0.5)
             assert time.monotonic() < end, sorted(
@@ -405,7 +405,7 @@ def _with_limit(name: str, value: int, root, program=LIMITED) -> subprocess.Comp
     """Run `program` in a user namespace of its own with that limit: nobody else is limited."""
     script = f'echo {value} > /proc/sys/user/{name} && exec "$@"'
     argv = ["unshare", "-Ur", "sh", "-c", script, "sh", sys.executable, "-c", program, str(root)]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
 
 
 def _can_limit() -> bool:
@@ -445,9 +445,9 @@ roots = Roots(local=here, remote=there, pythons=(sys.executable,))
 session = Session(roots, lambda: Local(python=sys.executable), report=report)
 following = threading.Thread(target=session.follow, daemon=True)
 following.start()
-assert said.wait(30)
+assert said.wait(300)
 session.stop()
-following.join(30)
+following.join(300)
 """
 
 

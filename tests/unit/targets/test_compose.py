@@ -46,6 +46,16 @@ def test_a_message_of_the_engine_becomes_a_cause_and_a_next_step(text):
     assert error.exit_code != 0
 
 
+def test_who_has_written_the_dockerfile_decides_where_another_base_image_is_named():
+    hint = explain(
+        1, "failed to solve: python:3: failed to resolve source metadata for docker.io/library/python:3"
+    ).hint
+    assert (
+        "DKDBG_BASE=registry.example/python:3.11 where dkdbg init wrote the Dockerfile, its FROM line in one of yours"
+        in hint
+    )
+
+
 def test_an_unknown_message_is_shown_as_it_is():
     error = explain(17, "line one\nsomething nobody has seen")
     assert "something nobody has seen" in error.message

@@ -25,7 +25,7 @@ BY_SSH = (
         (
             "-l nobodyhere -- box",
             "nobodyhere@172.17.0.3: Permission denied (publickey).",
-            "ssh://nobodyhere@box: nobodyhere@172.17.0.3 lets nobody in",
+            "ssh://nobodyhere@box: nobodyhere@172.17.0.3 does not accept",
         ),
         (
             "-p 2 -- box",
@@ -35,7 +35,7 @@ BY_SSH = (
         (
             "-- box",
             "@@@@@@@@@@@\n@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\nHost key verification failed.",
-            "ssh://box: the host key of box is not the one that you know it by",
+            "ssh://box: the host key of box has changed",
         ),
     ],
 )

@@ -78,8 +78,8 @@ def test_a_job_that_is_not_there_is_named():
     ("said", "cause"),
     [
         ("qsub: node(s) specification error\n", "qsub does not take these nodes"),  # OpenPBS 23.06
-        ("Invalid time limit specified (x)\n", "qsub takes an option not: Invalid time limit specified (x)"),
-        ("Unknown option: d\nUsage:\n    qsub [-a start_time]\n", "qsub takes an option not: Unknown option: d"),
+        ("Invalid time limit specified (x)\n", "qsub does not accept this: Invalid time limit specified (x)"),
+        ("Unknown option: d\nUsage:\n    qsub [-a start_time]\n", "qsub does not accept this: Unknown option: d"),
         ("sh: 1: qstat: not found\n", "there are no commands of PBS there"),
         ("and the output was:\n'sbatch: error: invalid partition specified: nope\n", "there is no such partition"),
     ],

@@ -51,19 +51,19 @@ def test_a_port_published_on_all_addresses_is_reached_on_loopback() -> None:
 @pytest.mark.parametrize(
     ("broken", "why"),
     [
-        ({}, "its state is no text"),
+        ({}, "its state is not text"),
         ({**RECORD, "port": [1]}, "its port is no number"),
         ({**RECORD, "port": 1 << 70}, "its port is no number"),
-        ({**RECORD, "processes": 7}, "its processes are no list"),
-        ({**RECORD, "processes": [{}, []]}, "one of its processes is none"),
-        ({**RECORD, "state": {}}, "its state is no text"),
-        ({**RECORD, "state": "\x1b[2J"}, "it has a state that is none"),
-        ({**RECORD, "started": "now"}, "its started is no time"),
-        ({**RECORD, "started": float("nan")}, "its started is no time"),
-        ({**RECORD, "host": "evil.example"}, "its host is no address"),
-        ({**RECORD, "detail": None}, "its detail is no text"),
-        ([], "it is no record of a session"),
-        (None, "it is no record of a session"),
+        ({**RECORD, "processes": 7}, "its processes are not a list"),
+        ({**RECORD, "processes": [{}, []]}, "one of its processes is not one"),
+        ({**RECORD, "state": {}}, "its state is not text"),
+        ({**RECORD, "state": "\x1b[2J"}, "it has an unknown state"),
+        ({**RECORD, "started": "now"}, "its start time is not a time"),
+        ({**RECORD, "started": float("nan")}, "its start time is not a time"),
+        ({**RECORD, "host": "evil.example"}, "its host is not an address"),
+        ({**RECORD, "detail": None}, "its detail is not text"),
+        ([], "it is not the record of a session"),
+        (None, "it is not the record of a session"),
     ],
 )
 def test_a_record_that_makes_no_sense_is_named_and_hides_no_other_one(broken: Any, why: str) -> None:
@@ -143,16 +143,17 @@ def test_one_session_is_chosen_by_its_name_or_id_or_as_the_only_one() -> None:
     ("seen", "name", "said"),
     [
         ([], None, "no session is running$"),
-        ([RECORD, {**RECORD, "id": "eval-2", "name": "eval"}], None, r"this names 2 sessions; there are: job \(local\), eval"),
-        ([RECORD, {**RECORD, "id": "job-2"}], "job", "job names 2 sessions"),
+        ([RECORD, {**RECORD, "id": "eval-2", "name": "eval"}], None, r"2 sessions are running; there are: job \(local\), eval"),
+        ([RECORD, {**RECORD, "id": "job-2"}], "job", "2 sessions fit job"),
     ],
 )  # fmt: skip
 def test_none_or_several_sessions_are_an_error_with_their_names(seen: Any, name: Any, said: str) -> None:
     with pytest.raises(DkdbgError, match=said) as caught:
         sessions.choose([local(each) for each in seen], name)
-    assert (caught.value.exit_code, caught.value.hint) == (EXIT_USAGE, "dkdbg ps")
+    assert (caught.value.exit_code, caught.value.hint[:8]) == (EXIT_USAGE, "dkdbg ps")
+    assert ("name one: dkdbg pdb TARGET" in caught.value.hint) == (said[0] == "2")
 
 
 def test_where_nothing_of_a_name_is_there_what_is_there_is_named() -> None:
-    with pytest.raises(DkdbgError, match=r"nix names 0 sessions; there are: job \(local\)"):
+    with pytest.raises(DkdbgError, match=r"no session is called nix; there are: job \(local\)"):
         sessions.choose([], "nix", others=[local(RECORD)])

@@ -46,15 +46,15 @@ def test_an_array_is_no_single_job():
     ("said", "cause"),
     [
         ("slurm_load_jobs error: Invalid job id specified\n", "Slurm knows no job 7"),
-        ("srun: error: Slurm job 7 has expired\nsrun: Check SLURM_JOB_ID environment variable. Expired or invalid job 7\n", "job 7 has ended, or n1 is none of its nodes"),
-        ("srun: error: Unable to create step for job 7: Requested node configuration is not available\n", "n1 is no node of job 7"),
+        ("srun: error: Slurm job 7 has expired\nsrun: Check SLURM_JOB_ID environment variable. Expired or invalid job 7\n", "job 7 has ended, or n1 is not one of its nodes"),
+        ("srun: error: Unable to create step for job 7: Requested node configuration is not available\n", "n1 is not a node of job 7"),
         ("srun: error: Unable to create step for job 7: Access/permission denied\n", "job 7 is not yours"),
         ("sbatch: error: invalid partition specified: nope\nsbatch: error: Batch job submission failed: Invalid partition name specified\n", "there is no such partition"),
-        ("sbatch: error: Memory specification can not be satisfied\nsbatch: error: Batch job submission failed: Requested node configuration is not available\n", "no nodes of this partition ever have"),
-        ("sbatch: error: Invalid --time specification\n", "sbatch takes an option not: Invalid --time specification"),
-        ("sbatch: unrecognized option '--nope'\nTry \"sbatch --help\" for more information\n", "sbatch takes an option not: unrecognized option '--nope'"),
+        ("sbatch: error: Memory specification can not be satisfied\nsbatch: error: Batch job submission failed: Requested node configuration is not available\n", "no node of this partition can ever give"),
+        ("sbatch: error: Invalid --time specification\n", "sbatch does not accept this: Invalid --time specification"),
+        ("sbatch: unrecognized option '--nope'\nTry \"sbatch --help\" for more information\n", "sbatch does not accept this: unrecognized option '--nope'"),
         ("sh: 1: squeue: not found\n", "there are no commands of Slurm there"),
-        ("Access denied by pam_slurm_adopt: you have no active jobs on this node\nConnection closed by 172.21.0.3 port 22\n", "n1 lets only those in who have a job on it"),
+        ("Access denied by pam_slurm_adopt: you have no active jobs on this node\nConnection closed by 172.21.0.3 port 22\n", "n1 only lets in users who have a job on it"),
     ],
 )  # fmt: skip
 def test_its_words_have_a_cause_and_a_next_step_and_are_quoted(said, cause):
@@ -73,7 +73,7 @@ def test_words_of_others_are_not_explained():
     "text", ["a[", "a]", "n[1-]", "n[3-1]", "n[0-999999999]", "-x", "a[1,-2]", "n[1-2];id", "a[[1]]", "n[1-9999]m[1-9999]"]
 )  # fmt: skip
 def test_what_is_no_hostlist_is_refused(text):
-    with pytest.raises(ValueError, match="is no list of"):
+    with pytest.raises(ValueError, match="is not a list of"):
         hostlist.expand(text)
 
 

@@ -70,7 +70,7 @@ def test_forwards_and_commands_of_the_users_settings_are_not_ours():
         ("Received disconnect from 10.0.0.1 port 22:2: Too many authentication failures", "ssh has offered too many keys"),
         ("Bad owner or permissions on /home/me/.ssh/config", "ssh does not read /home/me/.ssh/config"),
         ("/home/me/.ssh/config: line 3: Bad configuration option: foo", "ssh's configuration is wrong: /home/me/.ssh/config: line 3"),
-        ("you@node1: Permission denied (publickey,password).", "you@node1 lets nobody in with what ssh offers (it takes: publickey,password)"),
+        ("you@node1: Permission denied (publickey,password).", "you@node1 does not accept what ssh offers (it takes: publickey,password)"),
         ("hello {0} {way}\x1b[2J", "cannot be reached: hello {0} {way}\\x1b[2J"),
         ("", "cannot be reached: ssh said nothing"),
     ],

@@ -15,7 +15,8 @@ What else it does differently from `debugpy/adapter/__main__.py`:
 2. A message that it cannot handle is refused: debugpy takes whatever a handler raises for fatal and calls os._exit.
 3. It stays a child of the agent instead of becoming a daemon, and its token is not on its command line.
 4. An editor that is gone while it is being answered does not end the adapter with all its sessions: debugpy takes
-   a broken pipe in a handler for fatal and calls os._exit.
+   a broken pipe in a handler for fatal and calls os._exit. One that is gone when it is asked to open a session of a
+   process (startDebugging) is not waited for: its session stayed locked, and nobody could attach any more.
 5. An editor that attaches again at once is told of processes whose former session is just ending. debugpy announces
    what is free at configurationDone and never looks again; such a process could not be debugged any more.
 6. A client that leaves before the phantom root has come does not end the adapter: debugpy takes it for the last one.
@@ -173,20 +174,35 @@ def outlive_clients(messaging: Any, log: Any) -> Set[Any]:
     write: Callable[..., Any] = messaging.JsonIOStream.write_json
     writing: Set[Any] = set()
 
-    def surviving_write(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def surviving_write(self: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
         if not str(self.name).startswith("Client"):
-            return write(self, *args, **kwargs)
+            return write(self, value, *args, **kwargs)
         thread = threading.current_thread()
         writing.add(thread)
         try:
-            return write(self, *args, **kwargs)
+            return write(self, value, *args, **kwargs)
         except messaging.JsonIOError:
+            if value.get("type") == "request":  # who asks would wait for an answer, with the session locked
+                raise
             log.swallow_exception("a client is gone", level="info")
         finally:
             writing.discard(thread)
 
     messaging.JsonIOStream.write_json = surviving_write
     return writing
+
+
+def outlive_announcements(clients: Any, messaging: Any, log: Any) -> None:
+    """Let a client be gone when it is told of a process: the process stays, and the next client is told of it."""
+    notify: Callable[[Any, Any], None] = clients.Client.notify_of_subprocess
+
+    def surviving_notify(self: Any, connection: Any) -> None:
+        try:
+            notify(self, connection)
+        except messaging.JsonIOError:
+            log.swallow_exception("a client is gone", level="info")
+
+    clients.Client.notify_of_subprocess = surviving_notify
 
 
 def wait_for_readers(messaging: Any, writing: Set[Any]) -> None:
@@ -245,7 +261,7 @@ def announce_again(servers: Any, sessions: Any) -> None:
 
     def wait_for_connection(*args: Any, **kwargs: Any) -> Any:
         connection = wait(*args, **kwargs)
-        end = time.monotonic() + 2
+        end = time.monotonic() + 20
         while time.monotonic() < end:  # else the answer would be "already being debugged"
             server = connection.server if connection is not None else None
             if server is None or not server.session.is_finalizing:
@@ -335,6 +351,7 @@ def main() -> None:
     outlive_reports(sessions, log)
     wait_for_readers(messaging, outlive_clients(messaging, log))
     outlive_requests(messaging, log)
+    outlive_announcements(clients, messaging, log)
     wait_for_the_phantom(servers)
     announce_again(servers, sessions)
     end_with_last_child(clients, sessions)

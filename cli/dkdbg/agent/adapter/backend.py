@@ -179,7 +179,7 @@ class Backend:
             if self._restarts > MAX_RESTARTS:
                 self.gone = True
                 self._log(
-                    "debugpy's adapter died %d times: no debugging in this run any more%s"
+                    "debugpy's adapter died %d times: debugging is off for the rest of this run%s"
                     % (self._restarts, why)
                 )
                 return

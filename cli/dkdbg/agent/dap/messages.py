@@ -23,12 +23,28 @@ PROJECT = "project"
 #: The property of the attach request that says what leaving one process's session leaves: all of them, if not this.
 STOP = "dkdbgStop"
 STOP_PROCESS = "process"
+#: And what continuing or pausing one rank does to the others of its job: the same, if not this.
+CONTINUE = "dkdbgContinue"
+CONTINUE_ALL, CONTINUE_ONE = CONTINUES = ("all", "one")
+#: Of the attach request to the root session: which ranks are debugged, as program/ranks.py reads it; and the request by
+#: which the client of that session asks for others.
+RANKS = "dkdbgRanks"
+CHOOSE = "dkdbgChoose"
+#: The request of the root session's client to let a process (`subProcessId`) go on, which waits at its start: it will open
+#: no session for it now.
+RELEASE = "dkdbgRelease"
+#: Of the attach request to the root session, by a client that holds root sessions with several agents: whether the ranks
+#: of all of them are gathered by that client, true or not. The event and the request with which they speak of it, and
+#: those of a continue and a pause that are for the ranks of other agents too; see gate.py and together.py.
+GATHER = "dkdbgGather"
+GATE = "dkdbgGate"
+TOGETHER = "dkdbgTogether"
 #: The property by which a child session shows whose it is. We add it to each announcement.
 EDITOR = "dkdbgEditor"
 #: Of the attach request, what the session of a process does not get: debugpy does not hand these on either, or they are ours.
 NOT_INHERITED = frozenset((
     "processId", "listen", "preLaunchTask", "postDebugTask", "request", "restart", "args", "processName", "pythonArgs",
-    "host", "port", ROLE, EDITOR,
+    "host", "port", ROLE, EDITOR, RANKS, GATHER,
 ))  # fmt: skip
 
 

@@ -6,12 +6,13 @@ import re
 
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.dap.messages import EDITOR, ROLE, as_dict
+from dkdbg.agent.door import traps
 from dkdbg.agent.door.connection import HOLDING, INTRODUCING, ROOT, WAIT, Action
 from dkdbg.agent.door.succession import candidates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List
+    from typing import Dict, List
 
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.door.connection import Connection
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
 _LARGE = 32 << 10
 _ANSWER = re.compile(rb'\{"seq": ?\d+, ?"type": ?"response", ?"request_seq": ?(\d+),')
 _ADVICE = (
-    "this session is the agent's and never stops: each Python process has a session of its own. A client that does "
-    "not open those: `dkdbg attach --ports` on your machine gives each process a port"
+    "this session belongs to the agent and never stops: each Python process has a session of its own. If your client "
+    "does not open those, `dkdbg attach --ports` on your machine gives each process a port"
 )
 #: Seconds for which the session of the program's first process outlives it, until its exit code is known.
-END_LIMIT = 2.0
+END_LIMIT = 10.0
 _COPIED = ("stopped", "continued", "output", "thread", "process", "module", "exited")
 
 
@@ -42,7 +43,9 @@ class AdapterSide:
         self._seats = seats
         self._pending = pending
         self._exited = False
+        self._advised = False
         self._held: List[Action] = []
+        self._free: Dict[int, Message] = {}
 
     def take(self, body: bytes) -> List[Action]:
         """Take one message: pass it on, with what goes to others because of it."""
@@ -79,7 +82,7 @@ class AdapterSide:
             connection.configured = message.get("success") is True
             self._seats.changed = True
             if connection.configured:
-                passed = passed + self._advice()
+                passed = passed + self._advice() + self._seats.gate.configured(connection.key)
             else:
                 connection.turn(INTRODUCING)
                 self._seats.let_go(connection)
@@ -98,11 +101,23 @@ class AdapterSide:
         connection, name, content = self._connection, message.get("event"), as_dict(message.get("body"))
         if name == "debugpyAttach":
             return self._announce(message, content)
+        if self._seats.gate.holds_back(connection, name, content, body):
+            return self._seats.gate.settle()
+        return self._tell(name, content, body)
+
+    def stopped(self, body: bytes) -> List[Action]:
+        """Pass on a stop that was held back."""
+        message = frames.decode(body)
+        return self._tell(message.get("event"), as_dict(message.get("body")), body)
+
+    def _tell(self, name: object, content: Message, body: bytes) -> List[Action]:
+        connection = self._connection
         connection.stops.happened(name, content)
         passed = [connection.to_client(body)]
         beside = candidates(self._seats, connection.key)
         if name == "output" and content.get("category") == "stderr" and connection.key != ROOT:
             self._seats.last_words.note(connection.key, content.get("output"))
+            passed += self._advise(traps.advice(content.get("output")))
         if name == "exited":
             self._exited = True
         if name == "terminated":
@@ -137,6 +152,13 @@ class AdapterSide:
         is_first = connection.phase.name == HOLDING and connection.key == self._seats.program
         return is_first and messages.has_consoles(connection.introduction)
 
+    def _advise(self, text: str) -> List[Action]:
+        """Say what helps, once for each process."""
+        if not text or self._advised:
+            return []
+        self._advised = True
+        return [self._connection.to_client(messages.say(text, "important"))]
+
     def _announce(self, message: Message, configuration: Message) -> List[Action]:
         """Offer a process to the client that holds the root session and to those who look on.
 
@@ -153,12 +175,29 @@ class AdapterSide:
             configuration[EDITOR] = connection.editor
             if pid in self._seats.ending or self._has_it(pid):
                 return nothing
+            if not self._seats.is_chosen(pid):  # it has joined for an editor that wanted other ranks
+                self._free[pid] = configuration
+                return nothing
+            self._free.pop(pid, None)
             self._seats.offer(pid)
             beside = candidates(self._seats, connection.key)
             actions = [action for one in beside for action in one.phase.announce(pid)]
         if answered:
             self._pending.from_adapter(message)
         return [connection.to_client(messages.body_of(message)), *actions]
+
+    def offer_chosen(self) -> List[Action]:
+        """Offer those that had joined and were not chosen, and are now: the adapter announces a process once."""
+        connection, actions = self._connection, []
+        for pid, configuration in list(self._free.items()):
+            if self._seats.is_chosen(pid):
+                del self._free[pid]
+                self._seats.offer(pid)
+                body = messages.announcement(
+                    connection.introduction, self._seats.next_sequence, configuration
+                )
+                actions.append(connection.to_client(body))
+        return actions
 
     def _has_it(self, pid: int) -> bool:
         """Tell whether the client has a session of the process from when it looked on.

@@ -10,11 +10,12 @@ from dkdbg.agent.dap import messages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, List
+    from typing import Any, Callable, List, Optional
 
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.door.replay import Settings
     from dkdbg.agent.door.stops import Stops
+    from dkdbg.agent.program.ranks import RankSet
 
 #: The key of the root session; every other process has its pid as key.
 ROOT = 0
@@ -44,6 +45,11 @@ WAIT = "wait"
 LOOK = "look"
 #: Connect to the adapter anew after `seconds` and do what `Door.again` says.
 RECONNECT = "reconnect"
+#: Do what `Action.later` says after `seconds`; nobody waits meanwhile.
+LATER = "later"
+
+#: debugpy's adapter pauses all of them, whichever is named.
+_ANY_THREAD = 1
 
 
 class Action:
@@ -53,19 +59,28 @@ class Action:
         connection: whose.
         body: a frame's body, for TO_CLIENT and TO_ADAPTER.
         reason: of a CLOSE, one line.
-        seconds: of a WAIT and a RECONNECT.
+        seconds: of a WAIT, a RECONNECT and a LATER.
+        later: of a LATER, what to ask then.
     """
 
-    __slots__ = ("body", "connection", "kind", "reason", "seconds")
+    __slots__ = ("body", "connection", "kind", "later", "reason", "seconds")
 
     def __init__(
-        self, kind: str, connection: Connection, body: bytes = b"", *, reason: str = "", seconds: float = 0.0
+        self,
+        kind: str,
+        connection: Connection,
+        body: bytes = b"",
+        *,
+        reason: str = "",
+        seconds: float = 0.0,
+        later: Optional[Callable[[], List[Action]]] = None,
     ) -> None:
         self.kind = kind
         self.connection = connection
         self.body = body
         self.reason = reason
         self.seconds = seconds
+        self.later = later
 
     def __repr__(self) -> str:
         return "Action(%s, %r%s)" % (self.kind, self.body[:300], self.reason)
@@ -137,6 +152,10 @@ class Phase:
 
     # -- what other connections ask ---------------------------------------------------------------------------------
 
+    def stopped(self, body: bytes) -> List[Action]:  # noqa: ARG002
+        """Tell the client of a stop that was held back."""
+        return []
+
     def give_up(self, text: str, category: str = "important") -> List[Action]:  # noqa: ARG002
         """Let go of the process, and tell the client why."""
         return []
@@ -144,6 +163,15 @@ class Phase:
     def lend(self, borrower: Connection, request: Message) -> List[Action]:  # noqa: ARG002
         """Ask the adapter in the name of somebody who looks on."""
         return []
+
+    def ask(
+        self,
+        command: str,  # noqa: ARG002
+        arguments: Message,  # noqa: ARG002
+        then: Callable[[Message], List[Action]],
+    ) -> List[Action]:
+        """Ask the adapter for something of our own; `then` takes the response, a failed one where none will come."""
+        return then({"success": False, "message": "its session is ending"})
 
     def announce(self, pid: int) -> List[Action]:  # noqa: ARG002
         """Offer the client to look at one more process."""
@@ -178,6 +206,7 @@ class Connection:
         inherited: its client looked on and has got the process from another one.
         admitted: its attach has shown the right token.
         leaving: the client goes or has gone, the adapter is still busy with that.
+        ranks: which it wants to debug, None for those that the agent was started with.
         restarting: it has said that it comes back.
         configured: the adapter has answered the attach.
         initialize, attach: these requests of the client, empty before they came. attach_body: as it came.
@@ -198,6 +227,7 @@ class Connection:
         self.admitted = False
         self.leaving = False
         self.restarting = False
+        self.ranks: Optional[RankSet] = None
         self.configured = False
         self.initialize: Message = {}
         self.attach: Message = {}
@@ -228,6 +258,14 @@ class Connection:
     def refuse_initialize(self, text: str) -> List[Action]:
         """Return what answers the client's `initialize` with an error, if it has sent one."""
         return [self.refuse(self.initialize, text)] if self.initialize else []
+
+    def go_on(self, thread: int) -> List[Action]:
+        """Return what lets the process go on in which this thread was stopped, as if the client had asked for it."""
+        return self.phase.ask("continue", {"threadId": thread}, lambda _: [])
+
+    def pause(self) -> List[Action]:
+        """Return what pauses the process."""
+        return self.phase.ask("pause", {"threadId": _ANY_THREAD}, lambda _: [])
 
     def reconnect(self, seconds: float) -> Action:
         """Return the action that connects to the adapter once more, after so long."""

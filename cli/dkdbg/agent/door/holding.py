@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dkdbg.agent.dap import messages
 from dkdbg.agent.dap.messages import as_dict
-from dkdbg.agent.door import succession
+from dkdbg.agent.door import at_ranks, succession, together
 from dkdbg.agent.door.connection import EVICTED, HOLDING, JOINING, ROOT, TO_ADAPTER, Action, Phase
+from dkdbg.agent.program import ranks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List
+    from typing import Callable, List
 
     from dkdbg.agent.dap.messages import Message
     from dkdbg.agent.door.adapter_side import AdapterSide
@@ -38,6 +39,8 @@ class Holding(Phase):
         connection = self.connection
         connection.since = self._seats.wall()
         self._seats.hold(connection)
+        if connection.key == ROOT:
+            self._seats.choose(connection.ranks)
         self._pending.from_client(connection.attach)
         return [connection.to_adapter(connection.attach_body), *succession.follow(connection, self._seats)]
 
@@ -45,15 +48,28 @@ class Holding(Phase):
         """Pass a request on as it came."""
         connection, command = self.connection, request["command"]
         if command in ("launch", "attach"):
-            return [connection.refuse(request, "this connection has attached already")]
+            return [connection.refuse(request, "this connection is already attached")]
         if command == "restart":
             return [self._restart(request)]
+        if command == "evaluate" and at_ranks.is_asked(request):
+            return at_ranks.ask(request, connection, self._seats)
+        if command == messages.CHOOSE:
+            return self._choose(request)
+        if command in (messages.GATE, messages.TOGETHER):
+            return self._of_all_agents(request)
+        if command == messages.RELEASE:
+            return self._release(request)
         ends: List[Action] = []
         if command == "disconnect":
-            ends, connection.leaving = succession.left(connection, self._seats, request), True
+            ends = together.left(connection, self._seats, request)  # while the root session is there
+            ends += succession.left(connection, self._seats, request)
+            connection.leaving = True
             connection.restarting = as_dict(request.get("arguments")).get("restart") is True
         elif command == "stackTrace":
             connection.stops.asked(request)
+        elif command == "pause":
+            ends = self._seats.gate.open()  # who wants to see them now
+        ends += together.with_it(connection, self._seats, command)
         connection.settings.note(request)
         self._seats.changed = True
         self._pending.from_client(request)
@@ -81,6 +97,10 @@ class Holding(Phase):
             return self._lost()
         return succession.released(self.connection, self._seats)
 
+    def stopped(self, body: bytes) -> List[Action]:
+        """Tell the client, and those who look on, of a stop that was held back."""
+        return self._adapter.stopped(body)
+
     def give_up(self, text: str, category: str = "important") -> List[Action]:
         """Take the process from the client, and tell it why; it is free when the adapter has let go of it."""
         connection = self.connection
@@ -97,16 +117,51 @@ class Holding(Phase):
 
     def lend(self, borrower: Connection, request: Message) -> List[Action]:
         """Ask the adapter in the name of somebody who looks on."""
-        sequence = self._pending.ours(borrower, request)
+        sequence = self._pending.lent(borrower, request)
         return [Action(TO_ADAPTER, self.connection, messages.body_of(dict(request, seq=sequence)))]
+
+    def ask(self, command: str, arguments: Message, then: Callable[[Message], List[Action]]) -> List[Action]:
+        """Ask the adapter for something of our own."""
+        sequence = self._pending.ours(then)
+        return [self.connection.to_adapter(messages.request(sequence, command, arguments))]
+
+    def _of_all_agents(self, request: Message) -> List[Action]:
+        """Do what a client asks for that has root sessions with other agents too."""
+        connection, wanted = self.connection, as_dict(request.get("arguments"))
+        if connection.key != ROOT:
+            return [connection.refuse(request, "this is asked of the root session")]
+        answered = connection.to_client(messages.answer(request))
+        if request["command"] == messages.GATE:
+            return [answered, *self._seats.gate.led(wanted)]
+        return [answered, *together.from_elsewhere(connection, self._seats, wanted)]
 
     def _restart(self, request: Message) -> Action:
         """Have the program started again: its sessions end, and the root session is told of the new processes."""
         if self._seats.restart is None:
-            text = "editors do not restart this program (DKDBG_RESTART=never): `dkdbg restart` does"
+            text = "editors may not restart this program (DKDBG_RESTART=never); `dkdbg restart` can"
             return self.connection.refuse(request, text)
         self._seats.restart()
         return self.connection.to_client(messages.answer(request))
+
+    def _choose(self, request: Message) -> List[Action]:
+        """Debug other ranks from now on. Those that have joined stay until their sessions are left."""
+        connection = self.connection
+        if connection.key != ROOT:
+            return [connection.refuse(request, "only the root session takes this")]
+        try:
+            connection.ranks = ranks.parse(str(as_dict(request.get("arguments")).get("ranks", "")))
+        except ranks.RankSetError as error:
+            return [connection.refuse(request, "%s; %s" % (error, error.hint))]
+        self._seats.choose(connection.ranks)
+        return [connection.to_client(messages.answer(request)), *self._adapter.offer_chosen()]
+
+    def _release(self, request: Message) -> List[Action]:
+        """Let a process go on that waits for a session, which the client will not open."""
+        connection, pid = self.connection, as_dict(request.get("arguments")).get("subProcessId")
+        if connection.key != ROOT or not isinstance(pid, int) or isinstance(pid, bool):
+            return [connection.refuse(request, "only the root session takes this, with a subProcessId")]
+        self._seats.release(pid)
+        return [connection.to_client(messages.answer(request))]
 
     def _lost(self) -> List[Action]:
         """The adapter has closed the connection of a client that was attached, and has not said why: it died.

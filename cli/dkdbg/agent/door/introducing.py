@@ -7,9 +7,10 @@ what has the right shape: debugpy ends at some others.
 from __future__ import annotations
 
 from dkdbg.agent.dap import frames, messages
-from dkdbg.agent.dap.messages import EDITOR, LOOK_ON, ROLE, TAKE_OVER
+from dkdbg.agent.dap.messages import EDITOR, LOOK_ON, RANKS, ROLE, TAKE_OVER
 from dkdbg.agent.door.connection import HOLDING, INTRODUCING, LOOK, LOOKING, ROOT, WAIT, Action, Phase
 from dkdbg.agent.front import proof, tokens
+from dkdbg.agent.program import ranks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 #: Seconds that an attach waits: for a former client whose end has not been seen yet; for the adapter to let go of
 #: the process; for somebody to look on at.
 GRACE = 0.3
-FREE_LIMIT = 3.0
-HELD_LIMIT = 5.0
+FREE_LIMIT = 20.0
+HELD_LIMIT = 20.0
 
 #: Of a stranger's `initialize`: so many properties, with texts of so many characters, reach the adapter.
 PROPERTIES = 64
@@ -78,9 +79,9 @@ class Introducing(Phase):
         if command == "disconnect":
             return [connection.to_adapter(messages.body_of(_request(request, {})))]
         if command == "initialize":
-            return [connection.refuse(request, "this connection has introduced itself already")]
+            return [connection.refuse(request, "this connection has already introduced itself")]
         if command == "launch":
-            return [connection.refuse(request, "the program runs already: use an attach configuration")]
+            return [connection.refuse(request, "the program is already running: use an attach configuration")]
         return [connection.refuse(request, "attach first: %s came before it" % command[:40])]
 
     def from_adapter(self, body: bytes) -> List[Action]:
@@ -97,7 +98,7 @@ class Introducing(Phase):
         connection, check, exchange = self.connection, self._seats.check, self._exchange
         self._exchange = None
         if exchange is None:
-            return [connection.refuse(request, "nothing was asked to be proven")]
+            return [connection.refuse(request, "no proof was asked for")]
         shown = messages.as_dict(request.get("arguments")).get(proof.PROOF)
         proven = check.proven(exchange, shown)
         reason, seconds = check.refusal(proven, connection.address, self._seats.clock())
@@ -128,6 +129,10 @@ class Introducing(Phase):
         role = arguments.get(ROLE, "")
         if role not in ("", LOOK_ON, TAKE_OVER):
             return [connection.refuse(request, '"%s" is "%s" or "%s"' % (ROLE, LOOK_ON, TAKE_OVER))]
+        try:
+            connection.ranks = ranks.parse(str(arguments[RANKS])) if arguments.get(RANKS) else None
+        except ranks.RankSetError as error:
+            return [connection.refuse(request, '"%s": %s; %s' % (RANKS, error, error.hint))]
         pid, editor = arguments.get("subProcessId"), arguments.get(EDITOR)
         connection.key = pid if isinstance(pid, int) and pid > 0 else ROOT
         if connection.key == ROOT:
@@ -220,8 +225,8 @@ class Introducing(Phase):
     def _another(self, project: str) -> str:
         """Return what is said to a client that is meant for another project."""
         text = (
-            "this port belongs to another project: %s, which runs %s; this launch entry is of %s. Type `dkdbg up` in "
-            "your project: it takes a free port. Or stop the other one there: task `dkdbg: stop`"
+            "this port belongs to another project: %s, which runs %s; this launch entry belongs to %s. Type `dkdbg up` in "
+            "your project, which takes a free port, or stop the other one (its task `dkdbg: stop`)"
         )
         return text % (_name(self._seats.project), self._seats.what_runs, _name(project))
 

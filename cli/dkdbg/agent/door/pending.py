@@ -25,7 +25,9 @@ class Pending:
         self._number = number
         self._client: Dict[int, str] = {}
         self._adapter: Set[int] = set()
-        self._ours: Dict[int, Optional[Tuple[Connection, Message]]] = {}
+        self._ours: Dict[int, Optional[Callable[[Message], List[Action]]]] = {}
+        #: Of them, those of somebody who looks on.
+        self._lent: Dict[int, Tuple[Connection, Message]] = {}
 
     def from_client(self, request: Message) -> None:
         """Note a request that is passed on to the adapter."""
@@ -37,14 +39,26 @@ class Pending:
         if isinstance(sequence, int):
             self._adapter.add(sequence)
 
-    def ours(self, borrower: Optional[Connection] = None, request: Optional[Message] = None) -> int:
+    def ours(self, then: Optional[Callable[[Message], List[Action]]] = None) -> int:
         """Note a request of our own to the adapter and return its number.
 
         Args:
-            borrower, request: who has asked it of us, and how; none when the answer is for nobody.
+            then: takes the response; without it nobody does.
         """
         sequence = self._number()
-        self._ours[sequence] = (borrower, request) if borrower is not None and request is not None else None
+        self._ours[sequence] = then
+        return sequence
+
+    def lent(self, borrower: Connection, request: Message) -> int:
+        """The same for one that somebody has asked of us, who looks on."""
+
+        def hand_on(response: Message) -> List[Action]:
+            if borrower.phase.name != LOOKING:
+                return []
+            return [borrower.to_client(messages.body_of(dict(response, request_seq=request["seq"])))]
+
+        sequence = self.ours(hand_on)
+        self._lent[sequence] = (borrower, request)
         return sequence
 
     def is_ours(self, sequence: int) -> bool:
@@ -65,10 +79,9 @@ class Pending:
 
     def answered_us(self, sequence: int, response: Message) -> List[Action]:
         """The adapter has answered a request of ours: hand it on to whom it is for."""
-        lent = self._ours.pop(sequence)
-        if lent is None or lent[0].phase.name != LOOKING:
-            return []
-        return [lent[0].to_client(messages.body_of(dict(response, request_seq=lent[1]["seq"])))]
+        then = self._ours.pop(sequence)
+        self._lent.pop(sequence, None)
+        return [] if then is None else then(response)
 
     def give_up(self, reason: str) -> List[Action]:
         """No answer will come any more: say so to all who wait."""
@@ -76,10 +89,15 @@ class Pending:
             (self._connection, {"seq": number, "command": command})
             for number, command in self._client.items()
         ]
-        waiting += [
-            lent for lent in self._ours.values() if lent is not None and lent[0].phase.name == LOOKING
-        ]
+        waiting += [lent for lent in self._lent.values() if lent[0].phase.name == LOOKING]
+        own = [then for number, then in self._ours.items() if then is not None and number not in self._lent]
         self._client.clear()
         self._adapter.clear()
         self._ours.clear()
-        return [connection.refuse(request, reason, show=False) for connection, request in waiting]
+        self._lent.clear()
+        failure = {"success": False, "message": reason}
+        actions = [action for then in own for action in then(failure)]
+        return [
+            *(connection.refuse(request, reason, show=False) for connection, request in waiting),
+            *actions,
+        ]

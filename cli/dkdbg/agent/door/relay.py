@@ -11,14 +11,17 @@ import time
 
 from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames, messages
-from dkdbg.agent.door import breakpoints, connection, dialing
-from dkdbg.agent.door.connection import EVICTED, JOINING, LOOKING, ROOT
+from dkdbg.agent.door import breakpoints, connection, dialing, gatekeeper, gathering
+from dkdbg.agent.door.connection import CLOSED, EVICTED, JOINING, LOOKING, ROOT
 from dkdbg.agent.door.door import Door
 from dkdbg.agent.door.seats import Seats
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Iterable, List, Optional, Set, Tuple
+    from typing import Callable, Iterable, List, Optional, Sequence, Set, Tuple
+
+    from dkdbg.agent import contract
+    from dkdbg.agent.program import ranks
 
 #: Seconds that a client waits for an adapter that is just (re)starting, and after which it is told so.
 BACKEND_LIMIT = 30.0
@@ -33,7 +36,7 @@ GOODBYE = 1.0
 REFUSAL_LOG_INTERVAL = 10.0
 REFUSAL_LOG_BURST = 10
 #: Seconds that the last words of a process which has ended may take.
-WORDS_LIMIT = 1.0
+WORDS_LIMIT = 10.0
 #: Lines that wait for clients.
 MOST_NOTES = 100
 #: Seconds that a client has to close when the adapter has ended its session: some never do.
@@ -50,9 +53,13 @@ class Service:
         name_of: what a process is, by its pid.
         on_stop: told where a process is held, empty when it runs.
         on_breakpoints: told of what `breakpoints.wanted` says, whenever it may have changed.
-        project, what_runs: see Seats.
+        project, what_runs, processes, is_chosen, choose, release: see Seats.
         look: finds the processes that an attach is about to end, see connection.py; None where it ends none.
         restart: asks for the program to be started again; None where no editor may.
+        continues: see Seats.
+
+    Attributes:
+        gatekeeper: lets the ranks of a running job stop together; see gate.py.
     """
 
     def __init__(
@@ -70,6 +77,11 @@ class Service:
         what_runs: str = "",
         look: Optional[Callable[[], Set[int]]] = None,
         restart: Optional[Callable[[], None]] = None,
+        processes: Callable[[], Sequence[contract.Process]] = list,
+        is_chosen: Callable[[int], bool] = lambda _: True,
+        choose: Callable[[Optional[ranks.RankSet]], object] = lambda _: None,
+        release: Callable[[int], object] = lambda _: None,
+        continues: str = "",
     ) -> None:
         self._on_breakpoints = on_breakpoints
         self._dial = dial
@@ -84,10 +96,16 @@ class Service:
             what_runs=what_runs,
             look=look,
             restart=restart,
+            processes=processes,
+            is_chosen=is_chosen,
+            choose=choose,
+            release=release,
+            continues=continues,
             clock=time.monotonic,
             wall=lambda: time.strftime("%H:%M"),
         )
         self._lock = threading.Condition()
+        self.gatekeeper = gatekeeper.Gatekeeper(self._seats, self._lock, _send)
         self._notes = Notes()
         self._refused = 0
         self._next_log = 0.0
@@ -115,6 +133,16 @@ class Service:
                 self._lock.wait(0.02)
             return self._seats.last_words.of_a_failure(pid)
 
+    def wait_told(self, seconds: float, is_alive: Callable[[int], bool]) -> None:
+        """Return when the adapter has ended the root session and those of processes that are gone, so long at most."""
+        end = time.monotonic() + seconds
+        with self._lock:
+            while time.monotonic() < end:
+                root = self._seats.holder(ROOT)
+                if (root is None or root.leaving) and not self._is_spoken_for(is_alive):
+                    return
+                self._lock.wait(0.02)  # nobody tells of a process that has ended
+
     def say(self, text: str) -> None:
         """Say a line to the editors that have a console for each process, in each of them but the root's."""
         with self._lock:
@@ -135,6 +163,25 @@ class Service:
             key != ROOT and not one.leaving and not is_alive(key)
             for key, one in self._seats.holders().items()
         )
+
+    def gather(self, question: gathering.Question, limit: float) -> List[gathering.Row]:
+        """Ask the processes that clients hold, and return what each has answered within so many seconds.
+
+        With PAUSE a row is done when the process is held, with CONTINUE when it runs.
+        """
+        with self._lock:
+            found = gathering.Gathering(question, self._seats, self._seats.processes())
+            actions = found.begin()
+        _send(actions)
+        end = time.monotonic() + limit
+        with self._lock:
+            self._lock.wait_for(lambda: found.is_done, limit)
+            actions = found.give_up("no answer within %g s" % limit)
+            if question.verb == gathering.PAUSE:
+                self._lock.wait_for(found.are_held, max(0.0, end - time.monotonic()))
+                found.note_held()
+        _send(actions)
+        return found.rows
 
     def is_rejoining(self) -> bool:
         """Whether the root session is being set up in its client's place."""
@@ -221,7 +268,7 @@ class Relay:
         self._gone = gone
         self._admit = admit
         self._log = log
-        self._address = str(client.getpeername()[0])
+        self._address = _address(client)
         self._look = seats.look
         self._door = Door(seats, self._address)
         self._door.connection.link = self
@@ -318,9 +365,10 @@ class Relay:
 
     def _say_goodbye(self) -> None:
         """End the connection to the client, unless its session goes on without this connection to the adapter."""
-        if self._door.phase == EVICTED:  # it was told to leave, and wants an answer to its disconnect
+        # It was told to leave, and its disconnect wants an answer first; who closes is about to send that.
+        if self._door.phase in (EVICTED, CLOSED):
             with self._lock:
-                self._lock.wait_for(lambda: self._over or self._has_left, LEAVE_LIMIT)  # after the answer
+                self._lock.wait_for(lambda: self._over or self._has_left, LEAVE_LIMIT)
         if self._door.phase not in (LOOKING, JOINING):
             _shut(self._client, socket.SHUT_WR)
             with self._lock:
@@ -333,6 +381,14 @@ class Relay:
         name = "dkdbg again"
         self._answers = threading.Thread(target=self._reconnect, args=arguments, name=name, daemon=True)
         self._answers.start()
+
+    def later(self, action: connection.Action) -> None:
+        """Do what an action says after its time; nobody waits for it."""
+        if action.later is None:
+            return
+        timer = threading.Timer(action.seconds, lambda: self._act(self._ask(action.later or list)))
+        timer.daemon = True
+        timer.start()
 
     def _reconnect(self, seconds: float, former: Optional[threading.Thread]) -> None:
         if former is not None:
@@ -380,6 +436,8 @@ class Relay:
                 relay.leave_adapter()
             elif action.kind == connection.RECONNECT:
                 relay.reconnect(action.seconds)
+            elif action.kind == connection.LATER:
+                relay.later(action)
             else:
                 relay.close(action.reason)
 
@@ -405,7 +463,7 @@ class Relay:
             if self._backend is None:
                 reason = "debugpy's adapter did not come up within %g s" % BACKEND_LIMIT
                 if self._gone():
-                    reason = "debugpy's adapter died too often: no debugging in this run any more"
+                    reason = "debugpy's adapter died too often: debugging is off for the rest of this run"
                 self._act(self._ask(lambda: self._door.no_adapter(reason)))
                 return
             arguments, self._listens = (self._backend,), True
@@ -453,6 +511,21 @@ class Relay:
         self._end()
         for sock in (self._client, self._backend):
             _shut(sock, socket.SHUT_RDWR)
+
+
+def _address(client: socket.socket) -> str:
+    if client.family == socket.AF_UNIX:  # the agent's own, see run/own_client.py
+        return "this agent"
+    return str(client.getpeername()[0])
+
+
+def _send(actions: Iterable[connection.Action]) -> None:
+    """Send what is for adapters and clients, outside of a relay's own thread."""
+    for action in actions:
+        if action.kind == connection.TO_ADAPTER:
+            action.connection.link.to_adapter(action.body)
+        elif action.kind == connection.TO_CLIENT:
+            action.connection.link.to_client(action.body)
 
 
 def _shut(sock: Optional[socket.socket], how: int) -> None:

@@ -6,14 +6,18 @@ import itertools
 
 from dkdbg.agent.dap import messages
 from dkdbg.agent.door.connection import ROOT
+from dkdbg.agent.door.gate import Gate
 from dkdbg.agent.door.last_words import LastWords
 from dkdbg.agent.front import tokens
+from dkdbg.agent.record import job
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Optional, Set
+    from typing import Callable, Dict, List, Optional, Sequence, Set
 
-    from dkdbg.agent.door.connection import Connection
+    from dkdbg.agent import contract
+    from dkdbg.agent.door.connection import Action, Connection
+    from dkdbg.agent.program import ranks
 
 
 class Seats:
@@ -25,7 +29,12 @@ class Seats:
         on_stop: told where a process is held, with an empty text when it runs.
         project: whose attach is meant for this port; empty for anybody's. what_runs: here, for messages.
         look: see `LOOK` in connection.py; None where there is nothing to look at.
+        is_chosen: whether a process is one of those that are debugged. choose: debug the ranks of this set, None for those
+            that the agent was started with.
+        release: lets a process go on that waits at its start for a session, by its pid.
         restart: asks for the program to be started again; None where no editor may.
+        processes: what there is, as the session's record has it.
+        continues: what continuing one rank does to the others where the editor does not say it; see together.py.
         clock: seconds, only forward. wall: the time of day as HH:MM.
     """
 
@@ -40,7 +49,12 @@ class Seats:
         project: str = "",
         what_runs: str = "",
         look: Optional[Callable[[], Set[int]]] = None,
+        is_chosen: Callable[[int], bool] = lambda _: True,
+        choose: Callable[[Optional[ranks.RankSet]], object] = lambda _: None,
+        release: Callable[[int], object] = lambda _: None,
         restart: Optional[Callable[[], None]] = None,
+        processes: Callable[[], Sequence[contract.Process]] = list,
+        continues: str = "",
     ) -> None:
         self.check = tokens.Check(token)
         self.name_of = name_of
@@ -49,9 +63,15 @@ class Seats:
         self.what_runs = what_runs
         self.look = look
         self.restart = restart
+        self.processes = processes
+        self.continues = continues
+        self.is_chosen = is_chosen
+        self.choose = choose
+        self.release = release
         #: Processes that are about to be ended, for the program to be started again.
         self.ending: Set[int] = set()
         self.clock = clock
+        self.gate = Gate(clock, name_of, self._tell_root)
         self.wall = wall
         self._sequence = itertools.count(messages.OWN_SEQUENCE)
         self._editors = itertools.count(1)
@@ -67,6 +87,10 @@ class Seats:
         #: The pid of the program's first process, 0 before; how it has ended, empty while it runs.
         self.program = 0
         self.end = ""
+
+    def _tell_root(self, event: bytes) -> List[Action]:
+        root = self._holders.get(ROOT)
+        return [] if root is None or root.leaving else [root.to_client(event)]
 
     def next_sequence(self) -> int:
         """Return a number for a request of our own to an adapter or a client."""
@@ -96,11 +120,16 @@ class Seats:
             return False
         del self._holders[connection.key]
         self.changed = True
+        self.gate.left(connection.key)
         if connection.key == ROOT:
             self._offered.clear()
         else:
             self.on_stop(connection.key, "")
         return True
+
+    def ranks(self) -> List[contract.Process]:
+        """Return the processes that are the ranks of one job, see job.py; one alone may have others elsewhere."""
+        return job.ranks(self.processes(), least=1)
 
     def offer(self, pid: int) -> None:
         """Note that the client of the root session was offered a process, which it is about to attach to."""

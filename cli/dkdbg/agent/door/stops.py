@@ -8,7 +8,7 @@ from dkdbg.agent.dap.messages import as_dict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict
+    from typing import Any, Callable, Dict, List, Set
 
     Message = Dict[str, Any]
 
@@ -31,7 +31,17 @@ class Stops:
     def __init__(self, report: Callable[[str], None]) -> None:
         self.reasons: Dict[int, str] = {}
         self._report = report
+        self._going: Set[int] = set()
         self._asked: Dict[int, int] = {}
+
+    @property
+    def held(self) -> List[int]:
+        """The held threads that nobody has asked to go on."""
+        return [thread for thread in self.reasons if thread not in self._going]
+
+    def let_go(self) -> None:
+        """Note that the process is asked to go on; the adapter says some time later that it does."""
+        self._going = set(self.reasons)
 
     def asked(self, request: Message) -> None:
         """Note a stackTrace request of the editor."""
@@ -56,6 +66,7 @@ class Stops:
         """Take an event of the adapter."""
         thread = content.get("threadId")
         if name == "stopped" and isinstance(thread, int):
+            self._going.discard(thread)
             self.reasons[thread] = str(content.get("reason", "pause"))[:40]
             self._report(self.reasons[thread])
             return

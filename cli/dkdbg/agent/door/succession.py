@@ -35,21 +35,33 @@ def left(connection: Connection, seats: Seats, request: Message) -> List[Action]
         request: its `disconnect`. With `restart` it comes back; with `terminateDebuggee` the program ends, and no
             process that is held is to run on before that.
     """
+    if not leaves_all(connection, request):
+        return []
+    return end_sessions(connection.editor, seats, but=connection)
+
+
+def leaves_all(connection: Connection, request: Message) -> bool:
+    """Tell whether a `disconnect` of one session is meant for all of its editor."""
     arguments = as_dict(request.get("arguments"))
     stays = arguments.get("restart") is True or arguments.get("terminateDebuggee") is True
     if connection.leaving or stays:
-        return []
-    if connection.key != ROOT and (not connection.editor or connection.arguments.get(STOP) == STOP_PROCESS):
-        return []
-    seats.evicted.add(connection.editor)
-    text = "the debugger was stopped: what it was attached to runs on"
+        return False
+    return connection.key == ROOT or (
+        bool(connection.editor) and connection.arguments.get(STOP) != STOP_PROCESS
+    )
+
+
+def end_sessions(editor: int, seats: Seats, but: Optional[Connection] = None) -> List[Action]:
+    """End all sessions of an editor here, but one that it ends itself; the processes run on."""
+    seats.evicted.add(editor)
+    text = "the debugger was stopped: what it was attached to keeps running"
     ends: List[Action] = []
     for holder in seats.holders().values():
-        if holder is not connection and holder.editor == connection.editor and not holder.leaving:
+        if holder is not but and holder.editor == editor and not holder.leaving:
             ends += holder.phase.give_up(text, "console")
     for key in seats.looked_at():
         for one in seats.onlookers(key):
-            if one is not connection and one.editor == connection.editor:
+            if one is not but and one.editor == editor:
                 ends += one.phase.end()
     return ends
 

@@ -63,6 +63,11 @@ class Exchange:
         """Return what an agent with this token answers."""
         return self._mac(token, "agent")
 
+    def key(self, token: str, side: str) -> bytes:
+        """Return 32 bytes that only who knows the token can make, for what this side sends on this connection."""
+        said = "dkdbg key 1\n%s\n%s" % (side, self._said)
+        return hmac.new(token.encode("utf-8", "surrogatepass"), said.encode(), hashlib.sha256).digest()
+
     def _mac(self, token: str, side: str) -> str:
         said = "dkdbg proof 1\n%s\n%s" % (side, self._said)
         return hmac.new(token.encode("utf-8", "surrogatepass"), said.encode(), hashlib.sha256).hexdigest()

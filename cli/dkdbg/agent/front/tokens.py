@@ -44,7 +44,7 @@ def read(environment: Mapping[str, str]) -> str:
     except (OSError, ValueError) as error:
         raise ValueError("cannot read %s=%s: %s" % (contract.ENV_TOKEN_FILE, path, error)) from error
     if not token:
-        raise ValueError("%s=%s is empty: it has to hold the token" % (contract.ENV_TOKEN_FILE, path))
+        raise ValueError("%s=%s is empty: it must contain the token" % (contract.ENV_TOKEN_FILE, path))
     return token
 
 

@@ -17,7 +17,7 @@ METHODS = (b"GET ", b"HEAD ")
 #: Bytes of a request's head.
 LONGEST = 8192
 _END = b"\r\n\r\n"
-_MISDIRECTED = "ask for an address or localhost, not for a name: http://127.0.0.1:PORT/healthz"
+_MISDIRECTED = "use an address or localhost, not a host name: http://127.0.0.1:PORT/healthz"
 _PAGE = "web pages get no answer here"
 _BROKEN = "the head of this request is not whole"
 _HEAD = (

@@ -1,4 +1,4 @@
-"""What a hooked process does when the agent asks: join the adapter, open a pdb, or say what was changed.
+"""What a hooked process does when the agent asks: join the adapter, open a pdb, say where it is or what was changed.
 
 Loaded by the hook with the first question; it runs in the hook's thread.
 """
@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from typing import Any, List, Optional
 
     from .member import Member
+    from .own_socket import OwnSocket
 
 #: Seconds for the client that has asked for pdb to connect.
 CLIENT_LIMIT = 10.0
+#: Seconds for who asked to take a long answer.
+TAKING_LIMIT = 5.0
 #: Seconds that a bare thread has to end.
 THREAD_LIMIT = 1.0
 #: C callbacks that must not be collected.
@@ -43,6 +46,9 @@ def answer(member: Member, connection: Optional[socket], command: bytes) -> bool
     from . import own_socket
 
     channel = None if connection is None else own_socket.take(connection)
+    if command == b"stacks" and channel is not None:
+        _tell_stacks(member, channel)
+        return False
     text = _text(member, command)
     if channel is not None:
         with contextlib.suppress(OSError), channel:  # who asked has gone
@@ -94,11 +100,42 @@ def _threading() -> Any:
 def _text(member: Member, command: bytes) -> str:
     if command == b"join":
         return str(member.join(False))
+    if command == b"timeouts":
+        from . import timeouts
+
+        return timeouts.follow(member.directory)
+    if command == b"failing":
+        from . import crash_watch
+
+        crash_watch.arm(member)
+        return "watching"
     if command == b"changed":
         from . import loaded
 
         return loaded.changed(member.base + ".json")
+    if command.startswith(b"child ") and command[6:].isdigit():
+        from . import kin
+
+        return kin.answer(member, int(command[6:]))
+    if command == b"who":
+        from . import kin
+
+        return kin.tell_again(member)
     return _interrupt(member) if command == b"pdb" else ""
+
+
+def _tell_stacks(member: Member, channel: OwnSocket) -> None:
+    """Answer where this process is, and in a second line which collectives it has come to."""
+    from . import collectives, stacks
+
+    channel.settimeout(TAKING_LIMIT)
+
+    def tell(text: str) -> None:
+        with contextlib.suppress(OSError):  # who asked has gone
+            channel.sendall(text.encode("utf-8", "replace") + b"\n")
+
+    tell(stacks.dump())
+    collectives.follow(member, tell, channel.close)
 
 
 def _interrupt(member: Member) -> str:

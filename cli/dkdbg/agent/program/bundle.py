@@ -34,8 +34,14 @@ _LICENSES = ("LICENSE", "LICENSE.txt", "ThirdPartyNotices.txt")
 #: Sets the trace function of threads that run already, which Python 3.11 and older cannot do themselves. It has no
 #: part in stepping, is 20 KB, and is simply not loaded where it does not fit (musl, other processors, old libc).
 _HELPER = re.compile(r"^attach_linux_\w+\.so$")
-#: A debugger for Windows processes, 1.5 MB of source.
-_LEFT_OUT = ("__pycache__", "winappdbg")
+#: Folders that no debugged program imports: a debugger for Windows processes (1.5 MB of source), the builds of the
+#: helpers, PyDev's sitecustomize. The whole has to fit into a ConfigMap (ADR 20).
+_LEFT_OUT = ("__pycache__", "winappdbg", "tests", "windows", "linux_and_mac", "pydev_sitecustomize")
+#: Files of the same kind: builds, tests, PyDev's own runner of tests (debugpy 1.8.16 imports the package that holds it),
+#: what asks Jython, what generated the protocol's classes.
+_NOT_IMPORTED = re.compile(
+    r"^(setup_pydevd_cython|_pydev_jy_imports_tipper|_always_live_program|_check|_test_attach_\w+|pydev_runfiles\w*|__main__pydevd_gen_\w+)\.py$"
+)
 
 
 class NoDebugpy(Exception):  # noqa: N818 -- read as a sentence: `except NoDebugpy`
@@ -70,7 +76,7 @@ def add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
     import zipfile
 
     entry = zipfile.ZipInfo(name, _EPOCH)
-    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.compress_type = archive.compression
     entry.external_attr = 0o100644 << 16
     entry.create_system = 3
     archive.writestr(entry, data)
@@ -195,6 +201,8 @@ def bundled_files(debugpy_dir: str) -> Iterable[Tuple[str, str]]:
         folders[:] = [name for name in folders if name not in _LEFT_OUT]
         for name in names:
             path = os.path.join(folder, name)
+            if _NOT_IMPORTED.match(name):
+                continue
             if name.endswith(".py") or _HELPER.match(name) or (folder == root and name in _LICENSES):
                 yield path, "debugpy/" + os.path.relpath(path, root).replace(os.sep, "/")
     version = _version_of(root)

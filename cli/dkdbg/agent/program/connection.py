@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 #: How often a process that closes its connection joins again.
 TIMES = 3
-#: Seconds that the adapter has to take a connection; pydevd's own limit.
-CONNECT_LIMIT = 10.0
+#: Seconds that the adapter has to take a connection: it may be starting, or the machine busy.
+CONNECT_LIMIT = 60.0
 #: Seconds that pydevd's threads have to end.
-END_LIMIT = 5.0
+END_LIMIT = 30.0
 
 _losses = 0
 
@@ -103,8 +103,8 @@ def _lost(debugger: Any) -> None:
     _losses += 1
     again = _losses <= TIMES
     _say(
-        "pid %d has closed the debugger's connection, as a program does that closes all descriptors%s"
-        % (os.getpid(), "; it joins again" if again else ", %d times: it is not debugged any more" % _losses)
+        "pid %d closed the debugger's connection, as programs do that close all their descriptors%s"
+        % (os.getpid(), "; it joins again" if again else ", %d times: it is no longer debugged" % _losses)
     )
     thread: Any = threading.Thread(
         target=_come_back, args=(debugger, again), name="dkdbg rejoin", daemon=True

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     #: As sys.exc_info() has it.
     Failure = Tuple[Type[BaseException], BaseException, TracebackType]
 
+#: Seconds that a rank which fails waits for an editor, when those that fail are chosen and nothing else is said.
+FAILING = 1200.0
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _FORM = re.compile(r"hold=(\d+(?:\.\d+)?)([smh]?)$")
 
@@ -34,7 +36,7 @@ def parse(text: str) -> float:
     """
     match = _FORM.match(text.strip())
     if match is None:
-        raise ValueError("--on-crash (DKDBG_ON_CRASH) is hold=TIME, such as hold=20m, not %r" % text)
+        raise ValueError("--on-crash (DKDBG_ON_CRASH) takes hold=TIME, such as hold=20m, not %r" % text)
     return float(match.group(1)) * _UNITS[match.group(2)]
 
 
@@ -45,10 +47,17 @@ def hold(directory: str, failure: Failure) -> None:
         directory: the session's folder.
         failure: the exception that ends the process or the thread.
     """
-    seconds = parse(os.environ.get("DKDBG_ON_CRASH", ""))
     if not os.path.isdir(directory):
         return
-    from . import on_demand, uncaught
+    from . import choosing, on_demand, uncaught
+
+    chosen, asked = choosing.choice(directory), os.environ.get("DKDBG_ON_CRASH", "")
+    free = choosing.runs_free(directory)
+    if free and (chosen is None or not chosen.failing):
+        return
+    seconds = parse(asked) if asked else FAILING
+    if not asked and (chosen is None or not chosen.failing):
+        return
 
     if os.environ.get("DKDBG_PDB"):
         from . import socket_pdb
@@ -57,13 +66,19 @@ def hold(directory: str, failure: Failure) -> None:
         return
     if on_demand.editor_is_attached(directory) and uncaught.was_shown(failure[1]):
         return
+    what = describe(failure, on_demand.place)
     try:
-        if not on_demand.await_editor(directory, seconds, "post-mortem", describe(failure, on_demand.place)):
+        if not on_demand.await_editor(directory, seconds, "post-mortem", what):
             return
+        if free:  # by this the agent knows that it has joined those that were chosen
+            on_demand.note(directory, "post-mortem", what, None)
         if not on_demand.connect(directory):
             stop(failure)
     except KeyboardInterrupt:
         pass  # somebody does not want to wait; the exit code stays that of the exception
+    finally:
+        if free:
+            on_demand.note(directory, "", "", None)
 
 
 def describe(failure: Failure, place: Any) -> str:

@@ -18,11 +18,16 @@ if TYPE_CHECKING:
     from .member import Member
 
 _held: Optional[BaseException] = None
+_armed = False
 _worker_armed = False
 
 
 def arm(member: Member) -> None:
-    """Look at the exceptions of the main thread and of those that `threading` knows."""
+    """Look at the exceptions of the main thread and of those that `threading` knows; once for each process."""
+    global _armed  # noqa: PLW0603
+    if _armed:
+        return
+    _armed = True
 
     def excepthook(kind: Any, value: Any, trace: Any) -> None:
         former(kind, value, trace)

@@ -30,6 +30,7 @@ def before(member: Member) -> None:
         os.register_at_fork(after_in_child=member.at_fork("in_child"))
     if not member.running:
         return
+    member.forking = True
     # By its path and not by its descriptor: a thread that waits on one that the program has closed gets it still.
     path = os.path.realpath(member.directory + "/p") + "/%d.sock" % os.getpid()
     try:
@@ -44,6 +45,7 @@ def before(member: Member) -> None:
 
 def in_parent(member: Member) -> None:
     """Let the thread sleep on the socket again."""
+    member.forking = False
     member.wake_thread()
 
 
@@ -58,6 +60,10 @@ def in_child(member: Member) -> None:
     if _is_about_to_exec():
         return
     member.origin = origin()
+    if member.origin.startswith("rank:"):
+        from . import kin
+
+        kin.take_rank(member)
     if os.environ.get("DKDBG_ON_CRASH") and "multiprocessing.process" in sys.modules:
         from . import crash_watch
 
@@ -68,17 +74,23 @@ def in_child(member: Member) -> None:
 def origin() -> str:
     """Return who forked this process, from the frames that it was forked in; see `origin` in contract.py."""
     frame = sys._getframe()
-    name = ""
+    found = ""
     while frame is not None:
         path = frame.f_code.co_filename.replace(os.sep, "/")
         if path.endswith("multiprocessing/forkserver.py"):
             return ""  # its command line says it
         if path.endswith("multiprocessing/popen_fork.py"):
-            name = str(getattr(frame.f_locals.get("process_obj"), "_name", name))
+            from . import kin
+
+            found = kin.of_forked(frame.f_locals.get("process_obj")) or found
+        elif path.endswith("gunicorn/arbiter.py"):
+            age = getattr(frame.f_locals.get("worker"), "age", None)
+            if isinstance(age, int):
+                return "worker:%d" % age
         elif path.endswith("torch/utils/data/dataloader.py") and isinstance(frame.f_locals.get("i"), int):
             return "dataloader:%d" % frame.f_locals["i"]
         frame = frame.f_back  # type: ignore[assignment]
-    return "multiprocessing:" + name if name else "fork"
+    return found or "fork"
 
 
 def _put_to_sleep(path: str) -> None:

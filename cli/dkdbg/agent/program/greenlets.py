@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _SUPPORT = "GEVENT_SUPPORT"
 _MESSAGE = "GEVENT_SUPPORT_NOT_SET_MSG"
-_NOTE = "dkdbg: this program uses gevent: set GEVENT_SUPPORT=True in its environment, else it does not end while debugged"
+_NOTE = "dkdbg: this program uses gevent: set GEVENT_SUPPORT=True in its environment, or it will not end while it is debugged"
 #: Of a script this much is read.
 _LENGTH = 1 << 20
 

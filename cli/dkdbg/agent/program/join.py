@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 #: Files that a process may open: below the first it is left alone, the second is proposed.
 FEWEST_FILES, MANY_FILES = 16, 64
+#: End of the file by which the agent says that nobody will come to configure a session of a process.
+NOBODY = ".nobody"
+#: The answer of a process that finds no `join.json`.
+NO_EDITOR = "no editor is attached"
 _lock = threading.Lock()
 #: C callbacks that must not be collected.
 _kept: List[object] = []
@@ -77,12 +81,32 @@ def forget() -> None:
         pydevd_sys_monitoring.stop_monitoring(all_threads=True)
 
 
+def until_configured(session_dir: str) -> str:
+    """Wait until an editor has configured its session of this process, which has joined; return why it has not, or "".
+
+    That is `DKDBG_JOIN_DEADLINE` seconds at most, as for a process that starts.
+    """
+    import pydevd
+
+    try:
+        with open(os.path.join(session_dir, "join.json")) as source:
+            limit = float(json.load(source)["deadline"])
+    except (OSError, ValueError):
+        limit = 0.0  # no editor is attached any more
+    nobody, end = "%s/p/%d%s" % (session_dir, os.getpid(), NOBODY), time.monotonic() + limit
+    while not pydevd._is_attached():
+        if time.monotonic() > end or os.path.exists(nobody):
+            return "the editor opened no session for this process within %g s" % limit
+        time.sleep(0.01)
+    return ""
+
+
 def _join(session_dir: str, at_start: bool) -> str:
     try:
         with open(os.path.join(session_dir, "join.json")) as source:
             info: Dict[str, Any] = json.load(source)
     except OSError:
-        return "no editor is attached"
+        return NO_EDITOR
     os.kill(info["ppid"], 0)  # an agent that was killed leaves its file behind
     if _pdb_is_here(session_dir):
         return "not joined: a pdb client holds this process"
@@ -103,7 +127,17 @@ def _join(session_dir: str, at_start: bool) -> str:
     reason = _what_is_missing()
     if reason:
         return "not joined: " + reason
-    from . import connection, listening, own_tracer, suspending, uncaught, untrace, waking, zipped
+    from . import (
+        array_views,
+        connection,
+        listening,
+        own_tracer,
+        suspending,
+        uncaught,
+        untrace,
+        waking,
+        zipped,
+    )
 
     configured = _watch_configuration()
     connection.watch(pydevd.PyDB, pydevd.CheckAliveThread)
@@ -115,9 +149,13 @@ def _join(session_dir: str, at_start: bool) -> str:
     uncaught.watch(pydevd.PyDB)
     listening.watch(sys.modules["debugpy.server.api"], session_dir, _is_ours)
     own_tracer.watch()
+    array_views.watch()
     _show_output(pydevd.PyDB)
     helper_fits = _prepare_helper()
     _forget_former_stops()
+    nobody = "%s/p/%d%s" % (session_dir, os.getpid(), NOBODY)
+    with contextlib.suppress(OSError):  # of what has executed this program in its place
+        os.unlink(nobody)
     pydevd.settrace(
         host=info["adapter"],
         port=0,
@@ -142,7 +180,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     if at_start:
         if sys.version_info < (3, 12):
             uncaught.show_from_start(pydevd.get_global_debugger())
-        answer = _wait_for_breakpoints(configured, pydevd, info["deadline"])
+        answer = _wait_for_breakpoints(nobody, configured, pydevd, info["deadline"])
     else:
         if not helper_fits:
             _trace_main_thread(pydevd.get_global_debugger())
@@ -225,7 +263,7 @@ def _what_is_too_little() -> str:
     limit = os.sysconf("SC_OPEN_MAX")
     if not 0 <= limit < FEWEST_FILES:
         return ""
-    return "it may open %d files, and the debugger needs some of them: raise it, `ulimit -n %d`" % (
+    return "it may open %d files, and the debugger needs some of them: raise the limit, `ulimit -n %d`" % (
         limit,
         MANY_FILES,
     )
@@ -302,12 +340,14 @@ def _thread_modules() -> Any:
     return pydevd_thread_lifecycle, (pydevd_api, pydevd_comm)
 
 
-def _wait_for_breakpoints(configured: threading.Event, pydevd: Any, deadline: float) -> str:
+def _wait_for_breakpoints(nobody: str, configured: threading.Event, pydevd: Any, deadline: float) -> str:
     end = time.monotonic() + deadline
     while not configured.wait(0.02):
         debugger: Optional[Any] = pydevd.get_global_debugger()
         if debugger is None or getattr(debugger, "pydb_disposed", False):
             return "not joined: the adapter closed the connection"
+        if os.path.exists(nobody):
+            return "joined; no editor wants a session of this process"
         if time.monotonic() > end:
             return "joined; the editor opened no session for this process within %g s" % deadline
     return "joined"

@@ -57,7 +57,5 @@ def holder() -> str:
     if "--host" in words and "--port" in words:
         host, port = (words[words.index(name) + 1] for name in ("--host", "--port"))
         where = "%s:%s" % (host, port) if port != "0" else "a port of its own"
-        return (
-            "the program's own debugpy.listen() on %s holds it: attach there, or take that call out" % where
-        )
-    return "the program has connected itself to another debugger: take that call out"
+        return "the program's own debugpy.listen() on %s holds it: attach there, or remove that call" % where
+    return "the program has connected itself to another debugger: remove that call"

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
 
         Attributes:
             directory: the session's folder.
+            rank: the rank that it belongs to, None for none; known while a set of ranks is chosen.
+            free: it was not chosen at its start.
             origin: who forked this process, see `origin` in contract.py.
             listener: takes what the agent asks; only after `owns_listener()`.
             done: a lock that is held while the hook's thread runs.
             running: whether that thread runs. thread_id: its number in the kernel.
+            forking: whether a fork wants that thread away.
             waits: by which version of the agent's file of breakpoints it waits to join; 0 when it does not.
             joined: whether this process has joined an adapter at some time.
             fork_armed: whether the callback for forked children is registered.
@@ -28,9 +31,12 @@ if TYPE_CHECKING:
         directory: str
         words: List[str]
         origin: str
+        rank: Optional[int]
+        free: bool
         listener: Optional[socket]
         done: LockType
         running: bool
+        forking: bool
         joined: bool
         waits: int
         thread_id: int

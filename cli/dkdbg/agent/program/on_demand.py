@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks for an editor.
 INTERVAL = 0.05
-#: Seconds that an attached editor gets to open its session for this process.
-SESSION_LIMIT = 10.0
 
 #: A wait that ran out is not repeated: a breakpoint in a loop would stop the program for each round.
 _ran_out = False
@@ -61,13 +59,14 @@ settrace = set_trace
 
 
 def find_spec(name: str) -> Any:
-    """Return how the hook's finder makes `dkdbg` and `dkdbg.pai` where no package dkdbg is installed."""
+    """Return how the hook's finder makes `dkdbg`, `dkdbg.pai`, `paipdb` and `dkdbg_ray`, where no package dkdbg is installed."""
     import importlib.util
     from importlib.machinery import ModuleSpec
 
     if name == "dkdbg":
         return ModuleSpec(name, _Loader(), is_package=True)  # type: ignore[arg-type]
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pai.py")
+    file = "ray_driver.py" if name == "dkdbg_ray" else "pai.py"
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), file)
     return importlib.util.spec_from_file_location(name, path)
 
 
@@ -84,6 +83,10 @@ class _Loader:
 def _stop(frame: FrameType, seconds: float, pdb_address: str) -> None:
     directory = os.environ.get("DKDBG_SESSION_DIR", "")
     if not directory or not os.path.isdir(directory):
+        return
+    from . import choosing
+
+    if choosing.runs_free(directory):
         return
     try:
         if pdb_address and not editor_is_attached(directory):
@@ -165,23 +168,13 @@ def await_editor(directory: str, seconds: float, state: str, detail: str) -> boo
 
 def connect(directory: str) -> str:
     """Join the adapter unless this process has, and wait for the editor's session; return why not, or nothing."""
-    found = member.of_this_process()
-    if found is None:
-        from . import join
+    from . import join
 
-        answer = join.join(directory, False)
-    else:
-        answer = found.join(False)
+    found = member.of_this_process()
+    answer = join.join(directory, False) if found is None else found.join(False)
     if not answer.startswith(("joined", "already joined")):
         return answer
-    import pydevd
-
-    end = time.monotonic() + SESSION_LIMIT
-    while not pydevd._is_attached():
-        if time.monotonic() > end:
-            return "the editor opened no session for this process within %g s" % SESSION_LIMIT
-        time.sleep(0.01)
-    return ""
+    return join.until_configured(directory)
 
 
 def note(directory: str, state: str, detail: str, expires: Optional[float]) -> None:

@@ -33,12 +33,13 @@ LIMIT = 32 << 20
 PIECE = 64
 #: Characters in one event.
 EVENT = 48 << 10
-#: Pieces that are put together at a time.
+#: Pieces that are put together at a time, and about how many characters: there are three copies of them for that time.
 BATCH = 4096
+TOGETHER = 1 << 20
 #: Seconds between two looks, so that a loop of prints costs fifty events a second and not a hundred thousand.
 INTERVAL = 0.02
 #: Seconds for which the end of the program waits, after the last print, for an editor that does not read.
-END_LIMIT = 2.0
+END_LIMIT = 10.0
 _DESCRIPTORS = ((1, "stdout"), (2, "stderr"))
 
 
@@ -86,11 +87,12 @@ class Pending:
         while left > 0:
             if self._left_out:
                 lines, self._left_out = self._left_out, 0
-                text = "dkdbg: %d lines are left out here, as the editor did not read; the program's log has them\n"
+                text = "dkdbg: %d lines are left out here, because the editor was not reading; the program's log has them\n"
                 yield "console", text % lines
             batch: List[Any] = []
+            most = min(left, BATCH, max(1, TOGETHER * len(self.pieces) // max(1, self.size)))
             with contextlib.suppress(IndexError):  # left out meanwhile
-                batch.extend(itertools.starmap(self.pieces.popleft, itertools.repeat((), min(left, BATCH))))
+                batch.extend(itertools.starmap(self.pieces.popleft, itertools.repeat((), most)))
             left = left - len(batch) if batch else 0
             for kind, run in itertools.groupby(batch, type):
                 yield from self._events("stderr" if kind is tuple else "stdout", list(run))

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from typing import Any, List
 
 _NOTE = (
-    "%s traces the program itself: up to Python 3.11 one tool at a time can, and no breakpoint stops as long as it "
-    "does. Debug without it%s, or under Python 3.12 or newer"
+    "%s traces the program itself: up to Python 3.11 only one tool at a time can do that, and no breakpoint stops "
+    "while it does. Debug without it%s, or under Python 3.12 or newer"
 )
 _HINTS = {"coverage": " (pytest: --no-cov)"}
 _DEBUGGER = ("pydevd", "_pydev", "_dkdbg")

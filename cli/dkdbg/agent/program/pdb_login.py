@@ -16,11 +16,11 @@ from . import own_socket, pdb_token
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional
+    from typing import List, Optional, Set
 
 #: Seconds for the line with the token.
 LIMIT = 10.0
-#: Clients that may be about to type it at the same time. One more ends the wait of the one that came first.
+#: Clients that may be about to type it at the same time. One more ends the wait of another, see `_too_many`.
 _MOST = 32
 #: Bytes of a token, with its line's end.
 _LONGEST = 4097
@@ -33,8 +33,9 @@ _patience = LIMIT
 class _Newcomer:
     """Somebody who has not typed the token yet."""
 
-    def __init__(self, connection: own_socket.OwnSocket) -> None:
+    def __init__(self, connection: own_socket.OwnSocket, host: str) -> None:
         self.connection = connection
+        self.host = host
         self.end = time.monotonic() + LIMIT
         self._line = b""
         connection.settimeout(0.0)
@@ -91,13 +92,17 @@ def first(listener: own_socket.OwnSocket, seconds: float) -> Optional[own_socket
     try:
         while True:
             waiting += _arrived(listener)
-            for each in waiting[:-_MOST]:
+            for each in _too_many(waiting):
+                waiting.remove(each)
                 each.send_away("too many are waiting here")
-            waiting = waiting[-_MOST:]
+            tried: Set[str] = set()  # a wrong token takes a while to be found wrong: one an address and round
             for each in list(waiting):
+                if each.host in tried:
+                    continue
                 found = _judged(listener, each)
                 if found is not None:
                     waiting.remove(each)
+                    tried.add(each.host)
                 if found:
                     _patience = LIMIT
                     return _let_in(listener, each.connection)
@@ -109,7 +114,7 @@ def first(listener: own_socket.OwnSocket, seconds: float) -> Optional[own_socket
             _wait(listener, waiting, min(1.0, last - now))
     finally:
         for each in waiting:
-            each.send_away("somebody else is here now, or nobody is waited for any more")
+            each.send_away("somebody else is connected now, or the program no longer waits")
 
 
 def _arrived(listener: own_socket.OwnSocket) -> List[_Newcomer]:
@@ -118,7 +123,7 @@ def _arrived(listener: own_socket.OwnSocket) -> List[_Newcomer]:
     listener.settimeout(0.0)
     while len(found) <= _MOST:
         try:
-            accepted, _ = listener.accept()
+            accepted, address = listener.accept()
         except BlockingIOError:
             break
         except OSError as error:
@@ -128,12 +133,23 @@ def _arrived(listener: own_socket.OwnSocket) -> List[_Newcomer]:
                 raise
             time.sleep(_INTERVAL)
             break
-        each = _Newcomer(own_socket.take(accepted))
+        each = _Newcomer(own_socket.take(accepted), address[0] if _asks(listener) else "")
         found.append(each)
         if _asks(listener):
             with contextlib.suppress(OSError):
                 each.connection.sendall(b"token: ")
     return found
+
+
+def _too_many(waiting: List[_Newcomer]) -> List[_Newcomer]:
+    """Return who has to go: the first ones of the address that has most here, so that a crowd keeps nobody else out."""
+    hosts = [each.host for each in waiting]
+    gone: List[_Newcomer] = []
+    while len(hosts) > _MOST:
+        host = max(hosts, key=hosts.count)
+        hosts.remove(host)
+        gone.append(next(each for each in waiting if each.host == host and each not in gone))
+    return gone
 
 
 def _judged(listener: own_socket.OwnSocket, each: _Newcomer) -> Optional[bool]:
@@ -149,7 +165,7 @@ def _judged(listener: own_socket.OwnSocket, each: _Newcomer) -> Optional[bool]:
         return None
     if not found:
         each.send_away(
-            "this is a debugger, no web server" if each.is_http() else "wrong token" if found is not None
+            "this is a debugger, not a web server" if each.is_http() else "wrong token" if found is not None
             else "no token within %g s" % LIMIT
         )  # fmt: skip
     return bool(found)

@@ -47,7 +47,7 @@ def is_named(environment: MutableMapping[str, str]) -> bool:
         with open(path) as source:
             token = source.read(4096).strip()
         if not token:
-            raise ValueError("DKDBG_TOKEN_FILE=%s is empty: it has to hold the token" % path)
+            raise ValueError("DKDBG_TOKEN_FILE=%s is empty: it must contain the token" % path)
     if token:
         environment[_ENV] = digest(token)
     return bool(environment.get(_ENV))
@@ -70,6 +70,12 @@ def to_type() -> str:
         return "type your DKDBG_TOKEN first"
     _made = _made or os.urandom(8).hex()
     return "type this first: %s" % _made
+
+
+def forget() -> None:
+    """Let the token that was made here open nothing any more; the next call of `to_type` makes another one."""
+    global _made  # noqa: PLW0603
+    _made = ""
 
 
 def _derive(token: str, salt: bytes) -> str:

@@ -142,8 +142,7 @@ PROGRAM: "Tuple[Tuple[str, str, str, str], ...]" = (
     ("pydevd", "PyDB.__init__:breakpoints", "compiled", "which lines have breakpoints"),
     ("pydevd", "PyDB.__init__:writer", "session", "print into the editor's console"),
     ("pydevd", "PyDB.__init__:cmd_factory", "session", "make that message"),
-    ("pydevd", "_is_attached", "on_demand", "has the editor configured this process"),
-    ("pydevd", "_is_attached", "waiting", "the same"),
+    ("pydevd", "_is_attached", "join", "has the editor configured this process"),
     ("_pydevd_bundle.pydevd_api", "PyDevdAPI.run", "join", "the editor has set its breakpoints"),
     ("_pydevd_bundle.pydevd_api", "PyDevdAPI.request_disconnect", "waking", "wake threads it lets go"),
     (
@@ -203,6 +202,20 @@ PROGRAM: "Tuple[Tuple[str, str, str, str], ...]" = (
         "text of stdout or stderr",
     ),
     ("_pydev_bundle._pydev_saved_modules", "_queue", "output", "the class of that queue"),
+    (
+        "_pydevd_bundle.pydevd_extension_utils",
+        "extensions_of_type",
+        "array_views",
+        "its extensions, to stand before them",
+    ),
+    (
+        "_pydevd_bundle.pydevd_extension_api",
+        "StrPresentationProvider",
+        "array_views",
+        "the line for a tensor",
+    ),
+    ("_pydevd_bundle.pydevd_extension_api", "TypeResolveProvider", "array_views", "what is below it"),
+    ("_pydevd_bundle.pydevd_resolver", "defaultResolver", "array_views", "its attributes, as ever"),
     ("pydevd_file_utils", "canonical_normalized_path", "compiled", "file names as breakpoints have them"),
 )
 

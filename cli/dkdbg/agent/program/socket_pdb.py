@@ -20,7 +20,7 @@ from . import loopback, own_socket, pdb_login, pdb_token
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
-    from typing import Any, Callable, Dict, Optional, TextIO, Tuple, Type
+    from typing import Any, Callable, Dict, Optional, Set, TextIO, Tuple, Type
 
     Failure = Tuple[Type[BaseException], BaseException, TracebackType]
 
@@ -29,6 +29,8 @@ _listeners: Dict[str, own_socket.OwnSocket] = {}
 _current: Optional[SocketPdb] = None
 #: An ended wait is not repeated, see on_demand.py.
 _ran_out = False
+#: Listeners that others can reach and that are open to a token which was made here: for one client.
+_once: Set[own_socket.OwnSocket] = set()
 #: Called when the client has left: somebody waits for this process.
 on_release: Optional[Callable[[], None]] = None
 
@@ -192,6 +194,7 @@ def forget() -> None:
     for listener in _listeners.values():
         listener.close()
     _listeners.clear()
+    _once.clear()
 
 
 def _client(address: str, seconds: float, what: str, *, says_none: bool = True) -> Optional[SocketPdb]:
@@ -218,6 +221,8 @@ def _client(address: str, seconds: float, what: str, *, says_none: bool = True) 
         _ran_out = True
         return None
     _ran_out = False
+    if listener in _once:
+        pdb_token.forget()  # who reads the log later is too late
     # Two streams: a TextIOWrapper for both ways forgets lines that were read ahead when it writes.
     source = connection.makefile("r", encoding="utf-8", errors="replace", newline="\n")
     sink = connection.makefile("w", encoding="utf-8", errors="replace", newline="\n")
@@ -225,8 +230,11 @@ def _client(address: str, seconds: float, what: str, *, says_none: bool = True) 
     return _current
 
 
-def listen(address: str) -> own_socket.OwnSocket:
+def listen(address: str, *, makes_token: bool = False) -> own_socket.OwnSocket:
     """Return the listener on `host:port` or a Unix socket's path, opened with the first call.
+
+    Args:
+        makes_token: others may reach it also where the user has named no token: one is made that opens it once.
 
     Raises:
         ValueError: DKDBG_TOKEN_FILE is empty.
@@ -236,9 +244,17 @@ def listen(address: str) -> own_socket.OwnSocket:
     found = _listeners.get(address)
     if found is None or not found.is_own():
         named = address.startswith("/") or pdb_token.is_named(os.environ)
-        found = _listeners[address] = own_socket.take(_bound(address, named=named))
+        found = own_socket.take(_bound(address, named=named or makes_token))
+        if makes_token and not named and not loopback.is_loopback_address(str(found.getsockname()[0])):
+            _once.add(found)
+        _listeners[address] = found
         found.listen(128)
     return found
+
+
+def is_once(listener: own_socket.OwnSocket) -> bool:
+    """Tell whether the token that is made here is all that keeps others out, and good for one client."""
+    return listener in _once
 
 
 def _bound(address: str, *, named: bool) -> socket.socket:

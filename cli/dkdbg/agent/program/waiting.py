@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 from _json import encode_basestring_ascii as quoted
 
 from . import exits
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 
     from .member import Member
 
-#: Seconds that an attached editor gets to open its session for a process that the agent has asked to join.
-CONFIGURED_LIMIT = 10.0
+#: Origins (see contract.py) of processes that have executed nothing yet.
+STARTED = ("spawned:", "xdist:")
 #: Names that so many packages have a file of that the folder counts too.
 SHARED = ("__init__.py", "__main__.py")
 
@@ -63,7 +62,9 @@ def version(member: Member, rank_names: Sequence[str]) -> int:
         rank_names: environment variables by which launchers number their ranks.
     """
     found = _read(member.directory)
-    if member.origin:  # forked: it has executed what its parent has
+    if member.origin.startswith("rank:"):
+        return 0
+    if member.origin and not member.origin.startswith(STARTED):  # forked: it has executed what its parent has
         waits = _State.member is not None and not member.joined and found[0] == _State.version
         _State.member = None
         return found[0] if waits else 0
@@ -143,7 +144,9 @@ def _join(member: Member) -> bool:
             return False
         _State.member = None
         if answer == "already joined":
-            _until_configured()
+            from . import join
+
+            join.until_configured(member.directory)
         else:
             member.waits = 0
             member.announce()  # the agent asks, and knows it then
@@ -160,14 +163,6 @@ def _join_unless_joined() -> None:
         _join(member)
     except Exception as error:  # it would be the program's
         member.say("waiting: %r" % (error,))
-
-
-def _until_configured() -> None:
-    import pydevd
-
-    end = time.monotonic() + CONFIGURED_LIMIT
-    while not pydevd._is_attached() and time.monotonic() < end:
-        time.sleep(0.01)
 
 
 def _uncaught(member: Member, failure: Any) -> None:

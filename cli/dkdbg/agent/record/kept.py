@@ -155,7 +155,11 @@ def _digest_of(file: int) -> str:
 
 
 def _take(path: str, digest: str, size: int) -> bool:
-    """Read the file from standard input and put it in place; False when it is not what was announced."""
+    """Read the file from standard input and put it in place; False when it is not what was announced.
+
+    One that lies there meanwhile stays: who has brought it holds it, and would not notice that another took its place and
+    went with its last session.
+    """
     import hashlib
 
     data = sys.stdin.buffer.read(size)
@@ -166,11 +170,28 @@ def _take(path: str, digest: str, size: int) -> bool:
     try:
         with os.fdopen(file, "wb") as out:
             out.write(data)
-        os.rename(new, path)
+        _place(new, path)
     except OSError:
         os.unlink(new)
         raise
     return True
+
+
+def _place(new: str, path: str) -> None:
+    try:
+        os.link(new, path)
+    except OSError:  # something is there, or the file system has no hard links
+        if not _is_file(path):
+            os.rename(new, path)
+            return
+    os.unlink(new)
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _signal(number: int, path: str, run: bytes) -> None:

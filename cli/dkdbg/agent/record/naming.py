@@ -1,4 +1,4 @@
-"""What a process is, in the words that an editor shows: `train.py`, `rank 3 (train.py)`, `DataLoader worker 2 of rank 0`.
+"""What a process is, in the words that an editor shows: `train.py`, `rank 3`, `DataLoader worker 2 of rank 0`.
 
 Pure, from what the hook has written about a process. Only what is known is said: a process that nothing is known of
 keeps its pid as its name.
@@ -19,7 +19,26 @@ if TYPE_CHECKING:
     from dkdbg.launchers.launcher import Launcher
 
 _FORKSERVER = "multiprocessing.forkserver"
+_NAMELESS = ("--multiprocessing-fork", _FORKSERVER, "exec(eval(sys.stdin.readline()))")
 _SPAWN = ("--multiprocessing-fork", "multiprocessing.spawn", _FORKSERVER)
+
+
+def says_little(process: contract.Process) -> bool:
+    """Tell whether its command line is that of many others, and the process itself may know more (program/kin.py)."""
+    return not process["origin"] and any(mark in word for word in process["argv"] for mark in _NAMELESS)
+
+
+def leads(process: contract.Process, first: contract.Process) -> bool:
+    """Tell whether a process was started by the first rank of a job, which has no rank until then: Lightning does so."""
+    by_lightning = process["rank"] is not None and process["rank"] == process["local_rank"] != 0
+    same = program(process["argv"]) == program(first["argv"]) and not _launcher_of(first["argv"])
+    return (
+        by_lightning
+        and same
+        and not process["origin"]
+        and not first["origin"]
+        and first["local_rank"] is None
+    )
 
 
 def program(argv: Sequence[str]) -> str:
@@ -48,6 +67,15 @@ def describe(process: contract.Process, parent: Optional[contract.Process] = Non
     kind, _, detail = process["origin"].partition(":")
     if kind == "dataloader":
         return "DataLoader worker %s of %s" % (detail, _whose(process, parent))
+    if kind == "rank":
+        if process["rank"] is None or process["rank"] == int(detail):
+            return "rank %s" % detail
+        return "worker %s of %s" % (
+            detail,
+            _whose(process, parent),
+        )  # a launcher around it gave it a rank too
+    if kind == "xdist":
+        return "pytest %s" % detail
     if kind == "multiprocessing":
         return "multiprocessing worker %s of %s" % (detail, _whose(process, parent))
     for mark, name in registry.helpers():
@@ -59,19 +87,44 @@ def describe(process: contract.Process, parent: Optional[contract.Process] = Non
     if is_forkserver(process) and parent is not None and parent["pid"] == process["ppid"]:
         return "multiprocessing forkserver of %s" % _whose(process, parent)
     spawned = any(mark in word for word in process["argv"] for mark in _SPAWN)
-    child = _child_of(process, parent, "fork" if kind == "fork" else "spawn" if spawned else "again")
+    forked = kind in ("fork", "worker")
+    child = _child_of(process, parent, "fork" if forked else "spawn" if spawned else "again")
     if child:
-        return "%s (%d)" % (child, process["pid"])
+        number = detail if kind == "worker" else detail.rpartition("-")[2] if kind == "spawned" else ""
+        return "%s %s" % (child, number) if number.isdigit() else "%s (%d)" % (child, process["pid"])
+    if kind == "spawned":
+        return "multiprocessing worker %s of %s" % (detail, _whose(process, parent))
     if spawned:
         return "multiprocessing worker of %s" % _whose(process, parent)
     what = program(process["argv"])
-    if kind == "fork":
+    if forked:
         return "%s (%d), forked from %d" % (what, process["pid"], process["ppid"])
     if process["rank"] is None:
         return what
     if parent is not None and parent["rank"] == process["rank"]:  # the variable is inherited
         return "%s (%d) of rank %d" % (what, process["pid"], process["rank"])
-    return "rank %d (%s)" % (process["rank"], what)
+    return _rank(process)
+
+
+def apart(name: str, process: contract.Process, others: Sequence[str]) -> str:
+    """Return the name, with what tells it from others that are the same.
+
+    Args:
+        others: names of the other processes.
+    """
+    if name not in others:
+        return name
+    if name == _rank(process) and (more := "%s of %s" % (program(process["argv"]), name)) not in others:
+        return more
+    return "%s (%d)" % (name, process["pid"])
+
+
+def _rank(process: contract.Process) -> str:
+    """Return `rank 3`, and with which number on its machine in a job of several machines."""
+    rank, local = process["rank"], process["local_rank"]
+    if local is None or (rank == local and not process["spread"]):
+        return "rank %s" % rank
+    return "rank %s (local %d)" % (rank, local)
 
 
 def _child_of(process: contract.Process, parent: Optional[contract.Process], how: str) -> str:

@@ -13,7 +13,8 @@ import struct
 import threading
 import time
 
-from dkdbg.agent.record import naming, notes, procfs
+from dkdbg.agent.program import choosing, join, ranks
+from dkdbg.agent.record import job, naming, notes, procfs
 from dkdbg.launchers import registry
 
 TYPE_CHECKING = False
@@ -34,11 +35,13 @@ WAIT_LIMIT = 2.0
 #: Processes that are asked at the same time: each one imports debugpy, about 0.2 s of CPU.
 PARALLEL = 8
 #: Seconds that an attach waits for the processes to say which of their sources were changed; it takes milliseconds.
-CHANGED_LIMIT = 1.0
+CHANGED_LIMIT = 3.0
+#: Looks at which a process that says little of itself is asked who it is, until it knows.
+TRIES = 40
 #: Reasons that are told.
 REASONS = 20
 #: Answers of a process that does not join and that nobody needs to hear of.
-_HARMLESS = ("already joined", "no editor is attached", "the program has ended")
+_HARMLESS = ("already joined", join.NO_EDITOR, "the program has ended")
 
 
 class ProcessTable:
@@ -46,9 +49,12 @@ class ProcessTable:
 
     Args:
         directory: where processes announce themselves.
-        attached: tells whether an editor is attached now.
+        attached: tells whether an editor is attached now, and who is asked to join can.
         on_change: called with the processes, by pid, whenever something about them changed.
         on_refusal: told once for each reason why a process cannot be debugged, in one line.
+        choice: returns which ranks are debugged.
+        on_absent: told of each process that has not joined when it was asked, and of each that has ended.
+        on_raised: told whenever a process has raised the timeouts of its process groups.
     """
 
     def __init__(
@@ -58,11 +64,21 @@ class ProcessTable:
         attached: Callable[[], bool],
         on_change: Callable[[List[contract.Process]], None],
         on_refusal: Callable[[str], None],
+        choice: Callable[[], ranks.RankSet] = lambda: ranks.EVERYONE,
+        on_absent: Callable[[int], None] = lambda _: None,
+        on_raised: Callable[[], object] = lambda: None,
     ) -> None:
         self._directory = directory
         self._attached = attached
         self._on_change = on_change
         self._on_refusal = on_refusal
+        self._choice = choice
+        self._on_raised = on_raised
+        self._belongs: Dict[int, Optional[int]] = {}
+        self._unclear: Dict[int, int] = {}
+        self._watching: Set[int] = set()
+        self._names: Dict[int, Tuple[float, str]] = {}
+        self._on_absent = on_absent
         self._reasons: Set[str] = set()
         self._waits: Dict[int, int] = {}
         self._version = 0
@@ -72,6 +88,7 @@ class ProcessTable:
         self._died = float("-inf")
         self._stops: Dict[int, str] = {}
         self._lock = threading.Lock()
+        self._reporting = threading.Lock()
         self._slots = threading.BoundedSemaphore(PARALLEL)
         self._wake = threading.Event()
         self._stopped = False
@@ -101,6 +118,26 @@ class ProcessTable:
             for process in self._known.values():
                 process["joined"] = False
         self._wake.set()
+
+    def follow_timeouts(self) -> None:
+        """Have ranks raise the timeouts of their process groups while an editor is attached, and put them back after it.
+
+        Each looks by itself whether one is; the free ones wait for those that are held.
+        """
+        with self._lock:
+            pids = list(self._known)
+        for pid in pids:
+            self._ask_timeouts(pid)
+
+    def _ask_timeouts(self, pid: int) -> None:
+        path = os.path.join(self._directory, "%d.sock" % pid)
+
+        def ask_one() -> None:
+            answer = ask(path, "timeouts", CHANGED_LIMIT)
+            if answer.startswith("raised ") and answer != "raised 0":
+                self._on_raised()
+
+        threading.Thread(target=ask_one, name="dkdbg ask", daemon=True).start()
 
     def leave_out(self) -> Set[int]:
         """Ask none of those who are there to join: they are about to be ended. Returns their pids."""
@@ -145,7 +182,96 @@ class ProcessTable:
         with self._lock:
             process = self._known.get(pid)
         process = process or _read(os.path.join(self._directory, "%d.json" % pid))
-        return "process %d" % pid if process is None else naming.describe(process, self._parent_of(process))
+        if process is None:
+            return "process %d" % pid
+        with self._lock:
+            started, name = self._names.get(pid, (0.0, ""))
+        if name and started == process["started"]:
+            return name
+        name = naming.describe(process, self._parent_of(process))
+        with self._lock:
+            others = [
+                each for other, (_, each) in self._names.items() if other != pid and procfs.alive(other)
+            ]
+            name = naming.apart(name, process, others)
+            self._names[pid] = process["started"], name
+        return name
+
+    def is_chosen(self, pid: int) -> bool:
+        """Tell whether a process is one of those that are debugged; one that has failed is, where that is asked for."""
+        choice = self._choice()
+        if choice.everyone:
+            return True
+        if (
+            choice.failing
+            and self.rank_of(pid) is not None
+            and notes.read(self._directory, pid)[0] == "post-mortem"
+        ):
+            return True
+        return choice.contains(self.rank_of(pid))
+
+    def rank_of(self, pid: int) -> Optional[int]:
+        """Return the rank that a process belongs to, as a worker does to that of its parent; None for none."""
+        with self._lock:
+            process = self._known.get(pid)
+            if process is not None and pid in self._belongs:
+                return self._belongs[pid]
+        announced = _announced(os.path.join(self._directory, "%d.json" % pid))
+        if announced is None:
+            return None
+        parent = self._parent_of(announced.process)
+        found = announced.rank
+        if found is None:
+            found = choosing.rank_of(
+                announced.environment,
+                announced.process["argv"],
+                announced.process["origin"],
+                below=parent is not None,
+                parents=None if parent is None else self.rank_of(parent["pid"]),
+            )
+        if process is not None:
+            with self._lock:
+                self._belongs[pid] = found
+        return found
+
+    def ranks(self) -> List[int]:
+        """Return the ranks that are there, in order."""
+        with self._lock:
+            known = list(self._known)
+        return sorted({rank for rank in map(self.rank_of, known) if rank is not None})
+
+    def ranks_to_gather(self) -> List[contract.Process]:
+        """Return those that an attach is to stop together, with those of other agents: one alone too.
+
+        None where one of them waits for the editor in a breakpoint: that one is to stop where it is.
+        """
+        found = [each for each in self._ranks_now(1) if self.is_chosen(each["pid"])]
+        return [] if any(notes.read(self._directory, each["pid"])[0] for each in found) else found
+
+    def ranks_now(self) -> List[int]:
+        """Return those that run; none when there is one only."""
+        return [each["pid"] for each in self._ranks_now(2)]
+
+    def _ranks_now(self, least: int) -> List[contract.Process]:
+        """Return them from the folder itself: the table may be half a second behind."""
+        found, names = [], []
+        with contextlib.suppress(OSError):
+            names = os.listdir(self._directory)
+        for name in names:
+            process = _read(os.path.join(self._directory, name)) if name.endswith(".json") else None
+            if process is not None and procfs.alive(process["pid"]):
+                found.append(process)
+        return job.ranks(found, least)
+
+    def release(self, pid: int) -> None:
+        """Let a process go on that waits at its start: nobody will open a session for it now."""
+        with self._lock:
+            known = pid in self._known
+        if known or _read(os.path.join(self._directory, "%d.json" % pid)):
+            with contextlib.suppress(OSError), open(
+                os.path.join(self._directory, "%d%s" % (pid, join.NOBODY)), "w"
+            ):
+                pass
 
     def set_stopped(self, pid: int, where: str) -> None:
         """Note where a debugger holds a process; empty when it runs."""
@@ -187,7 +313,7 @@ class ProcessTable:
             announced = _announced(os.path.join(self._directory, "%d.json" % pid))
             if announced is None:
                 continue
-            process, waits = announced
+            process, waits = announced.process, announced.waits
             with self._lock:
                 known = self._known.get(pid)
                 if known is None or known["started"] != process["started"]:  # new, or the pid was used again
@@ -195,17 +321,39 @@ class ProcessTable:
                     self._waits[pid] = waits
                     new.append(pid)
                     self._asked.discard(pid)
+                    self._belongs.pop(pid, None)
                     changed = True
         for pid in new:
+            process = self._known[pid]
+            is_rank = (process["world_size"] or 1) > 1 or process["origin"].startswith("rank:")
+            if self._attached() and is_rank:
+                self._on_raised()  # it raises the timeouts of its groups when it makes them
+            if naming.says_little(process):
+                self._unclear.setdefault(pid, TRIES)
+            first = self._known.get(process["ppid"])
+            if first is not None and naming.leads(process, first):
+                self._unclear.setdefault(first["pid"], 1)
             name = self.name_of(pid)
             with self._lock:
                 if pid in self._known:
                     self._known[pid]["name"] = name
+        self._ask_who()
         changed = self._look_at_notes() or changed
         if self._attached():
             self._ask_newcomers()
         if changed:
             self._report()
+
+    def _ask_who(self) -> None:
+        """Have those announce themselves anew that could not know more at their start."""
+        for pid, tries in list(self._unclear.items()):
+            process = self._known.get(pid)
+            if tries <= 0 or process is None or process["origin"]:
+                self._unclear.pop(pid)
+                continue
+            self._unclear[pid] = tries - 1
+            path = os.path.join(self._directory, "%d.sock" % pid)
+            threading.Thread(target=ask, args=(path, "who"), name="dkdbg ask", daemon=True).start()
 
     def _look_at_notes(self) -> bool:
         changed = False
@@ -219,10 +367,22 @@ class ProcessTable:
 
     def _ask_newcomers(self) -> None:
         with self._lock:
-            new = [pid for pid in self._known if pid not in self._asked and not self._may_wait(pid)]
+            found = [pid for pid in self._known if pid not in self._asked and not self._may_wait(pid)]
+        new = [pid for pid in found if self.is_chosen(pid)]
+        if self._choice().failing:
+            self._watch_failing([pid for pid in found if pid not in new and self.rank_of(pid) is not None])
+        with self._lock:
             self._asked.update(new)
         for pid in new:
             threading.Thread(target=self._ask, args=(pid,), name="dkdbg ask", daemon=True).start()
+
+    def _watch_failing(self, free: List[int]) -> None:
+        """Have those that run free stop when they fail; who has started with this choice does so already."""
+        for pid in free:
+            if pid not in self._watching:
+                self._watching.add(pid)
+                path = os.path.join(self._directory, "%d.sock" % pid)
+                threading.Thread(target=ask, args=(path, "failing"), name="dkdbg ask", daemon=True).start()
 
     def _may_wait(self, pid: int) -> bool:
         young = -WAIT_LIMIT < time.time() - self._known[pid]["started"] < WAIT_LIMIT
@@ -243,6 +403,10 @@ class ProcessTable:
             process = self._known.get(pid)
             if process is not None:
                 process["joined"] = answer.startswith(("joined", "already joined"))
+            if answer == join.NO_EDITOR:  # it has left since we looked; the next one is to have this process
+                self._asked.discard(pid)
+        if not answer.startswith(("joined", "already joined", join.NO_EDITOR)):
+            self._on_absent(pid)
         self._report()
 
     def _refused(self, pid: int, reason: str) -> None:
@@ -261,7 +425,7 @@ class ProcessTable:
         return before and time.monotonic() < self._died + ORPHANED_LIMIT
 
     def _forget(self, pid: int) -> None:
-        for suffix in (".json", ".sock", ".note", ".pdb"):
+        for suffix in (".json", ".sock", ".note", ".pdb", join.NOBODY):
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(self._directory, "%d%s" % (pid, suffix)))
         with self._lock:
@@ -269,14 +433,21 @@ class ProcessTable:
             self._stops.pop(pid, None)
             self._joined.pop(pid, None)
             self._waits.pop(pid, None)
+            self._belongs.pop(pid, None)
+            self._names.pop(pid, None)
+            self._unclear.pop(pid, None)
             self._asked.discard(pid)
+            self._watching.discard(pid)
+        self._on_absent(pid)
 
     def _report(self) -> None:
-        with self._lock:
-            for pid, process in self._known.items():
-                process["stopped"] = self._stops.get(pid, "")
-            processes = [self._known[pid].copy() for pid in sorted(self._known)]
-        self._on_change(processes)
+        # One at a time: a thread that was slow would tell what was, after another has told what is.
+        with self._reporting:
+            with self._lock:
+                for pid, process in self._known.items():
+                    process["stopped"] = self._stops.get(pid, "")
+                processes = [self._known[pid].copy() for pid in sorted(self._known)]
+            self._on_change(processes)
 
 
 def ask(path: str, command: str, limit: float = ANSWER_LIMIT) -> str:
@@ -284,7 +455,7 @@ def ask(path: str, command: str, limit: float = ANSWER_LIMIT) -> str:
 
     Args:
         path: its socket.
-        command: `join` or `changed`.
+        command: `join`, `changed` or `failing`.
         limit: seconds.
     """
     ours, theirs = socket.socketpair()
@@ -301,13 +472,43 @@ def ask(path: str, command: str, limit: float = ANSWER_LIMIT) -> str:
             return ""
 
 
+def announced(directory: str, pid: int) -> Optional[contract.Process]:
+    """Return a process as it has announced itself, with its name; None when it has not.
+
+    Args:
+        directory: where processes announce themselves.
+    """
+    process = _read(os.path.join(directory, "%d.json" % pid))
+    if process is not None:
+        process["name"] = naming.describe(
+            process, _read(os.path.join(directory, "%d.json" % process["ppid"]))
+        )
+    return process
+
+
+class Announced:
+    """What a process says of itself.
+
+    Attributes:
+        waits: by which version of the file of breakpoints it waits to join; 0 when it does not.
+        rank: what it knows to be its rank besides its environment. environment: its variables that tell of ranks.
+    """
+
+    def __init__(
+        self, process: contract.Process, waits: int, rank: Optional[int], environment: Dict[str, str]
+    ) -> None:
+        self.process = process
+        self.waits = waits
+        self.rank = rank
+        self.environment = environment
+
+
 def _read(path: str) -> Optional[contract.Process]:
     announced = _announced(path)
-    return None if announced is None else announced[0]
+    return None if announced is None else announced.process
 
 
-def _announced(path: str) -> Optional[Tuple[contract.Process, int]]:
-    """Return a process, and by which version of the file of breakpoints it waits to join; 0 when it does not."""
+def _announced(path: str) -> Optional[Announced]:
     try:
         with open(path) as source:
             raw: Dict[str, Any] = json.load(source)
@@ -323,11 +524,16 @@ def _announced(path: str) -> Optional[Tuple[contract.Process, int]]:
             "rank": rank,
             "local_rank": local_rank,
             "world_size": world_size,
+            "spread": registry.is_spread(raw["env"]),
             "joined": False,
             "state": "",
             "detail": "",
             "expires": None,
         }
-        return process, int(raw.get("waits", 0))
+        said = raw.get("rank")
+        if isinstance(said, int) and rank is None:
+            process["rank"] = said
+        environment = {str(name): str(value) for name, value in raw["env"].items()}
+        return Announced(process, int(raw.get("waits", 0)), process["rank"], environment)
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -25,6 +25,22 @@ def alive(pid: int) -> bool:
     return fields is None or fields[0] not in ("Z", "X")
 
 
+def state(pid: int) -> str:
+    """Return the state's letter, such as `S`; empty when the process is gone or /proc is missing."""
+    fields = _stat_fields(pid)
+    return fields[0] if fields else ""
+
+
+def waits_in(pid: int) -> str:
+    """Return the function of the kernel that the main thread waits in; empty when it runs, or that is not shown to us."""
+    try:
+        with open("/proc/%d/wchan" % pid) as source:
+            found = source.read().strip()
+    except OSError:
+        return ""
+    return found if found != "0" else ""
+
+
 def start_ticks(pid: int) -> Optional[int]:
     """Return when the process started, in clock ticks since boot; None when it is gone or /proc is missing.
 

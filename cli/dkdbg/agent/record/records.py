@@ -152,7 +152,7 @@ def _keep_record_alone(directory: str) -> None:
     """Remove from a session's folder what a running agent needs."""
     import shutil
 
-    for name in (contract.JOIN_NAME, contract.BREAKPOINTS_NAME):
+    for name in (contract.JOIN_NAME, contract.BREAKPOINTS_NAME, contract.RANKS_NAME):
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(directory, name))
     processes = os.path.join(directory, contract.PROCESSES_NAME)
@@ -166,6 +166,9 @@ class SessionStore:
 
     The folder holds `session.json`, `p/` (a file and a socket for each Python process) and, only while an editor
     is attached, `join.json`.
+
+    Attributes:
+        lets_join: whether `join.json` is there.
     """
 
     def __init__(self, folder: str, name: str) -> None:
@@ -174,6 +177,7 @@ class SessionStore:
 
         safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:24].strip(".-") or "session"
         self.id = "%s-%d" % (safe, os.getpid())
+        self.lets_join = False
         self.directory = os.path.join(folder, self.id)
         shutil.rmtree(self.directory, ignore_errors=True)  # a former container's session with the same pid
         # sun_path holds 107 bytes and a pid up to 7 digits: a longer folder gets a short one for its sockets.
@@ -220,9 +224,11 @@ class SessionStore:
     def open_for_joining(self, info: contract.JoinInfo) -> None:
         """Tell every Python process that starts from now on to join."""
         write_json(os.path.join(self.directory, contract.JOIN_NAME), info)
+        self.lets_join = True
 
     def close_for_joining(self) -> None:
         """Let Python processes start bare again."""
+        self.lets_join = False
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(self.directory, contract.JOIN_NAME))
 

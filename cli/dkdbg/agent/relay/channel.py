@@ -8,7 +8,7 @@ from dkdbg.agent.relay import wire
 from dkdbg.agent.relay.wire import WireError
 
 #: Bytes that were passed on until the other end gets credit for them.
-_CREDIT_FROM = wire.WINDOW // 4
+_CREDIT_FROM = wire.WINDOW // 16
 
 
 class Channel:

@@ -110,5 +110,9 @@ class Counting:
         """A counted frame was read."""
         self.read += 1
         if self.read - self._told >= _TELL_AFTER:
-            self._told = self.read
-            self.say(wire.pack(wire.PONG, 0, wire.count(self.read)))
+            self.tell()
+
+    def tell(self) -> None:
+        """Say now how many counted frames were read."""
+        self._told = self.read
+        self.say(wire.pack(wire.PONG, 0, wire.count(self.read)))

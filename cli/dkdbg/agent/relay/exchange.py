@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+#: A piece of the transport with fewer bytes is answered at once, see `Exchange.answers`.
+_SHORT = 4096
 
 
 class Exchange:
@@ -26,6 +28,10 @@ class Exchange:
         keeper: which keeper this is, or is spoken with; wire.NOBODY until it is known.
         heard: when the transport said something the last time, as time.monotonic() has it.
     """
+
+    #: Whether short pieces are answered at once. An sshd that only forwards (a jump host) gathers small packets until the one
+    #: before was acknowledged (Nagle), which the other side puts off for 40 ms: what flows back takes the acknowledgement along.
+    answers = False
 
     def __init__(self) -> None:
         self.keeper = wire.NOBODY
@@ -204,6 +210,8 @@ class Exchange:
             self._take(*frame)
             if self._transport is None:
                 return
+        if self.answers and len(data) < _SHORT and self.counting.connected and not self.counting.out.size:
+            self.counting.tell()
 
     def _flush(self) -> None:
         if self._transport is None or not self.counting.out.size:

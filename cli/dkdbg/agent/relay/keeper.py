@@ -12,11 +12,11 @@ import contextlib
 import hmac
 import os
 import socket
-import struct
 import time
 
+from dkdbg.agent import sockets
 from dkdbg.agent.front import local_users
-from dkdbg.agent.relay import wire
+from dkdbg.agent.relay import questions, watch, wire
 from dkdbg.agent.relay.channel import Channel
 from dkdbg.agent.relay.exchange import Exchange
 from dkdbg.agent.relay.program import Order, Program
@@ -24,10 +24,10 @@ from dkdbg.agent.relay.wire import WireError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List, Optional, Tuple
+    from typing import Callable, Dict, List, Optional, Tuple
 
-#: Seconds without a word of the other end.
-GRACE = 120.0
+#: Seconds without a word of the other end, and without its first one: it was ended while it connected.
+GRACE, FIRST_GRACE = 120.0, 15.0
 #: Seconds that what a program has said before its end is kept for one that sleeps, and until one that says nothing counts
 #: as one that does.
 NIGHT, SILENT = 12 * 3600.0, 10.0
@@ -38,6 +38,8 @@ _SECRET_LIMIT = 5.0
 _STREAMS = 2
 #: Seconds for a connection on this machine: shorter than the other end waits for a sign of life.
 _CONNECT_LIMIT = 1.5
+#: The exit code of a question too many.
+_BUSY = 75
 _TURN = 1.0
 
 
@@ -63,8 +65,10 @@ class Keeper(Exchange):
         self._streams: List[int] = []
         self._folder = folder
         self._at_end = at_end
-        self._is_left = self._is_told = False
+        self._is_left = self._is_told = self._is_greeted = False
+        self._patience = NIGHT
         self.program: Optional[Program] = None
+        self._asked: Dict[int, Program] = {}
         self._is_over = False
 
     def run(self) -> None:
@@ -75,8 +79,11 @@ class Keeper(Exchange):
             while not self._is_at_its_end():
                 try:
                     self.turn(_TURN)
-                except WireError:  # noqa: PERF203 - who says the secret and then nonsense is not one to go on with
-                    self._leave()
+                except WireError:  # noqa: PERF203 - the loop is what goes on
+                    if self.counting.connected:
+                        self._leave()  # who is known and then says nonsense is not one to go on with
+                    else:
+                        self._hang_up()  # a transport that was recorded and is played again: ours comes back
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
@@ -93,6 +100,7 @@ class Keeper(Exchange):
         is_known = keeper == self.keeper
         if not is_known and self.last_channel:
             raise WireError("it does not know its keeper")
+        self._is_greeted = True
         self.counting.say(wire.hello(self.keeper, self.counting.read))
         self.counting.connect(read if is_known else 0)
 
@@ -117,7 +125,10 @@ class Keeper(Exchange):
     def told(self, kind: int, channel: int, payload: bytes) -> None:
         """Start a program, which every keeper may have one of, or tell it something."""
         if kind == wire.RUN and self.program is None and not self.last_channel and 0 < channel < 1 << 31:
-            self.program = Program(Order(payload), self._folder, self._is_heard)
+            order = Order(payload)
+            self.program = Program(order, self._folder, self._is_heard)
+            if order.watch:
+                watch.watch(order.watch, self.program, self.hurry)
             self.last_channel = channel + 1
             for number, sock in ((channel, self.program.stdio), (channel + 1, self.program.stderr)):
                 self.add(Channel(number, sock))
@@ -126,8 +137,23 @@ class Keeper(Exchange):
             self.program.signal(payload[0])
         elif kind == wire.SIZE and self.program is not None:
             self.program.resize(int.from_bytes(payload[:2], "big"), int.from_bytes(payload[2:], "big"))
+        elif kind == wire.ASK and self.program is None and self.last_channel < channel < 1 << 31:
+            self._ask(channel, payload)
         else:
             super().told(kind, channel, payload)
+
+    def remove(self, channel: Channel) -> None:
+        """End a connection here; nobody waits for the answer any more of one that has not ended by itself."""
+        asked = self._asked.get(channel.number)
+        if asked is not None and asked.is_running and not channel.is_over:
+            asked.kill()
+        super().remove(channel)
+
+    def hurry(self, patience: float = GRACE) -> None:
+        """What this machine was ours for is over; a program's end is kept for so many seconds. From any thread."""
+        self._patience = patience
+        if self.program is None:
+            self._is_over = True
 
     def said_goodbye(self) -> None:
         """End; when a program runs, with it."""
@@ -135,11 +161,12 @@ class Keeper(Exchange):
 
     def _is_at_its_end(self) -> bool:
         if self.program is None:
-            return self._is_over or time.monotonic() - self.heard > GRACE
+            grace = GRACE if self._is_greeted else FIRST_GRACE
+            return self._is_over or time.monotonic() - self.heard > grace
         if self.program.is_running:
             return False
         # Who has read the exit code comes back for nothing, also when its goodbye was lost.
-        limit = GRACE if self._is_told and self.counting.is_confirmed else NIGHT
+        limit = min(self._patience, GRACE if self._is_told and self.counting.is_confirmed else NIGHT)
         quiet = time.monotonic() - max(self.heard, self.program.ended_at)
         return self._is_over or self._is_left or quiet > limit
 
@@ -152,6 +179,27 @@ class Keeper(Exchange):
             self.forget(self.program.ended)
             self._is_told = True
             self.counting.send(wire.EXITED, channel, self.program.exit_code.to_bytes(2, "big"))
+
+    def _ask(self, channel: int, payload: bytes) -> None:
+        """Start the agent with a question, and tell its end as that of a program."""
+        order = questions.order(payload)
+        self.last_channel = channel + 1
+        if len(self._asked) >= questions.MOST or len(self.channels) + 2 > wire.CHANNELS:
+            for number in (channel, channel + 1):
+                self._refuse(number, "too many questions")
+            self.counting.send(wire.EXITED, channel, _BUSY.to_bytes(2, "big"))
+            return
+        asked = self._asked[channel] = Program(order, self._folder, self._is_heard)
+        for number, sock in ((channel, asked.stdio), (channel + 1, asked.stderr)):
+            self.add(Channel(number, sock))
+        self.watch(asked.ended, lambda: self._answered(channel, asked))
+
+    def _answered(self, channel: int, asked: Program) -> None:
+        if asked.exit_code is not None:
+            self.forget(asked.ended)
+            self.counting.send(wire.EXITED, channel, asked.exit_code.to_bytes(2, "big"))
+            del self._asked[channel]
+            asked.close()
 
     def _leave(self) -> None:
         """Nobody comes back: end, but not while a program runs, whose output has to go somewhere."""
@@ -179,7 +227,7 @@ class Keeper(Exchange):
         said, streams = b"", []  # type: Tuple[bytes, List[int]]
         with contextlib.suppress(OSError):
             client.settimeout(_SECRET_LIMIT)
-            if _is_same_user(client):
+            if sockets.is_same_user(client):
                 said, streams = _greeting(client)
         if not hmac.compare_digest(said, self._secret) or len(streams) != _STREAMS:
             client.close()
@@ -224,15 +272,6 @@ def _greeting(client: socket.socket) -> Tuple[bytes, List[int]]:
             break
         said += more
     return said, list(streams)
-
-
-def _is_same_user(client: socket.socket) -> bool:
-    """Tell whether the other end of a Unix socket is a process of ours, or root's."""
-    option = getattr(socket, "SO_PEERCRED", None)
-    if option is None:  # macOS; the folder is closed to others there too
-        return True
-    told = client.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i"))
-    return struct.unpack("3i", told)[1] in (0, os.getuid())
 
 
 def _is_ours(sock: socket.socket) -> bool:

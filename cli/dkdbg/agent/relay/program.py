@@ -41,6 +41,7 @@ class Order:
         argv: word by word.
         terminal: rows and columns of the terminal that it gets; None for three pipes.
         environment: what is added to ours.
+        watch: words that end with 0 when what it runs in is over, such as a job; empty where it ends by itself alone.
 
     Raises:
         WireError: what it says is none.
@@ -53,7 +54,8 @@ class Order:
             self.terminal: Optional[List[int]] = said["terminal"]
             self.environment: Dict[str, str] = said["environment"]
             sizes = [] if self.terminal is None else self.terminal
-            words = [*self.argv, *self.environment, *self.environment.values()]
+            self.watch: List[str] = said.get("watch", [])
+            words = [*self.argv, *self.environment, *self.environment.values(), *self.watch]
             if not self.argv or any(not isinstance(each, str) or "\0" in each for each in words):
                 raise ValueError("no words")
             if self.terminal is not None and (
@@ -75,6 +77,7 @@ class Program:
         stdio, stderr: sockets that stand for its streams: input and output; and errors, where it has no terminal.
         ended: a descriptor that can be read when `exit_code` is known and its output has been handed over.
         exit_code: as a shell shows it; None until then.
+        has_exited: whether it has ended, whoever still holds its output.
         ended_at: as time.monotonic() has it.
     """
 
@@ -85,7 +88,7 @@ class Program:
         self.stderr, stderr = socket.socketpair()
         self.ended, self._tell = os.pipe()
         self._terminal: Optional[int] = None
-        self._has_exited = threading.Event()
+        self.has_exited = threading.Event()
         environment = {**os.environ, **order.environment}
         try:
             if order.terminal is None:
@@ -107,12 +110,12 @@ class Program:
             for each in (stdio, stderr):
                 each.close()
             self.exit_code, self.ended_at = 126, time.monotonic()
-            self._has_exited.set()
+            self.has_exited.set()
             os.write(self._tell, b"\0")
             return
-        self._spools = [_Spool(pipes[1], stdio, is_heard, self._has_exited, self._running.stdout)]
+        self._spools = [_Spool(pipes[1], stdio, is_heard, self.has_exited, self._running.stdout)]
         if order.terminal is None:
-            self._spools.append(_Spool(pipes[2], stderr, is_heard, self._has_exited, self._running.stderr))
+            self._spools.append(_Spool(pipes[2], stderr, is_heard, self.has_exited, self._running.stderr))
         self._inner = (stdio, stderr)
         for target in (self._wait, lambda: self._feed(stdio, pipes[0])):
             threading.Thread(target=target, daemon=True).start()
@@ -120,13 +123,23 @@ class Program:
     @property
     def is_running(self) -> bool:
         """Whether it has not ended yet."""
-        return not self._has_exited.is_set()
+        return not self.has_exited.is_set()
 
     def signal(self, number: int) -> None:
         """Send it a signal."""
         if self.is_running and 0 < number < signal.NSIG:
             with contextlib.suppress(OSError):
                 os.kill(self._running.pid, number)
+
+    def kill(self) -> None:
+        """End it at once, with all that is left of its process group."""
+        with contextlib.suppress(OSError):
+            os.killpg(self._running.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Give back what is left when `ended` could be read."""
+        for file in (self.ended, self._tell):
+            os.close(file)
 
     def resize(self, rows: int, columns: int) -> None:
         """Its terminal has another size."""
@@ -169,7 +182,7 @@ class Program:
     def _wait(self) -> None:
         code = self._running.wait()
         self.ended_at = time.monotonic()
-        self._has_exited.set()
+        self.has_exited.set()
         for each in self._spools:
             each.thread.join()
         for sock in self._inner:

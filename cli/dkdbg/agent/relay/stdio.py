@@ -2,7 +2,8 @@
 
 The first line of the input is `ID SECRET`, in hexadecimal: no other user sees it in a list of processes. The first line
 of ours is the word that we were called with, as a login shell may have said something before. With `again` no keeper is
-started: where there is none the line ends with GONE.
+started: where there is none the line ends with GONE. With `keep` this process is the keeper, as a step of a batch job's
+has to be, whose processes end with it; with `wait` that one is waited for.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 import signal
 import socket
 import sys
+import time
 
 from dkdbg.agent.record import kept, runtime_dir
 from dkdbg.agent.relay import wire
@@ -27,12 +29,16 @@ if TYPE_CHECKING:
 _FIRST = re.compile(rb"([0-9a-f]{16}) ([0-9a-f]{%d})\n" % (2 * SECRET))
 #: A socket's path may have 107 bytes.
 _LONGEST = 100
+#: Seconds for a keeper that is being started elsewhere, and between two looks.
+_WAIT, _LOOK = 20.0, 0.05
+#: Seconds that the end of a program is kept when its job has ended.
+_LAST_WORDS = 2.0
 
 
 def main(words: List[str]) -> int:
     """Wait until the keeper, which reads and writes our streams itself, lets go of them; the exit code."""
-    if words[1:] not in ([], ["again"]) or not words:
-        sys.stderr.write("dkdbg: relay WORD [again]\n")
+    if words[1:] not in ([], ["again"], ["keep"], ["wait"]) or not words:
+        sys.stderr.write("dkdbg: relay WORD [again|keep|wait]\n")
         return 2
     match = _FIRST.fullmatch(_line())
     if match is None:
@@ -44,7 +50,10 @@ def main(words: List[str]) -> int:
         path = os.path.join(folder, match[1].decode())
         if len(os.fsencode(path)) > _LONGEST:
             raise OSError(0, "%s is too long for a socket" % path)
-        sock = _connect(path, secret, may_start=len(words) == 1)
+        if words[1:] == ["keep"]:
+            _keep(path, secret)
+            return 0
+        sock = _awaited(path) if words[1:] == ["wait"] else _connect(path, secret, may_start=len(words) == 1)
         if sock is None:
             os.write(1, words[0].encode() + wire.GONE + b"\n")
             return 0
@@ -82,6 +91,17 @@ def _connect(path: str, secret: bytes, *, may_start: bool) -> Optional[socket.so
         return _connected(path)
 
 
+def _awaited(path: str) -> socket.socket:
+    end = time.monotonic() + _WAIT
+    while True:
+        try:
+            return _connected(path)
+        except OSError:
+            if time.monotonic() > end:
+                raise OSError(0, "the step of the job that it should be has not begun") from None
+        time.sleep(_LOOK)
+
+
 def _connected(path: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX)
     try:
@@ -94,10 +114,7 @@ def _connected(path: str) -> socket.socket:
 
 def _start(path: str, secret: bytes) -> None:
     """Have a keeper: a process that does not end with us. It listens before this returns."""
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(path)
-    os.chmod(path, 0o600)
-    listener.listen(4)
+    listener = _listening(path)
     child = os.fork()
     if child:
         os.waitpid(child, 0)
@@ -107,17 +124,41 @@ def _start(path: str, secret: bytes) -> None:
         os.setsid()
         if os.fork():
             os._exit(0)
-        folder = os.getcwd()
-        os.chdir("/")
-        # Meant for others of this user; not ignored, which a program that we start would inherit.
-        signal.signal(signal.SIGINT, lambda *_: None)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for file in (0, 1, 2):
-            os.dup2(nothing, file)
-        hold = _hold()
-        Keeper(listener, path, secret, folder, None if hold is None else hold.release).run()
+        _keeper(listener, path, secret).run()
     finally:
         os._exit(0)
+
+
+def _keep(path: str, secret: bytes) -> None:
+    """Be the keeper, unless there is one: the step was asked for twice, where the first answer was lost."""
+    with contextlib.suppress(OSError):
+        _connected(path).close()
+        return
+    keeper = _keeper(_listening(path), path, secret)
+    # The job is over: the batch system tells all of its processes so, the program too, and kills them soon.
+    signal.signal(signal.SIGTERM, lambda *_: keeper.hurry(_LAST_WORDS))
+    keeper.run()
+
+
+def _listening(path: str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    os.chmod(path, 0o600)
+    listener.listen(4)
+    return listener
+
+
+def _keeper(listener: socket.socket, path: str, secret: bytes) -> Keeper:
+    """This process is it from now on."""
+    folder = os.getcwd()
+    os.chdir("/")
+    # Meant for others of this user; not ignored, which a program that we start would inherit.
+    signal.signal(signal.SIGINT, lambda *_: None)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for file in (0, 1, 2):
+        os.dup2(nothing, file)
+    hold = _hold()
+    return Keeper(listener, path, secret, folder, None if hold is None else hold.release)
 
 
 def _hold() -> Optional[kept.Hold]:

@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 #: CREDIT: so many bytes of the channel were passed on (4 bytes).
 #: RUN: a program, whose input and output are this channel, and its standard error is the next (JSON); SIGNAL: for it
 #: (1 byte); SIZE: of its terminal (rows and columns, 2 bytes each); EXITED: with this code (2 bytes), said from there.
-OPEN, DATA, END, RESET, CREDIT, RUN, SIGNAL, SIZE, EXITED = ALL_COUNTED = 1, 2, 3, 4, 5, 6, 7, 8, 9
+#: ASK: the agent, whose input and output are this channel, and its standard error is the next (JSON); answered by EXITED too.
+#: Only who has said that it can be asked is (`questions.VERBS`): a keeper of before takes it for nonsense.
+OPEN, DATA, END, RESET, CREDIT, RUN, SIGNAL, SIZE, EXITED, ASK = ALL_COUNTED = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 COUNTED = frozenset(ALL_COUNTED)
 #: HELLO: see `hello`. PING, PONG: frames read so far (8 bytes). BYE: everything ends.
 HELLO, PING, PONG, BYE = 16, 17, 18, 19
-VERSION = 1
+VERSION = 2
 #: Ends the first line of a relay that should find a keeper, and there is none any more.
 GONE = b"-gone"
 
@@ -33,7 +35,7 @@ _HELLO = struct.Struct(">B16sQ")
 _COUNT = struct.Struct(">Q")
 #: Bytes of one payload, and those of a channel that may be under way without credit.
 LARGEST = 1 << 16
-WINDOW = 1 << 20
+WINDOW = 4 << 20
 #: Connections at one time.
 CHANNELS = 64
 #: Who has not heard of a keeper yet.
@@ -41,7 +43,7 @@ NOBODY = bytes(16)
 #: Lengths that a kind's payload may have.
 _LENGTHS = {
     OPEN: (2, 2), DATA: (1, LARGEST), END: (0, 0), RESET: (0, 500), CREDIT: (4, 4),
-    RUN: (2, LARGEST), SIGNAL: (1, 1), SIZE: (4, 4), EXITED: (2, 2),
+    RUN: (2, LARGEST), SIGNAL: (1, 1), SIZE: (4, 4), EXITED: (2, 2), ASK: (2, LARGEST),
     HELLO: (_HELLO.size, _HELLO.size), PING: (8, 8), PONG: (8, 8), BYE: (0, 0),
 }  # fmt: skip
 _NONE = (1, 0)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import shutil
 import signal
 import threading
 
-from dkdbg.agent import contract
+from dkdbg.agent import console, contract
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ class Child:
             # Not subprocess: descriptors that we were given on purpose stay open, and no code runs between
             # fork and exec of a process with threads.
             spawn = functools.partial(os.posix_spawnp, setpgroup=0) if own_group else os.posix_spawnp
-            self.pid = spawn(argv[0], list(argv), environment, setsigmask=mask, setsigdef=_RESET)
+            argv = _with_python(list(argv))
+            self.pid = spawn(argv[0], argv, environment, setsigmask=mask, setsigdef=_RESET)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise StartError(_not_found(argv[0]), contract.EXIT_NOT_FOUND) from error
         except OSError as error:
@@ -166,6 +168,14 @@ def describe_end(exit_code: int, number: Optional[int]) -> str:
     except ValueError:
         name = "signal %d" % number
     return "was ended by %s (code %d)" % (name, exit_code)
+
+
+def _with_python(argv: List[str]) -> List[str]:
+    """The same, by `python3` where a README's `python` has no program of that name, as on Debian and Ubuntu."""
+    if argv[0] == "python" and not shutil.which("python") and shutil.which("python3"):
+        console.log("no program is called 'python' here: running python3")
+        return ["python3", *argv[1:]]
+    return argv
 
 
 def _not_found(command: str) -> str:

@@ -1,8 +1,9 @@
-"""Asking a running agent to restart or to end its program: one line over a socket in the session's private folder."""
+"""Asking a running agent to restart or to end its program, or its ranks something: one line over a socket in the session's private folder."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -11,7 +12,7 @@ import threading
 
 from dkdbg.agent import contract
 from dkdbg.agent.record import records, runtime_dir
-from dkdbg.agent.run import restarts
+from dkdbg.agent.run import questions, restarts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,14 +27,16 @@ class Control:
 
     Args:
         processes_dir: folder for the socket.
+        gather: see relay.Service.gather.
         restart: asked for by a client; returns one line about it, which begins with `restarted` or with why not.
 
     Raises:
         OSError: the socket cannot be made.
     """
 
-    def __init__(self, processes_dir: str, restart: Callable[[], str]) -> None:
+    def __init__(self, processes_dir: str, restart: Callable[[], str], gather: questions.Gather) -> None:
         self._restart = restart
+        self._gather = gather
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(os.path.join(processes_dir, contract.CONTROL_NAME))
         self._listener.listen(8)
@@ -56,8 +59,10 @@ class Control:
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
             connection.settimeout(5)
-            word = connection.recv(64).strip()
-            if word == b"restart":
+            word = connection.makefile("rb").readline(questions.SIZE).strip()
+            if word.startswith(questions.WORD):
+                answer = json.dumps(questions.answer(word, self._gather))
+            elif word == b"restart":
                 answer = self._restart()
             elif word == b"stop":
                 os.kill(
@@ -76,7 +81,7 @@ def main(command: str, words: List[str]) -> int:
     if words and name is None:
         sys.stderr.write("dkdbg: usage: dkdbg.agent %s [--name NAME]\n" % command)
         return 2
-    record = _newest(name)
+    record = newest(name)
     if record is None:
         which = "no session named %s" % name if name else "no session"
         sys.stderr.write("dkdbg: %s is running in %s\n" % (which, runtime_dir.default_runtime_dir()))
@@ -89,13 +94,13 @@ def main(command: str, words: List[str]) -> int:
     return 0 if answer.startswith(("restarted", "asked", restarts.NOT_STARTED)) else 1
 
 
-def ask(session_dir: str, command: str) -> str:
-    """Ask the agent of a session for something and return its line, empty when it gives none."""
+def ask(session_dir: str, command: str, limit: float = ANSWER_LIMIT) -> str:
+    """Ask the agent of a session for something and return its line, empty when it gives none in so many seconds."""
     path = os.path.join(
         os.path.realpath(os.path.join(session_dir, contract.PROCESSES_NAME)), contract.CONTROL_NAME
     )
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        sock.settimeout(ANSWER_LIMIT)
+        sock.settimeout(limit)
         try:
             sock.connect(path)
             sock.sendall(command.encode() + b"\n")
@@ -104,7 +109,8 @@ def ask(session_dir: str, command: str) -> str:
             return ""
 
 
-def _newest(name: Optional[str]) -> Optional[contract.Record]:
+def newest(name: Optional[str]) -> Optional[contract.Record]:
+    """Return the record of the newest session of a name or id, or of all."""
     live = [record for record in records.list_records() if records.is_live(record)]
     named = [record for record in live if name in (None, record["name"], record["id"])]
     return named[-1] if named else None

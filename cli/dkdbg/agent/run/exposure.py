@@ -35,7 +35,7 @@ def refusal(host: str, environment: Mapping[str, str]) -> str:
     if _has_token(environment) or loopback.is_loopback(host) or is_on_engines_network(environment):
         return ""
     return (
-        "--host (%s) %s can be reached by others, who could run code here: set %s to a secret, which an editor shows as "
+        "--host (%s) %s can be reached by others, who could run code here: set %s to a secret, which an editor sends as "
         "dkdbgToken, or listen on 127.0.0.1 and come through ssh -L or kubectl port-forward"
         % (contract.ENV_HOST, host or "''", contract.ENV_TOKEN)
     )

@@ -54,9 +54,24 @@ class Launch:
             return self._ended_by_us(running)
         code = running.exit_code if running.exit_code is not None else 255
         end = child.describe_end(code, running.signal)
+        if running.signal:
+            self._end_ranks(running)
         shared.restarts.take()  # too late: it has ended by itself
         shared.say_end(running, end)
         return code, end
+
+    def _end_ranks(self, running: child.Child) -> None:
+        """End the ranks of a launcher that was killed: it cannot, and those that a debugger holds would wait for good."""
+
+        def pause(seconds: float) -> bool:
+            arrival = self._session.inbox.next(seconds)
+            return arrival is not None and arrival.number in child.ENDING
+
+        ranks = self._session.ranks_left()
+        if ranks:
+            text = "the launcher was ended by signal %d: its %d ranks are ended too"
+            self._session.tell(text % (running.signal, len(ranks)), "important")
+            self._session.end_program(running, pause)
 
     def _ended_by_us(self, running: child.Child) -> Tuple[int, str]:
         """End the program, which is to be started again."""

@@ -100,7 +100,7 @@ def parse(words: List[str], *, supervised: bool, usage: str) -> Options:
     supervised = supervised or reload
     given = _parser(usage, supervised=supervised).parse_args(words[:cut])
     if given.then not in ("exit", "run"):
-        raise ValueError("--then (%s) is exit or run, not %r" % (contract.ENV_THEN, given.then))
+        raise ValueError("--then (%s) takes exit or run, not %r" % (contract.ENV_THEN, given.then))
     restart = os.environ.get(contract.ENV_RESTART) or RESTART_ASK
     if restart not in RESTART:
         raise ValueError("%s is %s, not %r" % (contract.ENV_RESTART, ", ".join(RESTART), restart))
@@ -146,10 +146,10 @@ def _parser(usage: str, *, supervised: bool) -> argparse.ArgumentParser:
 def _supervision(given: argparse.Namespace, *, reload: bool) -> Supervision:
     if given.on_crash not in ON_CRASH:
         raise ValueError(
-            "--on-crash is %s or %s, not %r" % (", ".join(ON_CRASH[:-1]), ON_CRASH[-1], given.on_crash)
+            "--on-crash takes %s or %s, not %r" % (", ".join(ON_CRASH[:-1]), ON_CRASH[-1], given.on_crash)
         )
     if not given.max_restarts.isdigit():
-        raise ValueError("--max-restarts is a whole number, not %r" % given.max_restarts)
+        raise ValueError("--max-restarts takes a whole number, not %r" % given.max_restarts)
     for folder in given.reload or ():
         if not os.path.isdir(folder):
             raise ValueError("--reload: there is no folder %s" % folder)
@@ -164,7 +164,7 @@ def _supervision(given: argparse.Namespace, *, reload: bool) -> Supervision:
 
 def _port(text: str) -> int:
     if not text.isdigit() or int(text) > 65535:
-        raise ValueError("a port (%s) is a number up to 65535, not %r" % (contract.ENV_PORT, text))
+        raise ValueError("a port (%s) must be a number up to 65535, not %r" % (contract.ENV_PORT, text))
     return int(text)
 
 
@@ -177,6 +177,6 @@ def _seconds(text: str) -> float:
         seconds = -1.0
     if not seconds >= 0:
         raise ValueError(
-            "a time to wait (%s) is a number of seconds or `forever`, not %r" % (contract.ENV_WAIT, text)
+            "a time to wait (%s) must be a number of seconds or `forever`, not %r" % (contract.ENV_WAIT, text)
         )
     return seconds

@@ -41,7 +41,7 @@ def main(words: List[str]) -> int:
         session = _session(given.name) or session
         process = _process(session, given.pid, given.rank)
     if process is None:
-        return _fail("no such Python process; there are: %s" % (_listing(session["processes"]) or "none"))
+        return _fail(_nobody(session))
     folder = os.path.realpath(os.path.join(records.folder_of(session), contract.PROCESSES_NAME))
     answer = processes.ask(os.path.join(folder, "%d.sock" % process["pid"]), "pdb")
     if not answer.startswith("pdb "):
@@ -70,6 +70,14 @@ def _process(session: contract.Record, pid: Optional[int], rank: Optional[int]) 
     return (
         min(found, key=lambda each: (each["rank"] is None, each["rank"], each["started"])) if found else None
     )
+
+
+def _nobody(session: contract.Record) -> str:
+    """Why there is no such process."""
+    there = _listing(session["processes"])
+    if session["state"] == "waiting" and not there:
+        return "the program has not started yet: it is %s" % (session["detail"] or "waiting for a debugger")
+    return "no such Python process; there are: %s" % (there or "none")
 
 
 def _listing(processes: List[contract.Process]) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dkdbg.agent import contract
+from dkdbg.agent import console, contract
+from dkdbg.agent.dap.messages import CONTINUE_ALL, CONTINUES
 from dkdbg.agent.front import tokens
-from dkdbg.agent.program import crash, pdb_token
-from dkdbg.agent.run import exposure
+from dkdbg.agent.program import crash, pdb_token, ranks
+from dkdbg.agent.run import exposure, outward, profiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ _YES = ("1", "true", "yes", "on")
 
 
 def take_flags(words: List[str], environment: MutableMapping[str, str]) -> List[str]:
-    """Move `--pdb [HOST:]PORT`, `--on-crash hold=TIME`, `--no-compile` and `--housekeeping` into the environment.
+    """Move `--pdb [HOST:]PORT`, `--connect HOST:PORT`, `--on-crash hold=TIME`, `--ranks SET`, `--continue all|one` and flags into the environment.
 
     Args:
         words: the command line after the sub-command; what follows `--` is the user's.
@@ -37,6 +38,16 @@ def take_flags(words: List[str], environment: MutableMapping[str, str]) -> List[
             environment[contract.ENV_NO_COMPILE] = "1"
         elif flag == "--housekeeping":
             environment[contract.ENV_HOUSEKEEPING] = "1"
+        elif name in profiles.FLAGS:
+            environment[profiles.FLAGS[name]] = value if equals else _next(flags, flag)
+        elif name == "--connect":
+            environment[contract.ENV_CONNECT] = value if equals else _next(flags, flag)
+        elif name == "--ranks":
+            environment[contract.ENV_RANKS] = value if equals else _next(flags, flag)
+        elif name == "--continue":
+            environment[contract.ENV_CONTINUE] = value if equals else _next(flags, flag)
+        elif name == "--ray-workers":
+            _open_ray_workers(environment, value if equals else _next(flags, flag))
         elif name == "--pdb":
             environment[contract.ENV_PDB] = _address(value if equals else _next(flags, flag))
             environment[contract.ENV_PDB_AT_START] = "1"
@@ -46,6 +57,15 @@ def take_flags(words: List[str], environment: MutableMapping[str, str]) -> List[
             left.append(flag)
     if environment.get(contract.ENV_ON_CRASH):
         crash.parse(environment[contract.ENV_ON_CRASH])
+    if environment.get(contract.ENV_RANKS):
+        environment[contract.ENV_RANKS] = _ranks(environment[contract.ENV_RANKS])
+    if environment.get(contract.ENV_CONTINUE, CONTINUE_ALL) not in (*CONTINUES, ""):
+        raise ValueError(
+            "--continue (%s) is %s, not %r"
+            % (contract.ENV_CONTINUE, " or ".join(CONTINUES), environment[contract.ENV_CONTINUE])
+        )
+    outward.asked(environment)
+    profiles.prepare(environment, console.log)
     if environment.get(contract.ENV_PDB):
         environment[contract.ENV_PDB] = address = _address(environment[contract.ENV_PDB])
         refused = exposure.pdb_refusal(address, environment)
@@ -77,6 +97,16 @@ def prepare(environment: MutableMapping[str, str], wait: float, then: str) -> fl
     return wait
 
 
+def _open_ray_workers(environment: MutableMapping[str, str], patterns: str) -> None:
+    """Have drivers lead to their workers; the rest is done in a driver (program/ray_hook.py)."""
+    if not any(each.strip() for each in patterns.split(",")):
+        raise ValueError(
+            "--ray-workers takes shell patterns separated by commas, such as '*policy*,crunch', not %r"
+            % patterns
+        )
+    environment["DKDBG_RAY_WORKERS"] = patterns
+
+
 def _digest(environment: MutableMapping[str, str]) -> str:
     """Return salt and digest of the token, by which pdb in the program can check one."""
     try:
@@ -86,6 +116,13 @@ def _digest(environment: MutableMapping[str, str]) -> str:
     if not token:
         return ""
     return pdb_token.digest(token)
+
+
+def _ranks(text: str) -> str:
+    try:
+        return str(ranks.parse(text))
+    except ranks.RankSetError as error:
+        raise ValueError("--ranks (%s): %s; %s" % (contract.ENV_RANKS, error, error.hint)) from error
 
 
 def _address(text: str) -> str:

@@ -10,16 +10,29 @@ import time
 
 from dkdbg.agent import console, contract
 from dkdbg.agent.adapter import backend
-from dkdbg.agent.door import relay
+from dkdbg.agent.door import gathering, relay
 from dkdbg.agent.front import front, local_users, peers, tokens
-from dkdbg.agent.program import bundle
-from dkdbg.agent.record import naming, notes, processes, procfs, records, runtime_dir, waiting
-from dkdbg.agent.run import child, control, edited, end_note, ending, hook_folder, restarts, unseen
+from dkdbg.agent.program import bundle, timeouts
+from dkdbg.agent.record import choice, naming, notes, processes, procfs, records, runtime_dir, waiting
+from dkdbg.agent.run import (
+    child,
+    control,
+    edited,
+    end_note,
+    ending,
+    hook_folder,
+    outward,
+    own_client,
+    profiles,
+    restarts,
+    unseen,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
+    from dkdbg.agent.program import ranks
     from dkdbg.agent.run.options import Options
 
     #: Runs the user's program, once or again and again; returns the agent's exit code and how it ended.
@@ -27,6 +40,8 @@ if TYPE_CHECKING:
 
 #: Seconds that an editor gets to close its sessions after `terminated`; VS Code needs 20 ms.
 GOODBYE = 1.5
+#: Seconds that the adapter may take to tell it; at most, for it needs milliseconds.
+TOLD = 10.0
 
 
 def run(options: Options, program: Program) -> int:
@@ -82,17 +97,23 @@ class Session:
         self._runtime = runtime
         self._debugpy_dir = debugpy_dir
         self._warm_up: Optional[backend.WarmUp] = None
+        self._outward: Optional[outward.Outward] = None
         self.ended_by_editor = threading.Event()
         self.attaches = 0
+        self._attaches_before_end: Optional[int] = None
+        self._raised_for = 0
         self.restarts = restarts.Restarts(inbox.wake)
         self._holds = notes.Holds(console.log, lambda: self.endpoint)
         self._phase: contract.State = "starting"
+        self._writing = threading.Lock()
         self.leaving = False
         self._failed = False  # and its end is kept for an editor
         self._since = 0.0
         self._edited: List[str] = []
         self._starts_anew = False
-        token = tokens.read(os.environ)
+        self._token = token = tokens.read(os.environ)
+        self._asking = threading.Lock()
+        self._asks = False
         self._service = relay.Service(
             dial=lambda: self._backend.dial(),  # noqa: PLW0108
             gone=lambda: self._backend.gone,
@@ -104,9 +125,14 @@ class Session:
             project=os.environ.get(contract.ENV_PROJECT, ""),
             what_runs=naming.command(options.command),
             look=self._look,
+            is_chosen=lambda pid: self._table.is_chosen(pid),  # noqa: PLW0108
+            choose=self._choose,
+            release=lambda pid: self._table.release(pid),  # noqa: PLW0108
             restart=None
             if options.restart == "never"
             else lambda: self.restarts.request("asked by the editor"),
+            processes=lambda: self.store.snapshot()["processes"],
+            continues=os.environ.get(contract.ENV_CONTINUE, ""),
             log=console.log,
         )
         try:
@@ -129,6 +155,7 @@ class Session:
                 reason % (options.host, options.port, error.strerror, contract.ENV_PORT)
             ) from error
         self.store = records.SessionStore(runtime, options.name)
+        self._choice = choice.Choice(self.store.directory, os.environ.get(contract.ENV_RANKS, ""))
         self._waiting = waiting.WaitingFile(os.path.join(self.store.directory, contract.BREAKPOINTS_NAME))
         self._unseen = unseen.Unseen(self.store.processes_dir)
         self._adapter_path = os.path.join(self.store.processes_dir, contract.ADAPTER_NAME)
@@ -145,9 +172,12 @@ class Session:
         )
         self._table = processes.ProcessTable(
             self.store.processes_dir,
-            attached=lambda: self._backend.attached,
+            attached=lambda: self.attached,
             on_change=self._on_processes,
             on_refusal=self.tell,
+            choice=lambda: self._choice.current,
+            on_absent=self._service.gatekeeper.without,
+            on_raised=self._say_raised,
         )
         self.store.create(
             records.first_record(
@@ -163,11 +193,12 @@ class Session:
     def run(self, program: Program) -> int:
         """Wait for the editor as asked, run the program, and clean up whatever happens."""
         code, detail = contract.EXIT_AGENT, ""
-        asked = control.Control(self.store.processes_dir, self.restarts.ask)
+        asked = control.Control(self.store.processes_dir, self.restarts.ask, self.ask_ranks)
         try:
             self._front.start()  # before the adapter: who attaches meanwhile waits for it
             self._backend.start()
             self.store.update(adapter_up=True)
+            self._call_out()
             self._table.start()
             self._warm_up = backend.WarmUp(self._debugpy_dir)
             ended = self._wait_for_editor()
@@ -184,13 +215,39 @@ class Session:
 
     @property
     def attached(self) -> bool:
-        """Whether an editor is attached."""
-        return self._backend.attached
+        """Whether an editor is attached, and processes that start now, or are asked, find where to join."""
+        return self._backend.attached and self.store.lets_join
 
     @property
     def endpoint(self) -> str:
         """Where an editor attaches, `host:port`."""
         return "%s:%d" % (self._front.host, self._front.port)
+
+    def ask_ranks(self, question: gathering.Question, limit: float) -> List[gathering.Row]:
+        """Ask the ranks; where no editor holds them, hold them for a moment.
+
+        Args:
+            limit: seconds for the answers; as many again for the processes to be held.
+        """
+        if self.attached or self._phase != "running" or question.verb not in gathering.READS:
+            return self._service.gather(question, limit)
+        with self._asking:
+            self._asks = True
+            try:
+                with own_client.OwnClient(self._service.serve, self._token, str(question.ranks)) as client:
+                    there = gathering.chosen(self.store.snapshot()["processes"], question.ranks)
+                    client.wait({each["pid"] for each in there}, limit)
+                    held = self._service.gather(question.but(gathering.PAUSE), limit)
+                    rows = self._service.gather(question, limit)
+            finally:
+                self._asks = False
+        reasons = {row["pid"]: row["text"] for row in held}
+        for row in rows:
+            if row["state"] == gathering.RUNNING:
+                row["text"] = reasons.get(row["pid"]) or row["text"]
+            elif row["state"] == gathering.FREE:
+                row["text"] = "it cannot be held"
+        return rows
 
     def start_program(self, *, own_group: bool = False) -> child.Child:
         """Start the command and say so in the record and the editor's console.
@@ -204,7 +261,7 @@ class Session:
         """
         command = self.options.command
         self._unseen.begin()
-        running = child.Child(command, self._environment(), self.inbox.former_mask, own_group=own_group)
+        running = child.Child(command, self.environment(), self.inbox.former_mask, own_group=own_group)
         runs = self.store.snapshot()["runs"] + 1
         self._service.program_started(running.pid)
         self._since = time.monotonic()
@@ -213,6 +270,15 @@ class Session:
         self.show("running", child=running.pid, runs=runs, detail="")
         self._backend.say("dkdbg: started pid %d: %s" % (running.pid, child.words_of(command)))
         return running
+
+    def adopt_program(self, running: child.Child) -> None:
+        """Note that a program runs which somebody else has started, with `environment()`."""
+        self._unseen.begin()
+        self._service.program_started(running.pid)
+        self._since = time.monotonic()
+        self._tell_unseen_after(unseen.PATIENCE)
+        self.restarts.started()
+        self.show("running", child=running.pid, runs=1, detail="")
 
     def end_program(self, running: child.Child, pause: Callable[[float], bool]) -> None:
         """End every process of a run, and say how many would not go.
@@ -227,7 +293,7 @@ class Session:
     def show(self, phase: contract.State, **fields: object) -> None:
         """Write into the record what the session is doing, and further fields."""
         self._phase = phase
-        self.store.update(state=self._state(), **fields)
+        self._write(**fields)
 
     def say(self, text: str, category: str = "console") -> None:
         """Print a line into the editor's debug console, whichever session it shows."""
@@ -240,6 +306,7 @@ class Session:
         Args:
             end: see `child.describe_end`.
         """
+        self._attaches_before_end = self.attaches
         code = running.exit_code or 0
         name, words = "", ""
         if code and self.attached:
@@ -263,6 +330,10 @@ class Session:
         timer = threading.Timer(seconds, tell)
         timer.daemon = True
         timer.start()
+
+    def ranks_left(self) -> List[int]:
+        """Return the pids of the job's ranks that run now."""
+        return self._table.ranks_now()
 
     def registered(self) -> List[int]:
         """Return the pids of the Python processes that have announced themselves."""
@@ -307,20 +378,27 @@ class Session:
         it healthy in the moment before, and then the editor comes.
         """
         end = self._since + self.options.linger
-        before = self.attaches
+        before = self.attaches if self._attaches_before_end is None else self._attaches_before_end
         if self.options.wait > 0 or before > 0 or self.leaving:
             return
         if code and time.monotonic() < end:
             self._failed = True
-            self.store.update(state=self._state(), exit_code=code, detail=detail)
+            self._write(exit_code=code, detail=detail)
         while self.attaches == before and time.monotonic() < end:
             arrival = self.inbox.next(min(1.0, max(0.0, end - time.monotonic())))
             if arrival is not None and arrival.number in child.ENDING:
                 return
         if self.attaches > before:
-            self.say("the program had ended before the editor came; with DKDBG_WAIT=60 it waits for one")
+            self.say("the program ended before the editor attached; with DKDBG_WAIT=60 it waits for one")
             if code:
                 self._backend.say("dkdbg: " + end_note.compose(code, detail, ""), "stderr")
+
+    def _call_out(self) -> None:
+        """Let a dkdbg attach that waits elsewhere know of this session, if asked to."""
+        to = outward.asked(os.environ)
+        if to is not None:
+            about = {"id": self.store.id, "name": self.options.name, "port": self._front.port}
+            self._outward = outward.Outward(to, self._token, about)
 
     def _clean_up(self, code: int, detail: str) -> None:
         self._table.stop()
@@ -329,19 +407,54 @@ class Session:
         self.store.close_for_joining()
         had_client = self._front.connections > 0
         self._phase = "exited"
-        self.store.update(
-            state="exited", exit_code=code, detail=detail, client=False, expires=None, processes=[]
-        )
+        self._write(exit_code=code, detail=detail, client=False, expires=None, processes=[])
+        profiles.tell(self.store.directory, os.environ, self.tell)
         self._backend.end(code)
         if had_client:
+            if self._backend.up:
+                self._service.wait_told(TOLD, procfs.alive)
             self._front.drain(GOODBYE)
         self._backend.stop()
         self._front.stop()
+        if self._outward is not None:
+            self._outward.close()
         self.store.finish()
 
     def _let_wait(self, wanted: Optional[Tuple[Set[str], Set[str]]]) -> None:
         if self._waiting.write(wanted):
             self._table.let_wait(self._waiting.version)
+
+    def _choose(self, wanted: Optional[ranks.RankSet]) -> None:
+        if self._choice.choose(wanted):
+            self._table.look_now()
+
+    def _say_raised(self) -> None:
+        if self.attached and self._raised_for != self.attaches:
+            self._raised_for = self.attaches
+            self.say(
+                "while you are attached, process groups wait for %d h instead of failing"
+                % (timeouts.RAISED // 3600)
+            )
+
+    def _say_choice(self) -> None:
+        """Say which ranks are debugged, and in a moment which of them are not there."""
+        chosen = self._choice.current
+        if chosen.everyone:
+            return
+        self.say("debugging %s" % choice.described(chosen))
+        attaches = self.attaches
+
+        def tell() -> None:
+            if self.attached and self.attaches == attaches and self._phase == "running":
+                note = choice.missing(self._choice.current, self._table.ranks())
+                if note:
+                    self.tell(note, "important")
+
+        timer = threading.Timer(
+            max(0.0, self._since + choice.PATIENCE - time.monotonic()) + choice.PATIENCE, tell
+        )
+        timer.daemon = True
+        timer.start()
 
     def _look(self) -> Set[int]:
         """Look whether what runs is what an editor shows, that is about to attach; see `LOOK` of the door.
@@ -349,6 +462,8 @@ class Session:
         Returns:
             The pids of the program's processes, if it is to be started again.
         """
+        if self._asks:  # nobody has come to see new code
+            return set()
         record = self.store.snapshot()
         self._edited = edited.of_ours(self._table.changed_files(), record, self._runtime)
         held = any(process["state"] for process in record["processes"])
@@ -364,8 +479,11 @@ class Session:
         if self._since:
             self._tell_unseen_after(max(0.0, self._since + unseen.PATIENCE - time.monotonic()))
         changed, self._edited = self._edited, []
+        self._service.gatekeeper.begin(self._table.ranks_to_gather())  # before one of them can join, and stop
         self.store.open_for_joining(self._join_info())
-        self.store.update(client=True, state=self._state())
+        self._write(client=True)
+        self._table.follow_timeouts()
+        self._say_choice()
         if changed and self._starts_anew:  # now that what starts joins, and stops from its first line on
             self.restarts.request(edited.described(changed))
         elif changed:
@@ -376,14 +494,16 @@ class Session:
     def _on_detach(self, terminate: bool) -> None:
         self.store.close_for_joining()
         self._table.ask_again()
-        self.store.update(client=False, state=self._state())
+        self._table.follow_timeouts()
+        self._raised_for = 0
+        self._choice.choose(None)
+        self._write(client=False)
         if terminate:
             self.ended_by_editor.set()
         self.inbox.wake()
 
     def _on_processes(self, found: List[contract.Process]) -> None:
-        fields = self._holds.fields(found)
-        self.store.update(processes=found, state=self._state(), **fields)
+        self._write(processes=found, **self._holds.fields(found))
 
     def _on_lost(self) -> None:
         self.store.update(adapter_up=False)
@@ -394,15 +514,24 @@ class Session:
 
     # -- values -------------------------------------------------------------------------------------------------
 
+    def _write(self, **fields: object) -> None:
+        """Write fields and the state into the record; no thread writes a state that another one has overtaken."""
+        with self._writing:
+            self.store.update(state=self._state(), **fields)
+
     def _state(self) -> contract.State:
         if self._phase != "running":
             return self._phase
         if self._failed:
             return "exited"
-        return "attached" if self._backend.attached else "post-mortem" if self._holds.held else "running"
+        return "attached" if self.attached else "post-mortem" if self._holds.held else "running"
 
-    def _environment(self) -> Dict[str, str]:
-        """The program's environment: ours, the hook's folder first on PYTHONPATH, and the session's folder."""
+    def environment(self) -> Dict[str, str]:
+        """Return the program's environment: ours, the hook's folder first on PYTHONPATH, and the session's folder.
+
+        Raises:
+            OSError: the hook cannot be laid out.
+        """
         environment = tokens.without(os.environ)
         hook = hook_folder.install(self._runtime)
         former = environment.get("PYTHONPATH")

@@ -47,6 +47,7 @@ class Supervisor:
         self._lock = threading.Lock()
         self._broken: Dict[str, str] = {}
         self._leaving = False
+        self._attaches = 0
         self._quitting = False
         self._halted = False
         self._last_ctrl_c = -TWICE
@@ -107,6 +108,7 @@ class Supervisor:
 
     def _ended(self, code: int, end: str) -> None:
         self._code, self._end = code, end
+        self._attaches = self._session.attaches  # before anybody can see that it has ended
         self._session.show(
             "idle" if not self._restarts.reason else "restarting",
             child=None,
@@ -140,13 +142,12 @@ class Supervisor:
             self._session.tell(
                 "the program %s; waiting for %s or an editor that attaches" % (self._end, what)
             )
-        attaches = self._session.attaches
         while not self._leaving:
             left = 1.0 if again is None else min(1.0, again - time.monotonic())
             if left <= 0:
                 return True
             self._take_signal(self._session.inbox.next(left), None)
-            if self._session.attaches > attaches:
+            if self._session.attaches > self._attaches:
                 self._restarts.request("an editor has attached")
             if self._restarts.reason:
                 self._crashes = 0

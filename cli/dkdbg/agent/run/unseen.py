@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 #: Seconds after the start of the program from which on it is told: what comes up slowly has announced itself by then.
-PATIENCE = 5.0
-NOTE = "no Python of the program has loaded the agent: no breakpoint can stop it; python -S, -I and -E leave the agent out"
+PATIENCE = 10.0
+NOTE = "no Python process of the program has loaded the agent, so no breakpoint can stop it; python -S, -I and -E keep the agent out"
 
 
 class Unseen:

@@ -178,7 +178,7 @@ class Ledger:
         if self._log >= 0 and os.fstat(self._log).st_nlink == 0:
             raise Fatal(
                 "sync's folder .dkdbg-sync/ was removed from the target while sync ran (git clean?)",
-                "start sync again: it compares everything anew",
+                "start sync again: it compares everything again",
             )
 
     def compact(self) -> None:

@@ -138,7 +138,7 @@ class Operations:
         try:
             old = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
             if tree.kind_of(old) != entry[ledger.KIND]:
-                raise Refused("something else is there by now")
+                raise Refused("something else is there now")
             changed = [
                 path,
                 entry[ledger.KIND],
@@ -184,7 +184,7 @@ class Operations:
             if tree.kind_of(info) != kind:
                 raise Refused("something else is there")
             if kind != "d" and not self._is_there(folder, parts[-1], info, head):
-                raise Refused("the content there is another by now")
+                raise Refused("its content there has changed")
         finally:
             os.close(folder)
         mode, size = head["mode"], 0 if kind == "d" else info.st_size
@@ -213,9 +213,7 @@ class Operations:
                 self._ledger.forget(path)
             return None
         if entry is None:
-            raise Refused(
-                "it is not sync's: it was not put there by it", "remove it on the target if it should go"
-            )
+            raise Refused("it was not put there by sync", "remove it on the target if it should go")
         folder = self._tree.open_folder(parts[:-1])
         try:
             return self._remove(folder, path, parts[-1], entry, info)

@@ -37,7 +37,7 @@ _WORDS = {
     errno.ENOSPC: ("no space left on the target's file system", _SPACE),
     errno.EROFS: ("the file system is read-only there", "mount the workspace writable, or sync elsewhere"),
     errno.ENAMETOOLONG: ("the name is too long for the target's file system", ""),
-    errno.ENOTDIR: ("something that is no folder, or a symlink, is where a folder should be", ""),
+    errno.ENOTDIR: ("a symlink, or something that is not a folder, is where a folder should be", ""),
     errno.ELOOP: ("a symlink is where a folder should be; sync does not write through symlinks", ""),
     errno.ENOENT: ("it, or a folder above it, is not there any more", ""),
     errno.EISDIR: ("a folder is in the way", ""),

@@ -23,7 +23,7 @@ def open_root(name: str, *, create: bool) -> Tuple[Tree, str]:
         create: make it, and what is missing above it, with the owner of the nearest folder that is there.
 
     Raises:
-        Fatal: it is no absolute path, is not there, cannot be entered, or is the whole file system.
+        Fatal: it is not an absolute path, is not there, cannot be entered, or is the whole file system.
     """
     if "\0" in name or not name.startswith("/"):
         raise Fatal("the root must be an absolute path on the target, not %.200r" % name)
@@ -62,7 +62,7 @@ def check_root(tree: Tree, *names: str) -> None:
         except OSError:
             return  # nobody may look any more
         if (found.st_dev, found.st_ino) != (mine.st_dev, mine.st_ino):
-            raise CutError("another folder is in the place of the root on the target by now")
+            raise CutError("the root on the target was replaced by another folder")
         return
     raise Fatal("the root folder was removed from the target", "make it again, then start sync again")
 
@@ -71,7 +71,7 @@ def _unopened(name: str, error: OSError) -> Fatal:
     if isinstance(error, FileNotFoundError):
         return Fatal("%s does not exist on the target" % name, "make it there, or let sync make it")
     if isinstance(error, NotADirectoryError):
-        return Fatal("%s is no folder on the target" % name)
+        return Fatal("%s is not a folder on the target" % name)
     if isinstance(error, PermissionError):
         return Fatal(
             "%s cannot be opened or made: sync runs as %s there" % (name, user_name(os.geteuid())),

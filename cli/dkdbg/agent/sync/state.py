@@ -119,7 +119,7 @@ class State:
                 if time.monotonic() >= end:
                     raise Fatal(
                         "another sync writes there: %s" % _holder(os.pread(self._lock, 4096, 0)),
-                        "end that one, or wait for it; a connection that died is given up in the end",
+                        "stop that one, or wait for it; a dead connection is given up after a while",
                     ) from None
                 time.sleep(0.02)
             except OSError:

@@ -75,14 +75,19 @@ _SIDE_LINE = re.compile(
     r"^[ \t]*(?:\||<t[hdr]\b)[^\n]*|^[^\n]*\b(?:colab|hugging ?face space|web demo)\b[^\n]*",
     re.IGNORECASE | re.MULTILINE,
 )
-#: A file that installs or builds for a CPU: `requirements_cpu.txt`, `Dockerfile.cpu`, `docker/cpu/Dockerfile`.
-_CPU_FILE = re.compile(r"(?:^|[/._-])cpu(?:[-_]only)?(?:[/._-]|$)", re.IGNORECASE)
+#: What only holds for those who have a GPU: "If you have one, you will need CUDA".
+_CONDITION = re.compile(r"\bif you (?:have|own)\b[^.\n]{0,60}\bgpus?\b[^\n]*", re.IGNORECASE)
+#: A file that installs or builds for a machine without such a GPU: `requirements_cpu.txt`, `docker/cpu/Dockerfile`, `env_macos.yaml`.
+_CPU_FILE = re.compile(r"(?:^|[/._-])(?:cpu(?:[-_]only)?|mac(?:os)?|osx|darwin)(?:[/._-]|$)", re.IGNORECASE)
+#: What a pixi.toml asks of the machine, as if it were a package.
+CUDA_DRIVER = "cuda-driver"
 #: Distributions that work on NVIDIA GPUs and nowhere else, or that nobody takes on a CPU.
 _GPU_PACKAGES = {
     "flash-attn", "bitsandbytes", "xformers", "deepspeed", "apex", "vllm", "tensorrt", "nvidia-dali-cuda110", "cupy-cuda11x",
     "cupy-cuda12x", "onnxruntime-gpu", "tensorflow-gpu", "pycuda", "tiny-cuda-nn", "tinycudann", "nvdiffrast", "gsplat",
     "faiss-gpu", "paddlepaddle-gpu", "spconv-cu118", "spconv-cu120", "mamba-ssm", "causal-conv1d", "auto-gptq", "autoawq", "minkowskiengine",
     "transformer-engine", "liger-kernel", "unsloth", "pynvml", "nvidia-ml-py", "triton", "cudf-cu12", "megatron-core", "nemo-toolkit",
+    CUDA_DRIVER,
 }  # fmt: skip
 _WEAK_PACKAGES = {
     "cudatoolkit",
@@ -97,6 +102,11 @@ _WEAK_PACKAGES = {
     "nemo-toolkit",
 }
 
+#: Simulators that run on NVIDIA GPUs alone; no index has most of them, so only the imports tell.
+_ON_GPU_ALONE = re.compile(
+    r"^\s*(?:import|from)\s+(?:isaacgym|isaacsim|isaaclab|omni\.isaac)\b", re.MULTILINE
+)
+_COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 #: Those that only look at GPUs.
 _MONITORS = {"pynvml", "nvidia-ml-py"}
 
@@ -151,7 +161,10 @@ def read_gpu(
     if with_gpu and len(with_gpu) < len(devcontainers):
         return "optional", f"{with_gpu[0]} asks for a GPU, another dev container does not"
     texts = [*([entry] if entry else []), *sources]
-    statements = [(path, _SIDE_LINE.sub("", text)) for path, text in documents]
+    simulator = _first(_ON_GPU_ALONE, [each for each in texts if not _is_another_program(each, entry)])
+    if simulator is not None and service is None:
+        return "required", simulator
+    statements = [(path, _CONDITION.sub("", _SIDE_LINE.sub("", text))) for path, text in documents]
     prose = _first(_CPU_PROSE, statements)
     cpu = (
         _first(_ON_CPU, documents)
@@ -219,14 +232,14 @@ def _without_cpu_words(
         return "optional", chooses
     weak = sorted(packages & (_WEAK_PACKAGES - _MONITORS))
     if weak:
-        return "required", f"installs {weak[0]}, no word of a CPU"
+        return "required", f"installs {weak[0]} and mentions no CPU"
     by = registry.named(launcher or "")
     if by is not None and (by.gpu == "always" or (by.gpu == "no fallback" and not falls_back)):
-        return "required", f"started by {launcher}, no word of a CPU"
+        return "required", f"started by {launcher} and mentions no CPU"
     hardware = _first(_HARDWARE, documents)
     if hardware:
         return "required", hardware
-    hard = _first(_HARD_CODE, near) or (None if places_itself else _first(_HARD_CODE, texts))
+    hard = _first(_HARD_CODE, _code(near)) or (None if places_itself else _first(_HARD_CODE, _code(texts)))
     if hard and not falls_back:
         return "required", hard
     return "optional", falls_back or _first(
@@ -246,6 +259,16 @@ def _program(entry: tuple[str, str] | None, texts: Sequence[tuple[str, str]]) ->
         any(path == f"{home}/__init__.py" for path, _ in texts) and not _TOUCHES.search(entry[1])
     )
     return [item for item in texts if item[0] == entry[0] or (is_door and parent(item[0]) == home)]
+
+
+def _is_another_program(item: tuple[str, str], entry: tuple[str, str] | None) -> bool:
+    """Whether a file is started by itself, and is not the program: what it needs, the program may not need."""
+    return entry is not None and item[0] != entry[0] and "__main__" in item[1]
+
+
+def _code(texts: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The same without lines that are comments: they tell what somebody could write."""
+    return [(path, _COMMENT.sub("", text)) for path, text in texts]
 
 
 def _first(pattern: re.Pattern[str], texts: Iterable[tuple[str, str]]) -> str | None:

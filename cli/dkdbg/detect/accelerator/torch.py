@@ -106,7 +106,9 @@ def read_torch(
     )
     spec = _specifiers(ranged.spec if ranged else "")
     if version is None and ranged is not None and spec is not None and _is_bounded(ranged.spec, cuda):
-        release = torch_matrix.newest(spec, cuda=cuda) or torch_matrix.newest(spec)
+        release = torch_matrix.newest(spec, cuda=cuda)
+        if release is None and not _is_old(cuda):
+            release = torch_matrix.newest(spec)
         version, source = (release.latest if release else None), ranged.source
     if cuda is None:
         release = torch_matrix.release_of(version) if version else torch_matrix.newest(spec, python=python)
@@ -139,9 +141,13 @@ def _has_wheel(version: str, cuda: str) -> bool:
 def _is_bounded(spec: str, cuda: str | None) -> bool:
     """Return whether a range says which torch: an upper bound does, and so does a CUDA that newer ones lack."""
     newest = torch_matrix.RELEASES[-1]
-    old_cuda = cuda is not None and not any(cuda in release.cuda for release in torch_matrix.RELEASES[-4:])
     parsed = _specifiers(spec)
-    return old_cuda or (parsed is not None and not parsed.contains(newest.latest))
+    return _is_old(cuda) or (parsed is not None and not parsed.contains(newest.latest))
+
+
+def _is_old(cuda: str | None) -> bool:
+    """Return whether the newest releases lack a CUDA."""
+    return cuda is not None and not any(cuda in release.cuda for release in torch_matrix.RELEASES[-4:])
 
 
 def _file_pins(file: DependencyFile) -> Iterable[_Pin]:
@@ -195,7 +201,7 @@ def wheel_cuda(text: str) -> str | None:
 
 
 def _conda_cuda(file: DependencyFile) -> str | None:
-    if file.kind not in {"conda", "pyproject"}:
+    if file.kind not in {"conda", "pyproject", "pixi"}:
         return None
     for item in file.wanted:
         if item.name in {"pytorch-cuda", "cudatoolkit", "cuda-version", "cuda-toolkit", "cuda"} and (

@@ -121,11 +121,9 @@ def _takes(word: str, env: dict[str, str]) -> bool:
 
 
 def _refuse_name(tree: Tree, path: str, name: str, *, strict: bool) -> None:
-    message = f"{path}: {name[:80]!r} is no name of a service: letters, digits, `.`, `_` and `-` make one"
+    message = f"{path}: {name[:80]!r} is not a valid service name: use letters, digits, `.`, `_` and `-`"
     if strict:
-        raise DkdbgError(
-            message, hint=f"Rename it in {path}; `docker compose config -q` says when it is right."
-        )
+        raise DkdbgError(message, hint=f"Rename it in {path}; then check it: docker compose config -q")
     tree.note(message)
 
 
@@ -169,7 +167,7 @@ def _load(tree: Tree, path: str, *, strict: bool) -> Value:
         message = f"{path}:{line}: not valid YAML: {what}" if line else f"{path}: not valid YAML: {what}"
         if strict:
             raise DkdbgError(
-                message, hint=f"Correct {path}; `docker compose config -q` says when it is right."
+                message, hint=f"Correct {path}; then check it: docker compose config -q"
             ) from error
         tree.note(message)
         return {}
@@ -181,7 +179,7 @@ def _load(tree: Tree, path: str, *, strict: bool) -> Value:
     if services is None and strict:
         raise DkdbgError(
             f"{path}:1: not a compose file: `services` must be a mapping of names to services",
-            hint=f"Correct {path}; `docker compose config -q` says when it is right.",
+            hint=f"Correct {path}; then check it: docker compose config -q",
         )
     return document if isinstance(document, dict) else {}
 

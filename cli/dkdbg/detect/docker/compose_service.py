@@ -45,6 +45,9 @@ def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFac
         gpu=_wants_gpu(body),
         depends_on=tuple(str(item) for item in (depends if isinstance(depends, (dict, list)) else ())),
         host_network=body.get("network_mode") == "host",
+        env_files=_env_files(tree, here, body.get("env_file")),
+        pythonpath=_environment(body.get("environment")).get("PYTHONPATH"),
+        says=frozenset(str(key) for key, value in body.items() if value is not None),
     )
     return fact, build
 
@@ -113,6 +116,29 @@ def _ports(ports: list[Value]) -> tuple[int, ...]:
         if match and 0 < int(match[1]) < 65536:
             found.append(int(match[1]))
     return tuple(dict.fromkeys(found))
+
+
+def _env_files(tree: Tree, here: str, value: Value) -> tuple[str, ...]:
+    """Return all of them when git has not brought one that has to be there; compose would refuse every command."""
+    found: list[str] = []
+    absent = False
+    for each in [value] if isinstance(value, dict) else elements(value):
+        named = each.get("path") if isinstance(each, dict) else each
+        path = join(here, str(named)) if isinstance(named, str) and not named.startswith("/") else None
+        if path is None:
+            return ()
+        is_required = not isinstance(each, dict) or each.get("required", True) is not False
+        absent = absent or (is_required and not tree.has(path))
+        found.append(path)
+    return tuple(found) if absent else ()
+
+
+def _environment(value: Value) -> dict[str, str]:
+    if isinstance(value, dict):
+        return {str(key): str(each) for key, each in value.items() if each is not None}
+    return {
+        name: text for name, equals, text in (str(each).partition("=") for each in elements(value)) if equals
+    }
 
 
 def _wants_gpu(body: Value) -> bool:

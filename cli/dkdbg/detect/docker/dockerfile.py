@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _FLAG = re.compile(r"--([a-z-]+)(?:=(\S+))?\s+")
 _PYTHON_PACKAGE = re.compile(r"(?<![\w./-])python(3\.\d{1,2})(?![\d.])")
 _PYTHON_CHOICE = re.compile(
-    r"python\s*={1,2}\s*(3\.\d{1,2})|--python[= ](?:python)?(3\.\d{1,2})|uv python install (3\.\d{1,2})"
+    r"python\s*(?:={1,2}|~=)\s*(3\.\d{1,2})|--python[= ](?:python)?(3\.\d{1,2})|uv python install (3\.\d{1,2})"
 )
 _PYTHON_PATH = re.compile(r"lib/python(3\.\d{1,2})")
 _PYTHON_VARIABLE = re.compile(r"(?:PYTHON|PY)_?(?:VERSION|VER)?", re.IGNORECASE)

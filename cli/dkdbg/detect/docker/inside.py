@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dkdbg.detect.docker.dockerfile import absolute
@@ -41,13 +42,13 @@ class Inside:
 
 def started(tree: Tree, argv: tuple[str, ...], inside: Inside) -> tuple[Seen | None, str | None]:
     """Return what an argv inside a container starts, and its local source file (None: only in the image)."""
-    workdir, mappings, scripts, context = inside.workdir, inside.mappings, inside.scripts, inside.context
-    local_cwd = to_local(workdir, mappings)
+    mappings, scripts, context = inside.mappings, inside.scripts, inside.context
     launches = _programs(tree, argv, inside)
     if not launches:
         return None, None
     # The last program stays; those before it prepare (migrations, downloads).
-    launch = launches[-1]
+    launch, workdir = launches[-1]
+    local_cwd = to_local(workdir, mappings)
     file: str | None = None
     if launch.launcher == "console-script":
         file = module_file(tree, scripts.get(launch.target or "", "").split(":")[0], ".")
@@ -76,32 +77,33 @@ def _module_below(tree: Tree, module: str, base: str) -> str | None:
     return file if file is not None and (base == "." or file.startswith(f"{base}/")) else None
 
 
-def _programs(tree: Tree, argv: tuple[str, ...], inside: Inside) -> list[Launch]:
+def _programs(tree: Tree, argv: tuple[str, ...], inside: Inside) -> list[tuple[Launch, str]]:
+    """Return what an argv starts, in order, each with the folder that it is started in (remote)."""
     if not argv:
         return []
     words = list(argv)
     if words[0].rsplit("/", 1)[-1] in {"sh", "bash"} and len(words) > 2 and "c" in words[1]:
-        launches = [launch for line in logical_lines(words[2]) for launch in parse_line(line, inside.scripts)]
+        launches = _of_lines(logical_lines(words[2]), inside)
     else:
         launch = parse_words(words, inside.scripts)
-        launches = [launch] if launch else []
-    found: list[Launch] = []
-    for launch in launches:
+        launches = [(launch, inside.workdir)] if launch else []
+    found: list[tuple[Launch, str]] = []
+    for launch, workdir in launches:
         if launch.shell_script:
-            found.extend(_of_script(tree, launch.shell_script, inside))
+            found.extend(_of_script(tree, launch.shell_script, replace(inside, workdir=workdir)))
         else:
-            found.append(launch)
+            found.append((launch, workdir))
     if not found and len(words) > 1:
         # ENTRYPOINT ["/entry.sh"] that ends in `exec "$@"`: the rest is the program.
         found.extend(_programs(tree, tuple(words[1:]), inside))
-    elif launches and launches[-1].shell_script and len(words) > 1:
+    elif launches and launches[-1][0].shell_script and len(words) > 1:
         after = parse_words(words[1:], inside.scripts)
         if after is not None and not after.shell_script:
-            found.append(after)
+            found.append((after, inside.workdir))
     return found
 
 
-def _of_script(tree: Tree, script: str, inside: Inside) -> list[Launch]:
+def _of_script(tree: Tree, script: str, inside: Inside) -> list[tuple[Launch, str]]:
     context = inside.context
     local = to_local(absolute(inside.workdir, script), inside.mappings)
     if local is None or not tree.has(local):
@@ -111,9 +113,21 @@ def _of_script(tree: Tree, script: str, inside: Inside) -> list[Launch]:
     if local is None:
         return []
     lines = [line for line in logical_lines(tree.text(local)) if not line.strip().startswith("#")]
-    return [
-        launch for line in lines for launch in parse_line(line, inside.scripts) if not launch.shell_script
-    ]
+    return [(launch, workdir) for launch, workdir in _of_lines(lines, inside) if not launch.shell_script]
+
+
+def _of_lines(lines: list[str], inside: Inside) -> list[tuple[Launch, str]]:
+    """Return what lines of a shell start, each with the folder that an earlier `cd` has led to."""
+    workdir = inside.workdir
+    found: list[tuple[Launch, str]] = []
+    for line in lines:
+        for command in re.split(r"&&|\|\||;", line):
+            if moved := re.match(
+                r"\s*(?:(?:until|if|while|then|do)\s+)?cd\s+([\"']?)([^\s\"'$`]+)\1\s*$", command
+            ):
+                workdir = absolute(workdir, moved[2])
+        found.extend((launch, workdir) for launch in parse_line(line, inside.scripts))
+    return found
 
 
 def to_local(remote: str, mappings: Mappings) -> str | None:

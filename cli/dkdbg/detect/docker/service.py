@@ -40,6 +40,7 @@ _WORKER_ROLES = re.compile(
 _PYTHON_INSTALL = re.compile(
     r"\binstall\b.*\bpython3?(?:\.\d+)?(?:-\w+)?\b|\bpip3? install\b|\buv (?:sync|pip|venv|python)\b|miniconda|micromamba|miniforge"
 )
+_DOCKERFILE = re.compile(r"(?:Dockerfile|Containerfile)", re.IGNORECASE)
 _VARIANT = re.compile(
     r"(?:^|[-_.])(?:cpu|rocm|amd|intel|xpu|arm|mac|windows|prod|production|ci|test\w*)(?:$|[-_.\d])",
     re.IGNORECASE,
@@ -81,8 +82,10 @@ def read_service(
     seen, file = started(tree, argv, inside)
     base = read_image(dockerfile.base if dockerfile else fact.image or "")
     image_name = (fact.image or "").rsplit("/", 1)[-1].split(":")[0].split("@")[0].lower()
-    is_own_image = fact.context is None and bool(image_name) and image_name in projects
     has_code = any(tree.has_dir(local) for local, _ in mappings)
+    # What is pulled from a registry is a release: with a Dockerfile here, that one has the code that is here.
+    released = "/" in (fact.image or "") and not has_code and any(tree.matching(_DOCKERFILE))
+    is_own_image = fact.context is None and bool(image_name) and image_name in projects and not released
     installs = fact.dockerfile is not None and _installs_python(tree.text(fact.dockerfile))
     is_python = (
         seen is not None

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from dkdbg.detect.files import is_vendored, join, parent
 from dkdbg.detect.launch.launches import PLACES, Seen
+from dkdbg.detect.launch.needs import burden
 from dkdbg.detect.python.python_source import read_source
 from dkdbg.launchers import registry
 from dkdbg.launchers.launcher import SERVER, WORKER, Launch
-from dkdbg.launchers.lines.command_lines import has_placeholder
+from dkdbg.launchers.lines.blanks import has_blank
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -163,14 +164,27 @@ def add(found: dict[str, Candidate], candidate: Candidate) -> None:
     # A console script that a README shows stays a console script; a better place replaces the command line, and so
     # does a run that does the program's work after one that only checks something, or after a usage line.
     better = place_points(candidate.place) - place_points(known.place)
-    works = only_checks(known.launch) and not only_checks(candidate.launch)
+    works = _worth(candidate.launch) - _worth(known.launch)
     complete = _TEMPLATE.search(known.command) and not (
-        has_placeholder(candidate.command) or only_checks(candidate.launch)
+        has_blank(candidate.command) or only_checks(candidate.launch)
     )
-    if better > 0 or (better == 0 and (works or complete)):
+    if better > 0 or (better == 0 and (works > 0 or (works == 0 and complete))):
         candidate.mentions, candidate.places = known.mentions, known.places
         candidate.readme_mentions, candidate.order = known.readme_mentions, min(known.order, candidate.order)
         found[key] = candidate
+
+
+def _worth(launch: Launch) -> float:
+    """Of two lines for one program, the one that trains, and then the one that runs as it stands, shows it better."""
+    return 8 * (verb_of(launch) == "train") - 8 * only_checks(launch) - burden(launch)
+
+
+def verb_of(launch: Launch) -> str:
+    """Return what the first word behind a console script says that it does: `llamafactory-cli train`, `svc infer`."""
+    if launch.launcher != "console-script" and not launch.is_module:
+        return "other"
+    word = next(iter(launch.args), "")
+    return role_of(word) if re.fullmatch(r"[a-z][\w-]*", word) else "other"
 
 
 def only_checks(launch: Launch) -> bool:

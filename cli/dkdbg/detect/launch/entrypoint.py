@@ -22,12 +22,14 @@ from dkdbg.detect.launch.candidates import (
     place_points,
     resolve,
     role_of,
+    verb_of,
 )
 from dkdbg.detect.launch.launches import spreads
+from dkdbg.detect.launch.needs import burden, shows_windows
 from dkdbg.detect.python.python_source import SourceFact, read_source
 from dkdbg.launchers import registry
 from dkdbg.launchers.launcher import MONITOR, NOTEBOOK, SERVER, WORKER, Launch
-from dkdbg.launchers.lines.command_lines import has_placeholder
+from dkdbg.launchers.lines.blanks import has_blank
 from dkdbg.model.facts import EntryPoint
 
 if TYPE_CHECKING:
@@ -55,6 +57,8 @@ _EXAMPLES = re.compile(
 #: The least that a script found only by its main guard must show before it is called the program.
 _THRESHOLD = 16
 _MAX_PARSED = 80
+#: What a course has at least, and the best place that shows its scripts.
+_MANY_NOTEBOOKS, _ASIDE_PLACE = 10, "subreadme"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,12 +133,23 @@ def rank(
             score += _source_points(candidate, fact, is_ml=is_ml)
         points[id(candidate)] = score
     ordered = sorted(rough, key=lambda item: (-points[id(item)], item.order, item.file or item.command))
+    if ordered and _is_course(ordered, notebooks):
+        ordered.sort(key=lambda item: item.place != "notebook")
     best = ordered[0] if ordered else None
     has_best = best is not None and (best.place == "notebook" or points[id(best)] >= _THRESHOLD)
     return Ranking(
-        candidates=tuple(_entry_point(item, sources.get(id(item))) for item in ordered[:60]),
+        candidates=tuple(
+            _entry_point(item, sources.get(id(item)), points[id(item)]) for item in ordered[:60]
+        ),
         has_best=has_best,
     )
+
+
+def _is_course(ordered: list[Candidate], notebooks: tuple[str, ...]) -> bool:
+    """Whether the notebooks are what the repository is about: many, more than programs, none of which its README starts."""
+    programs = [item for item in ordered if item.place != "notebook"]
+    is_aside = all(place_points(item.place) <= place_points(_ASIDE_PLACE) for item in programs)
+    return is_aside and len(notebooks) >= _MANY_NOTEBOOKS and len(notebooks) > len(programs)
 
 
 def _rough(candidate: Candidate, project: str, *, is_ml: bool) -> float:
@@ -144,7 +159,7 @@ def _rough(candidate: Candidate, project: str, *, is_ml: bool) -> float:
     started = registry.role_of(launch.launcher)
     if launch.launcher == "console-script":
         role = role_of(launch.target or "")
-        role = role if role != "other" else "main"
+        role = verb_of(launch) if verb_of(launch) == "train" else role if role != "other" else "main"
     elif started == SERVER:
         role = "app"
     elif started == NOTEBOOK:
@@ -159,6 +174,7 @@ def _rough(candidate: Candidate, project: str, *, is_ml: bool) -> float:
         score += 6
     if only_checks(launch):
         score -= 8
+    score -= burden(launch)
     if started == WORKER:
         score -= 14
     if started == MONITOR:
@@ -189,6 +205,8 @@ def _path_points(file: str) -> float:
 
 def _source_points(candidate: Candidate, fact: SourceFact, *, is_ml: bool) -> float:
     score = 0.0
+    if shows_windows(fact.imports):
+        score -= 40
     if not (fact.has_guard or fact.runs or fact.error) and candidate.launch.launcher == "python":
         score -= 12
     if fact.parses_args:
@@ -200,7 +218,7 @@ def _source_points(candidate: Candidate, fact: SourceFact, *, is_ml: bool) -> fl
     return score
 
 
-def _entry_point(candidate: Candidate, fact: SourceFact | None) -> EntryPoint:
+def _entry_point(candidate: Candidate, fact: SourceFact | None, points: float) -> EntryPoint:
     args = " ".join(candidate.launch.args)
     missing = [
         name for name in (fact.required if fact else ())
@@ -211,10 +229,20 @@ def _entry_point(candidate: Candidate, fact: SourceFact | None) -> EntryPoint:
         file=candidate.file,
         launcher=candidate.launch.launcher,
         cwd=candidate.cwd,
-        needs_args=bool(missing) or has_placeholder(candidate.command),
+        needs_args=bool(missing) or has_blank(candidate.command),
         source=candidate.source,
         error=fact.error if fact else "",
+        points=points,
+        trains=_trains(candidate),
+        shows_windows=bool(fact and shows_windows(fact.imports)),
     )
+
+
+def _trains(candidate: Candidate) -> bool:
+    launch = candidate.launch
+    if registry.role_of(launch.launcher) == SERVER or only_checks(launch):
+        return False
+    return "train" in {verb_of(launch), role_of(candidate.file or launch.target or candidate.command)}
 
 
 def _same_name(first: str, second: str) -> bool:

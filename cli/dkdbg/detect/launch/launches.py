@@ -153,6 +153,11 @@ def code_blocks(text: str, *, is_rst: bool = False) -> Iterator[str]:
         yield "\n".join(block)
 
 
+def lines_of(tree: Tree, lines: list[str], scripts: Collection[str]) -> list[Seen]:
+    """Return what lines typed in the root start, in order."""
+    return list(_lines(tree, lines, "", "editor", scripts=scripts, home="."))
+
+
 def _lines(
     tree: Tree,
     lines: list[str],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.detect.files import is_vendored, parent
 from dkdbg.detect.python.conda import read_conda
-from dkdbg.detect.python.pyproject import read_lock, read_pipfile, read_pyproject
+from dkdbg.detect.python.pyproject import read_lock, read_pipfile, read_pixi, read_pyproject
 from dkdbg.detect.python.requirements import read_requirements
 from dkdbg.detect.python.setup_files import read_setup_cfg, read_setup_py
 
@@ -42,7 +42,9 @@ def read_dependency_files(tree: Tree) -> tuple[DependencyFile, ...]:
             found.append(read_setup_cfg(tree, path))
         elif name == "Pipfile":
             found.append(read_pipfile(tree, path))
-        elif name in {"uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock"}:
+        elif name == "pixi.toml":
+            found.append(read_pixi(tree, path))
+        elif name in {"uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "pixi.lock"}:
             found.append(read_lock(tree, path))
         elif CONDA_FILES.fullmatch(name):
             conda = read_conda(tree, path)

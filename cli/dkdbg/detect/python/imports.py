@@ -76,6 +76,25 @@ def notebook_code(tree: Tree, path: str) -> str:
     return "\n".join(parts)
 
 
+def notebook_pythons(tree: Tree, notebooks: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Return (path, words) of the Python that notebooks with pinned installs were last run with, by their metadata.
+
+    Without pins it is whatever their author had; with them it is what these releases have wheels for.
+    """
+    found: dict[str, list[str]] = {}
+    for path in notebooks[:_MAX_NOTEBOOKS]:
+        # The metadata stands behind the cells, or before them.
+        text = tree.text(path)
+        if not re.search(r"pip3? install\b[^\n]*==", text):
+            continue
+        for match in re.finditer(r'"version": "(3\.\d{1,2})\.\d+"', text[:4000] + text[-4000:]):
+            found.setdefault(match[1], []).append(path)
+    return [
+        (paths[0], f"python {version}")
+        for version, paths in sorted(found.items(), key=lambda item: -len(item[1]))
+    ]
+
+
 def notebook_imports(tree: Tree, notebooks: tuple[str, ...]) -> tuple[str, ...]:
     """Return the top names of foreign modules that notebooks import."""
     own = _own_modules(tree)

@@ -28,6 +28,9 @@ _README_REQUIREMENTS = re.compile(r"pip3? install[^\n]*?(?:-r|--requirement)[\s=
 _INSTALLS_PROJECT = re.compile(
     r"pip3? install\s[^\n]*(?:-e |--editable |[\s'\"]\.(?:\s|$|\[))|setup\.py (?:install|develop)|uv sync"
 )
+_GOES_AND_INSTALLS = re.compile(
+    r"\bcd\s+([\w./-]+)\s*(?:\n|&&|;)[\s$>]*(?:python3? -m )?pip3? install (?:-e )?\.(?:\s|$)"
+)
 _USUAL_FOLDERS = (
     "requirements", "requirements/full", "docker", "env", "envs", "conda", "environment", "environments", "install", "configs",
     "src", "app", "backend", "server", "api", "code", "project",
@@ -75,7 +78,7 @@ def choose_manager(
     named = _named_in_builds(tree, [*([build] if build else []), *dockerfiles], entry)
     if named:
         return _of_paths("pip", named, files)
-    for directory in _folders_of(entry):
+    for directory in (*_folders_of(entry), *_installed_folders(readme)):
         found = _in_directory(tree, files, directory, readme)
         if found is not None:
             return found
@@ -89,6 +92,15 @@ def choose_manager(
         path = build[0] if build else dockerfiles[0][0]
         return Choice(manager="docker", files=(path,) if "/" not in path else (), read=())
     return Choice(manager="none", files=(), read=())
+
+
+def _installed_folders(readme: str) -> tuple[str, ...]:
+    """Return where a README goes before `pip install .`: `cd REPOSITORY/python` may begin with the repository's name."""
+    found = []
+    for match in _GOES_AND_INSTALLS.finditer(readme):
+        steps = match[1].strip("/").split("/")
+        found += ["/".join(steps[start:]) for start in range(len(steps))]
+    return tuple(each for each in found if not each.startswith("."))
 
 
 def _of_paths(manager: PackageManager, paths: tuple[str, ...], files: Sequence[DependencyFile]) -> Choice:
@@ -139,7 +151,9 @@ def _in_directory(tree: Tree, every: Sequence[DependencyFile], directory: str, r
     for name, manager in _LOCKS.items():
         if has(name) and (project or manager in {"pipenv", "pixi"}):
             lock = tuple(file for file in locks if file.path.endswith(name))
-            base = (project,) if project else tuple(by_kind.get("Pipfile", []))
+            base = (project,) if project and manager != "pixi" else tuple(by_kind.get("Pipfile", []))
+            if manager == "pixi":
+                base = tuple(by_kind.get("pixi", [])) or ((project,) if project else ())
             return _choice(manager, (*lock, *base), extra=(join(directory, name) or name,))
     if "uv" in tables and "project" in tables:
         return _choice("uv", (project,))
@@ -157,7 +171,7 @@ def _in_directory(tree: Tree, every: Sequence[DependencyFile], directory: str, r
     if by_kind.get("Pipfile"):
         return _choice("pipenv", tuple(by_kind["Pipfile"]))
     if "pixi" in tables or has("pixi.toml"):
-        return _choice("pixi", (project,))
+        return _choice("pixi", tuple(by_kind.get("pixi", [])) or (project,))
     conda = [file for file in by_kind.get("conda", []) if not is_side_file(file.path)] or by_kind.get(
         "conda", []
     )

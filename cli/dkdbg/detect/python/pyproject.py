@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
@@ -17,6 +18,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dkdbg.detect.files import Tree
+
+
+#: In `DependencyFile.tables`: an NVIDIA driver is asked for.
+NEEDS_CUDA = "system-requirements.cuda"
+#: In `DependencyFile.tables`: it is written out that the project needs no other.
+NEEDS_NOTHING = "dependencies = []"
+#: Optional groups without which a program does not run, by their names.
+_FOR_PROGRAMS = re.compile(r"all$|full|main|base|core|run|cpu|gpu|cuda|cu\d|train|torch|jax|tensorflow|tf$")
+
+#: Packages of conda that are no Python, which pip has not.
+_CONDA_ALONE = re.compile(
+    r"make|git|git-lfs|ffmpeg|gcc\w*|gxx\w*|clang\w*|(?:c-|cxx-)?compilers?|cuda(?:[-_]\w+)*|cudnn|lib[\w-]+|nodejs|pkg-config|rust|openssl"
+)
 
 
 def read_pyproject(tree: Tree, path: str) -> DependencyFile:
@@ -59,13 +73,9 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
                 wanted.append(
                     Wanted(name=canonicalize_name(name), spec=spec, url=url, source=path, extra=group_name)
                 )
-    pixi = table(tool.get("pixi"))
-    for name, value in table(pixi.get("dependencies")).items():
-        spec = str(value.get("version", "")) if isinstance(value, dict) else str(value)
-        if name == "python":
-            python.append((conda_spec(spec), "tool.pixi.dependencies.python"))
-        else:
-            wanted.append(Wanted(name=conda_name(name), spec=conda_spec(spec), source=path))
+    in_pixi, pixi_python = _pixi_items(table(tool.get("pixi")), path)
+    wanted.extend(in_pixi)
+    python.extend((spec, "tool.pixi.dependencies.python") for spec in pixi_python)
     scripts = {
         **table(project.get("scripts")),
         **table(project.get("gui-scripts")),
@@ -78,6 +88,13 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
         tables.append("pdm")
     if project:
         tables.append("project")
+        needed = [name for name in (*optional, *groups) if _FOR_PROGRAMS.match(str(name))]
+        if (
+            project.get("dependencies") == []
+            and not any(each.extra is None for each in wanted)
+            and not needed
+        ):
+            tables.append(NEEDS_NOTHING)
     if poetry.get("dependencies") is None and not poetry.get("name") and not project and "poetry" in tables:
         tables.remove("poetry")
     return DependencyFile(
@@ -92,6 +109,37 @@ def read_pyproject(tree: Tree, path: str) -> DependencyFile:
         tables=tuple(tables),
         backend=str(backend) if backend else None,
     )
+
+
+def read_pixi(tree: Tree, path: str) -> DependencyFile:
+    """Return what a pixi.toml holds, which has at its top what a pyproject.toml has below `tool.pixi`."""
+    document: Value
+    try:
+        document = load_toml(tree.text(path))
+    except (TOMLKitError, ValueError, RecursionError) as error:
+        tree.note(f"{path}: not valid TOML: {error}")
+        return DependencyFile(path=path, kind="pixi")
+    wanted, python = _pixi_items(table(document), path)
+    about = table(document.get("workspace")) or table(document.get("project"))
+    # pixi installs nothing on a machine without that driver.
+    needs = [NEEDS_CUDA] if table(document.get("system-requirements")).get("cuda") else []
+    return DependencyFile(
+        path=path, kind="pixi", wanted=tuple(wanted), python=tuple((spec, "dependencies.python") for spec in python),
+        name=str(about.get("name") or "") or None, tables=("pixi", *needs),
+    )  # fmt: skip
+
+
+def _pixi_items(pixi: dict[str, Value], path: str) -> tuple[list[Wanted], list[str]]:
+    """Requirements, and specifiers of Python; versions of both tables are written as conda writes them."""
+    wanted, python = [], []
+    listed = [*table(pixi.get("dependencies")).items(), *table(pixi.get("pypi-dependencies")).items()]
+    for name, value in listed:
+        spec = str(value.get("version", "")) if isinstance(value, dict) else str(value)
+        if name == "python":
+            python.append(conda_spec(spec))
+        elif not _CONDA_ALONE.fullmatch(name):
+            wanted.append(Wanted(name=conda_name(name), spec=conda_spec(spec), source=path))
+    return wanted, python
 
 
 def _indexes(uv: Value, poetry: Value, tool: Value) -> Iterator[str]:
@@ -173,6 +221,8 @@ def read_pipfile(tree: Tree, path: str) -> DependencyFile:
 def read_lock(tree: Tree, path: str) -> DependencyFile:
     """Read names and versions by pattern: a lock of 20 000 lines takes seconds through a TOML parser."""
     text = tree.text(path)
+    if path.endswith("pixi.lock"):
+        return _read_pixi_lock(text, path)
     wanted = [
         Wanted(name=canonicalize_name(match[1]), spec=f"=={match[2]}", source=path)
         for match in re.finditer(r'^name = "([^"]+)"\nversion = "([^"]+)"', text, re.MULTILINE)
@@ -180,3 +230,30 @@ def read_lock(tree: Tree, path: str) -> DependencyFile:
     python = re.search(r'^(?:requires-python|python-versions) = "([^"]+)"', text, re.MULTILINE)
     spec = ((caret(python[1]), "lock"),) if python else ()
     return DependencyFile(path=path, kind="lock", wanted=tuple(wanted), python=spec)
+
+
+#: `.../linux-64/pytorch-2.10.0-cuda129_mkl_py314_h6_302.conda`, `.../torch-2.7.1-cp312-cp312-linux_x86_64.whl`.
+_LOCKED = re.compile(
+    r"^\s*- (?:conda|pypi): \S*/([A-Za-z0-9_.-]+?)-(\d[\w.+!%]*)(?:-\S*)?(?:\.conda|\.tar\.bz2|\.whl|\.tar\.gz)\s*$",
+    re.MULTILINE,
+)
+_LOCKED_CUDA = re.compile(r"/pytorch-[\d.]+-cuda(\d{2})(\d)_")
+
+
+def _read_pixi_lock(text: str, path: str) -> DependencyFile:
+    """The packages of the first environment for Linux, where the lock tells them apart."""
+    part = re.search(r"^      linux-64:\n((?:      -.*\n|       .*\n)*)", text, re.MULTILINE)
+    lines = part[1] if part else text
+    wanted = [
+        Wanted(name=conda_name(match[1].lower()), spec=f"=={match[2].replace('%2B', '+')}", source=path)
+        for match in _LOCKED.finditer(lines)
+    ]
+    if cuda := _LOCKED_CUDA.search(lines):
+        wanted = [
+            replace(each, url=f"cuda:{cuda[1]}.{cuda[2]}") if each.name == "torch" else each
+            for each in wanted
+        ]
+    python = next((f"=={each.spec.lstrip('=')}" for each in wanted if each.name == "python"), "")
+    return DependencyFile(
+        path=path, kind="lock", wanted=tuple(wanted), python=((python, "python"),) if python else ()
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -59,24 +60,27 @@ class Statement:
 def read_python(
     *,
     images: Iterable[tuple[str, str | None]],
-    pin_text: str,
+    pins: Iterable[tuple[str, str]],
     files: tuple[DependencyFile, ...],
     workflows: Iterable[tuple[str, str]],
     documents: Iterable[tuple[str, str]],
+    hosted: Iterable[tuple[str, str]] = (),
     tool_target: tuple[str, str] | None,
 ) -> PythonFact:
     """Return the Python minor version and where it was read.
 
     Args:
         images: (path, minor version) of the Dockerfiles that matter, the best first.
-        pin_text: content of `.python-version`, `.tool-versions` or `runtime.txt`, empty without.
+        pins: (path, text) of `.python-version` and its like.
         files: dependency files that are installed; the root's.
         workflows: (path, text) of CI definitions.
         documents: (path, text) of the README and the like.
+        hosted: (path, text) of what a hosting service is told, which often stands there since years.
         tool_target: (file, version such as `py311`) of a linter's target in pyproject, None without.
     """
     allowed = _allowed(files)
-    for statement in _statements(images, pin_text, files, workflows, documents):
+    stated = _statements(images, pins, files, workflows, documents)
+    for statement in itertools.chain(stated, _named(hosted)):
         if statement.minor in allowed:
             return PythonFact(version=f"3.{statement.minor}", source=statement.source)
     if (
@@ -93,9 +97,15 @@ def read_python(
     )
 
 
+def _named(texts: Iterable[tuple[str, str]]) -> Iterable[Statement]:
+    for path, text in texts:
+        if match := _MINOR.search(text):
+            yield Statement(minor=int(match[1]), source=path)
+
+
 def _statements(
     images: Iterable[tuple[str, str | None]],
-    pin_text: str,
+    pins: Iterable[tuple[str, str]],
     files: tuple[DependencyFile, ...],
     workflows: Iterable[tuple[str, str]],
     documents: Iterable[tuple[str, str]],
@@ -103,8 +113,7 @@ def _statements(
     for path, version in images:
         if version and (match := _MINOR.search(version)):
             yield Statement(minor=int(match[1]), source=path)
-    if match := _MINOR.search(pin_text):
-        yield Statement(minor=int(match[1]), source=".python-version")
+    yield from _named(pins)
     for file in files:
         for spec, key in file.python:
             if match := re.fullmatch(

@@ -52,7 +52,7 @@ class DependencyFile:
 
     Attributes:
         path: relative to the root.
-        kind: `requirements`, `pyproject`, `setup.py`, `setup.cfg`, `conda`, `Pipfile`, `lock`.
+        kind: `requirements`, `pyproject`, `setup.py`, `setup.cfg`, `conda`, `pixi`, `Pipfile`, `lock`.
         wanted: its requirements, included files' too.
         python: (specifier, key) pairs of Python constraints.
         indexes: package index URLs.

@@ -30,11 +30,7 @@ _DEBUGPY_VALUES = ("--listen", "--connect", "--configure-subProcess", "--log-to"
 _PASSED_ON = frozenset({"$@", "$*", "${@}", "${*}", "${@:1}"})
 # A bare `#` begins a comment far more often than it is root's prompt.
 _PROMPT = re.compile(
-    r"^\s*(?:\([\w.-]+\)\s*)?(?:[\w.-]+@[\w.-]+[:\s][^$#]*[$%#>]+|[$%>!]+)\s+|^\s*!(?=\w)|^\s*>>>\s*"
-)
-_PLACEHOLDER = re.compile(
-    r"<[^<>]+>|/?path/to|\$\{?\w|\.\.\.|\[[A-Z_ ]+\]|\{[a-z_ ]+\}|(?:^|[ =])(?:YOUR|your)[_-]|\bXXX?\b",
-    re.IGNORECASE,
+    r"^\s*(?:\([\w.-]+\)\s*)?(?:\[[\w.@~/ -]+\][$#%>]+|[\w.-]+@[\w.-]+[:\s][^$#]*[$%#>]+|[$%>!]+)\s+|^\s*!(?=\w)|^\s*>>>\s*"
 )
 #: How deep shells, wrappers and entry scripts stand inside one another.
 _DEEPEST = 8
@@ -172,11 +168,6 @@ def one_process(argv: Sequence[str]) -> tuple[tuple[str, ...], str] | None:
     if less is None:
         return None
     return (*words[: len(words) - len(line.rest)], *less[0]), less[1]
-
-
-def has_placeholder(command: str) -> bool:
-    """Return whether a command line holds something that a person has to fill in first."""
-    return bool(_PLACEHOLDER.search(command))
 
 
 def logical_lines(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Makes and removes the debug copy of a Deployment, Job or PyTorchJob (`targets/pod_copy.py`, docs/adr/0020).
+"""Makes and removes the debug copy of an object that has pods (`targets/pod_copy.py`, docs/adr/0020 and 0021).
 
 Two objects are made: the copy, and a ConfigMap with the agent that the copy owns, so that the cluster removes it with the
 copy, whoever deletes that. Nothing else in the cluster is written.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import tempfile
 import time
 from typing import TYPE_CHECKING, Any
@@ -15,27 +16,31 @@ from typing import TYPE_CHECKING, Any
 from dkdbg import process
 from dkdbg.delivery import single_file
 from dkdbg.errors import EXIT_TIMEOUT, EXIT_USAGE, DkdbgError
-from dkdbg.places.kubernetes import kubectl
+from dkdbg.places.kubernetes import kubectl, overlays
+from dkdbg.printable import printable
+from dkdbg.targets.kubectl_errors import denied
 from dkdbg.targets.pod import BadPod, object_of
-from dkdbg.targets.pod_copy import AGENT_FILE, AGENT_FOLDER, copy_of
+from dkdbg.targets.pod_copy import AGENT_FILE, AGENT_FOLDER, PodCopy, copy_of
 from dkdbg.targets.record import BadRecord, decode
 from dkdbg.targets.workload import (
     COPY_OF,
     DKDBG,
     MADE_BY,
     RESOURCE,
+    TITLE,
     copy_label,
     copy_name,
+    kind_of_copy,
     pods_wanted,
     templates,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from dkdbg.targets.pod import Pod, PodReach
     from dkdbg.targets.pod_address import PodQuery
-    from dkdbg.targets.pod_copy import PodCopy
 
 #: Seconds within which something in a pod answers, and between two looks at pods that start.
 _ANSWER_LIMIT, _PAUSE = 20.0, 1.0
@@ -50,8 +55,8 @@ _HOPELESS = ("its container has ended", "it has failed", "it was evicted", "Cras
 
 def plan(
     query: PodQuery, reach_of: Callable[[Pod], PodReach], *, command: Sequence[str], wait: int
-) -> tuple[PodCopy, tuple[int, ...]]:
-    """The copy that would be made now, and the Python of its pods.
+) -> tuple[PodCopy, bytes]:
+    """The copy that would be made now, and the single file for its pods.
 
     Args:
         reach_of: a container of a pod as something that commands are run in.
@@ -62,13 +67,6 @@ def plan(
         DkdbgError: there is no such object, or there is a copy already, or nothing says what its program is.
     """
     original = kubectl.owner(query)
-    if _existing(query) is not None:
-        raise DkdbgError(
-            f"there is a debug copy of {query.label} already: {copy_name(query.name)}",
-            hint=f"dkdbg attach k8s://{query.namespace}/{query.label}, or dkdbg down --on "
-            f"k8s://{query.namespace}/{query.label} takes it away",
-            exit_code=EXIT_USAGE,
-        )
     words, said_by = list(command), "as you said"
     python: tuple[int, ...] = (3, 11)
     found = _asked(query, reach_of)
@@ -83,18 +81,66 @@ def plan(
         )  # fmt: skip
     except BadPod as error:
         raise DkdbgError(f"{query.label} makes no sense: {error}") from error
-    return copy, python
+    return copy, single_file.build(python)
 
 
-def make(query: PodQuery, copy: PodCopy, python: tuple[int, ...]) -> None:
+def check_free(query: PodQuery, *, replace: bool) -> None:
+    """Raise DkdbgError where there is a copy already, or, to `replace` it, something of its name that is none."""
+    found = _existing(query)
+    if found is not None and not replace:
+        raise DkdbgError(
+            f"there is a debug copy of {query.label} already: {copy_name(query.name)}",
+            hint=f"dkdbg attach k8s://{query.namespace}/{query.label}, or dkdbg down --on "
+            f"k8s://{query.namespace}/{query.label} takes it away",
+            exit_code=EXIT_USAGE,
+        )
+    if found is not None:
+        _check_ours(query, found)
+
+
+def from_overlay(query: PodQuery, folder: Path) -> tuple[PodCopy, bytes]:
+    """The copy that an overlay of `dkdbg init --k8s` describes, and the single file that it carries.
+
+    Args:
+        folder: absolute, on this machine.
+
+    Raises:
+        DkdbgError: it is none, or it is one of another object.
+    """
+    shown = os.path.relpath(folder)
+    written = f"dkdbg init --k8s {query.label} writes it again"
+    for document in overlays.render(folder, shown):
+        about = object_of(document.get("metadata"))
+        labels = object_of(about.get("labels"))
+        if any(labels.get(key) != value for key, value in _labels(query).items()):
+            continue
+        if about.get("namespace", query.namespace) != query.namespace:
+            raise DkdbgError(
+                f"{shown} is for the namespace {printable(str(about['namespace']))}, not {query.namespace}",
+                hint=written, exit_code=EXIT_USAGE,
+            )  # fmt: skip
+        before = {"kind": document.get("kind"), "metadata": {"name": query.name}}
+        copy = PodCopy(
+            original=query.label, name=copy_name(query.name), document=document, before=before,
+            decisions=((f"{TITLE[kind_of_copy(query.kind)]} {copy_name(query.name)}", f"as {shown} has it"),), notes=(),
+        )  # fmt: skip
+        if about.get("name") == copy.name and document.get("kind") == TITLE[kind_of_copy(query.kind)]:
+            return copy, overlays.agent_of(folder)
+    raise DkdbgError(f"{shown} has no debug copy of {query.label}", hint=written, exit_code=EXIT_USAGE)
+
+
+def make(query: PodQuery, copy: PodCopy, agent: bytes) -> None:
     """Make the copy in the cluster.
+
+    Args:
+        agent: the single file.
 
     Raises:
         DkdbgError: the cluster refuses it; nothing is left of it then.
     """
     made = object_of(_created(query, copy.document))
     about = object_of(made.get("metadata"))
-    agent = {
+    carrier = {
         "apiVersion": "v1", "kind": "ConfigMap", "immutable": True,
         "metadata": {
             "name": copy.agent_map, "namespace": query.namespace, "labels": _labels(query),
@@ -102,10 +148,10 @@ def make(query: PodQuery, copy: PodCopy, python: tuple[int, ...]) -> None:
                 {"apiVersion": made["apiVersion"], "kind": made["kind"], "name": copy.name, "uid": about["uid"]}
             ],
         },
-        "binaryData": {AGENT_FILE: base64.b64encode(single_file.build(python)).decode()},
+        "binaryData": {AGENT_FILE: base64.b64encode(agent).decode()},
     }  # fmt: skip
     try:
-        _created(query, agent)
+        _created(query, carrier)
     except DkdbgError:
         remove(query)
         raise
@@ -119,7 +165,8 @@ def wait_for(
     Raises:
         DkdbgError: one of them cannot start, or they take longer than `limit` seconds.
     """
-    wanted = pods_wanted(query.kind, kubectl.owner(query, copy_name(query.name)))
+    kind = kind_of_copy(query.kind)
+    wanted = pods_wanted(kind, kubectl.owner(query, copy_name(query.name), kind))
     ready: dict[str, Pod] = {}
     said, told, end = "", "", time.monotonic() + limit
     while len(ready) < wanted:
@@ -140,8 +187,11 @@ def wait_for(
     return [ready[name] for name in sorted(ready)]
 
 
-def remove(query: PodQuery) -> str:
+def remove(query: PodQuery, *, wait: bool = False) -> str:
     """Remove the copy, if there is one; what is down.
+
+    Args:
+        wait: return when it is gone.
 
     Raises:
         DkdbgError: there is something of its name that dkdbg has not made, or the cluster refuses.
@@ -149,14 +199,18 @@ def remove(query: PodQuery) -> str:
     found, name = _existing(query), copy_name(query.name)
     if found is None:
         return f"there is no debug copy of {query.label}"
-    labels = object_of(object_of(found.get("metadata")).get("labels"))
+    _check_ours(query, found)
+    kubectl.tell(query, "delete", RESOURCE[kind_of_copy(query.kind)], name, f"--wait={str(wait).lower()}")
+    return f"{kind_of_copy(query.kind)}/{name} is down; {query.label} was not touched"
+
+
+def _check_ours(query: PodQuery, found: dict[str, Any]) -> None:
+    labels, name = object_of(object_of(found.get("metadata")).get("labels")), copy_name(query.name)
     if any(labels.get(key) != value for key, value in _labels(query).items()):
         raise DkdbgError(
-            f"{query.kind}/{name} is no copy of {query.label} that dkdbg has made; it was left alone",
-            hint=f"kubectl get {RESOURCE[query.kind]} {name} --namespace={query.namespace} --show-labels",
+            f"{kind_of_copy(query.kind)}/{name} is not a copy of {query.label} that dkdbg has made; it was left alone",
+            hint=f"kubectl get {RESOURCE[kind_of_copy(query.kind)]} {name} --namespace={query.namespace} --show-labels",
         )
-    kubectl.tell(query, "delete", RESOURCE[query.kind], name, "--wait=false")
-    return f"{query.kind}/{name} is down; {query.label} was not touched"
 
 
 def _look(
@@ -180,8 +234,13 @@ def _look(
             said = f"{pod.name}: {trouble}"
             continue
         health = reach_of(pod).wrap(("sh", f"{AGENT_FOLDER}/{AGENT_FILE}", "health"))
-        if process.read(health, most=1 << 20, timeout=_ANSWER_LIMIT).code == 0:
+        done = process.read(health, most=1 << 20, timeout=_ANSWER_LIMIT)
+        if done.code == 0:
             ready[pod.name] = pod
+        elif (refused := denied(done.stderr, query.namespace)) is not None:
+            raise DkdbgError(
+                refused.message, hint=f"{refused.hint}; {_takes_away(query)}", exit_code=refused.exit_code
+            )
     return said
 
 
@@ -195,7 +254,7 @@ def _labels(query: PodQuery) -> dict[str, str]:
 
 def _existing(query: PodQuery) -> dict[str, Any] | None:
     """The object that has the copy's name; None when there is none."""
-    what = (RESOURCE[query.kind], copy_name(query.name), "--ignore-not-found", "--output=json")
+    what = (RESOURCE[kind_of_copy(query.kind)], copy_name(query.name), "--ignore-not-found", "--output=json")
     said = kubectl.tell(query, "get", *what)
     try:
         return object_of(decode(said)) if said.strip() else None

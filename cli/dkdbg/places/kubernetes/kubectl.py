@@ -10,7 +10,7 @@ from dkdbg.errors import EXIT_ENGINE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets.kubectl_errors import explain, unexplained
 from dkdbg.targets.pod import BadPod, object_of, pods_of
-from dkdbg.targets.pod_address import DEPLOYMENT, OWNERS
+from dkdbg.targets.pod_address import CRONJOB, OWNERS, SELECTING
 from dkdbg.targets.record import BadRecord, decode
 from dkdbg.targets.workload import COPY_OF, RESOURCE, copy_label, selector_of
 
@@ -69,23 +69,34 @@ def own_pods(query: PodQuery) -> list[Pod]:
         DkdbgError: as `pods`.
     """
     with _reading(query):
-        if query.kind == DEPLOYMENT:
+        if query.kind == CRONJOB:  # its Jobs have other names, and come and go
+            return []
+        if query.kind in SELECTING:
             return pods_of(_get(query, "pods", f"--selector={selector_of(owner(query))}"))
         what = ("pods", f"--selector={query.selector}") if query.selector else ("pod", query.name)
         return pods_of(_get(query, *what))
 
 
-def owner(query: PodQuery, name: str = "") -> dict[str, Any]:
+def owner(query: PodQuery, name: str = "", kind: str = "") -> dict[str, Any]:
     """The object that owns the pods, as the API shows it.
 
     Args:
-        name: of another one of its kind.
+        name, kind: of another one.
 
     Raises:
         DkdbgError: as `pods`; or there is no such object.
     """
     with _reading(query):
-        return object_of(_get(query, RESOURCE[query.kind], name or query.name))
+        return object_of(_get(query, RESOURCE[kind or query.kind], name or query.name))
+
+
+def is_there(query: PodQuery, pod: str) -> bool:
+    """Whether there is a pod of this name, running or not.
+
+    Raises:
+        DkdbgError: as `pods`.
+    """
+    return bool(tell(query, "get", "pod", pod, "--ignore-not-found", "--output=name").strip())
 
 
 def tell(query: PodQuery, *words: str) -> str:

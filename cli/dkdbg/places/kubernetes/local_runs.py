@@ -14,10 +14,11 @@ from dkdbg.errors import DkdbgError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: What `dkdbg run` starts, its words with a space between them (`PodReach.wrap`, `Brought.argv`).
+#: What `dkdbg run` starts, its words with a space between them (`PodReach.wrap`, `Brought.argv`): the agent, or a relay that
+#: leads to it, behind a look at whether its file is there after a cut (`tunnel/far_program.py`).
 _RUN = re.compile(
     r'\S* exec -it? --namespace=(\S+) --container=(\S+) (\S+) -- sh -c exec "\$0" "\$@" '
-    r"env DKDBG_RUN=[0-9a-f]+ sh \S+\.pyz launch "
+    r"(?:sh -c .* )?env DKDBG_RUN=[0-9a-f]+ sh \S+\.pyz (?:launch|relay) "
 )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dkdbg import process
-from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.errors import EXIT_USAGE, DkdbgError, GoneError
 from dkdbg.places.kubernetes import copies, kubectl, local_runs
 from dkdbg.places.kubernetes.changes import PodChanges
 from dkdbg.printable import printable
@@ -20,11 +21,12 @@ from dkdbg.targets.pod import PodReach, choose, not_ready
 from dkdbg.targets.pod_address import OWNERS, query_of
 from dkdbg.targets.record import BadRecord, SeenRecord
 from dkdbg.targets.sessions import SeenSession, of_record, unreadable
+from dkdbg.targets.workload import kind_of_copy
 from dkdbg.tunnel import far_sessions
 from dkdbg.tunnel.far_sessions import RelayedDoor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from dkdbg.targets.place import Changes, Reach
@@ -51,6 +53,7 @@ class PodPlace:
 
     #: A cluster is asked by a process, and tells of changes.
     pause = 3.0
+    outlives_cuts = True
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -59,7 +62,8 @@ class PodPlace:
         self._lock = threading.Lock()
         self._door = RelayedDoor(self._relayed)
         self._way: tuple[PodReach, str] | None = None
-        self._copy: tuple[PodCopy, tuple[int, ...]] | None = None
+        self._copy: tuple[PodCopy, bytes] | None = None
+        self._replaces = False
 
     @property
     def label(self) -> str:
@@ -132,26 +136,64 @@ class PodPlace:
             return [self._unreadable(found.pod.name, str(error))]
         return [self._seen(each, found) for each in records]
 
+    def logs(self, *, follow: bool, lines: int | None) -> tuple[str, ...]:
+        """What the cluster has kept, of a pod that has ended too."""
+        return self._look().reach.logs(follow=follow, lines=lines)
+
     def lost(self) -> str:
         """Nothing: kubectl has no exit code of its own for that."""
         return ""
 
     def again(self, *, silent: bool, limit: float) -> PodReach:  # noqa: ARG002 - kubectl has limits of its own
-        """The pod that was found; another one that runs now, where that led nowhere."""
+        """The pod that was found; another one that runs now, where that led nowhere.
+
+        Raises:
+            GoneError: it was deleted, and no other one answers to this address.
+            DkdbgError: it cannot be reached now.
+        """
         if silent:
-            self.find()
+            former = self._running().pod.name
+            with self._gone_if_deleted(former):
+                self.find()
         return self._running().reach
+
+    @contextlib.contextmanager
+    def _gone_if_deleted(self, pod: str) -> Iterator[None]:
+        """Look again for what answers to this address.
+
+        Args:
+            pod: the name of the one that was found before.
+
+        Raises:
+            GoneError: nothing does, and that one was deleted.
+        """
+        try:
+            yield
+        except DkdbgError:
+            if self._query.kind in OWNERS or kubectl.is_there(self._query, pod):
+                raise
+            raise GoneError(
+                f"the pod {pod} was deleted, and what ran in it has ended with it",
+                hint=f"kubectl get pods --namespace={self._query.namespace} shows what there is; "
+                f"kubectl get events --namespace={self._query.namespace} may say why",
+            ) from None
 
     def close(self) -> None:
         """End the relay."""
         self._door.close()
 
-    def plan_copy(self, command: Sequence[str], *, wait: int) -> CopyPlan:
-        """Of the Deployment, Job or PyTorchJob that the address names."""
+    def plan_copy(
+        self, command: Sequence[str], *, wait: int, overlay: Path | None = None, replace: bool = False
+    ) -> CopyPlan:
+        """Of the object with pods that the address names."""
         if self._query.kind not in OWNERS:
             raise self._no_owner()
-        copy, python = copies.plan(self._query, self._reach_of, command=command, wait=wait)
-        self._copy = (copy, python)
+        copies.check_free(self._query, replace=replace)
+        if overlay is not None:
+            self._copy = copies.from_overlay(self._query, overlay)
+        else:
+            self._copy = copies.plan(self._query, self._reach_of, command=command, wait=wait)
+        copy, self._replaces = self._copy[0], replace
         return CopyPlan(
             original=copy.original, name=copy.name, before=copy.before, after=copy.document,
             decisions=copy.decisions, notes=copy.notes,
@@ -160,8 +202,12 @@ class PodPlace:
     def make_copy(self, *, report: Callable[[str], None], limit: float) -> tuple[str, ...]:
         """In the same namespace."""
         assert self._copy is not None, "nothing was planned"  # noqa: S101
+        if self._replaces:
+            copies.remove(self._query, wait=True)
         copies.make(self._query, *self._copy)
-        report(f"made {self._query.kind}/{self._copy[0].name} in the namespace {self._query.namespace}")
+        report(
+            f"made {kind_of_copy(self._query.kind)}/{self._copy[0].name} in the namespace {self._query.namespace}"
+        )
         ready = copies.wait_for(self._query, self._reach_of, report=report, limit=limit)
         return (str(self.address),) if len(ready) == 1 else tuple(self._reach_of(pod).label for pod in ready)
 
@@ -174,7 +220,7 @@ class PodPlace:
     def _no_owner(self) -> DkdbgError:
         return DkdbgError(
             f"{self.address} names no object that has pods",
-            hint=f"name it: k8s://{self._query.namespace}/deployment/NAME, job/NAME or pytorchjob/NAME",
+            hint=f"name it: k8s://{self._query.namespace}/deployment/NAME, statefulset/NAME, job/NAME, cronjob/NAME or pytorchjob/NAME",
             exit_code=EXIT_USAGE,
         )
 
@@ -201,8 +247,11 @@ class PodPlace:
         Args:
             silent: the last one led nowhere: another pod may have taken the place of this one.
         """
-        if silent or self._way is None:
+        if self._way is None:
             self._way = self._way_there()
+        elif silent:
+            with self._gone_if_deleted(self._way[0].pod):
+                self._way = self._way_there()
         reach, agent = self._way
         return reach.wrap(("sh", agent, "relay", word))
 

@@ -196,7 +196,7 @@ def _integer(head: dict[str, Any], name: str, least: int) -> int:
 def _text(head: dict[str, Any], name: str, most: int) -> None:
     value = head[name]
     if type(value) is not str:
-        raise TypeError(f"{name} is no text")
+        raise TypeError(f"{name} is not text")
     if len(value) > most:
         head[name] = value[:most] + "..."
 

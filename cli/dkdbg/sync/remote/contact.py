@@ -55,11 +55,14 @@ class Contact:
         root: remote root, absolute.
         pythons: interpreters to try; the one that answered is put first for the next time. One alone was named by a person.
         look_only: nothing is made or written on the target.
+        makes: the root, where there is none.
     """
 
-    def __init__(self, root: str, *, pythons: Sequence[str] = PYTHONS, look_only: bool = False) -> None:
+    def __init__(
+        self, root: str, *, pythons: Sequence[str] = PYTHONS, look_only: bool = False, makes: bool = True
+    ) -> None:
         self._hello = {
-            "version": wire.VERSION, "root": root, "probe": not look_only, "create": not look_only,
+            "version": wire.VERSION, "root": root, "probe": not look_only, "create": makes and not look_only,
             "write": not look_only, "summary": not look_only,
             "silence_s": SILENCE_SECONDS,
         }  # fmt: skip

@@ -142,7 +142,7 @@ class Scanner:
     def _check(self) -> None:
         if _identity(self.root) != self._identity:
             raise DkdbgError(
-                f"{self.root} is not the folder any more that sync started with",
+                f"{self.root} is no longer the folder that sync started with",
                 hint="start dkdbg sync again; nothing was deleted on the other side",
             )
 

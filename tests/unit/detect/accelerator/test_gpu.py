@@ -202,3 +202,14 @@ def test_a_compose_file_for_a_cpu_beside_the_chosen_one_is_optional(project):
 def test_a_package_that_only_looks_at_gpus_is_no_requirement(project):
     project.write("requirements.txt", "torch\npynvml\n")
     assert need(project.write("train.py", "import torch\ntorch.accelerator.is_available()\n")) == "optional"
+
+
+def test_a_comment_that_names_cuda_says_nothing(project):
+    body = 'import torch\n# Passed on, such as device="cuda:0".\nmodel.to(device)\n'
+    assert need(project.write("train.py", body)) == "optional"
+
+
+def test_a_simulator_of_another_program_is_not_this_ones(project):
+    project.program("train_isaac.py", "import isaacgym\nimport torch").readme("python train.py")
+    assert need(project.write("train.py", FALLBACK)) == "optional"
+    assert need(project.write("train.py", "import isaacgym\n" + FALLBACK)) == "required"

@@ -163,3 +163,11 @@ def test_prose_names_the_torch_that_another_package_brings(project):
 def test_the_readme_of_a_side_folder_does_not_say_the_torch(project):
     project.write("train.py", "import torch\n").write("extras/README.md", "pip install torch==1.8.0\n")
     assert said(project)[0] is None
+
+
+def test_a_lower_bound_in_an_image_of_an_old_cuda_says_no_version(project):
+    project.write("setup.cfg", "[metadata]\nname = p\n[options]\ninstall_requires =\n    torch>=1.12\n")
+    project.write(
+        "Dockerfile", "FROM nvidia/cuda:11.0.3-devel-ubuntu20.04\nCOPY . /w\nRUN pip install -e /w\n"
+    )
+    assert said(project) == (None, "11.0")

@@ -144,3 +144,18 @@ def test_run_lines_hold_here_documents_and_resolved_variables():
 
 def test_a_file_without_from_gives_no_base():
     assert read("RUN x\n").base == ""
+
+
+def test_an_image_in_a_deeper_docker_folder_is_the_programs_and_conda_names_its_python(project):
+    project.write("utils/docker/Dockerfile-arm64", "FROM arm64v8/ubuntu\nCOPY . /other\n")
+    project.write(
+        "utils/docker/Dockerfile",
+        "FROM nvidia/cuda:12.1.1-devel-ubuntu20.04\nWORKDIR /code\nCOPY . /code\nCOPY requirements.txt .\n"
+        "RUN conda install python~=3.10.12 pip && pip install -r requirements.txt\n",
+    )
+    project.write("requirements.txt", "torch==2.4.1\n").program("train.py", "import torch").readme(
+        "python train.py"
+    )
+    facts = project.facts()
+    assert (facts.python.version, facts.python.source) == ("3.10", "utils/docker/Dockerfile")
+    assert [(local, str(remote)) for local, remote in facts.mappings] == [(".", "/code")]

@@ -192,3 +192,17 @@ def test_python_that_node_builds_with_is_no_service_to_debug(project):
     project.write("compose.yaml", "services: {web: {build: .}}\n")
     project.write("Dockerfile", "FROM node:20\nRUN apt-get install -y python3 make\n")
     assert project.facts().service is None
+
+
+def test_a_released_image_of_the_project_gives_way_to_a_dockerfile_that_has_the_code(project):
+    project.write("pyproject.toml", '[project]\nname = "labels"\n').program("app.py")
+    project.write(
+        "docker-compose.prod.yml",
+        "services:\n  backend: {image: 'acme/labels:1', volumes: ['m:/m']}\nvolumes: {m: }\n",
+    )
+    assert project.facts().service.name == "backend"
+
+    project.write("Dockerfile", "FROM python:3.11\nWORKDIR /labels\nCOPY . .\nCMD python app.py\n")
+    facts = project.facts()
+    assert facts.service is None
+    assert facts.mappings == ((".", "/labels"),)

@@ -217,3 +217,14 @@ def test_a_command_to_copy_is_shown_instead_of_a_usage_line(project):
         "python -m pkg.run --alg=ppo",
     )
     assert project.facts().entrypoint.command == "python -m pkg.run --alg=ppo"
+
+
+def test_in_a_course_the_notebooks_are_the_program(project):
+    for number in range(12):
+        project.write(f"unit{number}/lesson.ipynb", '{"cells": []}')
+    project.write("unit3/helper_train.py", TRAIN).write(
+        "unit3/README.md", "```bash\npython helper_train.py\n```\n"
+    )
+    assert project.facts().entrypoint.launcher == "notebook"
+    project.readme("python unit3/helper_train.py")
+    assert project.facts().entrypoint.file == "unit3/helper_train.py"

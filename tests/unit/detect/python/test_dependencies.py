@@ -222,3 +222,44 @@ def test_system_packages_follow_the_requirements(project):
         ("libgl1", "libglib2.0-0", "openmpi-bin"),
         ("build-essential", "git", "libopenmpi-dev"),
     )
+
+
+def test_a_pixi_lock_says_python_torch_and_cuda_and_a_pixi_toml_that_a_driver_is_needed(project):
+    conda = "https://conda.anaconda.org/conda-forge/linux-64"
+    project.write("train.py", "import torch\n").write("requirements.txt", "torch==1.12.1\n")
+    project.write(
+        "pixi.toml",
+        '[workspace]\nname = "p"\n[system-requirements]\ncuda = "12.0"\n[dependencies]\npytorch-gpu = "*"\nmake = "*"\n'
+        '[pypi-dependencies]\neinops = ">=0.8"\n',
+    )
+    project.write(
+        "pixi.lock",
+        f"version: 6\nenvironments:\n  default:\n    packages:\n      linux-64:\n"
+        f"      - conda: {conda}/python-3.12.7-h32b2ec7_101_cp312.conda\n"
+        f"      - conda: {conda}/pytorch-2.7.1-cuda126_mkl_py312_h62_302.conda\n"
+        f"      win-64:\n      - conda: {conda}/python-3.11.1-h1_0.conda\n",
+    )
+    facts = project.facts()
+    assert (facts.package_manager, facts.python.version, facts.gpu) == ("pixi", "3.12", "required")
+    assert (facts.torch.version, facts.torch.cuda) == ("2.7.1", "12.6")
+    assert names(read(project, "pixi.toml")) == ["torch", "einops"]
+
+
+def test_a_folder_that_the_readme_goes_to_and_installs_is_the_project(project):
+    project.write("learn/train.py", "import torch\n")
+    project.write("python/requirements.txt", "torch==0.4.0\n").write(
+        "python/setup.py", "from setuptools import setup\nsetup(name='p')\n"
+    )
+    project.readme("git clone https://example.org/course.git", "cd course/python", "pip install .")
+    facts = project.facts()
+    assert (facts.package_manager, facts.torch.version) == ("pip", "0.4.0")
+
+
+def test_a_project_that_writes_out_that_it_needs_nothing_gets_nothing(project):
+    text = '[project]\nname = "p"\ndependencies = []\n[project.optional-dependencies]\n'
+    project.program("train.py", "import p").program("extra/compare.py", "import torch\nimport pyaudio")
+    project.write("pyproject.toml", text + 'testing = ["torch==2.9.1"]\n').readme("python train.py")
+    facts = project.facts()
+    assert (facts.requirements, facts.declared, facts.torch, facts.apt) == ((), (), None, ())
+    project.write("pyproject.toml", text + 'train = ["torch==2.9.1"]\n')
+    assert project.facts().torch.version == "2.9.1"

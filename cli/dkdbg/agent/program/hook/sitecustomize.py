@@ -45,6 +45,8 @@ _SKIP = (
 )
 #: The debugger itself; pydevd.py is a process that has joined already.
 _NEVER = ("debugpy/adapter", "pydevd.py", "dkdbg/agent/")
+#: One of these words is in the command line of a process that its parent knows better (kin.py).
+_NAMELESS = ("--multiprocessing-fork", "multiprocessing.forkserver", "exec(eval(sys.stdin.readline()))")
 #: Programs that build or install; they start many short processes.
 _SKIP_PROGRAMS = ("pip", "pip3", "uv", "ninja", "cmake", "conda", "mamba", "poetry", "meson")
 #: In Python 2 the globals of a module that nobody holds are gone.
@@ -53,7 +55,8 @@ _RANK_NAMES = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "PMI_RANK", "PMI_SIZE",
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALRANKID", "NODE_RANK",
     "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_SIZE", "HOROVOD_RANK", "HOROVOD_LOCAL_RANK",
-    "HOROVOD_SIZE", "PADDLE_TRAINER_ID", "PADDLE_LOCAL_RANK", "PADDLE_TRAINERS_NUM",
+    "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE",
+    "SLURM_STEP_NUM_NODES", "SLURM_NNODES", "HOROVOD_SIZE", "PADDLE_TRAINER_ID", "PADDLE_LOCAL_RANK", "PADDLE_TRAINERS_NUM",
 )  # fmt: skip
 
 
@@ -131,15 +134,37 @@ class _Late(object):
 
 
 if TYPE_CHECKING:
-    from dkdbg.agent.program import answers, crash_watch, forking, join, on_demand, socket_pdb, waiting
+    from dkdbg.agent.program import (
+        answers,
+        choosing,
+        crash_watch,
+        forking,
+        join,
+        kin,
+        on_demand,
+        profiling,
+        ray_hook,
+        socket_pdb,
+        timeouts,
+        waiting,
+    )
 else:
-    answers, crash_watch, forking, waiting = (
+    answers, choosing, crash_watch, forking, waiting = (
         _Late("answers"),
+        _Late("choosing"),
         _Late("crash_watch"),
         _Late("forking"),
         _Late("waiting"),
     )
-    join, on_demand, socket_pdb = _Late("join"), _Late("on_demand"), _Late("socket_pdb")
+    join, kin, on_demand, profiling, ray_hook, socket_pdb, timeouts = (
+        _Late("join"),
+        _Late("kin"),
+        _Late("on_demand"),
+        _Late("profiling"),
+        _Late("ray_hook"),
+        _Late("socket_pdb"),
+        _Late("timeouts"),
+    )
 
 
 def _identity(number):  # type: (int) -> Optional[Tuple[int, int]]
@@ -181,13 +206,17 @@ class _Member(object):
         self.words = words
         self.fork_armed = False
         self.origin = ""
+        self.rank = None  # type: Optional[int]
+        self.free = False
         self._thread = _thread
         self.reset()
 
     def reset(self):  # type: () -> None
         self.lock = self._thread.allocate_lock()  # guards `running`, and registering again
         self.done = self._thread.allocate_lock()  # held while the thread runs
+        self.begun = self._thread.allocate_lock()  # held from when the thread is started until it runs
         self.running = False
+        self.forking = False
         self.joined = False
         self.waits = 0
         self.thread_id = 0
@@ -229,11 +258,12 @@ class _Member(object):
         env = ",".join(
             "%s:%s" % (quoted(name), quoted(os.environ[name])) for name in _RANK_NAMES if name in os.environ
         )
-        text = '{"pid":%d,"ppid":%d,"started":%f,"waits":%d,"origin":%s,"argv":[%s],"env":{%s}}' % (
+        text = '{"pid":%d,"ppid":%d,"started":%f,"waits":%d,"rank":%s,"origin":%s,"argv":[%s],"env":{%s}}' % (
             os.getpid(),
             os.getppid(),
             time.time(),
             self.waits,
+            "null" if self.rank is None else "%d" % self.rank,
             quoted(self.origin),
             ",".join(quoted(word.encode("utf-8", "replace").decode("utf-8")) for word in self.words[:16]),
             env,
@@ -268,12 +298,15 @@ class _Member(object):
             self.running = True
             self.done.acquire()
             if waiting is None and not self.joined:
+                self.begun.acquire()
                 self._thread.start_new_thread(self.serve, (self.done, None))
             else:
                 answers.start_known(self, waiting)
 
     def serve(self, done, waiting):  # type: (LockType, Optional[socket]) -> None
-        handed_over = None
+        handed_over, slept = None, False
+        if self.begun.locked():
+            self.begun.release()
         try:
             import _signal
 
@@ -284,9 +317,12 @@ class _Member(object):
             while True:
                 connection, command = self._next()
                 if command == b"sleep":
+                    if not self.forking:
+                        continue  # of a fork that did not wait for it, or somebody else's
+                    slept = True
                     break
                 if answers.answer(self, connection, command):
-                    handed_over = connection
+                    handed_over = connection or self._nobody()
                     break
         except Exception as error:
             _say("socket closed: %r" % (error,))
@@ -295,6 +331,14 @@ class _Member(object):
             done.release()
         if handed_over is not None:
             self.wake_thread(handed_over)
+        elif slept and not self.forking:  # the fork did not wait, and found it running
+            self.wake_thread()
+
+    def _nobody(self):  # type: () -> socket
+        """Return a connection for an answer that nobody waits for."""
+        import _socket
+
+        return _socket.socketpair()[0]
 
     def _next(self):  # type: () -> Tuple[Optional[socket], bytes]
         """Return the next question, and the connection to answer it on, which came with it."""
@@ -325,6 +369,19 @@ class _Member(object):
     def enter(self):  # type: () -> None
         """Register, join if an editor is attached, now or later, and let the thread sleep on the socket."""
         attached = os.path.exists(self.directory + "/join.json")
+        are_chosen = os.path.exists(self.directory + "/ranks")
+        if (attached or are_chosen) and any(mark in word for word in self.words for mark in _NAMELESS):
+            kin.learn(self)
+        is_rank = not self.origin and any(name in os.environ for name in _RANK_NAMES)
+        if attached and (is_rank or self.origin.startswith("rank:")):
+            timeouts.follow(self.directory)
+        if are_chosen:
+            chosen = choosing.settle(self)
+            if chosen is not None and chosen.failing and self.rank is not None:
+                crash_watch.arm(self)
+            attached = attached and not self.free
+        else:
+            self.free = False
         self.waits = waiting.version(self, _RANK_NAMES) if attached else 0
         self.register()
         if attached and not (self.waits and waiting.begin(self, self.waits)):
@@ -350,7 +407,15 @@ class _DkdbgFinder(object):
         self.member = member
 
     def find_spec(self, name, path=None, target=None):  # type: (str, object, object) -> Optional[ModuleSpec]  # noqa: ARG002
-        return on_demand.find_spec(name) if name in ("dkdbg", "dkdbg.pai") else None
+        return on_demand.find_spec(name) if name in ("dkdbg", "dkdbg.pai", "paipdb", "dkdbg_ray") else None
+
+
+def _profile(directory, words):  # type: (str, List[str]) -> None
+    """Start what this process is to be profiled by; what goes wrong with that is said, and nothing else goes wrong by it."""
+    try:
+        profiling.begin(directory, words)
+    except Exception as error:
+        sys.stderr.write("dkdbg: pid %d cannot be profiled: %s\n" % (os.getpid(), error))
 
 
 def _enter():  # type: () -> None
@@ -360,8 +425,12 @@ def _enter():  # type: () -> None
     words = _command_line()
     if _is_housekeeping(words):
         return
+    if "DKDBG_PROFILE" in os.environ:
+        _profile(directory, words)
     member = _Member(directory, words)
     sys.meta_path.append(_DkdbgFinder(member))
+    if "DKDBG_RAY_WORKERS" in os.environ:
+        ray_hook.say_where(os.environ)
     if os.environ.get("DKDBG_ON_CRASH"):
         crash_watch.arm(member)
         if "--multiprocessing-fork" in words:
@@ -370,6 +439,9 @@ def _enter():  # type: () -> None
     if "multiprocessing.forkserver" in " ".join(words) and not _shows_housekeeping():
         return  # its children, made by fork, run the user's code
     member.enter()
+    # A program that ends before a thread has run at all takes away what CPython 3.11 begins it with: it crashed.
+    with member.begun:
+        pass
     if os.environ.get("DKDBG_PDB_AT_START"):
         socket_pdb.wait_as_asked(directory)
 

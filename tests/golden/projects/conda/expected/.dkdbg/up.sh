@@ -87,6 +87,21 @@ check_port() { # where something else answers for the editor, such as `dkdbg att
   exit 1
 }
 check_port
+# `dkdbg run -- CMD` has the port, with another command in the place of the service's: F5 is for that one.
+if [ "$what" = up ]; then
+  once=$(docker ps --quiet --filter label=dev.dkdbg.session=app-debug --filter label=com.docker.compose.oneoff=True \
+    --filter "publish=$port" 2>/dev/null | head -n 1)
+  while [ -n "$once" ]; do
+    case $(docker inspect -f '{{.State.Health.Status}}' "$once" 2>/dev/null) in
+      starting) sleep 0.2 ;;
+      healthy)
+        echo "dkdbg: attaching to what dkdbg run has started"
+        exit 0
+        ;;
+      *) once= ;;
+    esac
+  done
+fi
 
 if [ -z "${DKDBG_GPU:-}" ] && ! grep -qs '^DKDBG_GPU=' .env; then
   DKDBG_GPU=none

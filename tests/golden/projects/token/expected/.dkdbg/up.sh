@@ -89,6 +89,21 @@ check_port() { # where something else answers for the editor, such as `dkdbg att
   exit 1
 }
 check_port
+# `dkdbg run -- CMD` has the port, with another command in the place of the service's: F5 is for that one.
+if [ "$what" = up ]; then
+  once=$(docker ps --quiet --filter label=dev.dkdbg.session=app-debug --filter label=com.docker.compose.oneoff=True \
+    --filter "publish=$port" 2>/dev/null | head -n 1)
+  while [ -n "$once" ]; do
+    case $(docker inspect -f '{{.State.Health.Status}}' "$once" 2>/dev/null) in
+      starting) sleep 0.2 ;;
+      healthy)
+        echo "dkdbg: attaching to what dkdbg run has started"
+        exit 0
+        ;;
+      *) once= ;;
+    esac
+  done
+fi
 
 token=${XDG_CONFIG_HOME:-${HOME:-}/.config}/dkdbg/token
 if [ "${DKDBG_TOKEN+set}" != set ] && [ -r "$token" ]; then
@@ -100,7 +115,7 @@ if [ -n "${DKDBG_TOKEN:-}" ] &&
   held=$(docker compose --profile debug exec -T app-debug \
     sh -c 'cat "${DKDBG_TOKEN_FILE:-/dev/null}"' 2>/dev/null </dev/null) &&
   [ "$held" != "$DKDBG_TOKEN" ]; then
-  echo "dkdbg: app-debug ran with another token; it starts anew"
+  echo "dkdbg: app-debug ran with another token; it is being restarted"
   docker compose --profile debug rm --stop --force app-debug
 fi
 # A build would run git in its context, with the configuration that lies there.

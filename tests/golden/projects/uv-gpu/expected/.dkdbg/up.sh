@@ -32,7 +32,7 @@ if [ -e /opt/dkdbg/agent.pyz ] && [ "${DKDBG_MAPPINGS+set}" = set ]; then
   if command -v setsid >/dev/null 2>&1; then session=setsid; fi
   log=$(mktemp "${TMPDIR:-/tmp}/dkdbg-output.XXXXXX")
   echo "dkdbg: starting app-debug in this container; its output goes to $log"
-  "$session" sh /opt/dkdbg/agent.pyz launch --host 127.0.0.1 --port "${attaches_to:-$port}" -- torchrun --standalone --nproc_per_node=1 train.py >"$log" 2>&1 </dev/null &
+  "$session" sh /opt/dkdbg/agent.pyz launch --host 127.0.0.1 --port "${attaches_to:-$port}" -- torchrun --standalone "$DKDBG_ARG_2" train.py >"$log" 2>&1 </dev/null &
   agent=$!
   while ! sh /opt/dkdbg/agent.pyz health >/dev/null 2>&1; do
     kill -0 "$agent" 2>/dev/null || { cat "$log" >&2; exit 1; }
@@ -87,6 +87,21 @@ check_port() { # where something else answers for the editor, such as `dkdbg att
   exit 1
 }
 check_port
+# `dkdbg run -- CMD` has the port, with another command in the place of the service's: F5 is for that one.
+if [ "$what" = up ]; then
+  once=$(docker ps --quiet --filter label=dev.dkdbg.session=app-debug --filter label=com.docker.compose.oneoff=True \
+    --filter "publish=$port" 2>/dev/null | head -n 1)
+  while [ -n "$once" ]; do
+    case $(docker inspect -f '{{.State.Health.Status}}' "$once" 2>/dev/null) in
+      starting) sleep 0.2 ;;
+      healthy)
+        echo "dkdbg: attaching to what dkdbg run has started"
+        exit 0
+        ;;
+      *) once= ;;
+    esac
+  done
+fi
 
 if [ -z "${DKDBG_GPU:-}" ] && ! grep -qs '^DKDBG_GPU=' .env; then
   DKDBG_GPU=none
@@ -97,6 +112,19 @@ if [ -z "${DKDBG_GPU:-}" ] && ! grep -qs '^DKDBG_GPU=' .env; then
   [ "$DKDBG_GPU" = none ] && [ -e /dev/kfd ] && DKDBG_GPU=amd
   export DKDBG_GPU
   echo "dkdbg: GPU: $DKDBG_GPU"
+fi
+# The documented number of processes, as far as this machine can: a GPU each, or without one a core each.
+if [ -z "${DKDBG_PROCESSES:-}" ] && ! grep -qs '^DKDBG_PROCESSES=' .env; then
+  can=1
+  case ${DKDBG_GPU:-$(sed -n 's/^DKDBG_GPU=//p' .env 2>/dev/null | tail -n 1)} in
+    nvidia | cdi) can=$(nvidia-smi --list-gpus 2>/dev/null | grep -c '^GPU ') || : ;;
+    amd) can=$(ls /dev/dri 2>/dev/null | grep -c '^renderD') || : ;;
+  esac
+  [ "${can:-0}" -gt 0 ] 2>/dev/null || can=1
+  [ "$can" -le 8 ] || can=8
+  DKDBG_PROCESSES=$can
+  export DKDBG_PROCESSES
+  echo "dkdbg: processes: $can (the documentation has 8); DKDBG_PROCESSES sets the number"
 fi
 # A build would run git in its context, with the configuration that lies there.
 export BUILDX_GIT_INFO=false

@@ -1,0 +1,191 @@
+"""The answers of many processes side by side, as text: what differs is marked, numbers get their spread. Pure.
+
+The agent shows it in an editor's Debug Console, `dkdbg ranks` in a terminal. All of it comes from the program: what is no
+text is escaped.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+    Row = Dict[str, Any]
+
+#: Rows that are shown one by one; of more, equal ones stand together.
+SINGLE = 16
+#: Characters of a value in a row.
+WIDTH = 200
+_NUMBER = re.compile(r"(?:np\.\w+\()?([-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan))\)?", re.IGNORECASE)
+
+
+def key_of(row: Row) -> Tuple[str, ...]:
+    """Return what is equal for equal values: of a tensor its shape, type and digest."""
+    if row["state"] != "value":
+        return (row["state"], row["text"])
+    tensor = row.get("tensor")
+    if tensor and tensor.get("digest"):
+        return ("tensor", tensor.get("shape", ""), tensor.get("dtype", ""), tensor["digest"])
+    if row.get("frames"):
+        return ("stack", *("%s:%s" % (each["path"], each["line"]) for each in row["frames"]))
+    return ("value", row["text"])
+
+
+def number_of(row: Row) -> Optional[float]:
+    """Return the value as a number, None where it is none; a tensor of one element is one."""
+    if row["state"] != "value" or row["type"] in ("str", "bool"):
+        return None
+    tensor = row.get("tensor")
+    if tensor:
+        if tensor.get("count") != 1 or tensor.get("read") != 1:
+            return None
+        if tensor.get("nan"):
+            return math.nan
+        return None if tensor.get("inf") else float(tensor.get("low", math.nan))
+    found = _NUMBER.fullmatch(row["text"].strip())
+    return float(found.group(1)) if found else None
+
+
+def majority(rows: Sequence[Row]) -> Optional[Tuple[str, ...]]:
+    """Return the key of the value that more than half of those with one have; None where there is none."""
+    counts: Dict[Tuple[str, ...], int] = {}
+    for row in rows:
+        if row["state"] == "value":
+            counts[key_of(row)] = counts.get(key_of(row), 0) + 1
+    if not counts:
+        return None
+    best = max(counts, key=lambda each: counts[each])
+    return best if 2 * counts[best] > sum(counts.values()) else None
+
+
+def summary(rows: Sequence[Row]) -> Dict[str, Any]:
+    """Return what is said of all: `answers`, `same`, `differ` (labels), for numbers `min`, `max`, `spread`, `mean`."""
+    values = [row for row in rows if row["state"] == "value"]
+    most = majority(values)
+    found: Dict[str, Any] = {
+        "answers": len(values),
+        "same": bool(values) and len({key_of(row) for row in values}) == 1,
+        "differ": [label(row) for row in values if most is not None and key_of(row) != most],
+    }
+    numbers = [
+        (number, row) for number, row in ((number_of(row), row) for row in values) if number is not None
+    ]
+    finite = [(number, row) for number, row in numbers if math.isfinite(number)]
+    if finite and len(numbers) == len(values):
+        low, high = min(finite, key=lambda each: each[0]), max(finite, key=lambda each: each[0])
+        found.update(min=low[0], max=high[0], spread=high[0] - low[0])
+        found.update(mean=sum(number for number, _ in finite) / len(finite))
+        found.update(min_at=label(low[1]), max_at=label(high[1]))
+    return found
+
+
+def table(rows: Sequence[Row], *, frames: bool = False) -> str:
+    """Return the text: a row a process, what differs marked, then the summary.
+
+    Args:
+        frames: show whole stacks.
+    """
+    if not rows:
+        return "no such process"
+    most = majority(rows)
+    lines = [_Line(label(row), row) for row in rows]
+    if len(rows) > SINGLE or frames:
+        lines = _together(rows)
+    width = min(40, max(len(line.label) for line in lines))
+    at = min(40, max(len(line.row["where"]) for line in lines))
+    shown: List[str] = []
+    for line in lines:
+        row = line.row
+        mark = "  <- differs" if row["state"] == "value" and most is not None and key_of(row) != most else ""
+        words = [clean(line.label).ljust(width), clean(row["where"]).ljust(at), _text(row) + mark]
+        shown.append("  ".join(word for word in words if word.strip()).rstrip())
+        if frames:
+            shown += [
+                "    %s  %s:%d" % (clean(each["name"]), clean(each["path"]), each["line"])
+                for each in row.get("frames", ())
+            ]
+    return "\n".join(shown + ([] if frames else _of_all(rows)))
+
+
+def label(row: Row) -> str:
+    """Return who it is: the rank, where there is one, else the name; and the place where several were asked."""
+    name = "rank %d" % row["rank"] if isinstance(row.get("rank"), int) else str(row["name"])
+    return "%s on %s" % (name, row["on"]) if row.get("on") else name
+
+
+def clean(text: object) -> str:
+    """Return a text as one line of bounded length, with what is no text escaped."""
+    line = " ".join(str(text)[: WIDTH * 8].split())
+    line = "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in line
+    )
+    return line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."
+
+
+class _Line:
+    """A row, or equal rows under one label."""
+
+    def __init__(self, label: str, row: Row) -> None:
+        self.label, self.row = label, row
+
+
+def _together(rows: Sequence[Row]) -> List[_Line]:
+    """Return equal rows under one label each, the rarest first."""
+    groups: Dict[Tuple[str, ...], List[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["where"], *key_of(row)), []).append(row)
+    ordered = sorted(groups.values(), key=len)
+    return [_Line(_labels(group), group[0]) for group in ordered]
+
+
+def _labels(group: Sequence[Row]) -> str:
+    ranks = sorted(row["rank"] for row in group if isinstance(row.get("rank"), int) and not row.get("on"))
+    if len(group) == 1 or len(ranks) != len(group):
+        return ", ".join(label(row) for row in group)
+    spans: List[List[int]] = []
+    for rank in ranks:
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    return "ranks " + ",".join("%d" % a if a == b else "%d-%d" % (a, b) for a, b in spans)
+
+
+def _text(row: Row) -> str:
+    tensor = row.get("tensor")
+    if tensor and tensor.get("digest") and tensor.get("count") != 1:
+        return "%s  norm %.6g  #%s" % (
+            clean(row["text"]),
+            tensor.get("norm", math.nan),
+            clean(tensor["digest"]),
+        )
+    if row["state"] in ("value", "done"):
+        return clean(row["text"])
+    if row["state"] == "error":
+        return "! " + clean(row["text"])
+    return "(%s)" % clean(row["text"] or row["state"])
+
+
+def _of_all(rows: Sequence[Row]) -> List[str]:
+    found = summary(rows)
+    if found["answers"] < 2:
+        return []
+    lines: List[str] = []
+    if "spread" in found and not found["same"]:
+        text = "min %.6g (%s), max %.6g (%s), spread %.6g, mean %.6g"
+        lines.append(
+            text % (found["min"], clean(found["min_at"]), found["max"], clean(found["max_at"]), found["spread"], found["mean"])
+        )  # fmt: skip
+    if found["same"]:
+        lines.append("all %d the same" % found["answers"])
+    elif not found["differ"] and "spread" not in found:
+        lines.append("no two of them agree" if _all_different(rows) else "no value has a majority")
+    return lines
+
+
+def _all_different(rows: Sequence[Row]) -> bool:
+    keys = [key_of(row) for row in rows if row["state"] == "value"]
+    return len(set(keys)) == len(keys)

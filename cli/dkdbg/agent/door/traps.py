@@ -1,0 +1,19 @@
+"""What frameworks say when a debugged program walks into a known trap, and the switch that helps. No I/O."""
+
+from __future__ import annotations
+
+#: A part of what is printed (torch/cuda/__init__.py, `_lazy_init`) -> what we say to that, in the same console.
+TRAPS = {
+    "Cannot re-initialize CUDA in forked subprocess": (
+        "CUDA was used in this process's parent before it was forked: by the program, or by an expression in the "
+        "debugger (torch.cuda...). Start workers with spawn: multiprocessing.set_start_method('spawn'), "
+        "DataLoader(..., multiprocessing_context='spawn')"
+    ),
+}
+
+
+def advice(printed: object) -> str:
+    """Return what to say to a piece of a program's stderr, empty for nothing."""
+    if not isinstance(printed, str):
+        return ""
+    return next((text for mark, text in TRAPS.items() if mark in printed), "")

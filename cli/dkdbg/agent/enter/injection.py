@@ -1,0 +1,286 @@
+"""Has a running CPython of this machine execute a line of Python, by ptrace: for those that have no door of their own for it.
+
+Python 3.14 has one (PEP 768). Before it, `Py_AddPendingCall` is what may be called at any moment and from any thread: it
+only notes what the main thread shall call at its next bytecode. So the process is stopped for less than a millisecond, made
+to call that one function with `PyRun_SimpleString` and a text in memory of its own, and put back to the register. Nothing of
+Python's runs while it is stopped, whatever lock it holds. (gdb's `call` does the same; images have no gdb.)
+
+Linux on x86-64. See ptrace(2); PTRACE_SEIZE sends no signal that the program could notice.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import signal
+import struct
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Tuple
+
+#: Seconds until a process has stopped, and until a call in it has returned. Both take microseconds.
+LIMIT = 10.0
+#: So often it is tried: a thread that is inside `Py_AddPendingCall` itself is let go and stopped again.
+TRIES = 5
+_CONT, _GETREGS, _SETREGS, _DETACH, _STEP = 7, 12, 13, 17, 9
+_GETREGSET, _SETREGSET, _SEIZE, _INTERRUPT = 0x4204, 0x4205, 0x4206, 0x4207
+#: The vector registers, which the call may use too; they need 2.5 to 11 kB.
+_XSTATE, _XSTATE_SIZE = 0x202, 1 << 14
+_WALL = 0x40000000
+_REGISTERS = (
+    "r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx", "rsi", "rdi", "orig_rax",
+    "rip", "cs", "eflags", "rsp", "ss", "fs_base", "gs_base", "ds", "es", "fs", "gs",
+)  # fmt: skip
+#: mmap(2): its number, and a private page that can be read and written.
+_MMAP, _PAGE, _READ_WRITE, _ANONYMOUS = 9, 4096, 3, 0x22
+_NO_SYSCALL = (1 << 64) - 1
+_ADD, _RUN = "Py_AddPendingCall", "PyRun_SimpleString"
+
+
+class InjectionError(Exception):
+    """It cannot be done; why, in plain words. The process runs on as before."""
+
+
+class _Vector(ctypes.Structure):
+    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
+def run(pid: int, text: str) -> None:
+    """Let the main thread of a process execute `text` at its next bytecode.
+
+    Args:
+        text: Python that raises nothing.
+
+    Raises:
+        InjectionError: the system does not allow it, or the process is no CPython that is known here.
+    """
+    if not sys.platform.startswith("linux") or platform.machine() != "x86_64":
+        raise InjectionError(
+            "a Python before 3.14 is entered on x86-64 Linux only, not on %s" % platform.machine()
+        )
+    data = text.encode() + b"\0"
+    if len(data) > _PAGE:
+        raise InjectionError("the text is too long")
+    try:
+        found = _functions(pid)
+    except OSError as error:
+        raise InjectionError(_denied(pid, error)) from error
+    for _ in range(TRIES):
+        with _Stopped(pid) as stopped:
+            page = stopped.syscall(_MMAP, 0, _PAGE, _READ_WRITE, _ANONYMOUS, _NO_SYSCALL, 0)
+            if page >= 1 << 47:
+                raise InjectionError("the process gets no memory")
+            stopped.write(page, data)
+            if stopped.call(found[_ADD], found[_RUN], page) == 0:
+                return
+        time.sleep(0.05)
+    raise InjectionError("it is busy with calls of this kind")
+
+
+class _Stopped:
+    """The main thread of a process, stopped; put back as it was at the end."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._libc.ptrace.restype = ctypes.c_long
+        self._libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+        self._late: List[int] = []
+
+    def __enter__(self) -> _Stopped:  # noqa: PYI034 - Self is of Python 3.11
+        try:
+            self._ask(_SEIZE)
+        except OSError as error:
+            raise InjectionError(_denied(self._pid, error)) from error
+        try:
+            self._ask(_INTERRUPT)
+            self._wait()
+            self._registers = self._get()
+            self._vectors = self._get_vectors()
+        except BaseException:
+            self._let_go()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._set(self._registers)
+            vector = _Vector(ctypes.addressof(self._vectors), len(self._vectors))
+            self._ask(_SETREGSET, _XSTATE, ctypes.addressof(vector))
+        finally:
+            self._let_go()
+
+    def write(self, address: int, data: bytes) -> None:
+        """Into its memory."""
+        with open("/proc/%d/mem" % self._pid, "r+b", buffering=0) as memory:
+            memory.seek(address)
+            memory.write(data)
+
+    def syscall(self, number: int, *arguments: int) -> int:
+        """Have it make a system call."""
+        names = ("rdi", "rsi", "rdx", "r10", "r8", "r9")
+        changed = dict(self._registers, rax=number, orig_rax=_NO_SYSCALL, rip=self._instruction())
+        self._set(dict(changed, **dict(zip(names, arguments))))
+        self._ask(_STEP)
+        self._wait(signal.SIGTRAP)
+        return self._get()["rax"]
+
+    def call(self, function: int, *arguments: int) -> int:
+        """Have it call a function that returns an int; its return address is 0, where it stops."""
+        stack = ((self._registers["rsp"] - 1024) & ~15) - 8
+        self.write(stack, struct.pack("<Q", 0))
+        changed = dict(self._registers, rax=0, orig_rax=_NO_SYSCALL, rip=function, rsp=stack)
+        self._set(dict(changed, **dict(zip(("rdi", "rsi"), arguments))))
+        self._ask(_CONT)
+        try:
+            self._wait(signal.SIGSEGV)
+        except TimeoutError:
+            self._ask(_INTERRUPT)
+            self._wait()
+            return -1
+        after = self._get()
+        return after["rax"] & 0xFFFFFFFF if after["rip"] == 0 else -1
+
+    def _instruction(self) -> int:
+        """Where an instruction for system calls lies: in the code that the kernel maps into each process."""
+        for start, end, _, path in _maps(self._pid):
+            if path == "[vdso]":
+                with open("/proc/%d/mem" % self._pid, "rb", buffering=0) as memory:
+                    memory.seek(start)
+                    at = memory.read(end - start).find(b"\x0f\x05")
+                if at >= 0:
+                    return start + at
+        raise InjectionError("the process has no vdso")
+
+    def _wait(self, wanted: int = 0) -> None:
+        """Until it has stopped, for this signal if one is given; others that come meanwhile are kept for later."""
+        end = time.monotonic() + LIMIT
+        while True:
+            pid, status = os.waitpid(self._pid, _WALL | os.WNOHANG)
+            if pid == 0:
+                if time.monotonic() > end:
+                    raise TimeoutError("process %d does not stop" % self._pid)
+                time.sleep(0.0005)
+            elif not os.WIFSTOPPED(status):
+                raise InjectionError("process %d has ended" % self._pid)
+            elif not wanted or os.WSTOPSIG(status) == wanted or status >> 16:
+                return
+            else:
+                self._late.append(os.WSTOPSIG(status))
+                self._ask(_CONT)
+
+    def _let_go(self) -> None:
+        try:
+            self._ask(_DETACH)
+        except OSError:  # it has ended, or never stopped; then the end of the agent lets it go
+            return
+        for number in self._late:
+            os.kill(self._pid, number)
+
+    def _get(self) -> Dict[str, int]:
+        values = (ctypes.c_uint64 * len(_REGISTERS))()
+        self._ask(_GETREGS, 0, ctypes.addressof(values))
+        return dict(zip(_REGISTERS, values))
+
+    def _set(self, registers: Dict[str, int]) -> None:
+        values = (ctypes.c_uint64 * len(_REGISTERS))(*[registers[name] for name in _REGISTERS])
+        self._ask(_SETREGS, 0, ctypes.addressof(values))
+
+    def _get_vectors(self) -> ctypes.Array[ctypes.c_char]:
+        room = ctypes.create_string_buffer(_XSTATE_SIZE)
+        vector = _Vector(ctypes.addressof(room), len(room))
+        self._ask(_GETREGSET, _XSTATE, ctypes.addressof(vector))
+        whole = ctypes.create_string_buffer(vector.length)
+        ctypes.memmove(whole, room, vector.length)
+        return whole
+
+    def _ask(self, request: int, address: int = 0, data: int = 0) -> None:
+        ctypes.set_errno(0)
+        if self._libc.ptrace(request, self._pid, address, data) == -1 and ctypes.get_errno():
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def _functions(pid: int) -> Dict[str, int]:
+    """Addresses of the two functions, in the interpreter or in its library.
+
+    Raises:
+        OSError: the process may not be looked at.
+        InjectionError: it has no such functions.
+    """
+    seen: Dict[str, int] = {}
+    for start, _, offset, path in _maps(pid):
+        if offset == 0 and path.startswith("/"):
+            seen.setdefault(path, start)
+    program = os.readlink("/proc/%d/exe" % pid)
+    likely = [each for each in seen if os.path.basename(each).startswith("libpython3")]
+    for path in [*likely, program]:
+        with open("/proc/%d/exe" % pid if path == program else path, "rb") as source:
+            found = _symbols(source.read(), (_ADD, _RUN))
+        if len(found) == 3 and path in seen:
+            base = seen[path] if found["dynamic"] else 0
+            return {name: base + found[name] for name in (_ADD, _RUN)}
+    raise InjectionError("its program is no CPython that exports %s" % _ADD)
+
+
+def _symbols(data: bytes, wanted: Tuple[str, ...]) -> Dict[str, int]:
+    """Values of exported symbols of an ELF file, and `dynamic`: whether they count from where it is mapped."""
+    if data[:5] != b"\x7fELF\x02" or len(data) < 64 or struct.unpack_from("<H", data, 18)[0] != 62:
+        return {}
+    kind, sections = struct.unpack_from("<H", data, 16)[0], struct.unpack_from("<Q", data, 40)[0]
+    size, count = struct.unpack_from("<HH", data, 58)
+    found = {"dynamic": int(kind == 3)}
+    headers = [struct.unpack_from("<IIQQQQIIQQ", data, sections + each * size) for each in range(count)]
+    for header in headers:
+        if header[1] != 11:  # SHT_DYNSYM
+            continue
+        names = headers[header[6]]
+        for at in range(header[4], header[4] + header[5], 24):
+            name, _, _, index, value, _ = struct.unpack_from("<IBBHQQ", data, at)
+            if index == 0:  # of another file
+                continue
+            start = names[4] + name
+            for each in wanted:
+                if data[start : start + len(each) + 1] == each.encode() + b"\0":
+                    found[each] = value
+    return found
+
+
+def _maps(pid: int) -> List[Tuple[int, int, int, str]]:
+    """What is mapped: start, end, offset in the file, its path."""
+    found = []
+    with open("/proc/%d/maps" % pid) as source:
+        for line in source:
+            words = line.split(None, 5)
+            start, _, end = words[0].partition("-")
+            path = words[5].rstrip("\n") if len(words) > 5 else ""
+            found.append((int(start, 16), int(end, 16), int(words[2], 16), path))
+    return found
+
+
+def _denied(pid: int, error: OSError) -> str:
+    if error.errno == errno.ESRCH:
+        return "there is no process %d" % pid
+    tracer = _status(pid, "TracerPid")
+    if tracer not in ("", "0"):
+        return "process %d is traced already, by process %s" % (pid, tracer)
+    try:
+        with open("/proc/sys/kernel/yama/ptrace_scope") as source:
+            scope = source.read().strip()
+    except OSError:
+        scope = "0"
+    if scope != "0":
+        return "this system lets nobody enter a process (kernel.yama.ptrace_scope is %s)" % scope
+    return "this system lets nobody enter it (ptrace: %s)" % (error.strerror or error)
+
+
+def _status(pid: int, name: str) -> str:
+    try:
+        with open("/proc/%d/status" % pid) as source:
+            return next((line.split()[1] for line in source if line.startswith(name + ":")), "")
+    except (OSError, IndexError):
+        return ""

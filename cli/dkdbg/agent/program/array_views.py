@@ -1,0 +1,238 @@
+"""How tensors and arrays look in an editor: Variables, Watch, hover and the Debug Console.
+
+pydevd asks its extensions (`pydevd_extension_api`) for the text and the children of a value; ours stands before its own
+for NumPy. What reads a framework's values is imported with the first of them that is shown, and no framework is
+imported from here. What cannot be read without harm is described by what is known without reading.
+"""
+
+# debugpy has no types, and this is where it is touched.
+# ruff: noqa: ANN401
+# mypy: disable-error-code="import-not-found, import-untyped, misc, no-untyped-call"
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any, Dict, List, Optional, Tuple
+
+    from . import array_figures
+
+    Children = List[Tuple[str, Any, Optional[str]]]
+
+#: The module that the program has to have imported, the name of the type in it, and who reads it.
+_KNOWN = (
+    ("torch", "Tensor", "torch_views"),
+    ("numpy", "ndarray", "numpy_views"),
+    ("jax", "Array", "jax_views"),
+)
+#: The context of an evaluation that asks for all that a comparison needs, as JSON; see described().
+COMPARED = "dkdbg-compare"
+_mro = type.__dict__["__mro__"].__get__
+#: array_figures.Rows of this process; with the first value.
+_rows: List[Any] = []
+
+
+def watch() -> None:
+    """Show them so from now on; once for each process."""
+    from _pydevd_bundle.pydevd_extension_api import StrPresentationProvider, TypeResolveProvider
+    from _pydevd_bundle.pydevd_extension_utils import extensions_of_type
+
+    for kind in (StrPresentationProvider, TypeResolveProvider):
+        found = extensions_of_type(kind)
+        if not any(type(each) is ArrayViews for each in found):
+            found.insert(0, ArrayViews())
+
+
+class ArrayViews:
+    """pydevd's StrPresentationProvider and TypeResolveProvider for tensors and arrays."""
+
+    def can_provide(self, type_object: Any, type_name: str) -> bool:  # noqa: ARG002
+        """Tell whether a type is one of ours."""
+        return _reader_of(type_object) is not None
+
+    def get_str(self, val: Any) -> Optional[str]:
+        """Return the line for Variables; None leaves it to pydevd."""
+        view = _view(val)
+        return None if view is None else view.text()
+
+    def get_str_in_context(self, val: Any, context: str) -> Optional[str]:
+        """Return the text for a place in the editor; what is copied is the value as the program would print it."""
+        if context == "clipboard":
+            return None
+        if context == COMPARED:
+            return described(val)
+        view = _view(val)
+        if view is None:
+            return None
+        text = view.text()
+        if context == "repl" and view.flat is not None and not view.values and view.figures is not None:
+            from . import array_figures
+
+            first = view.flat(array_figures.SHORT)
+            more = ", ..." if view.figures.count > len(first) else ""
+            text += "\n%s" % array_figures.listed(first).replace("]", more + "]")
+        return text
+
+    def get_contents_debug_adapter_protocol(self, obj: Any, fmt: Any = None) -> Children:
+        """Return the children, each with how it is written after the name of the whole."""
+        if type(obj) is Attributes:
+            return list(_default().get_contents_debug_adapter_protocol(obj.of, fmt=fmt))
+        view = _view(obj)
+        if view is None:
+            return list(_default().get_contents_debug_adapter_protocol(obj, fmt=fmt))
+        found: Children = [("shape", _Shown(view.shape), None), ("dtype", _Shown(view.dtype), None)]
+        if view.device:
+            found.append(("device", _Shown(view.device), None))
+        if view.figures is not None:
+            found += [(name, _shown(value), None) for name, value in view.figures.pairs()]
+        elif view.why:
+            found.append(("not read", _Shown(view.why), None))
+        try:
+            found += view.rows() if view.rows is not None else []
+        except Exception as error:
+            found.append(("elements", _Shown("not read: %s" % type(error).__name__), None))
+        found.append(("attributes", Attributes(obj), None))
+        return found
+
+    def get_dictionary(self, var: Any) -> Dict[str, Any]:
+        """Return the children by name."""
+        return {name: value for name, value, _ in self.get_contents_debug_adapter_protocol(var)}
+
+    def resolve(self, var: Any, attribute: str) -> Any:
+        """Return a child."""
+        return self.get_dictionary(var).get(attribute)
+
+
+class Attributes:
+    """Stands for the attributes of a tensor as pydevd lists them, which reads each of them: only when opened."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def __repr__(self) -> str:
+        return "all of the object"
+
+
+class _Shown(str):
+    """A text that is shown without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def described(value: Any) -> Optional[str]:
+    """Return what a comparison of ranks needs of a tensor as JSON; None leaves the value to pydevd."""
+    import json
+
+    view = _view(value, digest=True)
+    if view is None:
+        return None
+    found: Dict[str, Any] = {
+        "text": view.text(),
+        "shape": view.shape,
+        "dtype": view.dtype,
+        "digest": view.digest,
+    }
+    figures = view.figures
+    if figures is not None:
+        found.update(norm=figures.norm, mean=figures.mean, nan=figures.nan, inf=figures.inf)
+        found.update(low=figures.low, high=figures.high, count=figures.count, read=figures.read)
+    return json.dumps(found)
+
+
+def plotted(value: Any) -> str:
+    """Return what a picture of a tensor or array needs, as JSON of bounded size.
+
+    `error`; or `text`, `low`, `high`, `width`, `rows` (the picture's bytes from low to high, in base64, of every so
+    manieth element; 255 stands for NaN and Inf) and `counts` (a histogram of the elements that were read for it).
+    """
+    import base64
+    import json
+
+    view = _view(value)
+    if view is None:
+        return json.dumps({"error": "it is not a tensor or array"})
+    figures = view.figures
+    if figures is None or view.grid is None or not figures.finite:
+        return json.dumps({"error": view.text()})
+    from . import array_figures
+
+    width, numbers = view.grid()
+    low, high = figures.low, figures.high
+    shades, counts = array_figures.shades(numbers, low, high)
+    found = {"text": view.text(), "low": low, "high": high, "width": width, "counts": counts}
+    return json.dumps(dict(found, rows=base64.b64encode(shades).decode("ascii")))
+
+
+def _reader_of(kind: Any) -> Optional[ModuleType]:
+    """Return who reads values of a type."""
+    if kind is Attributes:
+        return sys.modules[__name__]
+    try:
+        line = _mro(kind)
+    except TypeError:
+        return None
+    for module, name, reader in _KNOWN:
+        known = getattr(sys.modules.get(module), name, None)
+        # jax.Array is no base class of its arrays: it knows them by registration.
+        if known is not None and (known in line or (module == "jax" and _is_jax(kind))):
+            return _loaded(reader)
+    return None
+
+
+def _is_jax(kind: Any) -> bool:
+    module, name = getattr(kind, "__module__", ""), getattr(kind, "__name__", "")
+    return (
+        isinstance(module, str) and module.startswith(("jaxlib.", "jax.", "jax._src")) and name == "ArrayImpl"
+    )
+
+
+def _loaded(name: str) -> ModuleType:
+    if name == "torch_views":
+        from . import torch_views
+
+        return torch_views
+    if name == "numpy_views":
+        from . import numpy_views
+
+        return numpy_views
+    from . import jax_views
+
+    return jax_views
+
+
+def _view(value: Any, *, digest: bool = False) -> Optional[array_figures.View]:
+    """Look at a value; None if it is none of ours or nothing at all can be said."""
+    kind = type(value)  # the true one: a mock may say that it is a tensor
+    reader = None if kind is Attributes else _reader_of(kind)
+    if reader is None:
+        return None
+    from . import array_figures
+
+    if not _rows:
+        _rows.append(array_figures.Rows())
+    deadline = _rows[0].begin()
+    try:
+        found: Optional[array_figures.View] = reader.look(value, deadline, digest)
+        return found
+    except Exception as error:  # its shape raises, for one
+        view = array_figures.View(kind.__name__, "", "")
+        view.why = "%s: %s" % (type(error).__name__, array_figures.clean(error))
+        return view
+    finally:
+        _rows[0].end()
+
+
+def _shown(value: object) -> object:
+    return _Shown(value) if isinstance(value, str) else value
+
+
+def _default() -> Any:
+    from _pydevd_bundle.pydevd_resolver import defaultResolver
+
+    return defaultResolver

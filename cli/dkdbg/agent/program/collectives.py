@@ -1,0 +1,106 @@
+"""What torch's flight recorder knows: the last collectives that this process has come to, for `dkdbg where`.
+
+Torch records them by itself (TORCH_FR_BUFFER_SIZE, 2000 by default in torch 2.13; gloo and NCCL). It is asked in a thread of its own:
+of a device that hangs it may wait for an answer, and the hook's thread is needed for others.
+"""
+
+# torch has no types here.
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Tuple
+
+    from .member import Member
+
+_MODULE = "torch._C._distributed_c10d"
+#: NCCL's, in builds with CUDA, before that of the backends without streams.
+_DUMPS = ("_dump_nccl_trace_json", "_dump_fr_trace_json")
+#: Collectives of a group, groups of a process, and tensors of a collective that are told.
+LAST, GROUPS, _TENSORS = 8, 64, 8
+#: By pid: a forked child has the note of its parent, and not its thread.
+_asking: Dict[int, bool] = {}
+
+
+def follow(member: Member, answer: Callable[[str], None], close: Callable[[], None]) -> None:
+    """Answer one more line, from another thread, and close the connection; that alone where there is nothing to tell."""
+    dumps = [getattr(sys.modules.get(_MODULE), name, None) for name in _DUMPS]
+    if not any(dumps) or _asking.get(os.getpid()):
+        close()
+        return
+    _asking[os.getpid()] = True
+
+    def tell() -> None:
+        try:
+            answer(_told([dump for dump in dumps if dump is not None]))
+        except Exception as error:
+            member.say("flight recorder: %r" % (error,))
+        finally:
+            _asking.clear()
+            close()
+
+    if not member.joined:
+        import _thread  # as the hook's thread: a program that counts its threads does not see it
+
+        _thread.start_new_thread(tell, ())
+        return
+    thread: Any = threading.Thread(target=tell, name="dkdbg flight recorder", daemon=True)
+    thread.pydev_do_not_trace = True
+    thread.is_pydev_daemon_thread = True
+    thread.start()
+
+
+def _told(dumps: List[Callable[..., Any]]) -> str:
+    import json  # torch has imported it
+
+    now = time.time()
+    groups: List[Dict[str, Any]] = []
+    for dump in dumps:
+        said = dump(True, False)  # with collectives, those that are over too
+        groups += reduced(json.loads(said), now)
+    return json.dumps(groups[:GROUPS])
+
+
+def reduced(said: Dict[str, Any], now: float) -> List[Dict[str, Any]]:
+    """Return the process groups of a dump (torch 2.13's version 2.10), each with its last collectives, the newest last.
+
+    Args:
+        now: epoch seconds.
+    """
+    by_group: Dict[Tuple[str, str], List[Dict[str, Any]]] = {}
+    for entry in said.get("entries") or ():
+        if not entry.get("is_p2p"):
+            name, description = [*(entry.get("process_group") or ()), "", ""][:2]
+            by_group.setdefault((str(name), str(description)), []).append(entry)
+    return [
+        {"name": name[:100], "description": description[:100], "last": _last(entries, now)}
+        for (name, description), entries in by_group.items()
+    ]
+
+
+def _last(entries: List[Dict[str, Any]], now: float) -> List[Dict[str, Any]]:
+    entries.sort(key=lambda entry: int(entry["collective_seq_id"]))
+    # gloo's stay `scheduled` for ever; NCCL's first that is not over may lie far behind the last.
+    over = [number for number, entry in enumerate(entries) if entry.get("state") == "completed"]
+    kept = entries[-LAST:]
+    if over and over[-1] + 1 < len(entries) - LAST:
+        kept = [entries[over[-1] + 1], *kept[1:]]
+    return [
+        {
+            "seq": int(entry["collective_seq_id"]),
+            "op": str(entry.get("profiling_name"))[:100],
+            "sizes": [
+                [int(n) for n in size[:_TENSORS]] for size in (entry.get("input_sizes") or ())[:_TENSORS]
+            ],
+            "types": [str(each)[:40] for each in (entry.get("input_dtypes") or ())[:_TENSORS]],
+            "state": str(entry.get("state"))[:20],
+            "age": round(max(0.0, now - int(entry["time_created_ns"]) / 1e9), 3),
+        }
+        for entry in kept
+    ]

@@ -1,0 +1,129 @@
+"""What a running Python does that an agent has entered: it becomes a member of that agent's session, as the hook makes one.
+
+The agent has `SCRIPT` executed by the main thread (run/entering.py). It leaves no name behind in the program, raises
+nothing, and does not wait: who wants to debug asks the socket, as with every other process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any, List
+
+    from .member import Member
+
+#: Ends the name of the file, beside a process's announcement, in which it says what came of it.
+ANSWER = ".entered"
+ENTERED = "entered"
+SERVES = "it serves other processes and runs no code of yours"
+#: The hook under a name of its own.
+HOOK = "_dkdbg_hook"
+#: `%r` are this file, the folder of the hook's files and that of the session.
+SCRIPT = """\
+def enter(path, files, directory):
+    import os, sys
+    try:
+        with open(path, "rb") as source:
+            code = compile(source.read(), path, "exec", dont_inherit=True)
+        names = {"__name__": "_dkdbg_entered", "__package__": "_dkdbg", "__file__": path}
+        exec(code, names)
+        text = names["enter"](files, directory)
+    except BaseException as error:
+        text = "%%s: %%s" %% (type(error).__name__, error)
+    try:
+        path = "%%s/p/%%d.entered" %% (directory, os.getpid())
+        with open(path + "-", "wb") as answer:
+            answer.write(text.encode("utf-8", "replace"))
+        os.rename(path + "-", path)
+    except BaseException:
+        pass
+
+enter(%r, %r, %r)
+"""
+
+
+def enter(files: str, directory: str) -> str:
+    """Register with the session in `directory`; return ENTERED, or why not. In the main thread.
+
+    Args:
+        files: the folder of what the hook loads.
+    """
+    if sys.version_info < (3, 8):
+        return "Python %d.%d is too old: the debugger needs 3.8" % sys.version_info[:2]
+    if "debugpy" in sys.modules and "pydevd" in sys.modules and HOOK not in sys.modules:
+        known: Any = sys.modules["pydevd"]
+        if known.get_global_debugger() is not None:
+            return "another debugger is in it: debugpy, or an IDE's pydevd"
+    package = sys.modules.get("_dkdbg")
+    if package is not None:  # of an agent that has gone, and its files with it
+        package.__path__ = [files]
+    for finder in sys.meta_path:
+        if type(finder).__name__ == "_DkdbgFinder":
+            return _move(finder.member, directory, files)  # type: ignore[attr-defined]
+    hook = sys.modules[HOOK] = _hook(files)
+    words: List[str] = hook._command_line()
+    if hook._is_housekeeping(words):
+        del sys.modules[HOOK]
+        return SERVES
+    member = hook._Member(directory, words)
+    sys.meta_path.append(hook._DkdbgFinder(member))
+    os.register_at_fork(before=member.at_fork("before"), after_in_parent=member.at_fork("in_parent"))
+    _register(member, directory, files)
+    return ENTERED
+
+
+def _hook(files: str) -> ModuleType:
+    """The hook's functions, without the last line, by which it runs them when Python starts."""
+    path = files + "/hook/sitecustomize.py"
+    hook = type(sys)(HOOK)
+    hook.__file__ = path
+    with open(path, "rb") as source:
+        functions, _, _ = source.read().rpartition(b"\n_main()")
+    exec(compile(functions, path, "exec", dont_inherit=True), hook.__dict__)  # noqa: S102 - our own file
+    return hook
+
+
+def _move(member: Member, directory: str, files: str) -> str:
+    """From a session that has ended to another one."""
+    if member.directory == directory:
+        return ENTERED
+    if os.path.exists(member.directory + "/session.json") and _is_alive(member.directory):
+        return "it is in another session of dkdbg already: " + os.path.basename(member.directory)
+    former, member.directory = member.listener, directory
+    member.waits = 0
+    if "pydevd" in sys.modules:
+        sys.modules["pydevd"].SetupHolder.setup = None  # whose child this is to the adapter
+    _register(member, directory, files)
+    if former is not None and former.fileno() >= 0 and former is not member.listener:
+        with contextlib.suppress(OSError):
+            former.shutdown(2)  # the thread that sleeps on it looks for the new one
+    return ENTERED
+
+
+def _is_alive(directory: str) -> bool:
+    """Whether the agent of a session still runs."""
+    import json
+
+    try:
+        with open(directory + "/session.json") as source:
+            os.kill(int(json.load(source)["pid"]), 0)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return True
+
+
+def _register(member: Member, directory: str, files: str) -> None:
+    # What it starts from now on belongs to the session too, as with a program that the agent has started.
+    hook = files + "/hook"
+    former = os.environ.get("PYTHONPATH", "")
+    rest = [each for each in former.split(os.pathsep) if each and not each.endswith("/hook")]
+    os.environ["PYTHONPATH"] = os.pathsep.join([hook, *rest])
+    os.environ["DKDBG_SESSION_DIR"] = directory
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    member.register(member.module("answers").lift)
+    member.wake_thread()

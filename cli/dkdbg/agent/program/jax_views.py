@@ -1,0 +1,74 @@
+"""Reads JAX's arrays for array_views. JAX is never imported from here, and nothing is compiled."""
+
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import sys
+import time
+
+from . import array_figures, numpy_views
+from .array_figures import SHORT, View
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+#: Bytes that are copied from a device other than the CPU: a part would have to be cut out by a compiled kernel.
+COPIED = 1 << 20
+#: Seconds for which a result that is still being computed is waited for.
+READY_LIMIT = 0.05
+
+
+def look(value: Any, deadline: float, digest: bool) -> View:
+    """Describe an array; see array_figures.View.
+
+    Args:
+        deadline: when to stop reading, on the monotonic clock. digest: with a digest of what is read.
+    """
+    aval = value.aval
+    view = View("Array", str(tuple(aval.shape)), array_figures.clean(aval.dtype))
+    view.why = _why_not(value)
+    if view.why:
+        return view
+    view.device = _devices(value)
+    numpy = sys.modules["numpy"]
+    plain = numpy.asarray(value)
+    if plain.dtype.kind in "biufc":
+        flat = plain.reshape(-1) if plain.flags.c_contiguous else numpy_views._flat(plain)
+        numpy_views.figures(view, flat, int(plain.size), deadline, digest)
+        view.flat = lambda most: list(flat[:most].tolist())
+    elif plain.dtype.itemsize <= 2:  # bfloat16 and its smaller kin, of ml_dtypes
+        flat = plain.reshape(-1)
+        part = flat[: array_figures.MOST].astype(numpy.float32)
+        numpy_views.figures(view, part, int(plain.size), deadline, digest)
+        view.flat = lambda most: list(part[:most].tolist())
+    if plain.size <= SHORT and view.flat is not None:
+        view.values = array_figures.listed(view.flat(SHORT), not plain.ndim)
+    view.rows, view.grid = lambda: numpy_views.rows(plain), lambda: numpy_views.grid(plain)
+    return view
+
+
+def _devices(value: Any) -> str:
+    found = sorted(str(each) for each in value.devices())
+    return array_figures.clean(found[0] if len(found) == 1 else "%d devices" % len(found))
+
+
+def _why_not(value: Any) -> str:
+    if not hasattr(value, "is_ready"):
+        return "a %s holds no numbers" % type(value).__name__
+    if value.is_deleted():
+        return "it was deleted or donated"
+    if not value.is_fully_addressable:
+        return "a part of it is in other processes"
+    end = time.monotonic() + READY_LIMIT
+    while not value.is_ready():
+        if time.monotonic() > end:
+            return "it is still being computed"
+        time.sleep(0.001)
+    platforms = {each.platform for each in value.devices()}
+    if platforms != {"cpu"} and value.nbytes > COPIED:
+        return "its %s bytes are on a device" % array_figures.thousands(value.nbytes)
+    if len(value.devices()) > 1 and value.nbytes > COPIED:
+        return "it is spread over %d devices" % len(value.devices())
+    return ""

@@ -1,0 +1,237 @@
+"""Who a process is that says nothing of itself: its parent knows, and a worker of pytest-xdist does a moment later.
+
+A process that multiprocessing has spawned has one command line with all others, and a worker of pytest-xdist one with
+all of execnet's. The parent holds the `Process` with its name, target and arguments, from before the child's first
+line on: its hook's thread is asked. Nothing is asked without an editor, unless the agent wants to know.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Iterator, List, Optional, Tuple
+
+    from .member import Member
+
+#: Seconds for the parent to answer: its hook's thread needs the GIL, or it is joining.
+ANSWER_LIMIT = 30.0
+#: Seconds in which a parent learns the pid of a child that it is starting.
+STARTING_LIMIT = 10.0
+#: What this process is asked by its children, with the pid of one behind it.
+QUESTION = b"child "
+_NOBODY = "-"
+_XDIST = "exec(eval(sys.stdin.readline()))"
+#: File, what its processes are, its variable for one that is being started, and for all of them.
+_ROWS = (
+    ("torch/multiprocessing/spawn.py", "rank", "process", "processes"),
+    ("torch/utils/data/dataloader.py", "dataloader", "w", "_workers"),
+)
+_LAUNCHES = ("popen_spawn_posix.py", "popen_forkserver.py", "popen_fork.py")
+
+
+def learn(member: Member) -> bool:
+    """Ask the parent who this process is, unless that is known; return whether it is known now."""
+    try:
+        return _learn(member)
+    except Exception as error:  # it has no name then
+        member.say("parent: %r" % (error,))
+        return False
+
+
+def take_rank(member: Member) -> None:
+    """Note the rank that its parent has started this process as."""
+    kind, _, number = member.origin.partition(":")
+    if kind == "rank" and number.isdigit():
+        member.rank = int(number)
+
+
+def _learn(member: Member) -> bool:
+    if member.origin:
+        return True
+    number = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if _XDIST in " ".join(member.words) and number.isalnum() and not _is_inherited(number):
+        member.origin = "xdist:" + number
+        return True
+    current = getattr(sys.modules.get("multiprocessing.process"), "_current_process", None)
+    if getattr(current, "_target", None) is not None:  # it runs already
+        member.origin = _origin(current, "spawned")
+        take_rank(member)
+        return bool(member.origin)
+    for pid in _parents(member):
+        origin, _, rank = _ask("%s/p/%d.sock" % (member.directory, pid)).partition(" ")
+        if ":" in origin:
+            member.origin = origin
+            if rank.isdigit() and member.rank is None:
+                member.rank = int(rank)  # a worker of a rank that multiprocessing has started
+            take_rank(member)
+            return True
+    return False
+
+
+def tell_again(member: Member) -> str:
+    """Announce this process anew where more is known than at its start; return what the agent is answered."""
+    before = os.stat(member.base + ".json")
+    known = learn(member)
+    if known or "LOCAL_RANK" in os.environ:
+        member.announce()
+        # By its time it is told which sources were changed after the start.
+        os.utime(member.base + ".json", ns=(before.st_atime_ns, before.st_mtime_ns))
+    return "known" if known else "unknown"
+
+
+def of_forked(process: object) -> str:
+    """Return the origin of a process that multiprocessing forks, from the `Process` that it is."""
+    return _origin(process, "multiprocessing")
+
+
+def answer(member: Member, pid: int) -> str:
+    """Return the origin of a child of this process, and the rank that its parent has by being a child itself."""
+    found = _process(pid)
+    origin = _xdist(pid) if found is None else _place(found) or _origin(found, "spawned")
+    own = member.rank if member.origin.startswith("rank:") else None
+    return "%s %s" % (origin, _NOBODY if own is None else own) if origin else _NOBODY
+
+
+def _origin(process: object, kind: str) -> str:
+    target = getattr(process, "_target", None)
+    arguments: Tuple[object, ...] = getattr(process, "_args", ())
+    module = getattr(target, "__module__", "")
+    if module == "torch.multiprocessing.spawn" and len(arguments) > 1:
+        return "rank:%s" % (arguments[1],)
+    if module == "torch.utils.data._utils.worker":
+        code = getattr(target, "__code__", None)
+        names: Tuple[str, ...] = code.co_varnames if code is not None else ()
+        place = names.index("worker_id") if "worker_id" in names else len(arguments)
+        if place < len(arguments):
+            return "dataloader:%s" % (arguments[place],)
+    name = "".join(str(getattr(process, "_name", "")).split())[:80]
+    return "%s:%s" % (kind, name) if name else ""
+
+
+def _is_inherited(number: str) -> bool:
+    """Whether a worker of pytest-xdist has started all of this one's pytest: it has the variable from there."""
+    try:
+        with open("/proc/self/environ", "rb") as source:
+            return b"PYTEST_XDIST_WORKER=" + number.encode() in source.read().split(b"\0")
+    except OSError:
+        return False
+
+
+def _place(process: object) -> str:
+    """Return the origin by which number in a row it was started: `Process.start` forgets its target and arguments.
+
+    Torch keeps the row where it starts and where it waits: torch/multiprocessing/spawn.py, torch/utils/data/dataloader.py.
+    """
+    for frame in _frames():
+        path = frame.f_code.co_filename.replace(os.sep, "/")
+        for end, kind, one, row in _ROWS:
+            if not path.endswith(end):
+                continue
+            found = frame.f_locals
+            if found.get(one) is process and isinstance(found.get("i"), int):
+                return "%s:%d" % (kind, found["i"])
+            started = found.get(row) or getattr(found.get("self"), row, None)
+            if isinstance(started, list):
+                for number, each in enumerate(started):
+                    if each is process:
+                        return "%s:%d" % (kind, number)
+    return ""
+
+
+def _process(pid: int) -> Optional[object]:
+    """Return the `multiprocessing.Process` of a child, also of one that is being started."""
+    module = sys.modules.get("multiprocessing.process")
+    started: List[object] = list(getattr(module, "_children", ()))
+    for each in started:
+        if getattr(getattr(each, "_popen", None), "pid", None) == pid:
+            return each
+    unnumbered = []
+    for frame in _frames():
+        if frame.f_code.co_name == "_launch" and frame.f_code.co_filename.endswith(_LAUNCHES):
+            found, number = frame.f_locals.get("process_obj"), _number(frame)
+            if number == pid:
+                return found
+            if number is None:
+                unnumbered.append(found)
+    return unnumbered[0] if len(unnumbered) == 1 else None
+
+
+def _number(frame: FrameType) -> Optional[int]:
+    """Return the pid of a process that is being started, None while its parent does not know it itself."""
+    found = getattr(frame.f_locals.get("self"), "pid", None)
+    return found if isinstance(found, int) else None
+
+
+def _xdist(pid: int) -> str:
+    """Return the worker of pytest-xdist that a child is: execnet's Group has their gateways (execnet/multi.py)."""
+    end = time.monotonic() + STARTING_LIMIT
+    while True:
+        starting = False
+        for frame in _frames():
+            if "execnet" not in frame.f_code.co_filename or frame.f_code.co_name != "makegateway":
+                continue
+            found, io = frame.f_locals, frame.f_locals.get("io")
+            starting = starting or io is None  # perhaps this one, whose pid it is about to know
+            known = [(io, found.get("spec"))]
+            known += [
+                (getattr(each, "_io", None), each)
+                for each in list(getattr(found.get("self"), "_gateways", ()))
+            ]
+            for each, named in known:
+                name = str(getattr(named, "id", ""))
+                if getattr(getattr(each, "popen", None), "pid", None) == pid and name.isalnum():
+                    return "xdist:" + name
+        if not starting or time.monotonic() > end:
+            return ""
+        time.sleep(0.005)
+
+
+def _frames() -> Iterator[FrameType]:
+    for top in list(sys._current_frames().values()):
+        frame: Optional[FrameType] = top
+        while frame is not None:
+            yield frame
+            frame = frame.f_back
+
+
+def _parents(member: Member) -> List[int]:
+    """Return the pid of who started this process: behind a forkserver it is that one's parent."""
+    parent = os.getppid()
+    if not any("multiprocessing.forkserver" in word for word in member.words):
+        return [parent]
+    try:
+        with open("/proc/%d/stat" % parent, "rb") as source:
+            return [int(source.read().rpartition(b")")[2].split()[1])]
+    except (OSError, ValueError, IndexError):
+        return []
+
+
+def _ask(path: str) -> str:
+    import _socket
+
+    ours, theirs = _socket.socketpair()
+    asking = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
+    try:
+        asking.settimeout(ANSWER_LIMIT)
+        rights = theirs.fileno().to_bytes(4, sys.byteorder)
+        asking.connect(os.path.realpath(path))
+        asking.sendmsg([QUESTION + b"%d" % os.getpid()], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+        theirs.close()
+        ours.settimeout(ANSWER_LIMIT)
+        found = b""
+        while not found.endswith(b"\n"):
+            piece = ours.recv(256)
+            if not piece:
+                break
+            found += piece
+        return found.decode("ascii", "replace").strip()
+    except OSError:  # it has ended, or is busy
+        return ""
+    finally:
+        for each in (ours, theirs, asking):
+            each.close()

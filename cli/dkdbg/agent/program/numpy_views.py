@@ -1,0 +1,121 @@
+"""Reads NumPy's arrays for array_views. NumPy is never imported from here."""
+
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import sys
+import time
+
+from . import array_figures
+from .array_figures import PAGE, SHORT, Figures, View
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, List, Tuple
+
+#: Bases of a view that are looked at for the file that it lies in.
+_DEPTH = 16
+
+
+def look(value: Any, deadline: float, digest: bool) -> View:
+    """Describe an array; see array_figures.View.
+
+    Args:
+        deadline: when to stop reading, on the monotonic clock. digest: with a digest of what is read.
+    """
+    numpy = sys.modules["numpy"]
+    plain = numpy.ndarray.view(value, numpy.ndarray)  # whatever a subclass makes of it
+    name = "array" if type(value) is numpy.ndarray else type(value).__name__
+    view = View(name, str(tuple(plain.shape)), array_figures.clean(plain.dtype))
+    view.why = _why_not(numpy, value, plain)
+    if view.why:
+        return view
+    flat = _flat(plain)
+    if plain.dtype.kind in "biufc":
+        figures(view, flat, int(plain.size), deadline, digest)
+    view.flat = lambda most: list(flat[:most].tolist())
+    if plain.size <= SHORT:
+        view.values = array_figures.listed(plain.reshape(-1).tolist(), not plain.ndim)
+    view.rows, view.grid = lambda: rows(plain), lambda: grid(plain)
+    return view
+
+
+def figures(view: View, flat: Any, count: int, deadline: float, digest: bool) -> None:
+    """Read the elements, in one dimension, for a view of so many."""
+    import hashlib
+
+    numpy = sys.modules["numpy"]
+    view.figures = found = Figures(count, flat.dtype.kind in "fc")
+    hashed = hashlib.sha256() if digest else None
+    with numpy.errstate(all="ignore"):
+        for start, end in array_figures.pieces(int(flat.size)):
+            piece = flat[start:end]
+            if hashed is not None:
+                hashed.update(numpy.ascontiguousarray(piece).tobytes())
+            found.add(*_of_piece(numpy, piece))
+            if time.monotonic() > deadline:
+                break
+    if hashed is not None:
+        view.digest = hashed.hexdigest()[:16] + ("" if found.read == count else "~%d" % found.read)
+
+
+def rows(whole: Any) -> List[Tuple[str, Any, str]]:
+    """Return the first elements along the first dimension, numbers as Python's."""
+    if not whole.ndim:
+        return [("value", whole.item(), "[()]")]
+    length = min(PAGE, len(whole))
+    width = len(str(length - 1))
+    items = whole[:length].tolist() if whole.ndim == 1 and whole.dtype.kind in "biufc" else whole[:length]
+    return [("[%0*d]" % (width, at), each, "[%d]" % at) for at, each in enumerate(items)]
+
+
+def grid(plain: Any) -> Tuple[int, List[float]]:
+    """Return the picture of an array; see array_figures.View."""
+    numpy = sys.modules["numpy"]
+    part = plain[tuple(array_figures.corners(plain.shape))]
+    part = numpy.abs(part) if part.dtype.kind == "c" else part
+    width = part.shape[-1] if part.ndim > 1 else min(array_figures.SIDE, part.size)
+    return int(width), part.astype(numpy.float64).reshape(-1).tolist()
+
+
+def _why_not(numpy: Any, value: Any, plain: Any) -> str:
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    if masked is not None and masked in type(value).__mro__:
+        return "some of it is masked"
+    if plain.dtype.hasobject:
+        return "its elements are objects"
+    mapped = sys.modules.get("mmap")
+    base = value
+    for _ in range(_DEPTH):
+        if type(base) is numpy.memmap or (mapped is not None and isinstance(base, mapped.mmap)):
+            return "it lies in a file"
+        base = getattr(base, "base", None)
+        if base is None:
+            break
+    return ""
+
+
+def _flat(plain: Any) -> Any:
+    """Return the elements in one dimension, without a copy of more than MOST of them."""
+    if plain.flags.c_contiguous or plain.flags.f_contiguous:
+        return plain.ravel(order="K")
+    steps = array_figures.strides(plain.shape)
+    return plain[tuple(slice(None, None, step) for step in steps)].ravel()
+
+
+def _of_piece(numpy: Any, piece: Any) -> Tuple[int, int, int, Tuple[float, ...]]:
+    if piece.dtype.kind == "c":
+        piece = numpy.abs(piece)
+    work = piece.astype(numpy.float64)
+    nan = inf = 0
+    if piece.dtype.kind == "f":
+        # As they are: 1e300 in a long double is finite.
+        nan = int(numpy.count_nonzero(numpy.isnan(piece)))
+        inf = int(numpy.count_nonzero(numpy.isinf(piece)))
+        if nan or inf:
+            work = work[numpy.isfinite(piece)]
+    if not work.size:
+        return int(piece.size), nan, inf, ()
+    finite = float(work.min()), float(work.max()), float(work.sum()), float((work * work).sum())
+    return int(piece.size), nan, inf, finite

@@ -1,0 +1,140 @@
+"""Sets of ranks as they are written: `0,3`, `all`, `failing`, `0-7:2`. Pure; the host, the agent and the hook read them.
+
+`failing` are the ranks that fail: none of them is debugged before it does.
+"""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterable, List, Optional, Tuple
+
+ALL = "all"
+FAILING = "failing"
+HINT = "write ranks separated by commas, such as 0,3 or 0-7 or 0-7:2 (every second one), or all, or failing"
+#: A rank has no more digits: a text such as 99999999999 is something else.
+_FORM = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7})(?::([0-9]{1,7}))?)?")
+#: Characters of a set that is repeated in an error.
+_LONGEST = 60
+
+
+class RankSetError(ValueError):
+    """A text is no set of ranks.
+
+    Attributes:
+        hint: what to write instead.
+    """
+
+    def __init__(self, message: str, hint: str = HINT) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class RankSet:
+    """A set of ranks; equal sets that are written alike compare equal.
+
+    Args:
+        spans: (first, last, step) each, the last rank included.
+        everyone: all ranks, and what has none.
+        failing: also those that fail.
+    """
+
+    def __init__(
+        self, spans: Iterable[Tuple[int, int, int]] = (), *, everyone: bool = False, failing: bool = False
+    ) -> None:
+        self.spans = () if everyone else tuple(sorted(set(spans)))
+        self.everyone = everyone
+        self.failing = failing and not everyone
+
+    def contains(self, rank: Optional[int]) -> bool:
+        """Tell whether a rank is in it; None, a process that has none, is only in `all`.
+
+        One that fails later is not: ask `failing` for that.
+        """
+        if self.everyone:
+            return True
+        if rank is None:
+            return False
+        return any(first <= rank <= last and (rank - first) % step == 0 for first, last, step in self.spans)
+
+    def pick(self, present: Iterable[int]) -> List[int]:
+        """Return those of these ranks that are in it, in order."""
+        return sorted(rank for rank in set(present) if self.contains(rank))
+
+    def missing(self, present: Iterable[int], limit: int = 8) -> List[int]:
+        """Return the first ranks that are asked for and not among these; none of `all` and `failing`."""
+        there = set(present)
+        found: List[int] = []
+        for first, last, step in self.spans:
+            for rank in range(first, last + 1, step):
+                if len(found) >= limit:
+                    return sorted(found)
+                if rank not in there and rank not in found:
+                    found.append(rank)
+        return sorted(found)
+
+    def __str__(self) -> str:
+        if self.everyone:
+            return ALL
+        parts = [_written(*span) for span in self.spans]
+        return ",".join(parts + [FAILING] * self.failing)
+
+    def __repr__(self) -> str:
+        return "RankSet(%s)" % self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RankSet) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+EVERYONE = RankSet(everyone=True)
+
+
+def parse(text: str) -> RankSet:
+    """Return the set that is written.
+
+    Raises:
+        RankSetError: it is none; the message names the part that is wrong.
+    """
+    spans: List[Tuple[int, int, int]] = []
+    words = [word.strip().lower() for word in text.split(",")]
+    if not any(words):
+        raise RankSetError("no ranks are named")
+    for word in words:
+        if word in (ALL, FAILING):
+            continue
+        match = _FORM.fullmatch(word)
+        if match is None:
+            raise RankSetError(
+                "not a set of ranks: %s" % _quoted(text) if len(words) == 1 else _part(word, text)
+            )
+        first = int(match.group(1))
+        last = first if match.group(2) is None else int(match.group(2))
+        step = 1 if match.group(3) is None else int(match.group(3))
+        if last < first:
+            raise RankSetError(
+                "%s ends before it begins" % _quoted(word),
+                "write the lower rank first: %d-%d" % (last, first),
+            )
+        if step < 1:
+            raise RankSetError("%s has a step of 0" % _quoted(word))
+        spans.append((first, last, step))
+    return RankSet(spans, everyone=ALL in words, failing=FAILING in words)
+
+
+def _written(first: int, last: int, step: int) -> str:
+    if first == last:
+        return str(first)
+    return "%d-%d" % (first, last) + (":%d" % step if step > 1 else "")
+
+
+def _part(word: str, text: str) -> str:
+    return "%s in %s is not a rank" % (_quoted(word), _quoted(text))
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "...")

@@ -1,0 +1,231 @@
+"""In a worker of Ray: it opens for an editor before the first line of a chosen task or actor. Sent as text, see ray_driver.py.
+
+Ray asks two methods for what it is about to run, and they know its name: nothing of the user's code has run then. The worker
+listens as `ray.util.debugpy` does and says so where that does, so that whoever lists Ray's waiting workers sees it; but
+debugpy itself is on loopback, and on the node's address there is a guard that asks for the secret of the run. A later
+`breakpoint()` of Ray's finds this port and uses it.
+"""
+
+# ruff: noqa: ANN401, T100
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import hashlib
+import hmac
+import os
+import socket
+import sys
+import threading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict
+
+_CHUNK = 1 << 16
+_PATIENCE = 10.0
+_MARK = b"dkdbg-ray "
+#: Characters of a name; what the path has of a folder that Ray has unpacked.
+_NAME, _UNPACKED = 100, "/runtime_resources/working_dir_files/"
+
+
+def begin(settings: Dict[str, Any], debugpy: bytes) -> None:
+    """Look at the names of what this worker is to run, from now on.
+
+    Args:
+        settings: see ray_driver.py. debugpy: a zip with it.
+    """
+    from ray._private import function_manager
+
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    if os.environ.get("RAY_DEBUG") == "legacy":  # of the node's `ray start`
+        sys.stderr.write("dkdbg: RAY_DEBUG=legacy of this node is ignored: this worker stops in the editor\n")
+        os.environ["RAY_DEBUG"] = "1"
+    patterns = [each.strip().lower() for each in settings["patterns"].split(",") if each.strip()]
+    opening = _Opening(settings, debugpy)
+
+    def watched(method: Callable[..., Any]) -> Callable[..., Any]:
+        def asked(self: Any, job: Any, descriptor: Any, *more: Any, **named: Any) -> Any:
+            found = method(self, job, descriptor, *more, **named)
+            names = _names(descriptor)
+            if any(fnmatch.fnmatchcase(name.lower(), pattern) for name in names for pattern in patterns):
+                opening.open(names[-1] if names[-1] == names[0] else "%s (%s)" % (names[0], names[-1]))
+            return found
+
+        return asked
+
+    manager = function_manager.FunctionActorManager
+    manager.load_actor_class = watched(manager.load_actor_class)
+    manager.get_execution_info = watched(manager.get_execution_info)
+
+
+def _names(descriptor: Any) -> Any:
+    """Return what a pattern may name: function or class, alone and with the module, and the name that an actor was given."""
+    cls, function, module = (
+        getattr(descriptor, each, "") or "" for each in ("class_name", "function_name", "module_name")
+    )
+    if cls.startswith("__ray_") or module.startswith("ray."):
+        return []
+    what = cls.rpartition(".")[2] if cls else function.rpartition(".")[2]
+    names = [what, "%s.%s" % (module, cls or function)]
+    try:
+        import ray
+
+        names.append(ray.get_runtime_context().get_actor_name() or what)
+    except Exception:  # an older Ray, or one that does not say it yet
+        pass
+    return names
+
+
+class _Opening:
+    def __init__(self, settings: Dict[str, Any], debugpy: bytes) -> None:
+        self._settings, self._zip = settings, debugpy
+        self._lock = threading.Lock()
+        self._done = False
+
+    def open(self, name: str) -> None:
+        """Listen, once, under this name, and wait for the breakpoints where somebody is there to set them."""
+        with self._lock:
+            if self._done:
+                return
+            self._done = True
+            try:
+                self._listen(name)
+            except Exception as error:
+                sys.stderr.write(
+                    "dkdbg: this worker cannot be debugged: %s: %s\n" % (type(error).__name__, error)
+                )
+
+    def _listen(self, name: str) -> None:
+        debugpy = _import_debugpy(self._zip)
+        from ray._private.worker import global_worker as worker
+        from ray.experimental import internal_kv
+
+        _, port = debugpy.listen(("127.0.0.1", 0))
+        guard = Guard(
+            worker.node_ip_address, port, self._settings["run"], bytes.fromhex(self._settings["secret"])
+        )
+        worker.set_debugger_port(guard.port)
+        key = "%s:%s" % (self._settings["run"], worker.worker_id.hex())
+        folder = os.getcwd()  # where Ray has unpacked a `working_dir`: the editor has its files elsewhere
+        said = "%s\n%s" % (name[:_NAME], folder if _UNPACKED in folder else "")
+        internal_kv._internal_kv_put(
+            key.encode(),
+            said.encode("utf-8", "replace"),
+            overwrite=True,
+            namespace=self._settings["namespace"],
+        )
+        seconds = self._settings["wait"]
+        if seconds:
+            timer = threading.Timer(seconds, debugpy.wait_for_client.cancel)
+            _hide(timer).start()
+            with worker.worker_paused_by_debugger():
+                debugpy.wait_for_client()
+            timer.cancel()
+
+
+class Guard:
+    """Leads who knows the secret from a port on this node's address to debugpy's on loopback.
+
+    Args:
+        ip: to listen on. target: port on loopback. run: public name of the run. secret: of the run.
+    """
+
+    def __init__(self, ip: str, target: int, run: str, secret: bytes) -> None:
+        self._target, self._run, self._secret = target, run, secret
+        self._listener = socket.create_server(
+            (ip, 0), family=socket.AF_INET6 if ":" in ip else socket.AF_INET
+        )
+        self.port = self._listener.getsockname()[1]
+        _hide(threading.Thread(target=self._accept, name="dkdbg guard", daemon=True)).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            _hide(
+                threading.Thread(target=self._serve, args=(client,), name="dkdbg guard", daemon=True)
+            ).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client:
+            try:
+                if not self._knows_us(client):
+                    return
+                with socket.create_connection(("127.0.0.1", self._target), _PATIENCE) as inner:
+                    for each in (client, inner):
+                        each.settimeout(None)
+                        each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    back = _hide(
+                        threading.Thread(target=_pump, args=(inner, client), name="dkdbg guard", daemon=True)
+                    )
+                    back.start()
+                    _pump(client, inner)
+                    back.join()
+            except OSError:
+                pass
+
+    def _knows_us(self, client: socket.socket) -> bool:
+        number = os.urandom(32).hex()
+        client.settimeout(_PATIENCE)
+        client.sendall(_MARK + ("%s %s\n" % (self._run, number)).encode())
+        right = hmac.new(self._secret, number.encode(), hashlib.sha256).hexdigest().encode() + b"\n"
+        said = b""
+        while len(said) < len(right):
+            data = client.recv(len(right) - len(said))
+            if not data:
+                return False
+            said += data
+        return hmac.compare_digest(said, right)
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    try:
+        while True:
+            data = source.recv(_CHUNK)
+            if not data:
+                break
+            sink.sendall(data)
+    except OSError:
+        pass
+    with contextlib.suppress(OSError):  # one direction that ended is the end of a debugger's session
+        sink.shutdown(socket.SHUT_WR)
+
+
+def _hide(thread: Any) -> Any:
+    """A thread that no debugger holds: it carries what the debugger says."""
+    thread.daemon = True
+    thread.pydev_do_not_trace = thread.is_pydev_daemon_thread = True
+    return thread
+
+
+def _import_debugpy(packed: bytes) -> Any:
+    """Return the worker's own debugpy where Ray's debugger would take it, else ours."""
+    try:
+        import debugpy
+
+        if tuple(int(each) for each in debugpy.__version__.split(".")[:2]) >= (1, 8):
+            return debugpy
+    except (ImportError, AttributeError, ValueError):
+        pass
+    import io
+    import tempfile
+    import zipfile
+
+    if not packed:
+        raise RuntimeError("it has no debugpy")
+    folder = tempfile.mkdtemp(prefix="dkdbg-ray-")
+    import atexit
+    import shutil
+
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        archive.extractall(folder)
+    sys.modules.pop("debugpy", None)
+    sys.path.append(folder)
+    import debugpy
+
+    return debugpy

@@ -1,0 +1,290 @@
+"""Reads PyTorch's tensors for array_views. PyTorch is never imported from here.
+
+Only plain strided tensors of the CPU and of CUDA are read, without autograd, modes and overrides of subclasses. Of
+others, and while PyTorch traces, captures or transforms, only what is known without a kernel is said: an operation
+would become part of what is traced, end a capture, or run the code of a subclass.
+"""
+
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from types import MemberDescriptorType
+
+from . import array_figures
+from .array_figures import MOST, PAGE, SHORT, Figures, View
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterator, List, Tuple
+
+#: Elements that are read at a time on a device: few kernels, 16 MiB of float32.
+DEVICE_PIECE = 1 << 22
+#: Of them, those that are all read there; of more, as many.
+DEVICE_MOST = 1 << 24
+#: Seconds for which what a device has to do before is waited for.
+BUSY_LIMIT = 0.05
+#: Elements of a digest of what is on a device: they are copied.
+COPIED = 1 << 18
+_DISPATCH = "__torch_dispatch__"
+
+
+def look(value: Any, deadline: float, digest: bool) -> View:
+    """Describe a tensor; see array_figures.View.
+
+    Args:
+        deadline: when to stop reading, on the monotonic clock. digest: with a digest of what is read.
+    """
+    torch = sys.modules["torch"]
+    with _quiet(torch):
+        base = torch._C.TensorBase if hasattr(torch._C, "TensorBase") else torch._C._TensorBase
+        view = View(
+            type(value).__name__,
+            _shape(torch, base, value),
+            str(base.dtype.__get__(value)).replace("torch.", ""),
+            str(base.device.__get__(value)),
+        )
+        view.notes = _notes(base, value)
+        view.why = _why_not(torch, base, value)
+        if view.why:
+            view.notes += _local_part(torch, value, deadline)
+            return view
+        plain = value.detach() if type(value) is torch.Tensor else value.as_subclass(torch.Tensor).detach()
+        if plain.device.type != "cpu":
+            view.why = _busy(torch, plain, deadline)
+            if view.why:
+                return view
+        try:
+            _read(torch, view, plain, deadline, digest)
+        except RuntimeError as error:  # a type without these operations, no memory on the device
+            view.figures, view.why = None, array_figures.clean(error)
+            return view
+    view.flat = lambda most: _first(torch, plain, most)
+    if plain.numel() <= SHORT:
+        view.values = array_figures.listed(view.flat(SHORT), not plain.dim())
+    view.rows, view.grid = lambda: _rows(torch, plain), lambda: _grid(torch, plain)
+    return view
+
+
+@contextlib.contextmanager
+def _quiet(torch: Any) -> Iterator[None]:
+    """Run operations without autograd and without anybody who takes part in them."""
+    with torch.no_grad(), torch._C.DisableTorchFunction():
+        yield
+
+
+def _shape(torch: Any, base: Any, value: Any) -> str:
+    """Return the shape; a nested tensor has none, and reading it would become part of a trace."""
+    if _asked(torch._C, "_get_tracing_state") is not None:
+        return "(?)"
+    try:
+        return str(tuple(base.shape.__get__(value)))
+    except RuntimeError:
+        return "(?)"
+
+
+def _notes(base: Any, value: Any) -> List[str]:
+    made_by = base.grad_fn.__get__(value)
+    if made_by is not None:
+        return ["grad_fn " + array_figures.clean(type(made_by).__name__)]
+    return ["requires grad"] if base.requires_grad.__get__(value) else []
+
+
+def _why_not(torch: Any, base: Any, value: Any) -> str:
+    """Return why nothing is read, empty where it may be."""
+    core = torch._C
+    if getattr(type(value), _DISPATCH, None) is not getattr(torch.Tensor, _DISPATCH, None):
+        return "a %s defines its own operations" % array_figures.clean(type(value).__name__)
+    if base.layout.__get__(value) is not torch.strided:
+        return "its layout is %s" % base.layout.__get__(value)
+    for name, reason in (
+        ("is_meta", "it has no data"),
+        ("is_quantized", "it is quantized"),
+        ("is_nested", "it is nested"),
+    ):
+        found = getattr(base, name, None)
+        if found is not None and found.__get__(value):
+            return reason
+    device = base.device.__get__(value).type
+    if device not in ("cpu", "cuda"):
+        return "it is on %s" % device
+    if _asked(core, "_get_tracing_state") is not None:
+        return "PyTorch is tracing"
+    if _asked(core, "_len_torch_dispatch_stack"):
+        return "a dispatch mode is active"
+    functorch = getattr(core, "_functorch", None)
+    if _asked(functorch, "peek_interpreter_stack") is not None or _asked(
+        functorch, "is_functorch_wrapped_tensor", value
+    ):
+        return "a transformation of torch.func is active"
+    if getattr(torch, "_is_functional_tensor", bool)(value):
+        return "PyTorch is tracing"
+    return _without_data(value)
+
+
+def _asked(module: Any, name: str, *arguments: Any) -> Any:
+    """Return what a function of PyTorch's insides says; an older PyTorch has neither it nor what it is about."""
+    function = getattr(module, name, None)
+    return None if function is None else function(*arguments)
+
+
+def _without_data(value: Any) -> str:
+    """Return why there is nothing to read: FSDP frees the storage of a parameter that it has spread."""
+    if not value.numel():
+        return ""
+    last = value.storage_offset() + sum((size - 1) * step for size, step in zip(value.shape, value.stride()))
+    storage = value.untyped_storage() if hasattr(value, "untyped_storage") else value.storage()
+    held = storage.nbytes()
+    if held < (last + 1) * value.element_size() or not value.data_ptr():
+        return "its storage is freed (%d bytes)" % held
+    return ""
+
+
+def _local_part(torch: Any, value: Any, deadline: float) -> List[str]:
+    """Return the part of a DTensor that this process has, in words."""
+    slot = getattr(type(value), "_local_tensor", None)
+    part = (
+        slot.__get__(value)
+        if type(slot) is MemberDescriptorType
+        else getattr(value, "__dict__", {}).get("_local_tensor")
+    )
+    if torch.Tensor not in type(part).__mro__:
+        return []
+    return ["here: " + look(part, deadline, False).text()]
+
+
+def _busy(torch: Any, plain: Any, deadline: float) -> str:
+    """Return why a tensor of a device is not read: nothing may be asked, or its turn does not come."""
+    cuda = torch.cuda
+    if cuda._is_in_bad_fork():
+        return "this process was forked after CUDA was used"
+    with cuda.device(plain.device):
+        if cuda.is_current_stream_capturing():
+            return "a CUDA graph is being captured"
+        event = cuda.Event()
+        event.record()
+        end = min(time.monotonic() + BUSY_LIMIT, deadline)
+        while not event.query():
+            if time.monotonic() > end:
+                return "the device is busy"
+            time.sleep(0.001)
+    return ""
+
+
+def _read(torch: Any, view: View, plain: Any, deadline: float, digest: bool) -> None:
+    count, on_cpu = plain.numel(), plain.device.type == "cpu"
+    is_float = plain.is_floating_point() or plain.is_complex()
+    view.figures = found = Figures(count, is_float)
+    if not count:
+        return
+    flat = _flat(plain)
+    sizes = (array_figures.PIECE, MOST) if on_cpu else (DEVICE_PIECE, DEVICE_MOST)
+    import hashlib
+
+    hashed = hashlib.sha256() if digest and on_cpu else None
+    for start, end in array_figures.pieces(flat.numel(), *sizes):
+        piece = flat[start:end]
+        if hashed is not None:
+            hashed.update(_bytes(piece))
+        found.add(*_of_piece(torch, piece))
+        if time.monotonic() > deadline:
+            break
+    if digest:
+        view.digest = _digest(hashed, flat, found, count)
+
+
+def _digest(hashed: Any, flat: Any, found: Figures, count: int) -> str:
+    """Return the digest of what was read, with the number of elements where it is not all of them."""
+    read = found.read
+    if hashed is None:
+        import hashlib
+
+        hashed, read = hashlib.sha256(), 0
+        for start, end in array_figures.pieces(flat.numel(), 1 << 14, COPIED):
+            piece = flat[start:end].cpu()
+            hashed.update(_bytes(piece))
+            read += end - start
+    return str(hashed.hexdigest()[:16]) + ("" if read == count else "~%d" % read)
+
+
+def _flat(plain: Any) -> Any:
+    """Return the elements in one dimension, without a copy of more than MOST of them."""
+    if plain.is_contiguous():
+        return plain.view(-1)
+    if _is_dense(plain):
+        return plain.as_strided((plain.numel(),), (1,), plain.storage_offset())
+    steps = array_figures.strides(tuple(plain.shape))
+    return plain[tuple(slice(None, None, step) for step in steps)].reshape(-1)
+
+
+def _is_dense(plain: Any) -> bool:
+    """Tell whether the elements fill their memory, as after `permute`."""
+    expected = 1
+    for step, size in sorted(zip(plain.stride(), plain.shape)):
+        if size != 1:
+            if step != expected:
+                return False
+            expected *= size
+    return True
+
+
+def _bytes(piece: Any) -> bytes:
+    """Return the bytes of a piece of the CPU, without NumPy, which may not be there."""
+    import ctypes
+
+    piece = piece.resolve_conj().resolve_neg() if hasattr(piece, "resolve_neg") else piece
+    piece = piece.contiguous()
+    return ctypes.string_at(piece.data_ptr(), piece.numel() * piece.element_size())
+
+
+def _of_piece(torch: Any, piece: Any) -> Tuple[int, int, int, List[float]]:
+    count, nan, inf = piece.numel(), 0, 0
+    if piece.is_complex():
+        piece = piece.abs()
+    is_float = piece.is_floating_point()
+    work = piece.to(torch.float64)
+    if is_float:
+        nan, inf = int(torch.isnan(work).sum()), int(torch.isinf(work).sum())
+        if nan or inf:
+            work = work[torch.isfinite(work)]
+    if not work.numel():
+        return count, nan, inf, []
+    figures = torch.stack([work.min(), work.max(), work.sum(), (work * work).sum()]).tolist()
+    return count, nan, inf, figures
+
+
+def _first(torch: Any, plain: Any, most: int) -> List[object]:
+    """Return the first elements as Python numbers."""
+    if not plain.numel():
+        return []
+    with _quiet(torch):
+        part = plain
+        while part.dim() > 1:  # no more than is needed
+            size = max(1, part[0].numel())
+            part = part[: -(-most // size)]
+            part = part.flatten(0, 1)
+        return list(part.reshape(-1)[:most].tolist())
+
+
+def _grid(torch: Any, plain: Any) -> Tuple[int, List[float]]:
+    """Return the picture of a tensor; see array_figures.View."""
+    with _quiet(torch):
+        part = plain[tuple(array_figures.corners(tuple(plain.shape)))]
+        part = part.abs() if part.is_complex() else part
+        width = part.shape[-1] if part.dim() > 1 else min(array_figures.SIDE, part.numel())
+        return int(width), part.to(torch.float64).reshape(-1).tolist()
+
+
+def _rows(torch: Any, plain: Any) -> List[Tuple[str, Any, str]]:
+    """Return the first elements along the first dimension."""
+    with _quiet(torch):
+        if not plain.dim():
+            return [("value", plain.item(), ".item()")]
+        length = min(PAGE, plain.shape[0])
+        width = len(str(length - 1))
+        part = plain[:length]
+        children = part.tolist() if plain.dim() == 1 else part.unbind(0)
+        return [("[%0*d]" % (width, at), each, "[%d]" % at) for at, each in enumerate(children)]

@@ -1,0 +1,314 @@
+"""What Ray's dashboard says of a cluster: which workers wait for a debugger, and what they are. Asked over plain HTTP.
+
+Ray's own debugger has a worker listen, wait and say so in the worker table (`ray/util/debugpy.py`); the query is the one
+of its extension, answered by the GCS without reading the whole table (`ray/util/state/state_manager.py`). What answers
+is not trusted: each field is looked at, and no more is read than a large cluster says.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+from urllib.parse import urlencode
+
+from dkdbg.agent.ray import unpacked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Set
+
+DEFAULT_PORT = 8265
+#: Seconds for one answer, and bytes of it.
+_LIMIT = 5.0
+_MAX_ANSWER = 32 << 20
+#: The first that have the fields of the debugger: `num_paused_threads` came with the debugger of 2.9.
+OLDEST = (2, 9)
+#: Where a node keeps the address of its cluster's GCS (`ray/_private/utils.py`).
+_CURRENT = "/tmp/ray/ray_current_cluster"  # noqa: S108
+#: Ray's own variables (`ray/_private/authentication`).
+ENV_TOKEN, ENV_TOKEN_PATH = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+_TOKEN_FILE = "~/.ray/auth_token"  # noqa: S105
+_MAX_TOKEN = 4096
+#: Of the task in which an actor is made.
+_INIT = ".__init__"
+#: No kernel has a pid as large as this.
+_MAX_PID = 1 << 31
+#: Characters of a runtime environment and of a command line.
+_LONGEST = 1 << 16
+
+
+class DashboardError(Exception):
+    """The cluster cannot be asked.
+
+    Attributes:
+        kind: `unreachable`, `not-ray`, `old`, `no-state`, `token` or `wrong-token`; the host knows the next step of each.
+    """
+
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+class Worker:
+    """One worker that waits for a debugger, or has its port open.
+
+    Attributes:
+        id: of Ray. node: its name, else its address. ip, port: where its debugger listens. pid: on its node.
+        is_driver: it is a driver. paused: how many of its threads wait.
+        task: what it runs; empty when that is not known. actor: its class; empty for a task. actor_name: as given.
+        called: what the worker itself has said, where our guard is before it; empty elsewhere.
+        unpacked, main: see `unpacked.mapped`; empty while that is not known.
+    """
+
+    def __init__(self, row: Dict[str, Any], *, task: str = "", actor: str = "", actor_name: str = "") -> None:
+        self.id = _text(row, "worker_id")
+        self.node = _text(row, "node") or _text(row, "ip")
+        self.ip = _text(row, "ip")
+        self.port = _number(row, "debugger_port", 65535)
+        self.pid = _number(row, "pid", _MAX_PID)
+        self.is_driver = row.get("worker_type") == "DRIVER"
+        self.paused = _number(row, "num_paused_threads", 1 << 20)
+        self.task, self.actor, self.actor_name = task, actor, actor_name
+        self.called = self.unpacked = self.main = ""
+
+    @property
+    def name(self) -> str:
+        """What it is, for people."""
+        task = self.task[: -len(_INIT)] if self.task.endswith(_INIT) else self.task
+        what = task or self.actor or ("driver" if self.is_driver else "worker")
+        if self.actor and task and not task.startswith(self.actor):
+            what = "%s.%s" % (self.actor, task)
+        if self.actor_name and self.actor_name != self.actor:
+            what = "%s (%s)" % (what, self.actor_name)
+        return "%s, pid %d on %s" % (self.called or what, self.pid, self.node)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether it is known what it is."""
+        return bool(self.task or self.actor or self.called or self.is_driver)
+
+    def as_json(self) -> Dict[str, Any]:
+        """A JSON object of all of it."""
+        return dict(vars(self), name=self.name)
+
+
+class Dashboard:
+    """One dashboard; from any thread.
+
+    Args:
+        host, port: where it is.
+        token: Ray's, shown when it is asked for; empty for that of this machine.
+    """
+
+    def __init__(self, host: str, port: int, token: str = "") -> None:
+        self.host, self.port = host, port
+        self._token = token or own_token()
+        self._shows_token = False
+        self._nodes: Dict[str, str] = {}
+        self._session = ""
+        self._scripts: Dict[str, str] = {}
+
+    def check(self) -> str:
+        """Return Ray's version.
+
+        Raises:
+            DashboardError: it cannot be asked, or is too old for its debugger.
+        """
+        said = self._get("/api/version", {})
+        version = _text(said, "ray_version")
+        if not version:
+            raise DashboardError("not-ray", "what answers at %s is not a Ray dashboard" % self._where)
+        self._session = _text(said, "session_name")
+        numbers = version.split(".")[:2]
+        if all(each.isdigit() for each in numbers) and tuple(map(int, numbers)) < OLDEST:
+            raise DashboardError("old", "the cluster runs Ray %s; its debugger came with 2.9" % version)
+        return version
+
+    def workers(self, also: Optional[Set[str]] = None) -> List[Worker]:
+        """Return those whose debugger waits, by node and pid.
+
+        Args:
+            also: ids of others to be looked for among those that live.
+
+        Raises:
+            DashboardError: it cannot be asked.
+        """
+        rows = self._list("workers", "num_paused_threads", "!=", "0")
+        seen = {_text(each, "worker_id") for each in rows}
+        if also and also - seen:
+            alive = self._list("workers", "is_alive", "=", "True")
+            rows += [each for each in alive if _text(each, "worker_id") in also - seen]
+        rows = [
+            row for row in rows if _number(row, "debugger_port", 65535) and row.get("is_alive") is not False
+        ]
+        if not rows:
+            return []
+        tasks = {_text(each, "worker_id"): each for each in self._list("tasks", "state", "=", "RUNNING")}
+        actors: Dict[str, Dict[str, Any]] = {}
+        if any(_text(each, "actor_id") for each in tasks.values()) or any(
+            _text(row, "worker_id") not in tasks for row in rows
+        ):
+            actors = {_text(each, "actor_id"): each for each in self._list("actors", "state", "=", "ALIVE")}
+        by_pid = {(_text(each, "node_id"), each.get("pid")): each for each in actors.values()}
+        found = []
+        for row in rows:
+            task = tasks.get(_text(row, "worker_id"), {})
+            actor = (
+                actors.get(_text(task, "actor_id"))
+                or by_pid.get((_text(row, "node_id"), row.get("pid")))
+                or {}
+            )
+            row["node"] = self._node(_text(row, "node_id"))
+            found.append(
+                Worker(
+                    row, task=_text(task, "name") or _text(task, "func_or_class_name"),
+                    actor=_text(actor, "class_name").rpartition(".")[2], actor_name=_text(actor, "name"),
+                )
+            )  # fmt: skip
+            env = task.get("runtime_env_info")
+            said = _text(env if isinstance(env, dict) else actor, "serialized_runtime_env", _LONGEST)
+            found[-1].unpacked = unpacked.folder(self._session, said)
+            if found[-1].unpacked:
+                found[-1].main = self._script(_text(task, "job_id") or _text(actor, "job_id"))
+        return sorted(found, key=lambda each: (each.node, each.pid))
+
+    def _node(self, node: str) -> str:
+        """Its name, which is asked for once."""
+        if node not in self._nodes:
+            for each in self._list("nodes", "", "", ""):
+                self._nodes[_text(each, "node_id")] = _text(each, "node_name") or _text(each, "node_ip")
+        return self._nodes.get(node, "")
+
+    def _script(self, job: str) -> str:
+        """That of a job's driver, which is asked for once; empty where Ray runs it in a folder that it has unpacked."""
+        if job not in self._scripts:
+            self._scripts[job] = ""
+            code, body = self._ask("/api/jobs/", {})
+            try:
+                said = json.loads(body) if code == 200 else []
+            except (ValueError, RecursionError):
+                said = []
+            for each in said if isinstance(said, list) else ():
+                if isinstance(each, dict) and each.get("job_id") == job and not each.get("submission_id"):
+                    self._scripts[job] = unpacked.script(_text(each, "entrypoint", _LONGEST))
+        return self._scripts[job]
+
+    def _list(self, what: str, key: str, predicate: str, value: str) -> List[Dict[str, Any]]:
+        query = {"detail": "true", "limit": "10000"}
+        if key:
+            query.update(filter_keys=key, filter_predicates=predicate, filter_values=value)
+        said = self._get("/api/v0/%s" % what, query)
+        result: Any = said.get("data")
+        for _ in range(2):
+            result = result.get("result") if isinstance(result, dict) else result
+        if not isinstance(result, list):
+            raise DashboardError("no-state", "the dashboard at %s has no list of %s" % (self._where, what))
+        return [each for each in result if isinstance(each, dict)]
+
+    @property
+    def _where(self) -> str:
+        return "%s:%d" % (self.host, self.port)
+
+    def _get(self, path: str, query: Dict[str, str]) -> Dict[str, Any]:
+        code, body = self._ask(path, query)
+        if code in (401, 403) and not self._shows_token:
+            if not self._token:
+                raise DashboardError("token", "the dashboard at %s asks for Ray's token" % self._where)
+            self._shows_token = True
+            code, body = self._ask(path, query)
+        if code in (401, 403):
+            raise DashboardError("wrong-token", "the dashboard at %s does not take the token" % self._where)
+        if code == 404 and path.startswith("/api/v0/"):
+            raise DashboardError("no-state", "the dashboard at %s has no state API" % self._where)
+        try:
+            said = json.loads(body)
+        except (ValueError, RecursionError):
+            said = None
+        if code != 200 or not isinstance(said, dict):
+            kind = "not-ray" if path == "/api/version" else "no-state"
+            raise DashboardError(
+                kind, "the dashboard at %s answers %s with code %d" % (self._where, path, code)
+            )
+        return said
+
+    def _ask(self, path: str, query: Dict[str, str]) -> tuple[int, bytes]:
+        headers = {
+            "User-Agent": "dkdbg"
+        }  # without one the dashboard of Ray 2.9 fails (`http_server_head.py`)
+        if self._shows_token:
+            headers["Authorization"] = "Bearer " + self._token
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=_LIMIT)
+        try:
+            connection.request("GET", path + ("?" + urlencode(query) if query else ""), headers=headers)
+            response = connection.getresponse()
+            return response.status, response.read(_MAX_ANSWER)
+        except http.client.HTTPException as error:
+            raise DashboardError(
+                "not-ray", "what answers at %s is not a Ray dashboard" % self._where
+            ) from error
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise DashboardError(
+                "unreachable", "no dashboard answers at %s: %s" % (self._where, why)
+            ) from error
+        finally:
+            connection.close()
+
+
+def own_token() -> str:
+    """Return this machine's token of Ray, from where Ray itself takes it; empty when there is none."""
+    token = os.environ.get(ENV_TOKEN, "").strip()
+    if token:
+        return token
+    path = os.environ.get(ENV_TOKEN_PATH) or os.path.expanduser(_TOKEN_FILE)
+    try:
+        with open(path) as source:
+            token = source.read(_MAX_TOKEN).strip()
+    except (OSError, ValueError):
+        return ""
+    return token if token.isprintable() else ""
+
+
+def here() -> List[str]:
+    """Return the hosts that may have the dashboard of the cluster that this node is part of, the likeliest first."""
+    found = []
+    try:
+        with open(_CURRENT) as source:
+            found.append(source.read(200).strip().rpartition(":")[0].strip("[]"))
+    except (OSError, ValueError):
+        pass
+    found += [
+        os.environ.get("RAY_ADDRESS", "").rpartition("//")[2].rpartition(":")[0],
+        "127.0.0.1",
+        socket.gethostname(),
+    ]
+    return [each for each in dict.fromkeys(found) if each and each != "auto"]
+
+
+def reached(hosts: List[str], port: int, token: str = "") -> Dashboard:
+    """Return the first dashboard of these that answers.
+
+    Raises:
+        DashboardError: none does; the one that says most is raised.
+    """
+    failed: Optional[DashboardError] = None
+    for host in hosts:
+        dashboard = Dashboard(host, port, token)
+        try:
+            dashboard.check()
+            return dashboard
+        except DashboardError as error:
+            failed = error if failed is None or failed.kind == "unreachable" else failed
+    raise failed or DashboardError("unreachable", "no dashboard of Ray is known here")
+
+
+def _text(row: Dict[str, Any], key: str, most: int = 300) -> str:
+    found = row.get(key)
+    return found[:most] if isinstance(found, str) else ""
+
+
+def _number(row: Dict[str, Any], key: str, most: int) -> int:
+    found = row.get(key)
+    return found if isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= most else 0

@@ -1,0 +1,169 @@
+"""One client of the door: its root session, which is told of each worker that waits, or the session of one worker."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+
+from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.ray import guard, unpacked
+from dkdbg.agent.ray.passage import Passage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from typing import List, Optional, Set
+
+    from dkdbg.agent.dap.messages import Message
+    from dkdbg.agent.ray.roll import Roll, Seat
+
+_TRUE = (
+    "supportsConfigurationDoneRequest", "supportsConditionalBreakpoints", "supportsHitConditionalBreakpoints", "supportsLogPoints",
+    "supportsFunctionBreakpoints", "supportsEvaluateForHovers", "supportsSetVariable", "supportsSetExpression",
+    "supportsCompletionsRequest", "supportsModulesRequest", "supportsExceptionInfoRequest", "supportsExceptionOptions",
+    "supportsValueFormattingOptions", "supportsTerminateDebuggee", "supportsGotoTargetsRequest", "supportsClipboardContext",
+    "supportsStepInTargetsRequest", "supportsDelayedStackTraceLoading",
+)  # fmt: skip
+_FILTERS = [
+    {"filter": "raised", "label": "Raised Exceptions", "default": False},
+    {"filter": "uncaught", "label": "Uncaught Exceptions", "default": True},
+    {"filter": "userUnhandled", "label": "User Uncaught Exceptions", "default": False},
+]
+_CHUNK = 1 << 16
+
+
+class Editor:
+    """Serves one connection on its thread; `look` comes from another one."""
+
+    def __init__(self, sock: socket.socket, roll: Roll) -> None:
+        self._sock = sock
+        self._roll = roll
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(messages.OWN_SEQUENCE)
+        self._initialize: Message = {}
+        self._attach: Message = {}
+        self._told: Set[int] = set()
+        self._waits_for_configuration: Optional[Message] = None
+        self.is_attached = False
+
+    def serve(self, first: bytes, parser: frames.FrameParser) -> None:
+        """Serve until the client has left."""
+        self._initialize = frames.decode(first)
+        self._send(
+            messages.answer(
+                self._initialize, exceptionBreakpointFilters=_FILTERS, **dict.fromkeys(_TRUE, True)
+            )
+        )
+        self._sock.settimeout(None)
+        with contextlib.suppress(frames.FrameError):
+            while True:
+                body = parser.take()
+                while body is not None:
+                    if not self._take(frames.decode(body), parser):
+                        return
+                    body = parser.take()
+                data = self._sock.recv(_CHUNK)
+                if not data:
+                    return
+                parser.feed(data)
+
+    def look(self, seats: List[Seat]) -> None:
+        """Tell of the workers that wait and were not told of since they began to."""
+        if not self.is_attached:
+            return
+        waiting = {each.number: each for each in seats if each.is_free}
+        for number, seat in waiting.items():
+            if number not in self._told:
+                self._announce(seat)
+        self._told = set(waiting)
+
+    def end(self) -> None:
+        """The door closes."""
+        if self.is_attached:
+            with contextlib.suppress(OSError):
+                self._send(messages.event("terminated"))
+
+    def _take(self, message: Message, parser: frames.FrameParser) -> bool:
+        """Do what is asked; False when nothing more is read here."""
+        command = message.get("command")
+        if message.get("type") != "request":
+            return True
+        if command == "attach":
+            arguments = messages.as_dict(message.get("arguments"))
+            number = arguments.get("subProcessId")
+            if isinstance(number, int) and not isinstance(number, bool):
+                self._pass(number, message, parser)
+                return False
+            self._attach = message
+            self._send(messages.event("initialized"))
+        elif command == "configurationDone" and self._attach:
+            self._send(messages.answer(message))
+            self._send(messages.answer(self._attach))
+            self.is_attached = True
+            self._roll.wake()
+        elif command in ("disconnect", "terminate"):
+            self.is_attached = False
+            self._send(messages.answer(message))
+            if command == "disconnect":
+                return False
+            self._send(messages.event("terminated"))
+        elif command == "launch":
+            self._send(
+                messages.refuse(message, "the workers are already running: use an attach configuration")
+            )
+        elif isinstance(command, str) and command.startswith("set"):
+            self._send(
+                messages.answer(
+                    message, breakpoints=messages.unset(messages.as_dict(message.get("arguments")))
+                )
+            )
+        elif command == "threads":
+            self._send(messages.answer(message, threads=[]))
+        else:
+            self._send(
+                messages.refuse(
+                    message, "this is the session of the cluster; choose that of a worker", show=False
+                )
+            )
+        return True
+
+    def _announce(self, seat: Seat) -> None:
+        arguments = messages.as_dict(self._attach.get("arguments"))
+        own = {key: value for key, value in arguments.items() if key not in messages.NOT_INHERITED}
+        child = dict(own, name=seat.worker.name, subProcessId=seat.number)
+        if "connect" not in child:
+            child["connect"] = {"host": "127.0.0.1", "port": self._roll.port}
+        client = messages.as_dict(self._initialize.get("arguments"))
+        self._send(messages.announcement(client, self._numbers.__next__, child))
+
+    def _pass(self, number: int, attach: Message, parser: frames.FrameParser) -> None:
+        """Be the session of one worker until it is over."""
+        seat = self._roll.take(number)
+        if seat is None:
+            text = "no such worker waits any more, or another debugger has it; dkdbg ps shows those that wait now"
+            self._send(messages.refuse(attach, text))
+            return
+        worker = None
+        try:
+            try:
+                worker, said, guarded = guard.connect(seat.worker.ip, seat.worker.port)
+            except OSError as error:
+                why = "%s cannot be reached at %s:%d (%s): it has ended since it was listed, or a firewall is between"
+                text = why % (seat.worker.name, seat.worker.ip, seat.worker.port, error.strerror or error)
+                self._send(messages.refuse(attach, text))
+                return
+            self._roll.seated(seat, guarded=guarded)
+            mappings = messages.as_dict(attach.get("arguments")).get("pathMappings")
+            code = unpacked.Code(mappings, seat.worker.unpacked, seat.worker.main)
+            Passage(
+                self._sock, parser, worker, said, initialize=self._initialize, attach=attach, code=code
+            ).serve()
+        finally:
+            if worker is not None:
+                worker.close()
+            self._roll.leave(seat)
+
+    def _send(self, body: bytes) -> None:
+        with self._lock:
+            self._sock.sendall(frames.wrap(body))

@@ -1,0 +1,220 @@
+"""The verb `ray`: list the workers of a cluster that wait for a debugger, or be the door before them.
+
+Without a dashboard it is that of the cluster that this node is part of. The token of Ray comes, if at all, as the first
+line of standard input. What is said is one JSON object on one line; `error` says why it cannot be done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+import time
+
+from dkdbg.agent import console, contract
+from dkdbg.agent.front import front, local_users, peers
+from dkdbg.agent.ray import dashboard
+from dkdbg.agent.ray.editor import Editor
+from dkdbg.agent.ray.roll import Roll
+from dkdbg.agent.record import kept, records, runtime_dir
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from typing import Any, Dict, List, Optional, Set
+
+    from dkdbg.agent.dap import frames
+    from dkdbg.agent.ray.roll import Seat
+
+#: Seconds until the door goes: before its first client, and after its last one.
+FIRST_GRACE, GRACE = 120.0, 10.0
+#: Seconds until a worker is listed without the name of what it runs.
+_NAMED = 2.0
+#: Below the runtime folder: what is there is no session of a program.
+FOLDER = "ray"
+_USAGE = "usage: dkdbg.agent ray doors | list | door [--dashboard [HOST:]PORT] [--name NAME] [--token]\n"
+
+
+def main(words: List[str]) -> int:
+    """Run the verb; the exit code."""
+    what = words[0] if words else ""
+    if what == "doors":
+        there = [
+            each
+            for folder in runtime_dir.folders()
+            for each in records.list_records(os.path.join(folder, FOLDER))
+        ]
+        print(json.dumps([dict(each, live=records.is_live(each)) for each in there]))
+        return 0
+    if what not in ("list", "door"):
+        sys.stderr.write(_USAGE)
+        return 2
+    where = _value(words, "--dashboard") or str(dashboard.DEFAULT_PORT)
+    host, _, port = where.rpartition(":")
+    token = sys.stdin.readline(8192).strip() if "--token" in words else ""
+    try:
+        found = dashboard.reached([host] if host else dashboard.here(), int(port), token)
+        if what == "list":
+            return _say(
+                {
+                    "workers": [each.as_json() for each in _named(found)],
+                    "dashboard": "%s:%d" % (found.host, found.port),
+                }
+            )
+        found.workers()
+    except dashboard.DashboardError as error:
+        return _say({"error": {"kind": error.kind, "text": str(error)}})
+    return _open(found, _value(words, "--name") or "ray")
+
+
+def _named(found: dashboard.Dashboard) -> List[dashboard.Worker]:
+    """Return the workers that wait; what one runs, Ray says about a second after it has begun to."""
+    end = time.monotonic() + _NAMED
+    while True:
+        workers = found.workers()
+        if all(each.is_named for each in workers) or time.monotonic() > end:
+            return workers
+        time.sleep(0.25)
+
+
+def _open(found: dashboard.Dashboard, name: str) -> int:
+    """Leave a process behind that is the door, and say where it is."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writes)
+        os.waitpid(child, 0)
+        with os.fdopen(reads) as said:
+            line = said.read()
+        sys.stdout.write(line)
+        return 0 if line else 1
+    code = 1
+    try:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for file in (0, 1, 2):
+            os.dup2(nothing, file)
+        hold = _hold()
+        door = Door(found, name)
+        with os.fdopen(writes, "w") as out:
+            out.write(json.dumps({"port": door.port, "id": door.store.id}) + "\n")
+        os.chdir("/")
+        door.run()
+        if hold is not None:
+            hold.release()
+        code = 0
+    finally:
+        os._exit(code)
+
+
+class Door:
+    """Listens on loopback, for the processes of its own user.
+
+    Raises:
+        OSError, RuntimeDirError: there is no port, or no folder for the record.
+    """
+
+    def __init__(self, found: dashboard.Dashboard, name: str) -> None:
+        self._editors: Set[Editor] = set()
+        self._lock = threading.Lock()
+        self._left = time.monotonic()
+        self._over = threading.Event()
+        self._calls = 0
+        self._roll = Roll(found, self._changed)
+        self._roll.is_watched = lambda: any(each.is_attached for each in self._all())
+        folder = os.path.join(runtime_dir.open_runtime_dir(), FOLDER)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        records.prune(folder)
+        self._front = front.Front(
+            "127.0.0.1", 0, serve=self._serve, ready=lambda: True, status=self._status, allow=peers.AllowList(),
+            users=local_users.of_this_agent(os.environ), log=console.log,
+        )  # fmt: skip
+        self.port = self._roll.port = self._front.port
+        self.store = records.SessionStore(folder, name)
+        record = records.first_record(
+            session_id=self.store.id, name=name, host="127.0.0.1", port=self.port, debugpy="", argv=["ray"]
+        )
+        self.store.create(record)
+        self.store.update(state="running", adapter_up=True, mappings=[])
+
+    def run(self) -> None:
+        """Serve until nobody has been there for a while, or somebody ends it."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: self._over.set())
+        self._front.start()
+        threading.Thread(target=self._roll.run, name="dkdbg ray", daemon=True).start()
+        calls, grace = 0, FIRST_GRACE
+        while not self._over.wait(1.0):
+            if self._front.connections or self._calls != calls:
+                self._left, calls, grace = time.monotonic(), self._calls, GRACE
+            elif time.monotonic() - self._left > grace:
+                break
+        self._roll.stop()
+        for editor in self._all():
+            editor.end()
+        self._front.drain(1.0)
+        self._front.stop()
+        self.store.update(state="exited", exit_code=0, client=False, processes=[])
+        self.store.finish()
+
+    def _all(self) -> List[Editor]:
+        with self._lock:
+            return list(self._editors)
+
+    def _serve(self, sock: socket.socket, first: bytes, parser: frames.FrameParser) -> None:
+        editor = Editor(sock, self._roll)
+        with self._lock:
+            self._editors.add(editor)
+        try:
+            editor.serve(first, parser)
+        finally:
+            with self._lock:
+                self._editors.discard(editor)
+
+    def _changed(self, seats: List[Seat], why: str) -> None:
+        editors = self._all()
+        for editor in editors:
+            with contextlib.suppress(OSError):
+                editor.look(seats)
+        attached = any(each.is_attached for each in editors)
+        processes = [_process(each) for each in seats if each.worker.paused or each.is_taken or each.guarded]
+        self.store.update(
+            state="attached" if attached else "running", client=attached, processes=processes, detail=why
+        )
+
+    def _status(self) -> Dict[str, Any]:
+        self._calls += 1
+        record: Dict[str, Any] = dict(self.store.snapshot())
+        record.pop("argv")
+        return record
+
+
+def _process(seat: Seat) -> contract.Process:
+    worker = seat.worker
+    return {
+        "pid": worker.pid, "argv": [], "started": 0.0, "spread": True, "rank": None, "joined": seat.is_taken,
+        "state": "breakpoint" if worker.paused and not seat.is_taken else "", "detail": "", "expires": None, "origin": "",
+        "name": worker.name, "stopped": "",
+    }  # type: ignore[typeddict-item]  # fmt: skip
+
+
+def _value(words: List[str], flag: str) -> str:
+    return words[words.index(flag) + 1] if flag in words[:-1] else ""
+
+
+def _say(what: Dict[str, Any]) -> int:
+    print(json.dumps(what))
+    return 1 if "error" in what else 0
+
+
+def _hold() -> Optional[kept.Hold]:
+    """As long as the door is there, the file stays that it was started from."""
+    with contextlib.suppress(OSError):
+        if kept.is_kept(sys.argv[0]):
+            return kept.Hold(sys.argv[0])
+    return None

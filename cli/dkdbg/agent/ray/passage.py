@@ -1,0 +1,108 @@
+"""The session of one worker: the editor's frames to its debugger and back, until one of them is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+from dkdbg.agent import sockets
+from dkdbg.agent.dap import frames, messages
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict
+
+    from dkdbg.agent.dap.messages import Message
+    from dkdbg.agent.ray.unpacked import Code
+
+#: Of an attach, what a worker's debugger does not get.
+_OURS = ("subProcessId", "connect", messages.ROLE, messages.EDITOR, messages.RANKS, "dkdbgToken")
+_CHUNK = 1 << 16
+
+
+class Passage:
+    """Serves on the thread of `serve`.
+
+    Args:
+        client, parser: the editor's connection, and what came after its attach.
+        worker, said: the worker's, and what it has said already.
+        initialize, attach: the editor's requests; the first was answered.
+        code: where the editor's files are for this worker.
+    """
+
+    def __init__(
+        self, client: socket.socket, parser: frames.FrameParser, worker: socket.socket, said: bytes, *,
+        initialize: Message, attach: Message, code: Code,
+    ) -> None:  # fmt: skip
+        self._client, self._parser = client, parser
+        self._worker, self._said = worker, said
+        self._initialize = initialize
+        arguments = {k: v for k, v in messages.as_dict(attach.get("arguments")).items() if k not in _OURS}
+        if code.mappings:
+            arguments["pathMappings"] = code.mappings
+        self._attach: Dict[str, Any] = dict(attach, arguments=arguments)
+        self._code = code
+        self._lock = threading.Lock()
+        self._ended = False
+
+    def serve(self) -> None:
+        """Pass everything on until both sides have ended; both sockets are left to the caller."""
+        with contextlib.suppress(OSError):
+            self._worker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sockets.keep_alive(self._worker)
+        back = threading.Thread(target=self._back, name="dkdbg ray passage", daemon=True)
+        with contextlib.suppress(OSError, frames.FrameError):
+            self._worker.sendall(frames.encode(self._initialize) + frames.encode(self._attach))
+            back.start()
+            self._parser.allow(frames.MAX_BODY)
+            self._client.settimeout(None)
+            _read(self._client, self._parser, self._to_worker)
+        with contextlib.suppress(OSError):
+            self._worker.shutdown(socket.SHUT_RDWR)
+        if back.ident is not None:
+            back.join()
+
+    def _to_worker(self, body: bytes) -> None:
+        if self._code.script and b"setBreakpoints" in body:
+            message = frames.decode(body)
+            arguments = messages.as_dict(message.get("arguments"))
+            source = messages.as_dict(arguments.get("source"))
+            if message.get("command") == "setBreakpoints" and "path" in source:
+                source["path"] = self._code.to_worker(source["path"])
+                body = messages.body_of(message)
+        self._worker.sendall(frames.wrap(body))
+
+    def _back(self) -> None:
+        parser = frames.FrameParser()
+        parser.feed(self._said)
+        with contextlib.suppress(OSError, frames.FrameError):
+            _read(self._worker, parser, self._from_worker)
+        with self._lock, contextlib.suppress(OSError):
+            if not self._ended:
+                self._client.sendall(frames.wrap(messages.event("terminated")))
+            self._client.shutdown(socket.SHUT_WR)
+
+    def _from_worker(self, body: bytes) -> None:
+        message = frames.decode(body)
+        if message.get("command") == "initialize" and message.get("request_seq") == self._initialize.get(
+            "seq"
+        ):
+            return
+        if message.get("event") == "debugpySockets":
+            return
+        with self._lock:
+            self._ended = self._ended or message.get("event") == "terminated"
+            self._client.sendall(frames.wrap(self._code.to_editor(body)))
+
+
+def _read(sock: socket.socket, parser: frames.FrameParser, take: Callable[[bytes], object]) -> None:
+    while True:
+        body = parser.take()
+        while body is not None:
+            take(body)
+            body = parser.take()
+        data = sock.recv(_CHUNK)
+        if not data:
+            return
+        parser.feed(data)

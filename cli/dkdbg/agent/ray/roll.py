@@ -1,0 +1,139 @@
+"""Which workers there are, and which of them are taken by a client of ours: asked again and again while anybody looks."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from dkdbg.agent.ray import runs
+from dkdbg.agent.ray.dashboard import DashboardError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Dict, List, Optional, Set
+
+    from dkdbg.agent.ray.dashboard import Dashboard, Worker
+
+#: Numbers of workers: no pid of a node is as large, and the pids of two nodes may be the same.
+_FIRST = 1 << 22
+#: Seconds between two questions while an editor is there, and while none is.
+WATCHING, RESTING = 0.25, 2.0
+#: Seconds after which a worker is told of without the name of what it runs.
+NAMED_WITHIN = 10.0
+
+
+class Seat:
+    """One worker and whether a client of ours has it.
+
+    Attributes:
+        number: what editors know it by. guarded: its port has our guard: it can be joined while it runs.
+    """
+
+    def __init__(self, number: int, worker: Worker) -> None:
+        self.number = number
+        self.worker = worker
+        self.is_taken = False
+        self.guarded = False
+        self._since = time.monotonic()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether an editor is told of it: it waits for one, or takes one at any time."""
+        if self.is_taken or not (self.worker.paused or self.guarded):
+            return False
+        # What a worker runs, Ray says a second or so after it has begun to.
+        return self.worker.is_named or time.monotonic() - self._since > NAMED_WITHIN
+
+
+class Roll:
+    """Asked from any thread.
+
+    Args:
+        dashboard: of the cluster.
+        changed: told, on the roll's thread, of the seats after each answer, and why there is none.
+
+    Attributes:
+        port: of the door.
+    """
+
+    def __init__(self, dashboard: Dashboard, changed: Callable[[List[Seat], str], None]) -> None:
+        self.port = 0
+        self._dashboard = dashboard
+        self._changed = changed
+        self._seats: Dict[str, Seat] = {}
+        self._next = _FIRST
+        self._lock = threading.Lock()
+        self._bell = threading.Event()
+        self._over = False
+        self.is_watched: Callable[[], bool] = lambda: False
+
+    def run(self) -> None:
+        """Ask until `stop`."""
+        while not self._over:
+            self._bell.clear()
+            why = ""
+            try:
+                self._note(self._dashboard.workers(self._known()))
+            except DashboardError as error:
+                why = str(error)
+            with self._lock:
+                seats = list(self._seats.values())
+            self._changed(seats, why)
+            self._bell.wait(WATCHING if self.is_watched() else RESTING)
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._over = True
+        self._bell.set()
+
+    def wake(self) -> None:
+        """Ask now."""
+        self._bell.set()
+
+    def take(self, number: int) -> Optional[Seat]:
+        """Give a worker to a client; None when it is gone or taken."""
+        with self._lock:
+            for seat in self._seats.values():
+                if seat.number == number and not seat.is_taken:
+                    seat.is_taken = True
+                    return seat
+        return None
+
+    def seated(self, seat: Seat, *, guarded: bool) -> None:
+        """Its debugger has answered."""
+        seat.guarded = guarded
+
+    def leave(self, seat: Seat) -> None:
+        """Its client has left."""
+        time.sleep(WATCHING)  # until Ray says whether it waits again
+        with self._lock:
+            seat.is_taken = False
+        self.wake()
+
+    def _known(self) -> Set[str]:
+        """Workers that can be joined though they do not wait; whether they live is to be asked for."""
+        found = set(runs.workers())
+        with self._lock:
+            return found | {each for each, seat in self._seats.items() if seat.guarded}
+
+    def _note(self, workers: List[Worker]) -> None:
+        here = runs.here()
+        joinable = {worker: name for run in here for worker, name in run.workers.items()}
+        folders = {worker: (folder, run.main) for run in here for worker, folder in run.unpacked.items()}
+        with self._lock:
+            there = {each.id for each in workers}
+            for gone in [
+                each for each, seat in self._seats.items() if each not in there and not seat.is_taken
+            ]:
+                del self._seats[gone]
+            for each in workers:
+                seat = self._seats.get(each.id)
+                if seat is None:
+                    self._next += 1
+                    seat = self._seats[each.id] = Seat(self._next, each)
+                known = folders.get(each.id) or (seat.worker.unpacked, seat.worker.main)
+                if not each.unpacked:  # Ray says a second or so after it has begun what a worker runs
+                    each.unpacked, each.main = known
+                seat.worker = each
+                seat.guarded = seat.guarded or each.id in joinable
+                each.called = joinable.get(each.id, "")

@@ -1,0 +1,85 @@
+"""A worker whose code Ray has unpacked from a `working_dir`: the editor has the files elsewhere. Pure.
+
+What a driver's own script defines goes to workers by value and keeps the driver's path; what they import lies in that folder.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
+
+_SESSION = re.compile(r"session_[0-9A-Za-z_.-]{1,80}")
+_PACKAGE = re.compile(r"gcs://(_ray_pkg_[0-9a-f]{1,64})\.zip")
+#: After the checkout's path: no folder of that name is there.
+_ALIAS = ".dkdbg-driver"
+#: Where Ray puts its sessions, unless the head was started with --temp-dir.
+_FOLDER = "/tmp/ray/%s/runtime_resources/working_dir_files/%s"  # noqa: S108
+
+
+def folder(session: str, runtime_env: str) -> str:
+    """Return where a node has unpacked the `working_dir` of a runtime environment, as Ray writes it; empty for none."""
+    try:
+        said: Any = json.loads(runtime_env) if runtime_env else {}
+    except (ValueError, RecursionError):
+        said = {}
+    uri = said.get("working_dir") if isinstance(said, dict) else None
+    package = _PACKAGE.fullmatch(uri) if isinstance(uri, str) else None
+    return _FOLDER % (session, package[1]) if package and _SESSION.fullmatch(session) else ""
+
+
+def script(entrypoint: str) -> str:
+    """Return the driver's script as its command line names it; empty when there is none."""
+    return next((each for each in entrypoint.split() if each.endswith(".py")), "")
+
+
+class Code:
+    """Where the editor's files are for one worker. The checkout is taken to be what the first mapping leads to.
+
+    Args:
+        mappings: `pathMappings` of an attach.
+        unpacked: see `folder`. main: the driver's script there, by its whole path or relative to the checkout; empty where
+            the driver runs in such a folder too.
+
+    Attributes:
+        mappings: with that of the folder before them; empty where the editor's own are right.
+        script, alias: the editor's path of the driver's script, and what it is called in a breakpoint: debugpy takes the
+            first mapping that fits, and this file alone is not in the folder. Empty where there is none.
+    """
+
+    def __init__(self, mappings: Any, unpacked: str, main: str) -> None:  # noqa: ANN401 - as an editor says it
+        known = [each for each in mappings if _is_one(each)] if isinstance(mappings, list) else []
+        self.mappings: List[Dict[str, str]] = []
+        self.script = self.alias = ""
+        if not known or not unpacked:
+            return
+        local, remote = (known[0][each].rstrip("/\\") for each in ("localRoot", "remoteRoot"))
+        if not local or not remote:
+            return
+        self.mappings = [{"localRoot": local, "remoteRoot": unpacked}, *known]
+        path = main if main.startswith("/") else "%s/%s" % (remote, main)
+        if main and path.startswith(remote + "/"):
+            below = path[len(remote) :].replace("/", "\\") if "\\" in local else path[len(remote) :]
+            self.script, self.alias = local + below, local + _ALIAS + below
+            # The last one: what comes back from there is the checkout's.
+            self.mappings.append({"localRoot": local + _ALIAS, "remoteRoot": remote})
+
+    def to_worker(self, path: Any) -> Any:  # noqa: ANN401 - as an editor says it
+        """Return the path of a source, as the worker is told it."""
+        return self.alias if self.script and path == self.script else path
+
+    def to_editor(self, body: bytes) -> bytes:
+        """Return a message with the script called as the editor calls it."""
+        if not self.script:
+            return body
+        alias, script = (json.dumps(each)[1:-1].encode() for each in (self.alias, self.script))
+        return body.replace(alias, script)
+
+
+def _is_one(mapping: Any) -> bool:  # noqa: ANN401
+    return isinstance(mapping, dict) and all(
+        isinstance(mapping.get(each), str) and mapping[each] for each in ("localRoot", "remoteRoot")
+    )

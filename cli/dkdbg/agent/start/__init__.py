@@ -1,0 +1,1 @@
+"""What starts the agent from inside a job, by environment variables alone: PYTHONPATH leads to the single file."""

@@ -1,0 +1,71 @@
+"""Which Pythons of a job are its programs: `pip`, `python -c` of a script and their like start no agent."""
+
+from __future__ import annotations
+
+import os
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Tuple
+
+#: Programs and modules that install, build or look something up; also ours.
+_HELPERS = re.compile(
+    r"^(pip[\d.]*|pipx|uv|ninja|cmake|meson|conda|mamba|poetry|pdm|hatch|virtualenv|venv|ensurepip|setup\.py|build|twine"
+    r"|compileall|py_compile|json\.tool|site|sysconfig|platform|zipfile|tarfile|supervisord|supervisorctl|awscli|aws"
+    r"|dkdbg|debugpy)(\.exe)?$"
+)
+#: Options of Python's that take a word.
+_WITH_WORD = "WX"
+
+
+def is_program(words: List[str], *, is_first: bool, more_helpers: str = "") -> bool:
+    """Tell whether a command line of Python is that of a program.
+
+    Args:
+        words: as the interpreter was started. is_first: whether it is the container's first process, whose command
+            somebody has written as the job: then code on the command line is a program too.
+        more_helpers: more words, with commas, of command lines that are none (DKDBG_SKIP).
+    """
+    line = " ".join(words)
+    if any(word in line for word in more_helpers.split(",") if word):
+        return False
+    kind, _ = _what_runs(words)
+    return is_first if kind == "code" else bool(kind) and not _is_helper(words)
+
+
+def builds(words: List[str]) -> bool:
+    """Tell whether it is a helper that starts Pythons for itself; `conda run` and its like start the user's."""
+    return _is_helper(words) and "run" not in words
+
+
+def _is_helper(words: List[str]) -> bool:
+    kind, name = _what_runs(words)
+    if kind == "module":
+        return bool(_HELPERS.match(name) or _HELPERS.match(name.partition(".")[0]))
+    return kind == "file" and bool(_HELPERS.match(os.path.basename(name)))
+
+
+def _what_runs(words: List[str]) -> Tuple[str, str]:
+    """Return `code`, `module` or `file`, and which; empty for an interpreter that asks or reads its standard input."""
+    rest = list(words[1:])
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("-"):
+            return "file", word
+        if word == "-":
+            return "", ""
+        if word.startswith("--"):
+            if word == "--check-hash-based-pycs" and rest:
+                rest.pop(0)
+            continue
+        for position, letter in enumerate(word[1:], 2):
+            if letter == "c":
+                return "code", ""
+            if letter == "m":
+                return "module", word[position:] or (rest[0] if rest else "")
+            if letter in _WITH_WORD:
+                if not word[position:] and rest:
+                    rest.pop(0)
+                break
+    return "", ""

@@ -1,0 +1,84 @@
+"""What the agent of a container says to the processes that become its members: one file, written in one step."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Optional, Sequence, Tuple
+
+#: In the runtime folder.
+NAME, LOCK, LOG = "start", "start.lock", "start.log"
+_FAILED, _EXIT, _GO = "failed", "exit", "go"
+
+
+class Note:
+    """What was said.
+
+    Attributes:
+        pid, start: the agent's, and when it started in clock ticks since boot.
+        hook: the folder of the hook. environment: what a member sets. without: what it removes from its own.
+        exit_code: what a member ends with instead, before its first line. failed: no agent could be started.
+        written: epoch seconds.
+    """
+
+    def __init__(self, fields: Sequence[str], written: float) -> None:
+        self.written = written
+        self.failed = fields[0] == _FAILED
+        self.exit_code: Optional[int] = int(fields[1]) if fields[0] == _EXIT else None
+        self.pid, self.start, self.hook = 0, -1, ""
+        self.environment: Dict[str, str] = {}
+        self.without: Sequence[str] = ()
+        if fields[0] == _GO:
+            self.pid, self.start, self.hook = int(fields[1]), int(fields[2]), fields[3]
+            self.without = fields[4].split(",")
+            self.environment = dict(each.split("=", 1) for each in fields[5:])
+
+
+def read(path: str) -> Optional[Note]:
+    """Return what the file says; None where there is none, or it cannot be understood."""
+    try:
+        with open(path, "rb") as source:
+            written = os.fstat(source.fileno()).st_mtime
+            return Note(os.fsdecode(source.read()).split("\0"), written)
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def remove(path: str) -> None:
+    """Remove what an agent has said that has ended."""
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+
+
+def write_go(
+    path: str, agent: Tuple[int, int], hook: str, environment: Dict[str, str], without: Sequence[str]
+) -> None:
+    """Let members begin; `agent` is its pid and start. Raises OSError."""
+    changes = ["%s=%s" % pair for pair in environment.items()]
+    _write(path, [_GO, "%d" % agent[0], "%d" % agent[1], hook, ",".join(without), *changes])
+
+
+def write_exit(path: str, code: int) -> None:
+    """Let those who wait end with a code. Raises OSError."""
+    _write(path, [_EXIT, "%d" % code])
+
+
+def write_failure(path: str) -> None:
+    """Let those who wait do without an agent."""
+    with contextlib.suppress(OSError):
+        _write(path, [_FAILED])
+
+
+def _write(path: str, fields: Sequence[str]) -> None:
+    temporary = "%s.%d" % (path, os.getpid())
+    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        data = memoryview(os.fsencode("\0".join(fields)))
+        while data:
+            data = data[os.write(file, data) :]
+    finally:
+        os.close(file)
+    os.rename(temporary, path)

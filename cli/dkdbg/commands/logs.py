@@ -1,0 +1,48 @@
+"""`dkdbg logs`: what a program has printed, wherever that is kept."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from dkdbg import process
+from dkdbg.commands.init import check_root, debug_service
+from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
+from dkdbg.places import registry
+from dkdbg.targets.place import Logged
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def logs(root: Path, target: str | None, *, follow: bool, lines: int | None) -> int:
+    """Print what the program there has printed, and does not come back: the command that has kept it takes over.
+
+    Args:
+        root: the repository's root, resolved.
+        target: an address or a name; None for the debug service of this repository.
+        follow: go on with what comes, until Ctrl-C.
+        lines: that many from the end; None for all.
+
+    Raises:
+        DkdbgError: nothing has run there, or nothing there is kept.
+    """
+    if target is None:
+        check_root(root)
+        place = registry.home(root, debug_service(root).name)
+    else:
+        place = registry.place_of(target, root)
+    with contextlib.closing(place):
+        if not isinstance(place, Logged):
+            raise DkdbgError(
+                f"nothing keeps what is printed at {place.address}: it went to the terminal that the program was started in",
+                hint=f"to keep it, start it this way: dkdbg run --on {place.address} -- python3 train.py 2>&1 | tee run.log",
+                exit_code=EXIT_USAGE,
+            )
+        try:
+            argv = place.logs(follow=follow, lines=lines)
+        except DkdbgError as error:
+            if target is None and error.exit_code == EXIT_ERROR:
+                raise DkdbgError(f"{place.label} has not run yet", hint="dkdbg up") from error
+            raise
+    process.become(argv)

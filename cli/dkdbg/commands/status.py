@@ -1,0 +1,99 @@
+"""`dkdbg` alone: what is set up in this repository, what runs, and what to type next."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from dkdbg import __version__, console
+from dkdbg.commands.init import check_root, check_written, local_port
+from dkdbg.errors import DkdbgError
+from dkdbg.places import registry
+from dkdbg.printable import printable
+from dkdbg.render import manifest
+from dkdbg.targets import sessions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dkdbg.model.plan import DebugService
+    from dkdbg.targets.sessions import SeenSession
+
+
+def status(root: Path) -> int:
+    """Say it; the exit code. Nothing is inspected: it takes no longer than `dkdbg ps`.
+
+    Raises:
+        DkdbgError: what `init` wrote cannot be read.
+    """
+    console.say(f"dkdbg {__version__} in {printable(str(root))}")
+    try:
+        check_root(root)
+    except DkdbgError:
+        _say("set up", "no: this is not a repository")
+        _running(_seen())
+        _say("next", "go to your repository and type: dkdbg init")
+        _say("", "or see the whole path on an example: dkdbg demo")
+        return 0
+    if manifest.load(root).files.keys() <= {manifest.MANIFEST}:
+        _say("set up", "not yet")
+        _running(_seen())
+        _say("next", "dkdbg init shows a plan and asks before it writes anything")
+        return 0
+    return _of_service(root)
+
+
+def _of_service(root: Path) -> int:
+    service = manifest.debug_service(root)
+    if service is None:
+        _say("set up", "yes, but dkdbg.toml or a generated file has changed since")
+        _running(_seen())
+        _say("next", "dkdbg init shows what would change")
+        return 0
+    _say(
+        "set up",
+        f"{service.name} in {service.compose_file}, F5 attaches to port {local_port(root, service.port)}",
+    )
+    try:
+        check_written(root, service.compose_file)
+    except DkdbgError as error:
+        _say("", error.message)
+        _say("next", error.hint)
+        return 0
+    seen = _seen()
+    _running(seen)
+    ours = [each for each in seen if not each.is_ended and each.name == service.name]
+    for number, line in enumerate(_next(service, ours)):
+        _say("next" if number == 0 else "", line)
+    return 0
+
+
+def _next(service: DebugService, ours: list[SeenSession]) -> list[str]:
+    if not ours:
+        return [
+            'set a breakpoint and press F5 in VS Code (configuration "dkdbg: attach")',
+            "or start it from here: dkdbg up",
+        ]
+    if any(each.client for each in ours):
+        return [
+            "your editor is attached; dkdbg where shows where each process is, dkdbg logs -f what it prints"
+        ]
+    return [f"press F5 to attach to {service.name}; dkdbg logs -f shows what it prints, dkdbg down stops it"]
+
+
+def _seen() -> list[SeenSession]:
+    seen, missing = registry.sessions()
+    for scheme, reason in missing.items():
+        _say("", f"{scheme} cannot be asked: {reason}")
+    return [each for each in seen if not each.is_ended]
+
+
+def _running(seen: list[SeenSession]) -> None:
+    if not seen:
+        _say("runs", "nothing")
+    for number, line in enumerate(sessions.table(seen, time.time()) if seen else ()):
+        _say("runs" if number == 0 else "", line)
+
+
+def _say(what: str, text: str) -> None:
+    console.say(f"  {what:<8}{text}".rstrip())

@@ -1,0 +1,149 @@
+"""`dkdbg where`: where all processes of a job are, and which of them are not where the others are."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from dkdbg import console
+from dkdbg.agent.program import ranks
+from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
+from dkdbg.places import registry
+from dkdbg.printable import printable
+from dkdbg.targets import sessions
+from dkdbg.where import hang_map, text, told
+from dkdbg.where.asking import Wanted, ask
+from dkdbg.where.still import Still
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from dkdbg.agent.program.ranks import RankSet
+    from dkdbg.targets.sessions import SeenSession
+
+
+#: Seconds between two looks.
+_PAUSE = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """How the map is shown.
+
+    Attributes:
+        ranks: a set of ranks as it is written.
+        watch: again and again, until Ctrl-C. as_json: a JSON object, one a line when watching.
+        html: the file of a page; None for none.
+        native: with native frames, where py-spy may look.
+    """
+
+    ranks: str = "all"
+    watch: bool = False
+    as_json: bool = False
+    html: Path | None = None
+    native: bool = False
+
+
+def where(root: Path, targets: Sequence[str], shown: Shown) -> int:
+    """Show the hang map of all sessions that can be seen from here, or of some; the exit code.
+
+    Args:
+        root: the repository's root, resolved.
+        targets: addresses or names; none for all places that are asked without being named.
+        shown: see there.
+
+    Raises:
+        DkdbgError: nothing runs, a target that was named cannot be asked, or the set of ranks is none.
+    """
+    wanted = _ranks(shown.ranks)
+    still = Still() if shown.watch else None
+    try:
+        while True:
+            code = _look(root, targets, shown, wanted, still)
+            if not shown.watch:
+                return code
+            time.sleep(_PAUSE)
+    except KeyboardInterrupt:
+        if not shown.watch:
+            raise
+        return 0
+
+
+def _look(root: Path, targets: Sequence[str], shown: Shown, wanted: RankSet, still: Still | None) -> int:
+    began = time.monotonic()
+    found, missing = ask(_wanted(root, targets), native=shown.native)
+    jobs = hang_map.jobs(each for each in found if each.processes)
+    if not wanted.everyone:
+        jobs = [hang_map.chosen(each, wanted.contains) for each in jobs if each.ranks]
+    if still is not None:
+        still.look(jobs, began)
+    asked = f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S %Z}"
+    if shown.html is not None:
+        from dkdbg.where import page  # 40 ms, which the others save
+
+        page.write(shown.html, page.page([told.job(each) for each in jobs], asked=asked, again=shown.watch))
+    if shown.as_json:
+        said = {"asked": asked, "jobs": [told.job(each) for each in jobs], "missing": missing}
+        (console.emit_line if shown.watch else console.emit)(said)
+        return EXIT_ERROR if missing and not jobs else 0
+    for label, reason in missing.items():
+        console.warn(f"dkdbg: {printable(label)} cannot be asked: {printable(reason)}")
+    lines = [line for job in jobs for line in [*text.lines(job, still), ""]]
+    if not jobs:
+        lines = ["nobody has answered" if missing else "no Python process is running there", ""]
+    lines.append(f"asked in {time.monotonic() - began:.1f} s; nothing was stopped")
+    if shown.native:
+        lines[-1] = f"asked in {time.monotonic() - began:.1f} s; py-spy stopped each process for a moment"
+    if shown.html is not None:
+        lines.append(f"the page is {printable(shown.html)}")
+    (console.screen if shown.watch else console.say)("\n".join(lines))
+    return EXIT_ERROR if missing and not jobs else 0
+
+
+def _ranks(written: str) -> RankSet:
+    try:
+        found = ranks.parse(written)
+    except ranks.RankSetError as error:
+        raise DkdbgError(str(error), hint=error.hint, exit_code=EXIT_USAGE) from error
+    if found.failing:
+        raise DkdbgError(
+            "where does not take failing: a rank that is gone, or is not where the others are, comes first anyway",
+            hint="dkdbg where", exit_code=EXIT_USAGE,
+        )  # fmt: skip
+    return found
+
+
+def _wanted(root: Path, targets: Sequence[str]) -> list[Wanted]:
+    """The places to ask, each once, and the sessions there."""
+    if not targets:
+        return _of_sessions(root, registry.sessions()[0])
+    found: list[Wanted] = []
+    for target in targets:
+        for place in registry.places_of(target, root):
+            live = [each for each in place.sessions() if not each.is_ended]
+            if not live:
+                raise DkdbgError(f"no session is running on {place.label}", hint="dkdbg ps")
+            found.append(Wanted(place=place, target=live[0].target, ids=tuple(each.id for each in live)))
+    return found
+
+
+def _of_sessions(root: Path, seen: Sequence[SeenSession]) -> list[Wanted]:
+    live = [each for each in seen if not each.is_ended and each.state != sessions.UNREADABLE]
+    if not live:
+        raise DkdbgError(
+            "no session is running",
+            hint="dkdbg ps --all; a job behind ssh or in a cluster is asked when it is named",
+        )
+    by_address: dict[str, list[SeenSession]] = {}
+    for each in live:
+        by_address.setdefault(each.address, []).append(each)
+    return [
+        Wanted(
+            place=registry.place_at(registry.address_of(address), root), target=group[0].target,
+            ids=tuple(each.id for each in group),
+        )
+        for address, group in by_address.items()
+    ]  # fmt: skip

@@ -1,0 +1,117 @@
+"""`docker run` lines of scripts, Makefiles and READMEs: what they mount, where they work, what they ask of the engine."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from dkdbg.detect.docker.dockerfile import absolute
+from dkdbg.detect.docker.run_environment import read_environment
+from dkdbg.detect.files import is_vendored, join, parent
+from dkdbg.launchers.lines.command_lines import logical_lines
+from dkdbg.model.facts import DockerRun
+
+if TYPE_CHECKING:
+    from dkdbg.detect.files import Tree
+
+_RUN = re.compile(r"\b(?:docker|podman|nvidia-docker)\s+(?:container\s+)?run\s+(.+)")
+_FILES = re.compile(r".*\.(?:sh|bash|md|rst)|makefile|justfile|readme", re.IGNORECASE)
+#: The folder that a person stands in, as shells, Makefiles and cmd write it.
+_HERE = re.compile(
+    r"^(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`|\$\(CURDIR\)|\$\(shell pwd\)|%cd%|\$\{?(?:PROJECT|REPO|ROOT|WORK|SCRIPT)_?(?:DIR|ROOT|PATH)\}?|\.)(?=/|$)"
+)
+_VALUED = {"-v": "volume", "--volume": "volume", "--mount": "mount", "-w": "workdir", "--workdir": "workdir", "--shm-size": "shm", "--ipc": "ipc",
+           "-p": "port", "--publish": "port", "-e": "env", "--env": "env", "--env-file": "env_file"}  # fmt: skip
+_BUILT = re.compile(
+    r"\b(?:docker|podman)\s+(?:buildx\s+|image\s+)?build\b.*?\s(?:-t|--tag)[\s=]+([\w./-]*[\w])"
+)
+_MOST = 60
+
+
+def read_docker_run(tree: Tree) -> DockerRun | None:
+    """Return the first such line, shallow files first, that mounts a folder of the repository.
+
+    Without one it is the first that starts an image which the repository builds, and None without either.
+    """
+    paths = [path for path in tree.matching(_FILES) if path.count("/") <= 2 and not is_vendored(path)][:_MOST]
+    lines = [(path, line) for path in paths for line in logical_lines(tree.text(path))]
+    built = frozenset(match[1] for _, line in lines for match in _BUILT.finditer(line))
+    unmounted = None
+    for path, line in lines:
+        found = _RUN.search(line)
+        read = _read(tree, path, found[1], built) if found else None
+        if read is not None and read.mounts:
+            return read
+        unmounted = unmounted or read
+    return unmounted
+
+
+def _read(tree: Tree, path: str, text: str, built: frozenset[str]) -> DockerRun | None:
+    text = re.sub(r"\$\(\s*(pwd|CURDIR|shell pwd)\s*\)|`pwd`", "$PWD", text)
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = text.split()
+    given: dict[str, list[str]] = {}
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        option, equals, value = word.partition("=")
+        if option in _VALUED:
+            given.setdefault(_VALUED[option], []).append(value if equals else following)
+    mounts = [
+        mount for value in given.get("volume", []) if (mount := _mount(tree, path, *value.split(":")[:2]))
+    ]
+    for value in given.get("mount", []):
+        parts = dict(part.partition("=")[::2] for part in value.split(","))
+        source, target = (
+            parts.get("source", parts.get("src", "")),
+            parts.get("target", parts.get("dst", parts.get("destination", ""))),
+        )
+        if parts.get("type") == "bind" and (mount := _mount(tree, path, source, target)):
+            mounts.append(mount)
+    if not mounts and not built & {word.partition(":")[0] for word in words}:
+        return None
+    workdir = next(
+        (value for value in given.get("workdir", []) if value.startswith("/") and "$" not in value), None
+    )
+    shm = next(
+        (value for value in given.get("shm", []) if re.fullmatch(r"\d+(?:\.\d+)?[bkmgBKMG]{0,2}", value)),
+        None,
+    )
+    ports = (re.search(r"(\d+)(?:/\w+)?$", value) for value in given.get("port", []))
+    return DockerRun(
+        source=path, mounts=tuple(dict.fromkeys(mounts)), workdir=absolute("/", workdir) if workdir else None, shm=shm,
+        ipc="host" if "host" in given.get("ipc", []) else None,
+        ports=tuple(dict.fromkeys(int(match[1]) for match in ports if match and 0 < int(match[1]) < 65536)),
+        env=read_environment(given.get("env", [])),
+        env_files=_env_files(tree, path, given.get("env_file", [])),
+    )  # fmt: skip
+
+
+def _mount(tree: Tree, path: str, source: str = "", target: str = "") -> tuple[str, str] | None:
+    """Return (local, remote) of a folder of the repository; the line is typed in the root, or beside its script."""
+    here = _HERE.match(source)
+    if here is None or not target.startswith("/") or "$" in target or target == "/":
+        return None
+    rest = source[here.end() :].strip("/") or "."
+    for base in dict.fromkeys((".", parent(path))):
+        local = join(base, rest)
+        if local is not None and tree.has_dir(local):
+            return local, absolute("/", target)
+    return None
+
+
+def _env_files(tree: Tree, path: str, named: list[str]) -> tuple[str, ...]:
+    """Files of `--env-file` below the repository; git mostly leaves them out, so they need not be here."""
+    found = []
+    for name in named:
+        here = _HERE.match(name)
+        rest = name[here.end() :].strip("/") if here else name
+        places = [join(base, rest) for base in dict.fromkeys((".", parent(path)))]
+        inside = [
+            place
+            for place in places
+            if place and "$" not in place and not rest.startswith(("/", "~", "-", "<"))
+        ]
+        found += [next((place for place in inside if tree.has(place)), inside[0])] if inside else []
+    return tuple(dict.fromkeys(found))

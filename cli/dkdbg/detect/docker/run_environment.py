@@ -1,0 +1,55 @@
+"""`-e` of `docker run` lines, as compose has it; what is somebody's secret stays with its name alone."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from dkdbg.launchers.lines.blanks import has_blank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+#: Without a value only what looks like one: a program behind the image has options called `-e` too.
+_BARE = re.compile(r"[A-Z_][A-Z0-9_]*")
+_SECRET_NAME = re.compile(
+    r"(?:^|_)(?:TOKENS?|KEYS?|SECRETS?|PASS(?:WORD|WD|PHRASE)?|PWD|CREDENTIALS?|AUTH|DSN|LICENSE|COOKIE)(?:_|$)|APIKEY"
+    r"|(?:DATABASE|DB|REDIS|BROKER|MONGO\w*|POSTGRES\w*|CONNECTION)_?(?:URL|URI|STRING)$",
+    re.IGNORECASE,
+)
+#: Tokens that are known by their first letters, and a password inside a URL.
+_SECRET_VALUE = re.compile(
+    r"^(?:hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|ASIA|AIza|ya29\.|eyJ|npm_|r8_|-----BEGIN)|://[^/\s:@]*:[^/\s@]+@"
+)
+#: Long words without a blank, a dot or a slash are keys more often than settings.
+_KEY_LIKE = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9+_=-]{28,}")
+#: `$NAME`, `${NAME}` and make's `$(NAME)`.
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")
+#: Ours, and what the image or the engine knows better.
+_NOT_TAKEN = re.compile(r"DKDBG_\w*|PATH|HOME|PWD|HOSTNAME|PYTHONUNBUFFERED")
+
+
+def read_environment(given: Iterable[str]) -> tuple[tuple[str, str | None], ...]:
+    """Return (name, value) of each `-e`, by the last one of a name.
+
+    The value is None where the environment of whoever starts the container has to give it: nothing is said, a shell makes
+    it, a person is to fill it in, or it is a secret. `${OTHER}` is a variable of that environment under another name.
+    """
+    found: dict[str, str | None] = {}
+    for word in given:
+        name, equals, value = word.partition("=")
+        if not (_NAME if equals else _BARE).fullmatch(name) or _NOT_TAKEN.fullmatch(name):
+            continue
+        found[name] = _value(name, value) if equals else None
+    return tuple(found.items())
+
+
+def _value(name: str, value: str) -> str | None:
+    if variable := _VARIABLE.fullmatch(value):
+        other = variable[1] or variable[2] or variable[3]
+        return None if other == name else f"${{{other}}}"
+    if "$" in value or "`" in value or has_blank(value) or not value.isprintable():
+        return None
+    is_secret = _SECRET_NAME.search(name) or _SECRET_VALUE.search(value) or _KEY_LIKE.fullmatch(value)
+    return None if is_secret and value else value

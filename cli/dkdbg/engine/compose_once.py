@@ -1,0 +1,88 @@
+"""Another command in the image, mounts and environment of a debug service, in a container that goes when it ends."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from dkdbg.engine import compose
+from dkdbg.engine.compose_up import check_name, check_published, choose_gpu, environment
+from dkdbg.engine.host import host_facts
+from dkdbg.engine.image_build import ImageBuild
+from dkdbg.engine.ports import free_port, is_free
+from dkdbg.errors import EXIT_ENGINE, DkdbgError
+from dkdbg.launchers.lines.command_lines import launchers_in
+from dkdbg.targets.compose import LOOPBACK, ComposeService
+from dkdbg.targets.place import Prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from dkdbg.targets.place import Once
+
+#: How the entrypoint of a debug service begins (compose/service.yaml.j2).
+_AGENT = ["sh", "/opt/dkdbg/agent.pyz", "launch"]
+
+
+def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepared:
+    """As `OneOff.once`, for a service of the compose project in `root`; no file is changed.
+
+    A service that runs meanwhile is left alone: then nothing but the debug port is published, on a free one.
+    """
+    service = wanted.service
+    host = host_facts()
+    if host.is_podman:
+        raise DkdbgError(
+            "compose cannot run a command by itself with Podman",
+            hint=f"dkdbg up, then dkdbg run --on compose://{service.name} -- {shlex.join(wanted.command)}",
+            exit_code=EXIT_ENGINE,
+        )
+    gpu, _ = choose_gpu(root, service, host)
+    token = wanted.token()
+    target = ComposeService(service=service.name)
+    port = wanted.port if service.host_network else free_port(wanted.port, ours=None)
+    env = environment(port=port, gpu=gpu, token=token)
+    model = compose.check_project(target, root, env=env)
+    check_published(model, service, token)
+    check_name(str(model.get("name", "")), root)
+    if ImageBuild(root, service, target).is_needed:
+        compose.build(target, root, env=env, report=report)
+    described: Mapping[str, Any] = _described(model, service.name)
+    argv = target.once(
+        wanted.command,
+        entrypoint=_entrypoint(described.get("entrypoint") or ()),
+        publish="" if service.host_network else f"{LOOPBACK}:{port}:{service.port}",
+        all_ports=not service.host_network and all(map(is_free, _published(described))),
+        variables={
+            "DKDBG_WAIT": str(wanted.wait),
+            "DKDBG_LINGER": "0",
+            **({"DKDBG_RANKS": wanted.ranks} if wanted.ranks else {}),
+        },
+        tty=wanted.tty,
+    )
+    return Prepared(argv=argv, environment={**os.environ, **env}, port=port)
+
+
+def _described(model: Mapping[str, object], name: str) -> Mapping[str, Any]:
+    services = model.get("services")
+    return (services.get(name) or {}) if isinstance(services, dict) else {}
+
+
+def _published(described: Mapping[str, Any]) -> list[int]:
+    """The ports of this machine that the service publishes."""
+    return [
+        int(each["published"])
+        for each in described.get("ports") or ()
+        if str(each.get("published", "")).isdigit()
+    ]
+
+
+def _entrypoint(words: Sequence[str]) -> str:
+    """The service's own, without a program at its end that another command takes the place of; empty to leave it.
+
+    `["python", "train.py"]` goes, a script that ends in `exec "$@"` stays.
+    """
+    own = list(words)[words.index("--") + 1 :] if "--" in words else []
+    return shlex.join([*_AGENT, "--"]) if launchers_in(own) else ""

@@ -1,0 +1,64 @@
+"""What a documented command line leaves for a person to fill in: `<port>`, `/path/to/data`, `$OUTPUT_DIR`, `your_...`."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# `<|im_end|>` is a token of a language model.
+_BLANK = re.compile(
+    r"<(?!\|)[^<>]*[^<>|]>|/?path/to|\$\{?\w|\.\.\.|\u2026|\[[A-Z_ ]+\]|\{[a-z_ ]+\}|(?:^|[ =/])(?:YOUR|your)[_-]|\bXXX?\b",
+    re.IGNORECASE,
+)
+_IN_WORDS = re.compile(r"<(?!\|)[^<>\n]*[^<>|\n]>|\{[a-z_ ]+\}")
+#: `$PWD` and `$HOME` have a value wherever a shell runs.
+_SET = re.compile(r"\$\{?(?:PWD|HOME|USER)\b\}?")
+_KEY_AND_VALUE = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*=")
+
+
+def has_blank(text: str) -> bool:
+    """Return whether a command line, or a word of one, holds something that a person has to fill in first."""
+    return bool(_BLANK.search(_SET.sub("", text)))
+
+
+def as_words(command: str) -> tuple[str, ...]:
+    """Return the words of a documented line, one that says `<path of your data>` in several words as one.
+
+    A line whose quotes do not close is taken apart at its blanks.
+    """
+    joined = _IN_WORDS.sub(lambda match: re.sub(r"\s+", "_", match[0]), command)
+    try:
+        return tuple(shlex.split(joined))
+    except ValueError:
+        return tuple(joined.split())
+
+
+def without_blanks(argv: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return an argv without the options that nobody has filled in, and those options as they were written.
+
+    A shell would read `<port>` as a redirection, and a program would take `/path/to/data` for a folder. The first word
+    stays, whatever it is.
+    """
+    kept: list[str] = list(argv[:1])
+    left: list[str] = []
+    for word in argv[1:]:
+        if not has_blank(word):
+            kept.append(word)
+        elif (
+            not word.startswith("-")
+            and not _KEY_AND_VALUE.match(word)
+            and len(kept) > 1
+            and _takes_a_value(kept[-1])
+        ):
+            left.append(f"{kept.pop()} {word}")
+        else:
+            left.append(word)
+    return tuple(kept), tuple(left)
+
+
+def _takes_a_value(word: str) -> bool:
+    return word.startswith("-") and "=" not in word and word not in {"-", "--", "-m"}

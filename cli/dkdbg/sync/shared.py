@@ -1,0 +1,69 @@
+"""A folder of this machine that another one has too: a shared file system, or sshfs. Guessed from the mounts, proved by a probe."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from typing import TYPE_CHECKING
+
+from dkdbg import process
+from dkdbg.errors import DkdbgError
+from dkdbg.sync.remote.contact import PYTHONS, Contact, SameFolderError, refuse_same_folder
+from dkdbg.sync.remote.stream import StreamEndedError
+from dkdbg.targets.mounts import guesses, mounts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dkdbg.targets.place import Reach
+
+_MOUNTS = "/proc/self/mountinfo"
+#: Bytes of it, and seconds for an answer.
+_MOST, _LIMIT = 1 << 20, 30.0
+
+
+def find(root: str, reach: Reach, *, python: str | None = None) -> str | None:
+    """Where `root` lies there, when it is the same folder; None when it is none, or this machine does not tell its mounts.
+
+    Args:
+        root: absolute, resolved, here.
+        python: interpreter there; None to look for one.
+    """
+    try:
+        with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
+            here = mounts(file.read(_MOST))
+    except OSError:
+        return None
+    with contextlib.suppress(DkdbgError):
+        said = _asked(reach, f'printf "%s\\n" "$HOME"; cat {_MOUNTS}').partition("\n")
+        found = guesses(root, here, mounts(said[2]), said[0] if said[0].startswith("/") else "")
+        found = [each for each in found if each.isprintable()]
+        shown = "".join(f"[ -d {shlex.quote(each)} ] && echo {number}; " for number, each in enumerate(found))
+        there = _asked(reach, f"{shown}true").split()
+        for number, each in enumerate(found):
+            if str(number) in there and _is_one(root, each, reach, (python,) if python else PYTHONS):
+                return each
+    return None
+
+
+def _asked(reach: Reach, text: str) -> str:
+    return process.read(reach.wrap(("sh", "-c", text)), most=_MOST, timeout=_LIMIT).stdout
+
+
+def _is_one(root: str, folder: str, reach: Reach, pythons: Sequence[str]) -> bool:
+    """Have a file with a random name made in `folder` there, and look for it here; it is gone afterwards."""
+    contact = Contact(folder, pythons=pythons, makes=False)
+    try:
+        contact.start(reach)
+        stream, ready = contact.ready()
+    except (DkdbgError, StreamEndedError):  # not writable there: then nothing can be proved
+        return False
+    finally:
+        contact.stop()
+    try:
+        refuse_same_folder(root, ready)
+    except SameFolderError:
+        return True
+    finally:
+        stream.close()
+    return False

@@ -1,0 +1,447 @@
+"""An OpenPAI job protocol (version 2) and its debug deployment: where its text has to change, and nothing else in it. No I/O.
+
+The protocol: microsoft/openpai-protocol, schemas/v2/schema.yaml; what its server checks besides: microsoft/pai,
+src/rest-server/src/config/v2/protocol.js and src/middlewares/v2/protocol.js. The text is edited at places that a YAML
+parser has marked, so that comments, order, quotes and line ends stay; the result is parsed again and has to differ in what was
+added alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: The names of the recipe: of the port, and of the deployment that debugs.
+PORT, DEPLOYMENT = "debug", "debug"
+#: How our command begins, which is how it is found again.
+MARK = "# dkdbg"
+#: What the recipe by hand downloads with, its lines in order.
+_BY_HAND = re.compile(r"/pai_data/debug\b|^apt-get install (-\S+ )*wget$|/paipdb\.py\b")
+#: The server's own limit is that of one of its requests; nobody's job is larger.
+_MAX_CHARS = 1 << 20
+
+
+class BadJob(ValueError):  # noqa: N818 - a value that is no job
+    """What came is no job protocol, or cannot be edited; the message says why, and `hint` what to do."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role:
+    """One of a job's task roles: its tasks' commands, how many tasks, and which ports each asks for."""
+
+    name: str
+    commands: tuple[str, ...]
+    instances: int
+    ports: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edited:
+    """A job's text as it should be, and what was decided, (what, why)."""
+
+    text: str
+    decisions: tuple[tuple[str, str], ...]
+
+
+class PaiJob:
+    """A job protocol.
+
+    Args:
+        text: all of the file.
+
+    Raises:
+        BadJob: it is none.
+    """
+
+    def __init__(self, text: str) -> None:
+        if len(text) > _MAX_CHARS:
+            raise BadJob("it is larger than any job protocol")
+        self.text = text
+        self.value = _load(text)
+        self.roles = _roles(self.value)
+        defaults = self.value.get("defaults")
+        self.deployment = str(_mapping(defaults, "defaults").get("deployment") or "")
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The names of its secrets."""
+        return tuple(str(each) for each in _mapping(self.value.get("secrets"), "secrets"))
+
+    def with_debugging(
+        self, role: Role, command: str, *, port: str = PORT, deployment: str = DEPLOYMENT
+    ) -> Edited:
+        """The text with a port and a deployment for debugging one role.
+
+        Args:
+            command: the shell text that comes before the role's commands; it begins with MARK.
+
+        Raises:
+            BadJob: the file is written in a way that cannot be edited so that nothing else changes.
+        """
+        edit = _Edit(self.text, self.value)
+        edit.ask_for_port(role.name, port)
+        edit.deploy(role.name, deployment, command, self.deployment)
+        edit.activate(deployment)
+        return Edited(text=edit.done(), decisions=tuple(edit.decisions))
+
+
+def _load(text: str) -> dict[str, Any]:
+    try:
+        value = _yaml().load(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"line {mark.line + 1}: " if mark is not None else ""
+        raise BadJob(
+            f"it is not YAML: {where}{error.problem}", "correct that line: OpenPAI would refuse it too"
+        ) from error
+    except (YAMLError, RecursionError, ValueError) as error:
+        raise BadJob(f"it is not YAML: {str(error).splitlines()[0]}") from error
+    kind = value.get("type") if isinstance(value, dict) else None
+    if not isinstance(value, dict) or kind != "job" or "taskRoles" not in value:
+        seen = (
+            f"a manifest of Kubernetes ({value['kind']})" if isinstance(value, dict) and "apiVersion" in value and "kind" in value
+            else "a compose file" if isinstance(value, dict) and "services" in value
+            else f"a component of the type {kind}" if kind else ""
+        )  # fmt: skip
+        raise BadJob(
+            "it is not an OpenPAI job protocol, which has `type: job` and `taskRoles`"
+            + (f": it is {seen}" if seen else ""),
+            "dkdbg init --k8s is for manifests" if "Kubernetes" in seen else "name the job's file: dkdbg init --pai job.yaml",
+        )  # fmt: skip
+    if value.get("protocolVersion") not in (2, "2"):
+        raise BadJob(
+            f"its protocolVersion is {value.get('protocolVersion')}, and this is about version 2",
+            "export the job again from the portal of OpenPAI 0.13 or later",
+        )
+    return value
+
+
+def _yaml() -> YAML:
+    return YAML(typ="safe", pure=True)
+
+
+def _mapping(value: object, what: str) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise BadJob(f"its {what} are not a mapping")
+    return value
+
+
+def _roles(value: dict[str, Any]) -> dict[str, Role]:
+    found = {}
+    for name, role in _mapping(value["taskRoles"], "taskRoles").items():
+        if not isinstance(role, dict) or not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", str(name)):
+            raise BadJob(f"its task role {str(name)[:60]!r} makes no sense")
+        commands, instances = role.get("commands"), role.get("instances", 1)
+        if not isinstance(commands, list) or not all(isinstance(each, str) for each in commands):
+            raise BadJob(f"the commands of its task role {name} are not a list of texts")
+        if not isinstance(role.get("resourcePerInstance"), dict):
+            raise BadJob(f"its task role {name} has no resourcePerInstance")
+        ports = _mapping(role["resourcePerInstance"].get("ports"), "ports")
+        found[str(name)] = Role(
+            name=str(name), commands=tuple(commands), instances=instances if isinstance(instances, int) else 1,
+            ports=tuple(str(each) for each in ports),
+        )  # fmt: skip
+    if not found:
+        raise BadJob("it has no task role")
+    return found
+
+
+class _Edit:
+    """Edits of one text, and of its value beside it, which the result has to be."""
+
+    def __init__(self, text: str, value: dict[str, Any]) -> None:
+        self.text = text
+        self.wanted = copy.deepcopy(value)
+        self.decisions: list[tuple[str, str]] = []
+        self._newline = "\r\n" if "\r\n" in text else "\n"
+        self._root = _yaml().compose(text)
+        self._changes: list[tuple[int, int, str]] = []
+        if self._root.flow_style:
+            raise BadJob("it is written in braces, as JSON", "write it as OpenPAI's portal exports it")
+
+    def ask_for_port(self, role: str, port: str) -> None:
+        resources = self._at("taskRoles", role, "resourcePerInstance")
+        wanted = self.wanted["taskRoles"][role]["resourcePerInstance"]
+        if port in (wanted.get("ports") or {}):
+            self.decisions.append((f"{role} has the port {port}", "it already asks for one"))
+            return
+        self.decisions.append((f"{role} asks for one port more, {port}", "the platform chooses its number"))
+        ports = _value(resources, "ports")
+        if ports is None:
+            self._add(resources, "ports", {port: 1})
+        elif isinstance(ports, MappingNode):
+            self._add(ports, port, 1)
+        else:
+            self._replace(ports, json.dumps({port: 1}))
+        wanted["ports"] = {**(wanted.get("ports") or {}), port: 1}
+
+    def deploy(self, role: str, name: str, command: str, active: str) -> None:
+        node, found = _value(self._root, "deployments"), self.wanted.get("deployments") or []
+        number = next((n for n, each in enumerate(found) if each.get("name") == name), None)
+        if number is not None and isinstance(node, SequenceNode):
+            self._before(node.value[number], found[number], role, command)
+            return
+        former: dict[str, Any] = next((each for each in found if each.get("name") == active), {})
+        roles = {key: dict(each) for key, each in (former.get("taskRoles") or {}).items()}
+        mine = {**roles.get(role, {})}
+        mine["preCommands"] = [command, *mine.get("preCommands", [])]
+        entry = {"name": name, "taskRoles": {**roles, role: mine}}
+        why = (
+            f"what the job's own deployment {active} does, and before it the debugger"
+            if former
+            else "it brings the debugger"
+        )
+        self.decisions.append((f"the deployment {name}", why))
+        if isinstance(node, SequenceNode):
+            self._insert_item(node, entry)
+        elif node is None:
+            self._append("deployments", [entry])
+        else:
+            self._replace(node, self._block([entry], 2))
+        self.wanted["deployments"] = [entry, *found]
+
+    def activate(self, name: str) -> None:
+        node, defaults = _value(self._root, "defaults"), self.wanted.get("defaults") or {}
+        if defaults.get("deployment") == name:
+            return
+        former = defaults.get("deployment")
+        self.decisions.append(
+            (f"defaults.deployment is {name}", f"it was {former}; set it back to run without a debugger" if former
+             else "without it the job runs as before")
+        )  # fmt: skip
+        if isinstance(node, MappingNode):
+            deployment = _value(node, "deployment")
+            if deployment is None:
+                self._add(node, "deployment", name)
+            else:
+                self._replace(deployment, name)
+        elif node is None:
+            self._append("defaults", {"deployment": name})
+        else:
+            self._replace(node, json.dumps({"deployment": name}))
+        self.wanted["defaults"] = {**defaults, "deployment": name}
+
+    def done(self) -> str:
+        """The edited text. Raises BadJob: something else would change too."""
+        text = self.text
+        for start, end, new in sorted(self._changes, key=lambda each: each[:2], reverse=True):
+            text = text[:start] + new + text[end:]
+        try:
+            same = _load(text) == self.wanted
+        except BadJob:
+            same = False
+        if not same:
+            raise BadJob(
+                "it is written in a way (anchors, merges, tabs) in which a change here would change something else too",
+                "write the port and the deployment by hand, as docs/recipes/openpai.md shows them",
+            )
+        return text
+
+    def _before(self, node: MappingNode, value: dict[str, Any], role: str, command: str) -> None:
+        """Let our command come first in a deployment that is there; what the recipe by hand has there goes."""
+        name, roles = value["name"], _value(node, "taskRoles")
+        if not isinstance(roles, MappingNode):
+            raise BadJob(f"its deployment {name} has no taskRoles")
+        here = value["taskRoles"].get(role)
+        if here is None:
+            self.decisions.append((f"{role} in the deployment {name}", "it brings the debugger"))
+            self._add(roles, role, {"preCommands": [command]}, first=True)
+            value["taskRoles"][role] = {"preCommands": [command]}
+            return
+        commands = _value(_value(roles, role), "preCommands")
+        if commands is None:
+            self._add(_value(roles, role), "preCommands", [command], first=True)
+            here["preCommands"] = [command]
+            self.decisions.append(
+                (f"preCommands of {role} in the deployment {name}", "they bring the debugger")
+            )
+            return
+        former = here["preCommands"]
+        ours = [each.startswith(MARK) or bool(_BY_HAND.search(each)) for each in former]
+        if former[:1] == [command]:
+            return
+        kept = [each for each, gone in zip(former, ours, strict=True) if not gone]
+        if any(ours):
+            by_hand = any(gone and not each.startswith(MARK) for each, gone in zip(former, ours, strict=True))
+            why = (
+                "it is the recipe's, which downloads paipdb at each start"
+                if by_hand
+                else "it is of another dkdbg"
+            )
+            self.decisions.append((f"the deployment {name} is ours now", why))
+        else:
+            self.decisions.append((f"a command more in the deployment {name}", "it brings the debugger"))
+        if any(ours):
+            self._exchange(commands, [n for n, gone in enumerate(ours) if gone], command)
+        else:
+            self._insert_item(commands, command)
+        here["preCommands"] = [command, *kept]
+
+    def _at(self, *keys: str) -> Any:  # noqa: ANN401 - a node of ruamel.yaml
+        node = self._root
+        for key in keys:
+            node = _value(node, key)
+        return node
+
+    # -- text ------------------------------------------------------------------------------------------------------
+
+    def _add(self, node: MappingNode, key: str, value: object, *, first: bool = False) -> None:
+        """Add an entry to a mapping: the last of one whose values are on one line each, else the first."""
+        if node.flow_style or not node.value:
+            end = node.start_mark.index + 1
+            separator = ", " if node.value else ""
+            self._change(end, end, f"{key}: {json.dumps(value, ensure_ascii=False)}{separator}")
+            return
+        column = node.value[0][0].start_mark.column
+        lines = self._block({key: value}, column)
+        last = node.value[-1][1]
+        if (
+            first
+            or not isinstance(last, ScalarNode)
+            or last.style in {"|", ">"}
+            or last.end_mark.line != last.start_mark.line
+        ):
+            start = node.value[0][0].start_mark.index
+            self._change(start, start, lines.lstrip() + self._newline + " " * column)
+        else:
+            self._after_line(last.end_mark.index, lines)
+
+    def _insert_item(self, node: SequenceNode, item: object) -> None:
+        """Let an item be the first of a list."""
+        if node.flow_style:
+            start = node.start_mark.index + 1
+            self._change(start, start, json.dumps(item, ensure_ascii=False) + (", " if node.value else ""))
+            return
+        column = node.start_mark.column
+        start = node.start_mark.index
+        self._change(start, start, self._block([item], column).lstrip() + self._newline + " " * column)
+
+    def _exchange(self, node: SequenceNode, gone: Sequence[int], item: object) -> None:
+        """Let an item be the first of a list in the place of others; comments between them stay."""
+        if node.flow_style:
+            raise BadJob(
+                "its preCommands are written in brackets",
+                "write one a line, as OpenPAI's portal exports them",
+            )
+        column, starts = node.start_mark.column, [self._dash(node, each) for each in node.value]
+        ends = [self._end(each, column) for each in node.value]
+        kept = [self._block([item], column).lstrip()]
+        for number, end in enumerate(ends):
+            if number not in gone:
+                kept.append(self.text[starts[number] : end])
+            if starts[number + 1 :] and (between := self.text[end : starts[number + 1]].strip()):
+                kept.append(between)
+        self._change(starts[0], ends[-1], (self._newline + " " * column).join(kept))
+
+    def _dash(self, node: SequenceNode, item: Any) -> int:  # noqa: ANN401 - as above
+        """Where an item's dash is."""
+        found = self.text.rfind("-", node.start_mark.index, item.start_mark.index)
+        if found < 0 or self.text[found + 1 : item.start_mark.index].strip():
+            raise BadJob("its preCommands are written in a way that is not understood")
+        return found
+
+    def _end(self, node: Any, column: int) -> int:  # noqa: ANN401 - as above
+        """Where the last line of an item ends, whose dash is at this column."""
+        if not isinstance(node, ScalarNode):
+            raise BadJob("its preCommands are not text")
+        end = self._line_end(node.end_mark.index if node.style not in {"|", ">"} else node.start_mark.index)
+        if node.style in {"|", ">"}:
+            stop = end
+            while stop < len(self.text):
+                stop = self._line_end(start := self.text.index("\n", stop) + 1)
+                line = self.text[start:stop]
+                if line.strip() and len(line) - len(line.lstrip(" ")) <= column:
+                    break
+                end = stop if line.strip() else end
+        return end
+
+    def _line_end(self, index: int) -> int:
+        """Where the line ends in which an index is, before the line's end itself."""
+        found = self.text.find("\n", index)
+        found = len(self.text) if found < 0 else found
+        return found - 1 if self.text[found - 1 : found] == "\r" else found
+
+    def _append(self, key: str, value: object) -> None:
+        """Add an entry at the end of the file."""
+        mark = re.search(
+            r"^(\.\.\.|---)[ \t]*\r?$", self.text[self._root.value[-1][0].start_mark.index :], re.MULTILINE
+        )
+        end = self._root.value[-1][0].start_mark.index + mark.start() if mark else len(self.text)
+        gap = "" if self.text[:end].endswith("\n") else self._newline
+        self._change(end, end, gap + self._newline + self._block({key: value}, 0) + self._newline)
+
+    def _after_line(self, index: int, lines: str) -> None:
+        end = self.text.find("\n", index)
+        if end < 0:
+            self._change(len(self.text), len(self.text), self._newline + lines)
+        else:
+            self._change(end + 1, end + 1, lines + self._newline)
+
+    def _replace(self, node: Any, new: str) -> None:  # noqa: ANN401 - as above
+        start, end = node.start_mark.index, node.end_mark.index
+        if start == end:  # nothing after the colon
+            start = end = self.text.rindex(":", 0, start + 1) + 1
+            new = (self._newline if new.startswith(" ") else " ") + new
+        self._change(start, end, new)
+
+    def _change(self, start: int, end: int, new: str) -> None:
+        self._changes.append((start, end, new))
+
+    def _block(self, value: object, column: int) -> str:
+        """A value as lines of YAML at a column, without the last line's end."""
+        return self._newline.join(" " * column + line if line else "" for line in _lines(value))
+
+
+def _lines(value: object) -> list[str]:
+    if isinstance(value, dict):
+        return [line for key, each in value.items() for line in _entry(f"{key}:", each, "  ")]
+    if isinstance(value, list):
+        return [line for each in value for line in _entry("-", each, "  ")]
+    return [_scalar(value)]
+
+
+def _entry(head: str, value: object, indent: str) -> list[str]:
+    if isinstance(value, str) and value.startswith(
+        MARK
+    ):  # ours: no line begins with a blank, none ends with one
+        return [f"{head} |-", *(indent + line for line in value.split("\n"))]
+    if isinstance(value, (dict, list)) and value:
+        lines = _lines(value)
+        if head == "-":
+            return [f"- {lines[0]}", *(indent + line for line in lines[1:])]
+        return [head, *(indent + line for line in lines)]
+    return [f"{head} {_scalar(value)}"]
+
+
+def _scalar(value: object) -> str:
+    """A word as it is, everything else as JSON, which YAML has in it."""
+    if isinstance(value, str) and re.fullmatch(r"[a-zA-Z_][\w-]*", value) and value.lower() not in _WORDS:
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+#: What YAML, of one version or another, does not take for texts.
+_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+
+
+def _value(node: Any, key: str) -> Any:  # noqa: ANN401 - as above
+    """The node of a key; None where there is none."""
+    if not isinstance(node, MappingNode):
+        raise BadJob(f"where {key} should be there is no mapping")
+    return next((each for name, each in node.value if name.value == key), None)

@@ -1,0 +1,115 @@
+"""A tensor as a picture beside its histogram: what the agent says of it, checked, and the PNG that shows it. Pure."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import math
+import struct
+import zlib
+from dataclasses import dataclass
+
+from dkdbg.errors import DkdbgError
+
+#: Elements of a side of a picture, bars of a histogram, and pixels between and around pictures.
+_SIDE, _BARS, _GAP = 96, 64, 8
+#: Pixels of a picture's side: small tensors are enlarged.
+_PIXELS = 192
+#: Ranks in one picture.
+MOST = 64
+_NONE = (255, 0, 0)
+_BACK, _BAR = (255, 255, 255), (70, 110, 180)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What is shown of one tensor.
+
+    Attributes:
+        text: in words. low, high: of the elements.
+        width: of the picture, in elements. shades: of them row by row, 0 (low) to 254 (high), 255 for NaN and Inf.
+        counts: of the histogram's bars.
+    """
+
+    text: str
+    low: float
+    high: float
+    width: int
+    shades: bytes
+    counts: tuple[int, ...]
+
+
+def expression(of: str) -> str:
+    """What to evaluate in the program for the picture of an expression."""
+    return f"__import__('_dkdbg.array_views').array_views.plotted(({of}\n))"
+
+
+def read(value: str, label: str) -> Shown:
+    """What the program said.
+
+    Args:
+        value: how Python writes it, a text. label: whose, for messages.
+
+    Raises:
+        DkdbgError: there is nothing to show, or what it says makes no sense.
+    """
+    try:
+        said = json.loads(ast.literal_eval(value))
+        if "error" in said:
+            raise DkdbgError(
+                f"{label}: {str(said['error'])[:300]}", hint="dkdbg ranks eval EXPR shows what it is"
+            )
+        low, high = float(said["low"]), float(said["high"])
+        width, counts = int(said["width"]), tuple(int(each) for each in said["counts"])
+        shades = base64.b64decode(said["rows"], validate=True)
+        if not 0 < width <= _SIDE or not 0 < len(shades) <= _SIDE * _SIDE or len(counts) != _BARS:
+            raise ValueError("size")
+        if min(counts) < 0 or not (math.isfinite(low) and math.isfinite(high)):
+            raise ValueError("numbers")
+        return Shown(
+            text=str(said["text"])[:800], low=low, high=high, width=width, shades=shades, counts=counts
+        )
+    except (ValueError, SyntaxError, KeyError, TypeError, MemoryError, RecursionError) as error:
+        raise DkdbgError(f"{label}: what it says of the tensor cannot be understood") from error
+
+
+def png(shown: list[Shown]) -> bytes:
+    """The PNG (ISO/IEC 15948): a row for each, its picture at the left, its histogram at the right."""
+    width = 2 * _PIXELS + 3 * _GAP
+    height = len(shown) * (_PIXELS + _GAP) + _GAP
+    canvas = [bytearray(bytes(_BACK) * width) for _ in range(height)]
+    for position, each in enumerate(shown):
+        top = _GAP + position * (_PIXELS + _GAP)
+        _picture(canvas, each, top, _GAP)
+        _histogram(canvas, each, top, 2 * _GAP + _PIXELS)
+    lines = b"".join(b"\0" + bytes(line) for line in canvas)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunks = (_chunk(b"IHDR", header), _chunk(b"IDAT", zlib.compress(lines, 9)), _chunk(b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def _picture(canvas: list[bytearray], shown: Shown, top: int, left: int) -> None:
+    rows = -(-len(shown.shades) // shown.width)
+    for y in range(_PIXELS):
+        for x in range(_PIXELS):
+            at = y * rows // _PIXELS * shown.width + x * shown.width // _PIXELS
+            if at < len(shown.shades):
+                shade = shown.shades[at]
+                _dot(canvas, top + y, left + x, _NONE if shade == 255 else (shade, shade, shade))
+
+
+def _histogram(canvas: list[bytearray], shown: Shown, top: int, left: int) -> None:
+    highest = max(shown.counts) or 1
+    for x in range(_PIXELS):
+        bar = _PIXELS * shown.counts[x * _BARS // _PIXELS] // highest
+        for y in range(_PIXELS - bar, _PIXELS):
+            _dot(canvas, top + y, left + x, _BAR)
+
+
+def _dot(canvas: list[bytearray], y: int, x: int, colour: tuple[int, int, int]) -> None:
+    canvas[y][3 * x : 3 * x + 3] = bytes(colour)
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -1,0 +1,118 @@
+"""Which Pythons run at a place without our agent, as its own shell tells it. No I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dkdbg.printable import is_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Bytes of an answer that are read.
+MOST = 1 << 18
+#: Nothing but `sh`, `readlink` and `tr`. A line a process: pid, its parent's, its user where that is not ours, its program
+#: (of another user's process only its first word says it), its words, with tabs between.
+_FIND = r"""
+status() { parent=0 user=0; while read -r name real effective rest; do case $name in
+  PPid:) parent=$real ;; Uid:) user=$effective ;; Gid:) user=$user:$effective ;; esac; done <"$1/status"; }
+status /proc/self; own=$user
+for each in /proc/[0-9]*; do
+  program=$(readlink "$each/exe" || tr '\0' '\n' <"$each/cmdline" | { read -r word; echo "$word"; })
+  case ${program##*/} in
+    python*) status "$each"; [ "$user" != "$own" ] || user=
+      printf '%s\t%s\t%s\t%s\t' "${each#/proc/}" "$parent" "$user" "$program"; tr '\n\t\0' '  \t' <"$each/cmdline"; echo ;;
+  esac
+done 2>/dev/null
+"""
+_USER = re.compile(r"\d{1,10}:\d{1,10}")
+_VERSION = re.compile(r"python(\d+(\.\d+)?)")
+_LISTENS = re.compile(r"(?:(?P<host>[^\s:]+):)?(?P<port>\d{1,5})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PythonThere:
+    """One Python process in a container.
+
+    Attributes:
+        pid: as the container numbers it. parent: the same of its parent.
+        user: `uid:gid` of its owner; empty where that is the user as whom the container was asked.
+        program: path of the interpreter there.
+        words: its command line.
+    """
+
+    pid: int
+    parent: int = 0
+    user: str = ""
+    program: str
+    words: tuple[str, ...]
+
+    @property
+    def version(self) -> str:
+        """As far as the interpreter's name says it, such as `3.14`; empty when it does not."""
+        found = _VERSION.search(self.program.rsplit("/", 1)[-1])
+        return found[1] if found else ""
+
+    @property
+    def is_adapter(self) -> bool:
+        """Whether it is debugpy's adapter: a plain debugpy listens."""
+        return any("debugpy/adapter" in word for word in self.words[:4])
+
+    @property
+    def listens(self) -> tuple[str, int] | None:
+        """Where debugpy listens by this command line; None for none."""
+        if self.words[1:3] != ("-m", "debugpy") and self.words[:1] != ("debugpy",):
+            return None
+        for option, value in zip(self.words, self.words[1:], strict=False):
+            if option == "--listen" and (found := _LISTENS.fullmatch(value)):
+                return found["host"] or "127.0.0.1", int(found["port"])
+        return None
+
+
+def finding_words() -> tuple[str, ...]:
+    """The command line that, run in a container, tells its Pythons."""
+    return ("sh", "-c", _FIND)
+
+
+def pythons_in(said: str) -> tuple[PythonThere, ...]:
+    """What such a command has found, the oldest first; the container may have made it up: it is shown, never run."""
+    found = []
+    for line in said.splitlines()[:1000]:
+        pid, _, rest = line.partition("\t")
+        parent, _, rest = rest.partition("\t")
+        user, _, rest = rest.partition("\t")
+        program, _, words = rest.partition("\t")
+        numbers = _is_number(pid) and _is_number(parent) and (not user or _USER.fullmatch(user))
+        if numbers and all(map(is_text, rest.replace("\t", ""))):
+            found.append(
+                PythonThere(
+                    pid=int(pid), parent=int(parent), user=user, program=program,
+                    words=tuple(words.rstrip("\t ").split("\t")),
+                )
+            )  # fmt: skip
+    return tuple(sorted(found, key=lambda each: each.pid))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 8
+
+
+def programs_of(found: Sequence[PythonThere]) -> list[tuple[PythonThere, ...]]:
+    """The Pythons by program: the one that was started, with those that it has started since."""
+    pids = {each.pid for each in found}
+    roots = {each.pid: [each] for each in found if each.parent not in pids}
+    above = {each.pid: each.parent for each in found}
+    for each in found:
+        root, steps = each.pid, 0
+        while root not in roots and steps < len(found):
+            root, steps = above.get(root, 0), steps + 1
+        if root in roots and root != each.pid:
+            roots[root].append(each)
+    return [tuple(each) for each in roots.values()]
+
+
+def is_debugpy(found: Sequence[PythonThere]) -> bool:
+    """Whether a plain debugpy runs among them."""
+    return any(each.is_adapter or each.listens for each in found)

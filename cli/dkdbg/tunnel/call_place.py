@@ -1,0 +1,60 @@
+"""A job that has called a waiting `dkdbg attach --listen`, as a place of that one: it can be attached to, and nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.targets.address import CALL, Address
+from dkdbg.targets.attach_only import AttachOnly
+from dkdbg.targets.place import Door
+
+if TYPE_CHECKING:
+    from dkdbg.tunnel.callers import Caller
+
+
+class Calling(AttachOnly):
+    """See `targets/place.py`.
+
+    Args:
+        name: unique among those that have called.
+
+    Attributes:
+        caller: another one after the job's restart.
+    """
+
+    pause = 1.0
+
+    def __init__(self, caller: Caller, name: str) -> None:
+        self.caller = caller
+        self.name = name
+
+    @property
+    def address(self) -> Address:
+        """As other verbs take it, which ask through us: `places/call.py`."""
+        return Address(scheme=CALL, rest=self.name)
+
+    @property
+    def label(self) -> str:
+        """Its name."""
+        return self.name
+
+    def door(self) -> Door:
+        """The relay's port."""
+        why = self.caller.why
+        return Door(
+            endpoint=("127.0.0.1", self.caller.local),
+            why=f"it is not connected: {why}" if why else "its session does not answer",
+        )
+
+    def close(self) -> None:
+        """Let it go."""
+        self.caller.close()
+
+    def refusal(self) -> DkdbgError:
+        """See `AttachOnly`."""
+        return DkdbgError(
+            f"{self.name} has called here: it can be attached to, and nothing else",
+            hint=f"in another terminal: dkdbg where {self.address}",
+            exit_code=EXIT_USAGE,
+        )

@@ -1,0 +1,270 @@
+"""What an editor shows of tensors and arrays: real PyTorch and NumPy, asked as an editor asks."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.agent.program import array_figures
+from dkdbg.delivery import debugpy, single_file
+from tests.agent.dap_probe import Editor
+from tests.agent.test_privates import VERSIONS, released
+from tests.frameworks import python_with
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["released"]
+
+TORCH = """import warnings; warnings.simplefilter("ignore")
+import numpy, torch, unittest.mock
+from torch._subclasses import FakeTensorMode
+torch.manual_seed(0)
+class Hostile(torch.Tensor):
+    def __repr__(self): raise SystemExit(7)
+    @classmethod
+    def __torch_function__(cls, *a, **k): raise RuntimeError("hostile")
+class Dispatching(torch.Tensor):
+    @classmethod
+    def __torch_dispatch__(cls, *a, **k): raise SystemExit(7)
+plain = torch.arange(6400.0).reshape(64, 100)
+plain[0, 0], plain[1, :3] = float("nan"), float("inf")
+weight = torch.nn.Parameter(torch.ones(20, 3))
+loss = (weight * 2).sum()
+small = torch.arange(4)
+half = torch.full((20,), 60000.0).bfloat16()
+empty = torch.zeros(0, 3)
+enormous = torch.zeros(1).expand(10**12)
+turned = torch.arange(60000.0).reshape(200, 300).t()[::2]
+meta = torch.zeros(3, device="meta")
+sparse = torch.eye(4).to_sparse()
+quantized = torch.quantize_per_tensor(torch.randn(4), 0.1, 0, torch.quint8)
+nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+fake = FakeTensorMode().from_tensor(torch.randn(3))
+freed = torch.randn(1000); freed.untyped_storage().resize_(0)
+hostile = torch.ones(30).as_subclass(Hostile)
+dispatching = torch.ones(30).as_subclass(Dispatching)
+mock = unittest.mock.Mock(spec=torch.Tensor)
+array = numpy.arange(20.0).reshape(4, 5)
+objects = numpy.array([object(), None])
+masked = numpy.ma.array([1, 2], mask=[0, 1])
+state = torch.get_rng_state().sum().item(), torch.is_grad_enabled()
+print("stop")
+def one(x):
+    print("stop")
+    return x + 1
+torch.func.vmap(one)(torch.ones(3, 2))
+with FakeTensorMode():
+    print("stop")
+traced = torch.jit.trace(one, torch.ones(3), check_trace=False)
+same = (torch.get_rng_state().sum().item(), torch.is_grad_enabled()) == state
+print("aten::size" in str(traced.graph), same, flush=True)
+"""
+
+
+def _values(stop: dict) -> dict[str, dict]:
+    scope = stop["session"].request("scopes", frameId=stop["frame"])["scopes"][0]
+    return _children(stop, scope["variablesReference"])
+
+
+def _children(stop: dict, reference: int) -> dict[str, dict]:
+    found = stop["session"].request("variables", variablesReference=reference)["variables"]
+    return {each["name"]: each for each in found}
+
+
+def _evaluate(stop: dict, expression: str, context: str) -> str:
+    asked = {"expression": expression, "frameId": stop["frame"], "context": context}
+    return str(stop["session"].request("evaluate", **asked)["result"])
+
+
+@pytest.fixture
+def stopped(launch, tmp_path: Path):
+    """Run a program to each of its lines with `stop`, with an editor that holds it there."""
+    script = tmp_path / "train.py"
+
+    def run(code: str, python: str, layout: Path | None = None):
+        script.write_text(code)
+        lines = [number for number, line in enumerate(code.splitlines(), 1) if 'print("stop")' in line]
+        more = {} if layout is None else {"layout": layout}
+        running = launch(python, "train.py", wait="300", python=python, **more)
+        return running, Editor(running.wait_state("waiting")["port"], {str(script): lines}, hold=True)
+
+    return run
+
+
+def test_tensors_are_read_and_those_that_cannot_be_say_why(stopped) -> None:
+    running, attaching = stopped(TORCH, python_with("torch"))
+    with attaching as editor:
+        stop = editor.wait_stops(1, 300)[0]
+        values = _values(stop)
+        text = {name: each["value"] for name, each in values.items()}
+        assert text["plain"] == "Tensor(64, 100) float32 cpu, min 1 max 6399 mean 3201, 1 NaN 3 Inf"
+        assert (
+            text["weight"] == "Parameter(20, 3) float32 cpu, min 1 max 1 mean 1, 0 NaN 0 Inf, requires grad"
+        )
+        assert text["loss"] == "Tensor() float32 cpu, 120, grad_fn SumBackward0"
+        assert text["small"] == "Tensor(4,) int64 cpu, [0, 1, 2, 3], min 0 max 3 mean 1.5"
+        assert text["half"] == "Tensor(20,) bfloat16 cpu, min 59904 max 59904 mean 59904, 0 NaN 0 Inf"
+        assert text["empty"] == "Tensor(0, 3) float32 cpu, [], 0 NaN 0 Inf"
+        assert text["enormous"].startswith("Tensor(1000000000000,) float32 cpu, min 0 max 0 mean 0")
+        assert text["enormous"].endswith("sampled elements")
+        assert text["turned"] == "Tensor(150, 200) float32 cpu, min 0 max 59998 mean 29999, 0 NaN 0 Inf"
+        assert text["hostile"] == "Hostile(30,) float32 cpu, min 1 max 1 mean 1, 0 NaN 0 Inf"
+        assert text["array"] == "array(4, 5) float64, min 0 max 19 mean 9.5, 0 NaN 0 Inf"
+        reasons = {
+            "meta": "it has no data",
+            "sparse": "its layout is torch.sparse_coo",
+            "quantized": "it is quantized",
+            "nested": "it is nested",
+            "fake": "a FakeTensor defines its own operations",
+            "dispatching": "a Dispatching defines its own operations",
+            "freed": "its storage is freed (0 bytes)",
+            "objects": "its elements are objects",
+            "masked": "some of it is masked",
+        }
+        for name, reason in reasons.items():
+            assert text[name].endswith("not read: " + reason), text[name]
+        assert text["mock"].startswith("<Mock spec='Tensor'")
+        children = _children(stop, values["plain"]["variablesReference"])
+        shown = {
+            name: children[name]["value"] for name in ("shape", "dtype", "device", "min", "max", "NaN", "Inf")
+        }
+        assert shown == {
+            "shape": "(64, 100)",
+            "dtype": "float32",
+            "device": "cpu",
+            "min": "1.0",
+            "max": "6399.0",
+            "NaN": "1",
+            "Inf": "3",
+        }
+        row = children["[63]"]
+        assert (row["value"], row["evaluateName"]) == (
+            "Tensor(100,) float32 cpu, min 6300 max 6399 mean 6350, 0 NaN 0 Inf",
+            "plain[63]",
+        )
+        assert _children(stop, row["variablesReference"])["[99]"]["value"] == "6399.0"
+        attributes = _children(stop, children["attributes"]["variablesReference"])
+        assert attributes["ndim"]["value"] == "2"
+        for context in ("hover", "watch"):
+            assert _evaluate(stop, "small", context) == text["small"]
+        assert _evaluate(stop, "plain", "repl").splitlines() == [
+            text["plain"],
+            "[nan, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...]",
+        ]
+        assert _evaluate(stop, "small", "clipboard") == "tensor([0, 1, 2, 3])"
+        compared = json.loads(_evaluate(stop, "weight", "dkdbg-compare"))
+        assert compared["digest"] == json.loads(_evaluate(stop, "weight.clone()", "dkdbg-compare"))["digest"]
+        assert compared["digest"] != json.loads(_evaluate(stop, "weight * 2", "dkdbg-compare"))["digest"]
+        assert compared["norm"] == pytest.approx(60**0.5)
+        others = (
+            ("x", "a transformation of torch.func is active"),
+            ("plain", "a dispatch mode is active"),
+            ("x", "PyTorch is tracing"),
+        )
+        for number, (name, reason) in enumerate(others, 2):
+            stop["session"].request("continue", threadId=stop["thread"])
+            stop = editor.wait_stops(number, 300)[-1]
+            assert _values(stop)[name]["value"].endswith("not read: " + reason)
+        stop["session"].request("continue", threadId=stop["thread"])
+        code, out, err = running.finish(300)
+    assert (code, out.split("\n")[-2]) == (0, "False True"), err
+
+
+JAX = """import jax, jax.numpy as jnp
+plain = jnp.arange(6400.0).reshape(64, 100).at[0, 0].set(jnp.nan).at[1, :3].set(jnp.inf)
+small = jnp.arange(4)
+half = jnp.full((20,), 60000.0, dtype=jnp.bfloat16)
+empty = jnp.zeros((0, 3))
+gone = jnp.ones(3); gone.delete()
+key = jax.random.key(0)
+def one(x):
+    print("stop")
+    return x + 1
+print("stop")
+jax.jit(one)(jnp.ones(3))
+"""
+
+
+def test_arrays_of_jax_are_read_and_tracers_are_not(stopped) -> None:
+    running, attaching = stopped(JAX, python_with("jax"))
+    with attaching as editor:
+        stop = editor.wait_stops(1, 300)[0]
+        values = _values(stop)
+        text = {name: each["value"] for name, each in values.items()}
+        assert text["plain"] == "Array(64, 100) float32 cpu:0, min 1 max 6399 mean 3201, 1 NaN 3 Inf"
+        assert text["small"] == "Array(4,) int32 cpu:0, [0, 1, 2, 3], min 0 max 3 mean 1.5"
+        assert text["half"] == "Array(20,) bfloat16 cpu:0, min 59904 max 59904 mean 59904, 0 NaN 0 Inf"
+        assert text["empty"] == "Array(0, 3) float32 cpu:0, [], 0 NaN 0 Inf"
+        assert text["gone"] == "Array(3,) float32, not read: it was deleted or donated"
+        assert text["key"].endswith("not read: a PRNGKeyArray holds no numbers")
+        row = _children(stop, values["plain"]["variablesReference"])["[63]"]["value"]
+        assert "(100,) float32" in row
+        assert row.endswith("min 6300 max 6399 mean 6350, 0 NaN 0 Inf")
+        stop["session"].request("continue", threadId=stop["thread"])
+        stop = editor.wait_stops(2, 300)[-1]
+        assert "float32[3]" in _values(stop)["x"]["value"]  # a tracer, as JAX itself shows it
+        stop["session"].request("continue", threadId=stop["thread"])
+        assert running.finish(300)[0] == 0
+
+
+NUMPY = """import sys
+class Loaded: pass
+one = Loaded()
+{numpy}
+print("stop")
+"""
+
+
+def test_nothing_is_imported_for_a_program_without_a_framework(stopped) -> None:
+    running, attaching = stopped(NUMPY.format(numpy=""), sys.executable)
+    with attaching as editor:
+        stop = editor.wait_stops(1, 300)[0]
+        assert _values(stop)["one"]["value"].startswith("<__main__.Loaded object")
+        loaded = "[name for name in ('torch', 'numpy', 'jax', '_dkdbg.torch_views', '_dkdbg.array_figures') if name in sys.modules]"
+        assert _evaluate(stop, loaded, "repl") == "[]"
+        stop["session"].request("continue", threadId=stop["thread"])
+        assert running.finish(300)[0] == 0
+
+
+@pytest.mark.parametrize("requirement", VERSIONS)
+def test_each_debugpy_shows_them(released, stopped, monkeypatch, tmp_path: Path, requirement: str) -> None:
+    version = requirement[2:], released(requirement) / "debugpy"
+    monkeypatch.setattr(debugpy, "for_python", lambda python: version)  # noqa: ARG005
+    root = tmp_path / "layout"
+    root.mkdir()
+    (root / single_file.NAME).write_bytes(single_file.build(sys.version_info[:2]))
+    (root / single_file.NAME).chmod(0o755)
+    code = NUMPY.format(numpy="import numpy; array = numpy.arange(20.0)")
+    running, attaching = stopped(code, python_with("torch"), root)
+    with attaching as editor:
+        stop = editor.wait_stops(1, 300)[0]
+        assert running.record()["debugpy"] == requirement[2:]
+        found = _values(stop)["array"]
+        assert found["value"] == "array(20,) float64, min 0 max 19 mean 9.5, 0 NaN 0 Inf"
+        assert _children(stop, found["variablesReference"])["[19]"]["value"] == "19.0"
+        stop["session"].request("continue", threadId=stop["thread"])
+        assert running.finish(300)[0] == 0
+
+
+def test_no_more_than_so_many_elements_are_read_and_they_lie_everywhere() -> None:
+    assert list(array_figures.pieces(100, 40, 200)) == [(0, 40), (40, 80), (80, 100)]
+    found = list(array_figures.pieces(10**9, 1000, 5000))
+    assert (len(found), found[0], found[-1]) == (5, (0, 1000), (10**9 - 1000, 10**9))
+    assert array_figures.strides((10**6, 10**6), 10**6) == (1024, 1024)
+
+
+def test_a_row_of_tensors_shares_its_time() -> None:
+    now = [0.0]
+    rows = array_figures.Rows(lambda: now[0])
+    left = []
+    for _ in range(5):
+        left.append(round(rows.begin() - now[0], 2))
+        now[0] += 0.2
+        rows.end()
+    assert left == [0.2, 0.2, 0.1, 0.0, 0.0]
+    now[0] += 1
+    assert rows.begin() - now[0] == pytest.approx(0.2)

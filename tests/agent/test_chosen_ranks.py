@@ -1,0 +1,335 @@
+"""A set of ranks is debugged, and the others run free: real torchrun, real gloo."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dkdbg.agent.dap import messages
+from dkdbg.agent.program import choosing, ranks
+from dkdbg.agent.record import choice, processes
+from dkdbg.launchers import registry
+from tests.agent.dap_probe import Client, Editor
+from tests.frameworks import python_with
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: A training step with a collective; says at its end whether its process was ever traced.
+TRAIN = """
+import os, sys, time
+import torch, torch.distributed as dist
+
+def traced():
+    return "pydevd" in sys.modules
+
+def step(n):
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    return x
+
+def main():
+    dist.init_process_group("gloo")
+    n = 0
+    stop = torch.zeros(1)
+    while not stop:
+        step(n)
+        n += 1
+        stop[0] = os.path.exists("stop")
+        dist.all_reduce(stop)
+        time.sleep(0.005)
+    with open("rank%d" % dist.get_rank(), "w") as out:
+        out.write("traced" if traced() else "free")
+    dist.destroy_process_group()
+
+main()
+"""
+LINE = 1 + TRAIN.splitlines().index("    dist.all_reduce(x)")
+
+
+def wait_for(read: Any, fits: Any) -> Any:
+    """Wait until it fits; several Pythons with torch take long to come up and to join on a busy machine."""
+    end = time.monotonic() + 300
+    while not fits(value := read()):
+        assert time.monotonic() < end, value
+        time.sleep(0.01)
+    return value
+
+
+@pytest.fixture
+def job(launch: Any, tmp_path: Path) -> Any:
+    """Start torchrun with so many ranks; it ends when it is told to."""
+    (tmp_path / "train.py").write_text(TRAIN)
+    torch = python_with("torch")
+
+    def start(count: int, *options: str, wait: str = "0", env: dict[str, str] | None = None) -> Any:
+        command = (
+            torch,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            str(count),
+            "train.py",
+        )
+        return launch(
+            *command,
+            python=sys.executable,
+            options=options,
+            wait=wait,
+            env={"OMP_NUM_THREADS": "1", **(env or {})},
+        )
+
+    yield start
+    (tmp_path / "stop").touch()
+
+
+def there(running: Any, count: int) -> dict[int, int]:
+    """Wait for all ranks; their pids by rank."""
+
+    def found() -> dict[int, int]:
+        return {p["rank"]: p["pid"] for p in running.record()["processes"] if p["rank"] is not None}
+
+    return dict(wait_for(found, lambda ranks: len(ranks) == count))
+
+
+def ended(running: Any, tmp_path: Path, count: int) -> list[str]:
+    (tmp_path / "stop").touch()
+    code, _, err = running.finish(300)
+    assert code == 0, err
+    return [(tmp_path / f"rank{rank}").read_text() for rank in range(count)]
+
+
+def stopped_in(editor: Editor, running: Any, count: int) -> set[int]:
+    """Wait for stops in so many processes; their ranks."""
+    by_pid = {p["pid"]: p["rank"] for p in running.record()["processes"]}
+
+    def pids() -> set[int]:
+        return {pid for pid, session in list(editor.attached.items()) if pid and "stopped" in session.seen}
+
+    wait_for(pids, lambda found: len(found) >= count)
+    return {by_pid[pid] for pid in pids()}
+
+
+def test_chosen_ranks_stop_from_the_start_and_the_others_are_never_traced(job, tmp_path: Path) -> None:
+    running = job(4, "--ranks", "0,3", wait="300")
+    port = running.wait_state("waiting")["port"]
+    with Editor(port, {str(tmp_path / "train.py"): [LINE]}) as editor:
+        running.wait_state("attached")
+        there(running, 4)
+        assert stopped_in(editor, running, 2) == {0, 3}
+        said = "debugging ranks 0,3; the others run free"
+        wait_for(lambda: "".join(editor.output), lambda text: said in text)
+        assert len(editor.attached) == 3  # the root session, two ranks, no launcher
+        editor.breakpoints.clear()
+        clear(editor, tmp_path)
+        assert ended(running, tmp_path, 4) == ["traced", "free", "free", "traced"]
+
+
+def clear(editor: Editor, tmp_path: Path) -> None:
+    """Take the breakpoints away, and let run whoever stands at one; a process that has ended needs neither."""
+    editor.hold = False
+    for pid, session in list(editor.attached.items()):
+        if pid:
+            with contextlib.suppress(AssertionError, OSError):
+                session.request("setBreakpoints", source={"path": str(tmp_path / "train.py")}, breakpoints=[])
+
+
+def test_an_attach_says_which_ranks_of_a_running_job_are_debugged_and_the_next_one_says_others(
+    job, tmp_path: Path
+) -> None:
+    running = job(4)
+    port = running.wait_state("running")["port"]
+    pids = there(running, 4)
+    for wanted, chosen in (("1-2", {1, 2}), ("0-3:2", {0, 2}), ("1", {1})):
+        with Editor(port, {str(tmp_path / "train.py"): [LINE]}, more={messages.RANKS: wanted}) as editor:
+            assert stopped_in(editor, running, len(chosen)) == chosen
+            assert set(editor.attached) == {0} | {pids[rank] for rank in chosen}
+            clear(editor, tmp_path)
+        wait_for(running.record, lambda record: record["state"] == "running")
+    assert ended(running, tmp_path, 4)[3] == "free"
+
+
+FAILS = """
+import os, time
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+open("up%d" % rank, "w").close()
+while not os.path.exists("go"):
+    time.sleep(0.02)
+if rank == 1:
+    lost = {"rank": rank}
+    lost["step"]
+while not os.path.exists("stop"):
+    breakpoint()
+    time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_the_rank_that_fails_stops_where_it_failed_and_the_others_run_free(
+    job, tmp_path: Path, late: bool
+) -> None:
+    (tmp_path / "train.py").write_text(FAILS)
+    options = () if late else ("--ranks", "failing")
+    running = job(3, *options)
+    port = running.wait_state("running")["port"]
+    pids = there(running, 3)
+    wait_for(lambda: list(tmp_path.glob("up*")), lambda found: len(found) == 3)
+    editor = Editor(port, {}, hold=True, more={messages.RANKS: "failing"} if late else {})
+    with editor:
+        if late:
+            wait_for(lambda: [watches_for_failure(running, pid) for pid in pids.values()], all)
+        (tmp_path / "go").touch()
+        stop = editor.wait_stops(1)[0]
+        assert stop["line"] == 1 + FAILS.splitlines().index('    lost["step"]')
+        found = stop["session"].request("evaluate", expression="str(lost)", frameId=stop["frame"])
+        assert "{'rank': 1}" in found["result"]
+        assert set(editor.attached) == {0, pids[1]}
+        (tmp_path / "stop").touch()
+        stop["session"].request("continue", threadId=stop["thread"])
+        code, _, err = running.finish(300)
+    assert code == 1
+    assert "KeyError: 'step'" in err
+
+
+def watches_for_failure(running: Any, pid: int) -> bool:
+    """The agent asks processes that run already; asked once more, such a process answers at once."""
+    folder = next(running.runtime.glob(f"{running.name}-*/p"))
+    return processes.ask(str(folder.resolve() / f"{pid}.sock"), "failing") == "watching"
+
+
+def test_a_client_may_choose_other_ranks_while_it_is_attached(job, tmp_path: Path) -> None:
+    running = job(3)
+    port = running.wait_state("running")["port"]
+    pids = there(running, 3)
+    path = str(tmp_path / "train.py")
+    with Editor(port, {path: [LINE]}, more={messages.RANKS: "0"}) as editor:
+        assert stopped_in(editor, running, 1) == {0}
+        editor.sessions[0].request(messages.CHOOSE, ranks="0,2")
+        assert stopped_in(editor, running, 2) == {0, 2}
+        clear(editor, tmp_path)
+    wait_for(running.record, lambda record: record["state"] == "running")
+    with Editor(port, {path: [LINE]}, more={messages.RANKS: "0"}) as editor:
+        assert stopped_in(editor, running, 1) == {0}
+        assert set(editor.attached) == {0, pids[0]}  # rank 2 has joined for the one before
+        editor.sessions[0].request(messages.CHOOSE, ranks="2")
+        assert stopped_in(editor, running, 2) == {0, 2}
+        number = editor.sessions[0].send(messages.CHOOSE, ranks="2-1")
+        with pytest.raises(
+            AssertionError, match="'2-1' ends before it begins; write the lower rank first: 1-2"
+        ):
+            editor.sessions[0].wait(number)
+        clear(editor, tmp_path)
+    assert ended(running, tmp_path, 3)[1] == "free"
+
+
+WORKERS = """
+import os, time
+from torch.utils.data import DataLoader
+
+class Data:
+    def __len__(self):
+        return 4
+    def __getitem__(self, number):
+        return number * 10
+
+while not os.path.exists("stop"):
+    for batch in DataLoader(Data(), num_workers=2, batch_size=1):
+        time.sleep(0.01)
+open("done" + os.environ["RANK"], "w").close()
+"""
+
+
+def test_workers_of_a_dataloader_are_debugged_with_their_rank(job, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(WORKERS)
+    line = 1 + WORKERS.splitlines().index("        return number * 10")
+    running = job(2, "--ranks", "1", wait="300")
+    with Editor(running.wait_state("waiting")["port"], {str(tmp_path / "train.py"): [line]}) as editor:
+        names = re.compile(r"DataLoader worker [01] of rank (\d)")
+        editor.wait_stops(4)
+        record = running.record()["processes"]
+        joined = {found.group(1) for p in record if p["joined"] and (found := names.match(p["name"]))}
+        assert joined <= {"1"}
+        attached = set(editor.attached)  # more of them come meanwhile
+        assert attached & {p["pid"] for p in record if p["rank"] == 0} == set()
+        (tmp_path / "stop").touch()
+        clear(editor, tmp_path)
+        code, _, err = running.finish(300)
+    assert (code, editor.errors) == (0, []), err
+
+
+def test_ranks_that_are_not_there_are_named() -> None:
+    assert (
+        choice.missing(ranks.parse("0,5-7"), [0, 1, 2, 3])
+        == "ranks 5, 6, 7: not here; the ranks here are 0-3"
+    )
+    assert choice.missing(ranks.parse("2"), []) == "rank 2: not here; no process here has a rank"
+    assert choice.missing(ranks.parse("all"), []) == ""
+
+
+def test_no_set_of_ranks_is_refused_before_the_program_starts(launch, tmp_path: Path) -> None:
+    running = launch(sys.executable, "-c", "open('started', 'w')", options=("--ranks", "0,x"))
+    code, _, err = running.finish()
+    assert code == 2
+    assert "dkdbg: --ranks (DKDBG_RANKS): 'x' in '0,x' is not a rank; write ranks separated by commas" in err
+    assert not (tmp_path / "started").exists()
+
+
+def test_an_attach_with_no_set_of_ranks_is_refused(loop) -> None:
+    port = loop().wait_state("running")["port"]
+    with Client(port) as client:
+        answer = client.refusal("attach", **{messages.RANKS: "first"})
+    assert "\"dkdbgRanks\": not a set of ranks: 'first'; write ranks" in answer["message"]
+
+
+# -- rules, without processes -------------------------------------------------------------------------------------
+
+
+def test_the_variables_of_ranks_are_those_of_the_launchers() -> None:
+    for launcher in registry.launchers():
+        for name in launcher.ranks:
+            assert name in choosing.VARIABLES
+    first = [name for launcher in registry.launchers() for name in launcher.ranks]
+    assert list(choosing.VARIABLES) == first
+    for environment in (
+        {"LOCAL_RANK": "2", "NODE_RANK": "0"},
+        {"LOCAL_RANK": "2"},
+        {"LOCAL_RANK": "2", "NODE_RANK": "1"},
+    ):
+        mine = choosing.rank_of(environment, ["python", "x.py"], "", below=True, parents=None)
+        assert mine == registry.ranks(environment)[0]
+
+
+def test_the_launchers_that_are_no_ranks_are_those_that_spread() -> None:
+    spread = {word for one in registry.launchers() if one.spreads for word in (*one.programs, *one.modules)}
+    assert choosing.LAUNCHERS - {"horovodrun"} == spread - {"horovodrun"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "origin", "below", "parents", "rank"),
+    [
+        (["python", "train.py"], "", False, None, 0),
+        (["python", "/usr/bin/torchrun", "train.py"], "", False, None, None),
+        (["python", "-m", "torch.distributed.run", "train.py"], "", False, None, None),
+        (["python", "-u", "/usr/bin/accelerate", "launch"], "", False, None, None),
+        (["python", "train.py"], "fork", True, 3, 3),
+        (["python", "train.py"], "dataloader:1", True, 3, 3),
+        (["python", "train.py"], "multiprocessing:Process-1", True, 0, None),
+        (["python", "-c", "x", "--multiprocessing-fork"], "", True, 0, None),
+        (["python", "helper.py"], "", True, 0, None),
+    ],
+)
+def test_a_process_that_was_given_no_rank_belongs_to_its_parents_or_to_none(
+    argv, origin, below, parents, rank
+) -> None:
+    assert choosing.rank_of({}, argv, origin, below=below, parents=parents) == rank
+    assert choosing.rank_of({"RANK": "7"}, argv, origin, below=below, parents=parents) == 7

@@ -1,0 +1,86 @@
+"""`dkdbg attach local: --pid`: a Python of this machine is entered once, by its own user alone, and runs on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.dap.debugger import AttachOptions, Debugger
+from tests.engine.host_doors import host_door
+from tests.engine.projects import dkdbg
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LOOP = "import time; print('up', flush=True)\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.05)\n"
+
+
+@contextmanager
+def looping(folder: Path, *before: str) -> Iterator[subprocess.Popen[bytes]]:
+    (folder / "loop.py").write_text(LOOP)
+    program = subprocess.Popen(
+        [*before, sys.executable, str(folder / "loop.py")], cwd="/", stdout=subprocess.PIPE
+    )
+    try:
+        assert program.stdout.readline() == b"up\n"
+        yield program
+    finally:
+        program.kill()
+        program.communicate()
+
+
+def hears(door, text: str) -> None:
+    end = time.monotonic() + 300
+    while not any(text in each["text"] for each in [*door.events]):
+        assert time.monotonic() < end, [*door.events]
+        time.sleep(0.05)
+
+
+def test_a_second_attach_is_told_who_has_it_and_the_program_outlives_both(tmp_path: Path) -> None:
+    with looping(tmp_path) as program:
+        pid = ("--pid", str(program.pid))
+        with host_door(tmp_path, "local:", options=pid) as door:
+            hears(door, f"entered process {program.pid}")
+            second = dkdbg(tmp_path, "attach", "local:", *pid)
+            assert second.returncode == 1, second.stdout + second.stderr
+            assert "it is in another session of dkdbg already" in second.stderr
+            assert "dkdbg attach local:\n" in second.stderr
+            with Debugger(AttachOptions(port=door.port)) as debugger:
+                debugger.set_breakpoints(str(tmp_path / "loop.py"), [4])
+                debugger.attach()
+                top = debugger.stack(debugger.wait_stopped(300))[0]
+                assert int(debugger.evaluate("n", top)) > 0
+            assert door.end() == 0
+        assert program.poll() is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start another user's program")
+def test_the_python_of_another_user_is_not_entered(tmp_path: Path) -> None:
+    other = (
+        "setpriv",
+        "--reuid",
+        "1234",
+        "--regid",
+        "1234",
+        "--clear-groups",
+        "/usr/bin/env",
+        "-u",
+        "PYTHONHOME",
+    )
+    with subprocess.Popen([*other, "/usr/bin/python3", "-c", LOOP], stdout=subprocess.PIPE) as program:
+        try:
+            assert program.stdout.readline() == b"up\n"  # by now it is the other user's Python
+            refused = dkdbg(tmp_path, "attach", "local:", "--pid", str(program.pid))
+            assert refused.returncode == 1, refused.stdout + refused.stderr
+            assert "belongs to user 1234" in refused.stderr
+            assert "dkdbg run --on local: --wait --attach -- " in refused.stderr
+            assert program.poll() is None
+        finally:
+            program.kill()

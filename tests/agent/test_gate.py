@@ -1,0 +1,303 @@
+"""The gate as a state machine: which stops an editor hears of, and when, after an attach to a running job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dkdbg.agent.dap import messages
+from dkdbg.agent.door import connection, gate, patience
+from dkdbg.agent.record.job import Share
+from tests.agent.test_door import Building, event, request, response, sent
+
+RANKS = [11, 12, 13]
+
+
+def processes(*pids: int, world: int = 3) -> list[Any]:
+    """Ranks as the session's record has them: pid 11 is rank 0."""
+    return [{"pid": pid, "ppid": 1, "rank": pid - 11, "world_size": world, "origin": ""} for pid in pids]
+
+
+class Job(Building):
+    """Doors of three ranks of one editor; `armed` of them have answered their attach."""
+
+    def __init__(
+        self,
+        armed: int = 3,
+        *,
+        gathers: bool = True,
+        world: int = 3,
+        is_led: bool = False,
+        **arguments: object,
+    ) -> None:
+        super().__init__()
+        self.seats.ranks = lambda: processes(*RANKS, world=world)
+        self.root = root = self.door()
+        root.from_client(request("initialize", clientID="vscode"))
+        root.from_client(request("attach", seq=2, **({messages.GATHER: True} if is_led else {})))
+        root.from_adapter(response("attach", 2))
+        if gathers and is_led:
+            self.seats.gate.gather_with_others(RANKS, Share(world, range(3)))
+        elif gathers:
+            self.seats.gate.gather(RANKS)
+        self.ranks = [self.door() for _ in RANKS]
+        for pid, one in zip(RANKS, self.ranks, strict=True):
+            one.from_client(request("initialize", clientID="vscode"))
+            one.from_client(request("attach", seq=2, subProcessId=pid, dkdbgEditor=1, **arguments))
+        for one in self.ranks[:armed]:
+            one.from_adapter(response("attach", 2))
+
+    def arm(self, number: int) -> list[connection.Action]:
+        return self.ranks[number].from_adapter(response("attach", 2))
+
+    def stop(self, number: int, reason: str = "breakpoint") -> list[connection.Action]:
+        return self.ranks[number].from_adapter(
+            event("stopped", threadId=1, reason=reason, allThreadsStopped=True)
+        )
+
+    def later(self, seconds: float) -> list[connection.Action]:
+        self.now += seconds
+        return self.seats.gate.settle()
+
+    def ask(self, what: str, **arguments: object) -> list[connection.Action]:
+        """The client of the root session asks for something."""
+        wanted = {"seq": 9, "type": "request", "command": what, "arguments": arguments}
+        return self.root.from_client(messages.body_of(wanted))
+
+    def said(self, actions: list[connection.Action], name: str) -> list[dict[str, Any]]:
+        """Events of this name to the client of the root session."""
+        mine = [each for each in actions if each.connection is self.root.connection]
+        return [each["body"] for each in sent(mine, connection.TO_CLIENT) if each.get("event") == name]
+
+    def told(self, actions: list[connection.Action]) -> list[int]:
+        """Ranks whose editor is told of a stop."""
+        return [
+            RANKS.index(action.connection.key)
+            for action in actions
+            if action.kind == connection.TO_CLIENT and b'"stopped"' in action.body
+        ]
+
+    def passed(self, actions: list[connection.Action]) -> list[int]:
+        return [
+            RANKS.index(action.connection.key)
+            for action in actions
+            if action.kind == connection.TO_ADAPTER and b'"continue"' in action.body
+        ]
+
+
+def test_no_stop_is_told_until_all_ranks_are_armed_and_held() -> None:
+    job = Job(armed=1)
+    assert job.stop(0) == []
+    assert job.told(job.arm(1)) == []
+    assert job.later(5) == []  # one is still importing debugpy
+    assert job.told(job.arm(2)) == []
+    assert job.stop(1) == []
+    assert job.told(job.stop(2)) == [0, 1, 2]
+    assert not job.seats.gate.gathers
+
+
+def test_a_stop_that_comes_before_its_rank_is_known_to_be_armed_is_held_too() -> None:
+    job = Job(armed=0)
+    assert [job.stop(number) for number in range(3)] == [[], [], []]
+    job.arm(0)
+    job.arm(1)
+    assert job.told(job.arm(2)) == [0, 1, 2]
+
+
+def test_ranks_that_others_wait_for_pass_once_and_their_editor_hears_nothing_of_it() -> None:
+    job = Job()
+    job.stop(0)
+    assert job.later(patience.QUIET[0] / 2) == []
+    assert job.passed(job.later(patience.QUIET[0])) == [0]
+    assert job.ranks[0].from_adapter(event("continued", threadId=1, allThreadsContinued=True)) == []
+    assert job.held == {}
+    job.stop(1)
+    job.stop(2)
+    assert job.told(job.stop(0)) == [0, 1, 2]
+    assert set(job.held) == set(RANKS)
+    (told,) = sent(job.ranks[0].from_adapter(event("continued", threadId=1)), connection.TO_CLIENT)
+    assert told["event"] == "continued"
+
+
+def test_after_the_limit_those_who_are_there_stop_and_the_missing_are_named() -> None:
+    job = Job()
+    passes = 0
+    while job.seats.gate.gathers:
+        if not job.seats.gate._held:
+            job.stop(0)
+        actions = job.later(0.05)
+        passes += len(job.passed(actions))
+    assert passes > 3
+    assert job.told(actions) == [0]
+    assert b"name of 12, name of 13" in actions[0].body
+    assert job.told(job.stop(1)) == [1]
+
+
+def test_one_that_cannot_be_debugged_is_not_waited_for() -> None:
+    job = Job(armed=2)
+    job.stop(0)
+    job.stop(1)
+    job.seats.gate.left(13)
+    assert job.told(job.later(0)) == [0, 1]
+
+
+def test_one_that_never_answers_is_waited_for_with_a_limit_and_named() -> None:
+    job = Job(armed=2)
+    job.stop(0)
+    job.stop(1)
+    actions = job.later(patience.ARM_LIMIT + 1)
+    assert job.told(actions) == [0, 1]
+    assert b"name of 13: not attached to yet" in actions[0].body
+
+
+def test_a_stop_long_after_all_are_armed_is_told_at_once() -> None:
+    """`if rank == 0:` at the end of an epoch: nobody may pass it for the others."""
+    job = Job()
+    assert job.later(patience.FIRST_LIMIT + 0.1) == []
+    assert job.told(job.stop(0)) == [0]
+
+
+@pytest.mark.parametrize("reason", ["exception", "pause", "step"])
+def test_other_stops_are_told_at_once(reason: str) -> None:
+    job = Job()
+    job.stop(0)
+    assert job.told(job.stop(1, reason)) == [1]
+    assert job.told(job.later(0)) == [0]  # it will not come to the others: nobody passes for it
+
+
+def test_breakpoints_with_conditions_are_told_at_once() -> None:
+    job = Job()
+    points = [{"line": 3, "condition": "rank == 0"}]
+    job.ranks[0].from_client(request("setBreakpoints", seq=3, source={"path": "/t.py"}, breakpoints=points))
+    assert job.told(job.stop(0)) == [0]
+
+
+def test_who_asks_for_a_pause_is_told_of_the_stops_that_are_held_back() -> None:
+    job = Job()
+    job.stop(0)
+    assert job.told(job.ranks[1].from_client(request("pause", seq=5, threadId=1))) == [0]
+
+
+def test_one_rank_alone_and_one_that_starts_later_are_not_held_up() -> None:
+    job = Job(gathers=False)
+    job.seats.gate.gather([11])
+    assert job.told(job.stop(0)) == [0]
+
+
+def test_one_continue_lets_all_ranks_go() -> None:
+    job = Job(gathers=False)
+    for number in (0, 2):
+        job.stop(number)
+    actions = job.ranks[0].from_client(request("continue", seq=9, threadId=1))
+    assert job.passed(actions) == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("said", "by_default", "passed"),
+    [("one", "", [0]), ("one", "all", [0]), (None, "one", [0]), ("all", "one", [0, 1]), (None, "", [0, 1])],
+)
+def test_whom_a_continue_is_for_is_the_editors_choice_before_the_agents(said, by_default, passed) -> None:
+    one = Job(gathers=False, **({"dkdbgContinue": said} if said else {}))
+    one.seats.continues = by_default
+    one.stop(0)
+    one.stop(1)
+    assert one.passed(one.ranks[0].from_client(request("continue", seq=9, threadId=1))) == passed
+
+
+def test_one_pause_pauses_all_ranks_that_run() -> None:
+    job = Job(gathers=False)
+    job.stop(2)
+    actions = job.ranks[0].from_client(request("pause", seq=9, threadId=1))
+    assert [action.connection.key for action in actions if b'"pause"' in action.body] == [11, 12]
+
+
+def test_a_pause_right_after_a_continue_pauses_those_that_have_not_said_yet_that_they_run() -> None:
+    job = Job(gathers=False)
+    for number in range(3):
+        job.stop(number)
+    job.ranks[0].from_client(request("continue", seq=9, threadId=1))
+    actions = job.ranks[0].from_client(request("pause", seq=10, threadId=1))
+    assert [action.connection.key for action in actions if b'"pause"' in action.body] == [11, 12, 13]
+    job.stop(2, "pause")
+    job.ranks[0].from_client(request("continue", seq=11, threadId=1))
+    job.stop(1)
+    actions = job.ranks[0].from_client(request("pause", seq=12, threadId=1))
+    assert [action.connection.key for action in actions if b'"pause"' in action.body] == [11, 13]
+
+
+def test_a_process_that_is_no_rank_goes_on_alone() -> None:
+    job = Job(gathers=False)
+    job.seats.ranks = lambda: processes(12, 13)
+    for number in range(3):
+        job.stop(number)
+    assert job.passed(job.ranks[0].from_client(request("continue", seq=9, threadId=1))) == [0]
+
+
+def test_the_answer_to_a_continue_of_ours_does_not_reach_the_client() -> None:
+    job = Job(gathers=False)
+    job.stop(0)
+    job.stop(1)
+    actions = job.ranks[0].from_client(request("continue", seq=9, threadId=1))
+    ours = sent([each for each in actions if each.connection.key == 12], connection.TO_ADAPTER)[0]["seq"]
+    assert ours >= messages.OWN_SEQUENCE
+    assert job.ranks[1].from_adapter(response("continue", ours)) == []
+
+
+def test_a_client_that_has_other_agents_too_is_told_of_each_change_and_decides() -> None:
+    job = Job(armed=2, world=4, is_led=True)
+    (armed,) = job.said(job.arm(2), messages.GATE)
+    assert (armed["unarmed"], armed["armed"], armed["held"]) == (0, 3, 0)
+    assert (armed["world"], armed["ranks"]) == (4, [0, 1, 2])
+    for number in range(3):
+        actions = job.stop(number)
+        assert job.told(actions) == []
+    (held,) = job.said(actions, messages.GATE)
+    assert (held["held"], held["missing"]) == (3, [])
+    assert job.later(gate.LED_LIMIT / 2) == []
+    assert job.passed(job.ask(messages.GATE, do="pass", number=held["number"] - 1)) == []
+    passed = job.ask(messages.GATE, do="pass", number=held["number"])
+    assert job.passed(passed) == [0, 1, 2]
+    assert job.said(passed, messages.GATE)[0]["held"] == 0
+    job.stop(1)
+    opened = job.ask(messages.GATE, do="open", why="stopped without the others: rank 3")
+    assert job.told(opened) == [1]
+    assert job.said(opened, messages.GATE)[0]["over"] is True
+    assert b"rank 3" in next(each.body for each in opened if each.connection.key == 12)
+
+
+def test_a_client_that_never_decides_is_waited_for_with_a_limit() -> None:
+    job = Job(world=4, is_led=True)
+    job.stop(0)
+    assert job.told(job.later(gate.LED_LIMIT + 1)) == [0]
+
+
+@pytest.mark.parametrize("command", ["continue", "pause", "disconnect"])
+def test_what_is_done_to_one_rank_the_client_with_other_agents_hears_of(command: str) -> None:
+    job = Job(gathers=False, world=4, is_led=True)
+    job.stop(0)
+    (said,) = job.said(job.ranks[0].from_client(request(command, seq=9, threadId=1)), messages.TOGETHER)
+    assert said == {"command": command, "world": 4, "ranks": [0, 1, 2]}
+    whole = Job(gathers=False, world=3, is_led=True)
+    whole.stop(0)
+    actions = whole.ranks[0].from_client(request(command, seq=9, threadId=1))
+    assert whole.said(actions, messages.TOGETHER) == []
+
+
+def test_ranks_go_on_pause_and_are_left_with_those_of_another_agent_if_they_are_of_one_job() -> None:
+    job = Job(gathers=False, world=4, is_led=True)
+    job.stop(0)
+    there = {"world": 4, "ranks": [3]}
+    assert job.passed(job.ask(messages.TOGETHER, command="continue", **{**there, "ranks": [0, 3]})) == []
+    assert job.passed(job.ask(messages.TOGETHER, command="continue", **{**there, "world": 5})) == []
+    assert job.passed(job.ask(messages.TOGETHER, command="continue", **there)) == [0]
+    actions = job.ask(messages.TOGETHER, command="pause", **there)
+    assert [each.connection.key for each in actions if b'"pause"' in each.body] == [11, 12, 13]
+    actions = job.ask(messages.TOGETHER, command="disconnect", **there)
+    assert {each.connection.key for each in actions if b'"terminated"' in each.body} == {0, 11, 12, 13}
+
+
+def test_only_the_root_session_speaks_for_other_agents() -> None:
+    job = Job(gathers=False, world=4)
+    (answer,) = sent(job.ranks[0].from_client(request(messages.GATE, seq=9, do="open")), connection.TO_CLIENT)
+    assert answer["success"] is False

@@ -1,0 +1,281 @@
+"""The agent is started from inside a job, by environment variables alone: PYTHONPATH leads to the single file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from dkdbg.agent.start import command_line
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+
+TOKEN = "a-secret-that-nobody-else-knows-0123456789"
+#: Says what a program can see of itself and of what it starts, then ends as it is told.
+PROGRAM = """
+import json, os, signal, subprocess, sys, time
+if __name__ == "__main__":
+    child = subprocess.run([sys.executable, "-c", "import os; print(dict(os.environ))"], capture_output=True, text=True)
+    print(json.dumps({
+        "argv": sys.argv, "pid": os.getpid(), "ppid": os.getppid(), "session": os.environ.get("DKDBG_SESSION_DIR"),
+        "environment": dict(os.environ), "child": child.stdout, "path": sys.path, "custom": sys.modules.get("custom") is not None,
+    }), flush=True)
+    until = os.environ.get("UNTIL")
+    while until and not os.path.exists(until):
+        time.sleep(0.05)
+    if len(sys.argv) > 1 and sys.argv[1].startswith("SIG"):
+        os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+    sys.exit(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
+"""
+
+
+class Job:
+    """What a scheduler gives a job: a command, an environment and a folder. Its agents end with the test."""
+
+    def __init__(self, folder: Path, archive: Path) -> None:
+        self.folder, self.archive, self.runtime = folder, archive, folder / "run"
+        self.program = folder / "train.py"
+        self.program.write_text(PROGRAM)
+        self.started: list[subprocess.Popen[str]] = []
+
+    def environment(self, **more: str) -> dict[str, str]:
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("DKDBG_", "PYTHON", "DEBUG"))}
+        clean |= {
+            "PYTHONPATH": str(self.archive),
+            "DKDBG_LISTEN": "0",
+            "DKDBG_RUNTIME_DIR": str(self.runtime),
+            "DKDBG_JOIN_DEADLINE": "60",
+        }
+        return {k: v for k, v in (clean | more).items() if v}
+
+    def start(self, *command: str, **more: str) -> subprocess.Popen[str]:
+        self.started.append(
+            subprocess.Popen(
+                command, env=self.environment(**more), cwd=self.folder, stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            )
+        )  # fmt: skip
+        return self.started[-1]
+
+    def run(self, *command: str, **more: str) -> tuple[int, str, str]:
+        process = self.start(*command, **more)
+        out, err = process.communicate(timeout=300)
+        return process.returncode, out, err
+
+    def agents(self) -> dict[int, bytes]:
+        """The agents that live, with their command lines."""
+        found = {}
+        for entry in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                line = entry.read_bytes()
+                words = line.split(b"\0")
+                if b"accompany" in words and os.fsencode(self.runtime) in words:
+                    found[int(entry.parent.name)] = line
+        return found
+
+    def record(self) -> dict:
+        records = [json.loads(path.read_text()) for path in self.runtime.glob("*/session.json")]
+        return max(records, key=lambda each: each["started"], default={})
+
+    def wait(self, condition, what: str) -> None:
+        end = time.monotonic() + 300
+        while not condition():
+            assert time.monotonic() < end, f"{what}: {self.record()}"
+            time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def unpacked(layout, tmp_path_factory):
+    """What the single file unpacks at its first start."""
+    folder = tmp_path_factory.mktemp("once")
+    environment = {"DKDBG_RUNTIME_DIR": str(folder), "DKDBG_PORT": "0", "PATH": os.environ["PATH"]}
+    subprocess.run(["sh", str(layout / "agent.pyz"), "launch", "--", "true"], env=environment, check=True)
+    return next(folder.glob("agent-*"))
+
+
+@pytest.fixture
+def job(tmp_path, layout, unpacked):
+    made = Job(tmp_path, layout / "agent.pyz")
+    made.runtime.mkdir(mode=0o700)
+    shutil.copytree(unpacked, made.runtime / unpacked.name)
+    yield made
+    for process in made.started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    for pid in made.agents():
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGTERM)
+    made.wait(lambda: not made.agents(), "an agent does not end")
+
+
+def test_a_program_sees_and_gives_what_it_does_without_us(job) -> None:
+    custom = job.folder / "custom"
+    custom.mkdir()
+    (custom / "sitecustomize.py").write_text("import sys; sys.modules['custom'] = sys")
+    path = f"{job.archive}{os.pathsep}{custom}"
+    plain = job.run(sys.executable, "train.py", "7", "--x=a b", PYTHONPATH=str(custom), DKDBG_LISTEN="")
+    code, out, err = job.run(sys.executable, "train.py", "7", "--x=a b", PYTHONPATH=path, DKDBG_TOKEN=TOKEN)
+    said, without = json.loads(out), json.loads(plain[1])
+    assert (code, err) == (plain[0], plain[2]) == (7, "")
+    assert said["argv"] == without["argv"]
+    assert said["pid"] == job.started[-1].pid  # it is the process that was started
+    assert said["ppid"] == without["ppid"]
+    assert said["path"] == without["path"]
+    assert said["custom"]
+    assert said["session"]
+    assert str(said["session"]) in said["child"]
+    assert job.run(sys.executable, "train.py", "SIGUSR1")[0] == -signal.SIGUSR1
+
+
+def test_the_token_reaches_no_child_no_log_and_no_command_line(job) -> None:
+    stop = job.folder / "stop"
+    process = job.start(sys.executable, "train.py", DKDBG_TOKEN=TOKEN, UNTIL=str(stop))
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    commands = [Path(f"/proc/{process.pid}/cmdline").read_bytes(), *job.agents().values()]
+    assert len(commands) > 1
+    stop.touch()
+    _, err = process.communicate(timeout=300)
+    job.wait(lambda: not job.agents(), "the agent does not end after its program")  # it writes until then
+    written = [
+        path.read_bytes() for path in job.runtime.rglob("*") if path.is_file() and path.suffix != ".py"
+    ]
+    assert "environment" in line
+    for text in (line.encode(), err.encode(), *commands, *written):
+        assert TOKEN.encode() not in text
+
+
+def test_ranks_that_start_at_the_same_instant_are_one_session(job) -> None:
+    stop = job.folder / "stop"
+    ranks = [
+        job.start(sys.executable, "train.py", RANK=str(n), WORLD_SIZE="8", UNTIL=str(stop)) for n in range(8)
+    ]
+    sessions = {json.loads(each.stdout.readline())["session"] for each in ranks}
+    assert len(sessions) == 1
+    job.wait(lambda: len(job.agents()) == 1, "what an agent has forked stays")
+    job.wait(lambda: len(job.record().get("processes", ())) == 8, "ranks do not announce themselves")
+    assert {each["rank"] for each in job.record()["processes"]} == set(range(8))
+    stop.touch()
+    assert [each.wait(300) for each in ranks] == [0] * 8
+
+
+def test_it_is_debugged_from_its_first_line_on(job) -> None:
+    process = job.start(sys.executable, "train.py", "3", DKDBG_WAIT="forever")
+    job.wait(lambda: job.record().get("state") == "waiting", "the agent does not wait")
+    line = next(n for n, text in enumerate(PROGRAM.splitlines(), 1) if text.startswith("import json"))
+    record = job.record()
+    assert process.poll() is None
+    with Debugger(AttachOptions(port=record["port"])) as debugger:
+        debugger.set_breakpoints(str(job.program), [line])
+        debugger.attach(timeout=300)
+        thread = debugger.wait_stopped(300)
+        assert debugger.stack(thread)[0].line == line
+        debugger.continue_(thread)
+        assert process.wait(300) == 3
+
+
+def test_one_that_nobody_comes_to_ends_with_the_code_of_launch(job) -> None:
+    assert job.run(sys.executable, "train.py", DKDBG_WAIT="0.2") == (124, "", "")
+    code, out, _ = job.run(sys.executable, "train.py", "5", DKDBG_WAIT="0.2", DKDBG_THEN="run")
+    assert code == 5
+    assert json.loads(out)["session"]
+
+
+def test_nobody_waits_for_an_agent_whose_program_was_killed(job) -> None:
+    process = job.start(sys.executable, "train.py", DKDBG_WAIT="forever")
+    job.wait(lambda: job.record().get("state") == "waiting", "the agent does not wait")
+    process.terminate()
+    assert process.wait(300) == -signal.SIGTERM
+    job.wait(lambda: not job.agents(), "the agent stays")
+
+
+def test_who_reads_the_output_sees_its_end(job) -> None:
+    """The agent stays for a moment, and holds nothing that the program was given."""
+    read, write = os.pipe()
+    with subprocess.Popen(
+        [sys.executable, "train.py"], env=job.environment(), cwd=job.folder, stdout=write, stderr=write, pass_fds=[write]
+    ) as process:  # fmt: skip
+        os.close(write)
+        with os.fdopen(read) as output:
+            assert json.loads(output.read())["session"]
+        assert process.wait(300) == 0
+
+
+@pytest.mark.parametrize(
+    ("environment", "cause"),
+    [
+        ({"DKDBG_LISTEN": "here"}, "DKDBG_LISTEN is PORT or HOST:PORT, not 'here'"),
+        ({"DKDBG_LISTEN": "", "DKDBG_CONNECT": "10.0.0.1:5670"}, "the token is missing"),
+        ({"DKDBG_TOKEN_FILE": "/nowhere/token"}, "cannot read DKDBG_TOKEN_FILE=/nowhere/token"),
+        ({"DKDBG_WAIT": "soon"}, "DKDBG_WAIT"),
+    ],
+)
+def test_what_cannot_be_done_leaves_the_program_alone(job, environment, cause) -> None:
+    code, out, err = job.run(sys.executable, "train.py", "7", **environment)
+    assert (code, err) == (7, "")
+    assert not json.loads(out)["session"]
+    assert cause in (job.runtime / "start.log").read_text()
+
+
+def test_without_a_folder_to_write_to_the_program_runs_alone(job) -> None:
+    foreign = job.folder / "file"
+    foreign.write_text("")
+    code, out, err = job.run(sys.executable, "train.py", "7", DKDBG_RUNTIME_DIR=str(foreign))
+    assert (code, err) == (7, "")
+    assert not json.loads(out)["session"]
+
+
+def test_helpers_start_nothing(job) -> None:
+    assert job.run(sys.executable, "-c", "print(1)") == (0, "1\n", "")
+    assert job.run(sys.executable, "-m", "json.tool", "--help")[0] == 0
+    shell = f"echo 'print(2)' | {sys.executable} -; {sys.executable} -m pip --version >/dev/null; echo $?"
+    assert job.run("sh", "-c", shell) == (0, "2\n0\n", "")
+    assert not (job.runtime / "start.lock").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "is_one"),
+    [
+        ("python train.py", True),
+        ("python -u -W ignore -Xdev train.py -c", True),
+        ("python -m torch.distributed.run train.py", True),
+        ("python -um app.train", True),
+        ("python /usr/local/bin/torchrun train.py", True),
+        ("python -c pass", False),
+        ("python -uc pass", False),
+        ("python", False),
+        ("python -", False),
+        ("python -m pip install x", False),
+        ("python -mpip install x", False),
+        ("python /usr/bin/pip3.11 install x", False),
+        ("python setup.py build", False),
+    ],
+)
+def test_a_command_line_is_that_of_a_program(line, is_one) -> None:
+    assert command_line.is_program(line.split(), is_first=False) is is_one
+
+
+def test_code_on_the_command_line_is_the_program_of_a_container_that_was_started_with_it() -> None:
+    assert command_line.is_program(["python", "-c", "train()"], is_first=True)
+    assert not command_line.is_program(["python", "train.py"], is_first=True, more_helpers="other,train.py")
+
+
+def test_what_an_installer_starts_is_its_own(job) -> None:
+    pip = job.folder / "pip"
+    pip.write_text(
+        "import os, subprocess, sys; print(subprocess.run([sys.executable, 'train.py'], stdout=1).returncode)"
+    )
+    code, out, _ = job.run(sys.executable, str(pip))
+    assert code == 0
+    assert not json.loads(out.splitlines()[0])["session"]
+    assert textwrap.dedent(out).endswith("0\n")

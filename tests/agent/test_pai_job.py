@@ -1,0 +1,156 @@
+"""A job that `dkdbg init --pai` has edited, run as OpenPAI's runtime runs it, and a session by `nc`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.delivery import single_file
+from dkdbg.main import main
+from tests.agent.nc import Client
+from tests.openpai import jobs, protocol, task
+from tests.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Start = Callable[..., subprocess.Popen[str]]
+
+NODE = "127.0.0.2"
+TRAIN = """\
+import sys
+
+def step(n):
+    loss = n * 2
+    return loss
+
+print("args", sys.argv[1:])
+print("sum", sum(step(n) for n in range(3)))
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "setup.py").write_text("print('installed')\n")
+    return tmp_path
+
+
+@pytest.fixture
+def submit(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    """Edit a job, and start a task of it; nothing of this environment's dkdbg is in it but Python itself."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(text: str, port: int, *words: str, role: str = "worker", **env: str) -> subprocess.Popen[str]:
+        (root / "job.yaml").write_text(text)
+        assert main(["-C", str(root), "init", "--pai", "job.yaml", "--role", role, "--yes", *words]) == 0
+        started.append(
+            task.start(
+                (root / "job.yaml").read_text(), role, root, tmp_path_factory.mktemp("task"), port, **env
+            )
+        )
+        return started[-1]
+
+    yield run
+    for each in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(each.pid, signal.SIGKILL)  # what its shell has started too
+        each.communicate()
+
+
+def test_a_session_by_nc(submit: Start) -> None:
+    port = free_port()
+    job = submit(jobs.PLAIN, port)
+    nc = Client(port, job, host=NODE)
+    assert "train.py(1)<module>()" in nc.until()
+    assert "Breakpoint 1" in nc.ask("b step")
+    assert "-> loss = n * 2" in nc.ask("c")
+    assert re.search(r"> .*train.py\(4\)step\(\)", nc.ask("where"))
+    assert nc.ask("p n").startswith("0")
+    nc.ask("cl 1")
+    assert "The program finished and will be restarted" in nc.ask("c")
+    nc.sock.sendall(b"q\n")
+    out, err = job.communicate(timeout=300)
+    assert (job.returncode, out) == (0, "installed\nargs ['--epochs', '3']\nsum 6\n"), err
+    assert f"paipdb is running on {NODE}:{port}\n" in nc.said
+
+
+def test_nobody_comes_in_time(submit: Start) -> None:
+    job = submit(jobs.PLAIN, free_port(), DEBUG_TIMEOUT="0.3")
+    out, err = job.communicate(timeout=300)
+    assert (job.returncode, out) == (124, "installed\nNo client connect to server in 0.3 seconds, exit\n"), (
+        err
+    )
+
+
+def test_the_recipes_own_command_line_with_a_secret(submit: Start) -> None:
+    port = free_port()
+    text = jobs.BY_HAND + "\nsecrets:\n  dkdbg_token: a-token-of-the-users\n"
+    job = submit(text, port, role="train")
+    nc = Client(port, job, host=NODE, token="a-token-of-the-users")
+    nc.until()
+    nc.sock.sendall(b"q\n")
+    out, err = job.communicate(timeout=300)
+    assert (job.returncode, out) == (0, "data\n"), err
+    assert "a-token-of-the-users" not in err
+
+
+def test_a_module_is_debugged_as_python_runs_it(submit: Start, root: Path) -> None:
+    port = free_port()
+    (root / "app").mkdir()
+    (root / "app" / "__init__.py").write_text("")
+    (root / "app" / "train.py").write_text(
+        "from . import __name__ as package\nimport sys\nprint(package, sys.argv[1:])\n"
+    )
+    job = submit(jobs.PLAIN.replace("python train.py", "python -u -m app.train"), port)
+    nc = Client(port, job, host=NODE)
+    assert "train.py(1)<module>()" in nc.until()
+    assert "The program finished and will be restarted" in nc.ask("c")
+    nc.sock.sendall(b"q\n")
+    out, err = job.communicate(timeout=300)
+    assert (job.returncode, out) == (0, "installed\napp ['--epochs', '3']\n"), err
+
+
+def test_a_launcher_runs_below_the_agent_as_it_is(submit: Start, root: Path) -> None:
+    """The launcher is a stand-in: two Pythons with a rank each."""
+    port = free_port()
+    (root / ".dkdbg").mkdir()
+    (root / ".dkdbg" / "agent.pyz").write_bytes(single_file.build(sys.version_info[:2]))
+    (root / "torchrun").write_text(
+        '#!/bin/sh\nfor rank in 0 1; do RANK=$rank WORLD_SIZE=2 python "$@" & done; wait\n'
+    )
+    (root / "torchrun").chmod(0o755)
+    text = jobs.PLAIN.replace("python train.py", "PATH=$PWD:$PATH torchrun train.py")
+    for timeout, code, count in (("0.3", 124, 0), ("0", 0, 2)):
+        # Without buffers a print is several writes, and the ranks write into one pipe.
+        job = submit(text, port, "--dap", DEBUG_TIMEOUT=timeout, PYTHONUNBUFFERED="")
+        out, err = job.communicate(timeout=300)
+        assert (job.returncode, out.count("sum 6")) == (code, count), err
+        assert f"debug host ip is set to {NODE}, port is set to {port}" in err
+
+
+def test_without_the_deployment_the_job_runs_as_before(submit: Start, root: Path) -> None:
+    job = submit(jobs.DEPLOYED, free_port())
+    os.killpg(job.pid, signal.SIGKILL)
+    job.communicate()
+    (root / "code").mkdir(exist_ok=True)
+    (root / "code" / "train.py").write_text("print('trained')\n")
+    text = (root / "job.yaml").read_text().replace("deployment: debug", "deployment: prod")
+    done = subprocess.run(
+        ["bash", "-c", protocol.script(text, "worker")],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    assert done.stdout == "trained\ndone\nkept\n"

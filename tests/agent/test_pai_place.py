@@ -1,0 +1,165 @@
+"""`pai://HOST/USER/JOB`: real tasks on this machine, told of by a stand-in for OpenPAI's server."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from dkdbg.delivery import single_file
+from dkdbg.main import main
+from tests.agent.dap_probe import wait_for
+from tests.agent.nc import Client
+from tests.agent.test_pai import own_address
+from tests.engine.host_doors import host_door
+from tests.openpai import protocol, rest
+from tests.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LOOP = "import time\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.02)\n"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[rest.Server]:
+    monkeypatch.setenv("DKDBG_PAI_HTTP", "1")
+    monkeypatch.setenv("DKDBG_PAI_TOKEN", rest.TOKEN)
+    with rest.serving() as found:
+        yield found
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
+    (tmp_path / "train.py").write_text(LOOP)
+    (tmp_path / "agent.pyz").write_bytes(single_file.build(sys.version_info[:2]))
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for each in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(each.pid, signal.SIGKILL)  # an agent's program too
+        each.communicate()
+
+
+def start(root: Path, node: str, port: int, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "paipdb", *words, "train.py"], cwd=root,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(root / "agent.pyz"), "DKDBG_JOIN_DEADLINE": "60"}
+        | protocol.environment(port, host=node),
+        start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def listed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, tuple[str, str, str]]:
+    assert main(["ps", "--json", *words]) == 0
+    found = json.loads(capsys.readouterr().out)["sessions"]
+    return {each["target"]: (each["state"], each["name"], each["endpoint"]) for each in found}
+
+
+def test_a_job_lists_its_tasks_and_pdb_is_told_from_an_agent(
+    server: rest.Server, tasks: list, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node, pdb, dap = own_address(), free_port(), free_port()
+    server.roles = {
+        "worker": [rest.task(0, "RUNNING", node, pdb), rest.task(1, "WAITING", None, 0)],
+        "ps": [rest.task(0, "RUNNING", node, dap), rest.task(1, "FAILED", node, dap)],
+        "log": [rest.task(0, "RUNNING", node, 0)],
+    }
+    assert listed(capsys, "--on", server.address) == {
+        "task worker/0": ("running", "-", ""), "task ps/0": ("running", "-", ""),
+    }  # fmt: skip
+    tasks += [start(tmp_path, node, pdb), start(tmp_path, node, dap, "--dap")]
+    client = Client(pdb, tasks[0], host=node)
+    nobody = Client(pdb, tasks[0], host=node, token="")
+    found = wait_for(
+        lambda: listed(capsys, server.address),
+        lambda seen: (
+            seen["task ps/0"][0] == "waiting" and seen["task worker/0"][:2] == ("attached", "pdb, by nc")
+        ),
+    )
+    assert found["task ps/0"][2] == f"{node}:{dap}"
+    client.until()
+    nobody.sock.close()
+    client.sock.sendall(b"q\n")
+    tasks[0].communicate(timeout=300)
+    tasks.append(start(tmp_path, node, pdb))
+    wait_for(
+        lambda: listed(capsys, server.address)["task worker/0"],
+        lambda seen: seen == ("waiting", "pdb, by nc", f"{node}:{pdb}"),
+    )
+    assert listed(capsys, "--all", server.address)["task ps/1"][0] == "exited"
+    assert {path for path, _ in server.asked} == {rest.PATH}
+
+
+def test_an_editor_attaches_with_the_token_of_the_log(
+    server: rest.Server, tasks: list, tmp_path: Path
+) -> None:
+    node, port = own_address(), free_port()
+    server.roles = {"worker": [rest.task(0, "RUNNING", node, port)]}
+    with host_door(tmp_path, server.address) as door:
+        door.wait("target", ready=False)
+        tasks.append(task := start(tmp_path, node, port, "--dap"))
+        token = next(found[1] for line in task.stderr if (found := re.search(r"its token is (\S+)$", line)))
+        options = AttachOptions(host="127.0.0.1", port=door.port, extra={"dkdbgToken": token})
+        with Debugger(options) as debugger:
+            debugger.set_breakpoints(str(tmp_path / "train.py"), [4])
+            debugger.attach()
+            top = debugger.stack(debugger.wait_stopped(300))[0]
+            assert (top.line, debugger.local_values(top)["n"]) == (4, "0")
+        assert door.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said", "hint"),
+    [
+        ({"env": {"DKDBG_PAI_TOKEN": ""}}, "shows no job without a token", "application token on your profile page"),
+        ({"env": {"DKDBG_PAI_TOKEN": "old"}}, "does not take the token", "application token on your profile page"),
+        ({"env": {"DKDBG_PAI_TOKEN": "a b"}}, "DKDBG_PAI_TOKEN has blanks or line breaks", "copy it again"),
+        ({"env": {"DKDBG_PAI_TOKEN": "", "DKDBG_PAI_TOKEN_FILE": "/nowhere"}}, "/nowhere cannot be read", "unset it"),
+        ({"env": {"DKDBG_PAI_HTTP": ""}}, "cannot be reached", "DKDBG_PAI_HTTP=1"),
+        ({"job": "pai://127.0.0.1:1/me/mnist"}, "OpenPAI at 127.0.0.1:1 cannot be reached: Connection refused", "asked by HTTP"),
+        ({"job": "{address}2"}, "OpenPAI knows no job mnist2 of me: Job me~mnist2 is not found.", "jobName=JOB"),
+        ({"job": "{address}/worker/7"}, "has no task worker/7, it has: worker/0", "dkdbg ps --on pai://"),
+        ({"job": "pai://host/job"}, "pai://host/job names no job of OpenPAI", "pai://HOST/USER/JOB"),
+        ({"job": "pai://host/me/a b"}, "names no target", "pai://HOST/USER/JOB"),
+        ({}, "the job mnist of me has no task with a port called debug", "dkdbg init --pai job.yaml"),
+        ({"answer": (200, b"<html>", "")}, "cannot be understood: it is not a job", "is that host an OpenPAI portal?"),
+        ({"answer": (200, b'{"taskRoles": {"a": {"taskStatuses": [{"taskIndex": 0, "taskState": "RUNNING", "containerIp": "x"}]}}}', "")},
+         "the address of a task is not an address", "is that host an OpenPAI portal?"),
+        ({"answer": (302, b"", "http://127.0.0.1:1/")}, "redirects elsewhere", "name the host that it redirects to"),
+        ({"answer": (500, rest.error("UnknownError", "database"), "")}, "answered 500 when asked for job mnist of me: database", "portal?"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told(
+    server: rest.Server,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    change: dict,
+    *,
+    said: str,
+    hint: str,
+) -> None:
+    server.roles = {"worker": [rest.task(0, "RUNNING", "127.0.0.1", 9, label="other")]}
+    server.answer = change.get("answer")
+    for name, value in change.get("env", {}).items():
+        monkeypatch.setenv(name, value)
+    assert main(["ps", "--on", change.get("job", server.address).format(address=server.address)]) != 0
+    error = capsys.readouterr().err
+    assert (said in error, hint in error) == (True, True), error
+    assert rest.TOKEN not in error
+
+
+def test_nothing_is_run_in_a_task(server: rest.Server, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--on", server.address, "--", "python", "train.py"]) == 2
+    assert "can be attached to, and nothing can be run in it" in capsys.readouterr().err
+    assert server.asked == []

@@ -1,0 +1,110 @@
+"""`dkdbg attach HOST:PORT` where a plain debugpy listens: it is debugged, and its port survives whoever comes and goes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dkdbg.agent.dap import frames, messages
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from dkdbg.door.upstream import Upstream
+from dkdbg.places import registry
+from tests.engine.host_doors import host_door
+from tests.ports import free_port
+
+LIMIT = 300
+CODE = """\
+import multiprocessing
+import time
+
+def step(n):
+    return n + 1  # breakpoint
+
+def work():
+    n = 0
+    while True:
+        n = step(n)
+        time.sleep(0.05)
+
+if __name__ == "__main__":
+    multiprocessing.get_context("fork").Process(target=work, daemon=True).start()
+    work()
+"""
+
+
+def listens(port):
+    """By the kernel's table: a connection could be the one that makes debugpy deaf."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
+
+
+@pytest.fixture
+def debugpy(tmp_path):
+    script, port = tmp_path / "train.py", free_port()
+    script.write_text(CODE)
+    program = subprocess.Popen(
+        [sys.executable, "-m", "debugpy", "--listen", f"127.0.0.1:{port}", str(script)], stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    end = time.monotonic() + LIMIT
+    while not listens(port):
+        assert time.monotonic() < end
+        assert program.poll() is None
+        time.sleep(0.05)
+    yield script, port, program
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(program.pid, signal.SIGKILL)  # with the process that it has forked
+    program.wait()
+
+
+def stop_in(script, port, processes):
+    """Stop that many processes at the breakpoint, as VS Code does."""
+    with Debugger(AttachOptions(port=port)) as debugger:
+        debugger.set_breakpoints(str(script), [5])
+        debugger.attach()
+        stops = {}
+        while len(stops) < processes:
+            stop = debugger.wait_stopped(LIMIT)
+            stops[debugger.stack(stop)[0].name, stop.session] = stop
+        assert {name for name, _ in stops} == {"step"}
+
+
+def test_a_plain_debugpy_is_debugged_and_survives(debugpy):
+    script, port, program = debugpy
+    with host_door(script.parent, f"127.0.0.1:{port}") as door:
+        for _ in range(2):
+            stop_in(script, door.port, 2)
+        for _ in range(30):  # more than any debugpy survives by itself
+            socket.create_connection(("127.0.0.1", door.port)).close()
+            with socket.create_connection(("127.0.0.1", door.port)) as killed:
+                killed.sendall(frames.wrap(messages.request(1, "initialize", {"adapterID": "debugpy"})))
+                killed.settimeout(LIMIT)
+                assert killed.recv(100)
+        stop_in(
+            script, door.port, 2
+        )  # both: one that leaves while the other attaches takes the port along (debugpy)
+        assert door.end() == 0
+    stop_in(script, port, 1)  # and without us
+    assert program.poll() is None
+
+
+def test_a_plain_debugpy_that_comes_later_is_asked_once_and_named(debugpy):
+    _, port, program = debugpy
+    place = registry.place_at(registry.address_of(f"127.0.0.1:{port}"), Path("/"))
+    upstream = Upstream(place, "later")
+    said = upstream.look().why
+    assert f"a plain debugpy listens at 127.0.0.1:{port}" in said
+    assert f"dkdbg attach 127.0.0.1:{port}" in said
+    program.kill()
+    program.wait()
+    upstream.poke()
+    assert upstream.look().why == said  # nobody was asked again

@@ -1,0 +1,161 @@
+"""Profilers of chosen ranks: which processes, by which command line, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.agent.run import profiles
+from tests.agent import nsys
+from tests.frameworks import python_with
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Stands for torchrun: it starts two ranks as that does, one after the other, and ends with the sum of their codes.
+TORCHRUN = """\
+import os, subprocess, sys
+codes = []
+for rank in "01":
+    env = {**os.environ, "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "ROLE_NAME": "default"}
+    codes.append(subprocess.run([sys.executable, "-u", *sys.argv[1:]], env=env).returncode)
+sys.exit(sum(codes))
+"""
+TRAIN = """\
+import os, subprocess, sys
+print("rank", os.environ["RANK"], sys.argv[1:], sys.stdout.write_through, flush=True)
+subprocess.run([sys.executable, "-c", "print('child')"], check=True)
+sys.exit(3 if os.environ["RANK"] == "0" else 4)
+"""
+LIMIT = 300
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    (tmp_path / "torchrun").write_text(TORCHRUN)
+    (tmp_path / "train_policy.py").write_text(TRAIN)
+    nsys.install(tmp_path / "bin")
+    return tmp_path
+
+
+def path_with(folder: Path) -> dict[str, str]:
+    return {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+def test_nsys_wraps_the_chosen_rank_alone_with_its_interpreter_and_its_end_is_the_programs(
+    launch, job
+) -> None:
+    """With a stand-in for nsys on PATH, and one for torchrun."""
+    program = (sys.executable, "torchrun", "train_policy.py", "--lr", "a b")
+    code, out, err = launch(
+        *program, options=("--nsys-ranks", "0"), env=path_with(job / "bin"), cwd=job
+    ).finish(LIMIT)
+    assert code == 7
+    assert sorted(out.split("\n")) == sorted(
+        ["rank 0 ['--lr', 'a b'] True", "rank 1 ['--lr', 'a b'] True", "child", "child", ""]
+    )
+    (report,) = (job / "dkdbg-profiles").iterdir()
+    said = json.loads(report.read_text())
+    assert said["program"] == [sys.executable, "-u", "train_policy.py", "--lr", "a b"]
+    base = job / "dkdbg-profiles" / "train_policy-rank0_%p"
+    assert said["argv"][:7] == ["profile", "-t", "cuda,nvtx", "-s", "none", "-o", str(base)]
+    assert report.name.startswith("train_policy-rank0_")
+    assert report.name != f"train_policy-rank0_{said['pid']}.nsys-rep"  # the program's pid
+    assert "nsys profiling enabled for worker 'train_policy-rank0' (rank 0)" in err
+    assert f"nsys of train_policy-rank0: {report} (" in err
+    assert "rank1' (" not in err
+
+
+def test_patterns_of_nemo_rl_choose_ranks_by_name_and_what_matches_nothing_is_told(launch, job) -> None:
+    program = (sys.executable, "torchrun", "train_policy.py")
+    env = {**path_with(job / "bin"), "NRL_NSYS_WORKER_PATTERNS": " , *vllm* ,*policy*"}
+    env |= {"DKDBG_NSYS_OPTIONS": "--capture-range=cudaProfilerApi", "DKDBG_PROFILE_DIR": str(job / "here")}
+    _, _, err = launch(*program, env=env, cwd=job).finish(LIMIT)
+    reports = sorted(each.name.rpartition("_")[0] for each in (job / "here").iterdir())
+    assert reports == ["train_policy-rank0", "train_policy-rank1"]
+    assert "worker 'train_policy-rank1' (matched pattern '*policy*')" in err
+    _, _, err = launch(*program, options=("--nsys", "*vllm*"), env=path_with(job / "bin"), cwd=job).finish(
+        LIMIT
+    )
+    assert "nsys: nothing matched --nsys '*vllm*'; the processes were: " in err
+    assert "train_policy-rank0, train_policy-rank1" in err
+    assert not list((job / "dkdbg-profiles").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "env", "said"),
+    [
+        (
+            ("--nsys", "*"),
+            {},
+            "nsys is not installed here, and --nsys '*' asks for it: install Nsight Systems",
+        ),
+        (("--py-spy-ranks", "0-1"), {}, "py-spy is not installed here, and --py-spy-ranks 0-1 asks for it"),
+        (("--nsys-ranks", "x"), {}, "DKDBG_NSYS_RANKS"),
+        (
+            ("--torch-profile", "*"),
+            {"DKDBG_TORCH_PROFILE_STEPS": "9"},
+            "DKDBG_TORCH_PROFILE_STEPS takes FIRST:END",
+        ),
+    ],
+)
+def test_what_cannot_be_profiled_is_said_before_the_program_starts(
+    launch, tmp_path, options, env, said
+) -> None:
+    bare = {"PATH": "/usr/bin:/bin", **env}
+    code, out, err = launch("sh", "-c", "echo started", options=options, env=bare, cwd=tmp_path).finish(LIMIT)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_nsys_that_only_nemo_rl_asks_for_and_is_not_there_stops_nothing(launch, tmp_path) -> None:
+    env = {"PATH": "/usr/bin:/bin", "NRL_NSYS_WORKER_PATTERNS": "*"}
+    code, out, err = launch("sh", "-c", "echo started", env=env, cwd=tmp_path).finish(LIMIT)
+    assert (code, out) == (0, "started\n")
+    assert "nsys is not installed here" in err
+
+
+def test_torchs_profiler_sees_the_steps_that_were_asked_for(launch, tmp_path) -> None:
+    (tmp_path / "fit.py").write_text(
+        "import torch\n"
+        "layer = torch.nn.Linear(4, 4)\n"
+        "optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)\n"
+        "for n in range(8):\n"
+        "    with torch.profiler.record_function('round %d' % n):\n"
+        "        layer(torch.ones(2, 4)).sum().backward()\n"
+        "    optimizer.step()\n"
+    )
+    env = {"DKDBG_TORCH_PROFILE_STEPS": "3:5"}
+    code, _, err = launch(
+        python_with("torch"), "fit.py", options=("--torch-profile", "fit"), env=env, cwd=tmp_path
+    ).finish(LIMIT)
+    assert code == 0, err
+    (trace,) = (tmp_path / "dkdbg-profiles").iterdir()
+    assert trace.name.startswith("fit_")
+    rounds = {each.get("name") for each in json.loads(trace.read_text())["traceEvents"]}
+    assert {f"round {n}" for n in range(8) if f"round {n}" in rounds} == {"round 2", "round 3"}
+    assert f"torch of fit: {trace} (" in err
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "[" * 100_000,
+        '{"worker": 1, "pid": 1}',
+        '{"worker": "w", "tool": "py-spy", "path": 3, "base": "", "pid": 1, "by": 0}',
+        '{"worker": "w", "tool": "py-spy", "path": "/nowhere", "base": "", "pid": 1, "by": -1}',
+        "\x00\xff",
+    ],
+)
+def test_what_a_program_writes_among_the_notes_breaks_no_end(tmp_path, note) -> None:
+    """The session's folder is the program's user's too."""
+    (tmp_path / "profiled").write_text(note + "\n", encoding="latin-1")
+    said: list[str] = []
+    environment = {"PATH": os.environ["PATH"], "DKDBG_TORCH_PROFILE": "*", "DKDBG_PROFILE_DIR": str(tmp_path)}
+    profiles.prepare(environment, said.append)
+    profiles.tell(str(tmp_path), environment, said.append)
+    assert "nothing matched --torch-profile '*'" in said[-1]

@@ -1,0 +1,145 @@
+"""Ranks of a real torchrun job (CPU, gloo): they stop at the same iteration, go on and pause by one key, leave by one."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.agent.dap_probe import Editor, wait_for
+from tests.frameworks import python_with
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: How often each job is attached to.
+ATTACHES = int(os.environ.get("DKDBG_TEST_ATTACHES", "3"))
+CODE = """import os, sys, time, torch, torch.distributed as dist
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+rank, step = dist.get_rank(), 0
+def tick():
+    global step
+    over = torch.zeros(1) + float(os.path.exists("stop"))
+    dist.all_reduce(over)
+    step += 1  # all ranks come here
+    if rank == 0:
+        step += 0  # one does
+    end = time.monotonic() + float(open("pause").read())
+    while time.monotonic() < end:
+        time.sleep(0.001)
+    return over.item() > 0
+open("up%d" % rank, "w").close()
+while not tick():
+    pass
+print("end", rank)
+"""
+BEHIND = 1 + next(n for n, line in enumerate(CODE.splitlines()) if "all ranks" in line)
+OF_ONE = BEHIND + 2
+
+
+class Job:
+    """A running torchrun job with its agent."""
+
+    def __init__(self, running: Any, folder: Path, ranks: int) -> None:
+        self.running, self.folder, self.ranks = running, folder, ranks
+        self.port = running.wait_state("running", "attached")["port"]
+        end = time.monotonic() + 300  # each imports torch, beside the other tests
+        while len(list(folder.glob("up?"))) < ranks:
+            assert running.process.poll() is None, running.finish()
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+    def attach(self, line: int = BEHIND, **more: Any) -> Editor:
+        return Editor(self.port, {str(self.folder / "train.py"): [line]}, hold=True, more=more).attach()
+
+    def pause(self, seconds: float) -> None:
+        """Let each iteration take so long from now on."""
+        (self.folder / "pause.new").write_text(str(seconds))
+        (self.folder / "pause.new").replace(self.folder / "pause")
+
+    def steps(self, editor: Editor, count: int | None = None) -> list[str]:
+        """What `step` is in each rank, once as many have stopped; whatever the editor was told before is forgotten."""
+        stops = editor.wait_stops(count or self.ranks, 300)
+        ask = {"expression": "step", "context": "repl"}
+        found = [one["session"].request("evaluate", frameId=one["frame"], **ask)["result"] for one in stops]
+        del editor.stops[: len(stops)]
+        return found
+
+    def held(self) -> set[int]:
+        """The pids of those that a debugger holds, as the agent's record has them."""
+        return {each["pid"] for each in self.running.record()["processes"] if each["stopped"]}
+
+    def pids(self) -> dict[int, int]:
+        """Rank to pid."""
+        found = self.running.record()["processes"]
+        return {each["rank"]: each["pid"] for each in found if each["rank"] is not None}
+
+
+@pytest.fixture
+def job(launch, tmp_path: Path) -> Any:
+    def start(ranks: int) -> Job:
+        (tmp_path / "train.py").write_text(CODE)
+        (tmp_path / "pause").write_text("0.02")
+        run = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+        env = {"OMP_NUM_THREADS": "1"}
+        running = launch(python_with("torch"), *run, "train.py", env=env)
+        return Job(running, tmp_path, ranks)
+
+    return start
+
+
+def leave(editor: Editor) -> None:
+    """One Stop: of one rank's session; all others end with it."""
+    session = next(one for pid, one in list(editor.sessions.items()) if pid)
+    session.request("disconnect", terminateDebuggee=False)
+    wait_for(lambda: [one.closed for one in list(editor.sessions.values())], all)
+    for one in list(editor.sessions.values()):
+        one.close()
+
+
+@pytest.mark.parametrize("ranks", [4, 8])
+def test_an_attach_to_a_running_job_stops_all_ranks_at_the_same_iteration(job, ranks: int) -> None:
+    one = job(ranks)
+    for number in range(ATTACHES):  # the first imports the debugger, the others come back
+        one.pause(0.001 if number % 2 else 0.02)
+        editor = one.attach()
+        steps = one.steps(editor)
+        assert len(steps) == ranks
+        assert len(set(steps)) == 1
+        assert not [line for line in editor.output if "without the others" in line]
+        leave(editor)
+        assert one.running.record()["state"] in ("running", "attached")
+
+
+def test_one_key_lets_all_ranks_go_on_pauses_them_and_leaves_them(job) -> None:
+    one = job(3)
+    one.pause(0.3)
+    editor = one.attach()
+    first = one.steps(editor)
+    sessions = [each for pid, each in editor.sessions.items() if "stopped" in each.seen]
+    held, ranks = sessions[0], set(one.pids().values())
+    held.request("continue", threadId=1)
+    second = one.steps(editor)
+    assert len(set(second)) == 1
+    assert set(second) != set(first)
+    for session in sessions:
+        path = str(one.folder / "train.py")
+        session.request("setBreakpoints", source={"path": path}, breakpoints=[])
+    held.request("continue", threadId=1)
+    wait_for(one.held, lambda stopped: not stopped)
+    held.request("pause", threadId=1)
+    wait_for(one.held, lambda stopped: ranks <= stopped)
+    leave(editor)
+    wait_for(one.held, lambda stopped: not stopped)
+
+    one.pause(0.02)
+    editor = one.attach(OF_ONE)
+    assert len(one.steps(editor, 1)) == 1
+    wait_for(
+        lambda: editor.output,
+        lambda lines: any("without the others: rank 1, rank 2" in line for line in lines),
+    )
+    leave(editor)

@@ -1,0 +1,69 @@
+"""What stands before debugpy on a Ray node's address: who does not know the run's secret gets no byte through."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+import pytest
+
+from dkdbg.agent.program import ray_worker
+from dkdbg.agent.ray import guard, runs
+
+LIMIT = 300.0
+
+
+@pytest.fixture
+def guarded():
+    """A guard, and the connections that have come through it."""
+    through = []
+    with socket.create_server(("127.0.0.1", 0)) as inner:
+
+        def greet():
+            while True:
+                try:
+                    client, _ = inner.accept()
+                except OSError:
+                    return
+                through.append(client)
+                client.sendall(b"Content-Length: 2\r\n\r\n{}")
+
+        threading.Thread(target=greet, daemon=True).start()
+        yield ray_worker.Guard("127.0.0.1", inner.getsockname()[1], "run1", b"s" * 32), through
+        for each in through:
+            each.close()
+
+
+def test_who_knows_the_secret_of_the_run_speaks_with_debugpy(guarded, monkeypatch):
+    door, through = guarded
+    monkeypatch.setattr(
+        runs, "here", lambda: [runs.Run({"run": "run1", "secret": (b"s" * 32).hex(), "workers": {}})]
+    )
+    sock, said, is_guarded = guard.connect("127.0.0.1", door.port)
+    with sock:
+        assert is_guarded
+        assert said.startswith(b"Content-Length: 2")
+        sock.sendall(b"hello")
+        through[0].settimeout(LIMIT)
+        assert through[0].recv(5) == b"hello"
+
+
+@pytest.mark.parametrize("said", [b"x" * 65, b"\n" * 65, b"Content-Length: 5\r\n\r\n" + b"{}" * 40, b""])
+def test_who_does_not_know_it_gets_nothing_through(guarded, said):
+    door, through = guarded
+    with socket.create_connection(("127.0.0.1", door.port)) as sock:
+        sock.settimeout(LIMIT)
+        assert sock.recv(1000).startswith(b"dkdbg-ray run1 ")
+        sock.sendall(said)
+        with contextlib.suppress(ConnectionError, OSError):  # it has not read all of it
+            sock.shutdown(socket.SHUT_WR)
+            assert sock.recv(1000) == b""
+    assert through == []
+
+
+def test_a_run_of_another_machine_is_said(guarded, monkeypatch):
+    door, _ = guarded
+    monkeypatch.setattr(runs, "here", list)
+    with pytest.raises(OSError, match="started from another machine"):
+        guard.connect("127.0.0.1", door.port)

@@ -1,0 +1,190 @@
+"""Breakpoints find the code that Ray has unpacked from a `working_dir`; answers of a dashboard are Ray 2.60's, shortened."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+
+import pytest
+
+from dkdbg.agent.dap import frames
+from dkdbg.agent.ray.dashboard import Dashboard
+from dkdbg.agent.ray.passage import Passage
+from dkdbg.agent.ray.unpacked import Code, folder, script
+from tests.agent.test_ray_door import StandIn, rows
+
+SESSION = "session_2026-11-23_12-37-01_510275_9"
+FOLDER = f"/tmp/ray/{SESSION}/runtime_resources/working_dir_files/_ray_pkg_4aa223a420d23a93"
+ENV = '{"working_dir": "gcs://_ray_pkg_4aa223a420d23a93.zip"}'
+OWN = {"localRoot": "/home/me/repo", "remoteRoot": "/job"}
+LIMIT = 300.0
+
+
+@pytest.mark.parametrize(
+    ("session", "env", "found"),
+    [
+        (SESSION, ENV, FOLDER),
+        (SESSION, "{}", ""),
+        (SESSION, "", ""),
+        (SESSION, "[", ""),
+        (SESSION, '{"working_dir": "/shared/repo"}', ""),
+        (SESSION, '{"working_dir": "gcs://../../etc.zip"}', ""),
+        ("../..", ENV, ""),
+        ("", ENV, ""),  # Ray 2.9 does not say its session
+    ],
+)
+def test_where_a_node_unpacks_a_working_dir_is_taken_from_what_ray_says_and_from_nothing_else(
+    session, env, found
+):
+    assert folder(session, env) == found
+
+
+def test_a_worker_is_listed_with_its_folder_and_with_the_script_of_its_driver() -> None:
+    worker = {
+        "worker_id": "w1",
+        "is_alive": True,
+        "ip": "127.0.0.1",
+        "node_id": "n1",
+        "pid": 528,
+        "debugger_port": 48501,
+        "num_paused_threads": 1,
+    }
+    task = {
+        "worker_id": "w1",
+        "name": "crunch",
+        "job_id": "01000000",
+        "runtime_env_info": {"serialized_runtime_env": ENV},
+    }
+    job = {
+        "type": "DRIVER",
+        "job_id": "01000000",
+        "submission_id": None,
+        "entrypoint": "python3 /job/drive.py --n 2",
+    }
+    submitted = {
+        "type": "SUBMISSION",
+        "job_id": "01000000",
+        "submission_id": "raysubmit_1",
+        "entrypoint": "python3 drive.py",
+    }
+    for said, main in ((job, "/job/drive.py"), (submitted, "")):
+        dashboard = StandIn(
+            {
+                "/api/version": (200, {"ray_version": "2.60.0", "session_name": SESSION}),
+                "/api/v0/workers": rows(worker),
+                "/api/v0/tasks": rows(task),
+                "/api/v0/nodes": rows(),
+                "/api/jobs/": (200, json.dumps([said]).encode()),
+            }
+        )
+        try:
+            asked = Dashboard("127.0.0.1", dashboard.port)
+            asked.check()
+            (found,) = asked.workers()
+            assert (found.unpacked, found.main) == (FOLDER, main)
+        finally:
+            dashboard.server.shutdown()
+            dashboard.server.server_close()
+
+
+@pytest.mark.parametrize("main", ["/job/tools/drive.py", "tools/drive.py"])
+def test_what_a_driver_imports_is_in_the_folder_and_its_own_script_where_it_was(main) -> None:
+    code = Code([OWN], FOLDER, main)
+    assert code.mappings[:2] == [{"localRoot": "/home/me/repo", "remoteRoot": FOLDER}, OWN]
+    assert code.to_worker("/home/me/repo/model.py") == "/home/me/repo/model.py"
+    alias = code.to_worker("/home/me/repo/tools/drive.py")
+    (last,) = [each for each in code.mappings if alias.startswith(each["localRoot"] + "/")]
+    assert alias.replace(last["localRoot"], last["remoteRoot"]) == "/job/tools/drive.py"
+    assert code.mappings.index(last) > code.mappings.index(
+        OWN
+    )  # frames of the script are the editor's own path
+    assert code.to_editor(json.dumps({"path": alias}).encode()) == b'{"path": "/home/me/repo/tools/drive.py"}'
+
+
+@pytest.mark.parametrize(
+    ("mappings", "unpacked", "main"),
+    [
+        ([OWN], "", "/job/drive.py"),
+        ([], FOLDER, ""),
+        (None, FOLDER, ""),
+        ([7, {"localRoot": ""}], FOLDER, ""),
+    ],
+)
+def test_without_such_a_folder_or_mappings_an_attach_stays_as_it_is(mappings, unpacked, main) -> None:
+    assert Code(mappings, unpacked, main).mappings == []
+
+
+def test_the_script_of_a_job_is_the_first_file_of_python_that_its_command_names() -> None:
+    assert script("python3 -u train.py other.py") == "train.py"
+    assert script("python3 -m train") == ""
+
+
+def test_a_breakpoint_in_the_drivers_script_goes_to_where_the_driver_has_it_and_comes_back_as_the_editors() -> (
+    None
+):
+    (editor, client), (worker, debugger) = socket.socketpair(), socket.socketpair(socket.AF_UNIX)
+    for each in (editor, debugger):
+        each.settimeout(LIMIT)
+    attach = {
+        "seq": 2,
+        "type": "request",
+        "command": "attach",
+        "arguments": {"pathMappings": [OWN], "subProcessId": 1},
+    }
+    passage = Passage(
+        client, frames.FrameParser(), worker, b"", initialize={"seq": 1, "command": "initialize"}, attach=attach,
+        code=Code([OWN], FOLDER, "/job/drive.py"),
+    )  # fmt: skip
+    thread = threading.Thread(target=passage.serve, daemon=True)
+    thread.start()
+    try:
+        heard = Frames(debugger)
+        assert heard.take()["command"] == "initialize"
+        assert heard.take()["arguments"]["pathMappings"][0]["remoteRoot"] == FOLDER
+        for path, told in (
+            ("model.py", "/home/me/repo/model.py"),
+            ("drive.py", "/home/me/repo.dkdbg-driver/drive.py"),
+        ):
+            source = {"path": f"/home/me/repo/{path}"}
+            editor.sendall(
+                frames.encode(
+                    {
+                        "seq": 3,
+                        "type": "request",
+                        "command": "setBreakpoints",
+                        "arguments": {"source": source},
+                    }
+                )
+            )
+            assert heard.take()["arguments"]["source"]["path"] == told
+            debugger.sendall(
+                frames.encode(
+                    {
+                        "type": "response",
+                        "command": "setBreakpoints",
+                        "body": {"breakpoints": [{"source": {"path": told}}]},
+                    }
+                )
+            )
+            assert Frames(editor).take()["body"]["breakpoints"][0]["source"] == source
+    finally:
+        for each in (editor, debugger):
+            each.close()
+        thread.join(LIMIT)
+        for each in (client, worker):
+            each.close()
+
+
+class Frames:
+    """What comes on a socket, a message at a time."""
+
+    def __init__(self, sock) -> None:
+        self._sock, self._parser = sock, frames.FrameParser()
+
+    def take(self):
+        while (body := self._parser.take()) is None:
+            data = self._sock.recv(1 << 16)
+            assert data
+            self._parser.feed(data)
+        return json.loads(body)

@@ -1,0 +1,109 @@
+"""Timeouts of process groups while a rank is held: real torchrun, real gloo."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dkdbg.agent.program import timeouts
+from tests.agent.dap_probe import Editor, wait_for
+from tests.frameworks import python_with
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Seconds that the job's process group waits.
+TIMEOUT = 4
+TRAIN = f"""
+import datetime, os, time
+import torch
+import torch.distributed as dist
+
+def step(n):
+    x = torch.ones(1)
+    return x
+
+open("here" + os.environ["RANK"], "w").close()
+while not (os.path.exists("here0") and os.path.exists("here1")):  # who imports longer is waited for no longer than that
+    time.sleep(0.01)
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds={TIMEOUT}))
+rank = dist.get_rank()
+group = dist.group.WORLD._get_backend(torch.device("cpu"))
+stop = torch.zeros(1)
+n = 0
+while not stop:
+    step(n)
+    if rank == 1 and os.path.exists("slow"):
+        time.sleep({3 * TIMEOUT})
+    stop[0] = os.path.exists("stop")
+    dist.all_reduce(stop)
+    n += 1
+    if rank == 0:
+        with open("progress.new", "w") as out:
+            out.write("%d %d" % (n, group.options._timeout.total_seconds()))
+        os.rename("progress.new", "progress")
+    time.sleep(0.01)
+"""
+LINE = 1 + TRAIN.splitlines().index("    return x")
+
+
+@pytest.fixture
+def job(launch: Any, tmp_path: Path) -> Any:
+    (tmp_path / "train.py").write_text(TRAIN)
+    torch = python_with("torch")
+
+    def start(wait: str = "0") -> Any:
+        command = (torch, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py")
+        return launch(*command, python=sys.executable, wait=wait, env={"OMP_NUM_THREADS": "1"})
+
+    yield start
+    (tmp_path / "stop").touch()
+
+
+def progress(folder: Path) -> tuple[int, int]:
+    """How many steps there were, and the seconds that the group of rank 0 waits."""
+    try:
+        steps, seconds = (folder / "progress").read_text().split()
+    except (OSError, ValueError):
+        return 0, 0
+    return int(steps), int(seconds)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_rank_held_for_twice_the_timeout_of_its_group_ends_no_job_and_the_timeout_comes_back(
+    job, tmp_path: Path, late: bool
+) -> None:
+    running = job("0" if late else "60")
+    port = running.wait_state("running" if late else "waiting")["port"]
+    if late:
+        wait_for(lambda: progress(tmp_path), lambda found: found[0] > 0)
+        assert progress(tmp_path)[1] == TIMEOUT  # a run that nobody debugs keeps its own
+    path = str(tmp_path / "train.py")
+    with Editor(port, {} if late else {path: [LINE]}, hold=True) as editor:
+        if late:
+            wait_for(lambda: progress(tmp_path)[1], lambda seconds: seconds == timeouts.RAISED)
+            pid = next(p["pid"] for p in running.record()["processes"] if p["rank"] == 1)
+            wait_for(lambda: pid in editor.attached, bool)
+            rank = editor.attached[pid]
+            rank.request("setBreakpoints", source={"path": path}, breakpoints=[{"line": LINE}])
+        stops = editor.wait_stops(1)
+        before = time.monotonic()
+        wait_for(time.monotonic, lambda now: now > before + 2 * TIMEOUT)
+        assert running.process.poll() is None
+        steps = progress(tmp_path)[0]
+        for pid, session in list(editor.attached.items()):
+            if pid:
+                session.request("setBreakpoints", source={"path": path}, breakpoints=[])
+        for stop in editor.wait_stops(len(stops)):
+            stop["session"].request("continue", threadId=stop["thread"])
+        wait_for(lambda: progress(tmp_path), lambda found: found[0] > steps + 5)
+        said = "process groups wait for 24 h instead of failing"
+        wait_for(lambda: "".join(editor.output), lambda text: said in text)
+    wait_for(lambda: progress(tmp_path)[1], lambda seconds: seconds == TIMEOUT)
+    (tmp_path / "slow").touch()
+    code, _, err = running.finish(300)
+    assert code != 0
+    assert "imed out" in err, err

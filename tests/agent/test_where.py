@@ -1,0 +1,215 @@
+"""`dkdbg where` on ranks that hang, each in its own way: real PyTorch, real gloo, four processes, nobody attached."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from tests.frameworks import python_with
+from tests.pages import Page, environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SCRIPT = Path(__file__).with_name("hanging.py")
+#: Seconds; a busy machine needs 60 for four imports of PyTorch.
+LIMIT = 300.0
+
+
+def line_of(mark: str) -> int:
+    """The line of the script that has this comment."""
+    return next(n for n, line in enumerate(SCRIPT.read_text().splitlines(), 1) if line.endswith(f"# {mark}"))
+
+
+def where(runtime: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """`dkdbg where ...` where no docker is installed."""
+    environment = {**os.environ, "DKDBG_RUNTIME_DIR": str(runtime), "PATH": str(runtime)}
+    return subprocess.run(
+        [sys.executable, "-m", "dkdbg", "where", *words],
+        env=environment, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+
+
+def until(found: Callable[[], bool], what: Callable[[], object]) -> None:
+    end = time.monotonic() + LIMIT
+    while not found():
+        assert time.monotonic() < end, what()
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def hang(launch, tmp_path: Path):
+    """Start the four ranks in one way to hang, and return what `dkdbg where` says once these words are in it."""
+    python = python_with("torch")
+    shutil.copy(SCRIPT, tmp_path)
+
+    def start(mode: str, *words: str) -> str:
+        running = launch(python, SCRIPT.name, mode, env={"OMP_NUM_THREADS": "1"})
+        running.wait_state("running")
+        said = [""]
+
+        def names_it() -> bool:
+            assert running.process.poll() is None, running.process.communicate()
+            done = where(running.runtime, running.name)
+            said[0] = done.stdout + done.stderr
+            return all(each in said[0] for each in words)
+
+        until(names_it, lambda: said[0])
+        return said[0]
+
+    return start
+
+
+def count(folder: Path, rank: int) -> int:
+    try:
+        return int((folder / f"progress-{rank}").read_text())
+    except (OSError, ValueError):
+        return 0
+
+
+def all_go_on(folder: Path, ranks: tuple[int, ...]) -> None:
+    """Each of the ranks counts on after this call."""
+    before = {rank: count(folder, rank) for rank in ranks}
+    until(lambda: all(count(folder, rank) > before[rank] for rank in ranks), lambda: before)
+
+
+@pytest.mark.parametrize(
+    ("mode", "odd"),
+    [
+        ("load", f"rank 2 in load_batch at hanging.py:{line_of('load')}"),
+        ("skip", f"rank 2 in log_metrics at hanging.py:{line_of('skip')}"),
+        ("lock", f"rank 2 in take at hanging.py:{line_of('lock')}"),
+    ],
+)
+def test_the_odd_rank_is_named_with_its_line_before_the_others(
+    hang, tmp_path: Path, mode: str, odd: str
+) -> None:
+    others = f"3 ranks (0, 1, 3) in all_reduce, from step at hanging.py:{line_of('collective')}"
+    late = "rank 2 has not come to all_reduce #6 of all ranks: ranks 0, 1, 3 came "
+    thread = [f"thread writer in take at hanging.py:{line_of('lock')}"] if mode == "lock" else []
+    said = hang(mode, odd, others, late, "4 ranks, 1 other process", *thread)
+    assert said.index(odd) < said.index(others)
+    all_go_on(tmp_path, (0, 1, 2, 3))
+
+
+def test_the_rank_that_calls_a_collective_with_another_shape_is_named(hang, tmp_path: Path) -> None:
+    alike = "collective #6 of all ranks is not called alike"
+    hang("shapes", alike, "rank 2: all_reduce of Float [7]", "ranks 0, 1, 3: all_reduce of Float [4]")
+    all_go_on(tmp_path, (0, 1, 2, 3))
+
+
+def test_a_rank_that_is_dead_is_named_while_the_others_wait_for_it(hang, tmp_path: Path) -> None:
+    line = f"at hanging.py:{line_of('meet')}"
+    hang("dead", "rank 2 is not there", line, "3 ranks (0, 1, 3) in ")  # once all have come there
+    all_go_on(tmp_path, (0, 1, 3))
+
+
+def test_a_rank_that_does_not_answer_is_seen_from_outside(hang, tmp_path: Path) -> None:
+    hang("frozen", "rank 2", "it is stopped by a signal (SIGCONT lets it go on)", "3 ranks (0, 1, 3)")
+    all_go_on(tmp_path, (0, 1, 3))
+
+
+#: A call into C that gives the GIL to nobody.
+KEEPS_THE_GIL = "import ctypes\nctypes.PyDLL(None).sleep(600)\n"
+
+
+def test_a_process_that_keeps_the_gil_in_c_is_seen_from_outside(launch, tmp_path: Path) -> None:
+    (tmp_path / "keeps.py").write_text(KEEPS_THE_GIL)
+    running = launch(sys.executable, "keeps.py")
+    running.wait_state("running")
+    said = [""]
+
+    def seen() -> bool:
+        said[0] = where(running.runtime, running.name).stdout
+        return "it does not answer: it sleeps, most often in C code that keeps the GIL" in said[0]
+
+    until(seen, lambda: said[0])
+    assert "keeps.py (" in said[0]
+
+
+def test_a_process_that_a_debugger_holds_is_where_it_is_held(launch, tmp_path: Path) -> None:
+    """It was shown in the debugger's own frames, as if they were the program's."""
+    script = tmp_path / "train.py"
+    script.write_text("def step():\n    return 1\n\nwhile True:\n    step()\n")
+    running = launch(sys.executable, "train.py", wait="300")
+    options = AttachOptions(port=running.wait_state("waiting")["port"])
+    with Debugger(options) as debugger:
+        debugger.set_breakpoints(str(script), [2])
+        debugger.attach()
+        debugger.wait_stopped(300)
+        said = [""]
+
+        def held() -> bool:  # a process that answers late is not shown with its frames
+            said[0] = where(running.runtime, running.name).stdout
+            return "in step at train.py:2\n    a debugger holds it: " in said[0]
+
+        until(held, lambda: said[0])
+    assert "pydevd" not in said[0]
+
+
+def test_what_the_page_says_is_so(tmp_path: Path) -> None:
+    page = Page.of("hang.md")
+    python = Path(python_with("torch"))
+    shutil.copy(SCRIPT, tmp_path / "train.py")
+    folder = tmp_path / "run"
+    folder.mkdir(mode=0o700)
+    env = {"DKDBG_RUNTIME_DIR": str(folder), "OMP_NUM_THREADS": "1", "DKDBG_PORT": "0"}
+    path = os.pathsep.join([str(Path(sys.executable).parent), str(python.parent), os.environ["PATH"]])
+    with page.all_run(), (tmp_path / "log").open("w") as log:
+        job = subprocess.Popen(
+            page.words("dkdbg run -- torchrun"), cwd=tmp_path, env=environment(env) | {"PATH": path}, stdout=log, stderr=log,
+            stdin=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        try:
+            late = "rank 2 has not come to all_reduce #6 of all ranks"
+
+            def hangs() -> bool:
+                assert job.poll() is None, (tmp_path / "log").read_text()
+                return late in where(folder).stdout
+
+            until(hangs, lambda: (tmp_path / "log").read_text() + where(folder).stdout)
+            said: list[object] = [None]
+
+            def names_it() -> bool:  # a rank that answers late is not in this look
+                said[0] = page.run("dkdbg where", cwd=tmp_path, env=env)
+                return f"rank 2 in load_batch at train.py:{line_of('load')}" in said[0].stdout
+
+            until(names_it, lambda: said[0])
+            watching = subprocess.Popen(
+                page.words("dkdbg where --watch --ranks 2"), cwd=tmp_path, env=environment(env), stdout=subprocess.PIPE, text=True
+            )  # fmt: skip
+            looks = 0
+            while looks < 2:
+                looks += "nothing was stopped" in watching.stdout.readline()
+            watching.send_signal(signal.SIGINT)
+            assert watching.wait(300) == 0
+            watching.stdout.close()
+
+            def written() -> bool:
+                said[0] = page.run("dkdbg where --html", cwd=tmp_path, env=env)
+                assert said[0].returncode == 0, said[0]
+                return late in (tmp_path / "hang.html").read_text()
+
+            until(written, lambda: said[0])
+
+            def told() -> bool:
+                said[0] = page.run("dkdbg where --json", cwd=tmp_path, env=env)
+                (found,) = json.loads(said[0].stdout)["jobs"]
+                groups = [each["ranks"] for each in found["ranks"]]
+                return groups == [[2], [0, 1, 3]] and found["findings"][0]["text"].startswith(late)
+
+            until(told, lambda: said[0])
+        finally:
+            job.terminate()
+            job.wait(300)

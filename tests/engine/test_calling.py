@@ -1,0 +1,138 @@
+"""A job that may only connect out reaches a waiting `dkdbg attach --listen`."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+import sys
+import textwrap
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from tests.attacks import listening
+from tests.engine.host_doors import Containers, docker, host_door, lay_out
+from tests.engine.projects import LOOP, MARK
+from tests.engine.weather import Line
+from tests.ports import free_port
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.engine
+
+#: Seconds: a call that was cut is noticed after some, and made again.
+LIMIT = 300.0
+
+
+@pytest.fixture
+def line_to():
+    """Lines from containers to a port of this machine's loopback."""
+    lines = []
+
+    def make(port: int) -> tuple[Line, str]:
+        networks = json.loads(docker("network", "inspect", "bridge"))
+        gateway = networks[0]["IPAM"]["Config"][0]["Gateway"]
+        lines.append(Line(gateway, port))
+        return lines[-1], f"{gateway}:{lines[-1].port}"
+
+    yield make
+    for each in lines:
+        each.close()
+
+
+def test_a_job_that_can_only_connect_out_is_debugged_through_two_cuts(
+    tmp_path, base_image, line_to, monkeypatch
+) -> None:
+    """Its agent listens on the container's own loopback and no port is published: nobody can come to it.
+
+    The first cut is seen by both ends at once; in the second nothing passes any more, and neither is told.
+    """
+    token = secrets.token_hex(32)
+    monkeypatch.setenv("DKDBG_TOKEN", token)
+    root = lay_out(tmp_path, train=textwrap.dedent(LOOP))
+    (root / "token").write_text(token)
+    (root / "token").chmod(0o600)
+    jobs = Containers(root, base_image)
+    port = free_port()
+    try:
+        with host_door(root, options=("--listen", f"127.0.0.1:{port}")) as door:
+            line, where = line_to(port)
+            name = jobs.run(
+                "python3", "train.py", publish=False, DKDBG_HOST="127.0.0.1", DKDBG_WAIT="600",
+                DKDBG_CONNECT=where, DKDBG_TOKEN_FILE="/w/token",
+            )  # fmt: skip
+            door.wait("called", timeout=LIMIT, target=name)
+            marked = next(n for n, text in enumerate(LOOP.splitlines(), 1) if MARK in text)
+            with Debugger(jobs.options(door.port)) as debugger:
+                debugger.set_breakpoints(str(root / "train.py"), [marked], timeout=LIMIT)
+                debugger.attach(timeout=LIMIT)
+                count = -1
+                for weather in (None, line.cut, line.silence, None):
+                    thread = debugger.wait_stopped(LIMIT)
+                    frame = debugger.stack(thread, timeout=LIMIT)[0]
+                    count += 1
+                    assert (
+                        int(debugger.local_values(frame, timeout=LIMIT)["n"]) == count
+                    )  # no round was missed, none was done twice
+                    if weather is not None:
+                        weather()
+                    if weather == line.cut:
+                        _is_asked_by_other_verbs(root, name, door.port)
+                    debugger.continue_(thread, timeout=LIMIT)
+                debugger.wait_stopped(LIMIT)
+                said = [
+                    *listening.command_lines(door.process.pid),
+                    docker("top", name, "-eo", "pid,args").encode(),
+                ]
+            log = docker("logs", name)
+            assert door.end() == 0
+            for text in (*said, log.encode(), json.dumps(door.events).encode(), bytes(line.heard)):
+                assert token.encode() not in text
+            assert b"loss" not in line.heard  # what a debugger shows is nobody else's
+
+    finally:
+        jobs.remove()
+    asked = _dkdbg(root, "where", f"call://{name}")
+    assert asked.returncode == 1
+    assert f"call://{name}" in asked.stderr
+    assert "hint: " in asked.stderr
+
+
+def _is_asked_by_other_verbs(root: Path, name: str, port: int) -> None:
+    """What `ps`, `where` and `ranks` ask passes over the line of the `dkdbg attach`, here over one that was just cut."""
+    job = f"call://{name}"
+    session = _said(root, job, "ps", "--json", job)["sessions"][0]
+    assert (session["address"], session["endpoint"], session["client"]) == (job, f"127.0.0.1:{port}", True)
+    assert job in {each["address"] for each in _said(root, job, "ps", "--json")["sessions"]}
+    assert "train.py" in json.dumps(_said(root, job, "where", "--json", job)["jobs"][0])
+    row = _said(root, job, "ranks", "--on", job, "--json", "eval", "n + 1000")["rows"][0]
+    assert (row["state"], row["text"]) == ("value", "1001")
+    refused = _dkdbg(root, "restart", job)
+    assert refused.returncode == 2
+    assert "nothing can be run there" in refused.stderr
+
+
+def _said(root: Path, job: str, *words: str) -> dict[str, Any]:
+    """What a verb answers, once the line is there again after the cut."""
+    end = time.monotonic() + LIMIT
+    while (done := _dkdbg(root, *words)).returncode or not _is_answered(
+        words[0], json.loads(done.stdout), job
+    ):
+        assert time.monotonic() < end, (words, done.stdout, done.stderr)
+        time.sleep(0.1)
+    return json.loads(done.stdout)
+
+
+def _is_answered(verb: str, said: dict[str, Any], job: str) -> bool:
+    if verb == "ps":
+        return any(each["address"] == job and each["state"] != "unreadable" for each in said["sessions"])
+    return verb != "where" or "train.py" in json.dumps(said["jobs"][:1])  # it may answer late
+
+
+def _dkdbg(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "dkdbg", *words]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=LIMIT)

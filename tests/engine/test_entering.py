@@ -1,0 +1,162 @@
+"""`dkdbg attach docker://NAME` enters a Python that dkdbg did not start, leaves it running, and comes back."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+
+import pytest
+
+from dkdbg.dap.debugger import AttachOptions, Debugger
+from dkdbg.targets.pythons import programs_of, pythons_in
+from tests.engine.host_doors import docker, host_door
+from tests.engine.projects import dkdbg, unique
+from tests.pythons import IMAGES
+
+pytestmark = pytest.mark.engine
+
+LOOP = """\
+import time
+def step(n):
+    total = 2 * n
+    begin = time.monotonic()
+    time.sleep(0.05)
+    assert time.monotonic() - begin >= 0.05, "a system call was cut short"
+    return total
+n = 0
+while True:
+    n += 1
+    step(n)
+    print(n, flush=True)
+"""
+
+
+@pytest.fixture
+def running(tmp_path):
+    """Starts containers of a program that dkdbg has nothing to do with; they are removed at the end."""
+    names = []
+
+    def start(image, *words, options=()):
+        (tmp_path / "train.py").write_text(LOOP)
+        tmp_path.chmod(0o755)  # for the users of containers
+        names.append(unique("dkdbg-test-entered"))
+        mount = f"type=bind,source={tmp_path},target=/code,readonly"
+        docker(
+            "run", "-d", "--init", "--name", names[-1], "--mount", mount, "--workdir", "/code", *options, image, *words
+        )  # fmt: skip
+        wait_for(lambda: steps(names[-1]) > 0, "its first step")
+        return names[-1]
+
+    yield start
+    for name in names:
+        subprocess.run(["docker", "rm", "-f", name], check=False, capture_output=True)
+
+
+def steps(name):
+    """How far the program has come."""
+    said = docker("logs", "--tail", "1", name).splitlines()
+    return int(said[-1]) if said and said[-1].isdigit() else 0
+
+
+def wait_for(is_true, what, limit=300):
+    """Wait for a condition, `limit` seconds at most."""
+    end = time.monotonic() + limit
+    while not is_true():
+        assert time.monotonic() < end, f"waited {limit} s for {what}"
+        time.sleep(0.1)
+
+
+def newest(minor):
+    """The image of that Python; where it could not be built the test is skipped, in CI it fails."""
+    if not docker("images", "-q", IMAGES[minor]):
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no image {IMAGES[minor]}: .ci/base-image")
+    return IMAGES[minor]
+
+
+def python_in(name):
+    """The number of the program there."""
+    look = 'for each in /proc/[0-9]*; do case $(tr "\\0" " " <$each/cmdline) in python*train.py*) echo ${each#/proc/};; esac; done'
+    return docker("exec", name, "sh", "-c", look).split()[0]
+
+
+def entering(root, name):
+    """The door of an attach that enters it."""
+    return host_door(root, f"docker://{name}", options=("--pid", python_in(name)))
+
+
+def stops(root, door, line=3):
+    """The values at a stop there."""
+    options = AttachOptions(port=door.port, path_mappings=((str(root), "/code"),))
+    with Debugger(options) as debugger:
+        debugger.set_breakpoints(str(root / "train.py"), [line])
+        debugger.attach()
+        top = debugger.stack(debugger.wait_stopped(300))[0]
+        assert (top.path, top.line, top.name) == (str(root / "train.py"), line, "step")
+        return int(debugger.evaluate("n", top)), debugger.evaluate("__import__('os').getuid()", top)
+
+
+def test_python_3_14_is_entered_by_its_own_door_left_and_entered_again(running, tmp_path):
+    name = running(newest(14), "python3.14", "-I", "-S", "train.py", options=("--read-only",))
+    seen = []
+    with host_door(tmp_path, f"docker://{name}") as door:
+        command = f"dkdbg attach docker://{name} --pid {python_in(name)}"
+        door.wait_for(lambda each: command in each["text"])
+        assert door.end() == 0
+    for _ in range(2):
+        with entering(tmp_path, name) as door:
+            seen += [stops(tmp_path, door)[0] for _ in range(2)]
+            entry = door.wait("entry")["entry"]
+            assert entry["pathMappings"] == [{"localRoot": "${workspaceFolder}", "remoteRoot": "/code"}]
+            assert door.end() == 0
+        after = steps(name)
+        wait_for(lambda after=after: steps(name) > after, "it to run on")
+    assert seen == sorted(set(seen))
+    wait_for(lambda: "agent" not in docker("top", name), "what the door has asked there to end")
+
+
+def test_an_older_python_is_entered_by_ptrace_as_its_own_user_and_no_call_is_cut_short(
+    running, tmp_path, base_image
+):
+    words = ("setpriv", "--reuid", "1234", "--regid", "1234", "--clear-groups", "python3", "train.py")
+    name = running(base_image, *words)
+    with entering(tmp_path, name) as door:
+        assert stops(tmp_path, door)[1] == "1234"
+        assert docker("exec", name, "stat", "-c", "%u %a", "/tmp/dkdbg-1234") == "1234 700"
+        assert door.end() == 0
+    after = steps(name)
+    wait_for(lambda: steps(name) > after, "it to run on")
+
+
+def test_where_the_system_or_the_program_says_no_the_reason_and_another_way_are_told(
+    running, tmp_path, base_image
+):
+    profile = tmp_path / "seccomp.json"
+    denied = {"names": ["ptrace", "process_vm_readv"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1}
+    profile.write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [denied]}))
+    closed = running(base_image, "python3", "train.py", options=("--security-opt", f"seccomp={profile}"))
+    disabled = running(newest(14), "python3.14", "train.py", options=("-e", "PYTHON_DISABLE_REMOTE_DEBUG=1"))
+    for name, why in ((closed, "lets nobody enter it"), (disabled, "PYTHON_DISABLE_REMOTE_DEBUG")):
+        done = dkdbg(tmp_path, "attach", f"docker://{name}", "--pid", python_in(name))
+        assert done.returncode == 1, done.stdout + done.stderr
+        assert f"{name} cannot be entered: " in done.stderr
+        assert why in done.stderr
+        assert f"dkdbg run --on docker://{name} --wait --attach -- python3" in done.stderr
+
+
+def test_processes_that_a_container_makes_up_are_no_pids_no_users_and_no_programs():
+    made_up = [
+        "7\t1\t\t/usr/bin/python3\tpython3\ttrain.py\t",
+        "8\t7\t\t/usr/bin/python3\tpython3\t-c\tfrom multiprocessing.spawn import spawn_main\t",
+        "9\t9\t\t/usr/bin/python3\tits own parent\t",
+        "10\t11\t\t/usr/bin/python3\ta\t",
+        "11\t10\t\t/usr/bin/python3\tb\t",
+        "12\t1\t0:0 --privileged\t/usr/bin/python3\tpython3\t",
+        "13\t1\t-u\t/usr/bin/python3\tpython3\t",
+        "-1\t1\t\t/usr/bin/python3\tpython3\t",
+        "14\t٣\t\t/usr/bin/python3\tpython3\t",
+    ]
+    found = pythons_in("\n".join(made_up))
+    assert [each.pid for each in found] == [7, 8, 9, 10, 11]
+    assert [[each.pid for each in program] for program in programs_of(found)] == [[7, 8]]

@@ -1,0 +1,101 @@
+"""`dkdbg run --on CONTAINER --nsys ... --pull`: the chosen program is profiled there, and its files come here."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.agent import nsys
+from tests.checkout import run_dkdbg
+from tests.engine.host_doors import docker
+from tests.engine.projects import unique
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.mark.parametrize(("folder", "pulled"), [("/w", "dkdbg-profiles/*"), ("/", "*.nsys-rep")])
+def test_profiles_of_a_container_are_fetched_at_the_end(
+    tmp_path, base_image, monkeypatch, folder, pulled
+) -> None:
+    """With a stand-in for nsys."""
+    monkeypatch.setenv("DKDBG_NSYS_OPTIONS", "-t osrt")
+    name = unique("nsys")
+    code = 0 if folder == "/w" else 3  # a program that fails is profiled too
+    bin_ = nsys.install(tmp_path / "bin", python="/usr/bin/env -S python3")
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    docker("run", "-d", "--init", "--name", name, "-w", folder, base_image, "sleep", "600")
+    try:
+        (tmp_path / "train.py").write_text(f"print('trained', flush=True)\nraise SystemExit({code})\n")
+        docker("cp", str(tmp_path / "train.py"), f"{name}:{folder}/train.py")
+        docker("cp", str(bin_ / "nsys"), f"{name}:/usr/local/bin/nsys")
+        where = f"docker://{name}"
+        done = run_dkdbg(
+            repository, "run", "--on", where, "--nsys", "*train*", "--pull", "--", "python3", "train.py"
+        )
+        assert done.returncode == code, done.stderr
+        assert "trained" in done.stdout
+        (report,) = repository.glob(f"dkdbg-pulled/*/{pulled}")
+        assert report.name.startswith("train_")
+        assert report.suffix == ".nsys-rep"
+        told = json.loads(report.read_text())
+        assert told["program"][-1] == "train.py"
+        assert told["argv"][:5] == ["profile", "-s", "none", "-t", "osrt"], "as the variable here says"
+        nothing = run_dkdbg(repository, "run", "--on", where, "--pull", "--", "python3", "train.py")
+        assert nothing.returncode == 2
+        assert "none were asked for" in nothing.stderr
+        docker("exec", name, "rm", "/usr/local/bin/nsys")
+        missing = run_dkdbg(
+            repository, "run", "--on", where, "--nsys-ranks", "0", "--", "python3", "train.py"
+        )
+        assert missing.returncode == 2
+        assert "nsys is not installed here" in missing.stderr
+        assert "trained" not in missing.stdout
+    finally:
+        docker("rm", "-f", name)
+
+
+#: Before the real one on PATH: once a program has said so, what is started next never answers, as over a line that is dead.
+DEAD_LINE = """\
+#!/bin/sh
+[ ! -e /tmp/dead ] || exec sleep 100000
+exec {python} "$@"
+"""
+
+
+def test_ctrl_c_leaves_while_profiles_are_fetched_and_says_how_to_fetch_them_later(
+    tmp_path, base_image
+) -> None:
+    """With stand-ins for nsys, and for a line on which nothing comes any more."""
+    name = unique("nsys")
+    bin_ = nsys.install(tmp_path / "bin", python="/usr/bin/env -S python3")
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    docker("run", "-d", "--init", "--name", name, "-w", "/w", base_image, "sleep", "6000")
+    try:
+        python = docker("exec", name, "sh", "-c", "command -v python3")
+        (tmp_path / "train.py").write_text("open('/tmp/dead', 'w').close()\n")
+        (tmp_path / "python3").write_text(DEAD_LINE.format(python=python))
+        (tmp_path / "python3").chmod(0o755)
+        docker("cp", str(tmp_path / "train.py"), f"{name}:/w/train.py")
+        docker("cp", str(bin_ / "nsys"), f"{name}:/usr/local/bin/nsys")
+        docker("cp", str(tmp_path / "python3"), f"{name}:/usr/local/sbin/python3")
+        where = f"docker://{name}"
+        words = ("run", "--on", where, "--nsys", "*train*", "--pull", "--", "python3", "train.py")
+        running = subprocess.Popen(
+            [sys.executable, "-m", "dkdbg", *words], cwd=repository, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )  # fmt: skip
+        assert running.stderr is not None
+        said = []
+        for line in running.stderr:
+            said.append(line)
+            if "fetching" in line:
+                running.send_signal(signal.SIGINT)
+        assert running.wait(300) == 130, said
+        assert f"dkdbg sync {where} --to /w --pull dkdbg-profiles" in said[-1]
+    finally:
+        docker("rm", "-f", name)

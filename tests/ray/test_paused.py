@@ -1,0 +1,135 @@
+"""Workers of a real Ray that wait at `breakpoint()` or after an error, on two nodes, behind one port."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from tests.engine.host_doors import host_door
+from tests.ray.cluster import wait_until
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("ray")]
+
+LIMIT = 300.0
+PAUSED = """\
+    import time
+
+    import ray
+
+    ray.init(address="auto", namespace="paused")
+
+
+    @ray.remote
+    def crunch(n):
+        total = n * 2
+        breakpoint()
+        return total
+
+
+    @ray.remote
+    class Policy:
+        def __init__(self):
+            self.weight = 7
+
+        def step(self, batch):
+            loss = batch + self.weight
+            open("/job/paused-at", "w").write(repr(time.time()))
+            breakpoint()
+            return loss
+
+
+    @ray.remote(runtime_env={"env_vars": {"RAY_DEBUG_POST_MORTEM": "1"}}, max_retries=0)
+    def divide(n):
+        return 1 / n
+
+
+    policy = Policy.options(resources={"node1": 1}, name="actor-7").remote()
+    waiting = [crunch.options(resources={"node0": 1}).remote(1), policy.step.remote(5)]
+    broken = divide.options(resources={"node1": 1}).remote(0)
+    print(ray.get(waiting))
+    try:
+        ray.get(broken)
+    except ray.exceptions.RayTaskError as error:
+        print("broken", type(error.cause).__name__)
+    """
+
+
+def dkdbg(*words):
+    return subprocess.run(
+        [sys.executable, "-m", "dkdbg", *words], capture_output=True, text=True, check=False, timeout=300, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def listed(target):
+    done = dkdbg("ps", target, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["sessions"]
+
+
+def by_name(target):
+    return {each["name"]: each for each in listed(target)}
+
+
+def test_three_paused_workers_of_two_nodes_are_listed_and_stand_behind_one_port(ray, tmp_path):
+    ray.write("paused.py", PAUSED)
+    driver = ray.drive("paused.py")
+    target = f"ray://{ray.address}:8265"
+    names = {
+        "crunch",
+        "divide",
+        "Policy.step (actor-7)",
+    }  # what runs, Ray tells a second or so after it began
+    shown = wait_until(lambda: (found := by_name(target)).keys() == names and found, "three are listed")
+    rows = shown.values()
+    assert {each["state"] for each in rows} == {"paused"}
+    assert len({each["target"] for each in rows}) == 2, "two nodes"
+    assert shown["Policy.step (actor-7)"]["processes"][0].startswith("task Policy.step, actor actor-7, pid ")
+
+    with host_door(tmp_path, target) as door, Debugger(AttachOptions(port=door.port)) as debugger:
+        debugger.set_exception_filters(["uncaught"])
+        debugger.attach(timeout=LIMIT)
+        stops = {}
+        for _ in range(3):
+            stop = debugger.wait_stopped(LIMIT)
+            stops[stop.session.name.partition(", pid")[0]] = stop
+        assert set(stops) == set(shown)
+        seen = {}
+        for name, stop in stops.items():
+            frame = debugger.stack(stop, timeout=LIMIT)[0]
+            seen[name] = (frame.path, frame.name, debugger.local_values(frame, timeout=LIMIT))
+        path, function, values = seen["crunch"]
+        assert (path, function, values) == ("/job/paused.py", "crunch", {"n": "1", "total": "2"})
+        assert seen["Policy.step (actor-7)"][2]["loss"] == "12"
+        assert stops["divide"].reason == "exception"
+        assert seen["divide"][1] == "divide"
+        assert seen["divide"][2]["n"] == "0"
+    # Who has had a look and leaves lets them run on.
+    out, _ = driver.communicate(timeout=LIMIT)
+    assert "[2, 12]" in out
+    assert "broken ZeroDivisionError" in out
+
+
+def test_a_pause_is_announced_to_an_editor_that_is_there_within_a_moment(ray, tmp_path, record_property):
+    ray.write("paused.py", PAUSED)
+    target = f"ray+docker://{ray.nodes[0]}"
+    with host_door(tmp_path, target) as door, Debugger(AttachOptions(port=door.port)) as debugger:
+        debugger.set_exception_filters(["uncaught"])
+        debugger.attach(timeout=LIMIT)
+        driver = ray.drive("paused.py")
+        announced = 0.0
+        for _ in range(3):
+            stop = debugger.wait_stopped(LIMIT)
+            if "Policy" in stop.session.name:
+                announced = door.wait_for(
+                    lambda each: each["event"] == "process" and "Policy" in each["text"]
+                )["time"]
+        paused = float((ray.folder / "paused-at").read_text())
+        record_property(
+            "Ray: from breakpoint() in an actor to its session behind the door", f"{announced - paused:.2f}"
+        )
+    driver.wait(LIMIT)

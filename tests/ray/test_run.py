@@ -1,0 +1,176 @@
+"""The page on NeMo RL: breakpoints of an editor stop in a driver and in chosen actors, without a word in the code.
+
+Its commands are run as they stand there, but for the place: the container of the head, where the page has a Slurm job.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from tests.engine.host_doors import host_door
+from tests.pages import Page, environment
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("ray")]
+
+LIMIT = 300.0
+DRIVER = """\
+    import os
+
+    import ray
+
+    ray.init(address="auto", namespace="run")
+
+
+    @ray.remote
+    def crunch(n):
+        total = n * 2
+        return total  # crunch
+
+
+    @ray.remote
+    class Policy:
+        def __init__(self):
+            self.weight = 7
+
+        def step(self, batch):
+            loss = batch + self.weight
+            return loss  # step
+
+        def fall(self):
+            os._exit(1)
+
+
+    def main():
+        policy = Policy.options(resources={"node1": 1}, name="trainer", max_restarts=1).remote()
+        loss = ray.get(policy.step.remote(5))
+        total = ray.get(crunch.options(resources={"node1": 1}).remote(4))
+        print("first", loss, total)  # main
+        try:
+            ray.get(policy.fall.remote())
+        except ray.exceptions.RayError:
+            pass
+        while True:
+            try:
+                print("again", ray.get(policy.step.remote(6)))
+                break
+            except ray.exceptions.ActorUnavailableError:
+                pass
+
+
+    main()
+    """
+
+
+def lines():
+    return {
+        text.rpartition("# ")[2]: number
+        for number, text in enumerate(DRIVER.splitlines(), 1)
+        if "  # " in text
+    }
+
+
+@pytest.fixture
+def page():
+    found = Page.of("recipes/nemo-rl.md")
+    with found.all_run():
+        yield found
+
+
+@pytest.fixture
+def typed(ray, page):
+    """A command of the page as words, with the head's container for a node of the job."""
+    return lambda beginning: shlex.split(
+        page.take(beginning).replace("slurm://login/7", f"docker://{ray.nodes[0]}")
+    )
+
+
+@pytest.fixture
+def running(ray, typed, tmp_path):
+    """The driver of the page, waiting for an editor, with the old debugger of Ray asked for."""
+    ray.write("run.py", DRIVER)
+    words = typed("dkdbg run")
+    cut = words.index("--") + 1
+    words[cut:cut] = ["env", "RAY_DEBUG=legacy"]
+    with (tmp_path / "said").open("w") as said:
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            cwd=tmp_path,
+            env=environment(),
+        )
+        yield process, tmp_path / "said"
+        if process.poll() is None:
+            process.terminate()
+            process.wait(LIMIT)
+
+
+def test_a_driver_and_a_chosen_actor_stop_where_the_editor_says_and_a_restarted_actor_again(
+    running, typed, tmp_path
+):
+    process, said = running
+    line = lines()
+    target = typed("dkdbg attach")[2]
+    with host_door(tmp_path, target) as door, Debugger(AttachOptions(port=door.port)) as debugger:
+        debugger.set_breakpoints("/job/run.py", list(line.values()))
+        debugger.attach(timeout=LIMIT)
+
+        actor = debugger.wait_stopped(LIMIT)
+        frame = debugger.stack(actor, timeout=LIMIT)[0]
+        assert (frame.path, frame.line) == ("/job/run.py", line["step"])
+        assert debugger.local_values(frame, timeout=LIMIT)["loss"] == "12"
+        assert ": Policy (trainer), pid " in actor.session.name
+        seen = subprocess.run(
+            typed("dkdbg ps"), capture_output=True, text=True, check=False, timeout=LIMIT, env=environment()
+        )
+        assert "run.py" in seen.stdout, seen.stderr
+        debugger.continue_(actor, timeout=LIMIT)
+
+        driver = debugger.wait_stopped(LIMIT)  # not in crunch, which no pattern names
+        frame = debugger.stack(driver, timeout=LIMIT)[0]
+        assert (frame.path, frame.line) == ("/job/run.py", line["main"])
+        values = debugger.local_values(frame, timeout=LIMIT)
+        assert (values["loss"], values["total"]) == ("12", "8")
+        debugger.continue_(driver, timeout=LIMIT)
+
+        again = debugger.wait_stopped(LIMIT)
+        frame = debugger.stack(again, timeout=LIMIT)[0]
+        assert frame.line == line["step"]
+        assert debugger.local_values(frame, timeout=LIMIT)["loss"] == "13"
+        assert again.session.pid != actor.session.pid
+        debugger.continue_(again, timeout=LIMIT)
+        assert process.wait(LIMIT) == 0
+    told = said.read_text()
+    assert "first 12 8" in told
+    assert "again 13" in told
+    assert "RAY_DEBUG=legacy is set: with it breakpoint() in a worker waits for `ray debug`" in told
+
+
+ALONE = """\
+    import os
+
+    import ray
+
+    ray.init(address="auto")
+    print("alone", os.environ["PYTHONPATH"], os.environ.get("RAY_ENABLE_UV_RUN_RUNTIME_ENV"), ray.get(ray.remote(lambda: 0).remote()))
+    """
+
+
+def test_a_driver_with_a_path_of_its_own_runs_as_without_dkdbg(ray, tmp_path):
+    """There our hook does not run, and Ray could not import what it would be told to ask (issue 14)."""
+    ray.write("alone.py", ALONE)
+    done = subprocess.run(
+        [
+            "dkdbg", "run", "--on", f"ray+docker://{ray.nodes[0]}", "--workers", "*",
+            "--", "env", "PYTHONPATH=/opt/ray", "python3", "/job/alone.py",
+        ],
+        capture_output=True, text=True, check=False, timeout=LIMIT, cwd=tmp_path, env=environment(),
+    )  # fmt: skip
+    assert "alone /opt/ray None 0" in done.stdout, done.stderr
+    assert done.returncode == 0

@@ -1,0 +1,59 @@
+"""docs/commands.md, as the parser itself says it: `pytest tests/unit/test_docs.py --update-golden` writes it again."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from dkdbg.verbs import command_line
+from dkdbg.verbs import parser as grouping
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_HEAD = """\
+# Verbs and options
+
+Written by `tests/reference.py` from the program's own parser. `-C PATH` and `--context NAME` stand before the verb.
+"""
+
+
+def reference() -> str:
+    """The whole page."""
+    return "\n".join([_HEAD, *_verbs()])
+
+
+def _verbs() -> Iterator[str]:
+    parser = command_line.parser()
+    verbs = next(each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
+    helps = {each.dest: each.help for each in verbs._get_subactions()}
+    for title, names in grouping.GROUPS:
+        yield f"## {title.capitalize()}\n"
+        for name in names:
+            yield from _verb(name, str(helps[name]), verbs.choices[name])
+    yield "## More\n"
+    grouped = {name for _, names in grouping.GROUPS for name in names}
+    for name in verbs.choices:
+        if name not in grouped:
+            yield from _verb(name, str(helps[name]), verbs.choices[name])
+
+
+def _verb(name: str, says: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+    yield f"### dkdbg {name}\n\n{says[0].upper()}{says[1:]}.\n"
+    rows = [row for action in parser._actions if (row := _row(action))]
+    if rows:
+        yield "| | |\n|---|---|\n" + "\n".join(rows) + "\n"
+
+
+def _row(action: argparse.Action) -> str:
+    if isinstance(action, argparse._SubParsersAction):
+        inner = "; ".join(f"`{each.dest}`: {each.help}" for each in action._get_subactions())
+        return f"| `{action.metavar}` | {inner} |".replace(" | ", " \\| ", 0)
+    if action.help in {None, argparse.SUPPRESS} or action.dest == "help":
+        return ""
+    value = action.metavar if isinstance(action.metavar, str) else " ".join(action.metavar or ())
+    if action.choices and not value:
+        value = "\\|".join(map(str, action.choices))
+    named = ", ".join(action.option_strings)
+    shown = f"{named} {value}".strip() if action.nargs != 0 else named
+    return f"| `{shown or action.dest}` | {str(action.help).replace('|', chr(92) + '|')} |"

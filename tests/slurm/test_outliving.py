@@ -1,0 +1,144 @@
+"""`dkdbg run` in a job, whose connection is cut: its input, output and exit code outlive that, and nothing outlives the job."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.targets.pbs import PBS
+from dkdbg.targets.slurm import SLURM
+from tests.engine.projects import dkdbg
+from tests.far.test_outliving import COUNTS, ECHO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.slurm.cluster import Cluster
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("slurm")]
+
+CODE = "/home/me/code"
+#: Ends all that belongs to the step of the srun through which we speak, as a site's cgroups (ProctrackType=proctrack/cgroup)
+#: do at a step's end: this Slurm here has none, and lets go of what left its process group. A stand-in for them.
+_END_OF_STEP = r"""
+for each in /proc/[0-9]*; do
+  case "$(tr '\0' ' ' <$each/cmdline 2>/dev/null)" in
+    *agent*" relay "*" wait "|*agent*" relay "*" again ") sed -z -n 's/^SLURM_STEP_ID=//p' $each/environ | tr '\0' '\n' ;;
+  esac
+done 2>/dev/null | sort -u | while read -r step; do
+  for each in /proc/[0-9]*; do
+    tr '\0' '\n' <$each/environ 2>/dev/null | grep -qx "SLURM_STEP_ID=$step" && kill -9 "${each#/proc/}"
+  done
+done
+exit 0
+"""
+
+
+@contextlib.contextmanager
+def started(
+    root: Path, cluster: Cluster, target: str, name: str, text: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """`dkdbg run` of a Python text; whatever happens, nothing of it stays."""
+    cluster.put(f"{CODE}/{name}", text)
+    words = [sys.executable, "-m", "dkdbg", "run", "--on", target, "--", "python3", f"{CODE}/{name}"]
+    running = subprocess.Popen(
+        words, cwd=root, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.communicate()
+        cluster.kill_local_ssh()
+        for host in cluster.containers:
+            cluster.sh(
+                host, "pkill -KILL -u me python3; rm -rf /tmp/dkdbg-relay-1000 /tmp/dkdbg-1000", check=False
+            )
+        for each in cluster.files_here():
+            each.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def job(laptop):
+    """A job on one node in ~/code, whose script only sleeps."""
+    laptop.put(f"{CODE}/here", "")
+    return laptop.job(options=f"-D {CODE}")
+
+
+def test_what_is_typed_and_printed_passes_cuts_once_and_in_order(ways, job, tmp_path):
+    with started(tmp_path, ways, f"slurm://login/{job}", "echo.py", ECHO) as running:
+        assert running.stdout.readline() == b"up\n"
+        cuts = (
+            ways.kill_local_ssh,
+            lambda: ways.sh("node-12", _END_OF_STEP),
+            lambda: ways.sh("login", "pkill -KILL -u me -x sshd; pkill -KILL -u me -x ssh", check=False),
+        )
+        for number, cut in enumerate(cuts, 1):
+            cut()
+            running.stdin.write(b"line %d\n" % number)
+            line = running.stdout.readline()
+            assert line == b"%d line %d\n" % (number, number), running.communicate(timeout=300)
+        ways.kill_local_ssh()
+        out, err = running.communicate(timeout=300)
+        assert (running.returncode, out) == (3, b""), err
+        assert [line for line in err.splitlines() if line.startswith(b"error")] == [
+            b"error 1",
+            b"error 2",
+            b"error 3",
+        ]
+
+
+@pytest.mark.parametrize("scheme", ["slurm", "pbs"])
+def test_ctrl_c_that_was_typed_while_nothing_was_connected_arrives_later(laptop, job, tmp_path, scheme):
+    text = "import time\ntry:\n    print('up', flush=True)\n    time.sleep(600)\nexcept KeyboardInterrupt:\n    raise SystemExit(9)\n"
+    with started(tmp_path, laptop, f"{scheme}://login/{job}", "waits.py", text) as running:
+        assert running.stdout.readline() == b"up\n"
+        laptop.kill_local_ssh()
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=300)
+        assert running.returncode == 9, err
+
+
+def test_a_program_ends_with_its_job_also_when_the_laptop_is_gone(ways, job, tmp_path):
+    with started(tmp_path, ways, f"slurm://login/{job}", "counts.py", COUNTS) as running:
+        assert running.stdout.readline() == b"0\n"
+        running.kill()
+        running.wait()
+        ways.kill_local_ssh()
+        assert "counts.py" in dkdbg(tmp_path, "ps", f"slurm://login/{job}").stdout
+        ways.sh("login", f"scancel {job}", user="me")
+        ways.until(lambda: "counts.py" not in ways.sh("node-12", "ps -u me -o args=", check=False), 300)
+
+
+def test_the_end_of_the_job_is_said_to_who_is_connected(ways, job, tmp_path):
+    with started(
+        tmp_path,
+        ways,
+        f"slurm://login/{job}",
+        "sleeps.py",
+        "import time\nprint('up', flush=True)\ntime.sleep(600)\n",
+    ) as running:
+        assert running.stdout.readline() == b"up\n"
+        ways.sh("login", f"scancel {job}", user="me")
+        _, err = running.communicate(timeout=300)
+        assert running.returncode != 0
+        assert f"job {job} has ended: C".encode() in err
+
+
+@pytest.mark.parametrize("system", [SLURM, PBS], ids=["slurm", "pbs"])
+def test_a_job_is_over_when_its_system_says_so_and_not_when_it_says_nothing(laptop, job, system):
+    def over(number: str, shell: str = "") -> str:
+        laptop.put(f"{CODE}/over.sh", f"{shell}\n{system.over(number)}\n")
+        return laptop.sh("node-12", f"sh {CODE}/over.sh >/dev/null 2>&1; echo $?", user="me")
+
+    assert over(job) == "1"
+    assert over("4711") == "0"
+    assert over(job, "squeue() { return 1; }; qstat() { return 1; }") == "1"
+    laptop.sh("login", f"scancel {job}", user="me")
+    laptop.until(lambda: over(job) == "0")

@@ -1,0 +1,26 @@
+"""What options are read as."""
+
+from __future__ import annotations
+
+import pytest
+
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.verbs import command_line
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"), [((), 0), (("--wait",), 600), (("--wait", "0"), 0), (("--wait", "9"), 9)]
+)
+@pytest.mark.parametrize("verb", ["run", "submit"])
+def test_the_default_of_wait_can_be_typed_too(verb, words, seconds):
+    """A script that computes the seconds (issue 15)."""
+    options = command_line.parsed([verb, *words, "--", "train.py"], command_line.parser())
+    assert options.wait == seconds
+
+
+@pytest.mark.parametrize("value", ["-1", "1.5", "1m", "", "²"])
+def test_a_wait_that_is_no_number_of_seconds_is_refused(value):
+    with pytest.raises(DkdbgError) as refused:
+        command_line.parsed(["run", f"--wait={value}", "--", "train.py"], command_line.parser())
+    assert refused.value.exit_code == EXIT_USAGE
+    assert f"{value!r} is not a whole number from 0 on" in refused.value.message

@@ -1,0 +1,68 @@
+"""What an agent says of stacks is checked: whoever is root where it runs may have written it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dkdbg.targets import stacks
+from dkdbg.targets.record import BadRecord
+
+
+def process(**fields: Any) -> dict[str, Any]:
+    thread = {
+        "name": "MainThread",
+        "id": 7,
+        "main": 1,
+        "more": 0,
+        "frames": [["/w/train.py", 41, "step", 1]],
+    }
+    return {
+        "pid": 7, "ppid": 1, "name": "rank 0 (train.py)", "rank": 0, "world_size": 2, "os": "S", "threads": [thread],
+    } | fields  # fmt: skip
+
+
+def parse(*processes: object, **fields: Any) -> tuple[stacks.Process, ...]:
+    said = {"version": 1, "sessions": [{"id": "a-1", "name": "a", "processes": list(processes)}]} | fields
+    return stacks.parse(json.dumps(said), target="local", address="local:a")[0].processes
+
+
+def test_a_process_that_answered_has_its_threads_and_one_that_did_not_says_why() -> None:
+    first, second = parse(process(), process(pid=8, rank=1, threads=None, why="it does not answer"))
+    assert first.threads is not None
+    assert first.threads[0].frames == (stacks.Frame("/w/train.py", 41, "step", own=True),)
+    assert (second.threads, second.why) == (None, "it does not answer")
+
+
+def test_a_child_that_has_the_rank_of_its_parent_is_no_rank() -> None:
+    parent, child = parse(process(), process(pid=8, ppid=7))
+    assert (parent.rank, child.rank) == (0, None)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"rank": -1}, {"rank": "0"}, {"pid": None}, {"threads": [1]}, {"threads": {}}, {"name": 3}, {"world_size": 1 << 40},
+        {"threads": [{"frames": [["/w/train.py", "41", "step", 1]]}]}, {"threads": [{"frames": [["a", 1, "b"]]}]},
+        {"threads": [{"frames": [["a", -1, "b", 1]]}]}, {"threads": [{"frames": "abc"}]},
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(BadRecord):
+        parse(process(**wrong))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 2, "sessions": []}', "[" * 100_000])
+def test_what_is_no_answer_is_refused(text: str) -> None:
+    with pytest.raises(BadRecord):
+        stacks.parse(text, target="local", address="local:")
+
+
+def test_texts_and_lists_have_ends() -> None:
+    frames = [["p" * 1000, 1, "f" * 1000, 1], *([["p", 1, "f", 1]] * 150)]
+    threads = [{"name": "n", "main": 1, "frames": frames}] * 150
+    found = parse(process(threads=threads))[0].threads
+    assert found is not None
+    assert (len(found), len(found[0].frames), len(found[0].frames[0].path)) == (100, 100, 500)

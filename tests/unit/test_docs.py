@@ -1,0 +1,65 @@
+"""The documentation: every link leads somewhere, the reference is the parser's, and the README stays short."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.pages import DOCS
+from tests.reference import reference
+
+ROOT = DOCS.parent
+PAGES = sorted([ROOT / "README.md", *DOCS.rglob("*.md")])
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+
+
+def anchors(page):
+    """The anchors of a page's headings, as GitHub and the site make them."""
+    heads = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_what_is_there(page):
+    broken = []
+    for link in _LINK.findall(_CODE.sub("", page.read_text())):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_the_reference_is_what_the_parser_says(request):
+    page = DOCS / "commands.md"
+    if request.config.getoption("--update-golden"):
+        page.write_text(reference())
+    assert page.read_text() == reference()
+
+
+def test_the_readme_is_short_and_the_index_knows_every_page():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+    index = (DOCS / "index.md").read_text()
+    known = {(DOCS / link).resolve() for link in _LINK.findall(index)}
+    pages = {page for page in DOCS.rglob("*.md") if page.parent.name != "adr"} - {DOCS / "index.md"}
+    assert {str(page.relative_to(DOCS)) for page in pages - known} <= {"compatibility.md"}
+
+
+def test_the_site_builds_and_its_links_lead_somewhere(tmp_path):
+    shutil.copytree(DOCS, tmp_path / "docs")
+    shutil.copy(ROOT / "zensical.toml", tmp_path)
+    built = subprocess.run(
+        [sys.executable, "-m", "zensical", "build", "--strict"], cwd=tmp_path, capture_output=True, text=True, check=False,
+        timeout=300, env={**os.environ, "NO_COLOR": "1"},
+    )  # fmt: skip
+    assert built.returncode == 0, built.stdout + built.stderr
+    pages = {str(page.relative_to(DOCS).with_suffix("")) for page in DOCS.rglob("*.md")} - {"index"}
+    assert {page for page in pages if not (tmp_path / ".site" / page / "index.html").is_file()} == set()

@@ -1,0 +1,102 @@
+"""A launcher starts what is documented, as far as the machine can; a person's number stands before both."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.engine.host import HostFacts
+from dkdbg.engine.processes import choose_processes
+from dkdbg.model.plan import DebugService
+from dkdbg.render import manifest
+from tests.checkout import checkout, run_dkdbg
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SERVICE = {
+    "name": "app-debug",
+    "compose_file": "compose.yaml",
+    "port": 5678,
+    "gpu": True,
+    "host_network": False,
+}
+
+
+def chosen(
+    root: Path, documented: int, *, gpu: str = "none", needs_gpu: bool = False, gpus: int = 0, cores: int = 2
+):
+    """DKDBG_PROCESSES as a start sets it, and the lines that are said."""
+    service = DebugService(**SERVICE, token="none", processes=documented, needs_gpu=needs_gpu)
+    host = HostFacts(version="1", gpu="none", gpu_source="", gpus=gpus, cores=cores)
+    said: list[str] = []
+    return choose_processes(root, service, gpu, host, report=said.append).get("DKDBG_PROCESSES"), " ".join(
+        said
+    )
+
+
+@pytest.mark.parametrize(
+    ("machine", "count", "said"),
+    [
+        ({"gpu": "nvidia", "gpus": 4}, "4", "as documented"),
+        ({"gpu": "nvidia", "gpus": 2}, "2", "has 4, and here is 2 GPUs"),
+        ({"gpu": "amd", "gpus": 8}, "4", "as documented"),
+        ({"cores": 16}, "4", "as documented"),
+        ({"cores": 2}, "2", "has 4, and here is no GPU and 2 cores"),
+        ({"cores": 16, "needs_gpu": True}, "1", "has 4, and here is no GPU)"),
+    ],
+)
+def test_as_many_processes_as_documented_start_where_the_machine_can(
+    tmp_path, monkeypatch, machine, count, said
+):
+    monkeypatch.delenv("DKDBG_PROCESSES", raising=False)
+    found, text = chosen(tmp_path, 4, **machine)
+    assert found == count
+    assert said in text
+
+
+def test_the_number_of_a_person_stands(tmp_path, monkeypatch):
+    monkeypatch.setenv("DKDBG_PROCESSES", "3")
+    assert chosen(tmp_path, 4, cores=16) == (None, "")
+    monkeypatch.delenv("DKDBG_PROCESSES")
+    (tmp_path / ".env").write_text("DKDBG_PROCESSES=2\n")
+    assert chosen(tmp_path, 4, cores=16) == (None, "")
+    assert chosen(tmp_path, 0, cores=16) == (None, "")
+
+
+def test_what_f5_runs_chooses_the_number_as_dkdbg_up_does(tmp_path):
+    """STAND-INS for docker and nvidia-smi; the script is the one that init wrote."""
+    line = "    torchrun --nproc_per_node=4 train.py\n"
+    root = checkout(
+        tmp_path / "spread",
+        {"train.py": "import torch\nprint(torch.cuda.is_available())\n", "README.md": line},
+    )
+    made = run_dkdbg(root, "init", "--yes")
+    assert made.returncode == 0, made.stderr
+    service = manifest.debug_service(root)
+    assert service is not None
+    assert service.processes == 4
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name, text in {
+        "docker": 'case "$*" in *NCPU*) echo 3 ;; *" up "*) echo "started with ${DKDBG_PROCESSES:-}"; exit 7 ;; esac',
+        "nvidia-smi": "echo 'GPU 0: a'; echo 'GPU 1: b'",
+    }.items():
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("DKDBG_")}
+    environment = {**plain, "PATH": f"{tools}:{os.environ['PATH']}"}
+    for said, count in (({}, "3"), ({"DKDBG_GPU": "nvidia"}, "2"), ({"DKDBG_PROCESSES": "6"}, "6")):
+        done = subprocess.run(
+            ["sh", ".dkdbg/up.sh"],
+            cwd=root,
+            env={**environment, **said},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert f"started with {count}\n" in done.stdout, done.stdout + done.stderr

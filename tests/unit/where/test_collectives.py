@@ -1,0 +1,71 @@
+"""The rank that has not come to a collective, and the one that calls another one, by what torch has recorded."""
+
+from __future__ import annotations
+
+from dkdbg.targets.stacks import Collective, Frame, Process, ProcessGroup, Thread
+from dkdbg.where.collectives import Late, Mismatch, findings
+
+MAIN = Thread(name="MainThread", main=True, frames=(Frame("/w/train.py", 4, "step", own=True),))
+
+
+def call(seq: int, age: float = 9.0, op: str = "all_reduce", tensor: str = "Float [4]") -> Collective:
+    return Collective(seq=seq, op=op, tensors=(tensor,), state="scheduled", age=age)
+
+
+def rank(number: int, *calls: Collective, group: str = "default_pg", answers: bool = True) -> Process:
+    groups = (ProcessGroup(name="0", description=group, last=calls),) if calls else ()
+    return Process(
+        pid=number + 1, ppid=1, name="", rank=number, world_size=4, threads=(MAIN,) if answers else None, collectives=groups
+    )  # fmt: skip
+
+
+def test_who_is_one_behind_has_not_come() -> None:
+    found = findings([rank(0, call(5), call(6)), rank(1, call(5)), rank(2, call(5), call(6, age=3.0))])
+    assert found == [Late(group="of all ranks", op="all_reduce", seq=6, late=(1,), waiting=(0, 2), age=3.0)]
+
+
+def test_who_is_far_behind_has_not_come_to_the_first_that_it_lacks() -> None:
+    (found,) = findings([rank(0, call(6, age=8.0), call(7, age=7.0, op="barrier")), rank(1, call(5))])
+    assert isinstance(found, Late)
+    assert (found.seq, found.op, found.age) == (6, "all_reduce", 8.0)
+
+
+def test_a_rank_that_was_in_no_collective_yet_has_not_come_to_the_first() -> None:
+    (found,) = findings([rank(0, call(1)), rank(1)])
+    assert isinstance(found, Late)
+    assert (found.seq, found.late) == (1, (1,))
+
+
+def test_who_did_not_answer_is_not_said_to_be_late() -> None:
+    assert findings([rank(0, call(1)), rank(1, answers=False)]) == []
+
+
+def test_a_job_that_goes_on_is_not_said_to_hang() -> None:
+    assert findings([rank(0, call(5, age=0.2), call(6, age=0.01)), rank(1, call(5, age=0.2))]) == []
+    assert findings([rank(0, call(6)), rank(1, call(6))]) == []
+
+
+def test_another_shape_and_another_call_are_named_the_rarest_first() -> None:
+    (found,) = findings([rank(0, call(6)), rank(1, call(6, tensor="Float [7]")), rank(2, call(6))])
+    assert isinstance(found, Mismatch)
+    assert found.calls == (("all_reduce of Float [7]", (1,)), ("all_reduce of Float [4]", (0, 2)))
+    (found,) = findings([rank(0, call(6)), rank(1, call(6, op="barrier"))])
+    assert isinstance(found, Mismatch)
+
+
+def test_the_first_call_that_differs_is_named_also_when_the_others_went_on() -> None:
+    first, second = findings([rank(0, call(6), call(7)), rank(1, call(6, tensor="Float [7]"))])
+    assert isinstance(first, Mismatch)
+    assert isinstance(second, Late)
+    assert (first.seq, second.seq) == (6, 7)
+
+
+def test_what_may_differ_between_ranks_is_no_mismatch() -> None:
+    assert (
+        findings([rank(0, call(6, op="all_gather")), rank(1, call(6, op="all_gather", tensor="Float [7]"))])
+        == []
+    )
+
+
+def test_a_group_of_some_ranks_says_nothing_of_the_others() -> None:
+    assert findings([rank(0, call(3), group="tp"), rank(1, call(3), group="tp"), rank(2)]) == []
