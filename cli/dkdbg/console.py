@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dkdbg.printable import is_text, printable, printable_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from dkdbg.errors import DkdbgError
 
@@ -59,11 +59,44 @@ def screen(text: str) -> None:
     say(text)
 
 
+def table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    styles: Mapping[str, Mapping[str, str]] | None = None,
+    label: str = "",
+) -> None:
+    """A table, as wide as it is in a file or a pipe; in a terminal long cells wrap.
+
+    Args:
+        rows: cells, as many in each as `header` has.
+        styles: by heading, for a cell's text the style of rich that it gets where colours are wanted.
+        label: stands before the first line; the others are moved as far to the right.
+    """
+    from dkdbg import terminal  # noqa: PLC0415 - rich takes 50 ms, half of what a start may take
+
+    columns = width()
+    cells = [[printable(cell) for cell in row] for row in rows]
+    room = None if columns is None else max(20, columns - len(label))
+    for line in terminal.table(header, cells, columns=room, styles=styles):
+        _print(label + line)
+        label = " " * len(label)
+
+
 def failure(error: DkdbgError) -> None:
     """An error: what went wrong, then what to type next."""
-    warn(f"dkdbg: {error.message}")
+    print(_marked("dkdbg:", "bold red"), printable_lines(error.message), file=sys.stderr, flush=True)
     if error.hint:
-        warn(f"  hint: {error.hint}")
+        print(" ", _marked("hint:", "bold"), printable_lines(error.hint), file=sys.stderr, flush=True)
+
+
+def _marked(word: str, style: str) -> str:
+    """A word in colour, if standard error is a terminal."""
+    if not sys.stderr.isatty():
+        return word
+    from dkdbg import terminal  # noqa: PLC0415 - as above
+
+    return terminal.coloured(word, style, shutil.get_terminal_size().columns)
 
 
 def emit_line(value: object) -> None:
@@ -82,13 +115,22 @@ class Status:
         self.live = sys.stdout.isatty()
         self._shown = False
 
-    def show(self, text: str) -> None:
-        """Put `text` in the place of the line before."""
-        if self.live:
-            width = shutil.get_terminal_size().columns - 1
-            sys.stdout.write(f"\r\x1b[2K{printable(text)[:width]}")
-            sys.stdout.flush()
-            self._shown = True
+    def show(self, text: str, share: float | None = None) -> None:
+        """Put `text` in the place of the line before.
+
+        Args:
+            share: how much is done, from 0 to 1: a bar shows it before the text. None: nobody knows.
+        """
+        if not self.live:
+            return
+        from dkdbg import terminal  # noqa: PLC0415 - as above
+
+        columns, line = shutil.get_terminal_size().columns - 1, printable(text)
+        has_bar = share is not None and "utf" in (sys.stdout.encoding or "").lower()
+        line = terminal.bar(share or 0.0, line, columns) if has_bar else terminal.cropped(line, columns)
+        sys.stdout.write(f"\r\x1b[2K{line}")
+        sys.stdout.flush()
+        self._shown = True
 
     def say(self, text: str) -> None:
         """A line that stays."""

@@ -60,8 +60,8 @@ def ps(root: Path, targets: Sequence[str], *, everything: bool, as_json: bool) -
     if not shown:
         ended = len(seen)
         console.say("no session is running" + (f" ({ended} ended: dkdbg ps --all)" if ended else ""))
-    for line in sessions.table(shown, now) if shown else ():
-        console.say(line)
+    else:
+        console.table(sessions.HEADER, sessions.rows(shown, now), styles=sessions.STYLES)
     if places:
         listed = ", ".join(f"{name} ({uri})" for name, uri in places.items())
         console.say(f"places in dkdbg.toml, asked only when named: {listed}")

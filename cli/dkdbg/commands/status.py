@@ -91,9 +91,14 @@ def _seen() -> list[SeenSession]:
 def _running(seen: list[SeenSession]) -> None:
     if not seen:
         _say("runs", "nothing")
-    for number, line in enumerate(sessions.table(seen, time.time()) if seen else ()):
-        _say("runs" if number == 0 else "", line)
+        return
+    rows = sessions.rows(seen, time.time())
+    console.table(sessions.HEADER, rows, styles=sessions.STYLES, label=_label("runs"))
 
 
 def _say(what: str, text: str) -> None:
-    console.say(f"  {what:<8}{text}".rstrip())
+    console.say(f"{_label(what)}{text}".rstrip())
+
+
+def _label(what: str) -> str:
+    return f"  {what:<8}"

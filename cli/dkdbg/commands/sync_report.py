@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg import console
 from dkdbg.errors import EXIT_ERROR
-from dkdbg.sync.report import Event, as_line, printable, progress, size, status
+from dkdbg.sync.report import Event, as_line, printable, progress, share, size, status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ class Reporter:
         if self._json:
             console.emit_line(happened.as_json())
         elif happened.name == "progress":
-            self._progress(progress(happened.facts))
+            self._progress(progress(happened.facts), share(happened.facts))
         elif happened.name == "changed":
             facts = happened.facts
             text = status(facts["files"], facts["last"], facts["seconds"], failed=facts["failed"])
@@ -112,9 +112,9 @@ class Reporter:
         """Leave the terminal as it was."""
         self._status.clear()
 
-    def _progress(self, text: str) -> None:
+    def _progress(self, text: str, done: float) -> None:
         if self._status.live:
-            self._status.show(text)
+            self._status.show(text, done)
         elif self._clock() >= self._next:
             self._next = self._clock() + _EVERY
             console.say(text)

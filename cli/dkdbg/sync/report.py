@@ -27,6 +27,10 @@ class Event:
         return {"event": self.name, **{key: printable(value) for key, value in self.facts.items()}}
 
 
+#: Bytes that take as long as it takes to make one file.
+_A_FILE = 10_000
+
+
 def event(name: str, **facts: Any) -> Event:  # noqa: ANN401 - JSON values
     """An `Event` with these facts."""
     return Event(name, facts)
@@ -53,6 +57,12 @@ def progress(facts: dict[str, Any]) -> str:
         f"copying: {facts['files']:,} of {facts['files_total']:,} files, "
         f"{size(facts['bytes'])} of {size(facts['bytes_total'])}"
     )
+
+
+def share(facts: dict[str, Any]) -> float:
+    """How much of a copy is done, from 0 to 1: of its bytes, and of its files where these are small."""
+    total = facts["bytes_total"] + _A_FILE * facts["files_total"]
+    return (facts["bytes"] + _A_FILE * facts["files"]) / total if total else 1.0
 
 
 def size(count: int) -> str:

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
-from dkdbg.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,23 +125,28 @@ def age(seconds: float) -> str:
     return f"{max(0, int(seconds))} s"
 
 
-def table(sessions: Sequence[SeenSession], now: float) -> list[str]:
-    """Lines of a table for a person."""
-    rows = [("TARGET", "SESSION", "STATE", "ATTACH TO", "AGE", "EDITOR", "PROCESSES")]
+#: Headings of what `rows` gives, and the colours of its states.
+HEADER = ("TARGET", "SESSION", "STATE", "ATTACH TO", "AGE", "EDITOR", "PROCESSES")
+STYLES = {
+    "STATE": {
+        "running": "green", "attached": "green", "waiting": "yellow", "starting": "yellow", "lost": "red",
+        UNREADABLE: "red", "exited": "dim",
+    },
+}  # fmt: skip
+
+
+def rows(sessions: Sequence[SeenSession], now: float) -> list[tuple[str, ...]]:
+    """One row of a table for each, for a person; what they are called is as strangers said it."""
+    found: list[tuple[str, ...]] = []
     for each in sessions:
         processes = ", ".join(each.processes[:4]) + (
             f", {len(each.processes) - 4} more" if each.processes[4:] else ""
         )
-        rows.append(
+        found.append(
             (
                 each.target, each.name, each.state, each.endpoint or "-",
                 "-" if each.started is None else age(now - each.started), "attached" if each.client else "-",
                 processes or "-",
             )
         )  # fmt: skip
-    shown = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in shown) for column in range(6)]
-    return [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[6]])
-        for row in shown
-    ]
+    return found

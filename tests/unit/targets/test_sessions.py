@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dkdbg import console
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets import sessions
 from dkdbg.targets.container import Container, sessions_of
@@ -72,7 +73,7 @@ def test_a_record_that_makes_no_sense_is_named_and_hides_no_other_one(broken: An
     assert why in first.detail
     assert (second.id, second.state) == ("job-1", "running")
     assert sessions.choose([first, second]) is second
-    assert len(sessions.table([first, second], 1000.0)) == 3
+    assert len(sessions.rows([first, second], 1000.0)) == 2
 
 
 @pytest.mark.parametrize("port", ["9" * 5000, "70000", "-1", "٣", "²", "5678 "])
@@ -81,9 +82,8 @@ def test_an_image_that_names_no_port_hides_no_other_container(port: str) -> None
     assert Container.of(inspected(Config=labels)).port == 5678
 
 
-def test_a_name_cannot_move_the_cursor_of_the_terminal() -> None:
-    lines = sessions.table([local({**RECORD, "name": "a\x1b[2Jb\nc"})], 1000.0)
-    assert "a\\x1b[2Jb\\nc" in lines[1]
+def test_a_name_cannot_move_the_cursor_of_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "a\\x1b[2Jb\\nc" in shown([local({**RECORD, "name": "a\x1b[2Jb\nc"})], 1000.0, capsys)[1]
 
 
 def test_with_the_hosts_network_the_port_is_the_same() -> None:
@@ -110,16 +110,21 @@ def test_a_container_without_a_record_has_a_state(running: bool, state: str) -> 
     assert (seen.name, seen.state) == ("web-debug", state)
 
 
-def test_the_table_has_a_line_for_each() -> None:
+def shown(seen: list[sessions.SeenSession], now: float, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    console.table(sessions.HEADER, sessions.rows(seen, now), styles=sessions.STYLES)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_the_table_has_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
     attached = local({**RECORD, "state": "attached", "client": True})
-    lines = sessions.table([attached], now=1000.0 + 3 * 3600)
+    lines = shown([attached], 1000.0 + 3 * 3600, capsys)
     assert lines[0].split() == ["TARGET", "SESSION", "STATE", "ATTACH", "TO", "AGE", "EDITOR", "PROCESSES"]
     assert lines[1] == "local   job      attached  127.0.0.1:5678  3 h  attached  rank 3, process 8"
 
 
 def test_many_processes_are_counted() -> None:
     many = {**RECORD, "processes": [{"pid": n, "name": f"rank {n}"} for n in range(9)]}
-    assert sessions.table([local(many)], 1000.0)[1].endswith("rank 3, 5 more")
+    assert sessions.rows([local(many)], 1000.0)[0][-1].endswith("rank 3, 5 more")
 
 
 @pytest.mark.parametrize(

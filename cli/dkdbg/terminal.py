@@ -1,0 +1,88 @@
+"""How text looks in a terminal: tables, colours, a bar; by rich. Pure: nothing here prints or looks at a terminal.
+
+Whatever is shown was made printable before: rich passes escape sequences on. Its markup (`[red]`, `:smile:`) is off,
+so a container called `[link=...]` is just called that.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import RenderableType
+
+#: Columns of a text that is read by a program, or kept in a file: none of its lines is wrapped.
+_UNLIMITED = 100_000
+_BAR = 20
+
+
+def table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    columns: int | None = None,
+    styles: Mapping[str, Mapping[str, str]] | None = None,
+) -> list[str]:
+    """Lines of a table.
+
+    Args:
+        rows: printable cells, as many in each as `header` has.
+        columns: of the terminal; cells wrap to fit into it. None where there is none: then there are no colours
+            either, and no line is wrapped.
+        styles: by heading, for a cell's text the style of rich that it gets.
+    """
+    made = Table(
+        box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="" if columns is None else "bold"
+    )
+    for heading in header:
+        made.add_column(Text(heading), overflow="fold")
+    for row in rows:
+        chosen = [
+            (styles or {}).get(heading, {}).get(cell, "") for heading, cell in zip(header, row, strict=True)
+        ]
+        made.add_row(*(Text.assemble((cell, style)) for cell, style in zip(row, chosen, strict=True)))
+    return [line.rstrip() for line in _rendered(made, columns).splitlines()]
+
+
+def coloured(text: str, style: str, columns: int | None) -> str:
+    """A few words in a style of rich.
+
+    Args:
+        columns: of the terminal; None for no colours.
+    """
+    return _rendered(Text.assemble((text, style)), columns, wrapped=False)
+
+
+def bar(share: float, text: str, columns: int) -> str:
+    """A bar of which so much is done, and what is said beside it, in one line of a terminal.
+
+    Args:
+        share: from 0 to 1.
+    """
+    drawn = _rendered(ProgressBar(total=1.0, completed=share, width=_BAR), columns)
+    return f"{drawn} {cropped(text, columns - _BAR - 1)}"
+
+
+def cropped(text: str, columns: int) -> str:
+    """As much of a line as fits; a letter of a wide script takes two columns."""
+    return text if cell_len(text) <= columns else set_cell_size(text, max(0, columns))
+
+
+def _rendered(what: RenderableType, columns: int | None, *, wrapped: bool = True) -> str:
+    out = io.StringIO()
+    # What the environment says of colours (NO_COLOR, TERM, COLORTERM) is for rich to read, and only with a terminal.
+    console = Console(
+        file=out, force_terminal=columns is not None, width=columns or _UNLIMITED, markup=False, emoji=False,
+        highlight=False, legacy_windows=False,
+    )  # fmt: skip
+    console.print(what, soft_wrap=not wrapped, end="")
+    return out.getvalue()

@@ -1,0 +1,107 @@
+"""Tables, colours and progress: as a terminal gets them, and as a pipe does."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+from fcntl import ioctl
+
+import pytest
+
+from dkdbg import terminal
+
+HEADER = ("TARGET", "STATE", "PROCESSES")
+STYLES = {"STATE": {"running": "green"}}
+ROWS = [("container [red]training[/red]", "running", "rank 0, rank 1, rank 2"), ("局部", "lost", "-")]
+ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+PROGRAM = f"""
+from dkdbg import console
+from dkdbg.errors import DkdbgError
+console.table({HEADER!r}, {ROWS!r}, styles={STYLES!r}, label="  runs  ")
+status = console.Status()
+status.show("copying: 5 of 10 files, in a folder with a very long name", 0.5)
+status.say("done")
+console.failure(DkdbgError("no [b]such[/b] thing", hint="dkdbg ps"))
+"""
+
+
+def in_a_terminal(program: str, columns: int, **env: str) -> str:
+    """What a program writes to a terminal of so many columns."""
+    host, program_side = pty.openpty()
+    ioctl(program_side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    plain = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "COLUMNS", "LINES", "COLORTERM"}}
+    running = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=program_side, stdout=program_side, stderr=program_side,
+        env={**plain, "TERM": "xterm", "PYTHONIOENCODING": "utf-8", **env},
+    )  # fmt: skip
+    os.close(program_side)
+    said = b""
+    while select.select([host], [], [], 300)[0]:
+        try:
+            piece = os.read(host, 65536)
+        except OSError:  # Linux says so at the end, macOS by nothing
+            break
+        if not piece:
+            break
+        said += piece
+    os.close(host)
+    assert running.wait(300) == 0, said
+    return said.decode().replace("\r\n", "\n")
+
+
+def test_a_pipe_gets_a_table_without_colours_and_in_one_line_a_row() -> None:
+    assert terminal.table(HEADER, ROWS, styles=STYLES) == [
+        "TARGET                         STATE    PROCESSES",
+        "container [red]training[/red]  running  rank 0, rank 1, rank 2",
+        "局部                           lost     -",
+    ]
+
+
+def test_a_narrow_terminal_gets_all_of_a_table_in_lines_that_fit() -> None:
+    lines = [ESCAPE.sub("", line) for line in terminal.table(HEADER, ROWS, columns=40, styles=STYLES)]
+    assert all(len(line) <= 40 for line in lines)
+    assert len(lines) > 3
+    said = "".join("".join(lines).split())
+    for cell in (*HEADER, "rank2", "lost", "局部"):
+        assert cell in said
+
+
+@pytest.mark.parametrize(
+    ("env", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
+)
+def test_a_terminal_gets_colours_where_it_wants_them(env: dict[str, str], *, coloured: bool) -> None:
+    said = in_a_terminal(PROGRAM, 100, **env)
+    assert ("\x1b[32mrunning" in said) == coloured
+    assert ("\x1b[1;31mdkdbg:" in said) == coloured
+    plain = ESCAPE.sub("", said)
+    assert plain.startswith("  runs  TARGET")
+    assert "\n        container [red]training[/red]  running  rank 0" in plain
+    assert "━━━━━" in plain
+    assert plain.endswith("done\ndkdbg: no [b]such[/b] thing\n  hint: dkdbg ps\n")
+
+
+def test_a_bar_and_its_text_stay_in_one_line_of_the_terminal() -> None:
+    said = ESCAPE.sub("", in_a_terminal(PROGRAM, 40).replace("\r", "\n"))
+    (line,) = [line for line in said.splitlines() if "━" in line]
+    assert len(line) == 39
+    assert "copying: 5 of" in line
+
+
+def test_letters_that_a_terminal_cannot_show_are_no_reason_to_fail() -> None:
+    said = in_a_terminal(PROGRAM, 100, PYTHONIOENCODING="ascii")
+    assert "\\u5c40\\u90e8" in said
+    assert "━" not in said
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "shown"), [("train.py", 20, "train.py"), ("train.py", 5, "train"), ("训练", 3, "训 ")]
+)
+def test_a_line_is_cut_by_the_columns_that_its_letters_take(text: str, columns: int, shown: str) -> None:
+    assert terminal.cropped(text, columns) == shown
