@@ -115,10 +115,14 @@ def attach(
         return is_over()
 
     with contextlib.ExitStack() as opened:
-        for place in places:
-            if (inside := enter(place, pids, root, reporter)) is not None:
-                opened.callback(inside.close)
-                found.extend(inside.mappings)
+        try:
+            for place in places:
+                if (inside := enter(place, pids, root, reporter)) is not None:
+                    opened.callback(inside.close)
+                    found.extend(inside.mappings)
+        except BaseException:
+            door.close()  # and with it the places, and what leads to them
+            raise
         return _stay(door, reporter, look, begin)
 
 

@@ -1,0 +1,58 @@
+"""`dkdbg attach ssh://... --pid N` enters a Python that dkdbg did not start, two hops away, and leaves it running."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine.host_doors import host_door
+from tests.engine.projects import dkdbg
+from tests.engine.test_entering import LOOP, stops, wait_for
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
+
+NODE = "ssh://login,node1"
+
+
+@pytest.fixture
+def program(laptop, tmp_path):
+    """The number there of a program that runs without dkdbg, and how far it has come."""
+    (tmp_path / "train.py").write_text(LOOP)
+    laptop.put("node1", "/code/train.py", LOOP, user="root")
+    begin = "cd /code; setsid python3 train.py >/tmp/steps </dev/null 2>&1 & echo $!"
+    pid = laptop.sh("node1", begin, user="me")
+
+    def steps():
+        said = laptop.sh("node1", "tail -n 1 /tmp/steps").strip()
+        return int(said) if said.isdigit() else 0
+
+    wait_for(steps, "its first step")
+    yield pid, steps
+    laptop.sh("node1", "pkill -u me python3; rm -f /tmp/steps", check=False)
+
+
+def test_a_running_python_two_hops_away_is_entered_left_and_entered_again(laptop, program, tmp_path):
+    pid, steps = program
+    seen = []
+    for _ in range(2):
+        with host_door(tmp_path, NODE, options=("--pid", pid)) as door:
+            seen.append(stops(tmp_path, door)[0])
+            assert door.wait("entry")["entry"]["pathMappings"] == [
+                {"localRoot": "${workspaceFolder}", "remoteRoot": "/code"}
+            ]
+            assert door.end() == 0
+        after = steps()
+        wait_for(lambda after=after: steps() > after, "it to run on")
+    assert seen == sorted(set(seen))
+    assert "train.py" in "".join(laptop.processes("node1"))
+
+
+def test_a_process_of_another_user_is_not_entered_and_the_reason_is_told(laptop, tmp_path):
+    pid = laptop.sh("node1", "setsid sleep 1000 >/dev/null 2>&1 </dev/null & echo $!", user="other")
+    try:
+        done = dkdbg(tmp_path, "attach", NODE, "--pid", pid)
+    finally:
+        laptop.sh("node1", f"kill {pid}")
+    assert done.returncode == 1
+    assert "cannot be entered: process" in done.stderr
+    assert "belongs to user 1001, and this is user 1000" in done.stderr
+    assert "hint: start it again, under dkdbg: dkdbg run --on" in done.stderr
