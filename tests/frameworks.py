@@ -28,7 +28,8 @@ PACKAGES = {
 }  # fmt: skip
 #: Those that are made on top of another one, which is not installed again.
 _ABOVE = {"launchers": "torch"}
-_INDEX = ["--extra-index-url", "https://download.pytorch.org/whl/cpu"]
+#: For torch alone: where that index cannot be reached, pip tries again for seconds for each package that it looks up.
+_INDEX = {"torch": ["--extra-index-url", "https://download.pytorch.org/whl/cpu", "--retries", "1"]}
 
 
 @functools.cache
@@ -44,14 +45,14 @@ def python_with(framework: str) -> str:
         if not made.exists() or made.read_text() != wanted:
             shutil.rmtree(folder, ignore_errors=True)
             below = python_with(_ABOVE[framework]) if framework in _ABOVE else None
-            _make(folder, PACKAGES[framework], below)
+            _make(folder, [*_INDEX.get(framework, []), *PACKAGES[framework]], below)
             made.write_text(wanted)
     return str(folder / "bin" / "python")
 
 
-def _make(folder, packages: list[str], below: str | None = None) -> None:
+def _make(folder, words: list[str], below: str | None = None) -> None:
     own = str(folder / "bin" / "python")
-    pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", *_INDEX, *packages]
+    pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", *words]
     paths = "import sysconfig; print(sysconfig.get_path('purelib'))"
     for command in ([sys.executable, "-m", "venv", str(folder)], [own, *pip]):
         if command[0] == own and below is not None:

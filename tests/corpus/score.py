@@ -190,7 +190,7 @@ def right_facts(said: dict, true: dict) -> dict[str, bool]:
             service.get("cpu_name"),
             *(service.get("accept") or []),
             *(service.get("also") or []),
-        }
+        } - {None}
         got["service"] = seen.get("name") in names
     if true.get("path_mappings"):
         pairs = {_pair(mapping) for mapping in said.get("mappings") or []}
@@ -218,8 +218,14 @@ def _right_entry(entry: dict, true: dict) -> bool:
         file in accepted
         or command in accepted
         or any(fnmatch.fnmatch(file or "", glob) for glob in globs)
-        or any(known.get("cmd") and known["cmd"].split()[:2] == command.split()[:2] for known in primary)
+        or any(known.get("cmd") and _starts(known["cmd"]) == _starts(command) for known in primary)
     )
+
+
+def _starts(command: str) -> list[str]:
+    """What a command line starts: its words up to the program, without the program's own."""
+    words = command.split()
+    return words[: 3 if words[1:2] in (["-m"], ["run"]) else 2]
 
 
 def score(line: dict, tree: Path, dkdbg: list[str]) -> Score:

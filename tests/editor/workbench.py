@@ -116,8 +116,10 @@ class Workbench:
 
     def top_frame(self) -> tuple[str, int]:
         """File name and line of the first frame in the Call Stack pane; a program that runs has none: ("", 0)."""
-        texts = self.page.locator(".debug-call-stack .stack-frame").first.locator(".file").all_inner_texts()
-        name, _, position = "".join(texts).partition("\n")
+        frame = self.page.locator(".debug-call-stack .stack-frame").first
+        # As the page holds it: what stands on a line of its own, and what beside, depends on the layout of the moment.
+        name = "".join(frame.locator(".file-name").all_text_contents())
+        position = "".join(frame.locator(".line-number").all_text_contents())
         return name, int(position.partition(":")[0] or 0)
 
     def seconds_to_stop(self, since: float) -> float:

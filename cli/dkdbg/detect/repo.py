@@ -241,6 +241,9 @@ def _gpu(survey: Survey) -> tuple[Gpu, str]:
         for item in survey.services
         if item is not survey.chosen and item.fact.is_python
     ]
+    asks: dict[str, set[bool]] = {}
+    for item in survey.services:
+        asks.setdefault(item.fact.name, set()).add(item.fact.gpu)
     base = read_image(survey.dockerfile.base) if survey.dockerfile else None
     cuda = (
         (survey.dockerfile.path, survey.dockerfile.base)
@@ -250,6 +253,7 @@ def _gpu(survey: Survey) -> tuple[Gpu, str]:
     extras = {extra for found in survey.dependency_files for extra in found.extras if "/" not in found.path}
     chosen = survey.chosen
     return read_gpu(
+        either_way=next((name for name, gpu in asks.items() if len(gpu) == 2), None),
         service=(chosen.fact.name, chosen.fact.gpu) if chosen else None,
         other_services=others,
         cpu_variant=survey.cpu_variant(),

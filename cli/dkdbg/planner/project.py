@@ -43,6 +43,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
             "the image brings its own code: breakpoints bind in files that are mapped, and none could be mapped",
         )
     service, mappings, workspace = _with_workspace(service, mappings)
+    service = _with_working_dir(facts, service, workspace, image.dockerfile)
     service, copied = with_sources(
         facts, service, mappings, service.extends.dockerfile if service.extends else image.dockerfile
     )
@@ -87,6 +88,26 @@ def _with_workspace(
         return service, mappings, str(whole.remote)
     added = replace(service, mounts=(*service.mounts, (".", WORKSPACE)))
     return added, (*mappings, Mapping(local=".", remote=PurePosixPath(WORKSPACE))), WORKSPACE
+
+
+def _with_working_dir(
+    facts: RepoFacts, service: ServicePlan, workspace: str, dockerfile: str | None
+) -> ServicePlan:
+    """A documented command is meant to be typed in the repository, wherever the image or the service would start it."""
+    entry, base = facts.entrypoint, service.extends
+    if (
+        not service.from_entry
+        or service.working_dir is not None
+        or entry is None
+        or entry.cwd.startswith("/")
+    ):
+        return service
+    path = base.dockerfile if base else dockerfile
+    built = next((each.workdir for each in facts.dockerfiles if each.path == path), None)
+    begins = (base.working_dir if base else None) or built
+    # Without a service the command goes to its folder by itself.
+    meant = str(PurePosixPath(workspace, entry.cwd if base else "."))
+    return service if begins is None or begins == meant else replace(service, working_dir=meant)
 
 
 def compose_chain(facts: RepoFacts, service: ServicePlan) -> tuple[tuple[str, ...], str | None]:

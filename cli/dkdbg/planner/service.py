@@ -37,6 +37,8 @@ OVERRIDES = (
     "docker-compose.override.yaml",
 )
 _SHELLS = frozenset({"sh", "bash", "zsh", "fish"})
+#: Programs that show what the machine does.
+_MONITORS = frozenset({"nvidia-smi", "nvtop", "gpustat", "rocm-smi", "top", "htop", "watch"})
 MAINS = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
 
 
@@ -290,7 +292,7 @@ def _stands_in(entry: EntryPoint | None, base: ServiceFact | None, dockerfile: D
 
 
 def idles(argv: tuple[str, ...]) -> bool:
-    """Whether a command only keeps a container open for a person: a bare shell, an endless sleep or tail."""
+    """Whether a command only keeps a container open for a person: a bare shell, an endless sleep or tail, a monitor."""
     name = PurePosixPath(argv[0]).name
     if name in _SHELLS:
         rest = " ".join(argv[1:])
@@ -300,6 +302,8 @@ def idles(argv: tuple[str, ...]) -> bool:
         return all(word.startswith("-") and "c" not in word for word in argv[1:]) or bool(
             re.search(r"(sleep\s+(infinity|inf)|tail\s+-f\s+/dev/null|while\s+(true|:|sleep))", rest)
         )
+    if name in _MONITORS:
+        return True
     return (name == "sleep" and argv[-1] in {"infinity", "inf"}) or (
         name == "tail" and argv[-1] == "/dev/null"
     )
@@ -405,6 +409,7 @@ def plan_mounts(
         return (Mapping(local=".", remote=PurePosixPath(workspace_of(facts))),), ((above, WORKSPACE),), ()
     present = tuple(base.binds) if base else ()
     pairs = facts.mappings or (dockerfile.copies if dockerfile else ())
+    pairs = tuple(pair for pair in pairs if pair[1] != "/")  # over which no engine mounts anything
     if not pairs and dockerfile is None and base is None:
         pairs = ((".", WORKSPACE),)
     added = tuple(pair for pair in pairs if not _covered(pair, present))

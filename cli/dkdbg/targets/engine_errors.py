@@ -24,6 +24,8 @@ _BY_SSH = re.compile(
     r"command \[ssh (?P<words>[^\]]*) docker system dial-stdio\] has exited with exit status (?P<code>\d+), [^\n]*?stderr=(?P<said>.*)",
     re.DOTALL,
 )
+#: A warning of compose, in which quotes come escaped or not.
+_UNSET = re.compile(r'The \\?"(\w+)\\?" variable is not set')
 _WORDS = re.compile(r"(?:-l (?P<user>\S+) )?(?:-p (?P<port>\S+) )?-- (?P<host>\S+)$")
 #: Messages of Docker Engine 26 to 28 and compose 2.26; each has a test that quotes the real text. The first match wins.
 _KNOWN = (
@@ -245,9 +247,12 @@ def explain(code: int, output: str) -> DkdbgError:
                 exit_code=known.exit_code,
             )
     last = [line for line in output.strip().splitlines() if line.strip()][-6:]
+    unset = ", ".join(dict.fromkeys(_UNSET.findall(output)))
     return DkdbgError(
         f"docker failed with exit code {code}:\n  " + "\n  ".join(last or ["(it said nothing)"]),
-        hint="the same command by hand: docker compose --profile debug up --build --wait",
+        hint=f"your compose file uses variables that are not set: give {unset} a value in .env or in the environment"
+        if unset
+        else "the same command by hand: docker compose --profile debug up --build --wait",
         exit_code=EXIT_ENGINE,
     )
 

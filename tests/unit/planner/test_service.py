@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -228,6 +229,7 @@ def test_a_command_that_compose_says_stays_where_it_is_said():
         ("sleep", "infinity"),
         ("tail", "-f", "/dev/null"),
         ("sh", "-c", "while sleep 1000; do :; done"),
+        ("nvidia-smi", "dmon"),
     ],
 )
 def test_a_service_that_only_keeps_a_shell_open_runs_the_entry_point(argv):
@@ -240,6 +242,33 @@ def test_a_service_that_only_keeps_a_shell_open_runs_the_entry_point(argv):
         candidates=(TRAIN,),
     )
     assert made.service.argv == ("python", "train.py")
+
+
+@pytest.mark.parametrize(
+    ("workdir", "started_in"), [("/home/me", "/workspace"), ("/workspace", None), ("/", "/workspace")]
+)
+def test_a_documented_command_begins_in_the_repository_wherever_the_image_would_begin(workdir, started_in):
+    image = DockerfileFact(path="docker/Dockerfile", base="python:3.11", workdir=workdir)
+    service = ServiceFact(
+        name="dev", file="compose.yaml", context="docker", dockerfile="docker/Dockerfile", command=("sleep", "infinity")
+    )  # fmt: skip
+    made = plan(
+        compose_files=("compose.yaml",), services=(service,), service=service, dockerfiles=(image,), entrypoint=TRAIN,
+        candidates=(TRAIN,),
+    )  # fmt: skip
+    assert made.service.working_dir == started_in
+    own = replace(service, command=("python", "serve.py"))
+    kept = plan(compose_files=("compose.yaml",), services=(own,), service=own, dockerfiles=(image,))
+    assert kept.service.working_dir is None
+
+
+def test_nothing_is_mounted_over_all_of_a_container():
+    image = DockerfileFact(
+        path="Dockerfile", base="python:3.11", copies=(("requirements", "/"), ("pkg", "/pkg")), cmd=("python", "pkg/a.py")
+    )  # fmt: skip
+    made = plan(dockerfiles=(image,), entrypoint=TRAIN, candidates=(TRAIN,))
+    assert "/" not in {remote for _, remote in made.service.mounts}
+    assert ("pkg", "/pkg") in made.service.mounts
 
 
 def test_a_shell_that_runs_something_is_a_command():

@@ -56,6 +56,13 @@ def test_who_has_written_the_dockerfile_decides_where_another_base_image_is_name
     )
 
 
+def test_variables_without_a_value_are_named_where_compose_fails_without_saying_why():
+    said = 'level=warning msg="The \\"DATA\\" variable is not set. Defaulting to a blank string."\n'
+    error = explain(15, said * 2 + "invalid spec: :/data: empty section between colons")
+    assert "empty section" in error.message
+    assert error.hint.endswith("give DATA a value in .env or in the environment")
+
+
 def test_an_unknown_message_is_shown_as_it_is():
     error = explain(17, "line one\nsomething nobody has seen")
     assert "something nobody has seen" in error.message

@@ -66,6 +66,11 @@ _CHOOSES_CPU = re.compile(
     r"[\"']--device[\"'][^\n]*(?:\n[^\n]*){0,4}?\bcpu\b|[\"']--(?:no[-_]cuda|cpu|use[-_]cpu|force[-_]cpu|gpu[-_]ids?)[\"']|"
     r"accelerator\s*=\s*[\"'](?:auto|cpu)"
 )
+#: The program goes on without a GPU, and says so.
+_GOES_ON = re.compile(
+    r"fall(?:ing|s)? ?back to (?:the )?cpu|(?:running|run|using) (?:on )?(?:the )?cpu (?:instead|mode)",
+    re.IGNORECASE,
+)
 #: `--device` of a training program that asks for CUDA unless told otherwise: a choice of GPU, not of a CPU.
 _TRAINS_ON_CUDA = re.compile(
     r"[\"']--device[\"'],[^\n]*\n?[^\n]*default\s*=\s*[\"']cuda[\"'](?!\s*if)(?=[\s\S]*(?:optimizer|train_one_epoch|\.backward\(|DataLoader\())"
@@ -128,6 +133,7 @@ def read_gpu(
     files: Sequence[str],
     uses_framework: bool,
     places_itself: bool,
+    either_way: str | None = None,
 ) -> tuple[Gpu, str]:
     """Return the need for a GPU and the evidence in words.
 
@@ -147,6 +153,7 @@ def read_gpu(
         files: paths of dependency files, Dockerfiles and compose files.
         uses_framework: whether anything here can use a GPU at all.
         places_itself: whether a framework takes a GPU unasked (JAX, TensorFlow, Lightning and their like).
+        either_way: a service that one compose file gives a GPU and another one does not, None without one.
     """
     others = list(other_services)
     if service is not None:
@@ -157,6 +164,8 @@ def read_gpu(
         asking = next((name for name, gpu in others if gpu), None)
         if asking is not None:
             return "optional", f"compose service {asking} asks for a GPU, {service[0]} does not"
+    elif either_way is not None:
+        return "optional", f"one compose file gives {either_way} a GPU, another one does not"
     with_gpu = [path for path, gpu in devcontainers if gpu]
     if with_gpu and len(with_gpu) < len(devcontainers):
         return "optional", f"{with_gpu[0]} asks for a GPU, another dev container does not"
@@ -220,6 +229,8 @@ def _without_cpu_words(
         return "required", f"{strong[0]} works on NVIDIA GPUs only"
     if entry is not None and _NCCL.search(entry[1]) and not re.search(r"gloo", entry[1]):
         return "required", f"{entry[0]} talks NCCL"
+    if entry is not None and (goes_on := _first(_GOES_ON, [entry])):
+        return "optional", goes_on
     near = _program(entry, texts)
     falls_back = _first(_FALLBACK, [(path, _TRAINS_ON_CUDA.sub("", text)) for path, text in near])
     needs = _first(_NEEDS, documents)

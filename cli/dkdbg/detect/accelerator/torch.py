@@ -34,7 +34,7 @@ _LOCAL_CUDA = re.compile(r"\+cu(\d{2})(\d)")
 #: Optional groups for those who work on the project.
 _SIDE_GROUP = re.compile(r"\[(?:dev|test|tests|testing|docs?|lint|ci|all)\]$")
 _BRINGS = re.compile(
-    r"\binstall\w*\s+PyTorch[\s`*]{1,4}v?(\d+\.\d+\.\d+)(?!\S*\s*(?:\+|or (?:later|newer|higher|above)))",
+    r"\binstall\w*\s+\[?PyTorch[\s`*]{1,4}v?(\d+\.\d+(?:\.\d+)?)(?!\.?\d)(?!\S*\s*(?:\+|or (?:later|newer|higher|above)))",
     re.IGNORECASE,
 )
 

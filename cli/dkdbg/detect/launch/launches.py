@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.detect.files import is_vendored, join, parent
+from dkdbg.detect.launch.tasks import read_tasks, with_tasks
 from dkdbg.detect.substitution import substitute
 from dkdbg.errors import DkdbgError
 from dkdbg.launchers import registry
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from dkdbg.detect.files import Tree
+    from dkdbg.detect.launch.tasks import Tasks
     from dkdbg.launchers.launcher import Launch
 
 #: How much each place is worth as evidence of "this is how people start it"; see entrypoint.py.
@@ -82,8 +84,9 @@ def gather(tree: Tree, scripts: Collection[str]) -> tuple[Seen, ...]:
             path,
         )
     )
+    tasks = read_tasks(tree)
     for path in documents[:_MAX_DOCUMENTS]:
-        found.extend(_document(tree, path, scripts))
+        found.extend(_document(tree, path, scripts, tasks))
     found.extend(_makefiles(tree, scripts))
     found.extend(_procfiles(tree, scripts))
     found.extend(_editor(tree))
@@ -103,7 +106,7 @@ def gather(tree: Tree, scripts: Collection[str]) -> tuple[Seen, ...]:
     return tuple(found)
 
 
-def _document(tree: Tree, path: str, scripts: Collection[str]) -> Iterator[Seen]:
+def _document(tree: Tree, path: str, scripts: Collection[str], tasks: Tasks) -> Iterator[Seen]:
     here = parent(path)
     is_readme = bool(_README.fullmatch(path.rsplit("/", 1)[-1]))
     root_readme = is_readme and here in {".", "docs", ".github"}
@@ -111,12 +114,13 @@ def _document(tree: Tree, path: str, scripts: Collection[str]) -> Iterator[Seen]
     home = "." if place != "subreadme" else here
     text = tree.text(path)
     for block in code_blocks(text, is_rst=path.lower().endswith(".rst")):
-        yield from _lines(tree, logical_lines(block), path, place, scripts=scripts, home=home)
+        lines = list(with_tasks(logical_lines(block), tasks))
+        yield from _lines(tree, lines, path, place, scripts=scripts, home=home)
     if is_readme:
         for match in _INLINE.finditer(text):
-            yield from _lines(
-                tree, [match[1]], path, "inline" if root_readme else "ci", scripts=scripts, home=home
-            )
+            lines = list(with_tasks([match[1]], tasks))
+            where = "inline" if root_readme else "ci"
+            yield from _lines(tree, lines, path, where, scripts=scripts, home=home)
 
 
 def code_blocks(text: str, *, is_rst: bool = False) -> Iterator[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dkdbg.detect.files import Tree
     from dkdbg.detect.python.requirements import DependencyFile
 
-CONDA_FILES = re.compile(r"(?:conda[-_]?)?env(?:ironment)?(?:[-_.][\w.-]+)?\.ya?ml|conda\.ya?ml")
+_USUAL_CONDA = re.compile(r"(?:conda[-_]?)?env(?:ironment)?(?:[-_.][\w.-]+)?\.ya?ml|conda\.ya?ml")
 REQUIREMENT_FILES = re.compile(
     r"(?:pip[-_])?requirements?(?:[-_.][\w.-]+)?\.(?:txt|in)|[\w.-]*[-_.]requirements\.txt"
 )
@@ -46,7 +46,7 @@ def read_dependency_files(tree: Tree) -> tuple[DependencyFile, ...]:
             found.append(read_pixi(tree, path))
         elif name in {"uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "pixi.lock"}:
             found.append(read_lock(tree, path))
-        elif CONDA_FILES.fullmatch(name):
+        elif is_conda(tree, path):
             conda = read_conda(tree, path)
             if conda is not None:
                 found.append(conda)
@@ -55,6 +55,18 @@ def read_dependency_files(tree: Tree) -> tuple[DependencyFile, ...]:
         ):
             found.append(read_requirements(tree, path))
     return tuple(found)
+
+
+def is_conda(tree: Tree, path: str) -> bool:
+    """Return whether a file is an environment of conda: by its usual name, or by what stands in it."""
+    if not path.endswith((".yml", ".yaml")):
+        return False
+    if _USUAL_CONDA.fullmatch(path.rsplit("/", 1)[-1]):
+        return True
+    if path.count("/") > 1 or path.startswith("."):
+        return False
+    text = tree.text(path)
+    return all(f"\n{key}:" in f"\n{text}" for key in ("channels", "dependencies"))
 
 
 def is_side_file(path: str) -> bool:

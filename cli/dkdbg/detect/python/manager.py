@@ -25,6 +25,9 @@ _LOCKS = {
 }
 _REQUIREMENTS_IN_COMMAND = re.compile(r"(?:-r|--requirement)[\s=]*([^\s;&|\"']+\.(?:txt|in))")
 _README_REQUIREMENTS = re.compile(r"pip3? install[^\n]*?(?:-r|--requirement)[\s=]+([\w./-]+\.txt)")
+_README_CONDA = re.compile(
+    r"(?:conda|mamba|micromamba) (?:env )?(?:create|update)[^\n]*?(?:-f|--file)[\s=]+([\w./-]+\.ya?ml)"
+)
 _INSTALLS_PROJECT = re.compile(
     r"pip3? install\s[^\n]*(?:-e |--editable |[\s'\"]\.(?:\s|$|\[))|setup\.py (?:install|develop)|uv sync"
 )
@@ -73,6 +76,8 @@ def choose_manager(
         if found is not None and found.manager == "setuptools" and (stated := _named_in(tree, readme)):
             # `pip install -r sub/requirements.txt` in a README says more than a setup.py that nobody is told to use.
             return _of_paths("pip", stated, files) if not _INSTALLS_PROJECT.search(readme) else found
+        if found is not None and found.manager == "setuptools" and (by := _conda_named_in(files, readme)):
+            return by
         if found is not None:
             return _with_member(found, files, entry)
     named = _named_in_builds(tree, [*([build] if build else []), *dockerfiles], entry)
@@ -112,6 +117,13 @@ def _named_in(tree: Tree, readme: str) -> tuple[str, ...]:
     """Return the first requirement file that an install line of the README names and that exists."""
     names = (join(".", match[1]) for match in _README_REQUIREMENTS.finditer(readme))
     return next(((name,) for name in names if name is not None and tree.has(name)), ())
+
+
+def _conda_named_in(files: Sequence[DependencyFile], readme: str) -> Choice | None:
+    """Return the first environment of conda, in whatever folder, that the README has people create."""
+    names = [join(".", match[1]) for match in _README_CONDA.finditer(readme)]
+    found = [file for name in names for file in files if file.kind == "conda" and file.path == name]
+    return _choice("conda", found[:1]) if found else None
 
 
 def _with_member(choice: Choice, files: Sequence[DependencyFile], entry: str | None) -> Choice:
@@ -193,7 +205,9 @@ def _in_directory(tree: Tree, every: Sequence[DependencyFile], directory: str, r
     if requirements:
         return _choice("pip", requirements, after=tuple(setup), rest=tuple(conda))
     if setup:
-        return _choice("setuptools", tuple(setup), rest=tuple(conda))
+        by_setuptools = "setuptools" in backend or any(file.kind != "pyproject" for file in setup)
+        manager = "setuptools" if by_setuptools or not backend else "pip"
+        return _choice(manager, tuple(setup), rest=tuple(conda))
     return _choice("conda", tuple(conda[:1])) if conda else None
 
 

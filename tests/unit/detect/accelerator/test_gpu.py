@@ -213,3 +213,26 @@ def test_a_simulator_of_another_program_is_not_this_ones(project):
     project.program("train_isaac.py", "import isaacgym\nimport torch").readme("python train.py")
     assert need(project.write("train.py", FALLBACK)) == "optional"
     assert need(project.write("train.py", "import isaacgym\n" + FALLBACK)) == "required"
+
+
+def test_a_program_that_says_that_it_goes_on_without_one_is_optional_whatever_its_image(project):
+    project.write(
+        "Dockerfile", "FROM nvidia/cuda:11.6.2-cudnn8-runtime-ubuntu20.04\nCOPY . /app\nCMD python3 run.py\n"
+    )
+    quiet = "import torch\nif torch.cuda.is_available():\n    model.cuda()\n"
+    assert (
+        need(project.program("run.py", quiet).readme("You need a GPU: CUDA is required", "python3 run.py"))
+        == "required"
+    )
+    assert (
+        need(project.program("run.py", quiet + "else:\n    print('No GPU: falling back to CPU')\n"))
+        == "optional"
+    )
+
+
+def test_a_service_with_a_gpu_in_one_compose_file_and_none_in_another_is_optional(project):
+    project.write("docker-compose.yml", "services:\n  web: {image: 'org/web:latest'}\n")
+    project.write(
+        "docker-compose.cuda.yml", "services:\n  web:\n    image: org/web:latest-cuda\n    " + GPU + "\n"
+    )
+    assert need(project.program("main.py", "import flask, torch")) == "optional"

@@ -160,6 +160,20 @@ def test_prose_names_the_torch_that_another_package_brings(project):
     assert said(project.write("README.md", words)) == ("2.6.0", "12.4")
 
 
+@pytest.mark.parametrize(
+    ("words", "version"),
+    [
+        ("3. Install [PyTorch 1.0]", "1.0"),
+        ("Install PyTorch 1.0 or later", None),
+        ("Install PyTorch 1.0+", None),
+        ("Install PyTorch 1.13.1.", "1.13.1"),
+    ],
+)
+def test_prose_says_which_torch_is_to_be_installed(project, words, version):
+    project.write("train.py", "import torch\n").write("README.md", f"# P\n\n{words}\n")
+    assert said(project)[0] == version
+
+
 def test_the_readme_of_a_side_folder_does_not_say_the_torch(project):
     project.write("train.py", "import torch\n").write("extras/README.md", "pip install torch==1.8.0\n")
     assert said(project)[0] is None

@@ -228,3 +228,33 @@ def test_in_a_course_the_notebooks_are_the_program(project):
     assert project.facts().entrypoint.launcher == "notebook"
     project.readme("python unit3/helper_train.py")
     assert project.facts().entrypoint.file == "unit3/helper_train.py"
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("pixi run app", "[tool.pixi.tasks]\napp = 'python tools/serve.py'\n"),
+        (
+            "pixi run -e gpu app",
+            '[tool.pixi.feature.app.tasks.app]\ncmd = """\n    python tools/serve.py\n"""\n',
+        ),
+        ("hatch run app", "[tool.hatch.envs.default.scripts]\napp = ['pip list', 'python tools/serve.py']\n"),
+        ("hatch run dev:app", "[tool.hatch.envs.dev.scripts]\napp = 'python tools/serve.py'\n"),
+        ("pdm run app", "[tool.pdm.scripts]\napp = {cmd = 'python tools/serve.py'}\n"),
+        ("uv run poe app", "[tool.poe.tasks.app]\nshell = 'python tools/serve.py'\n"),
+    ],
+)
+def test_a_task_that_the_readme_runs_is_what_it_starts(project, command, text):
+    project.write("pyproject.toml", text).readme(f"{command} --share").program("tools/serve.py").program(
+        "train.py"
+    )
+    entry = project.facts().entrypoint
+    assert (entry.command, entry.source) == ("python tools/serve.py --share", "README.md")
+
+
+def test_a_task_of_no_use_hides_nothing(project):
+    project.write(
+        "pyproject.toml", "[tool.pixi.tasks]\napp = 3\nloop = 'pixi run loop'\n[tool.hatch]\nenvs = []\n"
+    )
+    project.readme("pixi run app", "pixi run loop", "pixi run gone", "python train.py").program("train.py")
+    assert project.facts().entrypoint.command == "python train.py"
