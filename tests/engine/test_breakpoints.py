@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from textwrap import dedent
 
 import pytest
 
@@ -36,6 +37,35 @@ def test_with_an_own_dockerfile_that_copies_everything(tmp_path, base_image):
     check(
         repo(tmp_path / unique("own"), {"train.py": LOOP, "Dockerfile": dockerfile}), base_image, "train.py"
     )
+
+
+@pytest.mark.parametrize("compose", ["", "services: {job: {build: .}}\n"])
+def test_with_an_own_dockerfile_that_copies_everything_into_the_top_folder(tmp_path, base_image, compose):
+    dockerfile = f"""\
+        FROM {base_image}
+        COPY . .
+        CMD ["python3", "train.py"]
+        """
+    files = {
+        "train.py": "from models.net import rate\n" + dedent(LOOP), "models/net.py": "rate = 1\n",
+        "Dockerfile": dockerfile, **({"compose.yaml": compose} if compose else {}),
+    }  # fmt: skip
+    check(repo(tmp_path / unique("top"), files), base_image, "train.py")
+
+
+def test_with_a_service_that_shows_the_gpu_and_a_documented_command(tmp_path, base_image):
+    """The image begins in a folder that has nothing of the repository."""
+    compose = """\
+        services:
+          dev:
+            build: {context: docker}
+            command: nvidia-smi dmon
+        """
+    files = {
+        "train.py": LOOP, "README.md": "    python3 train.py\n", "docker-compose.yml": compose,
+        "docker/Dockerfile": f"FROM {base_image}\nWORKDIR /home\n",
+    }  # fmt: skip
+    check(repo(tmp_path / unique("monitor"), files), base_image, "train.py")
 
 
 def test_with_an_own_compose_of_two_services(tmp_path, base_image):

@@ -93,18 +93,19 @@ def _with_workspace(
 def _with_working_dir(
     facts: RepoFacts, service: ServicePlan, workspace: str, dockerfile: str | None
 ) -> ServicePlan:
-    """A documented command is meant to be typed in the repository, wherever the image or the service would start it."""
+    """The command begins in the repository: a documented one, which is meant to be typed there, and one of an image that
+    has the repository in `/`, where nothing can be mounted over it.
+    """
     entry, base = facts.entrypoint, service.extends
-    if (
-        not service.from_entry
-        or service.working_dir is not None
-        or entry is None
-        or entry.cwd.startswith("/")
-    ):
-        return service
     path = base.dockerfile if base else dockerfile
-    built = next((each.workdir for each in facts.dockerfiles if each.path == path), None)
-    begins = (base.working_dir if base else None) or built
+    image = next((each for each in facts.dockerfiles if each.path == path), None)
+    begins = (base.working_dir if base else None) or (image.workdir if image else None)
+    if service.working_dir is not None:
+        return service
+    if begins == "/" and image is not None and (".", "/") in image.copies:
+        return replace(service, working_dir=workspace)
+    if not service.from_entry or entry is None or entry.cwd.startswith("/"):
+        return service
     # Without a service the command goes to its folder by itself.
     meant = str(PurePosixPath(workspace, entry.cwd if base else "."))
     return service if begins is None or begins == meant else replace(service, working_dir=meant)

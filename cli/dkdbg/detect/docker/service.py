@@ -46,33 +46,6 @@ _VARIANT = re.compile(
     re.IGNORECASE,
 )
 
-#: What an image has in `/` by itself.
-_SYSTEM_FOLDERS = frozenset(
-    [
-        "bin",
-        "boot",
-        "dev",
-        "etc",
-        "home",
-        "lib",
-        "lib32",
-        "lib64",
-        "libx32",
-        "media",
-        "mnt",
-        "opt",
-        "proc",
-        "root",
-        "run",
-        "sbin",
-        "srv",
-        "sys",
-        "tmp",
-        "usr",
-        "var",
-    ]
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class RunningService:
@@ -212,22 +185,8 @@ def code_mappings(
             (tree.has_dir(path) and holds_code(tree, path))
             or (tree.has(path) and path.endswith(".py") and not path.endswith("setup.py"))
         ):
-            # Nothing can be mounted over the whole container: what is in the folder goes beside the image's own.
-            found += _entries(tree, path) if remote == "/" and tree.has_dir(path) else [(path, remote)]
-    return tuple(dict.fromkeys(found))
-
-
-def _entries(tree: Tree, directory: str) -> list[tuple[str, str]]:
-    """Return the folders with code and the Python files of a directory, each with its place in `/`."""
-    start = "" if directory == "." else f"{directory}/"
-    names = dict.fromkeys(path[len(start) :].split("/")[0] for path in tree.files if path.startswith(start))
-    return [
-        (f"{start}{name}", f"/{name}")
-        for name in names
-        if name not in _SYSTEM_FOLDERS
-        and not name.startswith(".")
-        and (name.endswith(".py") or (tree.has_dir(f"{start}{name}") and holds_code(tree, f"{start}{name}")))
-    ]
+            found.append((path, remote))
+    return tuple(dict.fromkeys(pair for pair in found if pair[1] != "/"))  # nothing can be mounted over that
 
 
 def holds_code(tree: Tree, directory: str) -> bool:

@@ -208,7 +208,6 @@ def test_a_released_image_of_the_project_gives_way_to_a_dockerfile_that_has_the_
     assert facts.mappings == ((".", "/labels"),)
 
 
-def test_what_an_image_without_a_workdir_copies_lies_beside_its_own_folders(project):
+def test_what_an_image_copies_into_its_top_folder_is_no_mapping(project):
     project.write("Dockerfile", "FROM python:3.11\nCOPY . .\nCMD python train.py\n").program("train.py")
-    project.write("models/net.py", "x = 1\n").write("data/a.txt", "1\n").write("lib/b.py", "x = 1\n")
-    assert set(project.facts().mappings) == {("train.py", "/train.py"), ("models", "/models")}
+    assert project.facts().mappings == ()
