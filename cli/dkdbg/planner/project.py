@@ -93,8 +93,9 @@ def _with_workspace(
 def _with_working_dir(
     facts: RepoFacts, service: ServicePlan, workspace: str, dockerfile: str | None
 ) -> ServicePlan:
-    """The command begins in the repository: a documented one, which is meant to be typed there, and one of an image that
-    has the repository in `/`, where nothing can be mounted over it.
+    """Have a documented command begin in the repository, where it is meant to be typed.
+
+    The same for one of an image that has the repository in `/`, over which nothing can be mounted.
     """
     entry, base = facts.entrypoint, service.extends
     path = base.dockerfile if base else dockerfile
