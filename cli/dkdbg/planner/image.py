@@ -66,7 +66,10 @@ def choose_base(facts: RepoFacts) -> tuple[str, str]:
     """Base image and the reason for it."""
     version = facts.python.version
     if facts.package_manager == "conda":
-        return "mambaorg/micromamba:2", "environment.yml is installed by micromamba"
+        name = next(
+            (each for each in facts.dependency_files if each.endswith((".yml", ".yaml"))), "environment.yml"
+        )
+        return "mambaorg/micromamba:2", f"{name} is installed by micromamba"
     if _compiles_cuda(facts):
         if facts.torch and facts.torch.version and facts.torch.cuda:
             cudnn = 9 if _version_key(facts.torch.version) >= (2, 4) else 8

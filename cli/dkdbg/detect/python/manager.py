@@ -76,7 +76,11 @@ def choose_manager(
         if found is not None and found.manager == "setuptools" and (stated := _named_in(tree, readme)):
             # `pip install -r sub/requirements.txt` in a README says more than a setup.py that nobody is told to use.
             return _of_paths("pip", stated, files) if not _INSTALLS_PROJECT.search(readme) else found
-        if found is not None and found.manager == "setuptools" and (by := _conda_named_in(files, readme)):
+        if (
+            found is not None
+            and found.manager == "setuptools"
+            and (by := _conda_named_in(files, readme, found))
+        ):
             return by
         if found is not None:
             return _with_member(found, files, entry)
@@ -119,11 +123,12 @@ def _named_in(tree: Tree, readme: str) -> tuple[str, ...]:
     return next(((name,) for name in names if name is not None and tree.has(name)), ())
 
 
-def _conda_named_in(files: Sequence[DependencyFile], readme: str) -> Choice | None:
+def _conda_named_in(files: Sequence[DependencyFile], readme: str, project: Choice) -> Choice | None:
     """Return the first environment of conda, in whatever folder, that the README has people create."""
     names = [join(".", match[1]) for match in _README_CONDA.finditer(readme)]
     found = [file for name in names for file in files if file.kind == "conda" and file.path == name]
-    return _choice("conda", found[:1]) if found else None
+    own = tuple(file for file in project.read if file.kind != "conda")
+    return _choice("conda", found[:1], after=own) if found else None
 
 
 def _with_member(choice: Choice, files: Sequence[DependencyFile], entry: str | None) -> Choice:

@@ -60,6 +60,14 @@ def test_the_manager(project, files, manager):
     assert project.facts().package_manager == manager
 
 
+def test_an_environment_that_the_readme_creates_does_not_hide_the_project_that_is_installed_into_it(project):
+    project.write("env/SE3.yml", "channels: [x]\n" + CONDA).readme(
+        "conda env create --file env/SE3.yml", "pip install -e ."
+    )
+    project.write("setup.py", "from setuptools import setup\nsetup(name='p', install_requires=['torch'])\n")
+    assert project.facts().dependency_files == ("env/SE3.yml", "setup.py")
+
+
 def test_the_requirements_beside_the_program_are_found(project):
     project.write("src/gpu/requirements.txt", "torch\n").program("src/gpu/train.py")
     facts = project.facts()
