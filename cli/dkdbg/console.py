@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dkdbg.printable import is_text, printable, printable_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from dkdbg.errors import DkdbgError
 
@@ -64,6 +64,7 @@ def table(
     rows: Sequence[Sequence[str]],
     *,
     styles: Mapping[str, Mapping[str, str]] | None = None,
+    whole: Collection[str] = (),
     label: str = "",
 ) -> None:
     """A table, as wide as it is in a file or a pipe; in a terminal long cells wrap.
@@ -71,6 +72,7 @@ def table(
     Args:
         rows: cells, as many in each as `header` has.
         styles: by heading, for a cell's text the style of rich that it gets where colours are wanted.
+        whole: headings of columns whose cells are to be copied: they wrap last.
         label: stands before the first line; the others are moved as far to the right.
     """
     from dkdbg import terminal  # noqa: PLC0415 - rich takes 50 ms, half of what a start may take
@@ -78,7 +80,7 @@ def table(
     columns = width()
     cells = [[printable(cell) for cell in row] for row in rows]
     room = None if columns is None else max(20, columns - len(label))
-    for line in terminal.table(header, cells, columns=room, styles=styles):
+    for line in terminal.table(header, cells, columns=room, styles=styles, whole=whole):
         _print(label + line)
         label = " " * len(label)
 

@@ -16,13 +16,15 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from rich.console import RenderableType
 
 #: Columns of a text that is read by a program, or kept in a file: none of its lines is wrapped.
 _UNLIMITED = 100_000
 _BAR = 20
+#: Columns that a cell which wraps has at least.
+_NARROW = 9
 
 
 def table(
@@ -31,6 +33,7 @@ def table(
     *,
     columns: int | None = None,
     styles: Mapping[str, Mapping[str, str]] | None = None,
+    whole: Collection[str] = (),
 ) -> list[str]:
     """Lines of a table.
 
@@ -39,12 +42,17 @@ def table(
         columns: of the terminal; cells wrap to fit into it. None where there is none: then there are no colours
             either, and no line is wrapped.
         styles: by heading, for a cell's text the style of rich that it gets.
+        whole: headings of columns whose cells are to be copied: they wrap only where the others would get too narrow.
     """
+    widest = [max(map(cell_len, column)) for column in zip(header, *rows, strict=True)]
+    kept = {at for at, heading in enumerate(header) if heading in whole}
+    needed = sum(widest[at] if at in kept else min(_NARROW, widest[at]) for at in range(len(header)))
+    has_room = columns is None or needed + 2 * (len(header) - 1) <= columns
     made = Table(
         box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="" if columns is None else "bold"
     )
-    for heading in header:
-        made.add_column(Text(heading), overflow="fold")
+    for at, heading in enumerate(header):
+        made.add_column(Text(heading), overflow="fold", no_wrap=has_room and at in kept)
     for row in rows:
         chosen = [
             (styles or {}).get(heading, {}).get(cell, "") for heading, cell in zip(header, row, strict=True)

@@ -94,6 +94,24 @@ def test_a_bar_and_its_text_stay_in_one_line_of_the_terminal() -> None:
     assert "copying: 5 of" in line
 
 
+@pytest.mark.parametrize(("columns", "is_whole"), [(80, True), (58, True), (30, False)])
+def test_what_people_copy_is_not_taken_apart_while_there_is_room(columns: int, *, is_whole: bool) -> None:
+    header = ("TARGET", "SESSION", "ATTACH TO", "PROCESSES")
+    rows = [
+        (
+            "container project-app-debug-1",
+            "app-debug",
+            "127.0.0.1:5678",
+            "train.py, rank 0, rank 1, rank 2, rank 3",
+        )
+    ]
+    lines = terminal.table(header, rows, columns=columns, whole=("SESSION", "ATTACH TO"))
+    plain = [ESCAPE.sub("", line) for line in lines]
+    assert all(len(line) <= columns for line in plain)
+    assert any("127.0.0.1:5678" in line for line in plain) == is_whole
+    assert any("app-debug " in line for line in plain) == is_whole
+
+
 def test_letters_that_a_terminal_cannot_show_are_no_reason_to_fail() -> None:
     said = in_a_terminal(PROGRAM, 100, PYTHONIOENCODING="ascii")
     assert "\\u5c40\\u90e8" in said

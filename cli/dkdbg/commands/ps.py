@@ -61,7 +61,9 @@ def ps(root: Path, targets: Sequence[str], *, everything: bool, as_json: bool) -
         ended = len(seen)
         console.say("no session is running" + (f" ({ended} ended: dkdbg ps --all)" if ended else ""))
     else:
-        console.table(sessions.HEADER, sessions.rows(shown, now), styles=sessions.STYLES)
+        console.table(
+            sessions.HEADER, sessions.rows(shown, now), styles=sessions.STYLES, whole=sessions.WHOLE
+        )
     if places:
         listed = ", ".join(f"{name} ({uri})" for name, uri in places.items())
         console.say(f"places in dkdbg.toml, asked only when named: {listed}")

@@ -93,7 +93,7 @@ def _running(seen: list[SeenSession]) -> None:
         _say("runs", "nothing")
         return
     rows = sessions.rows(seen, time.time())
-    console.table(sessions.HEADER, rows, styles=sessions.STYLES, label=_label("runs"))
+    console.table(sessions.HEADER, rows, styles=sessions.STYLES, whole=sessions.WHOLE, label=_label("runs"))
 
 
 def _say(what: str, text: str) -> None:

@@ -125,8 +125,9 @@ def age(seconds: float) -> str:
     return f"{max(0, int(seconds))} s"
 
 
-#: Headings of what `rows` gives, and the colours of its states.
+#: Headings of what `rows` gives, those that people copy from, and the colours of its states.
 HEADER = ("TARGET", "SESSION", "STATE", "ATTACH TO", "AGE", "EDITOR", "PROCESSES")
+WHOLE = ("SESSION", "STATE", "ATTACH TO", "AGE", "EDITOR")
 STYLES = {
     "STATE": {
         "running": "green", "attached": "green", "waiting": "yellow", "starting": "yellow", "lost": "red",
