@@ -42,7 +42,7 @@ def as_json(value: object, indent: int | None = None) -> str:
 
 def _print(text: str) -> None:
     try:
-        print(text, flush=True)
+        print(f"{text}\n", end="", flush=True)  # by one write: several threads say something
     except BrokenPipeError:
         # `dkdbg init --yes | head`: nobody reads any more, which is no reason to stop half way.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
