@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from dkdbg.detect.python.requirements import DependencyFile
 
 _USUAL_CONDA = re.compile(r"(?:conda[-_]?)?env(?:ironment)?(?:[-_.][\w.-]+)?\.ya?ml|conda\.ya?ml")
+#: YAML files of other names that are opened to see whether they are conda's.
+_MOST_UNUSUAL = 100
 REQUIREMENT_FILES = re.compile(
     r"(?:pip[-_])?requirements?(?:[-_.][\w.-]+)?\.(?:txt|in)|[\w.-]*[-_.]requirements\.txt"
 )
@@ -30,6 +32,10 @@ _SIDE_FILES = re.compile(
 def read_dependency_files(tree: Tree) -> tuple[DependencyFile, ...]:
     """Return every dependency file of the repository that is its own, shallow ones first."""
     found: list[DependencyFile] = []
+    unusual = [path for path in tree.matching(re.compile(r".*\.ya?ml")) if _may_be_conda(path)][
+        :_MOST_UNUSUAL
+    ]
+    conda_files = {path for path in unusual if _is_conda(tree.text(path))}
     for path in tree.files:
         name = path.rsplit("/", 1)[-1]
         if is_vendored(path) or path.count("/") > 4:
@@ -46,7 +52,7 @@ def read_dependency_files(tree: Tree) -> tuple[DependencyFile, ...]:
             found.append(read_pixi(tree, path))
         elif name in {"uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "pixi.lock"}:
             found.append(read_lock(tree, path))
-        elif is_conda(tree, path):
+        elif path in conda_files or _USUAL_CONDA.fullmatch(name):
             conda = read_conda(tree, path)
             if conda is not None:
                 found.append(conda)
@@ -57,15 +63,13 @@ def read_dependency_files(tree: Tree) -> tuple[DependencyFile, ...]:
     return tuple(found)
 
 
-def is_conda(tree: Tree, path: str) -> bool:
-    """Return whether a file is an environment of conda: by its usual name, or by what stands in it."""
-    if not path.endswith((".yml", ".yaml")):
-        return False
-    if _USUAL_CONDA.fullmatch(path.rsplit("/", 1)[-1]):
-        return True
-    if path.count("/") > 1 or path.startswith("."):
-        return False
-    text = tree.text(path)
+def _may_be_conda(path: str) -> bool:
+    """Return whether a file of any name lies where an environment of conda may lie."""
+    return path.count("/") < 2 and not path.startswith(".")
+
+
+def _is_conda(text: str) -> bool:
+    """Return whether a YAML file is an environment of conda by what stands in it."""
     return all(f"\n{key}:" in f"\n{text}" for key in ("channels", "dependencies"))
 
 
