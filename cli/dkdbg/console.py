@@ -98,7 +98,7 @@ def _marked(word: str, style: str) -> str:
         return word
     from dkdbg import terminal  # noqa: PLC0415 - as above
 
-    return terminal.coloured(word, style, shutil.get_terminal_size().columns)
+    return terminal.coloured(word, style)
 
 
 def emit_line(value: object) -> None:

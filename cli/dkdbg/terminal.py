@@ -61,13 +61,9 @@ def table(
     return [line.rstrip() for line in _rendered(made, columns).splitlines()]
 
 
-def coloured(text: str, style: str, columns: int | None) -> str:
-    """A few words in a style of rich.
-
-    Args:
-        columns: of the terminal; None for no colours.
-    """
-    return _rendered(Text.assemble((text, style)), columns, wrapped=False)
+def coloured(word: str, style: str) -> str:
+    """A word for a terminal, in a style of rich."""
+    return _rendered(Text.assemble((word, style)), _UNLIMITED)
 
 
 def bar(share: float, text: str, columns: int) -> str:
@@ -85,12 +81,12 @@ def cropped(text: str, columns: int) -> str:
     return text if cell_len(text) <= columns else set_cell_size(text, max(0, columns))
 
 
-def _rendered(what: RenderableType, columns: int | None, *, wrapped: bool = True) -> str:
+def _rendered(what: RenderableType, columns: int | None) -> str:
     out = io.StringIO()
     # What the environment says of colours (NO_COLOR, TERM, COLORTERM) is for rich to read, and only with a terminal.
     console = Console(
         file=out, force_terminal=columns is not None, width=columns or _UNLIMITED, markup=False, emoji=False,
         highlight=False, legacy_windows=False,
     )  # fmt: skip
-    console.print(what, soft_wrap=not wrapped, end="")
+    console.print(what, end="")
     return out.getvalue()

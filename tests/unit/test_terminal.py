@@ -112,6 +112,15 @@ def test_what_people_copy_is_not_taken_apart_while_there_is_room(columns: int, *
     assert any("app-debug " in line for line in plain) == is_whole
 
 
+def test_what_a_stranger_is_called_commands_no_terminal_and_is_no_markup() -> None:
+    name = "\\x1b]0;mine\\x07\\x1b]8;;http://x\\x07[link=http://x][red]a"
+    said = in_a_terminal(
+        f"from dkdbg import console\nconsole.table(('NAME',), [('{name}',)], label='\\x20')", 120
+    )
+    assert ESCAPE.sub("", said).splitlines()[1].strip() == name
+    assert "\x1b]" not in said
+
+
 def test_letters_that_a_terminal_cannot_show_are_no_reason_to_fail() -> None:
     said = in_a_terminal(PROGRAM, 100, PYTHONIOENCODING="ascii")
     assert "\\u5c40\\u90e8" in said

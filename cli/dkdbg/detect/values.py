@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import tomlkit
@@ -77,8 +78,9 @@ def load_yaml_documents(text: str) -> list[Value]:
     return found
 
 
+@functools.lru_cache(maxsize=16)
 def load_toml(text: str) -> Value:
-    """Return the value of a TOML document.
+    """Return the value of a TOML document; it is kept, for several ask for the same file, and is only to be read.
 
     Raises:
         TOMLKitError: with a position.
