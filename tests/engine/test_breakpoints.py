@@ -91,6 +91,33 @@ def test_with_an_own_compose_of_two_services(tmp_path, base_image):
     assert (root / "docker-compose.yml").read_bytes() == before
 
 
+@pytest.mark.parametrize("gpu", ["", "gpus: all"])
+def test_with_a_service_that_pulls_a_release_of_the_project(tmp_path, base_image, gpu):
+    """No registry has the release, so what runs are the sources; and its name stays free for the real one."""
+    name = unique("released")
+    release = f"127.0.0.1:1/acme/{name}:1"
+    compose = f"""\
+        services:
+          web:
+            image: {release}
+            pull_policy: always
+            depends_on: [store]
+            environment: {{STORE: store}}
+            {gpu}
+          store:
+            image: {base_image}
+            command: sleep 600
+            init: true
+        """
+    files = {
+        "app/train.py": "import os\n" + dedent(LOOP) + "\nassert os.environ['STORE']\n", "compose.yaml": compose,
+        "app/Dockerfile": f"FROM {base_image}\nWORKDIR /srv/code\nCOPY . .\nCMD python3 train.py\n",
+    }  # fmt: skip
+    check(repo(tmp_path / name, files), base_image, "app/train.py")
+    known = subprocess.run(["docker", "image", "inspect", release], capture_output=True, check=False)
+    assert known.returncode != 0
+
+
 def test_with_a_module_of_a_package(tmp_path, base_image):
     files = {"pkg/__init__.py": "", "pkg/__main__.py": LOOP, "requirements.txt": "# nothing\n"}
     check(

@@ -139,8 +139,14 @@ class Survey:
         self.compose_files = tuple(files)
         read = compose_file.read_services(self.tree, self.compose_files, self.compose_env)
         names = self.project_names()
+        images = {
+            path: self.build_context(path)
+            for path in self._dockerfiles_by_place()
+            if self.dockerfiles[path].copies
+        }
         return tuple(
-            service.read_service(self.tree, fact, build, self.scripts, names) for fact, build in read
+            service.read_service(self.tree, fact, build, self.scripts, projects=names, images=images)
+            for fact, build in read
         )
 
     def _devcontainer_service(self) -> str | None:
@@ -152,6 +158,11 @@ class Survey:
         """Return the Dockerfile of the program: the service's, the root's, the one in `docker/`, a dev container's."""
         if self.chosen is not None:
             return self.chosen.dockerfile
+        near = self._dockerfiles_by_place()
+        return self.dockerfiles[near[0]] if near else None
+
+    def _dockerfiles_by_place(self) -> list[str]:
+        """Return the Dockerfiles that put this repository's sources into an image, the root's plain one first."""
 
         def order(path: str) -> tuple[bool, int, bool, str]:
             name = path.rsplit("/", 1)[-1]
@@ -172,7 +183,7 @@ class Survey:
                 or how_installed(run_lines(self.dockerfile_texts[path]), self.distributions()) != "released"
             )
         ]
-        return self.dockerfiles[min(near, key=order)] if near else None
+        return sorted(near, key=order)
 
     def _documents(self) -> tuple[tuple[str, str], ...]:
         paths = [

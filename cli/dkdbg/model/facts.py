@@ -115,6 +115,8 @@ class ServiceFact:
             the file is missing.
         context: build context relative to the repository root, None without a build section.
         image: `image:` as written, None when absent.
+        release: the image of a registry in which it runs a release of this repository; then `dockerfile` and `context`
+            are those of the sources that are here. None when it says itself what it is built from.
         profiles: as written.
         command: `command:` as argv, None when absent.
         entrypoint: `entrypoint:` as argv, None when absent.
@@ -140,6 +142,7 @@ class ServiceFact:
     dockerfile: str | None = None
     context: str | None = None
     image: str | None = None
+    release: str | None = None
     profiles: tuple[str, ...] = ()
     command: tuple[str, ...] | None = None
     entrypoint: tuple[str, ...] | None = None

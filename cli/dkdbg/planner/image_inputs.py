@@ -33,7 +33,9 @@ def of_your_image(
         mounted: (local, remote) of everything that is mounted over the image.
     """
     context = (base.context if base else None) or "."
-    if dockerfile.inputs is None or (base and (base.image or base.depends_on or base.context is None)):
+    if dockerfile.inputs is None:
+        return None
+    if base and ((base.image and not base.release) or base.depends_on or base.context is None):
         return None
     folders = [pair for pair in dockerfile.copies if f"{pair[0]}/" in dockerfile.inputs]
     if any((posixpath.normpath(f"{context}/{local}"), remote) not in mounted for local, remote in folders):

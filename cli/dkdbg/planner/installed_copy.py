@@ -45,6 +45,8 @@ def with_sources(
         root = PurePosixPath(whole, facts.source_root)
     theirs = service.extends.pythonpath if service.extends else None
     before = theirs if theirs is not None else dict(image.env).get("PYTHONPATH", "") if image else ""
+    if before.split(":")[0] == str(root):
+        return service, ()
     path = f"{root}:{before}" if before and "$" not in before else str(root)
     note = (
         f"{dockerfile} installs a copy of this repository; PYTHONPATH={path} has these files run in its place"

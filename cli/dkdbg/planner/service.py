@@ -124,12 +124,22 @@ def plan_service(
         (
             Decision(what=f"service {name} in {compose_file}", why=f"it runs {where} under debugpy; {_why_file(merge)}"),
             Decision(what=f"command {_shown(chosen)}", why=chosen.why),
+            *_built_here(base),
             *_environment(by_hand),
             Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
             *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, by_hand)) for m in mappings),
         ),
         (*chosen.notes, *_unreadable(facts, chosen.argv), *_missing(facts), *_env_files(base)),
     )  # fmt: skip
+
+
+def _built_here(base: ServiceFact | None) -> tuple[Decision, ...]:
+    if base is None or base.release is None:
+        return ()
+    why = (
+        f"{base.file} runs {base.release}, a release; with breakpoints the sources that are here have to run"
+    )
+    return (Decision(what=f"image from {base.dockerfile}", why=why),)
 
 
 def _environment(by_hand: DockerRun | None) -> tuple[Decision, ...]:

@@ -129,6 +129,11 @@ def _service(plan: ProjectPlan, project: str) -> str:
     owner = (
         next((remote for local, remote in service.mounts if set(local) <= set("./")), None) or plan.workspace
     )
+    context, dockerfile = ".", image.dockerfile
+    released = service.extends if service.extends and service.extends.release else None
+    if released is not None:
+        context = released.context or "."
+        dockerfile = posixpath.relpath(released.dockerfile or "Dockerfile", context)
     return render(
         "compose/service.yaml.j2",
         name=service.name,
@@ -138,8 +143,10 @@ def _service(plan: ProjectPlan, project: str) -> str:
         extends=service.extends,
         includes=service.includes,
         gpu=service.gpu,
-        build=service.extends is None,
-        dockerfile=image.dockerfile,
+        build=released is not None or service.extends is None,
+        release=released is not None,
+        context=context,
+        dockerfile=dockerfile,
         ours=image.ours,
         base=image.base,
         says=service.extends.says if service.extends else frozenset(),

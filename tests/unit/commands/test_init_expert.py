@@ -408,6 +408,12 @@ def test_of_a_package_that_the_image_has_copied_the_mounted_sources_run(reposito
     assert any("installs a copy" in note for note in repository.plan().notes)
 
 
+def test_sources_that_the_image_imports_first_already_are_no_matter(repository):
+    package(repository).write("Dockerfile", f"{SLIM}ENV PYTHONPATH=/app/src\nRUN pip install .\nCMD nerf\n")
+    assert "PYTHONPATH" not in repository.service()["environment"]
+    assert not repository.plan().notes
+
+
 @pytest.mark.parametrize(
     "install", ["pip install -e .", "uv sync --frozen", "pip install -r requirements.txt"]
 )

@@ -117,17 +117,22 @@ def _of_script(tree: Tree, script: str, inside: Inside) -> list[tuple[Launch, st
 
 
 def _of_lines(lines: list[str], inside: Inside) -> list[tuple[Launch, str]]:
-    """Return what lines of a shell start, each with the folder that an earlier `cd` has led to."""
+    """Return what lines of a shell start, each with the folder that an earlier `cd` has led to.
+
+    What is sent to the background comes first, whatever its line: the one that the shell stays with is last.
+    """
     workdir = inside.workdir
     found: list[tuple[Launch, str]] = []
+    behind: list[tuple[Launch, str]] = []
     for line in lines:
         for command in re.split(r"&&|\|\||;", line):
             if moved := re.match(
                 r"\s*(?:(?:until|if|while|then|do)\s+)?cd\s+([\"']?)([^\s\"'$`]+)\1\s*$", command
             ):
                 workdir = absolute(workdir, moved[2])
-        found.extend((launch, workdir) for launch in parse_line(line, inside.scripts))
-    return found
+        kept = behind if re.search(r"(?<!&)&\s*$", line) else found
+        kept.extend((launch, workdir) for launch in parse_line(line, inside.scripts))
+    return [*behind, *found]
 
 
 def to_local(remote: str, mappings: Mappings) -> str | None:

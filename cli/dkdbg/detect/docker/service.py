@@ -47,6 +47,10 @@ _VARIANT = re.compile(
 )
 
 
+#: Compose files for who only runs the program.
+_PRODUCTION = re.compile(r"(?:^|[-_./])(?:prod|production|release)(?:$|[-_./])", re.IGNORECASE)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunningService:
     """A service with everything that it says about its program.
@@ -67,9 +71,27 @@ class RunningService:
 
 
 def read_service(
-    tree: Tree, fact: ServiceFact, build: ComposeBuild, scripts: Mapping[str, str], projects: frozenset[str]
+    tree: Tree,
+    fact: ServiceFact,
+    build: ComposeBuild,
+    scripts: Mapping[str, str],
+    *,
+    projects: frozenset[str],
+    images: Mapping[str, str],
 ) -> RunningService:
-    """Return what a service runs and from where; `projects` are names that an image of this repository may have."""
+    """Return what a service runs and from where.
+
+    Args:
+        tree: the repository.
+        fact: the service as its compose file has it.
+        build: what its build section says.
+        scripts: console scripts of the repository, with what they start.
+        projects: names that an image of this repository may have.
+        images: Dockerfiles that a release of this repository may be built from, the likeliest first, with the folder
+            that each is built in.
+    """
+    if not any(holds_code(tree, local) for local, _ in fact.binds):
+        fact = _from_here(fact, projects, images)
     dockerfile = None
     if fact.dockerfile is not None:
         dockerfile = read_dockerfile(
@@ -83,7 +105,7 @@ def read_service(
     base = read_image(dockerfile.base if dockerfile else fact.image or "")
     image_name = (fact.image or "").rsplit("/", 1)[-1].split(":")[0].split("@")[0].lower()
     has_code = any(tree.has_dir(local) for local, _ in mappings)
-    # What is pulled from a registry is a release: with a Dockerfile here, that one has the code that is here.
+    # What is pulled from a registry is a release, and with a Dockerfile here that one has the code that is here.
     released = "/" in (fact.image or "") and not has_code and any(tree.matching(_DOCKERFILE))
     is_own_image = fact.context is None and bool(image_name) and image_name in projects and not released
     installs = fact.dockerfile is not None and _installs_python(tree.text(fact.dockerfile))
@@ -103,6 +125,32 @@ def read_service(
         file=file,
         mappings=mappings,
     )
+
+
+def _from_here(fact: ServiceFact, projects: frozenset[str], images: Mapping[str, str]) -> ServiceFact:
+    """Return a service that pulls a release of this repository as one that is built from these sources.
+
+    `ghcr.io/acme/chat` is a release of a project called chat; `acme/chat-api` one of what `api/Dockerfile`,
+    `Dockerfile.api` or `api.Dockerfile` makes. Any other service as it is.
+    """
+    image = fact.image or ""
+    if fact.context is not None or "/" not in image or _PRODUCTION.search(fact.file):
+        return fact
+    name = image.rsplit("/", 1)[-1].split(":")[0].split("@")[0].lower()
+    found = next(iter(images), None) if name in projects else None
+    for project in () if found else sorted(projects, key=len, reverse=True):
+        part = name.removeprefix(project)
+        if part != name and part[0] in "-_" and not _SIDE_ROLES.search(part):
+            part = part[1:]
+            found = next((path for path in images if part in _named_for(path)), None)
+            break
+    return fact if found is None else replace(fact, dockerfile=found, context=images[found], release=image)
+
+
+def _named_for(dockerfile: str) -> set[str]:
+    """Return what a Dockerfile is for, by its folder and by its name: `api/Dockerfile`, `Dockerfile.api`."""
+    *folders, name = dockerfile.lower().split("/")
+    return {*folders[-1:], *_DOCKERFILE.split(name)[0].split("."), *name.split(".")[1:]} - {""}
 
 
 def _installs_python(dockerfile: str) -> bool:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
+import pytest
+
 WEB = """
 services:
   redis: {image: 'redis:7'}
@@ -206,6 +210,60 @@ def test_a_released_image_of_the_project_gives_way_to_a_dockerfile_that_has_the_
     facts = project.facts()
     assert facts.service is None
     assert facts.mappings == ((".", "/labels"),)
+
+
+@pytest.mark.parametrize(
+    ("image", "dockerfile", "context"),
+    [
+        ("ghcr.io/acme/labels:latest", "Dockerfile", "."),
+        ("acme/labels@sha256:0123", "docker/Dockerfile", "."),
+        ("registry:5000/acme/labels", "server/Dockerfile", "server"),
+        ("acme/labels-api:1.2", "api/Dockerfile", "api"),
+        ("acme/labels-api:1.2", "Dockerfile.api", "."),
+    ],
+)
+def test_a_service_that_pulls_a_release_of_the_project_is_built_from_its_dockerfile(
+    project, image, dockerfile, context
+):
+    project.write("pyproject.toml", '[project]\nname = "labels"\n').program(f"{context}/app.py")
+    project.write("compose.yml", f"services:\n  web: {{image: '{image}', depends_on: [db]}}\n")
+    project.write(dockerfile, "FROM python:3.11\nWORKDIR /labels\nCOPY . .\nCMD python app.py\n")
+    facts = project.facts()
+    service = facts.service
+    assert (service.name, service.release, service.depends_on) == ("web", image, ("db",))
+    assert (service.dockerfile, service.context) == (dockerfile, context)
+    assert facts.mappings == ((context, "/labels"),)
+    assert facts.entrypoint.file == str(PurePosixPath(context, "app.py"))
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        "{image: 'acme/other:1'}",
+        "{image: 'acme/labels-frontend:1'}",
+        "{image: 'acme/labels-api:1'}",
+        "{image: labels}",
+    ],
+)
+def test_an_image_that_the_dockerfile_does_not_make_is_not_built_from_it(project, service):
+    project.write("pyproject.toml", '[project]\nname = "labels"\n').program("app.py")
+    project.write("compose.yml", f"services:\n  web: {service}\n")
+    project.write("Dockerfile", "FROM python:3.11\nWORKDIR /labels\nCOPY . .\nCMD python app.py\n")
+    assert [each.release for each in project.facts().services] == [None]
+
+
+def test_a_release_over_which_the_code_is_mounted_stays_the_image(project):
+    project.write("pyproject.toml", '[project]\nname = "labels"\n').program("app.py")
+    project.write("compose.yml", "services:\n  web: {image: 'acme/labels', volumes: ['.:/labels']}\n")
+    project.write("Dockerfile", "FROM python:3.11\nWORKDIR /labels\nCOPY . .\nCMD python app.py\n")
+    assert [each.release for each in project.facts().services] == [None]
+
+
+def test_an_entrypoint_script_stays_with_what_it_does_not_send_to_the_background(project):
+    project.write("compose.yml", "services:\n  web: {build: .}\n").program("server.py").program("sync.py")
+    project.write("Dockerfile", 'FROM python:3.11\nWORKDIR /app\nCOPY . .\nENTRYPOINT ["./entry.sh"]\n')
+    project.write("entry.sh", "#!/bin/sh\npython server.py\npython sync.py &\nwait\n")
+    assert project.facts().entrypoint.file == "server.py"
 
 
 def test_what_an_image_copies_into_its_top_folder_is_no_mapping(project):
