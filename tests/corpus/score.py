@@ -11,7 +11,8 @@ Per repository, on a fresh copy with an empty history:
 
 1. `init --json --diff` exits 0, says its facts, and writes nothing;
 2. `init --yes` exits 0, and no file that was there changes but those that may grow (`.vscode`, `.devcontainer`, `.env`);
-3. `docker compose config` accepts what was written, with and without the profile `debug`;
+3. `docker compose config` accepts what was written, with and without the profile `debug`; variables that `init` said
+   the repository's compose file needs are set for it;
 4. a second `init --yes` changes nothing, and `init --undo` brings back every byte.
 """
 
@@ -147,11 +148,14 @@ def snapshot(root: Path) -> dict[str, str]:
     return found
 
 
-def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+def run(
+    command: list[str], folder: Path, variables: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
             command,
             cwd=folder,
+            env={**os.environ, **(variables or {})},
             capture_output=True,
             text=True,
             timeout=300,
@@ -237,8 +241,11 @@ def score(line: dict, tree: Path, dkdbg: list[str]) -> Score:
         run(["git", "init", "-q"], root)
         before = snapshot(root)
         shown = run([*dkdbg, "init", "--json", "--diff"], root)
+        needs: dict[str, str] = {}
         try:
-            result.facts = right_facts(json.loads(shown.stdout)["facts"], line["facts"])
+            said = json.loads(shown.stdout)["facts"]
+            result.facts = right_facts(said, line["facts"])
+            needs = dict.fromkeys((said.get("service") or {}).get("needs") or (), "./x")
         except (ValueError, KeyError, TypeError):
             result.facts = {"facts": False}
             result.notes.append(f"no facts: {_end(shown)}")
@@ -257,7 +264,7 @@ def score(line: dict, tree: Path, dkdbg: list[str]) -> Score:
         result.does["your files untouched"] = not touched
         result.notes += [f"touched {name}" for name in touched[:5]]
         for flags, rule in ((["--profile", "debug"], "compose with debug"), ([], "compose without")):
-            read = run(["docker", "compose", *flags, "config", "-q"], root)
+            read = run(["docker", "compose", *flags, "config", "-q"], root, needs)
             result.does[rule] = read.returncode == 0
             if read.returncode:
                 result.notes.append(f"{rule}: {_end(read)}")

@@ -89,6 +89,7 @@ def _facts(survey: Survey) -> RepoFacts:
         dependency_files=survey.manager.files,
         requirements=requirements,
         declared=tuple(dict.fromkeys(item.requirement for item in wanted)),
+        undeclared=_undeclared(survey, {item.name for item in wanted}),
         included=included_files(tree, survey.manager.files),
         installs_itself=installs_itself(tree, survey.manager.files),
         frameworks=survey.frameworks,
@@ -296,6 +297,11 @@ def _requirements(survey: Survey) -> tuple[str, ...]:
     own = {name.replace("_", "-") for name in survey.project_names()}
     stated = tuple(name for name in stated if name not in own)
     return stated or imports.distributions(survey.imported)
+
+
+def _undeclared(survey: Survey, named: set[str]) -> tuple[str, ...]:
+    imported = "numpy" in imports.distributions(survey.imported)
+    return ("numpy",) if imported and "torch" in named and "numpy" not in named else ()
 
 
 def _mappings(survey: Survey) -> tuple[tuple[str, str], ...]:

@@ -36,7 +36,11 @@ def facts_json(facts: RepoFacts) -> dict[str, object]:
         ],
         "service": None
         if facts.service is None
-        else {"name": facts.service.name, "file": facts.service.file},
+        else {
+            "name": facts.service.name,
+            "file": facts.service.file,
+            "needs": list(facts.service.needs),
+        },
         "mappings": [{"local": local, "remote": remote} for local, remote in facts.mappings],
         "ports": list(facts.ports),
         "gpu": facts.gpu,

@@ -44,6 +44,21 @@ def substitute(text: str, values: Mapping[str, str], *, keep_unknown: bool = Fal
     return text
 
 
+def insisted(text: str, values: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the variables that `text` insists on (`${VAR:?}`, `${VAR?why}`) and that have no value."""
+    return tuple(
+        match["braced"]
+        for match in _PLAIN.finditer(text)
+        if (match["op"] or "").endswith("?")
+        and not (values.get(match["braced"]) or (match["op"] == "?" and match["braced"] in values))
+    )
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Return the variables of `text`, in order."""
+    return tuple(match["name"] or match["braced"] for match in _PLAIN.finditer(text) if not match["escaped"])
+
+
 def parse_env(text: str) -> dict[str, str]:
     """Return the variables of a `.env` file; quotes are taken off, comments and broken lines are left out."""
     values: dict[str, str] = {}

@@ -132,6 +132,7 @@ class ServiceFact:
         host_network: `network_mode: host`.
         env_files: those that it reads its environment from, relative to the root, when one that has to be there is not;
             else empty.
+        needs: variables without a value for which compose refuses its file.
         pythonpath: PYTHONPATH of its environment, None when not said.
         says: the keys of its section, what it extends included.
         is_python: whether its image evidently runs a Python program of this repository or of its own.
@@ -156,6 +157,7 @@ class ServiceFact:
     depends_on: tuple[str, ...] = ()
     host_network: bool = False
     env_files: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
     pythonpath: str | None = None
     says: frozenset[str] = frozenset()
     is_python: bool = False
@@ -235,6 +237,8 @@ class RepoFacts:
         requirements: distribution names that the repository needs when no dependency file says so (README
             install line, imports), lower case, as far as they can be known.
         declared: what the dependency files require, as pip takes it (`torch>=2.1`), without the optional groups.
+        undeclared: what the sources import and no dependency file names, though nothing named is sure to bring it:
+            numpy, which torch has not required since 1.9 (pytorch #60081).
         included: files of the repository that pip reads through `-r` or `-c` lines of `dependency_files`.
         installs_itself: whether a requirements file installs the repository (`-e .`, `.`).
         frameworks: such as `torch`, `jax`, `tensorflow`, `ray`, `fastapi`.
@@ -275,6 +279,7 @@ class RepoFacts:
     dependency_files: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()
     declared: tuple[str, ...] = ()
+    undeclared: tuple[str, ...] = ()
     included: tuple[str, ...] = ()
     installs_itself: bool = False
     frameworks: tuple[str, ...] = ()

@@ -132,9 +132,23 @@ def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
         flags = " ".join(f"-r {shlex.quote(name)}" for name in requirement_files)
         return (
             *first,
-            Install(run=f"pip install{_index(facts)} {flags}", copy=(*requirement_files, *facts.included)),
+            Install(
+                run=f"pip install{_index(facts)} {' '.join((flags, *map(shlex.quote, _undeclared(facts))))}",
+                copy=(*requirement_files, *facts.included),
+            ),
         )
-    return (*first, *_from_names(facts.declared or facts.requirements, _index(facts)))
+    names = (*(facts.declared or facts.requirements), *_undeclared(facts))
+    return (*first, *_from_names(names, _index(facts)))
+
+
+def _undeclared(facts: RepoFacts) -> tuple[str, ...]:
+    """What the sources import beside what is declared, in the same command, so that pip weighs all of it.
+
+    Wheels of torch before 2.3 are made for numpy 1 (pytorch #107302).
+    """
+    version = facts.torch.version if facts.torch else None
+    is_old = version is not None and _version_key(version) < (2, 3)
+    return tuple("numpy<2" if name == "numpy" and is_old else name for name in facts.undeclared)
 
 
 def _index(facts: RepoFacts) -> str:

@@ -129,7 +129,7 @@ def plan_service(
             Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
             *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, by_hand)) for m in mappings),
         ),
-        (*chosen.notes, *_unreadable(facts, chosen.argv), *_missing(facts), *_env_files(base)),
+        (*chosen.notes, *_unreadable(facts, chosen.argv), *_missing(facts), *_env_files(base), *_needs(base)),
     )  # fmt: skip
 
 
@@ -158,6 +158,13 @@ def _env_files(base: ServiceFact | None) -> tuple[str, ...]:
     return (
         f"{base.file} has {base.name} read {names}, and not all of it is here: {base.name} cannot start; the debug service reads what is there",
     )
+
+
+def _needs(base: ServiceFact | None) -> tuple[str, ...]:
+    if base is None or not base.needs:
+        return ()
+    shown = ", ".join(base.needs[:10]) + (f" and {len(base.needs) - 10} more" if base.needs[10:] else "")
+    return (f"compose refuses {base.file} until these have a value in .env or your environment: {shown}",)
 
 
 def _missing(facts: RepoFacts) -> tuple[str, ...]:

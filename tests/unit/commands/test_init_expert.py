@@ -629,3 +629,10 @@ def test_an_image_that_opens_a_shell_has_no_program_of_its_own(repository, shell
     repository.write("Dockerfile", f"FROM python:3.11\nWORKDIR /app\nCOPY . .\nCMD {shell}\n")
     repository.write("train.py", TRAIN).readme("python train.py --epochs 3")
     assert repository.plan().service.argv == ("python", "train.py", "--epochs", "3")
+
+
+def test_a_compose_file_that_needs_variables_is_said(repository):
+    repository.write("train.py", TRAIN).write("Dockerfile", f"{SLIM}CMD python train.py\n")
+    repository.write("compose.yml", "services: {train: {build: ., volumes: ['${DATA}:/data']}}\n")
+    said = "compose refuses compose.yml until these have a value in .env or your environment: DATA"
+    assert said in repository.plan().notes

@@ -147,7 +147,7 @@ def test_the_report_is_plain_json(project):
     )
     report = json.loads(json.dumps(facts_json(project.program("a.py").facts())))
     assert (report["service"], report["mappings"], report["launcher"]) == (
-        {"name": "a", "file": "compose.yaml"}, [{"local": ".", "remote": "/w"}], "python",
+        {"name": "a", "file": "compose.yaml", "needs": []}, [{"local": ".", "remote": "/w"}], "python",
     )  # fmt: skip
 
 
@@ -220,3 +220,12 @@ def test_a_commented_out_member_with_commas_in_a_devcontainer_is_no_error(tmp_pa
     facts = inspect(tmp_path)
     assert facts.problems == ()
     assert facts.python.version == "3.12"
+
+
+@pytest.mark.parametrize(
+    ("requirements", "undeclared"),
+    [("torch\n", ("numpy",)), ("torch\nnumpy\n", ()), ("jax\n", ()), ("", ())],
+)
+def test_numpy_that_is_imported_and_not_declared_beside_torch_is_known(project, requirements, undeclared):
+    project.write("train.py", "import numpy as np\nimport torch\n").write("requirements.txt", requirements)
+    assert project.facts().undeclared == undeclared

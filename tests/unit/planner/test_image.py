@@ -108,3 +108,16 @@ def test_a_conda_environment_that_installs_the_repository_is_installed_without_i
     (tmp_path / "environment.yml").write_text(before)
     subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True)
     assert (tmp_path / "environment.yml").read_text() == before.replace("-e .[dev]  # ours", "pip")
+
+
+def test_numpy_that_nobody_declares_is_installed_with_the_rest_in_one_command():
+    said = {"package_manager": "pip", "undeclared": ("numpy",)}
+    assert runs(**said, declared=("torch",)) == ["pip install torch numpy"]
+    made = runs(**said, declared=("torch",), dependency_files=("requirements.txt",))
+    assert made == ["pip install -r requirements.txt numpy"]
+
+
+def test_torch_that_was_built_for_numpy_1_gets_it():
+    old = TorchFact(version="1.13.1", cuda="11.7", source="requirements.txt")
+    made = runs(package_manager="pip", undeclared=("numpy",), declared=("torch==1.13.1",), torch=old)
+    assert made == ["pip install torch==1.13.1 'numpy<2'"]

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 _INSISTS = re.compile(
     r"assert\s+(?:torch|th)\.cuda\.is_available\(\)|"
-    r"if\s+not\s+(?:torch|th)\.cuda\.is_available\(\)\s*:\s*\n\s*(?:raise|sys\.exit|exit|print\([^\n]*\)\s*\n\s*(?:sys\.)?exit)"
+    r"if\s+not\s+(?:torch|th)\.cuda\.is_available\(\)\s*:\s*\n\s*(?:raise|sys\.exit|exit|print\([^\n]*\)\s*\n\s*(?:sys\.)?exit)|"
+    # each tensor is one of CUDA, whatever else looks what there is; not below an `if` of its own
+    r"^(?![ \t]*(?:(?:el)?if\b(?!\s+__name__)|else\b))[^\n]*\n[ \t]*torch\.set_default_tensor_type\(\s*(?:[\"']torch|torch)\.cuda\.",
+    re.MULTILINE,
 )
 _NCCL = re.compile(r"init_process_group\(\s*(?:backend\s*=\s*)?[\"']nccl[\"']")
 _FALLBACK = re.compile(

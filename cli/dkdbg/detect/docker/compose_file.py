@@ -14,12 +14,14 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from dkdbg.detect.docker.compose_service import argv, read_body, read_build
 from dkdbg.detect.files import is_vendored, join, parent
-from dkdbg.detect.substitution import parse_env, substitute
+from dkdbg.detect.substitution import insisted, names, parse_env, substitute
 from dkdbg.detect.values import load_yaml
 from dkdbg.errors import DkdbgError
 from dkdbg.model.twin import is_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dkdbg.detect.docker.compose_service import ComposeBuild
     from dkdbg.detect.files import Tree
     from dkdbg.detect.values import Value
@@ -79,6 +81,7 @@ def read_services(
             **parse_env(tree.text(join(parent(path), ".env") or ".env")),
         }
         services = document.get("services") if isinstance(document, dict) else None
+        needs = _needed(document, env)
         for name, body in services.items() if isinstance(services, dict) else ():
             if not is_name(str(name)):
                 _refuse_name(tree, path, str(name), strict=bool(default) and path == default[0])
@@ -90,9 +93,39 @@ def read_services(
                     fact,
                     command_from_env=secret.get("command", ()),
                     entrypoint_from_env=secret.get("entrypoint", ()),
+                    needs=needs,
                 )
                 found.append((fact, build))
     return tuple(found)
+
+
+def _needed(document: Value, env: dict[str, str]) -> tuple[str, ...]:
+    """Return the variables without a value for which compose refuses the whole file, whatever service is asked for.
+
+    Those it is told to insist on, and those that leave a mount without a source or an image without a name.
+    """
+    services = document.get("services") if isinstance(document, dict) else None
+    found = [name for text in _texts(document) for name in insisted(text, env)]
+    for body in services.values() if isinstance(services, dict) else ():
+        if not isinstance(body, dict):
+            continue
+        volumes = body.get("volumes")
+        for each in volumes if isinstance(volumes, list) else ():
+            if isinstance(each, str) and not each.startswith(":") and substitute(each, env).startswith(":"):
+                found.extend(name for name in names(each.split(":/")[0]) if not env.get(name))
+        image = body.get("image")
+        if isinstance(image, str) and image and "build" not in body and not substitute(image, env):
+            found.extend(names(image))
+    return tuple(dict.fromkeys(found))
+
+
+def _texts(value: Value) -> Iterator[str]:
+    if isinstance(value, str):
+        if "$" in value:
+            yield value
+    elif isinstance(value, (dict, list)):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(each)
 
 
 def _without_secrets(

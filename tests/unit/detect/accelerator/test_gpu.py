@@ -236,3 +236,19 @@ def test_a_service_with_a_gpu_in_one_compose_file_and_none_in_another_is_optiona
         "docker-compose.cuda.yml", "services:\n  web:\n    image: org/web:latest-cuda\n    " + GPU + "\n"
     )
     assert need(project.program("main.py", "import flask, torch")) == "optional"
+
+
+ALL_ON_CUDA = "torch.set_default_tensor_type('torch.cuda.FloatTensor')\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ("if __name__ == '__main__':\n    ", "required"),
+        ("x = 1\n", "required"),
+        ("if torch.cuda.is_available():\n    ", "optional"),
+        ("if args.cuda:\n    ", "optional"),
+    ],
+)
+def test_a_program_that_makes_each_tensor_one_of_cuda_needs_a_gpu(project, before, expected):
+    assert need(project.write("train.py", FALLBACK + before + ALL_ON_CUDA)) == expected

@@ -202,3 +202,21 @@ def test_the_shell_folder_of_a_file_that_builds_from_the_root_is_the_root(projec
 def test_the_shell_folder_of_any_other_file_is_its_own(project):
     project.write("demo/compose.yml", "services: {a: {build: ., volumes: ['$PWD:/app']}}\n")
     assert services(project)["a"].binds == (("demo", "/app"),)
+
+
+@pytest.mark.parametrize(
+    ("said", "needs"),
+    [
+        ("build: .\n    volumes: ['${DATA}:/data', '$RUNS/x:/runs']", ("DATA",)),
+        ("build: .\n    volumes: ['${DATA:-./data}:/data', '.:/app', 'cache:/c', '/anonymous']", ()),
+        ("image: ${IMAGE}", ("IMAGE",)),
+        ("image: ${IMAGE:-python:3.12}\n    environment: [TOKEN, 'A=${B}']", ()),
+        ("build: .\n    image: ${IMAGE}", ()),
+        ("build: {context: ., args: {KEY: '${KEY:?say it}'}}", ("KEY",)),
+        ("build: .\n    environment: {A: '$${NOT:?}', B: '${KNOWN:?}', C: '${EMPTY?}', D: '${EMPTY:?}'}", ("EMPTY",)),
+    ],
+)  # fmt: skip
+def test_variables_for_which_compose_refuses_the_file_are_known(project, said, needs):
+    project.write(".env", "KNOWN=1\nEMPTY=\n").program("train.py")
+    project.write("compose.yml", f"services:\n  train:\n    {said}\n")
+    assert [each.needs for each in project.facts().services] == [needs]
