@@ -11,8 +11,8 @@ Per repository, on a fresh copy with an empty history:
 
 1. `init --json --diff` exits 0, says its facts, and writes nothing;
 2. `init --yes` exits 0, and no file that was there changes but those that may grow (`.vscode`, `.devcontainer`, `.env`);
-3. `docker compose config` accepts what was written, with and without the profile `debug`; variables that `init` said
-   the repository's compose file needs are set for it;
+3. `docker compose config` accepts what was written, with and without the profile `debug`; variables and
+   environment files that `init` said the repository's compose file needs are there for it;
 4. a second `init --yes` changes nothing, and `init --undo` brings back every byte.
 """
 
@@ -242,10 +242,13 @@ def score(line: dict, tree: Path, dkdbg: list[str]) -> Score:
         before = snapshot(root)
         shown = run([*dkdbg, "init", "--json", "--diff"], root)
         needs: dict[str, str] = {}
+        needs_files: list[Path] = []
         try:
             said = json.loads(shown.stdout)["facts"]
             result.facts = right_facts(said, line["facts"])
-            needs = dict.fromkeys((said.get("service") or {}).get("needs") or (), "./x")
+            service = said.get("service") or {}
+            needs = dict.fromkeys(service.get("needs") or (), "./x")
+            needs_files = [root / name for name in service.get("needs_files") or ()]
         except (ValueError, KeyError, TypeError):
             result.facts = {"facts": False}
             result.notes.append(f"no facts: {_end(shown)}")
@@ -263,11 +266,15 @@ def score(line: dict, tree: Path, dkdbg: list[str]) -> Score:
         ]
         result.does["your files untouched"] = not touched
         result.notes += [f"touched {name}" for name in touched[:5]]
+        for file in needs_files:
+            file.touch()
         for flags, rule in ((["--profile", "debug"], "compose with debug"), ([], "compose without")):
             read = run(["docker", "compose", *flags, "config", "-q"], root, needs)
             result.does[rule] = read.returncode == 0
             if read.returncode:
                 result.notes.append(f"{rule}: {_end(read)}")
+        for file in needs_files:
+            file.unlink()
         again = run([*dkdbg, "init", "--yes"], root)
         result.does["second run changes nothing"] = again.returncode == 0 and snapshot(root) == after
         undone = run([*dkdbg, "init", "--undo"], root)

@@ -52,13 +52,13 @@ def test_a_repository_is_scored_at_its_commit_fact_by_fact_and_a_missing_one_is_
     assert "known.jsonl: facts 5/7 (71.4 %), behaviour 8/8 (100.0 %), 2 repositories" in done.stdout
 
 
-def test_a_compose_file_that_needs_variables_behaves_when_init_says_so(tmp_path: Path) -> None:
+def test_a_compose_file_that_needs_variables_or_files_behaves_when_init_says_so(tmp_path: Path) -> None:
     files = {
         "train.py": TRAIN,
         "requirements.txt": "tqdm\n",
         "README.md": "    python train.py\n",
         "Dockerfile": "FROM python:3.11\nWORKDIR /app\nCOPY . .\nCMD python train.py\n",
-        "compose.yaml": "services: {train: {build: ., volumes: ['${WHERE_DKDBG_TESTS}:/data']}}\n",
+        "compose.yaml": "services: {train: {build: ., env_file: .env, volumes: ['${WHERE_DKDBG_TESTS}:/data']}}\n",
     }
     root = checkout(tmp_path / "mirrors/ml+digits", files)
     line = {

@@ -40,6 +40,7 @@ def facts_json(facts: RepoFacts) -> dict[str, object]:
             "name": facts.service.name,
             "file": facts.service.file,
             "needs": list(facts.service.needs),
+            "needs_files": [name for name, _ in facts.service.needs_files],
         },
         "mappings": [{"local": local, "remote": remote} for local, remote in facts.mappings],
         "ports": list(facts.ports),

@@ -133,6 +133,8 @@ class ServiceFact:
         env_files: those that it reads its environment from, relative to the root, when one that has to be there is not;
             else empty.
         needs: variables without a value for which compose refuses its file.
+        needs_files: (file, an example of it or None) relative to the root: environment files that services of its file
+            read and that are not here; compose refuses that file without them, unless it only extends from it.
         pythonpath: PYTHONPATH of its environment, None when not said.
         says: the keys of its section, what it extends included.
         is_python: whether its image evidently runs a Python program of this repository or of its own.
@@ -158,6 +160,7 @@ class ServiceFact:
     host_network: bool = False
     env_files: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
+    needs_files: tuple[tuple[str, str | None], ...] = ()
     pythonpath: str | None = None
     says: frozenset[str] = frozenset()
     is_python: bool = False

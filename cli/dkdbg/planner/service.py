@@ -129,7 +129,7 @@ def plan_service(
             Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
             *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, by_hand)) for m in mappings),
         ),
-        (*chosen.notes, *_unreadable(facts, chosen.argv), *_missing(facts), *_env_files(base), *_needs(base)),
+        (*chosen.notes, *_unreadable(facts, chosen.argv), *_missing(facts), *_env_files(base, read_whole=_read_whole(facts, base)), *_needs(base)),
     )  # fmt: skip
 
 
@@ -151,13 +151,35 @@ def _environment(by_hand: DockerRun | None) -> tuple[Decision, ...]:
     return (Decision(what=f"environment {', '.join(what)}", why=f"{by_hand.source} gives it to docker run"),)
 
 
-def _env_files(base: ServiceFact | None) -> tuple[str, ...]:
+def _env_files(base: ServiceFact | None, *, read_whole: bool) -> tuple[str, ...]:
+    """What keeps compose from reading a file of the user's: where it reads all of it, an absent file stops everything.
+
+    Where the debug service only extends from that file, it reads what is there.
+    """
+    if base is not None and read_whole and base.needs_files:
+        shown = ", ".join(name for name, _ in base.needs_files)
+        copies = [
+            f"cp {shlex.quote(example)} {shlex.quote(name)}" for name, example in base.needs_files if example
+        ]
+        how = f"; first: {' && '.join(copies)}" if len(copies) == len(base.needs_files) else ""
+        return (
+            f"compose refuses {base.file} until {shown} {'is' if len(base.needs_files) == 1 else 'are'} there{how}",
+        )
     if base is None or not base.env_files:
         return ()
     names = ", ".join(base.env_files)
     return (
         f"{base.file} has {base.name} read {names}, and not all of it is here: {base.name} cannot start; the debug service reads what is there",
     )
+
+
+def _read_whole(facts: RepoFacts, base: ServiceFact | None) -> bool:
+    """Whether compose reads the service's file by itself: it is in the root, or included for what it depends on."""
+    if base is None:
+        return False
+    if facts.compose_env is not None:
+        return base.file in facts.compose_env.split(":") or bool(base.depends_on)
+    return base.file in MAINS or (bool(base.depends_on) and "/" in base.file)
 
 
 def _needs(base: ServiceFact | None) -> tuple[str, ...]:

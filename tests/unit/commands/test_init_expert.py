@@ -636,3 +636,23 @@ def test_a_compose_file_that_needs_variables_is_said(repository):
     repository.write("compose.yml", "services: {train: {build: ., volumes: ['${DATA}:/data']}}\n")
     said = "compose refuses compose.yml until these have a value in .env or your environment: DATA"
     assert said in repository.plan().notes
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (
+            {".env.example": "A=1\n"},
+            "compose refuses compose.yml until .env is there; first: cp .env.example .env",
+        ),
+        ({}, "compose refuses compose.yml until .env is there"),
+    ],
+)
+def test_a_compose_file_that_needs_an_environment_file_is_said(repository, files, said):
+    repository.write("train.py", TRAIN).write("Dockerfile", f"{SLIM}CMD python train.py\n")
+    repository.write("compose.yml", "services: {train: {build: ., env_file: .env}}\n")
+    for name, text in files.items():
+        repository.write(name, text)
+    assert said in repository.plan().notes
+    repository.write(".env", "A=1\n")
+    assert not repository.plan().notes

@@ -147,7 +147,7 @@ def test_the_report_is_plain_json(project):
     )
     report = json.loads(json.dumps(facts_json(project.program("a.py").facts())))
     assert (report["service"], report["mappings"], report["launcher"]) == (
-        {"name": "a", "file": "compose.yaml", "needs": []}, [{"local": ".", "remote": "/w"}], "python",
+        {"name": "a", "file": "compose.yaml", "needs": [], "needs_files": []}, [{"local": ".", "remote": "/w"}], "python",
     )  # fmt: skip
 
 

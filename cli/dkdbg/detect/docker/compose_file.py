@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from dkdbg.detect.docker.compose_service import argv, read_body, read_build
+from dkdbg.detect.docker.compose_service import absent_files, argv, read_body, read_build
 from dkdbg.detect.files import is_vendored, join, parent
 from dkdbg.detect.substitution import insisted, names, parse_env, substitute
 from dkdbg.detect.values import load_yaml
@@ -81,7 +81,7 @@ def read_services(
             **parse_env(tree.text(join(parent(path), ".env") or ".env")),
         }
         services = document.get("services") if isinstance(document, dict) else None
-        needs = _needed(document, env)
+        needs, needs_files = _needed(document, env), _needed_files(tree, path, document, env)
         for name, body in services.items() if isinstance(services, dict) else ():
             if not is_name(str(name)):
                 _refuse_name(tree, path, str(name), strict=bool(default) and path == default[0])
@@ -94,6 +94,7 @@ def read_services(
                     command_from_env=secret.get("command", ()),
                     entrypoint_from_env=secret.get("entrypoint", ()),
                     needs=needs,
+                    needs_files=needs_files,
                 )
                 found.append((fact, build))
     return tuple(found)
@@ -117,6 +118,38 @@ def _needed(document: Value, env: dict[str, str]) -> tuple[str, ...]:
         if isinstance(image, str) and image and "build" not in body and not substitute(image, env):
             found.extend(names(image))
     return tuple(dict.fromkeys(found))
+
+
+def _needed_files(
+    tree: Tree, path: str, document: Value, env: dict[str, str]
+) -> tuple[tuple[str, str | None], ...]:
+    """Return the environment files that compose misses, of the services that it starts without a profile."""
+    services = document.get("services") if isinstance(document, dict) else None
+    absent = dict.fromkeys(
+        name
+        for body in (services.values() if isinstance(services, dict) else ())
+        if isinstance(body, dict) and not body.get("profiles")
+        for name in absent_files(tree, parent(path), _interpolate(body.get("env_file"), env))
+    )
+    return tuple((name, _example_of(tree, name)) for name in absent)
+
+
+def _example_of(tree: Tree, name: str) -> str | None:
+    """Return the file to copy, such as `.env.example` or `example.env` for `.env`, None without one."""
+    last = name.rsplit("/", 1)[-1]
+    plain = last.removeprefix(".")
+    for kind in ("example", "sample", "template", "dist", "default"):
+        for other in (
+            f"{last}.{kind}",
+            f"{last}-{kind}",
+            f"{kind}{last}",
+            f"{plain}.{kind}",
+            f".{kind}.{plain}",
+        ):
+            path = join(parent(name), other)
+            if path is not None and tree.has(path):
+                return path
+    return None
 
 
 def _texts(value: Value) -> Iterator[str]:

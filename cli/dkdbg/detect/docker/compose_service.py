@@ -120,17 +120,29 @@ def _ports(ports: list[Value]) -> tuple[int, ...]:
 
 def _env_files(tree: Tree, here: str, value: Value) -> tuple[str, ...]:
     """Return all of them when git has not brought one that has to be there; compose would refuse every command."""
-    found: list[str] = []
-    absent = False
+    found = read_env_files(here, value)
+    if any(path is None for path, _ in found) or not absent_files(tree, here, value):
+        return ()
+    return tuple(path for path, _ in found if path is not None)
+
+
+def absent_files(tree: Tree, here: str, value: Value) -> tuple[str, ...]:
+    """Return the environment files that have to be there and are not, relative to the root."""
+    return tuple(
+        path
+        for path, is_required in read_env_files(here, value)
+        if path is not None and is_required and not tree.has(path)
+    )
+
+
+def read_env_files(here: str, value: Value) -> list[tuple[str | None, bool]]:
+    """Return what an `env_file` names: (path relative to the root or None outside of it, whether it has to be there)."""
+    found: list[tuple[str | None, bool]] = []
     for each in [value] if isinstance(value, dict) else elements(value):
         named = each.get("path") if isinstance(each, dict) else each
         path = join(here, str(named)) if isinstance(named, str) and not named.startswith("/") else None
-        if path is None:
-            return ()
-        is_required = not isinstance(each, dict) or each.get("required", True) is not False
-        absent = absent or (is_required and not tree.has(path))
-        found.append(path)
-    return tuple(found) if absent else ()
+        found.append((path, not isinstance(each, dict) or each.get("required", True) is not False))
+    return found
 
 
 def _environment(value: Value) -> dict[str, str]:

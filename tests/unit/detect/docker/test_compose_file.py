@@ -220,3 +220,23 @@ def test_variables_for_which_compose_refuses_the_file_are_known(project, said, n
     project.write(".env", "KNOWN=1\nEMPTY=\n").program("train.py")
     project.write("compose.yml", f"services:\n  train:\n    {said}\n")
     assert [each.needs for each in project.facts().services] == [needs]
+
+
+@pytest.mark.parametrize(
+    ("example", "known"),
+    [(".env.example", ".env.example"), ("example.env", "example.env"), (".env.sample", ".env.sample"), ("env.md", None)],
+)  # fmt: skip
+def test_environment_files_without_which_compose_refuses_the_file_are_known_with_their_example(
+    project, example, known
+):
+    project.write(
+        "compose.yml",
+        """\
+services:
+  train: {build: ., env_file: [there.env, {path: maybe.env, required: false}]}
+  web: {build: ., env_file: .env}
+  later: {build: ., env_file: later.env, profiles: [x]}
+""",
+    )
+    project.write("there.env", "A=1\n").write(example, "B=2\n").program("train.py")
+    assert [each.needs_files for each in project.facts().services] == [((".env", known),)] * 3
