@@ -22,7 +22,7 @@ from dkdbg.detect.launch.readme import installed_names
 from dkdbg.detect.python import imports
 from dkdbg.detect.python.includes import included_files, installs_itself
 from dkdbg.detect.python.pyproject import NEEDS_CUDA, NEEDS_NOTHING
-from dkdbg.detect.python.python_version import read_python
+from dkdbg.detect.python.python_version import DEFAULT, read_python
 from dkdbg.detect.python.system_packages import system_packages
 from dkdbg.detect.survey import Survey
 from dkdbg.launchers.lines.command_lines import port_of
@@ -58,7 +58,8 @@ def inspect(root: Path, *, ignore: frozenset[str] = frozenset(), command: str | 
 def _facts(survey: Survey) -> RepoFacts:
     """Return everything, put together."""
     tree, chosen = survey.tree, survey.chosen
-    python = _python(survey)
+    said = _torch(survey, DEFAULT)
+    python = _python(survey, said.version if said else None)
     torch = _torch(survey, int(python.version.split(".")[1]))
     if any(NEEDS_NOTHING in file.tables for file in survey.manager.read):
         torch = None  # what its tests or one of many scripts import
@@ -131,7 +132,7 @@ def _facts(survey: Survey) -> RepoFacts:
     )
 
 
-def _python(survey: Survey) -> PythonFact:
+def _python(survey: Survey, torch: str | None) -> PythonFact:
     images: list[tuple[str, str | None]] = []
     weak: list[tuple[str, str]] = []
     near = [
@@ -182,6 +183,7 @@ def _python(survey: Survey) -> PythonFact:
         documents=[*survey.own_documents(), *cog, *weak, *kernels],
         hosted=hosted,
         tool_target=("pyproject.toml", target[1]) if target else None,
+        torch=torch,
     )
 
 

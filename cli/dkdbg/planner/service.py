@@ -447,7 +447,11 @@ def plan_mounts(
         above = "/".join(".." for _ in PurePosixPath(facts.below).parts) or "."
         return (Mapping(local=".", remote=PurePosixPath(workspace_of(facts))),), ((above, WORKSPACE),), ()
     present = tuple(base.binds) if base else ()
-    pairs = facts.mappings or (dockerfile.copies if dockerfile else ())
+    copies = dockerfile.copies if dockerfile else ()
+    # `COPY requirements.txt .` brings no code; a file mounted by itself stays the old one when it is saved by a rename.
+    pairs = facts.mappings or tuple(
+        pair for pair in copies if PurePosixPath(pair[0]).suffix in {"", ".py"} or pair[0] == "."
+    )
     pairs = tuple(pair for pair in pairs if pair[1] != "/")  # over which no engine mounts anything
     if not pairs and dockerfile is None and base is None:
         pairs = ((".", WORKSPACE),)

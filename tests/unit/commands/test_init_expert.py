@@ -453,6 +453,24 @@ def test_what_a_script_says_to_docker_run_is_kept(repository):
     assert plan.service.wait == 600
 
 
+def test_what_the_comments_of_a_dockerfile_say_to_docker_run_is_kept(repository):
+    repository.write("train.py", TRAIN).write("requirements.txt", "torch\n").write(
+        "Dockerfile",
+        """
+        # docker build -t img . && \\
+        # docker run -it --rm --gpus all -v $PWD:/code img \\
+        #   sh xvfb_run.sh python3 train.py
+        FROM python:3.11
+        WORKDIR /code
+        COPY requirements.txt .
+        RUN pip install -r requirements.txt
+        """,
+    )
+    plan = repository.plan()
+    assert [(m.local, str(m.remote)) for m in plan.mappings] == [(".", "/code")]
+    assert plan.service.mounts == ((".", "/code"),)
+
+
 def test_the_environment_of_docker_run_is_kept_and_secrets_stay_where_they_are(repository):
     repository.write("Dockerfile", "FROM python:3.11\nRUN pip install torch\n").write("train.py", TRAIN)
     repository.write("docker/run.env", "A=1\n")

@@ -19,17 +19,26 @@ _FRAMEWORKS = {
     "timm": "timm", "hydra-core": "hydra", "mlflow": "mlflow", "fastapi": "fastapi", "flask": "flask", "django": "django",
     "streamlit": "streamlit", "gradio": "gradio", "celery": "celery", "aiohttp": "aiohttp", "sanic": "sanic", "starlette": "starlette",
     "tornado": "tornado", "dash": "dash", "scikit-learn": "sklearn", "xgboost": "xgboost", "lightgbm": "lightgbm", "rclpy": "ros", "rospy": "ros",
-    "stable-baselines3": "sb3", "mpi4py": "mpi", "horovod": "horovod", "sentence-transformers": "transformers", "peft": "transformers",
+    "stable-baselines3": "sb3", "mpi4py": "mpi", "horovod": "horovod", "sentence-transformers": "sentence-transformers", "peft": "transformers",
     "onnxruntime": "onnxruntime", "onnxruntime-gpu": "onnxruntime", "bentoml": "bentoml", "dask": "dask", "numba": "numba", "spacy": "spacy",
     "mmcv": "mmcv", "mmengine": "mmcv", "detectron2": "detectron2", "fairseq": "fairseq", "easyocr": "torch", "trl": "transformers",
 }  # fmt: skip
 #: Those that compute on a GPU where there is one.
 _ACCELERATED = {
     "torch", "lightning", "tensorflow", "jax", "paddle", "mxnet", "cupy", "transformers", "diffusers", "accelerate", "deepspeed",
-    "vllm", "whisper", "ultralytics", "timm", "sb3", "horovod", "mmcv", "detectron2", "fairseq",
+    "vllm", "whisper", "ultralytics", "timm", "sb3", "horovod", "mmcv", "detectron2", "fairseq", "sentence-transformers",
 }  # fmt: skip
 #: Those that put arrays on a GPU without being told to.
-_PLACING = {"jax", "tensorflow", "paddle", "lightning", "accelerate", "ultralytics", "sb3"}
+_PLACING = {
+    "jax",
+    "tensorflow",
+    "paddle",
+    "lightning",
+    "accelerate",
+    "ultralytics",
+    "sb3",
+    "sentence-transformers",
+}
 _ON_TORCH = {
     "lightning",
     "diffusers",
@@ -42,6 +51,7 @@ _ON_TORCH = {
     "mmcv",
     "detectron2",
     "fairseq",
+    "sentence-transformers",
 }
 
 

@@ -24,7 +24,7 @@ _NCCL = re.compile(r"init_process_group\(\s*(?:backend\s*=\s*)?[\"']nccl[\"']")
 _FALLBACK = re.compile(
     r"(?:cuda|th|accelerator)\.is_available\(\)|current_accelerator\(|[\"']--(?:no[-_]cuda|cpu|use[-_]cpu|force[-_]cpu|use[-_]gpu|gpu)[\"']|no_cuda|"
     r"device_map\s*=\s*[\"']auto|accelerator\s*[=:]\s*[\"']?(?:auto|cpu)|list_physical_devices|jax\.devices|\bdevice_count\(\)|"
-    r"[\"']--device[\"']|accelerator\.device|is_cuda_available|(?:num_)?gpus?(?:_per_\w+)?\s*(?:=|:\s*int\s*=)\s*0\b"
+    r"[\"']--device[\"']|accelerator\.device|is_cuda_available|(?:num_)?gpus?(?!_per_actor)(?:_per_\w+)?\s*(?:=|:\s*int\s*=)\s*0\b"
 )
 _TOUCHES = re.compile(
     r"cuda|\bgpus?\b|torch\.accelerator|\.to\(\s*[\"']?(?:self\.)?device|nvidia|accelerator\.device|device_map|\bnvcc\b|tf\.config.*GPU",

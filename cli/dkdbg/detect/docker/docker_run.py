@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dkdbg.detect.files import Tree
 
 _RUN = re.compile(r"\b(?:docker|podman|nvidia-docker)\s+(?:container\s+)?run\s+(.+)")
-_FILES = re.compile(r".*\.(?:sh|bash|md|rst)|makefile|justfile|readme", re.IGNORECASE)
+_FILES = re.compile(r".*\.(?:sh|bash|md|rst)|makefile|justfile|readme|dockerfile", re.IGNORECASE)
 #: The folder that a person stands in, as shells, Makefiles and cmd write it.
 _HERE = re.compile(
     r"^(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`|\$\(CURDIR\)|\$\(shell pwd\)|%cd%|\$\{?(?:PROJECT|REPO|ROOT|WORK|SCRIPT)_?(?:DIR|ROOT|PATH)\}?|\.)(?=/|$)"
@@ -35,7 +35,7 @@ def read_docker_run(tree: Tree) -> DockerRun | None:
     Without one it is the first that starts an image which the repository builds, and None without either.
     """
     paths = [path for path in tree.matching(_FILES) if path.count("/") <= 2 and not is_vendored(path)][:_MOST]
-    lines = [(path, line) for path in paths for line in logical_lines(tree.text(path))]
+    lines = [(path, line) for path in paths for line in logical_lines(_text(tree, path))]
     built = frozenset(match[1] for _, line in lines for match in _BUILT.finditer(line))
     unmounted = None
     for path, line in lines:
@@ -45,6 +45,14 @@ def read_docker_run(tree: Tree) -> DockerRun | None:
             return read
         unmounted = unmounted or read
     return unmounted
+
+
+def _text(tree: Tree, path: str) -> str:
+    """Return what may have such lines; in a Dockerfile those are its comments, which say how it is meant to be run."""
+    text = tree.text(path)
+    if not path.lower().endswith("dockerfile"):
+        return text
+    return "\n".join(line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))
 
 
 def _read(tree: Tree, path: str, text: str, built: frozenset[str]) -> DockerRun | None:

@@ -28,6 +28,8 @@ _README_REQUIREMENTS = re.compile(r"pip3? install[^\n]*?(?:-r|--requirement)[\s=
 _README_CONDA = re.compile(
     r"(?:conda|mamba|micromamba) (?:env )?(?:create|update)[^\n]*?(?:-f|--file)[\s=]+([\w./-]+\.ya?ml)"
 )
+#: Without a word for a part, a platform or a version.
+_PLAIN_CONDA = re.compile(r"(?:^|/)(?:conda[-_]?)?(?:env|environment)\.ya?ml$|(?:^|/)conda\.ya?ml$")
 _INSTALLS_PROJECT = re.compile(
     r"pip3? install\s[^\n]*(?:-e |--editable |[\s'\"]\.(?:\s|$|\[))|setup\.py (?:install|develop)|uv sync"
 )
@@ -189,9 +191,7 @@ def _in_directory(tree: Tree, every: Sequence[DependencyFile], directory: str, r
         return _choice("pipenv", tuple(by_kind["Pipfile"]))
     if "pixi" in tables or has("pixi.toml"):
         return _choice("pixi", tuple(by_kind.get("pixi", [])) or (project,))
-    conda = [file for file in by_kind.get("conda", []) if not is_side_file(file.path)] or by_kind.get(
-        "conda", []
-    )
+    conda = _conda_files(by_kind.get("conda", []), readme)
     requirements = _main_requirements(by_kind.get("requirements", []))
     setup = [file for kind in ("setup.py", "setup.cfg") for file in by_kind.get(kind, [])]
     if project and "project" in tables:
@@ -214,6 +214,13 @@ def _in_directory(tree: Tree, every: Sequence[DependencyFile], directory: str, r
         manager = "setuptools" if by_setuptools or not backend else "pip"
         return _choice(manager, tuple(setup), rest=tuple(conda))
     return _choice("conda", tuple(conda[:1])) if conda else None
+
+
+def _conda_files(files: Sequence[DependencyFile], readme: str) -> list[DependencyFile]:
+    """Return the environments of conda, the one for everybody first: as the README names it, then by its plain name."""
+    named = [join(".", match[1]) for match in _README_CONDA.finditer(readme)]
+    found = [file for file in files if not is_side_file(file.path)] or list(files)
+    return sorted(found, key=lambda file: (file.path not in named, not _PLAIN_CONDA.search(file.path)))
 
 
 def _choice(

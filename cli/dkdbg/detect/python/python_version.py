@@ -66,6 +66,7 @@ def read_python(
     documents: Iterable[tuple[str, str]],
     hosted: Iterable[tuple[str, str]] = (),
     tool_target: tuple[str, str] | None,
+    torch: str | None = None,
 ) -> PythonFact:
     """Return the Python minor version and where it was read.
 
@@ -77,6 +78,7 @@ def read_python(
         documents: (path, text) of the README and the like.
         hosted: (path, text) of what a hosting service is told, which often stands there since years.
         tool_target: (file, version such as `py311`) of a linter's target in pyproject, None without.
+        torch: version that people are told to install, wherever it is said; it decides where nothing else does.
     """
     allowed = _allowed(files)
     stated = _statements(images, pins, files, workflows, documents)
@@ -90,7 +92,8 @@ def read_python(
         and int(match[1]) > DEFAULT - 2
     ):
         return PythonFact(version=f"3.{match[1]}", source=tool_target[0])
-    minor = next((number for number in _ORDER if number in allowed), DEFAULT)
+    fitting = _narrow(set(allowed), _of_torch(torch))
+    minor = next((number for number in _ORDER if number in fitting), DEFAULT)
     requires = next((f"{file.path}: {key} {spec}" for file in files for spec, key in file.python if spec), "")
     return PythonFact(
         version=f"3.{minor}", source=requires or "nothing declares it; the wheels it needs exist for it"
@@ -177,6 +180,18 @@ def _minors_of(spec: str) -> set[int] | None:
         for minor in range(6, 16)
         if any(parsed.contains(f"3.{minor}.{patch}") for patch in (0, 5, 9, 13, 30))
     }
+
+
+def _of_torch(version: str | None) -> set[int] | None:
+    known = version and ".".join(version.split(".")[:2])
+    return next(
+        (
+            set(range(release.python[0], release.python[1] + 1))
+            for release in torch_matrix.RELEASES
+            if release.torch == known
+        ),
+        None,
+    )
 
 
 def _wheels(item: Wanted, file: DependencyFile) -> set[int] | None:

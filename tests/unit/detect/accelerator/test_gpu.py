@@ -252,3 +252,14 @@ ALL_ON_CUDA = "torch.set_default_tensor_type('torch.cuda.FloatTensor')\n"
 )
 def test_a_program_that_makes_each_tensor_one_of_cuda_needs_a_gpu(project, before, expected):
     assert need(project.write("train.py", FALLBACK + before + ALL_ON_CUDA)) == expected
+
+
+def test_a_library_that_takes_a_gpu_by_itself_makes_it_optional(project):
+    project.write("requirements.txt", "sentence-transformers\n")
+    embed = "from sentence_transformers import SentenceTransformer\nSentenceTransformer('x')\n"
+    assert need(project.write("serve.py", embed)) == "optional"
+
+
+def test_an_actor_without_a_gpu_does_not_make_the_program_run_without(project):
+    driver = "import torch\nmodel.to('cuda')\nWorkers(num_gpus_per_actor=0)\n"
+    assert need(project.write("train.py", driver)) == "required"

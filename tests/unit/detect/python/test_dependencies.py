@@ -60,6 +60,14 @@ def test_the_manager(project, files, manager):
     assert project.facts().package_manager == manager
 
 
+def test_of_several_environments_the_plain_one_comes_first_and_the_one_of_the_readme_before_it(project):
+    for name in ("environment-chapter7.yml", "environment.yml", "environment_py39.yaml"):
+        project.write(name, CONDA)
+    assert project.facts().dependency_files == ("environment.yml",)
+    project.readme("conda env create -f environment_py39.yaml")
+    assert project.facts().dependency_files == ("environment_py39.yaml",)
+
+
 def test_an_environment_that_the_readme_creates_does_not_hide_the_project_that_is_installed_into_it(project):
     project.write("env/SE3.yml", "channels: [x]\n" + CONDA).readme(
         "conda env create --file env/SE3.yml", "pip install -e ."

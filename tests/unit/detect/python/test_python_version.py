@@ -37,6 +37,16 @@ def test_nothing_said_is_the_default(project):
         ("README.md", "Python 3.8+ is needed.\n", "3.11"),
         ("README.md", "    conda create -n x python=3.9 -y\n", "3.9"),
         ("requirements.txt", "torch==1.9.0\n", "3.9"),
+        (
+            "README.md",
+            "    conda install pytorch=1.6.0 torchvision=0.7.0 cudatoolkit=10.1 -c pytorch\n",
+            "3.8",
+        ),
+        (
+            "README.md",
+            "    pip install torch==1.12.1 --index-url https://download.pytorch.org/whl/cu116\n",
+            "3.10",
+        ),
         ("requirements.txt", "tensorflow==1.15.0\n", "3.7"),
         ("requirements.txt", "numpy==1.21.6\n", "3.10"),
         (
