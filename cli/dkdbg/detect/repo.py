@@ -302,8 +302,12 @@ def _requirements(survey: Survey) -> tuple[str, ...]:
 
 
 def _undeclared(survey: Survey, named: set[str]) -> tuple[str, ...]:
-    imported = "numpy" in imports.distributions(survey.imported)
-    return ("numpy",) if imported and "torch" in named and "numpy" not in named else ()
+    imported = imports.distributions(survey.imported)
+    return tuple(
+        name
+        for name in ("numpy", "tensorboard")
+        if "torch" in named and name in imported and name not in named
+    )
 
 
 def _mappings(survey: Survey) -> tuple[tuple[str, str], ...]:

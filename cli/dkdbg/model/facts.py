@@ -241,7 +241,7 @@ class RepoFacts:
             install line, imports), lower case, as far as they can be known.
         declared: what the dependency files require, as pip takes it (`torch>=2.1`), without the optional groups.
         undeclared: what the sources import and no dependency file names, though nothing named is sure to bring it:
-            numpy, which torch has not required since 1.9 (pytorch #60081).
+            numpy, which torch has not required since 1.9 (pytorch #60081), and tensorboard for torch.utils.tensorboard.
         included: files of the repository that pip reads through `-r` or `-c` lines of `dependency_files`.
         installs_itself: whether a requirements file installs the repository (`-e .`, `.`).
         frameworks: such as `torch`, `jax`, `tensorflow`, `ray`, `fastapi`.

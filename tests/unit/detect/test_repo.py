@@ -229,3 +229,12 @@ def test_a_commented_out_member_with_commas_in_a_devcontainer_is_no_error(tmp_pa
 def test_numpy_that_is_imported_and_not_declared_beside_torch_is_known(project, requirements, undeclared):
     project.write("train.py", "import numpy as np\nimport torch\n").write("requirements.txt", requirements)
     assert project.facts().undeclared == undeclared
+
+
+def test_what_torch_needs_for_tensorboard_is_installed_with_it(project):
+    project.write("train.py", "import torch\nfrom torch.utils.tensorboard import SummaryWriter\n")
+    assert project.facts().requirements == ("torch", "tensorboard")
+    project.write("requirements.txt", "torch\n")
+    assert project.facts().undeclared == ("tensorboard",)
+    project.write("requirements.txt", "torch\ntensorboard==2.1\n")
+    assert project.facts().undeclared == ()

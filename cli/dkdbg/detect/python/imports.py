@@ -114,6 +114,9 @@ def _collect(text: str, own: frozenset[str], found: dict[str, None]) -> None:
     for match in _IMPORT.finditer(text):
         for dotted in re.split(r"\s*,\s*", match[1] or match[2]):
             name = dotted.split(".")[0]
+            # torch brings the door and not what is behind it.
+            if dotted.startswith("torch.utils.tensorboard"):
+                found.setdefault("tensorboard")
             if name not in own and name not in sys.stdlib_module_names and not name.startswith("_"):
                 found.setdefault(name)
 
