@@ -116,11 +116,23 @@ def stop_in(root: Path, file: str) -> Stopped:
 
 
 def take_away(root: Path, env: dict[str, str]) -> None:
-    """Remove the compose project of `root`, its images and volumes."""
-    subprocess.run(
-        ["docker", "compose", "--profile", "*", "down", "--rmi", "local", "--volumes", "-t", "2"],
-        cwd=root, env={**os.environ, **env}, capture_output=True, check=False,
-    )  # fmt: skip
+    """Remove the compose project of `root`, its images and volumes; after `init --undo` no file says any more what it is."""
+
+    def docker(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["docker", *words],
+            cwd=root,
+            env={**os.environ, **env},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    if docker("compose", "--profile", "*", "down", "--rmi", "local", "--volumes", "-t", "2").returncode:
+        docker("compose", "-p", root.name, "down", "--volumes", "-t", "2")
+        label = f"label=com.docker.compose.project={root.name}"
+        if images := docker("image", "ls", "-q", "--filter", label).stdout.split():
+            docker("image", "rm", "-f", *images)
 
 
 @contextmanager
