@@ -19,6 +19,17 @@ def children(pid: int, command: str = "") -> list[int]:
     return sorted(found)
 
 
+def running_in(folder: Path, command: str) -> list[int]:
+    """Pids of the living processes there whose command line contains `command`."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended while we looked, or is somebody else's
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if command in line and (entry / "cwd").readlink() == folder:
+                found.append(int(entry.name))
+    return sorted(found)
+
+
 def thread_states(pid: int) -> list[str]:
     """The state of each thread: `T` is stopped, which SIGSTOP brings about as soon as the thread would run."""
     found = []

@@ -15,10 +15,12 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
+from tests.agent.dap_probe import wait_for
 from tests.agent.test_succession import WORKERS
 from tests.engine.host_doors import HostDoor, host_door
 from tests.engine.projects import dkdbg
 from tests.ports import free_port
+from tests.processes import running_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,7 +31,7 @@ SCRIPT = "import os, time\nn = 0\nwhile not os.path.exists('stop'):\n    n += 1\
 
 @pytest.fixture
 def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
-    """Starts train.py under the agent, as the session `job`."""
+    """Starts train.py under the agent, as the session `job`; at the end none of it runs, not even what lost its agent."""
     monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "run"))
     (tmp_path / "train.py").write_text(SCRIPT)
     started: list[subprocess.Popen[bytes]] = []
@@ -47,6 +49,8 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     for one in started:
         one.terminate()
         one.wait(300)
+    (tmp_path / "stop").touch()
+    wait_for(lambda: running_in(tmp_path, "train.py"), [].__eq__)
 
 
 def status(door: HostDoor, path: str = "/status") -> dict[str, Any]:
