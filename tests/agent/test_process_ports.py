@@ -78,6 +78,19 @@ open("rank" + rank, "w").close()
 """
 
 
+def stop_of_rank_2(client: Client, file: Path, line: int) -> int:
+    """Attach to the process on this client's port, stop it at that line and return its thread."""
+    attach = client.session.send("attach", justMyCode=True)
+    client.event("initialized", LIMIT)
+    client.session.request("setBreakpoints", source={"path": str(file)}, breakpoints=[{"line": line}])
+    client.session.request("configurationDone")
+    client.session.wait(attach)
+    thread = client.event("stopped", LIMIT)["threadId"]
+    frame = client.session.request("stackTrace", threadId=thread)["stackFrames"][0]["id"]
+    assert client.session.request("evaluate", expression="rank", frameId=frame)["result"] == "'2'"
+    return int(thread)
+
+
 def test_a_process_whose_client_is_not_there_does_not_wait_for_one(
     launch: Any, tmp_path: Path, config: Path
 ) -> None:
@@ -90,16 +103,8 @@ def test_a_process_whose_client_is_not_there_does_not_wait_for_one(
     with host_door(tmp_path, f"127.0.0.1:{port}", options=("--ports", str(base))) as door:
         door.wait("ports")
         client = Client(base + 2)
-        attach = client.session.send("attach", justMyCode=True)
-        client.event("initialized", LIMIT)
-        source = {"path": str(tmp_path / "train.py")}
-        client.session.request("setBreakpoints", source=source, breakpoints=[{"line": 4}])
-        client.session.request("configurationDone")
-        client.session.wait(attach)
-        thread = client.event("stopped", LIMIT)["threadId"]
+        thread = stop_of_rank_2(client, tmp_path / "train.py", 4)
         wait_for(lambda: {path.name for path in tmp_path.glob("rank?")}, {"rank0", "rank1", "rank3"}.__eq__)
-        frame = client.session.request("stackTrace", threadId=thread)["stackFrames"][0]["id"]
-        assert client.session.request("evaluate", expression="rank", frameId=frame)["result"] == "'2'"
         client.session.request("continue", threadId=thread)
         client.session.close()
     assert running.finish(LIMIT)[0] == 0
@@ -128,20 +133,12 @@ def test_a_running_rank_stops_for_the_client_on_its_port_and_waits_for_none_that
     with host_door(tmp_path, f"127.0.0.1:{port}", options=("--ports", str(base))) as door:
         door.wait("ports")
         client = Client(base + 2)
-        attach = client.session.send("attach", justMyCode=True)
-        client.event("initialized", LIMIT)
-        source = {"path": str(tmp_path / "train.py")}
-        client.session.request("setBreakpoints", source=source, breakpoints=[{"line": 5}])
-        client.session.request("configurationDone")
-        client.session.wait(attach)
-        thread = client.event("stopped", LIMIT)["threadId"]
-        frame = client.session.request("stackTrace", threadId=thread)["stackFrames"][0]["id"]
-        assert client.session.request("evaluate", expression="rank", frameId=frame)["result"] == "'2'"
+        thread = stop_of_rank_2(client, tmp_path / "train.py", 5)
         others = [each for each in steps if each.name != "step2"]
         for each in others:
             each.unlink()
         wait_for(lambda: others, lambda found: all(each.exists() for each in found))
-        client.session.request("setBreakpoints", source=source, breakpoints=[])
+        client.session.request("setBreakpoints", source={"path": str(tmp_path / "train.py")}, breakpoints=[])
         client.session.request("continue", threadId=thread)
         client.session.close()
         (tmp_path / "stop").touch()
