@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -97,6 +98,24 @@ class Page:
         yield
         left = [each for number, each in enumerate(self.commands) if number not in self.taken]
         assert not left, f"nothing runs these commands of {self.path.name}: {left}"
+
+
+@contextmanager
+def begun(words: list[str], cwd: Path) -> Iterator[subprocess.Popen[str]]:
+    """A command that runs on, both outputs in one, and ends with Ctrl-C."""
+    started = subprocess.Popen(
+        words, cwd=cwd, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True,
+    )  # fmt: skip
+    try:
+        yield started
+    finally:
+        started.send_signal(signal.SIGINT)
+        try:
+            started.communicate(timeout=300)
+        finally:
+            started.kill()
+            started.wait()
 
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:

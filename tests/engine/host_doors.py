@@ -18,7 +18,7 @@ from dkdbg.delivery import single_file
 from tests.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 WORK = "/w"
 
@@ -83,12 +83,19 @@ def host_door(root: Path, *targets: str, options: tuple[str, ...] = (), port: in
         str(port or free_port()),
         "--json",
     ]
+    with door_of([*command, *options], root) as door:
+        door.wait("listening")
+        yield door
+
+
+@contextmanager
+def door_of(words: list[str], cwd: Path, env: Mapping[str, str] | None = None) -> Iterator[HostDoor]:
+    """A command that is a `dkdbg attach --json`, ended by Ctrl-C; nobody but the door reads what it says."""
     process = subprocess.Popen(
-        [*command, *options], cwd=root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+        words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     )
     door = HostDoor(process)
     try:
-        door.wait("listening")
         yield door
     finally:
         if process.poll() is None:

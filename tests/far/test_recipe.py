@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from tests.engine.host_doors import HostDoor
+from tests.engine.host_doors import HostDoor, door_of
 from tests.engine.projects import LOOP, marked_line, must, write
 from tests.far.test_attach import fetched, wait_listening
-from tests.pages import Page, environment
+from tests.pages import Page, begun, environment
 from tests.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
 
 #: Seconds that a loaded machine may take for anything.
 PATIENCE = 300.0
-
-
-@contextmanager
-def begun(words: list[str], cwd: Path) -> Iterator[subprocess.Popen[str]]:
-    """A command that runs on, and ends with Ctrl-C."""
-    started = subprocess.Popen(
-        words, cwd=cwd, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        yield started
-    finally:
-        started.send_signal(signal.SIGINT)
-        try:
-            started.communicate(timeout=PATIENCE)
-        finally:
-            started.kill()
-            started.wait()
 
 
 def test_each_command_of_the_recipe_for_two_ssh_hops_does_what_the_page_says(laptop, tmp_path):
@@ -55,12 +34,12 @@ def test_each_command_of_the_recipe_for_two_ssh_hops_does_what_the_page_says(lap
             door = [*page.words("dkdbg attach")]
             door[-1] += f" --json --port {free_port()}"
             with begun(loop, tmp_path) as run:
-                assert run.stderr is not None
-                said = iter(run.stderr.readline, "")
+                assert run.stdout is not None
+                said = iter(run.stdout.readline, "")
                 assert any("attach with: dkdbg attach node" in line for line in said)
                 assert any("waiting for a debugger" in line for line in said)
-                with begun(door, tmp_path) as attached:
-                    debug(page, HostDoor(attached), tmp_path)
+                with door_of(door, tmp_path, environment()) as attached:
+                    debug(page, attached, tmp_path)
                     assert "train.py" in must(page.run("dkdbg ps", cwd=tmp_path)).stdout
                     assert "restarted" in must(page.run("dkdbg restart", cwd=tmp_path)).stdout
                     assert "no difference" in must(page.run("dkdbg sync node --verify", cwd=tmp_path)).stdout

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from tests.engine.host_doors import HostDoor
+from tests.engine.host_doors import door_of
 from tests.engine.projects import must, unique
 from tests.engine.synced import docker, take_away
 from tests.kubernetes.cluster import Pod
@@ -85,20 +85,17 @@ def test_the_recipe_of_a_pod_does_what_its_page_says(where, root, request):
         port = free_port()
         shell, flag, attach = page.words("dkdbg attach")
         words = [shell, flag, f"{attach} --port {port} --json"]
-        attached = subprocess.Popen(
-            words, cwd=root, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
-        )
         try:
-            HostDoor(attached).wait("listening")
-            (mapping,) = page.json("pathMappings")["pathMappings"]
-            with editor(port, root, mapping["remoteRoot"]) as debugger:
-                stops = all_stopped(debugger)
-                names = {each.session.name for each in stops.values()}
-                assert names == {f"rank {rank}" for rank in range(RANKS)}
-                assert "pod ml/trainer" in must(page.run("dkdbg ps", cwd=root)).stdout
-            assert "42" in must(page.run("dkdbg pdb", cwd=root, stdin="p 40 + 2\nq\n")).stdout
+            with door_of(words, root, environment()) as attached:
+                attached.wait("listening")
+                (mapping,) = page.json("pathMappings")["pathMappings"]
+                with editor(port, root, mapping["remoteRoot"]) as debugger:
+                    stops = all_stopped(debugger)
+                    names = {each.session.name for each in stops.values()}
+                    assert names == {f"rank {rank}" for rank in range(RANKS)}
+                    assert "pod ml/trainer" in must(page.run("dkdbg ps", cwd=root)).stdout
+                assert "42" in must(page.run("dkdbg pdb", cwd=root, stdin="p 40 + 2\nq\n")).stdout
         finally:
-            for each in (attached, program):
-                each.send_signal(signal.SIGINT)
-                each.communicate(timeout=300)
+            program.send_signal(signal.SIGINT)
+            program.wait(300)
     wait_until_no_relay_is_left()

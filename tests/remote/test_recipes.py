@@ -3,46 +3,25 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from tests.engine.host_doors import HostDoor
+from tests.engine.host_doors import door_of
 from tests.engine.projects import LOOP, marked_line, must, repo, take_away, unique, write
-from tests.pages import Page, environment
+from tests.pages import Page, begun, environment
 from tests.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("box")]
 
 #: Seconds that a loaded machine may take for anything.
 PATIENCE = 300.0
-
-
-@contextmanager
-def begun(words: list[str], cwd: Path) -> Iterator[subprocess.Popen[str]]:
-    """A command that runs on, and ends with Ctrl-C."""
-    started = subprocess.Popen(
-        words, cwd=cwd, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True,
-    )  # fmt: skip
-    try:
-        yield started
-    finally:
-        started.send_signal(signal.SIGINT)
-        try:
-            started.communicate(timeout=PATIENCE)
-        finally:
-            started.kill()
-            started.wait()
 
 
 def stop(root: Path, port: int, remote: str) -> dict[str, str]:
@@ -71,8 +50,7 @@ def test_each_command_of_the_recipe_for_a_remote_engine_does_what_the_page_says(
         with page.all_run():
             for each in ("docker context create", "docker context use", "dkdbg init", "dkdbg up"):
                 must(page.run(each, cwd=root))
-            with begun(door_words(page), root) as attached:
-                door = HostDoor(attached)
+            with door_of(door_words(page), root, environment()) as door:
                 door.wait("target", PATIENCE)
                 assert float(stop(root, door.port, "/workspace")["loss"]) > 0
                 with begun(page.words("dkdbg sync"), root) as following:
@@ -114,8 +92,7 @@ def test_each_command_of_the_recipe_for_a_gpu_box_does_what_the_page_says(laptop
     with page.all_run(), begun(page.words("dkdbg run --reload"), root) as run:
         assert run.stdout is not None
         assert any("waiting for a debugger" in line for line in iter(run.stdout.readline, ""))
-        with begun(door_words(page), root) as attached:
-            door = HostDoor(attached)
+        with door_of(door_words(page), root, environment()) as door:
             door.wait("target", PATIENCE)
             assert "loss" in stop(root, door.port, "/home/me/code")
             assert "train.py" in must(page.run("dkdbg ps", cwd=root)).stdout
