@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from typing import TYPE_CHECKING
 
 from dkdbg import process
-from dkdbg.commands.init import check_root, debug_service
+from dkdbg.commands.only_session import only_session
 from dkdbg.errors import DkdbgError
 from dkdbg.places import registry
 from dkdbg.targets import sessions
@@ -51,10 +50,7 @@ def pdb(root: Path, target: str | None, *, pid: int | None, rank: int | None = N
 
 def _session(root: Path, target: str | None) -> SeenSession:
     if target is None:
-        with contextlib.suppress(DkdbgError):  # nothing is set up here, or it does not run
-            check_root(root)
-            return sessions.choose(registry.home(root, debug_service(root).name).sessions())
-        return sessions.choose(registry.sessions()[0])
+        return only_session(root, "dkdbg pdb TARGET")
     place = registry.place_of(target, root)
     try:
         seen = place.sessions()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg import console, process
 from dkdbg.agent.door import comparing
+from dkdbg.commands.only_session import only_session
 from dkdbg.errors import EXIT_ERROR, DkdbgError
 from dkdbg.places import registry
 from dkdbg.targets import plot as pictures
@@ -47,7 +48,7 @@ def ranks(
     Args:
         root: the repository's root, resolved.
         verb: pause, continue, stack or eval. expression: for eval.
-        places: addresses or names; none for the only session that there is.
+        places: addresses or names; none for this repository's debug service, or else the only session there is.
         chosen: a set of ranks as it is written.
         frame: how many callers above the top of the stack an expression is evaluated in.
         limit: seconds for the answers.
@@ -153,7 +154,7 @@ def _ask(root: Path, session: SeenSession, words: Sequence[str], limit: float) -
 
 def _session(root: Path, target: str | None) -> SeenSession:
     if target is None:
-        return sessions.choose(registry.sessions()[0])
+        return only_session(root, "dkdbg ranks --on PLACE stack")
     place = registry.place_of(target, root)
     with contextlib.closing(place):
         return sessions.choose(place.sessions(), target)

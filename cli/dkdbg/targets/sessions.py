@@ -83,7 +83,11 @@ def unreadable(*, target: str, address: str, id: str, name: str, why: str) -> Se
 
 
 def choose(
-    seen: Sequence[SeenSession], target: str | None = None, *, others: Sequence[SeenSession] = ()
+    seen: Sequence[SeenSession],
+    target: str | None = None,
+    *,
+    others: Sequence[SeenSession] = (),
+    naming: str = "dkdbg pdb TARGET",
 ) -> SeenSession:
     """The only session that can be attached to.
 
@@ -91,6 +95,7 @@ def choose(
         seen: those of one place, or all.
         target: as a person named the place; where there are several sessions, it may be the name or id of one.
         others: to be named when there is none.
+        naming: the command that names one.
 
     Raises:
         DkdbgError: there is none, or more than one.
@@ -112,7 +117,7 @@ def choose(
     names = ", ".join(f"{each.name} ({each.target})" for each in there)
     raise DkdbgError(
         problem + (f"; there are: {names}" if names else ""),
-        hint="dkdbg ps shows them; name one: dkdbg pdb TARGET" if len(there) > 1 else "dkdbg ps",
+        hint=f"dkdbg ps shows them; name one: {naming}" if len(there) > 1 else "dkdbg ps",
         exit_code=EXIT_USAGE,
     )
 

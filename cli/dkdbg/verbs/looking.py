@@ -75,7 +75,11 @@ def add_ranks(verbs: Verbs) -> None:
     ranks = verbs.add_parser("ranks", help="pause, continue or compare all ranks, side by side")
     ranks.add_argument("--ranks", dest="set", metavar="SET", default="all", help="0,3 or 0-7:2 (all)")
     ranks.add_argument(
-        "--on", action="append", default=[], metavar="PLACE", help="where; may be given several times"
+        "--on",
+        action="append",
+        default=[],
+        metavar="PLACE",
+        help="where, several times for more; by default this repository's debug service, else the only session there is",
     )
     ranks.add_argument(
         "--frame", type=values.count, default=0, metavar="N", help="evaluate N callers further up (0)"

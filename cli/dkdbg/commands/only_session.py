@@ -1,0 +1,32 @@
+"""Which session is meant where none is named."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from dkdbg.commands.init import check_root, debug_service
+from dkdbg.errors import DkdbgError
+from dkdbg.places import registry
+from dkdbg.targets import sessions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dkdbg.targets.sessions import SeenSession
+
+
+def only_session(root: Path, naming: str) -> SeenSession:
+    """That of this repository's debug service, whatever else runs, or else the only one there is.
+
+    Args:
+        root: the repository's root, resolved.
+        naming: the command that names one, for who has to.
+
+    Raises:
+        DkdbgError: there is no session, or more than one.
+    """
+    with contextlib.suppress(DkdbgError):  # nothing is set up here, or it does not run
+        check_root(root)
+        return sessions.choose(registry.home(root, debug_service(root).name).sessions())
+    return sessions.choose(registry.sessions()[0], naming=naming)
