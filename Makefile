@@ -23,6 +23,7 @@ test: $(VENV)/.installed-test
 	@.ci/base-image
 	@.ci/kubectl || [ -z "$$CI" ]
 	@.ci/podman || [ -z "$$CI" ]
+	@.ci/neovim || [ -z "$$CI" ]
 	$(BIN)/ruff check cli tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
