@@ -128,9 +128,14 @@ def take_away(root: Path, env: dict[str, str]) -> None:
             check=False,
         )
 
+    label = f"label=com.docker.compose.project={root.name}"
+    # What `dkdbg run` has started, where it was ended before its program.
+    if left := docker(
+        "ps", "-aq", "--filter", label, "--filter", "label=com.docker.compose.oneoff=True"
+    ).stdout.split():
+        docker("rm", "-f", *left)
     if docker("compose", "--profile", "*", "down", "--rmi", "local", "--volumes", "-t", "2").returncode:
         docker("compose", "-p", root.name, "down", "--volumes", "-t", "2")
-        label = f"label=com.docker.compose.project={root.name}"
         if images := docker("image", "ls", "-q", "--filter", label).stdout.split():
             docker("image", "rm", "-f", *images)
 
