@@ -3,18 +3,46 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+from importlib import metadata
 
 import pytest
 
-from tests.engine.projects import must, repo, take_away, unique
-from tests.pages import DOCS, Page
+from dkdbg.dap.debugger import Debugger
+from tests.engine.projects import dkdbg, launch_options, marked_line, must, repo, stop_in, take_away, unique
+from tests.pages import Page, begun
 from tests.ports import free_port
+from tests.torchrun import TORCHRUN
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("how-to")]
 
 LOOP = "import time\nprint('begun', flush=True)\nwhile True:\n    time.sleep(0.1)\n"
-TESTS = "import unittest\n\nclass T(unittest.TestCase):\n    def test_total(self):\n        self.assertEqual(1 + 1, 2)\n"
+TESTS = "def test_total():\n    total = 1 + 1\n    assert total == 2  # breakpoint\n"
+#: pytest and what it imports; the base image of the tests has none of it.
+PYTEST = ("pytest", "pluggy", "iniconfig", "packaging", "pygments")
+RANKS = """\
+    import os
+    import time
+
+
+    class Loss:
+        def __init__(self, value):
+            self.value = value
+
+        def item(self):
+            return self.value
+
+
+    def step(rank):
+        loss = Loss(rank / 2)
+        return loss  # breakpoint
+
+
+    while not os.path.exists("stop"):
+        loss = step(int(os.environ["RANK"]))
+        time.sleep(0.05)
+    """
 
 
 @pytest.fixture
@@ -43,6 +71,13 @@ def compose(base_image):
     )
 
 
+def install(folder, *names):
+    """Copy packages of this Python into a folder."""
+    for each in (file for name in names for file in metadata.files(name) if ".." not in file.parts):
+        (folder / each).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(each.locate(), folder / each)
+
+
 def test_the_tutorial(repository):
     page = Page.of("tutorial.md")
     root = repository(**{"train.py": page.block("sh", "def step")})
@@ -66,32 +101,64 @@ def test_compose_and_one_test(repository, base_image):
         must(page.run("dkdbg init --service api --yes", cwd=root))
         assert "is port 8000 of your program" in must(page.run("dkdbg up", cwd=root)).stdout
         must(page.run("dkdbg logs", cwd=root))
-        ran = one.run("dkdbg run -- python3 -m pytest", cwd=root)  # the base image of the tests has no pytest
-        assert (ran.returncode, "No module named pytest" in ran.stderr) == (1, True), ran.stderr
+        install(root, *PYTEST)
+        assert "1 passed" in must(one.run("dkdbg run -- python3 -m pytest", cwd=root)).stdout
         must(page.run("dkdbg down", cwd=root))
+        with begun(one.words("dkdbg run --wait"), root) as waiting:
+            said = iter(waiting.stdout.readline, "")
+            assert any("press F5 to attach to it" in line for line in said)
+            assert any("waiting for a debugger" in line for line in said)
+            assert stop_in(root, "tests/test_sums.py").values["total"] == "2"
+            assert any("1 passed" in line for line in said)
+            assert waiting.wait(300) == 0
 
 
-def test_a_container_that_runs_already(base_image, tmp_path):
-    name = unique("how-to")
-    file = DOCS / "how-to/existing-container.md"
-    page = Page.read(file, file.read_text().replace("docker://trainer", f"docker://{name}"))
+def test_torchrun_with_all_ranks_and_with_some(repository, base_image):
+    """With a stand-in for torchrun in the image."""
+    page = Page.of("how-to/torchrun.md")
+    root = repository(**{"train.py": RANKS})
+    image = f"dkdbg-test-{root.name}"
+    recipe = f"FROM {base_image}\nCOPY --chmod=755 <<'END' /usr/local/bin/torchrun\n{TORCHRUN}END\n"
     subprocess.run(
-        ["docker", "run", "-d", "--init", "--name", name, base_image, "sleep", "1000000"],
-        check=True,
-        capture_output=True,
+        ["docker", "build", "-q", "-t", image, "-"], input=recipe.encode(), check=True, capture_output=True
     )
+    (root / ".env").write_text((root / ".env").read_text().replace(base_image, image))
+    line = marked_line(root / "train.py")
     try:
         with page.all_run():
-            assert must(page.run("dkdbg run --on", cwd=tmp_path)).stdout == "from inside\n"
+            must(page.run("dkdbg init", cwd=root))
+            must(dkdbg(root, "up"))
+            with Debugger(launch_options(root)) as debugger:
+                debugger.set_breakpoints(str(root / "train.py"), [line])
+                debugger.attach()
+                assert stopped(debugger, 4) == {f"rank {rank}": str(rank / 2) for rank in range(4)}
+            values = must(page.run("dkdbg ranks eval", cwd=root)).stdout
+            assert all(str(rank / 2) in values for rank in range(4)), values
+            assert "rank" in must(page.run("dkdbg where", cwd=root)).stdout
+            must(dkdbg(root, "down"))
+            with begun(page.words("dkdbg run --ranks"), root) as running:
+                assert any("can attach on" in said for said in iter(running.stdout.readline, ""))
+                with Debugger(launch_options(root)) as debugger:
+                    debugger.set_breakpoints(str(root / "train.py"), [line])
+                    debugger.attach()
+                    assert stopped(debugger, 2) == {"rank 0": "0.0", "rank 3": "1.5"}
+                (root / "stop").touch()
+                assert running.wait(300) == 0
     finally:
-        subprocess.run(["docker", "rm", "-f", name], check=False, capture_output=True)
+        take_away(root, dict(os.environ))
+        subprocess.run(["docker", "image", "rm", "-f", image], check=False, capture_output=True)
+
+
+def stopped(debugger, count):
+    """The loss of so many ranks that have stopped, by their sessions' names."""
+    stops = [debugger.wait_stopped(300) for _ in range(count)]
+    return {each.session.name: debugger.evaluate("loss.item()", debugger.stack(each)[0]) for each in stops}
 
 
 @pytest.mark.parametrize(
     ("name", "writes", "says"),
     [
         ("dev-container", ".devcontainer/devcontainer.json", "app-debug-devcontainer"),
-        ("torchrun", "compose.yaml", "torchrun"),
         ("shared-machine", ".vscode/launch.json", "dkdbgToken"),
     ],
 )
@@ -105,11 +172,10 @@ def test_what_init_writes_for(repository, name, writes, says):
     assert says in (root / writes).read_text()
 
 
-def test_without_vs_code(repository):
-    neovim, pycharm = Page.of("how-to/neovim.md"), Page.of("how-to/pycharm.md")
+def test_beside_pycharm(repository):
+    page = Page.of("how-to/pycharm.md")
     root = repository()
-    with neovim.all_run(), pycharm.all_run():
-        must(neovim.run("dkdbg init --yes", cwd=root))
-        must(neovim.run("dkdbg up", cwd=root))
-        must(pycharm.run("dkdbg up", cwd=root))  # a second time: it runs on
-        assert "app-debug" in must(pycharm.run("dkdbg ps", cwd=root)).stdout
+    must(dkdbg(root, "init", "--yes"))
+    with page.all_run():
+        must(page.run("dkdbg up", cwd=root))
+        assert "app-debug" in must(page.run("dkdbg ps", cwd=root)).stdout

@@ -17,18 +17,10 @@ from tests.kubernetes.real.cluster import RealCluster, lacks, pod
 from tests.kubernetes.runs import wait_until_no_relay_is_left
 from tests.pages import Page, environment
 from tests.ports import free_port
+from tests.torchrun import TORCHRUN
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("kubernetes")]
 
-#: Stands in for torchrun where the image has no PyTorch: so many processes, and what torchrun tells each.
-TORCHRUN = """\
-    #!/usr/bin/env python3
-    import os, subprocess, sys
-    count, words = int(sys.argv[2]), sys.argv[3:]
-    more = lambda rank: {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count), "TORCHELASTIC_RUN_ID": "none"}
-    started = [subprocess.Popen([sys.executable, *words], env={**os.environ, **more(rank)}) for rank in range(count)]
-    sys.exit(max(each.wait() for each in started))
-    """
 WITHOUT_TORCH = """\
     import os, time
 
@@ -49,7 +41,7 @@ def stand_in(cluster, base_image, root):
     """The pod `trainer` of the page."""
     name = unique("dkdbg-pod")
     docker("run", "-d", "--init", "--name", name, "-w", "/workspace", base_image, "sleep", "infinity")
-    docker("exec", "-i", name, "sh", "-c", "cat >/usr/local/bin/torchrun", stdin=textwrap.dedent(TORCHRUN))
+    docker("exec", "-i", name, "sh", "-c", "cat >/usr/local/bin/torchrun", stdin=TORCHRUN)
     docker("exec", name, "chmod", "755", "/usr/local/bin/torchrun")
     cluster.put(Pod("trainer", {"main": name}))
     (root / "train.py").write_text(textwrap.dedent(WITHOUT_TORCH))
