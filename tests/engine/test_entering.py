@@ -6,13 +6,17 @@ import json
 import os
 import subprocess
 import time
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 from dkdbg.dap.debugger import AttachOptions, Debugger
 from dkdbg.targets.pythons import programs_of, pythons_in
-from tests.engine.host_doors import docker, host_door
-from tests.engine.projects import dkdbg, unique
+from tests.engine.host_doors import docker, door_of, host_door
+from tests.engine.projects import dkdbg, must, unique
+from tests.pages import DOCS, Page, environment
+from tests.ports import free_port
 from tests.pythons import IMAGES
 
 pytestmark = pytest.mark.engine
@@ -127,6 +131,46 @@ def test_an_older_python_is_entered_by_ptrace_as_its_own_user_and_no_call_is_cut
         assert door.end() == 0
     after = steps(name)
     wait_for(lambda: steps(name) > after, "it to run on")
+
+
+def test_each_command_of_the_page_about_containers_that_run_already(running, tmp_path, base_image):
+    name = running(base_image, "python3", "train.py")
+    served = Path(find_spec("debugpy").origin).parent
+    options = (
+        "--mount",
+        f"type=bind,source={served},target=/site/debugpy,readonly",
+        "-e",
+        "PYTHONPATH=/site",
+        "-p",
+        "127.0.0.1:0:5678",
+    )
+    plain = running(
+        base_image, "python3", "-m", "debugpy", "--listen", "0.0.0.0:5678", "train.py", options=options
+    )
+    endpoint = docker("port", plain, "5678")
+    file = DOCS / "how-to/existing-container.md"
+    text = (
+        file.read_text()
+        .replace("docker://trainer", f"docker://{name}")
+        .replace("--pid 7", f"--pid {python_in(name)}")
+    )
+    page = Page.read(file, text.replace("127.0.0.1:5678", endpoint))
+
+    def attach():
+        shell, flag, command = page.words("dkdbg attach")
+        return door_of([shell, flag, f"{command} --json --port {free_port()}"], tmp_path, environment())
+
+    with page.all_run():
+        with attach() as door:
+            door.wait_for(lambda each: page.commands[1] in each["text"])
+        with attach() as door:
+            assert stops(tmp_path, door)[0] > 0
+        after = steps(name)
+        wait_for(lambda: steps(name) > after, "it to run on")
+        assert must(page.run("dkdbg run --on", cwd=tmp_path)).stdout == "from inside\n"
+        with attach() as door:
+            for _ in range(2):  # its port survives who comes and goes
+                assert stops(tmp_path, door)[0] > 0
 
 
 def test_where_the_system_or_the_program_says_no_the_reason_and_another_way_are_told(
