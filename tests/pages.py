@@ -55,7 +55,7 @@ class Page:
     def read(cls, path: Path, text: str) -> Page:
         """The page that this text is."""
         found = []
-        for language, block in _blocks(text):
+        for language, block in blocks(text):
             if language == "console":
                 lines = re.sub(r"\\\n\s*", "", block).splitlines()
                 found += [line.removeprefix("$ ").strip() for line in lines if line.startswith("$ ")]
@@ -84,7 +84,7 @@ class Page:
 
     def block(self, language: str, holding: str = "") -> str:
         """The only block in this language that has this text in it."""
-        found = [text for each, text in _blocks(self.text) if each == language and holding in text]
+        found = [text for each, text in blocks(self.text) if each == language and holding in text]
         assert len(found) == 1, (language, holding, found)
         return found[0]
 
@@ -93,10 +93,13 @@ class Page:
         return json.loads(self.block("json", holding))
 
     @contextmanager
-    def all_run(self) -> Iterator[None]:
-        """At the end each command of the page has been taken."""
+    def all_run(self, *, elsewhere: tuple[str, ...] = ()) -> Iterator[None]:
+        """At the end each command of the page has been taken, but those that begin so: another test runs them."""
         yield
-        left = [each for number, each in enumerate(self.commands) if number not in self.taken]
+        commands = enumerate(self.commands)
+        left = [
+            each for number, each in commands if number not in self.taken and not each.startswith(elsewhere)
+        ]
         assert not left, f"nothing runs these commands of {self.path.name}: {left}"
 
 
@@ -110,7 +113,8 @@ def begun(words: list[str], cwd: Path) -> Iterator[subprocess.Popen[str]]:
     try:
         yield started
     finally:
-        started.send_signal(signal.SIGINT)
+        if started.poll() is None:
+            started.send_signal(signal.SIGINT)
         try:
             started.communicate(timeout=300)
         finally:
@@ -124,7 +128,8 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**env, "PATH": f"{Path(sys.executable).parent}:{env['PATH']}"}
 
 
-def _blocks(text: str) -> list[tuple[str, str]]:
+def blocks(text: str) -> list[tuple[str, str]]:
+    """Each block of a page's text: its language and what stands in it."""
     return [
         (language, re.sub(f"^{indent}", "", block, flags=re.MULTILINE))
         for indent, language, block in _BLOCK.findall(text)

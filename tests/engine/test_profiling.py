@@ -6,15 +6,32 @@ import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from tests import frameworks
 from tests.agent import nsys
 from tests.checkout import run_dkdbg
 from tests.engine.host_doors import docker
-from tests.engine.projects import unique
+from tests.engine.projects import must, unique
+from tests.pages import Page, environment
+from tests.torchrun import TORCHRUN
 
 pytestmark = pytest.mark.engine
+
+
+#: A function that is on the stack for long enough to be seen there.
+SPINS = """\
+import time
+
+def spin():
+    end = time.process_time() + 2
+    while time.process_time() < end:
+        pass
+
+spin()
+"""
 
 
 @pytest.mark.parametrize(("folder", "pulled"), [("/w", "dkdbg-profiles/*"), ("/", "*.nsys-rep")])
@@ -55,6 +72,39 @@ def test_profiles_of_a_container_are_fetched_at_the_end(
         assert missing.returncode == 2
         assert "nsys is not installed here" in missing.stderr
         assert "trained" not in missing.stdout
+    finally:
+        docker("rm", "-f", name)
+
+
+def test_the_rank_that_a_page_names_is_watched_by_py_spy_in_a_container(tmp_path, base_image) -> None:
+    """With a stand-in for torchrun, and the real py-spy."""
+    name = unique("py-spy")
+    py_spy = Path(frameworks.python_with("py-spy")).with_name("py-spy")
+    page = Page.of("how-to/profile.md")
+    words = page.take("dkdbg run --on docker://").replace("docker://trainer", f"docker://{name}")
+    docker("run", "-d", "--init", "--name", name, "-w", "/w", base_image, "sleep", "6000")
+    try:
+        (tmp_path / "train.py").write_text(SPINS)
+        (tmp_path / "torchrun").write_text(TORCHRUN)
+        (tmp_path / "torchrun").chmod(0o755)
+        docker("cp", str(tmp_path / "train.py"), f"{name}:/w/train.py")
+        docker("cp", str(tmp_path / "torchrun"), f"{name}:/usr/local/bin/torchrun")
+        docker("cp", "-L", str(py_spy), f"{name}:/usr/local/bin/py-spy")
+        done = must(
+            subprocess.run(
+                ["sh", "-c", words],
+                cwd=tmp_path,
+                env=environment(),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        )
+        files = docker("exec", name, "ls", "/w/dkdbg-profiles").split()
+        assert {each.partition("_")[0] for each in files} == {"train-rank1"}, done.stderr
+        (file,) = (each for each in files if each.endswith(".speedscope.json"))
+        told = json.loads(docker("exec", name, "cat", f"/w/dkdbg-profiles/{file}"))
+        assert "spin" in {each["name"] for each in told["shared"]["frames"]}
     finally:
         docker("rm", "-f", name)
 

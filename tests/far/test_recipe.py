@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
+from tests.agent import nsys
 from tests.engine.host_doors import HostDoor, door_of
 from tests.engine.projects import LOOP, marked_line, must, write
 from tests.far.test_attach import fetched, wait_listening
 from tests.pages import Page, begun, environment
 from tests.ports import free_port
+from tests.torchrun import TORCHRUN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,6 +53,26 @@ def test_each_command_of_the_recipe_for_two_ssh_hops_does_what_the_page_says(lap
             forward(page, laptop, tmp_path)
     finally:
         laptop.sh("node1", "pkill -KILL -u me python3; rm -rf /home/me/code /home/me/www", check=False)
+
+
+def test_the_profile_of_rank_0_on_a_node_comes_here_as_its_page_says(laptop, tmp_path):
+    """With stand-ins for nsys and torchrun."""
+    page = Page.of("how-to/profile.md")
+    bin_ = nsys.install(tmp_path / "nsys", python="/usr/bin/env -S python3")
+    for name, text in (("nsys", (bin_ / "nsys").read_text()), ("torchrun", TORCHRUN)):
+        laptop.put("node1", f"/usr/local/bin/{name}", text, user="root")
+        laptop.sh("node1", f"chmod 755 /usr/local/bin/{name}")
+    laptop.put(
+        "node1", "/home/me/code/train.py", "import os\nprint('rank', os.environ['RANK'], flush=True)\n"
+    )
+    try:
+        done = must(page.run("dkdbg run --on ssh://", cwd=tmp_path))
+        assert {f"rank {rank}" for rank in range(4)} <= set(done.stdout.splitlines())
+        (report,) = (tmp_path / "dkdbg-pulled").rglob("*.nsys-rep")
+        assert (report.parent.name, report.name.startswith("train-rank0_")) == ("dkdbg-profiles", True)
+        assert json.loads(report.read_text())["program"][-1] == "train.py"
+    finally:
+        laptop.sh("node1", "rm -rf /home/me/code /usr/local/bin/nsys /usr/local/bin/torchrun", check=False)
 
 
 def debug(page: Page, door: HostDoor, root: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pages import DOCS, Page
+from tests.pages import DOCS, Page, blocks
 
 TEXT = """\
 # A page
@@ -62,13 +62,31 @@ def test_a_command_that_nothing_runs_is_named():
         take_two()
 
 
+def test_a_command_that_another_test_runs_is_named_by_its_beginning():
+    read = page()
+    with read.all_run(elsewhere=("echo one", "echo 'th")):
+        read.take("echo four")
+
+
 def test_blocks_are_found_by_their_language():
     assert page().json("port") == {"port": 5677}
     assert page().block("sh") == "echo by hand\n"
 
 
-def test_each_recipe_is_run_by_a_test():
-    """`Page.of("recipes/NAME.md")` stands in a test."""
-    tests = "\n".join(each.read_text() for each in Path(__file__).parents[1].rglob("test_*.py"))
-    for recipe in sorted((DOCS / "recipes").glob("*.md")):
-        assert re.search(rf'Page\.of\("recipes/{recipe.name}"\)', tests), recipe.name
+RUN = [
+    DOCS / "tutorial.md",
+    *sorted((DOCS / "how-to").glob("*.md")),
+    *sorted((DOCS / "recipes").glob("*.md")),
+]
+
+
+@pytest.mark.parametrize("path", RUN, ids=lambda path: path.stem)
+def test_each_page_that_says_what_to_type_is_read_by_a_test_that_types_it(path):
+    """`Page.of("recipes/NAME.md")` stands in a test; each command is where the reader of pages finds it."""
+    tests = "\n".join(
+        each.read_text() for each in Path(__file__).parents[1].rglob("test_*.py") if each != Path(__file__)
+    )
+    assert re.search(rf'"(?:[a-z-]+/)?{path.name}"|^ *\("{path.stem}", ', tests, re.MULTILINE)
+    assert Page.of(str(path.relative_to(DOCS))).commands
+    others = [block for language, block in blocks(path.read_text()) if language != "console"]
+    assert [block for block in others if re.search(r"^\$? *dkdbg ", block, re.MULTILINE)] == []
