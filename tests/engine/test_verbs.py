@@ -117,7 +117,37 @@ def test_logs_shows_what_was_printed_and_follows_what_comes(shop, running):
         following.wait()
 
 
-@pytest.mark.usefixtures("running")
+@pytest.fixture
+def another(tmp_path, monkeypatch):
+    """A session of this machine, which no repository knows."""
+    monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "run"))
+    words = ["launch", "--port", "0", "--name", "another", "--", sys.executable, "-c", "input()"]
+    program = subprocess.Popen(
+        [sys.executable, "-m", "dkdbg.agent", *words],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    end = time.monotonic() + LIMIT
+    while "another" not in must(dkdbg(tmp_path, "ps")).stdout:
+        assert time.monotonic() < end, "the session is not there"
+        time.sleep(0.1)
+    yield
+    program.communicate(b"\n", timeout=LIMIT)
+
+
+@pytest.mark.usefixtures("running", "another")
+def test_ranks_asks_the_debug_service_of_this_repository_whatever_else_runs(shop, tmp_path):
+    done = must(dkdbg(shop, "ranks", "eval", "6 * 7"))
+    assert "42" in done.stdout
+    elsewhere = dkdbg(tmp_path, "ranks", "stack")
+    assert (elsewhere.returncode, "name one: dkdbg ranks --on PLACE stack" in elsewhere.stderr) == (
+        2,
+        True,
+    ), elsewhere.stderr
+
+
+@pytest.mark.usefixtures("running", "another")
 def test_pdb_enters_the_debug_service_of_this_repository_whatever_else_runs(shop):
     done = subprocess.run(
         [sys.executable, "-m", "dkdbg", "pdb"], cwd=shop, input="p 6 * 7\nq\n", capture_output=True, text=True, check=False,
