@@ -154,3 +154,47 @@ def test_up_writes_a_port_that_a_person_has_chosen_to_launch_json(root):
     assert (root / ".env").read_text() == f"DKDBG_PORT={port}  # mine\n"
     assert stop_in(root, "train.py").line == marked_line(root / "train.py")
     assert must(dkdbg(root, "up")).stdout.count("launch.json") == 0
+
+
+INSTALLS = """\
+    FROM {base}
+    WORKDIR /app
+    COPY . .
+    RUN python3 -c "import shutil; shutil.copytree('ml', '/opt/site/ml')" && date +%s%N >/opt/site/installed
+    CMD ["python3", "train.py"]
+    """
+TRAINS = "import sys, time\nfrom ml.core import ml\nwhile '--once' not in sys.argv:\n    time.sleep(0.02)\n"
+
+
+@pytest.mark.parametrize("how", ["up.sh", "dkdbg up"])
+def test_a_run_leaves_nothing_that_has_an_image_of_every_file_install_again(
+    base_image, tmp_path, monkeypatch, how
+):
+    """`COPY . .` before `pip install .`, and no .dockerignore: what Python compiled would be another build context."""
+    monkeypatch.setenv("DKDBG_WAIT", "0")
+    root = repo(
+        tmp_path / unique("again"),
+        {
+            "train.py": TRAINS, "ml/__init__.py": "", "ml/core.py": "ml = 1\n",
+            "Dockerfile": INSTALLS.format(base=base_image),
+            "dkdbg.toml": f"[debug]\nport = {free_port()}\n",
+        },
+    )  # fmt: skip
+    must(dkdbg(root, "init", "--yes"))
+    installed_at = ["docker", "compose", "--profile", "debug", "exec", "-T", "app-debug", "cat", "/opt/site/installed"]  # fmt: skip
+    try:
+        start(root, how)
+        before = subprocess.run(installed_at, cwd=root, capture_output=True, text=True, check=True).stdout
+        must(dkdbg(root, "run", "--wait", "0", "--", "python3", "-c", "import ml.core, sys; sys.exit()"))
+        must(dkdbg(root, "run", "--wait", "0", "--", "train.py", "--once"))
+        must(dkdbg(root, "sync", "--once"))
+        must(dkdbg(root, "restart"))
+        must(dkdbg(root, "down"))
+        start(root, how)
+        assert (
+            subprocess.run(installed_at, cwd=root, capture_output=True, text=True, check=True).stdout
+            == before
+        )
+        assert not [*root.rglob("*.pyc"), *root.rglob(".dkdbg-sync")]
+    finally:
+        take_away(root, {})

@@ -12,6 +12,7 @@ from dkdbg.detect.around import below_git_root
 from dkdbg.detect.docker import service
 from dkdbg.detect.docker.docker_run import read_docker_run
 from dkdbg.detect.docker.dockerfile import run_lines
+from dkdbg.detect.docker.dockerignore import keeps_bytecode_out
 from dkdbg.detect.docker.images import read_image
 from dkdbg.detect.docker.installed import how_installed, is_compiled, source_root
 from dkdbg.detect.files import Tree, parent
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from dkdbg.model.facts import Gpu
 
+_DOCKERIGNORE = re.compile(r".*\.dockerignore")
 _CONFIG = re.compile(r".*\.(?:ya?ml|toml|json|gin|cfg|ini)")
 _MAX_SOURCES = 400
 _MAX_PROGRAM = 40
@@ -125,6 +127,9 @@ def _facts(survey: Survey) -> RepoFacts:
         source_root=source_root(tree, survey.packages()),
         compiled=is_compiled(tree),
         missing=survey.missing,
+        dockerignores=tuple(
+            (path, keeps_bytecode_out(tree.text(path))) for path in tree.matching(_DOCKERIGNORE)
+        ),
         terminal=terminal_asked(_program(survey)),
         below=below_git_root(tree.root),
         projects=projects(tree, survey.ranking.candidates),

@@ -136,6 +136,7 @@ class ServiceFact:
         needs_files: (file, an example of it or None) relative to the root: environment files that services of its file
             read and that are not here; compose refuses that file without them, unless it only extends from it.
         pythonpath: PYTHONPATH of its environment, None when not said.
+        variables: names of its environment, those without a value included.
         says: the keys of its section, what it extends included.
         is_python: whether its image evidently runs a Python program of this repository or of its own.
     """
@@ -162,6 +163,7 @@ class ServiceFact:
     needs: tuple[str, ...] = ()
     needs_files: tuple[tuple[str, str | None], ...] = ()
     pythonpath: str | None = None
+    variables: frozenset[str] = frozenset()
     says: frozenset[str] = frozenset()
     is_python: bool = False
 
@@ -271,6 +273,8 @@ class RepoFacts:
         source_root: folder that the repository's packages are imported from, None without packages.
         compiled: whether they have compiled parts.
         missing: the script that the command names and the repository does not have, relative to the root; else empty.
+        dockerignores: (path, whether Python's compiled files stay out of a build) of .dockerignore files, also of those
+            that are for one Dockerfile alone.
         terminal: where the program asks for a terminal, in words; empty when it does not.
         problems: files that could not be read or understood, in words, one each.
     """
@@ -311,6 +315,7 @@ class RepoFacts:
     source_root: str | None = None
     compiled: bool = False
     missing: str = ""
+    dockerignores: tuple[tuple[str, bool], ...] = ()
     terminal: str = ""
     below: str = ""
     projects: tuple[Project, ...] = ()

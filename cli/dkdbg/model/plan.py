@@ -111,6 +111,7 @@ class ServicePlan:
         host_network: the service shares the host's network, so nothing is published.
         inputs: files that the image is made of, relative to the root, a folder's with a slash at its end for those in
             it that name dependencies: a start builds nothing while they stay as they are. None: it always builds.
+        no_bytecode: whether its Pythons write no `__pycache__`, which would make another image of the repository.
     """
 
     name: str
@@ -145,6 +146,7 @@ class ServicePlan:
     host_network: bool = False
     idle: bool = False
     inputs: tuple[str, ...] | None = None
+    no_bytecode: bool = False
 
     @property
     def argv(self) -> tuple[str, ...]:

@@ -7,9 +7,11 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dkdbg.model.facts import DockerfileFact, ServiceFact
+    from dkdbg.model.facts import DockerfileFact, RepoFacts, ServiceFact
     from dkdbg.model.plan import ImagePlan
 
+#: Either is a person's word on where Python keeps what it compiles.
+_OF_BYTECODE = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"})
 #: What an installation as a link to the sources reads of them.
 _PACKAGING = ("pyproject.toml", "setup.py", "setup.cfg")
 
@@ -53,6 +55,27 @@ def of_your_image(
     )
     named = (*said, *((base.file,) if base else ()), *found)
     return tuple(dict.fromkeys(named)) if all(map(_is_plain, named)) else None
+
+
+def takes_bytecode(
+    facts: RepoFacts, dockerfile: DockerfileFact, base: ServiceFact | None, said: frozenset[str]
+) -> bool:
+    """Whether a `__pycache__` that a program leaves in the mounted repository would have the next start install again.
+
+    Args:
+        facts: which .dockerignore files there are.
+        dockerfile: makes the image; one that installs nothing after it has copied the code never does that again.
+            BuildKit reads the .dockerignore of its own in the place of the context's.
+        base: the service that is debugged.
+        said: variables that people give the container, of which two say where such files go.
+    """
+    said |= {name for name, _ in dockerfile.env} | (base.variables if base else frozenset())
+    if said & _OF_BYTECODE or dockerfile.inputs is not None:
+        return False
+    ignores = dict(facts.dockerignores)
+    context = (base.context if base else None) or "."
+    shared = ignores.get(posixpath.normpath(f"{context}/.dockerignore"), False)
+    return not ignores.get(f"{dockerfile.path}.dockerignore", shared)
 
 
 def _is_plain(name: str) -> bool:

@@ -83,6 +83,7 @@ def plan_service(
         if config.wait is not None
         else _wait(seen, chosen.argv, () if seen and seen.trains and runs_it else app_ports, idle=idle)
     )
+    given = frozenset(variable for variable, _ in by_hand.env) if by_hand else frozenset[str]()
     plan = ServicePlan(
         name=name,
         extends=base,
@@ -115,6 +116,7 @@ def plan_service(
         host_network=bool(base and base.host_network),
         idle=idle,
         inputs=_inputs(image, base, dockerfile, (*mounts, *(base.binds if base else ()))),
+        no_bytecode=dockerfile is not None and image_inputs.takes_bytecode(facts, dockerfile, base, given),
     )
     where = f"{base.name} of {base.file}" if base else "the image above"
     waits = f"waits {wait} s for an editor" if wait else "does not wait for an editor"
@@ -126,6 +128,7 @@ def plan_service(
             Decision(what=f"command {_shown(chosen)}", why=chosen.why),
             *_built_here(base),
             *_environment(by_hand),
+            *_bytecode(plan, dockerfile),
             Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
             *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, by_hand)) for m in mappings),
         ),
@@ -149,6 +152,13 @@ def _environment(by_hand: DockerRun | None) -> tuple[Decision, ...]:
     yours = [name for name, value in by_hand.env if value is None]
     what = [*by_hand.env_files, *said, *(f"{name} (from your environment or .env)" for name in yours)]
     return (Decision(what=f"environment {', '.join(what)}", why=f"{by_hand.source} gives it to docker run"),)
+
+
+def _bytecode(plan: ServicePlan, dockerfile: DockerfileFact | None) -> tuple[Decision, ...]:
+    if not plan.no_bytecode or dockerfile is None:
+        return ()
+    why = f"{dockerfile.path} builds from every file here, and with __pycache__ in the repository the next start would install again"
+    return (Decision(what="environment PYTHONDONTWRITEBYTECODE=1", why=why),)
 
 
 def _env_files(base: ServiceFact | None, *, read_whole: bool) -> tuple[str, ...]:

@@ -154,6 +154,7 @@ def _service(plan: ProjectPlan, project: str) -> str:
         shm=service.shm,
         ipc=service.ipc,
         pythonpath=service.pythonpath,
+        no_bytecode=service.no_bytecode,
         env=tuple(
             (name, value) for name, value in service.env if not (name == "PYTHONPATH" and service.pythonpath)
         ),

@@ -9,7 +9,7 @@ import pytest
 
 from dkdbg.errors import DkdbgError
 from dkdbg.model.config import Config
-from dkdbg.model.facts import DockerfileFact, EntryPoint, PythonFact, RepoFacts, ServiceFact
+from dkdbg.model.facts import DockerfileFact, DockerRun, EntryPoint, PythonFact, RepoFacts, ServiceFact
 from dkdbg.model.plan import Mapping
 from dkdbg.planner.project import plan_project
 
@@ -281,3 +281,46 @@ def test_a_shell_that_runs_something_is_a_command():
         candidates=(TRAIN,),
     )
     assert made.service.argv == ("bash", "-c", "python a.py")
+
+
+COPIES_ALL = DockerfileFact(path="Dockerfile", base="python:3.11", workdir="/app", copies=((".", "/app"),), cmd=("python", "train.py"))  # fmt: skip
+
+
+def writes_bytecode(image: DockerfileFact = COPIES_ALL, **values) -> bool:
+    made = plan(
+        entrypoint=TRAIN, candidates=(TRAIN,), dockerfiles=(image,), mappings=((".", "/app"),), **values
+    )
+    assert [each.why for each in made.decisions if "PYTHONDONTWRITEBYTECODE" in each.what] == (
+        ["Dockerfile builds from every file here, and with __pycache__ in the repository the next start would install again"]
+        if made.service.no_bytecode
+        else []
+    )  # fmt: skip
+    return not made.service.no_bytecode
+
+
+def test_an_image_of_every_file_gets_no_bytecode_from_the_programs_that_run_in_it():
+    assert not writes_bytecode()
+    assert not writes_bytecode(dockerignores=(("sub/.dockerignore", True), (".dockerignore", False)))
+    assert not writes_bytecode(dockerignores=((".dockerignore", True), ("Dockerfile.dockerignore", False)))
+
+
+def test_where_it_changes_no_build_or_a_person_has_said_where_it_goes_bytecode_is_written():
+    assert writes_bytecode(dockerignores=((".dockerignore", True),))
+    assert writes_bytecode(dockerignores=((".dockerignore", False), ("Dockerfile.dockerignore", True)))
+    assert writes_bytecode(replace(COPIES_ALL, env=(("PYTHONPYCACHEPREFIX", "/tmp/compiled"),)))
+    assert writes_bytecode(replace(COPIES_ALL, env=(("PYTHONDONTWRITEBYTECODE", ""),)))
+    assert writes_bytecode(replace(COPIES_ALL, inputs=("./",)))  # a start looks at the dependencies alone
+    by_hand = DockerRun(source="README.md", mounts=(), env=(("PYTHONPYCACHEPREFIX", None),))
+    assert writes_bytecode(docker_run=by_hand)
+    assert plan(entrypoint=TRAIN, candidates=(TRAIN,)).service.no_bytecode is False  # our own Dockerfile
+
+
+@pytest.mark.parametrize(
+    ("variables", "writes"), [((), False), (("PYTHONDONTWRITEBYTECODE",), True), (("TOKEN",), False)]
+)
+def test_a_service_of_the_users_may_say_so_too(variables, writes):
+    service = ServiceFact(
+        name="web", file="compose.yml", context=".", dockerfile="Dockerfile", command=("python", "app.py"),
+        variables=frozenset(variables),
+    )  # fmt: skip
+    assert writes_bytecode(compose_files=("compose.yml",), services=(service,), service=service) is writes

@@ -47,6 +47,7 @@ def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFac
         host_network=body.get("network_mode") == "host",
         env_files=_env_files(tree, here, body.get("env_file")),
         pythonpath=_environment(body.get("environment")).get("PYTHONPATH"),
+        variables=_variables(body.get("environment")),
         says=frozenset(str(key) for key, value in body.items() if value is not None),
     )
     return fact, build
@@ -151,6 +152,11 @@ def _environment(value: Value) -> dict[str, str]:
     return {
         name: text for name, equals, text in (str(each).partition("=") for each in elements(value)) if equals
     }
+
+
+def _variables(value: Value) -> frozenset[str]:
+    names = value if isinstance(value, dict) else (str(each).partition("=")[0] for each in elements(value))
+    return frozenset(map(str, names))
 
 
 def _wants_gpu(body: Value) -> bool:
