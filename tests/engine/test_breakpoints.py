@@ -53,6 +53,22 @@ def test_with_an_own_dockerfile_that_copies_everything_into_the_top_folder(tmp_p
     check(repo(tmp_path / unique("top"), files), base_image, "train.py")
 
 
+@pytest.mark.parametrize("folder", ["/", "/app"])
+def test_with_an_own_dockerfile_that_copies_one_file(tmp_path, base_image, folder):
+    """In `/` Python calls it `//train.py`; and the whole repository, with the same file, lies in /workspace beside it."""
+    dockerfile = f"""\
+        FROM {base_image}
+        WORKDIR {folder}
+        COPY train.py {folder}
+        CMD ["python3", "train.py"]
+        """
+    check(
+        repo(tmp_path / unique("single"), {"train.py": LOOP, "Dockerfile": dockerfile}),
+        base_image,
+        "train.py",
+    )
+
+
 def test_with_a_service_that_shows_the_gpu_and_a_documented_command(tmp_path, base_image):
     """The image begins in a folder that has nothing of the repository."""
     compose = """\

@@ -130,6 +130,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     from . import (
         array_views,
         connection,
+        file_names,
         listening,
         own_tracer,
         suspending,
@@ -149,6 +150,7 @@ def _join(session_dir: str, at_start: bool) -> str:
     uncaught.watch(pydevd.PyDB)
     listening.watch(sys.modules["debugpy.server.api"], session_dir, _is_ours)
     own_tracer.watch()
+    file_names.watch()
     array_views.watch()
     _show_output(pydevd.PyDB)
     helper_fits = _prepare_helper()

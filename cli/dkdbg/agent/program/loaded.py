@@ -6,6 +6,8 @@ import json
 import os
 import sys
 
+from . import file_names
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List
@@ -40,10 +42,10 @@ def _sources() -> List[str]:
         except TypeError:  # whatever a program puts there
             continue
         if isinstance(path, str) and path.endswith(".py"):
-            found.add(os.path.abspath(path))
+            found.add(file_names.single(os.path.abspath(path)))
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     if isinstance(main, str):  # it may have no suffix
-        found.add(os.path.abspath(main))
+        found.add(file_names.single(os.path.abspath(main)))
     return [
         path
         for path in found

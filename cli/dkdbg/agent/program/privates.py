@@ -217,6 +217,11 @@ PROGRAM: "Tuple[Tuple[str, str, str, str], ...]" = (
     ("_pydevd_bundle.pydevd_extension_api", "TypeResolveProvider", "array_views", "what is below it"),
     ("_pydevd_bundle.pydevd_resolver", "defaultResolver", "array_views", "its attributes, as ever"),
     ("pydevd_file_utils", "canonical_normalized_path", "compiled", "file names as breakpoints have them"),
+    ("pydevd_file_utils", "_abs_and_canonical_path", "file_names", "`//train.py` is the file `/train.py`"),
+    ("pydevd_file_utils", "absolute_path", "file_names", "a path as pydevd hands it out"),
+    ("pydevd_file_utils", "setup_client_server_paths", "file_names", "files are mapped before folders"),
+    ("pydevd_file_utils", "map_file_to_server", "file_names", "the same"),
+    ("pydevd_file_utils", "normcase_from_client", "file_names", "the same"),
 )
 
 #: In the adapter's process, all of them used by adapter/adapter.py; in an order in which they can be imported.

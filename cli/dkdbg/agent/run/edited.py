@@ -17,7 +17,7 @@ OLD = 3600.0
 
 
 def of_ours(paths: Iterable[str], record: contract.Record, runtime: str) -> List[str]:
-    """Return those of the files that are the user's: below the mapped folders, else below the working directory.
+    """Return those of the files that are the user's: mapped, by themselves or with a folder, else below the working directory.
 
     Args:
         paths: absolute. runtime: the agent's own folder, where its hook and debugpy are laid out.
@@ -56,4 +56,4 @@ def note(changed: List[str], restart: str) -> str:
 
 def _below(path: str, roots: Iterable[str]) -> bool:
     real = os.path.realpath(path)
-    return any(real.startswith(root.rstrip("/") + "/") for root in roots if root != "/")
+    return any(f"{real}/".startswith(root.rstrip("/") + "/") for root in roots if root != "/")

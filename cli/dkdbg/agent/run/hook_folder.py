@@ -33,6 +33,7 @@ FILES = (
     "choosing.py",
     "crash.py",
     "exits.py",
+    "file_names.py",
     "listening.py",
     "loaded.py",
     "member.py",

@@ -198,7 +198,9 @@ def _copy(rest: str, stage: _Stage, stages: list[_Stage]) -> None:
         return
     *sources, destination = words
     target = absolute(stage.workdir, destination)
-    into_directory = destination.endswith("/") or destination == "." or len(sources) > 1
+    # WORKDIR has made its folder, and a file goes into one that is there.
+    is_there = PurePosixPath(stage.workdir).is_relative_to(target)
+    into_directory = destination.endswith("/") or destination == "." or len(sources) > 1 or is_there
     origin = flags.get("from")
     if origin is not None:
         named = next((other for other in stages if other.name == origin.lower()), None)

@@ -89,6 +89,9 @@ def test_shell_form_is_a_shell_with_one_text():
         ("COPY train.py .", ("train.py", "/app/train.py")),
         ("COPY train.py /x/run.py", ("train.py", "/x/run.py")),
         ("ADD src/* /y/", ("src", "/y")),
+        ("COPY train.py /app", ("train.py", "/app/train.py")),  # WORKDIR has made the folder
+        ("COPY train.py /", ("train.py", "/train.py")),
+        ("COPY train.py /srv", ("train.py", "/srv")),
     ],
 )
 def test_copies_pair_local_and_remote(copy, expected):

@@ -1,0 +1,73 @@
+"""Which file a name means to pydevd, where it would take a breakpoint and never stop at it. Used by join.py.
+
+A program that was started in `/` by a relative name is called `//train.py` by Python: POSIX lets two slashes at the
+beginning mean something of their own, and `os.path` keeps them. On Linux and macOS they are one.
+
+Of path mappings pydevd tries all folders before the first file: with `proj/train.py` at `/app/train.py` and `proj` at
+`/workspace` a breakpoint in the first would be set in `/workspace/train.py`, which is there and does not run.
+"""
+
+# debugpy has no types, and this is where it is touched.
+# ruff: noqa: ANN401
+# mypy: disable-error-code="import-not-found, import-untyped, no-untyped-call"
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Tuple
+
+
+def watch() -> None:
+    """Have pydevd read them so from now on; once for each process."""
+    import pydevd_file_utils as files
+
+    if getattr(files._abs_and_canonical_path, "dkdbg", False):
+        return
+    known, set_up = files._abs_and_canonical_path, files.setup_client_server_paths
+
+    def _abs_and_canonical_path(filename: Any, *more: Any) -> Tuple[str, str]:
+        found: Tuple[str, str] = known(single(filename) if isinstance(filename, str) else filename, *more)
+        return found
+
+    def setup_client_server_paths(paths: List[Tuple[str, str]]) -> None:
+        set_up(paths)
+        _map_files_first(files, paths)
+
+    _abs_and_canonical_path.dkdbg = True  # type: ignore[attr-defined]
+    files._abs_and_canonical_path = _abs_and_canonical_path
+    files.setup_client_server_paths = setup_client_server_paths
+
+
+def single(path: str) -> str:
+    """Return a path of this machine with one slash at its beginning in the place of two."""
+    return path[1:] if path.startswith("//") and os.sep == "/" else path
+
+
+def _map_files_first(files: Any, paths: List[Tuple[str, str]]) -> None:
+    """Have breakpoints of a file that is mapped by itself set where that mapping says.
+
+    Args:
+        files: pydevd_file_utils, set up with these mappings.
+        paths: (of the editor, of this machine).
+    """
+
+    def key(path: str) -> str:  # as the editor's machine compares them, Windows without case
+        return str(files.normcase_from_client(path)).replace("\\", "/")
+
+    alone: Dict[str, str] = {}
+    for theirs, ours in paths:
+        if os.path.isfile(ours):
+            alone.setdefault(key(theirs), ours)
+    known = files.map_file_to_server
+    if not alone:
+        return
+
+    def map_file_to_server(filename: str, *more: Any) -> str:
+        ours = alone.get(key(filename))
+        found: str = files.absolute_path(ours) if ours is not None else known(filename, *more)
+        return found
+
+    files.map_file_to_server = map_file_to_server

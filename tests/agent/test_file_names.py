@@ -1,0 +1,91 @@
+"""Breakpoints stop in the file that is meant: Python calls it `//train.py`, or it is mapped by itself."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dkdbg.agent.program import file_names
+from dkdbg.agent.run import edited
+from tests.agent.dap_probe import Client, Editor, wait_for
+from tests.pythons import need
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SPAWNS = """\
+import multiprocessing
+
+def work(n):
+    return n + 1
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(work(0) + pool.apply(work, (1,)))
+"""
+
+
+@pytest.mark.parametrize("minor", [8, 11, 13])
+def test_breakpoints_of_the_file_stop_in_it_and_in_its_workers(
+    launch: Any, request: Any, tmp_path: Path, *, minor: int
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SPAWNS)
+    python, layout = need(minor), request.getfixturevalue("old_layout" if minor < 10 else "layout")
+    running = launch(python, f"/{script}", wait="300", python=python, layout=layout)
+    with Editor(running.wait_state("waiting")["port"], {str(script): [4]}) as editor:
+        code, out, err = running.finish(300)
+        assert (code, out) == (0, "3\n"), err
+    assert [(stop["path"], stop["line"]) for stop in editor.stops] == [(str(script), 4)] * 2
+
+
+def test_only_two_slashes_at_the_beginning_of_a_path_mean_something_of_their_own() -> None:
+    paths = ("//train.py", "///train.py", "/train.py", "/srv//train.py", "train.py", "<string>")
+    assert [file_names.single(path) for path in paths] == ["/train.py", "//train.py", *paths[2:]]
+
+
+def test_what_runs_there_is_looked_at_for_edits(launch: Any, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, time\nprint(1, flush=True)\nwhile not os.path.exists('stop'):\n    time.sleep(0.02)\n"
+    )
+    running = launch(sys.executable, f"/{script}", env={"DKDBG_RESTART": "ask"})
+    try:
+        assert running.process.stdout.readline() == b"1\n"
+        wait_for(lambda: running.record()["processes"], bool)
+        script.write_text("# edited\n" + script.read_text())
+        with Client(running.wait_state("running")["port"]).attach() as client:
+            client.event("output", text="train.py was changed after the program had been started")
+    finally:
+        (tmp_path / "stop").touch()
+
+
+def test_a_file_that_is_mapped_by_itself_is_looked_at_for_edits(tmp_path: Path) -> None:
+    script, other = tmp_path / "train.py", tmp_path / "train.py.orig"
+    script.touch()
+    other.touch()
+    record: Any = {"mappings": [{"remoteRoot": str(script), "exists": True}], "cwd": "/"}
+    assert edited.of_ours([str(script), str(other)], record, "/tmp/dkdbg-0") == [str(script)]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_file_that_is_mapped_by_itself_goes_before_the_folder_that_has_it_too(
+    launch: Any, tmp_path: Path, order: int
+) -> None:
+    local, mounted = tmp_path / "local", tmp_path / "workspace"
+    mounted.mkdir()
+    for each in (mounted / "train.py", tmp_path / "train.py"):
+        each.write_text("def step(n):\n    return n + 1\n\nprint(step(0))\n")
+    (mounted / "model.py").write_text("x = 1\n")
+    pairs = [(local / "train.py", tmp_path / "train.py"), (local, mounted)][::order]
+    mappings = [{"localRoot": str(here), "remoteRoot": str(there)} for here, there in pairs]
+    running = launch(sys.executable, str(tmp_path / "train.py"), wait="300")
+    with Editor(
+        running.wait_state("waiting")["port"],
+        {str(local / "train.py"): [2], str(local / "model.py"): [1]},
+        more={"pathMappings": mappings},
+    ) as editor:
+        assert running.finish(300)[0] == 0
+    assert [(stop["path"], stop["line"]) for stop in editor.stops] == [(str(local / "train.py"), 2)]
