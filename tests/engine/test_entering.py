@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import socket
 import subprocess
+import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -70,6 +73,12 @@ def wait_for(is_true, what, limit=300):
     while not is_true():
         assert time.monotonic() < end, f"waited {limit} s for {what}"
         time.sleep(0.1)
+
+
+def is_open(port):
+    """Whether somebody listens there; the door of an attach minds nobody who comes and goes."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def newest(minor):
@@ -173,13 +182,83 @@ def test_each_command_of_the_page_about_containers_that_run_already(running, tmp
                 assert stops(tmp_path, door)[0] > 0
 
 
+def without_ptrace(folder):
+    """Options of a container that nobody may look into."""
+    profile = folder / "seccomp.json"
+    denied = {"names": ["ptrace", "process_vm_readv"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1}
+    profile.write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [denied]}))
+    return ("--security-opt", f"seccomp={profile}")
+
+
+@pytest.fixture
+def network():
+    name = unique("dkdbg-test-again")
+    docker("network", "create", name)
+    yield name
+    subprocess.run(["docker", "network", "rm", name], check=False, capture_output=True)
+
+
+def test_the_line_that_is_told_where_nobody_may_enter_makes_one_like_it_that_stops(
+    network, running, tmp_path, base_image
+):
+    """Everything but its seccomp profile; no value of the environment is shown."""
+    secret, app = "pass word$x'\"", free_port()
+    options = (
+        *without_ptrace(tmp_path), "-e", f"SECRET={secret}", "-e", "LINES=a\nSECRET=b", "-e", "PYTHONPATH=/x",
+        "--network", network, "--network-alias", "trainer", "--publish", f"127.0.0.1:{app}:80", "--volume", "/data",
+        "--tmpfs", "/scratch:size=1m", "--shm-size", "100m", "--ulimit", "nofile=1000:2000", "--hostname", "box",
+        "--cap-add", "SYS_NICE", "--add-host", "elsewhere:192.0.2.1", "--user", "1234:1234",
+    )  # fmt: skip
+    name = running(base_image, "python3", "train.py", "two words", options=options)
+    new = f"{name}-dkdbg"
+    done = dkdbg(tmp_path, "attach", f"docker://{name}", "--pid", python_in(name))
+    assert done.returncode == 1, done.stdout
+    assert "pass word" not in done.stdout + done.stderr
+    assert "after export of LINES, whose values have several lines" in done.stderr
+    line, port = done.stderr.splitlines()[-1].strip(), free_port()
+    program = f"{shlex.quote(sys.executable)} -m dkdbg"
+    line = line.replace("{ dkdbg run ", f"{{ {program} run ").replace(" --attach ", f" --attach {port} ")
+    log = (tmp_path / "again.log").open("w+")
+    started = subprocess.Popen(
+        ["sh", "-c", line], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+        env={**os.environ, "LINES": "a\nSECRET=b"},
+    )  # fmt: skip
+    try:
+        wait_for(lambda: is_open(port) or started.poll() is not None, "the port of its door")
+        assert started.poll() is None, (tmp_path / "again.log").read_text()
+        attach = AttachOptions(port=port, path_mappings=((str(tmp_path), "/code"),))
+        with Debugger(attach) as debugger:
+            debugger.set_breakpoints(str(tmp_path / "train.py"), [3])
+            debugger.attach()
+            top = debugger.stack(debugger.wait_stopped(300))[0]
+            assert (top.path, top.line) == (str(tmp_path / "train.py"), 3)
+            assert debugger.evaluate("n", top) == "1"  # from its start
+            seen = "(os := __import__('os')) and (os.environ['SECRET'], os.environ['LINES'], os.getuid())"
+            assert debugger.evaluate(seen, top) == repr((secret, "a\nSECRET=b", 1234))
+        former, now = (json.loads(docker("inspect", each))[0] for each in (name, new))
+        assert not former["State"]["Running"]
+        told = ("Binds", "Mounts", "VolumesFrom", "SecurityOpt")
+        for key in former["HostConfig"]:
+            assert key in told or now["HostConfig"][key] == former["HostConfig"][key], key
+        for key in ("User", "WorkingDir", "Hostname", "Image"):
+            assert now["Config"][key] == former["Config"][key]
+        mounts = [{(each["Destination"], each["Source"], each["RW"]) for each in one["Mounts"]} for one in (former, now)]  # fmt: skip
+        assert mounts[0] == mounts[1]
+        docker("exec", new, "sh", "-c", f"kill {python_in(new)}")
+        assert started.wait(300) is not None
+        assert new not in docker("ps", "--all", "--format", "{{.Names}}").split()
+        assert "pass word" not in (tmp_path / "again.log").read_text()
+    finally:
+        started.kill()
+        started.wait()
+        log.close()
+        subprocess.run(["docker", "rm", "--force", "--volumes", new], check=False, capture_output=True)
+
+
 def test_where_the_system_or_the_program_says_no_the_reason_and_another_way_are_told(
     running, tmp_path, base_image
 ):
-    profile = tmp_path / "seccomp.json"
-    denied = {"names": ["ptrace", "process_vm_readv"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1}
-    profile.write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [denied]}))
-    closed = running(base_image, "python3", "train.py", options=("--security-opt", f"seccomp={profile}"))
+    closed = running(base_image, "python3", "train.py", options=without_ptrace(tmp_path))
     disabled = running(newest(14), "python3.14", "train.py", options=("-e", "PYTHON_DISABLE_REMOTE_DEBUG=1"))
     for name, why in ((closed, "lets nobody enter it"), (disabled, "PYTHON_DISABLE_REMOTE_DEBUG")):
         done = dkdbg(tmp_path, "attach", f"docker://{name}", "--pid", python_in(name))

@@ -17,7 +17,7 @@ from dkdbg.agent.contract import DEFAULT_PORT
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import is_text
-from dkdbg.targets.place import Apart, Enterable, Far
+from dkdbg.targets.place import Apart, Enterable, Far, Repeatable
 from dkdbg.targets.pythons import is_debugpy, programs_of
 
 if TYPE_CHECKING:
@@ -103,9 +103,28 @@ def enter(place: Place, pids: Sequence[int], root: Path, reporter: Reporter) -> 
         agent = _in(place, reach, numbers, reporter)
     except DkdbgError as error:
         again = f"start it again, under dkdbg: dkdbg run --on {place.address} --wait --attach -- {shlex.join(words)}"
-        hint = f"join that session: dkdbg attach {place.address}" if _IN_ANOTHER in error.message else again
+        hint = again + _in_its_place(place, words)
+        if _IN_ANOTHER in error.message:
+            hint = f"join that session: dkdbg attach {place.address}"
         raise DkdbgError(f"{place.label} cannot be entered: {error.message}", hint=hint) from error
     return Entered(agent, _mappings(place, agent.folder, root))
+
+
+def _in_its_place(place: Place, words: Sequence[str]) -> str:
+    """What to type for a new one of the place, which begins under the agent; empty where nothing can be said."""
+    if not isinstance(place, Repeatable):
+        return ""
+    try:
+        line, variables = place.again(words)
+    except DkdbgError:
+        return ""
+    if not line:
+        return ""
+    before = f", after export of {', '.join(variables)}, whose values have several lines" if variables else ""
+    return (
+        "\n  or stop it and have a new container in its place, with the same image, mounts, network, ports and environment"
+        f" (docker start {place.label} brings this one back){before}:\n  {line}"
+    )
 
 
 def _tell_how(place: Place, programs: Sequence[Sequence[PythonThere]], reporter: Reporter) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from dkdbg import process
 from dkdbg.engine import client, containers
 from dkdbg.errors import DkdbgError
-from dkdbg.targets import foreign, pythons
+from dkdbg.targets import again, foreign, pythons
 from dkdbg.targets.container import ContainerReach, door_of, logs_words, no_door, workspace_of
 from dkdbg.targets.place import Door
 from dkdbg.targets.record import BadRecord
@@ -168,6 +168,12 @@ class ContainerPlace:
         """By the mounts, on an engine of this machine."""
         found = self._running()
         return found.code_at(folder) if client.endpoint().is_local else None
+
+    def again(self, words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+        """A new container with what the engine knows of this one; see `Repeatable`."""
+        inspected = containers.inspected(self._running().id)
+        line = again.again(inspected, words, image=containers.image_of(inspected))
+        return line, again.of_several_lines(inspected)
 
     def _pythons(self, found: Container) -> Sequence[PythonThere]:
         reach = ContainerReach(name=found.id, label=self.label)

@@ -119,6 +119,27 @@ def of_name(name: str, *, runs: bool = True) -> Container | None:
     return _container(inspected) if runs else Container.of(inspected)
 
 
+def inspected(id_: str) -> dict[str, Any]:
+    """All that the engine says of a container; its environment may have secrets.
+
+    Raises:
+        DkdbgError: there is no such container, or no engine.
+    """
+    asked = process.run(["docker", "container", "inspect", "--", id_], timeout=_ANSWER_LIMIT)
+    if asked.code:
+        raise explain(asked.code, asked.stderr)
+    return dict(json.loads(asked.stdout)[0])
+
+
+def image_of(inspected: dict[str, Any]) -> str:
+    """What a container was made of: the name that was given, or the id where another image has that name by now."""
+    name, id_ = str(inspected["Config"].get("Image") or ""), str(inspected["Image"])
+    asked = process.run(
+        ["docker", "image", "inspect", "--format", "{{.Id}}", "--", name or id_], timeout=_ANSWER_LIMIT
+    )
+    return name if name and asked.stdout.strip() == id_ else id_
+
+
 def names() -> list[str]:
     """The names of all containers that run.
 

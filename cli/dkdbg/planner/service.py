@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -13,6 +12,7 @@ from dkdbg.launchers import registry
 from dkdbg.launchers.launcher import NOTEBOOK
 from dkdbg.launchers.lines.blanks import as_words, without_blanks
 from dkdbg.launchers.lines.command_lines import one_process, serves
+from dkdbg.launchers.lines.idling import idles
 from dkdbg.model import twin
 from dkdbg.model.config import Config, shell_argv
 from dkdbg.model.plan import Decision, Mapping, ServicePlan
@@ -36,9 +36,6 @@ OVERRIDES = (
     "docker-compose.override.yml",
     "docker-compose.override.yaml",
 )
-_SHELLS = frozenset({"sh", "bash", "zsh", "fish"})
-#: Programs that show what the machine does.
-_MONITORS = frozenset({"nvidia-smi", "nvtop", "gpustat", "rocm-smi", "top", "htop", "watch"})
 MAINS = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
 
 
@@ -338,24 +335,6 @@ def _stands_in(entry: EntryPoint | None, base: ServiceFact | None, dockerfile: D
     """Whether an entry point was read from what the service or the image itself starts."""
     places = {f"{base.file}: service {base.name}"} if base else {dockerfile.path} if dockerfile else set()
     return entry is not None and entry.source in places
-
-
-def idles(argv: tuple[str, ...]) -> bool:
-    """Whether a command only keeps a container open for a person: a bare shell, an endless sleep or tail, a monitor."""
-    name = PurePosixPath(argv[0]).name
-    if name in _SHELLS:
-        rest = " ".join(argv[1:])
-        inner = tuple(rest.removeprefix("-c ").split())  # CMD /bin/bash is `/bin/sh -c /bin/bash`
-        if rest.startswith("-c ") and PurePosixPath(inner[0]).name in _SHELLS:
-            return idles(inner)
-        return all(word.startswith("-") and "c" not in word for word in argv[1:]) or bool(
-            re.search(r"(sleep\s+(infinity|inf)|tail\s+-f\s+/dev/null|while\s+(true|:|sleep))", rest)
-        )
-    if name in _MONITORS:
-        return True
-    return (name == "sleep" and argv[-1] in {"infinity", "inf"}) or (
-        name == "tail" and argv[-1] == "/dev/null"
-    )
 
 
 def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -> Command:

@@ -253,6 +253,21 @@ class Enterable(Protocol):
 
 
 @runtime_checkable
+class Repeatable(Protocol):
+    """A place that can be made once more, with its program under the agent: what is left where nobody may enter it."""
+
+    def again(self, words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+        """The line for a shell that does so, empty for none, and the variables that it takes from the shell's environment.
+
+        Args:
+            words: command line of the Python that was meant.
+
+        Raises:
+            DkdbgError: it is not there or not running.
+        """
+
+
+@runtime_checkable
 class Logged(Protocol):
     """A place that keeps what its program prints: `dkdbg logs`."""
 
