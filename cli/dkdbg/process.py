@@ -251,31 +251,42 @@ def become(argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, st
         ) from error
 
 
-def attached(argv: Sequence[str], *, tty: bool, on_signal: Callable[[int], None]) -> int:
+def attached(
+    argv: Sequence[str],
+    *,
+    tty: bool,
+    on_signal: Callable[[int], None] | None = None,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> int:
     """Run `argv` with our standard input, output and error, and return its exit code as a shell would show it.
 
     Args:
         argv: command line, never through a shell.
         tty: our terminal is the child's too, whose keys it reads itself, Ctrl-C included.
         on_signal: is told what we are asked to end with, which the child is not: what it runs elsewhere is meant. What it
-            raises ends the child.
+            raises ends the child. None tells the child.
+        cwd, env: the child's folder and environment; ours by default.
 
     Raises:
         DkdbgError: the program does not exist.
     """
     sys.stdout.flush()
     try:
-        child = subprocess.Popen(list(argv), executable=_found(argv[0]), start_new_session=not tty)
+        child = subprocess.Popen(
+            list(argv), executable=_found(argv[0], env), cwd=cwd, env=env, start_new_session=not tty
+        )
     except FileNotFoundError as error:
         raise DkdbgError(
             f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127
         ) from error
     asked = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     former = {each: signal.getsignal(each) for each in asked}
+    tell = on_signal or child.send_signal
 
     def passed_on(number: int, _frame: FrameType | None) -> None:
         if not (tty and number == signal.SIGINT):
-            on_signal(number)
+            tell(number)
 
     try:
         for each in asked:

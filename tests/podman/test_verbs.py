@@ -78,6 +78,33 @@ def test_a_fresh_project_is_debugged_from_up_to_down(podman, project):
     assert not must(podman.run("docker", "ps", "-aq")).strip()
 
 
+def test_another_command_in_the_debug_service(podman, project):
+    """By `docker compose run`: built by podman, stopped at a breakpoint, with its own exit code, and nothing stays."""
+    ends = ["dkdbg", "run", "--wait", "0", "--", "-c", "import os, sys; print(os.getcwd()); sys.exit(7)"]
+    done = podman.run(*ends, cwd=project)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (7, "/workspace"), done.stderr
+    assert "COMMIT" in done.stderr  # podman has built
+    running = subprocess.Popen(
+        ["dkdbg", "run", "--wait", "300", "--", "train.py"], executable=str(podman.folder / "bin/dkdbg"),
+        env=podman.environment, cwd=project, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True, **podman._as,
+    )  # fmt: skip
+    try:
+        assert running.stderr is not None
+        lines = iter(running.stderr.readline, "")
+        told = next(line for line in lines if "attach with: dkdbg attach 127.0.0.1:" in line)
+        assert int(told.rpartition(":")[2]) == launch_options(project).port
+        next(line for line in lines if "waiting for a debugger" in line)
+        assert "loss" in stop(launch_options(project), project / "train.py")
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=300)
+        assert running.returncode == 130
+    finally:
+        running.kill()
+        running.wait()
+    assert not must(podman.run("docker", "ps", "-aq")).strip()
+
+
 def test_a_program_that_ends_at_once_is_said_with_its_last_lines(podman, project):
     (project / "train.py").write_text("import sys\nsys.exit('no data here')\n")
     for _ in range(5):  # a busy machine may see it running for a moment, which is ready

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from dkdbg.errors import EXIT_ENGINE
+from dkdbg.errors import EXIT_ENGINE, EXIT_USAGE
 from tests.agent.dap_probe import wait_for
 from tests.engine.host_doors import host_door
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, repo, stop_in, take_away, unique, write
@@ -91,6 +92,32 @@ def test_a_fresh_project_is_debugged_there_from_up_to_down(laptop, project):
     assert f"docker volume rm {mount['Name']}" in down
     assert laptop.docker("container", "inspect", found["Id"]).returncode
     must(laptop.docker("volume", "rm", mount["Name"]))  # nobody uses it any more: no container was left
+
+
+def test_another_command_runs_in_the_debug_service_there(project):
+    """Beside the service's own program, whose agent has the debug port; `run` without a place says what to type."""
+    refused = dkdbg(project, "run", "--", "train.py", "two words")
+    assert (refused.returncode, refused.stdout) == (EXIT_USAGE, "")
+    words = ["--on", f"compose://{SERVICE}", "--", "python3", "train.py", "two words"]
+    assert f"dkdbg up, then run it in there: dkdbg run {shlex.join(words)}" in refused.stderr
+    must(dkdbg(project, "up"))
+    ends = ["python3", "-c", "import os, sys; print(os.getcwd()); sys.exit(7)"]
+    done = dkdbg(project, "run", *words[:3], *ends)
+    assert (done.returncode, done.stdout) == (7, "/workspace\n"), done.stderr
+    started = subprocess.Popen(
+        [sys.executable, "-m", "dkdbg", "run", "--wait", "300", *words], cwd=project, stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_for(lambda: listed(project), lambda found: ("train.py", "waiting") in found)
+        with host_door(project, f"compose://{SERVICE}") as door:
+            assert stop_through(door, project) == "step"
+            assert door.end() == 0
+        wait_for(lambda: dict(listed(project)), lambda found: found["train.py"] == "running")
+        assert (SERVICE, "waiting") in listed(project)  # its own program was left alone
+    finally:
+        started.terminate()
+        started.wait(300)
 
 
 def test_pdb_and_run_reach_a_container_there(laptop, tmp_path, base_image):

@@ -17,7 +17,7 @@ from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
 from dkdbg.render import manifest
 from dkdbg.targets.mapping import folder_name
-from dkdbg.targets.place import Apart, Far, Leased, Outliving, Roomy, Spreading
+from dkdbg.targets.place import Apart, Far, Leased, Outliving, Relaying, Roomy, Spreading
 from dkdbg.tunnel import far_program
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def run(
     ):
         from dkdbg.commands.run_service import run_in_service
 
-        run_in_service(root, service, command, port=port, wait=wait, ranks=ranks or "")
+        return run_in_service(root, service, command, port=port, wait=wait, ranks=ranks or "")
     with contextlib.ExitStack() as opened:
         place = opened.enter_context(contextlib.closing(registry.place_of(target or "local:", root)))
         flags: tuple[str, ...] = ()
@@ -190,7 +190,8 @@ def _words(
 ) -> tuple[str, ...]:
     host = place.listens_on() if isinstance(place, Apart) else "127.0.0.1"
     if port is None:
-        port = 0 if isinstance(place, Far) else DEFAULT_PORT
+        is_free = isinstance(place, Far) or (isinstance(place, Relaying) and place.is_relayed())
+        port = 0 if is_free else DEFAULT_PORT
     name = PurePath(command[1] if len(command) > 1 and command[1][:1] != "-" else command[0]).name
     return (
         verb[0], "--host", host, "--port", str(port), "--wait", str(wait), "--name", name, *verb[1:], "--",

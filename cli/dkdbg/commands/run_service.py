@@ -16,17 +16,17 @@ from dkdbg.targets.place import Once, OneOff
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-    from typing import NoReturn
 
     from dkdbg.model.plan import DebugService
 
 
 def run_in_service(
     root: Path, service: DebugService, command: Sequence[str], *, port: int | None, wait: int, ranks: str
-) -> NoReturn:
-    """Run `command` with the image, mounts and environment of the debug service; what runs it takes this process over.
+) -> int:
+    """Run `command` with the image, mounts and environment of the debug service; its exit code.
 
-    No file is changed, and a debug service that runs is left alone.
+    No file is changed, and a debug service that runs is left alone. Where nothing is left to be done at its end, what
+    runs it takes this process over.
 
     Args:
         root: the repository's root, resolved.
@@ -52,11 +52,18 @@ def run_in_service(
     )  # fmt: skip
     prepared = place.once(wanted, report=console.warn)
     console.warn(f"dkdbg: in the service {service.name} (--on local: runs it on this machine instead)")
-    if prepared.port == wished:
+    if prepared.port != wished:
+        console.warn(f"dkdbg: port {wished} is taken; attach with: dkdbg attach 127.0.0.1:{prepared.port}")
+    elif prepared.is_met:
         console.warn(f"dkdbg: press F5 to attach to it, on port {prepared.port}")
     else:
-        console.warn(f"dkdbg: port {wished} is taken; attach with: dkdbg attach 127.0.0.1:{prepared.port}")
-    process.become(prepared.argv, cwd=root, env=prepared.environment)
+        console.warn(f"dkdbg: attach with: dkdbg attach 127.0.0.1:{prepared.port}")
+    if not prepared.cleaning:
+        process.become(prepared.argv, cwd=root, env=prepared.environment)
+    try:
+        return process.attached(prepared.argv, tty=tty, cwd=root, env=prepared.environment)
+    finally:
+        process.run(prepared.cleaning, cwd=root)
 
 
 def program(command: Sequence[str]) -> tuple[str, ...]:

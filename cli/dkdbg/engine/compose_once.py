@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.engine import compose
+from dkdbg.engine import compose, podman
 from dkdbg.engine.compose_up import check_name, check_published, choose_gpu, environment
 from dkdbg.engine.host import host_facts
 from dkdbg.engine.image_build import ImageBuild
@@ -33,10 +34,11 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepa
     """
     service = wanted.service
     host = host_facts()
-    if host.is_podman:
+    if host.is_podman and host.has_selinux:
         raise DkdbgError(
-            "compose cannot run a command by itself with Podman",
-            hint=f"dkdbg up, then dkdbg run --on compose://{service.name} -- {shlex.join(wanted.command)}",
+            "compose cannot run another command in the debug service where Podman's containers have labels of SELinux,"
+            " which keep them from your files",
+            hint=f"dkdbg init --command {shlex.quote(shlex.join(wanted.command))}, then dkdbg up",
             exit_code=EXIT_ENGINE,
         )
     gpu, _ = choose_gpu(root, service, host)
@@ -48,8 +50,12 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepa
     check_published(model, service, token)
     check_name(str(model.get("name", "")), root)
     if ImageBuild(root, service, target).is_needed:
-        compose.build(target, root, env=env, report=report)
+        if host.is_podman:
+            podman.build(model, service.name, root, env=env, report=report)
+        else:
+            compose.build(target, root, env=env, report=report)
     described: Mapping[str, Any] = _described(model, service.name)
+    name = f"{model.get('name')}-{service.name}-run-{secrets.token_hex(6)}" if host.is_podman else ""
     argv = target.once(
         wanted.command,
         entrypoint=_entrypoint(described.get("entrypoint") or ()),
@@ -61,8 +67,12 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepa
             **({"DKDBG_RANKS": wanted.ranks} if wanted.ranks else {}),
         },
         tty=wanted.tty,
+        name=name,
     )
-    return Prepared(argv=argv, environment={**os.environ, **env}, port=port)
+    return Prepared(
+        argv=argv, environment={**os.environ, **env}, port=port, is_met=not host.is_podman,
+        cleaning=("docker", "rm", "--force", "--volumes", name) if name else (),
+    )  # fmt: skip
 
 
 def _described(model: Mapping[str, object], name: str) -> Mapping[str, Any]:

@@ -120,6 +120,10 @@ class ContainerPlace:
         found = self._running()
         return "127.0.0.1" if found.host_network or not self._is_near(found) else "0.0.0.0"  # noqa: S104
 
+    def is_relayed(self) -> bool:
+        """On an engine that this machine does not reach the ports of."""
+        return not self._is_near(self._running())
+
     def workspace(self) -> Workspace:
         """What `init` planned, else WORKDIR."""
         return workspace_of(self._running())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from dkdbg import process
@@ -83,8 +84,8 @@ class ComposePlace(ContainerPlace):
         """`docker compose run`."""
         if not client.endpoint().is_local:
             raise DkdbgError(
-                "an engine of another machine has to have your files before anything runs there",
-                hint=f"dkdbg up, then dkdbg run --on {SCHEME}://{wanted.service.name} -- CMD",
+                "the engine is on another machine, which has your files only where dkdbg up has copied them: into the debug service",
+                hint=f"dkdbg up, then run it in there: dkdbg run --on {SCHEME}://{wanted.service.name} -- {shlex.join(wanted.command)}",
                 exit_code=EXIT_USAGE,
             )
         from dkdbg.engine.compose_once import prepare

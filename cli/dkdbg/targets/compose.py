@@ -59,6 +59,7 @@ class ComposeService:
         all_ports: bool,
         variables: Mapping[str, str],
         tty: bool,
+        name: str = "",
     ) -> tuple[str, ...]:
         """Run another command in a container of its own, which is removed at its end.
 
@@ -66,12 +67,14 @@ class ComposeService:
             entrypoint: as a shell has it, in the place of the service's; empty for that.
             publish: the debug port alone, `HOST:PORT:PORT`; with `all_ports` the service's own list has it.
             variables: of the container, besides the service's.
+            name: of the container, which then stays: Podman forgets the exit code of one that it removes.
         """
+        kept = ("--name", name) if name else ("--rm",)
         ports = ("--service-ports",) if all_ports else ("--publish", publish) if publish else ()
         flags = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
         words = ("--entrypoint", entrypoint) if entrypoint else ()
         return self._compose(
-            "run", "--rm", *(() if tty else ("--no-TTY",)), *ports, *flags, *words, self.service, *command
+            "run", *kept, *(() if tty else ("--no-TTY",)), *ports, *flags, *words, self.service, *command
         )
 
     def create(self) -> tuple[str, ...]:

@@ -325,13 +325,17 @@ class Prepared:
     """A run that can begin.
 
     Attributes:
-        argv, environment: of the local command line that runs it, and what is left of it when it has ended: nothing.
+        argv, environment: of the local command line that runs it.
         port: of its debug port on 127.0.0.1.
+        is_met: whether F5 attaches to it there, in the place of what F5 would start.
+        cleaning: the local command line that takes away what is left when it has ended; empty for nothing.
     """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     port: int
+    is_met: bool = True
+    cleaning: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -397,6 +401,18 @@ class Apart(Protocol):
 
     def listens_on(self) -> str:
         """The address that an agent there has to listen on, so that `door` is one from this machine.
+
+        Raises:
+            DkdbgError: as `find`.
+        """
+
+
+@runtime_checkable
+class Relaying(Protocol):
+    """A place whose door may be reached by a relay, which asks the agent there where its newest session listens."""
+
+    def is_relayed(self) -> bool:
+        """Whether it is: then an agent there may listen on any port, also beside another one.
 
         Raises:
             DkdbgError: as `find`.
