@@ -122,8 +122,8 @@ def _in_its_place(place: Place, words: Sequence[str]) -> str:
         return ""
     before = f", after export of {', '.join(variables)}, whose values have several lines" if variables else ""
     return (
-        "\n  or stop it and have a new container in its place, with the same image, mounts, network, ports and environment"
-        f" (docker start {place.label} brings this one back){before}:\n  {line}"
+        "\n  or have a new container in its place, with the same image, mounts, network, ports and environment"
+        f" (this one is stopped and kept){before}:\n  {line}"
     )
 
 
