@@ -26,6 +26,13 @@ _BY_SSH = re.compile(
 )
 #: A warning of compose, in which quotes come escaped or not.
 _UNSET = re.compile(r'The \\?"(\w+)\\?" variable is not set')
+#: What docker and compose say where something is empty that a variable may have been meant for.
+_EMPTY = re.compile(
+    r"invalid reference format|neither an image nor a build context|no port specified: |empty section between colons"
+    r"|invalid size: ''|missing IP: *$|env file  not found|undefined service \"\"|invalid (?:boolean|integer|number|float): *$"
+    r"|custom device \"\"|the working directory '[^'\n]*' is invalid",
+    re.IGNORECASE | re.MULTILINE,
+)
 _WORDS = re.compile(r"(?:-l (?P<user>\S+) )?(?:-p (?P<port>\S+) )?-- (?P<host>\S+)$")
 #: Messages of Docker Engine 26 to 28 and compose 2.26; each has a test that quotes the real text. The first match wins.
 _KNOWN = (
@@ -238,6 +245,13 @@ def explain(code: int, output: str) -> DkdbgError:
     by_ssh = _by_ssh(output)
     if by_ssh is not None:
         return by_ssh
+    unset, empty = ", ".join(dict.fromkeys(_UNSET.findall(output))), _EMPTY.search(output)
+    if unset and empty:
+        return DkdbgError(
+            f"your compose file uses variables that are not set: {unset}\n  engine: {_line_of(output, empty.start())}",
+            hint=f"give {unset} a value in .env or in the environment",
+            exit_code=EXIT_ERROR,
+        )
     for known in _KNOWN:
         found = re.search(known.fragment, output, re.IGNORECASE)
         if found:
@@ -247,12 +261,9 @@ def explain(code: int, output: str) -> DkdbgError:
                 exit_code=known.exit_code,
             )
     last = [line for line in output.strip().splitlines() if line.strip()][-6:]
-    unset = ", ".join(dict.fromkeys(_UNSET.findall(output)))
     return DkdbgError(
         f"docker failed with exit code {code}:\n  " + "\n  ".join(last or ["(it said nothing)"]),
-        hint=f"your compose file uses variables that are not set: give {unset} a value in .env or in the environment"
-        if unset
-        else "the same command by hand: docker compose --profile debug up --build --wait",
+        hint="the same command by hand: docker compose --profile debug up --build --wait",
         exit_code=EXIT_ENGINE,
     )
 

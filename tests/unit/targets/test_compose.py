@@ -56,11 +56,48 @@ def test_who_has_written_the_dockerfile_decides_where_another_base_image_is_name
     )
 
 
-def test_variables_without_a_value_are_named_where_compose_fails_without_saying_why():
-    said = 'level=warning msg="The \\"DATA\\" variable is not set. Defaulting to a blank string."\n'
-    error = explain(15, said * 2 + "invalid spec: :/data: empty section between colons")
-    assert "empty section" in error.message
-    assert error.hint.endswith("give DATA a value in .env or in the environment")
+UNSET = 'level=warning msg="The \\"DATA\\" variable is not set. Defaulting to a blank string."\n'
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "invalid spec: :/data: empty section between colons",
+        'service "a" has neither an image nor a build context specified: invalid compose project',
+        " a Pulling \ninvalid reference format",
+        "unable to get image 'python:': Error response from daemon: invalid reference format",
+        "No port specified: 80:<empty>",
+        "error decoding 'services[a].shm_size': invalid size: ''",
+        "error decoding 'services[a].extra_hosts': invalid additional host, missing IP: ",
+        "env file  not found: stat : no such file or directory",
+        "error while interpolating services.a.privileged: failed to cast to expected type: invalid boolean: ",
+        'service "a" depends on undefined service "": invalid compose project',
+        "Error response from daemon: the working directory 'app/' is invalid, it needs to be an absolute path",
+        'Error response from daemon: error gathering device information while adding custom device "": no such file',
+    ],
+)
+def test_variables_without_a_value_are_named_where_compose_misses_something(said):
+    """As compose 2.26 and Docker Engine 26 say it of `${DATA}`."""
+    error = explain(15, UNSET * 2 + said)
+    assert said.splitlines()[-1].strip() in error.message
+    assert "variables that are not set: DATA\n" in error.message
+    assert error.hint == "give DATA a value in .env or in the environment"
+    assert "DATA" not in explain(15, said).message + explain(15, said).hint
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'failed to solve: process "/bin/sh -c pip install ." did not complete successfully: exit code: 1',
+        "Error response from daemon: network shop_default not found",
+        "env file .env.prod not found: stat .env.prod: no such file or directory",
+        "invalid boolean: perhaps",
+    ],
+)
+def test_variables_without_a_value_are_not_blamed_for_anything_else(said):
+    error = explain(15, UNSET + said)
+    assert "DATA a value" not in error.hint
+    assert "not set:" not in error.message.partition("engine:")[0]
 
 
 def test_an_unknown_message_is_shown_as_it_is():

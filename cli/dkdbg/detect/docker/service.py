@@ -225,7 +225,7 @@ def _points(service: RunningService, preferred: str | None) -> float:
 def code_mappings(
     tree: Tree, binds: Mappings, dockerfile: DockerfileFact | None, context: str | None
 ) -> Mappings:
-    """Return the (local, remote) pairs that bring code: bind mounts first, then copies of the image."""
+    """Return the (local, remote) pairs that bring code, also to `/`: bind mounts first, then copies of the image."""
     found = [(local, remote) for local, remote in binds if holds_code(tree, local)]
     for local, remote in dockerfile.copies if dockerfile else ():
         path = join(context or ".", local)
@@ -234,7 +234,7 @@ def code_mappings(
             or (tree.has(path) and path.endswith(".py") and not path.endswith("setup.py"))
         ):
             found.append((path, remote))
-    return tuple(dict.fromkeys(pair for pair in found if pair[1] != "/"))  # nothing can be mounted over that
+    return tuple(dict.fromkeys(found))
 
 
 def holds_code(tree: Tree, directory: str) -> bool:

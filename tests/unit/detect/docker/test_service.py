@@ -6,6 +6,9 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from dkdbg.model.config import Config
+from dkdbg.planner.project import plan_project
+
 WEB = """
 services:
   redis: {image: 'redis:7'}
@@ -266,6 +269,10 @@ def test_an_entrypoint_script_stays_with_what_it_does_not_send_to_the_background
     assert project.facts().entrypoint.file == "server.py"
 
 
-def test_what_an_image_copies_into_its_top_folder_is_no_mapping(project):
+def test_over_what_an_image_copies_into_its_top_folder_nothing_is_mounted(project):
     project.write("Dockerfile", "FROM python:3.11\nCOPY . .\nCMD python train.py\n").program("train.py")
-    assert project.facts().mappings == ()
+    facts = project.facts()
+    assert facts.mappings == ((".", "/"),)
+    made = plan_project(facts, Config())
+    assert made.service.mounts == ((".", "/workspace"),)
+    assert [(each.local, str(each.remote)) for each in made.mappings] == [(".", "/workspace")]
