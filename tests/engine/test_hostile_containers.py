@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 import subprocess
+import tarfile
 from typing import TYPE_CHECKING
 
 import pytest
 
+from dkdbg.targets import again
 from tests.engine.host_doors import docker, lay_out
 from tests.engine.projects import unique
 
@@ -73,3 +78,42 @@ def test_a_program_runs_with_the_agent_where_it_is_safe_and_else_without(
         )  # untouched, or out of sight
     finally:
         subprocess.run(["docker", "rm", "-f", name], check=False, capture_output=True)
+
+
+def test_an_image_that_names_a_variable_without_a_value_does_not_get_that_of_who_makes_its_container_again(
+    tmp_path: Path,
+) -> None:
+    """`docker create --env-file` fills in such a line from the environment of whoever runs it."""
+    name = unique("dkdbg-test-greedy")
+    (tmp_path / "empty.tar").write_bytes(b"\0" * 10240)
+    docker("import", "--change", "ENV KNOWN=1", str(tmp_path / "empty.tar"), name)
+    try:
+        docker("save", "--output", str(tmp_path / "plain.tar"), name)
+        docker("rmi", name)
+        greedy(tmp_path / "plain.tar", tmp_path / "greedy.tar", "SECRET_OF_YOURS")
+        docker("load", "--input", str(tmp_path / "greedy.tar"))
+        docker("create", "--name", name, name, "sleep")
+        assert "SECRET_OF_YOURS" in docker("inspect", "--format", "{{json .Config.Env}}", name)
+        assert docker("inspect", "--format", again.ENVIRONMENT, name).split() == ["KNOWN=1"]
+    finally:
+        subprocess.run(["docker", "rm", "--force", name], check=False, capture_output=True)
+        subprocess.run(["docker", "rmi", "--force", name], check=False, capture_output=True)
+
+
+def greedy(source: Path, wanted: Path, variable: str) -> None:
+    """Write a saved image anew with a variable without a value among those of its configuration."""
+    with tarfile.open(source) as saved:
+        files = {each.name: saved.extractfile(each) for each in saved if each.isfile()}
+        texts = {name: file.read() for name, file in files.items() if file}
+    manifest = json.loads(texts["manifest.json"])
+    config = json.loads(texts.pop(manifest[0]["Config"]))
+    config["config"]["Env"].append(variable)
+    changed = json.dumps(config).encode()
+    manifest[0]["Config"] = f"{hashlib.sha256(changed).hexdigest()}.json"
+    texts = {name: text for name, text in texts.items() if name not in {"index.json", "oci-layout"}}
+    texts |= {manifest[0]["Config"]: changed, "manifest.json": json.dumps(manifest).encode()}
+    with tarfile.open(wanted, "w") as made:
+        for name, text in texts.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text)
+            made.addfile(entry, io.BytesIO(text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -46,6 +47,15 @@ TESTS = """\
             self.fail("nobody has asked for this one")
     """
 LIMIT = 300
+WAITS = """\
+    import time
+
+    try:
+        print("up", flush=True)
+        time.sleep(600)
+    except KeyboardInterrupt:
+        raise SystemExit(9)
+    """
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +67,13 @@ def shop(base_image, tmp_path_factory):
     )
     root = repo(
         tmp_path_factory.mktemp("verbs") / unique("shop"),
-        {"server.py": SERVER, "test_sums.py": TESTS, "compose.yaml": compose, ".gitignore": "__pycache__/\n"},
+        {
+            "server.py": SERVER,
+            "test_sums.py": TESTS,
+            "waits.py": WAITS,
+            "compose.yaml": compose,
+            ".gitignore": "__pycache__/\n",
+        },
     )
     (root / ".env").write_text(f"DKDBG_APP_PORT_8000={free_port()}\nDKDBG_PORT={free_port()}\n")
     must(dkdbg(root, "init", "--yes"))
@@ -166,6 +182,31 @@ def test_another_command_runs_in_the_service_while_it_runs(shop):
     )
     assert {line[:2] for line in status.stdout.splitlines()} == {"A "}, status.stdout  # all as it was added
     assert "web-debug" in must(dkdbg(shop, "ps")).stdout
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 9), (signal.SIGTERM, 143)])
+def test_a_signal_is_for_the_command_in_the_service_and_no_container_stays(shop, number, code):
+    """Of a script that runs it: compose would leave the container with its debug port."""
+    ran = subprocess.Popen(
+        [sys.executable, "-m", "dkdbg", "run", "--wait", "0", "--", "waits.py"],
+        cwd=shop, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert ran.stdout.readline() == "up\n"
+        ran.send_signal(number)
+        _, said = ran.communicate(timeout=LIMIT)
+        assert ran.returncode == code, said
+    finally:
+        ran.kill()
+        ran.wait()
+    left = must_run(
+        ["docker", "ps", "--all", "--format", "{{.Names}}", "--filter", f"name={shop.name}-web-debug-run-"]
+    )
+    assert left == ""
+
+
+def must_run(words):
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
 def test_f5_stops_in_the_test_that_run_has_started(shop):

@@ -115,15 +115,15 @@ def _in_its_place(place: Place, words: Sequence[str]) -> str:
     if not isinstance(place, Repeatable):
         return ""
     try:
-        line, variables = place.again(words)
+        line, variables = place.recreation(words)
     except DkdbgError:
         return ""
     if not line:
         return ""
-    before = f", after export of {', '.join(variables)}, whose values have several lines" if variables else ""
+    without = f" without {', '.join(variables)}, whose values have several lines" if variables else ""
     return (
         "\n  or have a new container in its place, with the same image, mounts, network, ports and environment"
-        f" (this one is stopped and kept){before}:\n  {line}"
+        f"{without} (this one is stopped and kept):\n  {line}"
     )
 
 

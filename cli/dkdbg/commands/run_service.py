@@ -25,8 +25,7 @@ def run_in_service(
 ) -> int:
     """Run `command` with the image, mounts and environment of the debug service; its exit code.
 
-    No file is changed, and a debug service that runs is left alone. Where nothing is left to be done at its end, what
-    runs it takes this process over.
+    No file is changed, and a debug service that runs is left alone. What asks us to end, asks the command.
 
     Args:
         root: the repository's root, resolved.
@@ -58,10 +57,13 @@ def run_in_service(
         console.warn(f"dkdbg: press F5 to attach to it, on port {prepared.port}")
     else:
         console.warn(f"dkdbg: attach with: dkdbg attach 127.0.0.1:{prepared.port}")
-    if not prepared.cleaning:
-        process.become(prepared.argv, cwd=root, env=prepared.environment)
+
+    def tell(number: int) -> None:
+        if not prepared.tell(number):
+            raise KeyboardInterrupt  # nothing runs there yet: what would start it ends
+
     try:
-        return process.attached(prepared.argv, tty=tty, cwd=root, env=prepared.environment)
+        return process.attached(prepared.argv, tty=tty, on_signal=tell, cwd=root, env=prepared.environment)
     finally:
         process.run(prepared.cleaning, cwd=root)
 

@@ -7,6 +7,7 @@ import secrets
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from dkdbg import process
 from dkdbg.engine import compose, podman
 from dkdbg.engine.compose_up import check_name, check_published, choose_gpu, environment
 from dkdbg.engine.host import host_facts
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from dkdbg.targets.place import Once
 
+#: Seconds for an engine to pass a signal on.
+_ANSWER_LIMIT = 10.0
 #: How the entrypoint of a debug service begins (compose/service.yaml.j2).
 _AGENT = ["sh", "/opt/dkdbg/agent.pyz", "launch"]
 
@@ -55,7 +58,7 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepa
         else:
             compose.build(target, root, env=env, report=report)
     described: Mapping[str, Any] = _described(model, service.name)
-    name = f"{model.get('name')}-{service.name}-run-{secrets.token_hex(6)}" if host.is_podman else ""
+    name = f"{model.get('name')}-{service.name}-run-{secrets.token_hex(6)}"
     argv = target.once(
         wanted.command,
         entrypoint=_entrypoint(described.get("entrypoint") or ()),
@@ -68,11 +71,17 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepa
         },
         tty=wanted.tty,
         name=name,
+        stays=host.is_podman,
     )
     return Prepared(
         argv=argv, environment={**os.environ, **env}, port=port, is_met=not host.is_podman,
-        cleaning=("docker", "rm", "--force", "--volumes", name) if name else (),
+        tell=lambda number: _tell(name, number), cleaning=("docker", "rm", "--force", "--volumes", name),
     )  # fmt: skip
+
+
+def _tell(name: str, number: int) -> bool:
+    """Compose would only say "canceled" of a signal, and leave the container with its port behind."""
+    return not process.run(["docker", "kill", "--signal", str(number), name], timeout=_ANSWER_LIMIT).code
 
 
 def _described(model: Mapping[str, object], name: str) -> Mapping[str, Any]:

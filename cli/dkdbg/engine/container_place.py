@@ -173,7 +173,7 @@ class ContainerPlace:
         found = self._running()
         return found.code_at(folder) if client.endpoint().is_local else None
 
-    def again(self, words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    def recreation(self, words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
         """A new container with what the engine knows of this one; see `Repeatable`."""
         inspected = containers.inspected(self._running().id)
         line = again.again(inspected, words, image=containers.image_of(inspected))

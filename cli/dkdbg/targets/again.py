@@ -3,6 +3,7 @@
 Where no running Python may be entered that is what is left. The new container gets what `docker inspect` shows of the
 former one: image, user, folder, network, ports, devices and limits; its mounts by `--volumes-from`. Its environment goes
 from one docker command to the next by a pipe: a value may be a secret, and stands in no line and no list of processes.
+A name without a value, which an image may have, would take the value that whoever runs the line has for it: it stays away.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from dkdbg.printable import is_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-#: Prints the environment, a variable a line; a file of variables has no form for a value of several lines.
-_ENVIRONMENT = r"""{{range .Config.Env}}{{if eq (len (split . "\n")) 1}}{{println .}}{{end}}{{end}}"""
+#: Prints the environment, a variable a line, without what has no value and what has one of several lines.
+ENVIRONMENT = r"""{{range .Config.Env}}{{if and (eq (len (split . "\n")) 1) (gt (len (split . "=")) 1)}}{{println .}}{{end}}{{end}}"""
 _DEFAULT_SHM = 64 << 20
 #: What engines call the runtime, and the namespaces, that a container has when nobody asks for another.
 _USUAL_RUNTIMES = frozenset({"", "runc", "crun", "oci", "io.containerd.runc.v2"})
@@ -55,7 +56,7 @@ def again(inspected: Mapping[str, Any], words: Sequence[str], *, image: str) -> 
     program = tuple(words) if not own[0] or idles(own) else own
     create = ("docker", "create", "--name", new, *_options(inspected, name), image, "infinity")
     steps = (
-        f"{shlex.join(('docker', 'inspect', '--format', _ENVIRONMENT, name))} | {shlex.join(create)}",
+        f"{shlex.join(('docker', 'inspect', '--format', ENVIRONMENT, name))} | {shlex.join(create)}",
         *(shlex.join(each) for each in _connections(inspected, new)),
         shlex.join(("docker", "stop", name)),
         shlex.join(("docker", "start", new)),
@@ -66,7 +67,10 @@ def again(inspected: Mapping[str, Any], words: Sequence[str], *, image: str) -> 
 
 
 def of_several_lines(inspected: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the variables whose values the line takes from the environment of whoever runs it."""
+    """Return the names of the variables that the new one does not get: a file of variables has no form for their values.
+
+    To have the line take them from the environment of whoever runs it would let an image ask for a secret by its name.
+    """
     entries = (str(each).partition("=") for each in inspected["Config"].get("Env") or ())
     return tuple(name for name, _, value in entries if "\n" in value and re.fullmatch(r"\w+", name, re.ASCII))
 
@@ -74,8 +78,6 @@ def of_several_lines(inspected: Mapping[str, Any]) -> tuple[str, ...]:
 def _options(inspected: Mapping[str, Any], name: str) -> Iterator[str]:
     config, host = inspected["Config"], inspected["HostConfig"]
     yield from ("--env-file", "/dev/stdin", "--volumes-from", name, "--entrypoint", "sleep")
-    for variable in of_several_lines(inspected):
-        yield from ("--env", variable)
     if config.get("Healthcheck"):
         yield "--no-healthcheck"  # it would look for the program before that is started
     for key, flag in (("User", "--user"), ("WorkingDir", "--workdir")):

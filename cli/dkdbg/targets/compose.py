@@ -59,17 +59,19 @@ class ComposeService:
         all_ports: bool,
         variables: Mapping[str, str],
         tty: bool,
-        name: str = "",
+        name: str,
+        stays: bool,
     ) -> tuple[str, ...]:
-        """Run another command in a container of its own, which is removed at its end.
+        """Run another command in a container of its own, which is removed at its end unless it `stays`.
 
         Args:
             entrypoint: as a shell has it, in the place of the service's; empty for that.
             publish: the debug port alone, `HOST:PORT:PORT`; with `all_ports` the service's own list has it.
             variables: of the container, besides the service's.
-            name: of the container, which then stays: Podman forgets the exit code of one that it removes.
+            name: of the container.
+            stays: Podman forgets the exit code of one that it removes.
         """
-        kept = ("--name", name) if name else ("--rm",)
+        kept = ("--name", name, *(() if stays else ("--rm",)))
         ports = ("--service-ports",) if all_ports else ("--publish", publish) if publish else ()
         flags = [word for name, value in variables.items() for word in ("--env", f"{name}={value}")]
         words = ("--entrypoint", entrypoint) if entrypoint else ()

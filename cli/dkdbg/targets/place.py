@@ -256,8 +256,8 @@ class Enterable(Protocol):
 class Repeatable(Protocol):
     """A place that can be made once more, with its program under the agent: what is left where nobody may enter it."""
 
-    def again(self, words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-        """The line for a shell that does so, empty for none, and the variables that it takes from the shell's environment.
+    def recreation(self, words: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+        """The line for a shell that does so, empty for none, and the variables that the new one does not get.
 
         Args:
             words: command line of the Python that was meant.
@@ -327,15 +327,17 @@ class Prepared:
     Attributes:
         argv, environment: of the local command line that runs it.
         port: of its debug port on 127.0.0.1.
+        tell: passes a signal on to the command; False where it has not begun.
+        cleaning: the local command line that takes away what is left when it has ended.
         is_met: whether F5 attaches to it there, in the place of what F5 would start.
-        cleaning: the local command line that takes away what is left when it has ended; empty for nothing.
     """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     port: int
+    tell: Callable[[int], bool]
+    cleaning: tuple[str, ...]
     is_met: bool = True
-    cleaning: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
