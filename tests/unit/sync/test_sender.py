@@ -399,9 +399,11 @@ def test_only_the_folders_that_differ_are_listed_at_the_next_start(roots, here, 
         (here / folder).mkdir()
         (here / folder / "f").write_text(folder)
         (here / folder / "l").symlink_to("f")
+        wait_until_old(here / folder / "f")
     with learnt(roots) as (replica, _, index):
         replica.converge(index)
     (here / "b" / "f").write_text("other")
+    wait_until_old(here / "b" / "f")
     (there / "a" / "in" / "l").unlink()
     (there / "a" / "f").write_text("theirs")
     with learnt(roots) as (replica, _, index):
@@ -427,6 +429,7 @@ def test_what_was_touched_after_a_start_without_a_listing_is_not_sent_again(root
     """Its content is the same: a program that follows its sources must not start anew."""
     for name in ("touched", "changed", "other"):
         (here / name).write_text("same size")
+        wait_until_old(here / name)  # else the next start would have to list it
     with learnt(roots) as (replica, _, index):
         replica.converge(index)
     before = (there / "touched").stat()
