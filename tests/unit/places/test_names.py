@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
 from tests.engine.projects import dkdbg, must
-from tests.pages import environment
 
 
 def named(root, **places: str):
@@ -114,32 +108,3 @@ def test_names_do_not_make_the_debug_service_another_one():
     from dkdbg.render.manifest import _choices
 
     assert _choices(b"") == _choices(b'[places.a]\nuri = "ssh://a"\n')
-
-
-@pytest.mark.skipif(not shutil.which("bash"), reason="completion in bash takes bash")
-def test_bash_completes_verbs_and_names(tmp_path):
-    named(tmp_path, cluster="ssh://login,node1/~/code", clash="docker://x")
-
-    def completed(line: str) -> set[str]:
-        script = (
-            'eval "$(dkdbg completion bash)"; COMP_LINE=$1; COMP_POINT=${#1}; COMP_TYPE=9; COMP_WORDS=($1); '
-            'COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _python_argcomplete dkdbg; printf "%s\\n" "${COMPREPLY[@]}"'
-        )
-        done = subprocess.run(
-            ["bash", "-c", script, "bash", line], cwd=tmp_path, env=environment(), capture_output=True, text=True,
-            check=True, timeout=300,
-        )  # fmt: skip
-        return {each.strip() for each in done.stdout.splitlines()}
-
-    assert completed("dkdbg fo") == {"forward"}
-    assert completed("dkdbg attach cl") == {"cluster", "clash"}
-    assert completed("dkdbg run --on clu") == {"cluster"}
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_gets_a_text_of_its_own(shell):
-    done = subprocess.run(
-        [sys.executable, "-m", "dkdbg", "completion", shell], capture_output=True, text=True, check=True,
-        timeout=300, env={**os.environ, "SHELL": str(Path("/bin/sh"))},
-    )  # fmt: skip
-    assert {"bash": "complete -o", "zsh": "compdef", "fish": "complete --command dkdbg"}[shell] in done.stdout
