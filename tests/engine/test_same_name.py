@@ -69,7 +69,13 @@ def test_a_folder_of_the_same_name_neither_replaces_nor_debugs_the_other(two, tm
     must(f5(link))
     assert started(first) == before
 
-    for done in (f5(second), f5(second, "stop"), dkdbg(second, "up")):
+    for done in (
+        f5(second),
+        f5(second, "stop"),
+        dkdbg(second, "up"),
+        dkdbg(second, "down"),
+        dkdbg(second, "down", "--all"),
+    ):
         assert done.returncode != 0
         assert f"{first} has a compose project called {first.name} too" in done.stderr
         hint = f"printf '\\nCOMPOSE_PROJECT_NAME={first.name}-2\\n' >> .env"

@@ -93,7 +93,9 @@ def take_away_other_token(target: ComposeService, root: Path, token: str) -> boo
     return True
 
 
-def check_project(target: ComposeService, root: Path, *, env: dict[str, str]) -> dict[str, object]:
+def check_project(
+    target: ComposeService, root: Path, *, env: dict[str, str] | None = None
+) -> dict[str, object]:
     """Return the project as compose merges it (`docker compose config`).
 
     Raises:

@@ -96,7 +96,11 @@ class ComposePlace(ContainerPlace):
         """`docker compose rm` or `down`."""
         target = ComposeService(service=self.address.rest)
         kept: tuple[str, ...] = ()
-        if not client.endpoint().is_local:
+        if client.endpoint().is_local:
+            from dkdbg.engine import compose, compose_up
+
+            compose_up.check_name(str(compose.check_project(target, self._root).get("name", "")), self._root)
+        else:
             from dkdbg.engine import far_up
 
             far_up.check_service(target, self._root)
