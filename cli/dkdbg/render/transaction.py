@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from dataclasses import dataclass, field
@@ -159,6 +160,8 @@ class Transaction:
         directory, target = self._inside / folder, self._inside / change.path
         for path, need in ((directory, os.W_OK | os.X_OK), (target, os.W_OK)):
             if path.exists() and not os.access(path, need):
+                if os.statvfs(path).f_flag & os.ST_RDONLY:
+                    raise refused("write", change.path, OSError(errno.EROFS, os.strerror(errno.EROFS)))
                 # A container that ran as root is the usual author of files that are not one's own.
                 is_own = path.stat().st_uid == os.geteuid()
                 remedy = f"chmod u+w {path}" if is_own else f"sudo chown -R $(id -u):$(id -g) {path}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -320,6 +321,24 @@ def test_init_runs_without_roots_privileges(script):
         [*without_privileges(), "cat", "train.py"], cwd=script, capture_output=True, check=False
     )
     assert probe.returncode != 0
+
+
+def test_a_repository_on_a_read_only_file_system_is_said_to_be_one(script):
+    """Not "no write permission", which nobody can change there (issue 15)."""
+    user = () if os.geteuid() == 0 else ("--map-root-user",)
+    unshare = shutil.which("unshare")
+    if not unshare or subprocess.run([unshare, *user, "--mount", "true"], check=False).returncode:
+        pytest.skip("no namespace of mounts can be made here")
+    mount = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
+    words = [sys.executable, "-m", "dkdbg", "-C", str(script), "init", "--yes"]
+    done = subprocess.run(
+        [unshare, *user, "--mount", "sh", "-c", mount, "sh", str(script), *words],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "Read-only file system" in done.stderr
+    assert "work in a writable copy" in done.stderr
+    assert "chmod" not in done.stderr + done.stdout
 
 
 def launch_json(root):
