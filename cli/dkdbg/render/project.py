@@ -166,9 +166,7 @@ def _service(plan: ProjectPlan, project: str) -> str:
         from_env=service.from_env,
         host_network=service.host_network,
         port=service.port,
-        app_ports=tuple(
-            (port, _shifted(port, taken=service.extends is not None)) for port in service.app_ports
-        ),
+        app_ports=_app_ports(service),
         wait=service.wait,
         reload=service.reload,
         restart=service.restart,
@@ -208,6 +206,11 @@ def _bind(local: str, remote: str) -> str | dict[str, str]:
     if ":" in local + remote:
         return {"type": "bind", "source": source, "target": remote}
     return f"{source}:{remote}"
+
+
+def _app_ports(service: ServicePlan) -> tuple[tuple[int, int], ...]:
+    """Each port of the program in the container, with the host's default for it."""
+    return tuple((port, _shifted(port, taken=service.extends is not None)) for port in service.app_ports)
 
 
 def _shifted(port: int, *, taken: bool) -> int:
@@ -275,6 +278,7 @@ def _payload(root: Path, plan: ProjectPlan) -> dict[str, FileWanted]:
         masks=[mask for mask in plan.service.masks if ":" not in mask],
         name=plan.service.name,
         port=plan.service.port,
+        app_ports=() if plan.service.host_network else _app_ports(plan.service),
         gpu=plan.service.gpu,
         processes=plan.service.processes,
         needs_gpu=plan.service.needs_gpu,

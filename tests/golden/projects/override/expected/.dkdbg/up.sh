@@ -128,7 +128,10 @@ if [ "$status" != 0 ]; then
   # Compose says that a container exited, not why. Lines of an earlier run would only mislead.
   docker compose --profile debug logs --no-color --no-log-prefix --since "$start" --tail 15 api-debug 2>/dev/null || :
   case $(docker compose --profile debug ps --all --format '{{.State}}' api-debug 2>/dev/null) in
-    created) echo "dkdbg: when a port is taken: dkdbg up takes a free one and writes it to launch.json and .env" ;;
+    created)
+      echo "dkdbg: when a port is taken: dkdbg up takes a free one and writes it to launch.json and .env"
+      echo "dkdbg: for port 8000 of the program, write a free one into .env, such as DKDBG_APP_PORT_8000=18001"
+      ;;
   esac
 fi
 # Still the same container: the program in it is the former one.

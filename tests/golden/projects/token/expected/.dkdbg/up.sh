@@ -177,7 +177,9 @@ if [ "$status" != 0 ]; then
   # Compose says that a container exited, not why. Lines of an earlier run would only mislead.
   docker compose --profile debug logs --no-color --no-log-prefix --since "$start" --tail 15 app-debug 2>/dev/null || :
   case $(docker compose --profile debug ps --all --format '{{.State}}' app-debug 2>/dev/null) in
-    created) echo "dkdbg: when a port is taken: dkdbg up takes a free one and writes it to launch.json and .env" ;;
+    created)
+      echo "dkdbg: when a port is taken: dkdbg up takes a free one and writes it to launch.json and .env"
+      ;;
   esac
 fi
 # Still the same container: the program in it is the former one.
