@@ -157,6 +157,91 @@ def test_with_a_shell_entrypoint(tmp_path, base_image):
     )
 
 
+READS_BESIDE = """\
+    import pathlib
+    import time
+
+    rows = pathlib.Path("../data/rows.txt").read_text().split()
+
+
+    def step(n):
+        row = rows[n % len(rows)]
+        return row  # breakpoint
+
+
+    for n in range(100000):
+        step(n)
+        time.sleep(0.01)
+    """
+
+
+def test_in_a_subfolder_of_a_repository_that_reads_what_lies_beside_it(tmp_path, base_image):
+    """The whole repository is there, and the program starts in its own folder."""
+    whole = repo(
+        tmp_path / unique("courses"),
+        {"data/rows.txt": "only\n", "other/train.py": "import nothing\n", f"{unique('lesson')}/train.py": READS_BESIDE},
+    )  # fmt: skip
+    (root,) = whole.glob("lesson-*")
+    assert check(root, base_image, "train.py").values["row"] == "'only'"
+
+
+ASKS_FOR_A_TERMINAL = """\
+    import os
+    import sys
+    import time
+
+
+    def step(n):
+        columns = os.get_terminal_size(sys.stdin.fileno()).columns
+        return columns  # breakpoint
+
+
+    for n in range(100000):
+        step(n)
+        time.sleep(0.01)
+    """
+
+
+def test_with_a_program_that_asks_for_a_terminal(tmp_path, base_image):
+    """Without one, os.get_terminal_size() raises OSError."""
+    root = repo(
+        tmp_path / unique("terminal"), {"train.py": ASKS_FOR_A_TERMINAL, "requirements.txt": "# nothing\n"}
+    )
+    assert int(check(root, base_image, "train.py").values["columns"]) >= 0
+
+
+def test_with_an_image_that_has_installed_a_copy_of_the_package(tmp_path, base_image):
+    """Python imports what lies in the folder of the sources, and not the copy in site-packages."""
+    dockerfile = f"""\
+        FROM {base_image}
+        COPY . /build
+        RUN pip install --break-system-packages --no-build-isolation --no-index /build
+        WORKDIR /tmp
+        CMD ["acme-train"]
+        """
+    pyproject = """\
+        [build-system]
+        requires = ["setuptools"]
+        build-backend = "setuptools.build_meta"
+
+        [project]
+        name = "acme"
+        version = "1"
+
+        [project.scripts]
+        acme-train = "acme.train:main"
+
+        [tool.setuptools]
+        packages = ["acme"]
+        """
+    loop = dedent(LOOP).replace('if __name__ == "__main__":', "def main():")
+    root = repo(
+        tmp_path / unique("installed"),
+        {"acme/__init__.py": "", "acme/train.py": loop, "pyproject.toml": pyproject, "Dockerfile": dockerfile},
+    )  # fmt: skip
+    check(root, base_image, "acme/train.py")
+
+
 @pytest.fixture(scope="module")
 def image_without_pip(base_image, tmp_path_factory):
     """The base without pip, venv and ensurepip."""
