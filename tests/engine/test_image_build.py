@@ -156,6 +156,19 @@ def test_up_writes_a_port_that_a_person_has_chosen_to_launch_json(root):
     assert must(dkdbg(root, "up")).stdout.count("launch.json") == 0
 
 
+def test_an_undo_says_what_removes_the_container_that_still_runs(root):
+    must(dkdbg(root, "up"))
+    (volume,) = volumes(root)
+    said = must(dkdbg(root, "init", "--undo")).stdout
+    line = said.partition("its container is still there: ")[2].strip()
+    subprocess.run(["sh", "-c", line], cwd=root, capture_output=True, check=True)
+    label = f"label=com.docker.compose.project={root.name}"
+    assert out("docker", "ps", "--all", "--quiet", "--filter", label) == ""
+    assert not exists(volume)
+    must(dkdbg(root, "init", "--yes"))
+    assert "still there" not in must(dkdbg(root, "init", "--undo")).stdout
+
+
 INSTALLS = """\
     FROM {base}
     WORKDIR /app

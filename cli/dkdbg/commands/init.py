@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from dkdbg import console, git
 from dkdbg.commands.choose_program import choose_program
 from dkdbg.delivery import single_file
+from dkdbg.engine import image_build
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.model import config as configuration
 from dkdbg.planner.editor import ATTACH_NAME
@@ -100,14 +102,14 @@ def undo(root: Path, *, force: bool, as_json: bool) -> int:
         DkdbgError: nothing to undo, files edited since (without `force`), or a file cannot be written.
     """
     check_root(root)
+    containers = _lines_to_remove_containers(root)
     undone = changes.Journal(root=root).undo(force=force)
     if as_json:
         lists = {
             name: [str(path) for path in getattr(undone, name)] for name in ("removed", "restored", "left")
         }
-        console.emit(
-            {**lists, "saved": [{"path": str(path), "as": str(copy)} for path, copy in undone.saved]}
-        )
+        copies = [{"path": str(path), "as": str(copy)} for path, copy in undone.saved]
+        console.emit({**lists, "saved": copies, "next": containers})
         return 0
     for path in undone.removed:
         console.say(f"removed   {path}")
@@ -117,7 +119,17 @@ def undo(root: Path, *, force: bool, as_json: bool) -> int:
         console.say(f"saved     {path} as {saved}")
     for path in undone.left:
         console.say(f"left      {path}/  (something of yours is in it)")
+    for line in containers:
+        console.say(f"its container is still there: {line}")
     return 0
+
+
+def _lines_to_remove_containers(root: Path) -> list[str]:
+    """What removes those of the debug service, which no verb finds after an undo; nothing where no engine says that there are any."""
+    with suppress(DkdbgError):  # an undo needs neither
+        service = manifest.debug_service(root)
+        return image_build.lines_to_remove(root, service) if service else []
+    return []
 
 
 def check_root(root: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
+from dkdbg.engine import containers
 from dkdbg.render.artefacts import artefact
 from dkdbg.targets.container import PROJECT_NAME, SERVICE
 
@@ -112,3 +113,18 @@ def remove_with_volumes(root: Path, target: ComposeService, masks: Sequence[str]
     if volumes and not result.code:
         process.run(("docker", "volume", "rm", *volumes), cwd=root)
     return result
+
+
+def lines_to_remove(root: Path, service: DebugService) -> list[str]:
+    """What a person types, without compose and its files, to do the same: a line for each container of the service.
+
+    Raises:
+        DkdbgError: no docker command, no engine, no permission.
+    """
+    lines = []
+    for each in containers.of_project(root):
+        if each.label == service.name:
+            volumes = masked_volumes(containers.inspected(each.id), service.masks)
+            removed = f" && docker volume rm {' '.join(volumes)}" if volumes else ""
+            lines.append(f"docker rm --force {each.name}{removed}")
+    return lines

@@ -263,7 +263,7 @@ def explain(code: int, output: str) -> DkdbgError:
     last = [line for line in output.strip().splitlines() if line.strip()][-6:]
     return DkdbgError(
         f"docker failed with exit code {code}:\n  " + "\n  ".join(last or ["(it said nothing)"]),
-        hint="the same command by hand: docker compose --profile debug up --build --wait",
+        hint="the same by hand: docker compose --profile debug up --build --wait SERVICE (plain dkdbg names it)",
         exit_code=EXIT_ENGINE,
     )
 
