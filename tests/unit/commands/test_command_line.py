@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
@@ -24,3 +27,34 @@ def test_a_wait_that_is_no_number_of_seconds_is_refused(value):
         command_line.parsed(["run", f"--wait={value}", "--", "train.py"], command_line.parser())
     assert refused.value.exit_code == EXIT_USAGE
     assert f"{value!r} is not a whole number from 0 on" in refused.value.message
+
+
+@pytest.mark.parametrize("words", [["--version"], ["help"], ["ps", "--help"], ["completion", "bash"]])
+def test_nothing_that_is_slow_to_load_is_loaded_before_it_is_needed(words):
+    """Each of these takes longer than all of dkdbg's own modules at a start (issue 15)."""
+    code = (
+        "import sys\n"
+        "from dkdbg.main import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        "print('LOADED', *sorted({each.split('.')[0] for each in sys.modules}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
+    loaded = set(done.stdout.rpartition("LOADED")[2].split())
+    assert "dkdbg" in loaded
+    assert not loaded & {
+        "asyncio",
+        "debugpy",
+        "docker",
+        "jinja2",
+        "requests",
+        "rich",
+        "ssl",
+        "tomlkit",
+        "watchdog",
+    }
