@@ -197,9 +197,12 @@ def _torch(survey: Survey, python: int) -> TorchFact | None:
     own = sorted(survey.manager.read, key=lambda file: kinds.get(file.kind, 1))
     others = [file for file in survey.dependency_files if file not in own and "/" not in file.path]
     scripts = [path for path in survey.tree.files if path.endswith((".sh", ".bat")) and "/" not in path]
-    cog = re.findall(r"-\s*[\"']?(torch==\S+?)[\"']?\s*$", survey.tree.text("cog.yaml"), re.MULTILINE)
+    cog_text = survey.tree.text("cog.yaml")
+    cog = re.findall(r"-\s*[\"']?(torch==\S+?)[\"']?\s*$", cog_text, re.MULTILINE)
+    cog_cuda = re.search(r"^\s*cuda:\s*[\"']?(\d+)\.(\d)", cog_text, re.MULTILINE)
+    local = f"+cu{cog_cuda[1]}{cog_cuda[2]}" if cog_cuda else ""
     documents = [*survey.own_documents(), *((path, survey.tree.text(path)) for path in scripts)]
-    documents += [("cog.yaml", f"pip install {pin}") for pin in cog]
+    documents += [("cog.yaml", f"pip install {pin}{'' if '+' in pin else local}") for pin in cog]
     base = (
         survey.dockerfile.base if survey.dockerfile else survey.chosen.fact.image if survey.chosen else None
     )

@@ -33,6 +33,18 @@ _TOUCHES = re.compile(
 _HARD_CODE = re.compile(
     r"\.cuda\(\)|\.to\(\s*[\"']cuda|device\s*=\s*[\"']cuda(?::\d)?[\"']|torch\.device\(\s*[\"']cuda[\"'](?:,\s*\w+)?\s*\)"
 )
+#: Each process has a GPU of its own, by its rank; not below an `if` of its own, and with no other choice.
+_RANK_ON_CUDA = re.compile(
+    r"^(?![ \t]*(?:(?:el)?if\b|else\b))[^\n]*\n(?![^\n]*\belse\b)[ \t]+\w+\s*=\s*torch\.device\(\s*"
+    r"(?:f[\"']cuda:\{|[\"']cuda:(?:\{[^}\n]{0,20}\}[\"']\s*\.format|%d[\"']\s*%|[\"']\s*\+))",
+    re.MULTILINE,
+)
+_NAMES_CPU = re.compile(r"(?<!map_location=)[\"']cpu[\"']")
+#: A module that compiles CUDA sources while it is imported.
+_COMPILES = re.compile(
+    r"^\w+\s*=\s*(?:torch\.utils\.)?(?:cpp_extension\.)?load\((?=[^\n]{0,200}(?:\n[ \t)\]][^\n]{0,200}){0,20}?\.cu[\"'])",
+    re.MULTILINE,
+)
 #: A command line, an index or a setting for a CPU: somebody runs it there.
 _ON_CPU = re.compile(
     r"--device[ =]cpu|device=[\"']?cpu|--cpu\b|accelerator=cpu|trainer=cpu|--no[-_]cuda|JAX_PLATFORMS?=cpu|--use[-_]cpu|"
@@ -241,9 +253,15 @@ def _without_cpu_words(
         return "required", f"{base_cuda[0]}: FROM {base_cuda[1]}"
     if needs:
         return "required", needs
+    compiles = _first(_COMPILES, [each for each in texts if "cpp_extension" in each[1]])
+    if compiles:
+        return "required", f"{compiles.rpartition(':')[0]}: compiles CUDA code when it is imported"
     chooses = _first(_CHOOSES_CPU, near)
     if chooses:
         return "optional", chooses
+    ranks = _first(_RANK_ON_CUDA, near)
+    if ranks and not any(_NAMES_CPU.search(text) for _, text in near):
+        return "required", f"{ranks.partition(':')[0]}: each process takes the GPU of its rank"
     weak = sorted(packages & (_WEAK_PACKAGES - _MONITORS))
     if weak:
         return "required", f"installs {weak[0]} and mentions no CPU"

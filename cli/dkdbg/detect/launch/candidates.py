@@ -36,6 +36,8 @@ _NEVER = re.compile(
     r"(?:^|/)(?:setup|conftest|noxfile|fabfile|versioneer|_version|__init__|hubconf|tasks|conf|gunicorn[_.]conf|config|configurator)\.py$"
     r"|(?:^|/)test_[^/]*\.py$|_test\.py$|(?:^|/)tests?/|(?:^|/)\.(?:github|circleci|azuredevops|ci|devcontainer)/|(?:^|/)(?:docs?|ci)/"
 )
+#: In a folder of Docker's: a program of the host that starts the container in which the program runs.
+_STARTS_CONTAINERS = re.compile(r"\bdocker\.from_env\(|\bDockerClient\(")
 _MAX_READ = 2500
 #: `tool [action] [model]`, `run --alg=<name> [additional arguments]`: how to build a command, not one.
 _TEMPLATE = re.compile(r"(?:^|\s)\[[A-Za-z][\w .-]*\](?:\s|$)|<[A-Za-z][\w .-]* [\w .-]*>")
@@ -213,6 +215,8 @@ def resolve(tree: Tree, item: Seen, scripts: Mapping[str, str], order: int) -> C
     # `python program.py --help` shows where the program is, not how it is started.
     command = re.sub(r"\s+(?:-h|--help)(?=\s|$)", "", command)
     if file is None or _NEVER.search(file):
+        return None
+    if parent(file).rpartition("/")[2] == "docker" and _STARTS_CONTAINERS.search(tree.text(file)):
         return None
     return Candidate(
         launch=launch, file=file, cwd=cwd, command=command, place=item.place, source=item.source, order=order

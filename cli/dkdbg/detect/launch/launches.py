@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.detect.files import is_vendored, join, parent
+from dkdbg.detect.launch.code_blocks import code_blocks
 from dkdbg.detect.launch.tasks import read_tasks, with_tasks
 from dkdbg.detect.substitution import substitute
 from dkdbg.errors import DkdbgError
@@ -28,25 +29,6 @@ PLACES = {
 }  # fmt: skip
 _README = re.compile(r"readme(?:[-_.]\w+)*", re.IGNORECASE)
 _DOCUMENT = re.compile(r".*\.(?:md|rst|mdx)", re.IGNORECASE)
-_SHELL_LANGUAGES = {
-    "",
-    "bash",
-    "sh",
-    "shell",
-    "console",
-    "zsh",
-    "shell-session",
-    "bat",
-    "cmd",
-    "powershell",
-    "text",
-    "txt",
-    "none",
-    "terminal",
-    "commandline",
-    "command",
-}
-_FENCE = re.compile(r"^[\s>]*(`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
 _INLINE = re.compile(r"(?<!`)`([^`\n]{6,200})`(?!`)")
 _MAX_DOCUMENTS = 120
 _MAX_SCRIPTS = 120
@@ -121,40 +103,6 @@ def _document(tree: Tree, path: str, scripts: Collection[str], tasks: Tasks) -> 
             lines = list(with_tasks([match[1]], tasks))
             where = "inline" if root_readme else "ci"
             yield from _lines(tree, lines, path, where, scripts=scripts, home=home)
-
-
-def code_blocks(text: str, *, is_rst: bool = False) -> Iterator[str]:
-    """Yield the blocks of shell commands in a Markdown or reStructuredText document."""
-    block: list[str] = []
-    fence: str | None = None
-    language = ""
-    blank_before = True
-    for line in text.split("\n"):
-        match = _FENCE.match(line)
-        if fence is not None:
-            if match and match[1].startswith(fence) and not match[2]:
-                if language.lower() in _SHELL_LANGUAGES:
-                    yield "\n".join(block)
-                block, fence, language = [], None, ""
-            else:
-                block.append(line.lstrip(">") if line.startswith(">") else line)
-            continue
-        if match:
-            if block:
-                yield "\n".join(block)
-            block, fence, language = [], match[1][:3], match[2]
-            continue
-        # An indented block; in Markdown only after a blank line, four columns or a tab deep.
-        indented = bool(re.match(r"(?: {4}|\t)", line)) or (is_rst and line.startswith("  "))
-        if indented and (blank_before or block):
-            block.append(line.strip())
-        elif line.strip():
-            if block:
-                yield "\n".join(block)
-            block = []
-        blank_before = not line.strip() or bool(block)
-    if block and (fence is None or language.lower() in _SHELL_LANGUAGES):
-        yield "\n".join(block)
 
 
 def lines_of(tree: Tree, lines: list[str], scripts: Collection[str]) -> list[Seen]:

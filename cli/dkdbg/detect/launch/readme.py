@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dkdbg.detect.launch.launches import code_blocks
+from dkdbg.detect.launch.code_blocks import code_blocks
 from dkdbg.detect.python.requirements import parse_requirement
 from dkdbg.launchers.lines.command_lines import logical_lines
 

@@ -263,3 +263,64 @@ def test_a_library_that_takes_a_gpu_by_itself_makes_it_optional(project):
 def test_an_actor_without_a_gpu_does_not_make_the_program_run_without(project):
     driver = "import torch\nmodel.to('cuda')\nWorkers(num_gpus_per_actor=0)\n"
     assert need(project.write("train.py", driver)) == "required"
+
+
+RANK = """\
+    import torch
+
+
+    def train(rank):
+        torch.cuda.manual_seed(1)
+        device = torch.device({device})
+        for x in []:
+            x.to(device).backward()
+
+
+    if torch.cuda.is_available():
+        train(0)
+    """
+
+
+@pytest.mark.parametrize("device", ["'cuda:{:d}'.format(rank)", "f'cuda:{rank}'", "'cuda:' + str(rank)"])
+def test_a_device_by_rank_that_nothing_asks_for_is_required(project, device):
+    assert need(project.write("train.py", RANK.format(device=device))) == "required"
+
+
+def test_a_device_by_rank_with_another_choice_is_optional(project):
+    other = RANK.format(device="f'cuda:{rank}'") + "    else:\n        device = torch.device('cpu')\n"
+    assert need(project.write("train.py", other)) == "optional"
+    below = (
+        RANK.format(device="f'cuda:{rank}'")
+        .replace("torch.cuda.manual_seed(1)", "if rank >= 0:")
+        .replace("        device", "            device")
+    )
+    assert need(project.write("train.py", below)) == "optional"
+
+
+COMPILES = """\
+    import os
+    from torch.utils.cpp_extension import load
+
+    here = os.path.dirname(__file__)
+    op = load(
+        "op",
+        sources=[
+            os.path.join(here, "op.cpp"),
+            os.path.join(here, "op_kernel.cu"),
+        ],
+    )
+    """
+
+
+def test_cuda_sources_that_are_compiled_at_an_import_are_required(project):
+    project.write("train.py", FALLBACK).write("op/op.py", COMPILES)
+    facts = project.facts()
+    assert (facts.gpu, facts.gpu_source) == ("required", "op/op.py:5: compiles CUDA code when it is imported")
+
+
+@pytest.mark.parametrize(
+    "change", [("    op = load(", "    def get():\n        op = load("), ("op_kernel.cu", "op2.cpp")]
+)
+def test_sources_that_are_compiled_on_demand_or_for_a_cpu_require_nothing(project, change):
+    project.write("train.py", FALLBACK).write("op/op.py", COMPILES.replace(*change))
+    assert need(project) == "optional"

@@ -185,3 +185,11 @@ def test_a_lower_bound_in_an_image_of_an_old_cuda_says_no_version(project):
         "Dockerfile", "FROM nvidia/cuda:11.0.3-devel-ubuntu20.04\nCOPY . /w\nRUN pip install -e /w\n"
     )
     assert said(project) == (None, "11.0")
+
+
+@pytest.mark.parametrize(("said", "cuda"), [('cuda: "11.1"', "11.1"), ("gpu: true", "10.2")])
+def test_cog_says_which_cuda_its_torch_is_for(project, said, cuda):
+    project.write("train.py", "import torch\n")
+    project.write("cog.yaml", f'build:\n  {said}\n  python_packages:\n    - "torch==1.10.0"\n')
+    torch = project.facts().torch
+    assert (torch.version, torch.cuda, torch.source) == ("1.10.0", cuda, "cog.yaml")

@@ -258,3 +258,12 @@ def test_a_task_of_no_use_hides_nothing(project):
     )
     project.readme("pixi run app", "pixi run loop", "pixi run gone", "python train.py").program("train.py")
     assert project.facts().entrypoint.command == "python train.py"
+
+
+def test_a_program_of_the_host_that_starts_the_container_is_not_what_runs_in_it(project):
+    project.write(
+        "docker/run_docker.py", "import docker\nclient = docker.from_env()\nclient.containers.run('fold')\n"
+    )
+    project.program("run_fold.py").readme("python3 docker/run_docker.py --fasta=x")
+    project.write("docker/Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\nCMD python run_fold.py\n")
+    assert project.facts().entrypoint.file == "run_fold.py"

@@ -1,0 +1,87 @@
+"""The blocks of shell commands in a document: Markdown's, HTML's in Markdown, reStructuredText's."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SHELL_LANGUAGES = {
+    "",
+    "bash",
+    "sh",
+    "shell",
+    "console",
+    "zsh",
+    "shell-session",
+    "bat",
+    "cmd",
+    "powershell",
+    "text",
+    "txt",
+    "none",
+    "terminal",
+    "commandline",
+    "command",
+}
+_FENCE = re.compile(r"^[\s>]*(`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
+#: What begins or ends a block, of Markdown or of HTML; no part of it repeats without an end, whatever the document is.
+_EDGE = re.compile(r"^[ \t>]{0,20}(`{3,}|~{3,})|(<pre\b[^<>]{0,200}>)|</pre>", re.MULTILINE | re.IGNORECASE)
+_TAG = re.compile(r"</?(?:code|span|strong|font|em|b|i)\b[^<>]{0,200}>", re.IGNORECASE)
+
+
+def code_blocks(text: str, *, is_rst: bool = False) -> Iterator[str]:
+    """Yield the blocks of shell commands in a Markdown or reStructuredText document."""
+    if not is_rst and "<pre" in text.lower():
+        text = _with_fences(text)
+    block: list[str] = []
+    fence: str | None = None
+    language = ""
+    blank_before = True
+    for line in text.split("\n"):
+        match = _FENCE.match(line)
+        if fence is not None:
+            if match and match[1].startswith(fence) and not match[2]:
+                if language.lower() in _SHELL_LANGUAGES:
+                    yield "\n".join(block)
+                block, fence, language = [], None, ""
+            else:
+                block.append(line.lstrip(">") if line.startswith(">") else line)
+            continue
+        if match:
+            if block:
+                yield "\n".join(block)
+            block, fence, language = [], match[1][:3], match[2]
+            continue
+        # An indented block; in Markdown only after a blank line, four columns or a tab deep.
+        indented = bool(re.match(r"(?: {4}|\t)", line)) or (is_rst and line.startswith("  "))
+        if indented and (blank_before or block):
+            block.append(line.strip())
+        elif line.strip():
+            if block:
+                yield "\n".join(block)
+            block = []
+        blank_before = not line.strip() or bool(block)
+    if block and (fence is None or language.lower() in _SHELL_LANGUAGES):
+        yield "\n".join(block)
+
+
+def _with_fences(text: str) -> str:
+    """The same with ``` around what is in `<pre>` and outside of Markdown's own blocks."""
+    parts, done, fence, opened, begin = [], 0, "", 0, -1
+    for edge in _EDGE.finditer(text):
+        if fence or (edge[1] and begin < 0):
+            if not fence:
+                fence = edge[1][:3]
+            elif edge[1] and edge[1].startswith(fence):
+                fence = ""
+        elif edge[2]:
+            opened, begin = edge.span()
+        elif begin >= 0 and not edge[1]:
+            inside = html.unescape(_TAG.sub("", text[begin : edge.start()])).strip("\n")
+            parts += [text[done:opened], f"\n```\n{inside}\n```\n"]
+            done, begin = edge.end(), -1
+    return "".join([*parts, text[done:]])
