@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import multiprocessing
 import os
 import struct
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -140,36 +140,39 @@ def test_nothing_is_done_through_a_symlink_that_leads_out(host: Host, root: Path
         assert kept.is_symlink()
 
 
+def swap(root: Path, outside: Path, swaps: Any) -> None:
+    """Make `root/d` a symlink to a folder outside, and a folder again, without end; count the symlinks."""
+    # A new name each time: the host makes `d` anew while it is away, and no folder is moved over one with files.
+    for number in itertools.count():
+        aside = root / f"moved{number}"
+        with contextlib.suppress(OSError):
+            (root / "d").rename(aside)
+            (root / "d").symlink_to(outside)
+            swaps.value += 1
+        time.sleep(0.0005)
+        with contextlib.suppress(OSError):
+            (root / "d").unlink()
+            aside.rename(root / "d")
+        time.sleep(0.0005)
+
+
 def test_a_folder_that_another_process_swaps_for_a_symlink_leads_nowhere(host: Host, root: Path) -> None:
-    """A real race: while files flow into a folder, a thread swaps it for a symlink to a folder outside, and back."""
+    """A real race: while files flow into a folder, it is swapped for a symlink to a folder outside, and back."""
     host.open(root)
     outside = root.parent / "victim"
     outside.mkdir()
     (root / "d").mkdir()
-    stop = threading.Event()
-    swaps = 0
-
-    def swap() -> None:
-        nonlocal swaps
-        while not stop.is_set():
-            with contextlib.suppress(OSError):
-                (root / "d").rename(root / f"moved{swaps}")
-                (root / "d").symlink_to(outside)
-                swaps += 1
-            time.sleep(0.0005)
-            with contextlib.suppress(OSError):
-                (root / "d").unlink()
-                (root / f"moved{swaps - 1}").rename(root / "d")
-            time.sleep(0.0005)
-
-    thread = threading.Thread(target=swap)
-    thread.start()
+    # Not a thread: between its two renames it would wait for this one, and the host would always be first.
+    context = multiprocessing.get_context("spawn")
+    swaps = context.Value("i", 0)
+    process = context.Process(target=swap, args=(root, outside, swaps), daemon=True)
+    process.start()
     try:
         end = time.monotonic() + 300
         for index in itertools.count():
-            if index >= 3000 and swaps > 10:
+            if index >= 3000 and swaps.value > 10:
                 break
-            assert time.monotonic() < end, swaps
+            assert time.monotonic() < end, swaps.value
             data = b"%d" % index
             if index % 3:
                 host.begin(wire.PUT, entry(f"d/f{index % 50}", data), data)
@@ -183,8 +186,8 @@ def test_a_folder_that_another_process_swaps_for_a_symlink_leads_nowhere(host: H
                 host.begin(wire.MODE, {"path": f"d/f{index % 50}", "mode": 0o600, "stamp": ""})
         host.settle()
     finally:
-        stop.set()
-        thread.join()
+        process.kill()
+        process.join()
     assert list(outside.iterdir()) == []
     outside.rmdir()
     assert all(one["reason"] for one in host.failed)
