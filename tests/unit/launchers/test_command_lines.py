@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dkdbg.launchers.lines.blanks import has_blank
+from dkdbg.launchers.lines.blanks import as_words, has_blank
 from dkdbg.launchers.lines.command_lines import parse_line
 
 
@@ -116,3 +116,15 @@ def test_something_to_fill_in_is_seen(command):
 
 def test_plain_arguments_are_nothing_to_fill_in():
     assert not has_blank("python a.py --lr 0.1 config/base.yaml")
+
+
+def test_an_option_in_brackets_is_left_out_of_the_words():
+    line = "python main.py --cfg a.yaml [--batch-size <size> --tag <tag>] [--resume [--from last] -v]"
+    assert as_words(line) == ("python", "main.py", "--cfg", "a.yaml")
+    assert has_blank("python main.py [--amp]")
+
+
+def test_a_list_in_brackets_is_a_value():
+    line = "python main.py gpus=[0,1] --layers [-1,2]"
+    assert as_words(line)[2:] == ("gpus=[0,1]", "--layers", "[-1,2]")
+    assert not has_blank(line)

@@ -12,7 +12,7 @@ from dkdbg.detect.launch.needs import burden
 from dkdbg.detect.python.python_source import read_source
 from dkdbg.launchers import registry
 from dkdbg.launchers.launcher import SERVER, WORKER, Launch
-from dkdbg.launchers.lines.blanks import has_blank
+from dkdbg.launchers.lines.blanks import blanks, has_blank
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -178,7 +178,12 @@ def add(found: dict[str, Candidate], candidate: Candidate) -> None:
 
 def _worth(launch: Launch) -> float:
     """Of two lines for one program, the one that trains, and then the one that runs as it stands, shows it better."""
-    return 8 * (verb_of(launch) == "train") - 8 * only_checks(launch) - burden(launch)
+    return (
+        8 * (verb_of(launch) == "train")
+        - 8 * only_checks(launch)
+        - burden(launch)
+        - 0.5 * blanks(launch.command)
+    )
 
 
 def verb_of(launch: Launch) -> str:

@@ -15,6 +15,8 @@ _BLANK = re.compile(
     re.IGNORECASE,
 )
 _IN_WORDS = re.compile(r"<(?!\|)[^<>\n]*[^<>|\n]>|\{[a-z_ ]+\}")
+#: `[--batch-size <size> --tag <tag>]`: what may be added; a list of values is none.
+_OPTIONAL = re.compile(r"\[\s*--?[A-Za-z][^\[\]\n]*\]")
 #: `$PWD` and `$HOME` have a value wherever a shell runs.
 _SET = re.compile(r"\$\{?(?:PWD|HOME|USER)\b\}?")
 _KEY_AND_VALUE = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*=")
@@ -22,14 +24,22 @@ _KEY_AND_VALUE = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*=")
 
 def has_blank(text: str) -> bool:
     """Return whether a command line, or a word of one, holds something that a person has to fill in first."""
-    return bool(_BLANK.search(_SET.sub("", text)))
+    return blanks(text) > 0
+
+
+def blanks(text: str) -> int:
+    """Return how much of a command line a person has to fill in, or may add."""
+    whole = _OPTIONAL.sub("", text)
+    return len(_BLANK.findall(_SET.sub("", whole))) + (whole != text)
 
 
 def as_words(command: str) -> tuple[str, ...]:
     """Return the words of a documented line, one that says `<path of your data>` in several words as one.
 
-    A line whose quotes do not close is taken apart at its blanks.
+    A line whose quotes do not close is taken apart at its blanks; `[--option VALUE]` is left out.
     """
+    while (fewer := _OPTIONAL.sub("", command)) != command:
+        command = fewer
     joined = _IN_WORDS.sub(lambda match: re.sub(r"\s+", "_", match[0]), command)
     try:
         return tuple(shlex.split(joined))

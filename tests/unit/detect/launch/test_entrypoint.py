@@ -164,6 +164,14 @@ def test_a_placeholder_in_the_command_needs_arguments(project):
     assert project.facts().entrypoint.needs_args
 
 
+def test_of_two_lines_for_one_program_the_one_with_less_to_fill_in_is_taken(project):
+    project.write("train.py", TRAIN).readme(
+        "python train.py --cfg <file> --data <path> [--batch-size <size> --tag <tag>]",
+        "python train.py --cfg a.yaml --data <path> --batch-size 64",
+    )
+    assert project.facts().entrypoint.command == "python train.py --cfg a.yaml --data <path> --batch-size 64"
+
+
 def test_a_manage_py_is_started_with_runserver(project):
     project.program("manage.py").readme("python manage.py migrate", "python manage.py runserver")
     assert project.facts().entrypoint.command == "python manage.py runserver"
