@@ -129,6 +129,8 @@ class ServiceFact:
         ports: container ports it publishes.
         gpu: whether it asks for a GPU in any of compose's ways.
         depends_on: names.
+        parts: (section, name, definition as JSON) of what it uses of its file's top level and the compose file in the
+            root does not have: networks, volumes, configs, secrets. As written, paths relative to the root.
         host_network: `network_mode: host`.
         env_files: those that it reads its environment from, relative to the root, when one that has to be there is not;
             else empty.
@@ -158,6 +160,7 @@ class ServiceFact:
     ports: tuple[int, ...] = ()
     gpu: bool = False
     depends_on: tuple[str, ...] = ()
+    parts: tuple[tuple[str, str, str], ...] = ()
     host_network: bool = False
     env_files: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()

@@ -84,7 +84,10 @@ class ServicePlan:
         extends: the user's service that it extends, None when it stands alone.
         compose_file: file that dkdbg writes it into, relative to the root.
         merge: how plain `docker compose` comes to read that file.
-        includes: compose files in subfolders that have to be included for the service's dependencies.
+        includes: compose files that have to be included for the service's dependencies.
+        dependencies: services of the user's that it depends on and that `compose_file` extends, because compose does not read their file.
+        parts: what has to stand at the top level of `compose_file` for it; see ServiceFact.parts.
+        without: services that the extended one depends on, and that cannot be there.
         entrypoint: words of the image's or the user's own entrypoint, which the agent runs unchanged.
         command: words that follow them; `inherits_command` when the extended service says them itself.
         pythonpath: what PYTHONPATH has to be for the mounted sources to be imported in the place of an installed copy; empty for none.
@@ -129,6 +132,9 @@ class ServicePlan:
     from_entry: bool = False
     extends: ServiceFact | None = None
     includes: tuple[str, ...] = ()
+    parts: tuple[tuple[str, str, str], ...] = ()
+    dependencies: tuple[ServiceFact, ...] = ()
+    without: tuple[str, ...] = ()
     working_dir: str | None = None
     mounts: tuple[tuple[str, str], ...] = ()
     masks: tuple[str, ...] = ()

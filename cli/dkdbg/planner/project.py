@@ -11,7 +11,8 @@ from dkdbg.planner import literal
 from dkdbg.planner.image import plan_image
 from dkdbg.planner.installed_copy import with_sources, without_released
 from dkdbg.planner.old_python import with_a_python
-from dkdbg.planner.service import MAINS, OVERRIDES, WORKSPACE, choose_service, plan_service
+from dkdbg.planner.other_file import MAINS
+from dkdbg.planner.service import OVERRIDES, WORKSPACE, choose_service, plan_service
 
 if TYPE_CHECKING:
     from dkdbg.model.config import Config

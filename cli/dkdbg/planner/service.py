@@ -17,6 +17,7 @@ from dkdbg.model import twin
 from dkdbg.model.config import Config, shell_argv
 from dkdbg.model.plan import Decision, Mapping, ServicePlan
 from dkdbg.planner import image_inputs
+from dkdbg.planner.other_file import MAINS, brought, read_anyway
 
 if TYPE_CHECKING:
     from dkdbg.model.facts import DockerfileFact, DockerRun, EntryPoint, RepoFacts, ServiceFact
@@ -36,7 +37,6 @@ OVERRIDES = (
     "docker-compose.override.yml",
     "docker-compose.override.yaml",
 )
-MAINS = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
 
 
 def plan_service(
@@ -66,6 +66,7 @@ def plan_service(
         mounts, workdir = ((".", WORKSPACE),), WORKSPACE
         mappings = (Mapping(local=".", remote=PurePosixPath(WORKSPACE)),)
     compose_file, merge = choose_file(facts)
+    others = brought(facts, base)
     name = _name(base.name if base else "app", {service.name for service in facts.services})
     idle = chosen.argv == IDLE
     app_ports = tuple(
@@ -86,7 +87,10 @@ def plan_service(
         extends=base,
         compose_file=compose_file,
         merge=merge,
-        includes=(base.file,) if base and base.depends_on and "/" in base.file else (),
+        includes=others.includes,
+        dependencies=others.dependencies,
+        parts=others.parts,
+        without=others.without,
         command=chosen.command,
         entrypoint=chosen.entrypoint,
         inherits_command=chosen.inherited,
@@ -129,7 +133,7 @@ def plan_service(
             Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
             *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, by_hand)) for m in mappings),
         ),
-        (*chosen.notes, *_unreadable(facts, chosen.argv), *_missing(facts), *_env_files(base, read_whole=_read_whole(facts, base)), *_needs(base)),
+        (*chosen.notes, *_unreadable(facts, chosen.argv), *_missing(facts), *_env_files(base, read_whole=_read_whole(facts, base)), *_needs(base), *_without(facts, base, others.without)),
     )  # fmt: skip
 
 
@@ -182,11 +186,18 @@ def _env_files(base: ServiceFact | None, *, read_whole: bool) -> tuple[str, ...]
 
 def _read_whole(facts: RepoFacts, base: ServiceFact | None) -> bool:
     """Whether compose reads the service's file by itself: it is in the root, or included for what it depends on."""
-    if base is None:
-        return False
-    if facts.compose_env is not None:
-        return base.file in facts.compose_env.split(":") or bool(base.depends_on)
-    return base.file in MAINS or (bool(base.depends_on) and "/" in base.file)
+    return base is not None and (
+        base.file in read_anyway(facts) or base.file in brought(facts, base).includes
+    )
+
+
+def _without(facts: RepoFacts, base: ServiceFact | None, without: tuple[str, ...]) -> tuple[str, ...]:
+    if base is None or not without:
+        return ()
+    read = ", ".join(read_anyway(facts))
+    return (
+        f"the debug service runs without {', '.join(without)}: {base.file} starts that for {base.name}, and cannot be read beside {read}",
+    )
 
 
 def _needs(base: ServiceFact | None) -> tuple[str, ...]:

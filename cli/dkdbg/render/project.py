@@ -142,6 +142,12 @@ def _service(plan: ProjectPlan, project: str) -> str:
         compose_file=service.compose_file,
         extends=service.extends,
         includes=service.includes,
+        parts={
+            section: [(name, body) for part, name, body in service.parts if part == section]
+            for section in ("networks", "volumes", "configs", "secrets")
+        },
+        dependencies=service.dependencies,
+        without=service.without,
         gpu=service.gpu,
         build=released is not None or service.extends is None,
         release=released is not None,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+from dkdbg.detect.docker.compose_parts import names_of, used_parts
 from dkdbg.detect.docker.compose_service import absent_files, argv, read_body, read_build
 from dkdbg.detect.files import is_vendored, join, parent
 from dkdbg.detect.substitution import insisted, names, parse_env, substitute
@@ -72,6 +73,7 @@ def read_services(
                     base = merge(base, _load(tree, name, strict=True))
         documents.append((default[0], base))
     seen = {*default, *OVERRIDE_NAMES} if documents else set()
+    there = names_of(documents[0][1]) if documents else frozenset()
     documents.extend((path, _load(tree, path, strict=False)) for path in files if path not in seen)
     found: list[tuple[ServiceFact, ComposeBuild]] = []
     for path, document in documents:
@@ -95,6 +97,9 @@ def read_services(
                     entrypoint_from_env=secret.get("entrypoint", ()),
                     needs=needs,
                     needs_files=needs_files,
+                    parts=tuple(
+                        part for part in used_parts(path, document, resolved) if part[:2] not in there
+                    ),
                 )
                 found.append((fact, build))
     return tuple(found)
