@@ -70,7 +70,7 @@ def run(
     try:
         with _start():
             running = subprocess.Popen(
-                list(argv), executable=_found(argv[0], env), cwd=cwd, env=env, stdin=subprocess.PIPE,
+                list(argv), executable=_found(argv[0], env), cwd=cwd, env=_told(env, cwd), stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             )  # fmt: skip
             _running.add(running)
@@ -93,6 +93,15 @@ def run(
             _running.discard(running)
     decoded = os.fsdecode if names else _text
     return Result(argv=tuple(argv), code=running.returncode, stdout=decoded(out), stderr=decoded(complained))
+
+
+def _told(env: Mapping[str, str] | None, cwd: Path | None) -> Mapping[str, str]:
+    """Return the environment with the folder in PWD, which is where compose takes the project's name from.
+
+    A shell that came through a link leaves the link's name there, and the project would be another one from each side.
+    """
+    ours = os.environ if env is None else env
+    return ours if cwd is None else {**ours, "PWD": str(cwd)}
 
 
 @contextlib.contextmanager
@@ -244,7 +253,7 @@ def become(argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, st
         found = _found(argv[0], env)
         if cwd is not None:
             os.chdir(cwd)
-        os.execve(found, list(argv), dict(os.environ if env is None else env))  # noqa: S606
+        os.execve(found, list(argv), dict(_told(env, cwd)))  # noqa: S606
     except FileNotFoundError as error:
         raise DkdbgError(
             f"there is no program {argv[0]!r} here", hint=f"install {argv[0]}", exit_code=127
@@ -274,7 +283,7 @@ def attached(
     sys.stdout.flush()
     try:
         child = subprocess.Popen(
-            list(argv), executable=_found(argv[0], env), cwd=cwd, env=env, start_new_session=not tty
+            list(argv), executable=_found(argv[0], env), cwd=cwd, env=_told(env, cwd), start_new_session=not tty
         )
     except FileNotFoundError as error:
         raise DkdbgError(
@@ -319,7 +328,7 @@ def start(
     """
     try:
         return subprocess.Popen(
-            list(argv), executable=_found(argv[0], env), cwd=cwd, env=env, stdin=stdin, stdout=stdout,
+            list(argv), executable=_found(argv[0], env), cwd=cwd, env=_told(env, cwd), stdin=stdin, stdout=stdout,
             stderr=stderr, text=True, errors="replace", start_new_session=new_session,
         )  # fmt: skip
     except FileNotFoundError as error:

@@ -68,6 +68,9 @@ def test_a_folder_of_the_same_name_neither_replaces_nor_debugs_the_other(two, tm
     link.symlink_to(first)
     must(f5(link))
     assert started(first) == before
+    # A shell that came through the link says so in PWD.
+    must(dkdbg(link, "up", env={"PWD": str(link)}))
+    assert started(first) == before
 
     for done in (
         f5(second),
@@ -90,3 +93,6 @@ def test_a_folder_of_the_same_name_neither_replaces_nor_debugs_the_other(two, tm
     assert f"port {port} is taken" in done.stdout
     assert "true" in started(second)
     assert started(first) == before
+
+    must(dkdbg(link, "down", env={"PWD": str(link)}))
+    assert not started(first)
