@@ -283,7 +283,11 @@ def attached(
     sys.stdout.flush()
     try:
         child = subprocess.Popen(
-            list(argv), executable=_found(argv[0], env), cwd=cwd, env=_told(env, cwd), start_new_session=not tty
+            list(argv),
+            executable=_found(argv[0], env),
+            cwd=cwd,
+            env=_told(env, cwd),
+            start_new_session=not tty,
         )
     except FileNotFoundError as error:
         raise DkdbgError(

@@ -156,6 +156,42 @@ def test_up_writes_a_port_that_a_person_has_chosen_to_launch_json(root):
     assert must(dkdbg(root, "up")).stdout.count("launch.json") == 0
 
 
+def test_what_the_compose_file_says_renews_the_folders_of_the_image_without_dkdbg(root):
+    head = (root / "compose.yaml").read_text().partition("services:")[0]
+    up, renew = (
+        next(line for line in head.splitlines() if words in line).strip("# ").partition("  ")[0]
+        for words in ("compose --profile debug up", "compose --profile debug rm")
+    )
+    assert "/app/.venv of the former" in head
+    subprocess.run(up, shell=True, cwd=root, capture_output=True, check=True)
+    (first,) = volumes(root)
+    (root / "requirements.txt").write_text("tqdm==2\n")
+    for line in (renew, up):
+        subprocess.run(line, shell=True, cwd=root, capture_output=True, check=True)
+    assert installed(root) == "tqdm==2"
+    assert not exists(first)
+
+
+def test_down_of_all_leaves_no_folder_of_the_image_behind_the_dev_container_included(root):
+    must(dkdbg(root, "up"))
+    words = ["docker", "compose", "--profile", "devcontainer", "up", "--detach", "app-debug-devcontainer"]
+    subprocess.run(words, cwd=root, capture_output=True, check=True)
+    both = volumes(root)
+    assert len(both) == 2
+    must(dkdbg(root, "down", "--all"))
+    assert not any(exists(each) for each in both)
+
+
+def test_an_undo_says_what_removes_the_dev_container_too(root):
+    words = ["docker", "compose", "--profile", "devcontainer", "up", "--detach", "app-debug-devcontainer"]
+    subprocess.run(words, cwd=root, capture_output=True, check=True)
+    (volume,) = volumes(root)
+    said = must(dkdbg(root, "init", "--undo")).stdout
+    line = said.partition("its container is still there: ")[2].strip()
+    subprocess.run(["sh", "-c", line], cwd=root, capture_output=True, check=True)
+    assert not exists(volume)
+
+
 def test_an_undo_says_what_removes_the_container_that_still_runs(root):
     must(dkdbg(root, "up"))
     (volume,) = volumes(root)

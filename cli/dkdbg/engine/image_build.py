@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
 from dkdbg.engine import containers
+from dkdbg.model import twin
 from dkdbg.render.artefacts import artefact
 from dkdbg.targets.container import PROJECT_NAME, SERVICE
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from dkdbg.model.plan import DebugService
     from dkdbg.targets.compose import ComposeService
+    from dkdbg.targets.container import Container
 
 #: What the engine calls a volume that was given no name.
 _ANONYMOUS = re.compile(r"[0-9a-f]{64}")
@@ -115,6 +117,25 @@ def remove_with_volumes(root: Path, target: ComposeService, masks: Sequence[str]
     return result
 
 
+def remove_project(root: Path, target: ComposeService, service: DebugService) -> process.Result:
+    """Remove the whole project, and those volumes of our own services in it that hold nothing but the image's folders."""
+    volumes = [name for each in _ours(root, service) for name in _masked(each, service)]
+    result = process.run(target.down_project(), cwd=root, timeout=120.0)
+    if volumes and not result.code:
+        process.run(("docker", "volume", "rm", *volumes), cwd=root)
+    return result
+
+
+def _ours(root: Path, service: DebugService) -> list[Container]:
+    """The containers of the debug service, and of the one that Reopen in Container starts."""
+    names = {service.name, twin.devcontainer(service.name)}
+    return [each for each in containers.of_project(root) if each.label in names]
+
+
+def _masked(container: Container, service: DebugService) -> tuple[str, ...]:
+    return masked_volumes(containers.inspected(container.id), service.masks) if service.masks else ()
+
+
 def lines_to_remove(root: Path, service: DebugService) -> list[str]:
     """What a person types, without compose and its files, to do the same: a line for each container of the service.
 
@@ -122,9 +143,8 @@ def lines_to_remove(root: Path, service: DebugService) -> list[str]:
         DkdbgError: no docker command, no engine, no permission.
     """
     lines = []
-    for each in containers.of_project(root):
-        if each.label == service.name:
-            volumes = masked_volumes(containers.inspected(each.id), service.masks)
-            removed = f" && docker volume rm {' '.join(volumes)}" if volumes else ""
-            lines.append(f"docker rm --force {each.name}{removed}")
+    for each in _ours(root, service):
+        volumes = _masked(each, service)
+        removed = f" && docker volume rm {' '.join(volumes)}" if volumes else ""
+        lines.append(f"docker rm --force {each.name}{removed}")
     return lines

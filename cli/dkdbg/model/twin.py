@@ -22,6 +22,11 @@ def names(service: str) -> tuple[str, ...]:
     )
 
 
+def devcontainer(name: str) -> str:
+    """Return the name of the service that Reopen in Container starts, for a debug service called `name`."""
+    return f"{name}-devcontainer"
+
+
 def rank(service: str, name: str) -> int | None:
     """How well the service `name` fits when `service` is asked for, 0 is best: a twin goes before the service itself."""
     order = (*names(service), service)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from dkdbg import process
 from dkdbg.engine import client, containers, image_build
 from dkdbg.engine.container_place import ContainerPlace
 from dkdbg.errors import EXIT_USAGE, DkdbgError
@@ -107,7 +106,7 @@ class ComposePlace(ContainerPlace):
             kept = far_up.volumes_left(target, self._root)
         result = image_build.remove_with_volumes(self._root, target, service.masks)
         if everything and not result.code:
-            result = process.run(target.down_project(), cwd=self._root, timeout=120.0)
+            result = image_build.remove_project(self._root, target, service)
         if result.code:
             raise explain(result.code, result.stderr)
         down = "the project is down" if everything else f"{self.address.rest} is down"

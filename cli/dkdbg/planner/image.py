@@ -25,8 +25,15 @@ NO_ISOLATION = frozenset({"apex", "causal-conv1d", "detectron2", "flash-attn", "
 DEVEL_BASE = "nvidia/cuda:12.6.3-cudnn-devel-ubuntu22.04"
 
 
-def plan_image(facts: RepoFacts) -> tuple[ImagePlan, tuple[Decision, ...]]:
-    """The image for a repository without a compose service of its own."""
+def plan_image(
+    facts: RepoFacts, taken: frozenset[str] = frozenset()
+) -> tuple[ImagePlan, tuple[Decision, ...]]:
+    """The image for a repository without a compose service of its own.
+
+    Args:
+        facts: without the Dockerfiles that cannot be used.
+        taken: paths of all Dockerfiles of the repository; one that cannot be used is not replaced by ours.
+    """
     existing = usable_dockerfile(facts)
     if existing:
         return ImagePlan(dockerfile=existing, base=_base_of(facts, existing)), (
@@ -34,7 +41,8 @@ def plan_image(facts: RepoFacts) -> tuple[ImagePlan, tuple[Decision, ...]]:
         )
     base, why = choose_base(facts)
     installs = plan_installs(facts)
-    decisions = [Decision(what=f"Dockerfile on {base}", why=why)]
+    name = "dkdbg.Dockerfile" if "dockerfile" in {path.lower() for path in taken} else "Dockerfile"
+    decisions = [Decision(what=f"{name} on {base}", why=why)]
     if installs:
         files = ", ".join(facts.dependency_files) or "what the README and the imports name"
         decisions.append(
@@ -44,7 +52,7 @@ def plan_image(facts: RepoFacts) -> tuple[ImagePlan, tuple[Decision, ...]]:
         facts.entrypoint and facts.entrypoint.launcher == "console-script"
     )
     image = ImagePlan(
-        dockerfile="Dockerfile", ours=True, base=base, apt=_apt(facts, base), installs=installs,
+        dockerfile=name, ours=True, base=base, apt=_apt(facts, base), installs=installs,
         context=("*",) if needs_project else (), installs_project=needs_project,
         comment=printable(f"Python {facts.python.version}: {facts.python.source}"),
     )  # fmt: skip

@@ -36,7 +36,11 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
     facts, newer = with_a_python(facts, config)
     facts, ours = without_released(facts)
     no_decisions: tuple[Decision, ...] = ()
-    image, image_why = (ImagePlan(), no_decisions) if choose_service(facts, config) else plan_image(facts)
+    image, image_why = (
+        (ImagePlan(), no_decisions)
+        if choose_service(facts, config)
+        else plan_image(facts, frozenset(each.path for each in seen.dockerfiles))
+    )
     service, mappings, service_why, notes = plan_service(facts, image, config)
     if not mappings:
         notes = (

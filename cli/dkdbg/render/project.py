@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.delivery import single_file
 from dkdbg.model import config as configuration
+from dkdbg.model import twin
 from dkdbg.model.plan import FROM_NOWHERE
 from dkdbg.planner import editor
 from dkdbg.render import dotenv, identity, manifest
@@ -138,7 +139,7 @@ def _service(plan: ProjectPlan, project: str) -> str:
         "compose/service.yaml.j2",
         name=service.name,
         project=project,
-        devcontainer=_devcontainer_service(plan),
+        devcontainer=twin.devcontainer(plan.service.name),
         compose_file=service.compose_file,
         extends=service.extends,
         includes=service.includes,
@@ -226,17 +227,13 @@ def _shifted(port: int, *, taken: bool) -> int:
     return port + APP_PORT_SHIFT if port + APP_PORT_SHIFT < 65536 else port - APP_PORT_SHIFT
 
 
-def _devcontainer_service(plan: ProjectPlan) -> str:
-    return f"{plan.service.name}-devcontainer"
-
-
 def _devcontainer(plan: ProjectPlan) -> dict[str, FileWanted | None]:
     folder, service = posixpath.dirname(plan.devcontainer), plan.service
     text = render(
         "devcontainer/devcontainer.json.j2",
         title=f"dkdbg: {service.name}",
         files=[posixpath.relpath(name, folder) for name in plan.compose_chain],
-        name=_devcontainer_service(plan),
+        name=twin.devcontainer(plan.service.name),
         workspace=plan.workspace,
         remote_user=plan.remote_user,
         owner_feature=OWNER_FEATURE,

@@ -197,6 +197,28 @@ def test_a_service_with_a_python_that_no_debugger_supports_gets_an_image_beside_
     assert any("3.6" in note and "no current debugger" in note for note in plan.notes)
 
 
+@pytest.mark.parametrize(
+    "theirs", ["FROM python:3.6\nWORKDIR /app\nCOPY . .\n", "FROM python:3.6\nRUN pip install project\n"]
+)
+@pytest.mark.parametrize(
+    "compose", [{}, {"compose.yaml": "services: {web: {build: ., command: python train.py}}\n"}]
+)
+def test_an_image_beside_a_dockerfile_that_cannot_be_used_is_built_from_one_of_ours(
+    tmp_path, theirs, compose
+):
+    root = checkout(tmp_path / "project", {"Dockerfile": theirs, "train.py": TRAIN, **compose})
+    assert run_dkdbg(root, "init", "--yes").returncode == 0
+    assert (root / "Dockerfile").read_text() == theirs
+    assert not (root / "Dockerfile.dockerignore").exists()  # theirs would copy less
+    ours = next(path for path in root.glob("compose*.yaml") if path.name not in compose)
+    services = load_yaml(ours.read_text())["services"].values()
+    (built,) = {each["build"]["dockerfile"] for each in services if "build" in each}
+    assert "python:3.8-slim" in (root / built).read_text()
+    assert (root / f"{built}.dockerignore").exists()
+    again = run_dkdbg(root, "init", "--check")
+    assert again.returncode == 0, again.stdout + again.stderr
+
+
 def test_another_service_is_taken_where_its_python_will_do(repository):
     repository.write("old/Dockerfile", "FROM python:3.6\nWORKDIR /app\nCOPY . .\n")
     repository.write("new/Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\n")
