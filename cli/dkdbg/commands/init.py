@@ -181,7 +181,12 @@ def make_plan(
         service=config.service if service is None else service,
     )
     generated = frozenset(str(path) for path in manifest.load(root).files)
-    facts = inspect(root, ignore=generated | {str(FOLDER), configuration.FILE_NAME}, command=config.command)
+    facts = inspect(
+        root,
+        ignore=generated | {str(FOLDER), configuration.FILE_NAME},
+        command=config.command,
+        service=config.service,
+    )
     for name in facts.compose_files:  # a plan that overlooks the user's services would be wrong
         if not os.access(root / name, os.R_OK):
             raise DkdbgError(

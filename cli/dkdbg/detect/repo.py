@@ -41,20 +41,27 @@ _MAX_PROGRAM = 40
 _MAX_CONFIGS = 120
 
 
-def inspect(root: Path, *, ignore: frozenset[str] = frozenset(), command: str | None = None) -> RepoFacts:
+def inspect(
+    root: Path,
+    *,
+    ignore: frozenset[str] = frozenset(),
+    command: str | None = None,
+    service: str | None = None,
+) -> RepoFacts:
     """Return what a repository shows of itself. Reads at most a bounded number of files, runs and writes nothing.
 
     Args:
         root: local folder of the repository.
         ignore: files, relative to it, that are no evidence: those that dkdbg itself generated.
         command: what a person says is the program, shell text; None to find it.
+        service: name of the compose service that a person wants to debug; None to find it.
 
     Raises:
         DkdbgError: when the folder cannot be read, or when the compose file that plain `docker compose` would
             use is not valid; every other broken file is left out and named in `problems`.
     """
     root = root.absolute()
-    return _facts(Survey(Tree(root, ignore=ignore), command))
+    return _facts(Survey(Tree(root, ignore=ignore), command, service))
 
 
 def _facts(survey: Survey) -> RepoFacts:

@@ -47,7 +47,7 @@ _OF_IMAGES = {"docker", ".docker", "build"}
 class Survey:
     """Everything that was read of one repository, before anything is concluded from it."""
 
-    def __init__(self, tree: Tree, command: str | None = None) -> None:
+    def __init__(self, tree: Tree, command: str | None = None, wanted: str | None = None) -> None:
         self.tree = tree
         self.python_files = tuple(
             path for path in tree.files if path.endswith(".py") and not is_vendored(path)
@@ -65,7 +65,7 @@ class Survey:
         self.compose_env = ":".join(name for name in named.split(":") if name) or None
         self.compose_files = compose_file.find_compose_files(tree)
         self.services = self._services()
-        self.chosen = service.choose(self.services, self._devcontainer_service())
+        self.chosen = service.choose(self.services, self._devcontainer_service(), wanted)
         self.dockerfile = self._main_dockerfile()
         code = imports.third_party(tree, self.python_files)
         # Notebooks beside a program are side material; they speak only where there is nothing else.

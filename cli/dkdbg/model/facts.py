@@ -170,6 +170,10 @@ class ServiceFact:
     says: frozenset[str] = frozenset()
     is_python: bool = False
 
+    def is_called(self, wanted: str) -> bool:
+        """Whether a person who says NAME or FILE:NAME means this one."""
+        return wanted in {self.name, f"{self.file}:{self.name}"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class DevcontainerFact:

@@ -74,7 +74,7 @@ def _is_old(version: str) -> bool:
 
 
 def _named(facts: RepoFacts, name: str) -> ServiceFact | None:
-    return next((item for item in facts.services if item.name == name), None)
+    return next((item for item in facts.services if item.is_called(name)), None)
 
 
 def _of(service: ServiceFact | None, images: dict[str, DockerfileFact]) -> bool:

@@ -133,7 +133,7 @@ def plan_service(
             Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
             *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, by_hand)) for m in mappings),
         ),
-        (*chosen.notes, *_unreadable(facts, chosen.argv), *_missing(facts), *_env_files(base, read_whole=_read_whole(facts, base)), *_needs(base), *_without(facts, base, others.without)),
+        (*chosen.notes, *_unreadable(facts, chosen.argv), *_missing(facts), *_env_files(base, read_whole=_read_whole(facts, base)), *_needs(base), *_without(facts, base, others.without), *_same_name(facts, base, config)),
     )  # fmt: skip
 
 
@@ -200,6 +200,17 @@ def _without(facts: RepoFacts, base: ServiceFact | None, without: tuple[str, ...
     )
 
 
+def _same_name(facts: RepoFacts, base: ServiceFact | None, config: Config) -> tuple[str, ...]:
+    """What else a person may have meant by the name of a service."""
+    if base is None or config.service != base.name:
+        return ()
+    others = [each for each in facts.services if each.name == base.name and each.file != base.file]
+    if not others or base.file in read_anyway(facts):
+        return ()
+    names = ", ".join(f"{each.file}:{each.name}" for each in others[:5])
+    return (f"--service {base.name} is that of {base.file}; there are more: {names}",)
+
+
 def _needs(base: ServiceFact | None) -> tuple[str, ...]:
     if base is None or not base.needs:
         return ()
@@ -257,7 +268,7 @@ def choose_service(facts: RepoFacts, config: Config) -> ServiceFact | None:
     """The user's service to extend: the configured one, else the one that the facts found."""
     if config.service is None:
         return facts.service
-    wanted = [service for service in facts.services if service.name == config.service]
+    wanted = [service for service in facts.services if service.is_called(config.service)]
     if wanted:
         return wanted[0]
     names = ", ".join(sorted({service.name for service in facts.services})) or "none"

@@ -29,7 +29,11 @@ def add(verbs: Verbs) -> None:
     init.add_argument(
         "--command", metavar="TEXT", help="the program to debug, such as 'python train.py --epochs 1'"
     )
-    init.add_argument("--service", metavar="NAME", help="the compose service to debug")
+    init.add_argument(
+        "--service",
+        metavar="NAME",
+        help="the compose service to debug; FILE:NAME where several files have one of that name",
+    )
     init.add_argument(
         "--on", metavar="PLACE", help="write only what F5 needs to run the program there and attach to it"
     )

@@ -274,6 +274,73 @@ def test_a_script_that_is_not_there_is_said(repository):
     assert not any("not in the repository" in n for n in repository.plan(command="python train.py").notes)
 
 
+WEB_AND_WORKER = """
+    services:
+      web: {build: web, command: python app.py, gpus: all}
+      worker: {build: worker, command: python work.py}
+    """
+
+
+def test_a_service_that_a_person_names_has_its_own_mappings_and_its_own_need_of_a_gpu(repository):
+    repository.write("web/Dockerfile", "FROM python:3.11\nWORKDIR /srv/web\nCOPY . .\n").write(
+        "web/app.py", "import torch\n"
+    )
+    repository.write("worker/Dockerfile", "FROM python:3.12\nWORKDIR /srv/work\nCOPY . .\n")
+    repository.write("worker/work.py", TRAIN).write("compose.yaml", WEB_AND_WORKER)
+    plan = repository.plan(service="worker")
+    assert plan.facts.python.version == "3.12"
+    assert ("worker", "/srv/work") in [(m.local, str(m.remote)) for m in plan.mappings]
+    assert "/srv/web" not in str((plan.mappings, plan.service.mounts))
+    assert plan.facts.gpu_source == "compose service web asks for a GPU, worker does not"
+
+
+def test_of_services_of_one_name_a_person_names_one_by_its_file(repository):
+    for folder in ("a", "b"):
+        repository.write(f"{folder}/Dockerfile", f"FROM python:3.11\nWORKDIR /{folder}\nCOPY . .\n")
+        repository.write(f"{folder}/train.py", TRAIN)
+        repository.write(
+            f"{folder}/compose.yaml", "services: {runtime: {build: ., command: python train.py}}\n"
+        )
+    plan = repository.plan(service="runtime")
+    assert plan.service.extends.file == "a/compose.yaml"
+    (note,) = [each for each in plan.notes if "there are more" in each]
+    other = note.rpartition(": ")[2]
+    plan = repository.plan(service=other)
+    assert plan.service.extends.file == "b/compose.yaml"
+    assert ("b", "/b") in [(m.local, str(m.remote)) for m in plan.mappings]
+    assert not [each for each in plan.notes if "there are more" in each]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "says"), [(True, "asks for a GPU"), (False, "gives app a GPU, another one does not")]
+)
+def test_what_says_that_a_gpu_is_needed_is_of_the_service_that_is_debugged(repository, gpu, says):
+    repository.write("Dockerfile", SLIM).write("train.py", TRAIN)
+    repository.write(
+        "compose.yaml",
+        "services: {app: {build: ., command: python train.py}, other: {image: nginx, gpus: all}}\n"
+        if not gpu
+        else "services: {app: {build: ., command: python train.py, gpus: all}}\n",
+    )
+    if not gpu:
+        repository.write(
+            "compose.gpu.yaml", "services: {app: {build: ., command: python train.py, gpus: all}}\n"
+        )
+    assert says in repository.plan().facts.gpu_source
+
+
+def test_a_wait_of_dkdbg_toml_is_said_to_be_of_there(repository):
+    repository.write("train.py", TRAIN).write("dkdbg.toml", "[debug]\nwait = 5\n")
+    (why,) = [each.why for each in repository.plan().decisions if "waits 5 s" in each.what]
+    assert why == "dkdbg.toml says so"
+
+
+def test_a_command_of_the_readme_comes_before_one_deep_in_the_documentation(repository):
+    repository.readme("python tool/train.py").write("tool/train.py", TRAIN).write("tool/launch.py", TRAIN)
+    repository.write("docs/en/advanced/kt.md", "```bash\naccelerate launch tool/launch.py --kt\n```\n")
+    assert repository.plan().service.argv == ("python", "tool/train.py")
+
+
 def test_a_script_of_a_service_that_is_not_there_is_said(repository):
     repository.write("train.py", TRAIN).write("Dockerfile", SLIM)
     repository.write("compose.yaml", "services:\n  train:\n    build: .\n    command: python gone/run.py\n")

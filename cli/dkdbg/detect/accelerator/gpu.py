@@ -177,6 +177,8 @@ def read_gpu(
         if service[1]:
             return "required", f"compose service {service[0]} asks for a GPU"
         asking = next((name for name, gpu in others if gpu), None)
+        if asking == service[0]:
+            return "optional", f"one compose file gives {asking} a GPU, another one does not"
         if asking is not None:
             return "optional", f"compose service {asking} asks for a GPU, {service[0]} does not"
     elif either_way is not None:

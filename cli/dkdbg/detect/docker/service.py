@@ -160,11 +160,16 @@ def _installs_python(dockerfile: str) -> bool:
     return any(_PYTHON_INSTALL.search(line) for line in run_lines(dockerfile))
 
 
-def choose(services: tuple[RunningService, ...], preferred: str | None) -> RunningService | None:
+def choose(
+    services: tuple[RunningService, ...], preferred: str | None, named: str | None = None
+) -> RunningService | None:
     """Return the service to debug, None when none runs this repository's Python.
 
-    What plain `docker compose` would start comes first; a dev container's own service (`preferred`) before all.
+    What plain `docker compose` would start comes first; a dev container's own service (`preferred`) before that, and
+    the one that a person has `named` before all: the first one of the name, since they are in the order of the files.
     """
+    if named is not None and (found := next((each for each in services if each.fact.is_called(named)), None)):
+        return found
     best: dict[str, tuple[float, RunningService]] = {}
     for order, service in enumerate(services):
         if service.fact.is_python:
