@@ -243,7 +243,8 @@ def test_f5_stops_in_the_test_that_run_has_started(shop):
         running.wait()
 
 
-def test_f5_with_a_port_of_the_program_taken_says_which_variable_moves_it(base_image, tmp_path):
+@pytest.mark.parametrize("start", ["sh .dkdbg/up.sh", "dkdbg up"])
+def test_a_start_with_a_port_of_the_program_taken_says_which_variable_moves_it(base_image, tmp_path, start):
     compose = (
         f"services:\n  web:\n    image: {base_image}\n    working_dir: /workspace\n    volumes: ['.:/workspace']\n"
         "    entrypoint: [python3]\n    command: [server.py, '8000']\n    ports: ['8000:8000']\n"
@@ -252,19 +253,19 @@ def test_f5_with_a_port_of_the_program_taken_says_which_variable_moves_it(base_i
     taken, free = free_port(), free_port()
     (root / ".env").write_text(f"DKDBG_APP_PORT_8000={taken}\nDKDBG_PORT={free_port()}\n")
     must(dkdbg(root, "init", "--yes"))
-    f5 = ["sh", ".dkdbg/up.sh"]
+    argv = start.split() if start.startswith("sh") else [sys.executable, "-m", *start.split()]
     try:
         with socket.create_server(("127.0.0.1", taken)):
-            done = subprocess.run(f5, cwd=root, capture_output=True, text=True, check=False, timeout=LIMIT)
+            done = subprocess.run(argv, cwd=root, capture_output=True, text=True, check=False, timeout=LIMIT)
         assert done.returncode != 0
         hint = re.search(
             r"for port 8000 of the program, write a free one into \.env, such as (DKDBG_APP_PORT_8000)=\d+",
-            done.stdout,
+            done.stdout + done.stderr,
         )
         assert hint, done.stdout + done.stderr
         with (root / ".env").open("a") as env:
             env.write(f"{hint[1]}={free}\n")
-        must(subprocess.run(f5, cwd=root, capture_output=True, text=True, check=False, timeout=LIMIT))
+        must(subprocess.run(argv, cwd=root, capture_output=True, text=True, check=False, timeout=LIMIT))
         assert answer(f"http://127.0.0.1:{free}/") == b"hello"
     finally:
         take_away(root, dict(os.environ))

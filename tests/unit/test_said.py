@@ -111,3 +111,22 @@ def on_page(text):
     yield from re.findall(
         r"`(dkdbg(?: [^`\n|<>&;]*)?)`", re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
     )
+
+
+#: What first users read twice and did not understand (issue 15, and the report that it is made of).
+UNCLEAR = (
+    "Until F5 nobody listens", "no illness", "names 0 sessions", "once and stay", "docker ended with 17", "no word of a CPU",
+    "stands for: no private CA", "services seen: none", "root for an instant", "On this machine's terms", "from then on it can be",
+    "those that you see", "--wait says so",
+)  # fmt: skip
+
+
+def test_what_first_users_did_not_understand_is_said_nowhere():
+    pages = {
+        page.name: " ".join(page.read_text().split())
+        for page in [*DOCS.rglob("*.md"), DOCS.parent / "README.md"]
+    }
+    texts = {" ".join(text.split()) for text in said.texts()}
+    assert [(words, name) for words in UNCLEAR for name, page in pages.items() if words in page] == []
+    assert [(words, text) for words in UNCLEAR for text in texts if words in text] == []
+    assert len(texts) > 1000

@@ -1,4 +1,4 @@
-"""`dkdbg sync`: the files on the target are those that you see."""
+"""`dkdbg sync`: the files on the target are made those of this folder, and each save follows."""
 
 from __future__ import annotations
 

@@ -100,6 +100,7 @@ def _facts(survey: Survey) -> RepoFacts:
         requirements=requirements,
         declared=tuple(dict.fromkeys(item.requirement for item in wanted)),
         undeclared=_undeclared(survey, {item.name for item in wanted}),
+        unnamed=_unnamed(survey, {item.name for item in wanted}),
         included=included_files(tree, survey.manager.files),
         installs_itself=installs_itself(tree, survey.manager.files),
         frameworks=survey.frameworks,
@@ -323,6 +324,12 @@ def _undeclared(survey: Survey, named: set[str]) -> tuple[str, ...]:
         for name in ("numpy", "tensorboard")
         if "torch" in named and name in imported and name not in named
     )
+
+
+def _unnamed(survey: Survey, named: set[str]) -> tuple[str, ...]:
+    if not named or any(file.kind == "lock" for file in survey.manager.read):
+        return ()
+    return imports.unnamed(imports.imported_at_once(survey.tree, _program(survey)), named)
 
 
 def _mappings(survey: Survey) -> tuple[tuple[str, str], ...]:

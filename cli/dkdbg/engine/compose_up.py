@@ -17,6 +17,7 @@ from dkdbg.model.plan import GPU_KINDS
 from dkdbg.render import dotenv
 from dkdbg.render.transaction import read
 from dkdbg.targets.compose import ComposeService, open_addresses
+from dkdbg.targets.engine_errors import with_port
 from dkdbg.targets.place import Started
 from dkdbg.targets.podman import unlabelled
 
@@ -67,7 +68,9 @@ def start(
         except DkdbgError as error:
             # Of a program that has ended, compose may see no more than that it is not healthy.
             started = compose.running(target, root, service.port) if "is unhealthy" in str(error) else None
-            raise (ended() if started and has_failed(started) else error) from None
+            raise (
+                ended() if started and has_failed(started) else with_port(error, model, service.name)
+            ) from None
         if build:
             image.done()
 

@@ -251,6 +251,8 @@ class RepoFacts:
         declared: what the dependency files require, as pip takes it (`torch>=2.1`), without the optional groups.
         undeclared: what the sources import and no dependency file names, though nothing named is sure to bring it:
             numpy, which torch has not required since 1.9 (pytorch #60081), and tensorboard for torch.utils.tensorboard.
+        unnamed: distributions that the program imports and no dependency file names, those left out that mostly come with
+            others; empty where a lock names everything.
         included: files of the repository that pip reads through `-r` or `-c` lines of `dependency_files`.
         installs_itself: whether a requirements file installs the repository (`-e .`, `.`).
         frameworks: such as `torch`, `jax`, `tensorflow`, `ray`, `fastapi`.
@@ -294,6 +296,7 @@ class RepoFacts:
     requirements: tuple[str, ...] = ()
     declared: tuple[str, ...] = ()
     undeclared: tuple[str, ...] = ()
+    unnamed: tuple[str, ...] = ()
     included: tuple[str, ...] = ()
     installs_itself: bool = False
     frameworks: tuple[str, ...] = ()

@@ -55,7 +55,7 @@ class LocalPlace:
         if self.address.rest.startswith("/"):
             return Workspace(local=".", remote=self.address.rest, why="the target says so")
         raise DkdbgError(
-            f"{self.address} names no folder, and the files of this machine are those that you see",
+            f"{self.address} names no folder of this machine",
             hint="local:/folder",
             exit_code=EXIT_USAGE,
         )

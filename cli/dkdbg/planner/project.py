@@ -76,7 +76,7 @@ def plan_project(facts: RepoFacts, config: Config) -> ProjectPlan:
             *_gpu(facts, service),
             Decision(what=devcontainer, why=why),
         ),
-        notes=(*newer, *ours, *notes, *copied, *_left_out(facts, image), *(_env_note(value) if value else ()), *(f"left out: {problem}" for problem in facts.problems)),
+        notes=(*newer, *ours, *notes, *copied, *_left_out(facts, image), *_unnamed(facts, image), *(_env_note(value) if value else ()), *(f"left out: {problem}" for problem in facts.problems)),
     )  # fmt: skip
 
 
@@ -192,6 +192,20 @@ def _left_out(facts: RepoFacts, image: ImagePlan) -> tuple[str, ...]:
         f"left out: {name!r} is not a requirement that pip accepts"
         for name in names
         if not literal.is_requirement(name)
+    )
+
+
+def _unnamed(facts: RepoFacts, image: ImagePlan) -> tuple[str, ...]:
+    """What our image may lack: an import that nobody names is not installed on a guess."""
+    if not image.ours or not facts.unnamed or facts.entrypoint is None:
+        return ()
+    shown, more = (
+        ", ".join(facts.unnamed[:8]),
+        f" and {len(facts.unnamed) - 8} more" if facts.unnamed[8:] else "",
+    )
+    files = ", ".join(facts.dependency_files)
+    return (
+        f"{facts.entrypoint.file} imports what {files} does not name: {shown}{more}; unless something else brings it, add it there",
     )
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from dkdbg.errors import EXIT_CONFLICT, EXIT_ENGINE, EXIT_ERROR, EXIT_TIMEOUT, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets import ssh_errors
 from dkdbg.targets.ssh import SshHosts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +37,9 @@ _EMPTY = re.compile(
     r"|custom device \"\"|the working directory '[^'\n]*' is invalid",
     re.IGNORECASE | re.MULTILINE,
 )
+#: The port that an engine could not have, in the words of Docker and Podman.
+_TAKEN = re.compile(r":(\d{1,5})(?:: bind\b| failed\b)")
+_LAST_PORT = 65535
 _WORDS = re.compile(r"(?:-l (?P<user>\S+) )?(?:-p (?P<port>\S+) )?-- (?P<host>\S+)$")
 #: Messages of Docker Engine 26 to 28 and compose 2.26; each has a test that quotes the real text. The first match wins.
 _KNOWN = (
@@ -129,7 +136,7 @@ _KNOWN = (
     _Known(
         fragment=r"address already in use|port is already allocated|ports are not available",
         cause="a port of the service is taken on this machine",
-        hint="`dkdbg up` takes a free debug port by itself; for an application port set DKDBG_APP_PORT_<port> in .env",
+        hint="`dkdbg up` takes a free debug port by itself; for port 8000 of the program write DKDBG_APP_PORT_8000=18001 into .env",
         exit_code=EXIT_CONFLICT,
     ),
     _Known(
@@ -266,6 +273,33 @@ def explain(code: int, output: str) -> DkdbgError:
         hint="the same by hand: docker compose --profile debug up --build --wait SERVICE (plain dkdbg names it)",
         exit_code=EXIT_ENGINE,
     )
+
+
+def with_port(error: DkdbgError, model: Mapping[str, Any], service: str) -> DkdbgError:
+    """The same error, with what moves the port that is taken, where it is not the debug port.
+
+    Args:
+        error: of `explain`.
+        model: the project as `docker compose config --format json` merges it.
+        service: the debug service.
+    """
+    said = _TAKEN.search(error.message) if error.exit_code == EXIT_CONFLICT else None
+    if said is None:
+        return error
+    taken = int(said[1])
+    for name, body in model.get("services", {}).items():
+        for each in body.get("ports") or ():
+            if str(each.get("published")) != str(taken):
+                continue
+            variable = f"DKDBG_APP_PORT_{each.get('target')}={taken + 1 if taken < _LAST_PORT else taken - 1}"
+            return DkdbgError(
+                error.message,
+                hint=f"for port {each.get('target')} of the program, write a free one into .env, such as {variable}"
+                if name == service
+                else f"{name} of your compose file publishes port {taken}: stop what has it, or publish another one",
+                exit_code=error.exit_code,
+            )
+    return error
 
 
 def _by_ssh(output: str) -> DkdbgError | None:

@@ -329,6 +329,27 @@ def test_what_says_that_a_gpu_is_needed_is_of_the_service_that_is_debugged(repos
     assert says in repository.plan().facts.gpu_source
 
 
+def test_an_import_of_the_program_that_no_file_names_is_said(repository):
+    repository.write("requirements.txt", "torch\nopencv-python-headless\nlightning\n")
+    repository.write(
+        "train.py",
+        "import ray, numpy\nimport cv2\nimport pytorch_lightning\nfrom lib.net import log\ntry:\n    import apex\nexcept ImportError: ...\n"
+        + TRAIN,
+    )
+    repository.write("lib/net.py", "from wandb import log\n").write("lib/__init__.py")
+    (note,) = [each for each in repository.plan().notes if "does not name" in each]
+    assert note.startswith("train.py imports what requirements.txt does not name: ray, wandb;")
+    repository.write("requirements.txt", "torch\nopencv-python\nlightning\nray[default]\nwandb\n")
+    assert not [each for each in repository.plan().notes if "does not name" in each]
+
+
+def test_an_image_of_the_repositorys_own_is_not_suspected_to_lack_something(repository):
+    repository.write("requirements.txt", "torch\n").write("Dockerfile", SLIM).write(
+        "train.py", "import ray\n" + TRAIN
+    )
+    assert not [each for each in repository.plan().notes if "does not name" in each]
+
+
 def test_a_wait_of_dkdbg_toml_is_said_to_be_of_there(repository):
     repository.write("train.py", TRAIN).write("dkdbg.toml", "[debug]\nwait = 5\n")
     (why,) = [each.why for each in repository.plan().decisions if "waits 5 s" in each.what]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dkdbg.targets.compose import ComposeService, open_addresses
-from dkdbg.targets.engine_errors import explain
+from dkdbg.targets.engine_errors import explain, with_port
 
 MESSAGES = {
     "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock": "may not use its socket",
@@ -44,6 +44,31 @@ def test_a_message_of_the_engine_becomes_a_cause_and_a_next_step(text):
     assert text in error.message
     assert error.hint
     assert error.exit_code != 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Error starting userland proxy: listen tcp4 127.0.0.1:18000: bind: address already in use",
+        "Bind for 127.0.0.1:18000 failed: port is already allocated",
+        "rootlessport listen tcp 127.0.0.1:18000: bind: address already in use",
+    ],
+)
+def test_a_port_that_is_taken_is_named_by_what_moves_it(text):
+    def hint(service, port="18000"):
+        model = {"services": {service: {"ports": [{"published": port, "target": 8000}]}, "idle": {}}}
+        return with_port(explain(1, text), model, "web-debug").hint
+
+    assert hint("web-debug").endswith("such as DKDBG_APP_PORT_8000=18001")
+    assert (
+        hint("db") == "db of your compose file publishes port 18000: stop what has it, or publish another one"
+    )
+    assert hint("web-debug", port="5678") == explain(1, text).hint
+
+
+def test_another_failure_stays_what_it_is():
+    error = explain(1, "container x-app-debug-1 exited (3)")
+    assert with_port(error, {"services": {}}, "web-debug") is error
 
 
 def test_who_has_written_the_dockerfile_decides_where_another_base_image_is_named():

@@ -12,6 +12,8 @@ from packaging.utils import canonicalize_name
 from dkdbg.detect.files import is_vendored
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from dkdbg.detect.files import Tree
 
 #: Import name -> distribution, where the two differ.
@@ -46,6 +48,13 @@ _IMPORT = re.compile(
     r"^[ \t]*(?:import[ \t]+([A-Za-z_][\w.]*(?:[ \t]*,[ \t]*[A-Za-z_][\w.]*)*)|from[ \t]+([A-Za-z_][\w.]*)[ \t]+import)",
     re.MULTILINE,
 )
+#: What mostly comes with something else that is named, torch and transformers first.
+_COMES_ALONG = {
+    "absl-py", "aiohttp", "attrs", "click", "einops", "filelock", "fsspec", "grpcio", "httpx", "huggingface-hub", "jinja2", "joblib",
+    "markdown", "networkx", "numpy", "packaging", "pandas", "pillow", "protobuf", "psutil", "pydantic", "python-dateutil", "pyyaml",
+    "regex", "requests", "rich", "safetensors", "scipy", "setuptools", "six", "starlette", "sympy", "tensorboard", "tokenizers", "torch",
+    "tqdm", "typing-extensions", "urllib3", "omegaconf", "jaxlib", "jax", "ipython",
+}  # fmt: skip
 _MAX_FILES = 600
 _MAX_NOTEBOOKS = 40
 
@@ -57,6 +66,18 @@ def third_party(tree: Tree, files: tuple[str, ...]) -> tuple[str, ...]:
     for path in files[:_MAX_FILES]:
         if not is_vendored(path):
             _collect(tree.text(path), own, found)
+    return tuple(found)
+
+
+def imported_at_once(tree: Tree, program: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Return the top names of foreign modules that (path, text) of a program import when they are imported themselves.
+
+    Not what they import below a `try`, an `if` or a `def`: they may do without.
+    """
+    own = _own_modules(tree)
+    found: dict[str, None] = {}
+    for _, text in program:
+        _collect("\n".join(line for line in text.splitlines() if line[:1] in {"i", "f"}), own, found)
     return tuple(found)
 
 
@@ -108,6 +129,21 @@ def distributions(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the distribution names that bring the modules."""
     kept = (name for name in names if name not in _NOT_ON_PYPI)
     return tuple(dict.fromkeys(canonicalize_name(_DISTRIBUTIONS.get(name, name)) for name in kept))
+
+
+def unnamed(modules: tuple[str, ...], named: Iterable[str]) -> tuple[str, ...]:
+    """Return the distributions of those modules that nobody names, without what mostly comes with something else."""
+    known = {_stem(name) for name in (*_COMES_ALONG, *named)}
+    return tuple(name for name in distributions(modules) if _stem(name) not in known)
+
+
+def _stem(distribution: str) -> str:
+    """`opencv-python` and `opencv-python-headless`, `lightning` and `pytorch-lightning` bring the same modules."""
+    return re.sub(
+        r"^(?:pytorch|python)-|-(?:headless|binary|cpu|gpu|core|python)\b.*$",
+        "",
+        canonicalize_name(distribution),
+    )
 
 
 def _collect(text: str, own: frozenset[str], found: dict[str, None]) -> None:
