@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 
 import pytest
@@ -19,6 +20,7 @@ from tests.engine.projects import (
     unique,
 )
 from tests.ports import free_port
+from tests.terminals import in_a_terminal
 
 pytestmark = pytest.mark.engine
 
@@ -123,6 +125,23 @@ def test_only_a_change_of_what_the_image_is_made_of_builds_it_and_nothing_old_st
 
     must(dkdbg(root, "down"))
     assert not exists(second)
+
+
+UP = "import os; from dkdbg.main import main; os.chdir({!r}); assert bool(main(['up'])) is {}"
+
+
+def test_in_a_terminal_a_build_is_one_line_and_one_that_fails_tells_all(root):
+    shown = in_a_terminal(UP.format(str(root), False), 100)
+    assert re.search(r"building \d/\d: COPY requirements.txt", shown)
+    left = [line.rpartition("\r\x1b[2K")[2] for line in shown.strip("\n").split("\n")]
+    assert not [line for line in left if line.startswith(("#", "building"))]
+    assert "ready: attach to" in shown
+    with (root / "Dockerfile").open("a") as file:
+        file.write("RUN echo what went wrong && exit 3\n")
+    shown = in_a_terminal(UP.format(str(root), True), 100)
+    left = [line.rpartition("\r\x1b[2K")[2] for line in shown.split("\n")]
+    assert [line for line in left if re.fullmatch(r"#\d+ [\d.]+ what went wrong", line)]
+    assert "exit code: 3" in shown
 
 
 def test_an_image_that_is_gone_or_another_one_is_built_again(root, base_image):

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import select
-import struct
 import subprocess
 import sys
-import termios
-from fcntl import ioctl
 
 import pytest
 
 from dkdbg import terminal
+from tests.terminals import in_a_terminal
 
 HEADER = ("TARGET", "STATE", "PROCESSES")
 STYLES = {"STATE": {"running": "green"}}
@@ -30,30 +25,6 @@ status.show("copying: 5 of 10 files, in a folder with a very long name", 0.5)
 status.say("done")
 console.failure(DkdbgError("no [b]such[/b] thing", hint="dkdbg ps"))
 """
-
-
-def in_a_terminal(program: str, columns: int, **env: str) -> str:
-    """What a program writes to a terminal of so many columns."""
-    host, program_side = pty.openpty()
-    ioctl(program_side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    plain = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "COLUMNS", "LINES", "COLORTERM"}}
-    running = subprocess.Popen(
-        [sys.executable, "-c", program], stdin=program_side, stdout=program_side, stderr=program_side,
-        env={**plain, "TERM": "xterm", "PYTHONIOENCODING": "utf-8", **env},
-    )  # fmt: skip
-    os.close(program_side)
-    said = b""
-    while select.select([host], [], [], 300)[0]:
-        try:
-            piece = os.read(host, 65536)
-        except OSError:  # Linux says so at the end, macOS by nothing
-            break
-        if not piece:
-            break
-        said += piece
-    os.close(host)
-    assert running.wait(300) == 0, said
-    return said.decode().replace("\r\n", "\n")
 
 
 def test_a_pipe_gets_a_table_without_colours_and_in_one_line_a_row() -> None:
@@ -132,3 +103,31 @@ def test_letters_that_a_terminal_cannot_show_are_no_reason_to_fail() -> None:
 )
 def test_a_line_is_cut_by_the_columns_that_its_letters_take(text: str, columns: int, shown: str) -> None:
     assert terminal.cropped(text, columns) == shown
+
+
+BUILD = """
+from dkdbg.commands.start_report import StartReport
+from tests.unit.targets.test_build_steps import BUILDKIT, ENDS, FAILS
+with StartReport() as report:
+    for line in [*BUILDKIT, *{}]:
+        report(line)
+"""
+
+
+def test_a_build_is_one_line_in_a_terminal_and_all_of_its_log_in_a_pipe() -> None:
+    shown = in_a_terminal(BUILD.format("ENDS"), 100)
+    left = [line.rpartition("\r\x1b[2K")[2] for line in shown.strip("\n").split("\n")]
+    assert left == [" Container bp-app-1  Creating"]
+    assert "building 2/3: RUN echo hello && sleep 1 && echo more | more" in ESCAPE.sub("", shown)
+    piped = subprocess.run(
+        [sys.executable, "-c", BUILD.format("ENDS")], capture_output=True, text=True, check=True
+    )
+    assert "#5 1.152 more" in piped.stdout.splitlines()
+    assert "\x1b" not in piped.stdout
+
+
+def test_a_build_that_fails_shows_what_its_command_printed() -> None:
+    shown = in_a_terminal(BUILD.format("FAILS"), 100)
+    assert "#6 0.127 a\n" in shown
+    assert "------\n" in shown
+    assert "echo more | more\n" not in shown

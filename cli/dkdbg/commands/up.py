@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dkdbg import console
 from dkdbg.agent.contract import ENV_TOKEN
 from dkdbg.commands.init import check_root, check_written, debug_service, local_port, make_plan
+from dkdbg.commands.start_report import StartReport
 from dkdbg.detect.people import others
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.model.plan import FROM_ENVIRONMENT, FROM_NOWHERE, FROM_PERSON
@@ -36,18 +37,19 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
     """
     check_root(root)
     service = debug_service(root)
-    report = (lambda _: None) if as_json else console.say
     place = startable(registry.home(root, service.name))
     before = local_port(root, service.port)
     wanted = Start(
         service=service, port=before, wait=wait_timeout,
         token=lambda: choose_token(service, report=console.warn if as_json else console.say),
     )  # fmt: skip
-    started = place.up(
-        wanted,
-        report=report,
-        moved=lambda port: keep_port(root, port, why=f"port {before} is taken", report=report),
-    )
+    with StartReport() as shown:
+        report: Callable[[str], None] = (lambda _: None) if as_json else shown
+        started = place.up(
+            wanted,
+            report=report,
+            moved=lambda port: keep_port(root, port, why=f"port {before} is taken", report=report),
+        )
     attaches_to = launch_port(root)
     if started.port is not None and attaches_to not in {
         None,

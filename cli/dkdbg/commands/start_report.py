@@ -1,0 +1,45 @@
+"""What a start says: each line in a pipe; in a terminal one line and a bar for the builds, and all else line by line."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from dkdbg import console
+from dkdbg.targets.build_steps import BuildSteps
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+
+class StartReport:
+    """Takes each line; as a context, whatever a failed build held back is shown at its end."""
+
+    def __init__(self) -> None:
+        self._status = console.Status()
+        self._steps = BuildSteps()
+        self._began = time.monotonic()
+
+    def __call__(self, line: str) -> None:
+        """Show a line, or the step that it tells of."""
+        step = self._steps.read(line) if self._status.live else None
+        if step is None:
+            self._status.say(line)
+            return
+        for each in step.log:
+            self._status.say(each)
+        if step.text:
+            self._status.show(f"{time.monotonic() - self._began:3.0f} s  {step.text}", step.share)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._status.clear()
+        if error is not None:
+            for each in self._steps.left():
+                console.say(each)
