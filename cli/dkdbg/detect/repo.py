@@ -11,7 +11,7 @@ from dkdbg.detect.accelerator.torch import TextEvidence, read_torch, torch_index
 from dkdbg.detect.around import below_git_root
 from dkdbg.detect.docker import service
 from dkdbg.detect.docker.docker_run import read_docker_run
-from dkdbg.detect.docker.dockerfile import run_lines
+from dkdbg.detect.docker.dockerfile import run_lines, takes_system_python
 from dkdbg.detect.docker.dockerignore import keeps_bytecode_out
 from dkdbg.detect.docker.images import read_image
 from dkdbg.detect.docker.installed import how_installed, is_compiled, source_root
@@ -155,7 +155,8 @@ def _python(survey: Survey, torch: str | None) -> PythonFact:
     ]
     for fact in [*([survey.dockerfile] if survey.dockerfile else []), *near]:
         image = read_image(fact.base)
-        if image.system_python and image.python == fact.python:
+        is_plain = image.system_python and image.python == fact.python
+        if is_plain and not takes_system_python(survey.dockerfile_texts.get(fact.path, "")):
             weak.append((fact.path, f"python {fact.python}"))
         else:
             images.append((fact.path, fact.python))

@@ -34,6 +34,14 @@ _PYTHON_CHOICE = re.compile(
     r"python\s*(?:={1,2}|~=)\s*(3\.\d{1,2})|--python[= ](?:python)?(3\.\d{1,2})|uv python install (3\.\d{1,2})"
 )
 _PYTHON_PATH = re.compile(r"lib/python(3\.\d{1,2})")
+#: The distribution's own Python, under whatever name of its packages.
+_SYSTEM_PYTHON = re.compile(
+    r"\bapt(?:-get)?\s[^;&|\n]*?\binstall\b[^;&|\n]*?\s(?:python3(?:\.\d+)?(?:-(?:pip|dev|venv|minimal|full|setuptools|distutils))?|python-is-python3)(?=\s|$|=)"
+)
+#: What brings another Python into an image.
+_OTHER_PYTHON = re.compile(
+    r"\b(?:conda|mamba|micromamba|miniconda|miniforge|pyenv|deadsnakes|uv)\b|[Mm]ini(?:conda|forge)|python\.org/ftp|\bpython3\.\d+\s+-m\s+venv"
+)
 _PYTHON_VARIABLE = re.compile(r"(?:PYTHON|PY)_?(?:VERSION|VER)?", re.IGNORECASE)
 _VENV = re.compile(r"(?:-m\s+venv|virtualenv|uv\s+venv)\s+(?:--?[\w-]+(?:[= ]3\.[\d.]+)?\s+)*([^\s;&|]+)")
 
@@ -108,6 +116,12 @@ def run_lines(text: str) -> tuple[str, ...]:
             lines.append(substitute(rest, values, keep_unknown=True))
             lines.extend(line for body in step.heredocs for line in body.splitlines())
     return tuple(lines)
+
+
+def takes_system_python(text: str) -> bool:
+    """Return whether a Dockerfile installs the Python of its distribution, and no other one beside it."""
+    lines = run_lines(text)
+    return any(map(_SYSTEM_PYTHON.search, lines)) and not any(map(_OTHER_PYTHON.search, lines))
 
 
 def _open_stage(rest: str, values: Mapping[str, str], stages: list[_Stage]) -> _Stage:

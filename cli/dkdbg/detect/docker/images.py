@@ -25,9 +25,10 @@ _NGC_PYTORCH = {
 }  # fmt: skip
 #: The distribution's own python3.
 _DISTRIBUTIONS = (
-    ("ubuntu:18.04", "3.6"), ("ubuntu18.04", "3.6"), ("bionic", "3.6"), ("ubuntu:20.04", "3.8"), ("ubuntu20.04", "3.8"),
+    ("ubuntu:16.04", "3.5"), ("ubuntu16.04", "3.5"), ("xenial", "3.5"), ("ubuntu:18.04", "3.6"), ("ubuntu18.04", "3.6"), ("bionic", "3.6"), ("ubuntu:20.04", "3.8"), ("ubuntu20.04", "3.8"),
     ("focal", "3.8"), ("ubuntu:22.04", "3.10"), ("ubuntu22.04", "3.10"), ("jammy", "3.10"), ("ubuntu:24.04", "3.12"),
-    ("ubuntu24.04", "3.12"), ("noble", "3.12"), ("debian:11", "3.9"), ("bullseye", "3.9"), ("debian:12", "3.11"),
+    ("ubuntu24.04", "3.12"), ("noble", "3.12"), ("debian:9", "3.5"), ("stretch", "3.5"), ("debian:10", "3.7"),
+    ("buster", "3.7"), ("debian:11", "3.9"), ("bullseye", "3.9"), ("debian:12", "3.11"),
     ("bookworm", "3.11"), ("debian:13", "3.13"), ("trixie", "3.13"),
     ("ros:noetic", "3.8"), ("ros:foxy", "3.8"), ("ros:humble", "3.10"), ("ros:iron", "3.10"), ("ros:jazzy", "3.12"),
 )  # fmt: skip

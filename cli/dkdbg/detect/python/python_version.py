@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 #: What is taken when nothing speaks against it: wheels of everything current and of much that is not.
 DEFAULT = 11
 #: Minor numbers, in the order in which they are tried when the default does not fit.
-_ORDER = (11, 10, 12, 9, 8, 13, 7, 6, 14)
+_ORDER = (11, 10, 12, 9, 8, 13, 7, 6, 14, 5)
+#: The oldest minor number that images and wheels of frameworks are found for.
+_OLDEST = 5
 _MINOR = re.compile(r"\b3\.(\d{1,2})(?!\d)")
 _PROSE = re.compile(
     r"(?:python|py)(?:\s+version)?[\s*_`:=(]{0,4}(?:==?|~=)?\s*v?3\.(\d{1,2})(?!\d)(?:\.[\dx]+)?(\s*(?:\+|or (?:later|higher|above|newer)|and (?:above|later)))?",
@@ -154,7 +156,7 @@ def _in_workflows(workflows: Iterable[tuple[str, str]]) -> Iterable[Statement]:
 
 def _allowed(files: tuple[DependencyFile, ...]) -> tuple[int, ...]:
     """Return the minor numbers that every constraint admits; constraints that exclude all are dropped one by one."""
-    allowed = set(range(6, 16))
+    allowed = set(range(_OLDEST, 16))
     for file in files:
         for spec, _ in file.python:
             allowed = _narrow(allowed, _minors_of(spec))
@@ -177,7 +179,7 @@ def _minors_of(spec: str) -> set[int] | None:
     # `>=3.10.4` admits a later 3.10, and `<3.11.2` an earlier 3.11.
     return {
         minor
-        for minor in range(6, 16)
+        for minor in range(_OLDEST, 16)
         if any(parsed.contains(f"3.{minor}.{patch}") for patch in (0, 5, 9, 13, 30))
     }
 

@@ -162,3 +162,28 @@ def test_an_image_in_a_deeper_docker_folder_is_the_programs_and_conda_names_its_
     facts = project.facts()
     assert (facts.python.version, facts.python.source) == ("3.10", "utils/docker/Dockerfile")
     assert [(local, str(remote)) for local, remote in facts.mappings] == [(".", "/code")]
+
+
+@pytest.mark.parametrize(
+    ("base", "python"),
+    [
+        ("nvidia/cuda:9.2-cudnn7-devel-ubuntu16.04", "3.5"),
+        ("ubuntu:18.04", "3.6"),
+        ("debian:buster-slim", "3.7"),
+        ("nvidia/cuda:11.8.0-devel-ubuntu20.04", "3.8"),
+    ],
+)
+def test_a_distributions_python_that_is_installed_is_the_one(project, base, python):
+    project.program("train.py", "import torch").readme("Needs Python 3.9", "python train.py")
+    project.write("docker/Dockerfile", f"FROM {base}\nRUN apt-get update && apt-get -y install python3-pip\n")
+    facts = project.facts()
+    assert (facts.python.version, facts.python.source) == (python, "docker/Dockerfile")
+
+
+@pytest.mark.parametrize(
+    "other", ["RUN conda create -n x", "RUN add-apt-repository ppa:deadsnakes/ppa", "RUN uv sync"]
+)
+def test_a_distributions_python_beside_another_one_says_little(project, other):
+    project.program("train.py", "import torch").readme("conda create -n x python=3.9")
+    project.write("Dockerfile", f"FROM ubuntu:20.04\nRUN apt-get install -y python3 wget\n{other}\n")
+    assert project.facts().python.version == "3.9"

@@ -37,6 +37,8 @@ def test_nothing_said_is_the_default(project):
         ("README.md", "Python 3.8+ is needed.\n", "3.11"),
         ("README.md", "    conda create -n x python=3.9 -y\n", "3.9"),
         ("requirements.txt", "torch==1.9.0\n", "3.9"),
+        ("requirements.txt", "torch==0.4.1\n", "3.7"),
+        ("requirements.txt", "torch<1.3\n", "3.7"),
         (
             "README.md",
             "    conda install pytorch=1.6.0 torchvision=0.7.0 cudatoolkit=10.1 -c pytorch\n",
