@@ -24,6 +24,8 @@ _INSTALL = re.compile(
 _PIN = re.compile(
     r"(?<![\w./-])(?:pytorch|torch)\s*(={1,2}|~=|>=|<=|<)\s*[\"']?(\d+(?:\.\d+)*(?:\.\*)?)(?:\+cu(\d{2})(\d))?"
 )
+#: A wheel by its file: `.../whl/cu100/torch-1.1.0-cp36-cp36m-linux_x86_64.whl`.
+_WHEEL_FILE = re.compile(r"(?<![\w.-])torch-(\d+\.\d+(?:\.\d+)?)[^\s/]*-cp\d+[^\s/]*\.whl")
 _WHEEL_INDEX = re.compile(r"whl/(?:nightly/|test/)?cu(\d{2,3})(?!\d)|/cu(\d{2,3})/torch")
 _CUDA_PACKAGE = re.compile(
     r"(?:pytorch-cuda|cudatoolkit|cuda-version|cuda-toolkit)\s*=+\s*(\d+\.\d+)|cuda-(?:nvcc|toolkit|runtime)-(\d+)-(\d+)"
@@ -185,6 +187,9 @@ def _text_pins(evidence: TextEvidence) -> list[_Pin]:
         found.append(
             _Pin(version=pin[2] if pin and exact else None, spec=spec, cuda=cuda, source=evidence.source)
         )
+    for match in _WHEEL_FILE.finditer(text):
+        cuda = wheel_cuda(text[: match.end()].split()[-1])
+        found.append(_Pin(version=match[1], spec=f"=={match[1]}", cuda=cuda, source=evidence.source))
     if not found and (brought := _BRINGS.search(text)):
         # "This will also install PyTorch v2.6.0": something else on the install line depends on it.
         found.append(_Pin(version=brought[1], spec="", cuda=None, source=evidence.source))

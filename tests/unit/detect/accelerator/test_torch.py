@@ -193,3 +193,11 @@ def test_cog_says_which_cuda_its_torch_is_for(project, said, cuda):
     project.write("cog.yaml", f'build:\n  {said}\n  python_packages:\n    - "torch==1.10.0"\n')
     torch = project.facts().torch
     assert (torch.version, torch.cuda, torch.source) == ("1.10.0", cuda, "cog.yaml")
+
+
+def test_a_wheel_that_an_image_installs_by_its_file_says_all_of_it(project):
+    url = "https://download.pytorch.org/whl/cu100/torch-1.1.0-cp36-cp36m-linux_x86_64.whl"
+    project.write("train.py", "import torch\n").write("requirements.txt", "tqdm\n")
+    project.write("Dockerfile", f"FROM nvidia/cuda:10.0-devel-ubuntu18.04\nRUN pip3 install {url}\n")
+    torch = project.facts().torch
+    assert (torch.version, torch.cuda, torch.source) == ("1.1.0", "10.0", "Dockerfile")
