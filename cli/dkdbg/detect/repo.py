@@ -340,10 +340,19 @@ def _mappings(survey: Survey) -> tuple[tuple[str, str], ...]:
         found = service.code_mappings(
             survey.tree, (), survey.dockerfile, survey.build_context(survey.dockerfile.path)
         )
+        found = found or _mounted_by_hand(survey)
         if found:
             return found
     places = [item.workspace_folder for item in survey.devcontainers if item.workspace_folder]
     return tuple((".", place) for place in places[:1] if "$" not in place)
+
+
+def _mounted_by_hand(survey: Survey) -> tuple[tuple[str, str], ...]:
+    """Return where `docker run` lines mount the code into an image that copies none of it."""
+    by_hand = read_docker_run(survey.tree)
+    return (
+        tuple(pair for pair in by_hand.mounts if service.holds_code(survey.tree, pair[0])) if by_hand else ()
+    )
 
 
 def _ports(survey: Survey) -> tuple[int, ...]:

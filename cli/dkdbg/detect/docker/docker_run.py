@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from dkdbg.detect.files import Tree
 
 _RUN = re.compile(r"\b(?:docker|podman|nvidia-docker)\s+(?:container\s+)?run\s+(.+)")
+#: A variable that a script or a Makefile runs instead: `cmd=nvidia-docker`, `DOCKER ?= podman`, `DOCKER=${DOCKER:-docker}`.
+_NAMED = re.compile(
+    r"^\s*(?:export\s+)?(\w+)\s*[:?]?=\s*[\"']?(?:\$\{\w+:-)?(?:sudo\s+)?(?:nvidia-)?(?:docker|podman)\}?[\"']?\s*$",
+    re.MULTILINE,
+)
 _FILES = re.compile(r".*\.(?:sh|bash|md|rst)|makefile|justfile|readme|dockerfile", re.IGNORECASE)
 #: The folder that a person stands in, as shells, Makefiles and cmd write it.
 _HERE = re.compile(
@@ -51,6 +56,8 @@ def _text(tree: Tree, path: str) -> str:
     """Return what may have such lines; in a Dockerfile those are its comments, which say how it is meant to be run."""
     text = tree.text(path)
     if not path.lower().endswith("dockerfile"):
+        for name in set(_NAMED.findall(text)):
+            text = re.sub(rf"[\"']?\$[{{(]?{name}\b[}})]?[\"']?(?=\s+(?:container\s+)?run\s)", "docker", text)
         return text
     return "\n".join(line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))
 
