@@ -56,7 +56,10 @@ _CPU_PROSE = re.compile(
     r"(?:run\w*|train\w*|inference|sampl\w+|work\w*|test\w*|demo|use\w*|support\w*|evaluat\w+|available)[^.\n]{0,30}\b(?:on|with|for|in) "
     r"(?:a |the |your )?cpus?\b|\bfor cpu\b|cpu[- ]only|without (?:a |an |any )?(?:\w+ )?gpu|no gpu\b|"
     r"\b(?:cpu|gpu)s? (?:or|and) (?:the |a )?(?:cpu|gpu|tpu)s?|(?:cpu/gpu|gpu/cpu)(?! (?:profil|memory|util|offload|usage))|cpu (?:mode|version|inference|support|training|image)|"
-    r"optional(?:ly)?[^.\n]{0,40}\bgpu|gpu[^.\n]{0,30}\boptional|\bif (?:a )?gpus? (?:is|are) available|"
+    # what is optional is the GPU itself, not what saves its memory or takes several
+    r"\boptional(?:ly)?\W{1,4}(?:(?:an?|the|for|on|with|use|using|to|run|set ?up|install\w*|enabl\w+|add\w*|nvidia|cuda)[ -]){0,5}"
+    r"gpus?\b(?![ -](?:memory|ram|usage|util\w*|poor))|\bgpus?\b(?![ -](?:memory|ram|usage|util\w*|poor))[^.\n]{0,30}\boptional|"
+    r"\bif (?:a )?gpus? (?:is|are) available|"
     r"\bif you (?:have|want|use)(?! (?:only |a )?(?:limited|multiple|several|more|less|fewer|enough|not))[^.\n]{0,30}\bgpu",
     re.IGNORECASE,
 )

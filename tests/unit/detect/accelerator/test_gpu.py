@@ -324,3 +324,19 @@ def test_cuda_sources_that_are_compiled_at_an_import_are_required(project):
 def test_sources_that_are_compiled_on_demand_or_for_a_cpu_require_nothing(project, change):
     project.write("train.py", FALLBACK).write("op/op.py", COMPILES.replace(*change))
     assert need(project) == "optional"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("3. (Optional) Setup for GPU support", "optional"),
+        ("Optionally, an NVIDIA GPU", "optional"),
+        ("- GPU (optional)", "optional"),
+        ("A GPU with CUDA is optional", "optional"),
+        ("- (Optional) To save GPU memory during training, add `--grad_checkpointing`", "required"),
+        ("- Optional: install flash attention on Hopper GPUs only", "required"),
+        ("GPU memory is freed by --empty (optional)", "required"),
+    ],
+)
+def test_optional_is_a_gpu_only_where_the_word_is_about_it(project, words, expected):
+    assert need(project.write("train.py", HARD).write("README.md", f"# P\n\n{words}\n")) == expected
