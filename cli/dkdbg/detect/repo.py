@@ -253,7 +253,9 @@ def _gpu(survey: Survey) -> tuple[Gpu, str]:
         if item.extra is None
     }
     if not packages:
-        packages = set(imports.distributions(survey.imported))
+        # What is tried, and done without, is no need.
+        spared = imports.tried(tree, survey.python_files, survey.imported)
+        packages = set(imports.distributions(tuple(name for name in survey.imported if name not in spared)))
     if any(NEEDS_CUDA in found.tables for found in survey.manager.read):
         packages.add(CUDA_DRIVER)
     others = [
@@ -292,6 +294,7 @@ def _gpu(survey: Survey) -> tuple[Gpu, str]:
             *survey.compose_files,
         ],
         places_itself=places_itself(survey.frameworks),
+        modules=_program(survey),
         uses_framework=uses_accelerator(survey.frameworks) or any(item.fact.gpu for item in survey.services),
     )
 

@@ -68,10 +68,11 @@ _NEEDS = re.compile(
     r"(?:(?!depending|different|optional)[^.\n|<]){0,60}"
     r"\b(?:gpus?|cuda|nvidia(?= (?:gpu|graphics|video|card|driver|hardware|rtx|geforce|tesla))|vram)\b(?! memory| ram| usage| utili)"
     r"(?![^.\n]{0,40}\b(?:for (?:the )?(?:best|better|optimal|faster|maximum)|if you|to speed|optional))|"
-    r"(?<!no )\b(?:gpus?|cuda|vram)\b(?! memory| ram| usage| utili)[^.\n]{0,40}\b(?:is|are) (?:\w+ )?(?:required|needed|necessary|mandatory)|"
-    r"pytorch-cuda|cudatoolkit",
+    r"(?<!no )\b(?:gpus?|cuda|vram)\b(?! memory| ram| usage| utili)[^.\n]{0,40}\b(?:is|are) (?:\w+ )?(?:required|needed|necessary|mandatory)",
     re.IGNORECASE,
 )
+#: What an install line brings for who has a GPU: a program that chooses by itself runs without one all the same.
+_CUDA_INSTALL = re.compile(r"pytorch-cuda|cudatoolkit", re.IGNORECASE)
 #: The machines that the authors had: a hint, not a condition.
 _HARDWARE = re.compile(
     r"tested (?:on|with)[^.\n]{0,60}\b(?:gpus?|cuda|nvidia|[AVH]\d00|rtx|t4)\b|whl/cu\d|"
@@ -82,8 +83,13 @@ _HARDWARE = re.compile(
 _CHOOSES_CPU = re.compile(
     r"is_available\(\)\s*else\s*\(?\s*(?:torch\.device\(\s*)?[\"']cpu|else\s+[\"']cpu[\"']|"
     r"[\"']--device[\"'][^\n]*(?:\n[^\n]*){0,4}?\bcpu\b|[\"']--(?:no[-_]cuda|cpu|use[-_]cpu|force[-_]cpu|gpu[-_]ids?)[\"']|"
-    r"accelerator\s*=\s*[\"'](?:auto|cpu)"
+    r"accelerator\s*=\s*[\"'](?:auto|cpu)|\bauto_select_device\("
 )
+#: A module of the program takes a GPU where there is one, and the CPU elsewhere.
+_PICKS = re.compile(r"is_available\(\)\s*else\s*\(?\s*(?:torch\.device\(\s*)?[\"']cpu")
+_ONE_OF_TWO = re.compile(r"[\"']cuda(?::\d)?[\"']\)?\s*if\b[^\n]*is_available\(\)")
+#: Lightning is told to take what there is.
+_AUTO = re.compile(r"accelerator:\s*[\"']?auto\b")
 #: The program goes on without a GPU, and says so.
 _GOES_ON = re.compile(
     r"fall(?:ing|s)? ?back to (?:the )?cpu|(?:running|run|using) (?:on )?(?:the )?cpu (?:instead|mode)",
@@ -151,6 +157,7 @@ def read_gpu(
     files: Sequence[str],
     uses_framework: bool,
     places_itself: bool,
+    modules: Sequence[tuple[str, str]] = (),
     either_way: str | None = None,
 ) -> tuple[Gpu, str]:
     """Return the need for a GPU and the evidence in words.
@@ -171,6 +178,7 @@ def read_gpu(
         files: paths of dependency files, Dockerfiles and compose files.
         uses_framework: whether anything here can use a GPU at all.
         places_itself: whether a framework takes a GPU unasked (JAX, TensorFlow, Lightning and their like).
+        modules: (path, text) of the program and of what it imports from the repository.
         either_way: a service that one compose file gives a GPU and another one does not, None without one.
     """
     others = list(other_services)
@@ -216,13 +224,16 @@ def read_gpu(
         return "none", "nothing here names a GPU"
     if cpu is not None:
         return "optional", cpu
-    if prose is not None and _first(_NEEDS, statements) is None:
+    needs = _first(_NEEDS, statements) or _first(_CUDA_INSTALL, statements)
+    if prose is not None and needs is None:
         return "optional", prose
     return _without_cpu_words(
         entry=entry,
         launcher=launcher,
+        modules=modules,
         texts=texts,
         documents=statements,
+        configs=configs,
         packages=packages,
         with_gpu=with_gpu,
         base_cuda=base_cuda,
@@ -234,8 +245,10 @@ def _without_cpu_words(
     *,
     entry: tuple[str, str] | None,
     launcher: str | None,
+    modules: Sequence[tuple[str, str]],
     texts: Sequence[tuple[str, str]],
     documents: Sequence[tuple[str, str]],
+    configs: Sequence[tuple[str, str]],
     packages: frozenset[str],
     with_gpu: Sequence[str],
     base_cuda: tuple[str, str] | None,
@@ -254,16 +267,20 @@ def _without_cpu_words(
     near = _program(entry, texts)
     falls_back = _first(_FALLBACK, [(path, _TRAINS_ON_CUDA.sub("", text)) for path, text in near])
     needs = _first(_NEEDS, documents)
-    if base_cuda is not None and (needs or not falls_back):
+    by_itself = _picks_itself(near, modules, configs if places_itself else ())
+    if base_cuda is not None and (needs or not (falls_back or by_itself)):
         return "required", f"{base_cuda[0]}: FROM {base_cuda[1]}"
     if needs:
         return "required", needs
     compiles = _first(_COMPILES, [each for each in texts if "cpp_extension" in each[1]])
     if compiles:
         return "required", f"{compiles.rpartition(':')[0]}: compiles CUDA code when it is imported"
-    chooses = _first(_CHOOSES_CPU, near)
+    chooses = _first(_CHOOSES_CPU, near) or by_itself
     if chooses:
         return "optional", chooses
+    installs = _first(_CUDA_INSTALL, documents)
+    if installs:
+        return "required", installs
     ranks = _first(_RANK_ON_CUDA, near)
     if ranks and not any(_NAMES_CPU.search(text) for _, text in near):
         return "required", f"{ranks.partition(':')[0]}: each process takes the GPU of its rank"
@@ -282,6 +299,19 @@ def _without_cpu_words(
     return "optional", falls_back or _first(
         _FALLBACK, texts
     ) or "a framework that uses a GPU when there is one"
+
+
+def _picks_itself(
+    near: Sequence[tuple[str, str]], modules: Sequence[tuple[str, str]], configs: Sequence[tuple[str, str]]
+) -> str | None:
+    """Return what picks the device for the program: a module that it imports, or a setting of its framework.
+
+    None where the program or one of these modules insists on a GPU.
+    """
+    read = [(path, _ONE_OF_TWO.sub("", text)) for path, text in (*near, *modules)]
+    if _first(_HARD_CODE, _code(read)):
+        return None
+    return _first(_PICKS, modules) or _first(_AUTO, configs)
 
 
 def _program(entry: tuple[str, str] | None, texts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import sys
@@ -55,6 +56,9 @@ _COMES_ALONG = {
     "regex", "requests", "rich", "safetensors", "scipy", "setuptools", "six", "starlette", "sympy", "tensorboard", "tokenizers", "torch",
     "tqdm", "typing-extensions", "urllib3", "omegaconf", "jaxlib", "jax", "ipython",
 }  # fmt: skip
+#: What catches a module that is not installed.
+_MISSING = re.compile(r"\b(?:ImportError|ModuleNotFoundError|Exception)\b")
+_CATCHES = re.compile(r"^\s*except\b\s*(?::|.*(?:ImportError|ModuleNotFoundError|Exception)\b)", re.MULTILINE)
 _MAX_FILES = 600
 _MAX_NOTEBOOKS = 40
 
@@ -79,6 +83,51 @@ def imported_at_once(tree: Tree, program: Sequence[tuple[str, str]]) -> tuple[st
     for _, text in program:
         _collect("\n".join(line for line in text.splitlines() if line[:1] in {"i", "f"}), own, found)
     return tuple(found)
+
+
+def tried(tree: Tree, files: tuple[str, ...], names: tuple[str, ...]) -> frozenset[str]:
+    """Return those of `names` that the Python files import only where a missing module is caught."""
+    needed: set[str] = set()
+    caught: set[str] = set()
+    for path in files[:_MAX_FILES]:
+        text = tree.text(path)
+        # Without a handler for a missing module there is nothing to tell apart.
+        if is_vendored(path) or not _CATCHES.search(text):
+            needed.update(_top_names(text))
+            continue
+        try:
+            module = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            needed.update(_top_names(text))
+            continue
+        inside = {
+            id(inner)
+            for node in ast.walk(module)
+            if isinstance(node, ast.Try) and any(map(_takes_missing, node.handlers))
+            for statement in node.body
+            for inner in ast.walk(statement)
+        }
+        for node in ast.walk(module):
+            if isinstance(node, ast.Import):
+                tops = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                tops = [node.module]
+            else:
+                continue
+            (caught if id(node) in inside else needed).update(name.split(".")[0] for name in tops)
+    return frozenset(name for name in names if name in caught and name not in needed)
+
+
+def _takes_missing(handler: ast.ExceptHandler) -> bool:
+    return handler.type is None or bool(_MISSING.search(ast.unparse(handler.type)))
+
+
+def _top_names(text: str) -> set[str]:
+    return {
+        dotted.split(".")[0]
+        for match in _IMPORT.finditer(text)
+        for dotted in re.split(r"\s*,\s*", match[1] or match[2])
+    }
 
 
 def notebook_code(tree: Tree, path: str) -> str:

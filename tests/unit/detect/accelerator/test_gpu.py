@@ -340,3 +340,66 @@ def test_sources_that_are_compiled_on_demand_or_for_a_cpu_require_nothing(projec
 )
 def test_optional_is_a_gpu_only_where_the_word_is_about_it(project, words, expected):
     assert need(project.write("train.py", HARD).write("README.md", f"# P\n\n{words}\n")) == expected
+
+
+IMPORTS = "import torch\nfrom core.solver import Solver\n"
+CONDA = "conda install -y pytorch=1.4.0 cudatoolkit=10.0 -c pytorch"
+
+
+def test_an_install_line_with_cuda_needs_no_gpu_where_a_module_picks_the_device(project):
+    project.program("main.py", IMPORTS).write("core/solver.py", FALLBACK).readme(CONDA, "python main.py")
+    assert need(project.write("metrics/other.py", "def f(x):\n    return x.cuda()\n")) == "optional"
+
+
+@pytest.mark.parametrize("solver", ["import torch\nx = 1\n", FALLBACK + HARD])
+def test_an_install_line_with_cuda_asks_for_a_gpu_where_nothing_picks_it(project, solver):
+    project.program("main.py", IMPORTS).write("core/solver.py", solver).readme(CONDA, "python main.py")
+    assert need(project) == "required"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("try:\n    from apex import amp\nexcept ImportError:\n    amp = None\n", "optional"),
+        ("try:\n    from apex import amp\nexcept:\n    amp = None\n", "optional"),
+        ("try:\n    from apex import amp\nexcept KeyError:\n    amp = None\n", "required"),
+        ("from apex import amp\n", "required"),
+    ],
+)
+def test_a_package_for_nvidia_that_is_only_tried_is_no_requirement(project, body, expected):
+    project.program("train.py", FALLBACK).write("layers.py", body)
+    assert need(project) == expected
+
+
+def test_a_package_that_is_tried_in_one_file_and_imported_in_another_is_required(project):
+    project.write("layers.py", "try:\n    import apex\nexcept ImportError:\n    apex = None\n")
+    assert need(project.program("train.py", "import apex\n" + FALLBACK)) == "required"
+
+
+NGC = "FROM nvcr.io/nvidia/pytorch:22.03-py3\nCOPY . /w\n"
+
+
+def test_an_image_with_cuda_asks_for_no_gpu_where_lightning_takes_what_there_is(project):
+    project.program("train.py", "from p.training import train").write(
+        "p/training.py", "import pytorch_lightning\n"
+    )
+    project.write("configs/a.yaml", "trainer:\n  accelerator: 'auto'\n")
+    assert need(project.write("Dockerfile", NGC).write("p/model.py", "x = y.is_cuda\n")) == "optional"
+
+
+def test_an_image_with_cuda_asks_for_a_gpu_where_nothing_picks_the_device(project):
+    project.program("train.py", "from p.training import train").write("p/training.py", "import torch\n")
+    assert need(project.write("Dockerfile", NGC)) == "required"
+
+
+def test_an_image_with_cuda_asks_for_no_gpu_where_a_module_picks_the_device(project):
+    project.program("train.py", "from p.training import train").write("p/training.py", FALLBACK)
+    assert need(project.write("Dockerfile", NGC)) == "optional"
+
+
+def test_graphgym_picks_the_device(project):
+    body = "from torch_geometric.graphgym.utils.device import auto_select_device\nauto_select_device()\n"
+    project.program("main.py", "import torch\n" + body).readme(
+        "conda install pytorch-cuda=11.7", "python main.py"
+    )
+    assert need(project) == "optional"
