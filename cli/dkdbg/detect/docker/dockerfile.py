@@ -42,6 +42,7 @@ _SYSTEM_PYTHON = re.compile(
 _OTHER_PYTHON = re.compile(
     r"\b(?:conda|mamba|micromamba|miniconda|miniforge|pyenv|deadsnakes|uv)\b|[Mm]ini(?:conda|forge)|python\.org/ftp|\bpython3\.\d+\s+-m\s+venv"
 )
+_PIP_INSTALL = re.compile(r"\bpip3?\s+install\b")
 _PYTHON_VARIABLE = re.compile(r"(?:PYTHON|PY)_?(?:VERSION|VER)?", re.IGNORECASE)
 _VENV = re.compile(r"(?:-m\s+venv|virtualenv|uv\s+venv)\s+(?:--?[\w-]+(?:[= ]3\.[\d.]+)?\s+)*([^\s;&|]+)")
 
@@ -119,9 +120,13 @@ def run_lines(text: str) -> tuple[str, ...]:
 
 
 def takes_system_python(text: str) -> bool:
-    """Return whether a Dockerfile installs the Python of its distribution, and no other one beside it."""
+    """Return whether a Dockerfile has pip install into the Python of its distribution, and brings no other one."""
     lines = run_lines(text)
-    return any(map(_SYSTEM_PYTHON.search, lines)) and not any(map(_OTHER_PYTHON.search, lines))
+    return (
+        any(map(_SYSTEM_PYTHON.search, lines))
+        and any(map(_PIP_INSTALL.search, lines))
+        and not any(map(_OTHER_PYTHON.search, lines))
+    )
 
 
 def _open_stage(rest: str, values: Mapping[str, str], stages: list[_Stage]) -> _Stage:

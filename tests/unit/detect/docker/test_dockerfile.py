@@ -175,13 +175,21 @@ def test_an_image_in_a_deeper_docker_folder_is_the_programs_and_conda_names_its_
 )
 def test_a_distributions_python_that_is_installed_is_the_one(project, base, python):
     project.program("train.py", "import torch").readme("Needs Python 3.9", "python train.py")
-    project.write("docker/Dockerfile", f"FROM {base}\nRUN apt-get update && apt-get -y install python3-pip\n")
+    project.write(
+        "docker/Dockerfile",
+        f"FROM {base}\nRUN apt-get update && apt-get -y install git python3-pip\nRUN pip3 install torch\n",
+    )
     facts = project.facts()
     assert (facts.python.version, facts.python.source) == (python, "docker/Dockerfile")
 
 
 @pytest.mark.parametrize(
-    "other", ["RUN conda create -n x", "RUN add-apt-repository ppa:deadsnakes/ppa", "RUN uv sync"]
+    "other",
+    [
+        "RUN pip3 install -r r.txt && conda create -n x",
+        "RUN add-apt-repository ppa:deadsnakes/ppa && pip install torch",
+        "RUN ./start_linux.sh",
+    ],
 )
 def test_a_distributions_python_beside_another_one_says_little(project, other):
     project.program("train.py", "import torch").readme("conda create -n x python=3.9")
