@@ -38,6 +38,8 @@ _NEVER = re.compile(
 )
 #: In a folder of Docker's: a program of the host that starts the container in which the program runs.
 _STARTS_CONTAINERS = re.compile(r"\bdocker\.from_env\(|\bDockerClient\(")
+#: What starts only as a module of its package: `python -m package.program`.
+_RELATIVE_IMPORT = re.compile(r"^(?:from\s+\.+[\w.]*\s+import\b)", re.MULTILINE)
 _MAX_READ = 2500
 #: `tool [action] [model]`, `run --alg=<name> [additional arguments]`: how to build a command, not one.
 _TEMPLATE = re.compile(r"(?:^|\s)\[[A-Za-z][\w .-]*\](?:\s|$)|<[A-Za-z][\w .-]* [\w .-]*>")
@@ -245,18 +247,34 @@ def add_guarded(tree: Tree, found: dict[str, Candidate]) -> None:
                 continue
             place = "top-level"
         launch = Launch(command=f"python {path}", launcher="python", target=path)
+        cwd = "."
         if path.endswith("/__main__.py"):
             module = parent(path).removeprefix("src/").replace("/", ".")
+            launch = Launch(command=f"python -m {module}", launcher="python", target=module, is_module=True)
+        elif _RELATIVE_IMPORT.search(text) and (inside := _as_module(tree, path)):
+            cwd, module = inside
             launch = Launch(command=f"python -m {module}", launcher="python", target=module, is_module=True)
         found[path] = Candidate(
             launch=launch,
             file=path,
-            cwd=".",
+            cwd=cwd,
             command=launch.command,
             place=place,
             source="main guard",
             order=600 + order,
         )
+
+
+def _as_module(tree: Tree, path: str) -> tuple[str, str] | None:
+    """Return the folder to stand in and the dotted name of a file of a package, None for any other file."""
+    top = parent(path)
+    if not tree.has(f"{top}/__init__.py"):
+        return None
+    while tree.has(f"{parent(top)}/__init__.py"):
+        top = parent(top)
+    home = parent(top)
+    steps = path.removesuffix(".py").split("/")[0 if home == "." else home.count("/") + 1 :]
+    return (home, ".".join(steps)) if all(step.isidentifier() for step in steps) else None
 
 
 def place_points(place: str) -> float:

@@ -133,7 +133,7 @@ def rank(
             score += _source_points(candidate, fact, is_ml=is_ml)
         points[id(candidate)] = score
     ordered = sorted(rough, key=lambda item: (-points[id(item)], item.order, item.file or item.command))
-    if ordered and _is_course(ordered, notebooks):
+    if ordered and _is_course(ordered, notebooks, sources):
         ordered.sort(key=lambda item: item.place != "notebook")
     best = ordered[0] if ordered else None
     has_best = best is not None and (best.place == "notebook" or points[id(best)] >= _THRESHOLD)
@@ -145,9 +145,18 @@ def rank(
     )
 
 
-def _is_course(ordered: list[Candidate], notebooks: tuple[str, ...]) -> bool:
-    """Whether the notebooks are what the repository is about: many, more than programs, none of which its README starts."""
+def _is_course(
+    ordered: list[Candidate], notebooks: tuple[str, ...], sources: Mapping[int, SourceFact]
+) -> bool:
+    """Whether the notebooks are what the repository is about: many, more than programs, none of which its README starts.
+
+    Not where a package has a training program as a module of its own: the notebooks beside it explore and explain.
+    """
     programs = [item for item in ordered if item.place != "notebook"]
+    for item in programs:
+        fact = sources.get(id(item))
+        if item.launch.is_module and role_of(item.file or "") == "train" and fact and fact.trains:
+            return False
     is_aside = all(place_points(item.place) <= place_points(_ASIDE_PLACE) for item in programs)
     return is_aside and len(notebooks) >= _MANY_NOTEBOOKS and len(notebooks) > len(programs)
 

@@ -275,3 +275,24 @@ def test_a_program_of_the_host_that_starts_the_container_is_not_what_runs_in_it(
     project.program("run_fold.py").readme("python3 docker/run_docker.py --fasta=x")
     project.write("docker/Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\nCMD python run_fold.py\n")
     assert project.facts().entrypoint.file == "run_fold.py"
+
+
+APP = "import torch\nfrom .dsets import Data\n\ndef main():\n    loss.backward()\n"
+
+
+def test_a_program_of_a_package_is_started_as_a_module(project):
+    project.program("src/book/part2/training.py", APP).write("src/book/__init__.py")
+    entry = project.write("src/book/part2/__init__.py").write("src/book/part2/dsets.py").facts().entrypoint
+    assert (entry.command, entry.cwd, entry.file) == (
+        "python -m book.part2.training",
+        "src",
+        "src/book/part2/training.py",
+    )
+
+
+def test_a_training_program_of_a_package_comes_before_many_notebooks(project):
+    for number in range(12):
+        project.write(f"p1/{number}.ipynb", '{"cells": []}')
+    project.program("p2ch11/training.py", APP).write("p2ch11/__init__.py").write("p2ch11/dsets.py")
+    project.write("requirements.txt", "torch\n")
+    assert project.facts().entrypoint.command == "python -m p2ch11.training"
