@@ -198,6 +198,7 @@ def _python(survey: Survey, torch: str | None) -> PythonFact:
         hosted=hosted,
         tool_target=("pyproject.toml", target[1]) if target else None,
         torch=torch,
+        imported=survey.imported,
     )
 
 

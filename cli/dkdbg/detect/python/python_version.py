@@ -34,13 +34,17 @@ _CREATE = re.compile(
 _BADGE = re.compile(r"badge/[Pp]ython-3\.(\d{1,2})")
 _CI = re.compile(r"python[-_]version[\"']?\s*:\s*(\[[^\]]*\]|[^\n#]*)", re.IGNORECASE)
 
+#: Modules that no index has, by what their own setup.py asks for: Isaac Gym is compiled for 3.6 to 3.8.
+_MODULES = {"isaacgym": range(6, 9)}
+#: More than any minor release below had.
+_MOST_PATCHES = 40
 # Highest and lowest Python minor number with wheels on PyPI, for releases that often stand pinned in old projects.
 _WHEELS = {
-    "tensorflow": (("1.", 5, 7), ("2.0", 5, 7), ("2.1", 5, 7), ("2.2", 5, 8), ("2.3", 5, 8), ("2.4", 6, 8), ("2.5", 6, 9),
+    "tensorflow": (*((f"1.{minor}", 5, 6) for minor in range(13)), ("1.13", 5, 7), ("1.14", 5, 7), ("1.15", 5, 7), ("2.0", 5, 7), ("2.1", 5, 7), ("2.2", 5, 8), ("2.3", 5, 8), ("2.4", 6, 8), ("2.5", 6, 9),
                    ("2.6", 6, 9), ("2.7", 7, 9), ("2.8", 7, 10), ("2.9", 7, 10), ("2.10", 7, 10), ("2.11", 7, 10),
                    ("2.12", 8, 11), ("2.13", 8, 11), ("2.14", 9, 11), ("2.15", 9, 11), ("2.16", 9, 12), ("2.17", 9, 12),
                    ("2.18", 9, 12), ("2.19", 9, 12), ("2.20", 9, 13)),
-    "numpy": (("1.17", 5, 8), ("1.18", 5, 8), ("1.19", 6, 9), ("1.20", 7, 9), ("1.21", 7, 10), ("1.22", 8, 10),
+    "numpy": (("1.14", 5, 7), ("1.15", 5, 7), ("1.16", 5, 7), ("1.17", 5, 8), ("1.18", 5, 8), ("1.19", 6, 9), ("1.20", 7, 9), ("1.21", 7, 10), ("1.22", 8, 10),
               ("1.23", 8, 11), ("1.24", 8, 11), ("1.25", 9, 11), ("1.26", 9, 12), ("2.0", 9, 12), ("2.1", 10, 13),
               ("2.2", 10, 13), ("2.3", 11, 14)),
     "scipy": (("1.4", 5, 8), ("1.5", 6, 9), ("1.6", 7, 9), ("1.7", 7, 10), ("1.8", 8, 10), ("1.9", 8, 11), ("1.10", 8, 11),
@@ -69,6 +73,7 @@ def read_python(
     hosted: Iterable[tuple[str, str]] = (),
     tool_target: tuple[str, str] | None,
     torch: str | None = None,
+    imported: Iterable[str] = (),
 ) -> PythonFact:
     """Return the Python minor version and where it was read.
 
@@ -81,6 +86,7 @@ def read_python(
         hosted: (path, text) of what a hosting service is told, which often stands there since years.
         tool_target: (file, version such as `py311`) of a linter's target in pyproject, None without.
         torch: version that people are told to install, wherever it is said; it decides where nothing else does.
+        imported: top names of foreign modules; those that few Pythons have decide there, too.
     """
     allowed = _allowed(files)
     stated = _statements(images, pins, files, workflows, documents)
@@ -94,7 +100,10 @@ def read_python(
         and int(match[1]) > DEFAULT - 2
     ):
         return PythonFact(version=f"3.{match[1]}", source=tool_target[0])
-    fitting = _narrow(set(allowed), _of_torch(torch))
+    fitting = set(allowed)
+    for name in imported:
+        fitting = _narrow(fitting, set(_MODULES[name]) if name in _MODULES else None)
+    fitting = _narrow(fitting, _of_torch(torch))
     minor = next((number for number in _ORDER if number in fitting), DEFAULT)
     requires = next((f"{file.path}: {key} {spec}" for file in files for spec, key in file.python if spec), "")
     return PythonFact(
@@ -219,16 +228,24 @@ def _wheels(item: Wanted, file: DependencyFile) -> set[int] | None:
         return {
             minor for release in fitting for minor in range(release.python[0], release.python[1] + 1)
         } or None
-    match = re.match(r"={2,3}(\d[\d.]*)", item.spec)
-    name = (
-        "tensorflow"
-        if item.name.startswith("tensorflow-") and item.name in {"tensorflow-gpu", "tensorflow-cpu"}
-        else item.name
-    )
-    if not match or name not in _WHEELS:
-        return None
-    minor = ".".join(match[1].split(".")[:2])
-    for prefix, low, high in _WHEELS[name]:
-        if minor == prefix or (prefix.endswith(".") and minor.startswith(prefix)):
-            return set(range(low, high + 1))
-    return None
+    name = "tensorflow" if item.name in {"tensorflow-gpu", "tensorflow-cpu"} else item.name
+    return _of_releases(_WHEELS[name], item.spec) if name in _WHEELS else None
+
+
+def _of_releases(releases: tuple[tuple[str, int, int], ...], spec: str) -> set[int] | None:
+    """Return the minor numbers that a pin or a range with an upper bound has wheels for, None where it says nothing."""
+    if pinned := re.match(r"={2,3}(\d+\.\d+)", spec):
+        ranges = [(low, high) for minor, low, high in releases if minor == pinned[1]]
+    else:
+        try:
+            parsed = SpecifierSet(spec)
+        except InvalidSpecifier:
+            return None
+        if parsed.contains("99.0"):
+            return None
+        ranges = [
+            (low, high)
+            for minor, low, high in releases
+            if any(parsed.contains(f"{minor}.{patch}") for patch in range(_MOST_PATCHES))
+        ]
+    return {number for low, high in ranges for number in range(low, high + 1)} or None

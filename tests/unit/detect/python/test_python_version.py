@@ -50,7 +50,14 @@ def test_nothing_said_is_the_default(project):
             "3.10",
         ),
         ("requirements.txt", "tensorflow==1.15.0\n", "3.7"),
+        ("requirements.txt", "tensorflow==1.12.2\n", "3.6"),
+        ("requirements.txt", "tensorflow-gpu>=1.14,<2\n", "3.7"),
+        ("requirements.txt", "tensorflow>=1.14\n", "3.11"),
+        ("requirements.txt", "tensorflow<=2.10\n", "3.10"),
         ("requirements.txt", "numpy==1.21.6\n", "3.10"),
+        ("requirements.txt", "numpy<=1.16.4\n", "3.7"),
+        ("requirements.txt", "numpy<2\n", "3.11"),
+        ("requirements.txt", "numpy!=1.19.4\n", "3.11"),
         (
             "environment.yml",
             "dependencies:\n  - python >= 3.8\n  - pytorch >= 1.13\n  - pytorch-cuda=11.7\n",
@@ -109,3 +116,12 @@ def test_the_readme_of_a_side_folder_does_not_say_the_python(project):
 def test_a_document_on_getting_started_is_read(project):
     project.write("get_started.md", "```bash\nconda create -n p python=3.8 -y\n```\n")
     assert version(project) == "3.8"
+
+
+def test_a_simulator_that_few_pythons_have_says_which_where_nothing_else_does(project):
+    project.program("train.py", "import isaacgym\nimport torch\n")
+    project.write(
+        "setup.py", "from setuptools import setup\nsetup(name='p', install_requires=['numpy==1.23.5'])\n"
+    )
+    assert version(project) == "3.8"
+    assert version(project.readme("conda create -n p python=3.9")) == "3.9"
