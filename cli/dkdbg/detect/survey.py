@@ -17,6 +17,7 @@ from dkdbg.detect.files import Tree, is_vendored, parent
 from dkdbg.detect.launch.entrypoint import Ranking, rank
 from dkdbg.detect.launch.given import given
 from dkdbg.detect.launch.launches import gather
+from dkdbg.detect.launch.readme import installs_with
 from dkdbg.detect.python import imports
 from dkdbg.detect.python.dependencies import read_dependency_files
 from dkdbg.detect.python.manager import Choice, choose_manager
@@ -270,6 +271,7 @@ class Survey:
             build=build,
             dockerfiles=builds,
             readme=self.readme,
+            told=installs_with(self.readme),
         )
 
     def context_of(self, dockerfile: str) -> str:

@@ -73,11 +73,8 @@ def _base_of(facts: RepoFacts, path: str) -> str:
 def choose_base(facts: RepoFacts) -> tuple[str, str]:
     """Base image and the reason for it."""
     version = facts.python.version
-    if facts.package_manager == "conda":
-        name = next(
-            (each for each in facts.dependency_files if each.endswith((".yml", ".yaml"))), "environment.yml"
-        )
-        return "mambaorg/micromamba:2", f"{name} is installed by micromamba"
+    if environment := conda_environment(facts):
+        return "mambaorg/micromamba:2", f"{environment} is installed by micromamba"
     if _compiles_cuda(facts):
         if facts.torch and facts.torch.version and facts.torch.cuda:
             cudnn = 9 if _version_key(facts.torch.version) >= (2, 4) else 8
@@ -109,7 +106,16 @@ def _apt(facts: RepoFacts, base: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*own_python, *facts.apt, *facts.build_apt)))
 
 
+def conda_environment(facts: RepoFacts) -> str | None:
+    """The environment file that conda installs; None where another manager does, or only lines of a README name conda."""
+    if facts.package_manager != "conda":
+        return None
+    return next((name for name in facts.dependency_files if name.endswith((".yml", ".yaml"))), None)
+
+
 def _installer(facts: RepoFacts) -> str:
+    if facts.package_manager == "conda" and conda_environment(facts) is None:
+        return "pip"
     return {"none": "pip", "setuptools": "pip", "docker": "pip"}.get(
         facts.package_manager, facts.package_manager
     )
@@ -125,8 +131,7 @@ def plan_installs(facts: RepoFacts) -> tuple[Install, ...]:
     tool = {"pdm": "pdm sync --no-self", "pipenv": "pipenv sync"}.get(facts.package_manager)
     if tool and any(name.endswith(".lock") for name in files):
         return (_with_tool(facts.package_manager, tool, files),)
-    environment = next((name for name in files if name.endswith((".yml", ".yaml"))), None)
-    if facts.package_manager == "conda" and environment:
+    if environment := conda_environment(facts):
         quoted = shlex.quote(environment)
         run = f"micromamba install -y -n base -f {quoted} && micromamba clean -a -y"
         if (

@@ -14,6 +14,7 @@ from dkdbg.model import config as configuration
 from dkdbg.model import twin
 from dkdbg.model.plan import FROM_NOWHERE
 from dkdbg.planner import editor
+from dkdbg.planner.image import conda_environment
 from dkdbg.render import dotenv, identity, manifest
 from dkdbg.render.artefacts import artefact, for_compose, quoted, render
 from dkdbg.render.changes import FileWanted
@@ -89,7 +90,7 @@ def _image(plan: ProjectPlan) -> dict[str, FileWanted]:
         "templates/Dockerfile.j2",
         base=image.base,
         comment=image.comment,
-        conda=plan.facts.package_manager == "conda",
+        conda=conda_environment(plan.facts) is not None,
         cuda=plan.facts.torch.cuda if plan.facts.torch and plan.facts.gpu != "none" else None,
         apt=image.apt,
         system_site=image.base.startswith("pytorch/"),

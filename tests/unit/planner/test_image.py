@@ -110,6 +110,12 @@ def test_a_conda_environment_that_installs_the_repository_is_installed_without_i
     assert (tmp_path / "environment.yml").read_text() == before.replace("-e .[dev]  # ours", "pip")
 
 
+def test_conda_that_only_a_readme_names_leaves_the_packages_to_pip():
+    made = image(package_manager="conda", dependency_files=("setup.py",), requirements=("torch",))
+    assert made.base == "python:3.11-slim"
+    assert [each.run for each in made.installs] == ["pip install torch"]
+
+
 def test_numpy_that_nobody_declares_is_installed_with_the_rest_in_one_command():
     said = {"package_manager": "pip", "undeclared": ("numpy",)}
     assert runs(**said, declared=("torch",)) == ["pip install torch numpy"]

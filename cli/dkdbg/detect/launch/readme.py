@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from dkdbg.detect.launch.code_blocks import code_blocks
 from dkdbg.detect.python.requirements import parse_requirement
 from dkdbg.launchers.lines.command_lines import logical_lines
 
 _INSTALL = re.compile(r"(?:^|[\s;&!%$>(])(?:python3?\s+-m\s+)?(?:uv\s+)?pip3?\s+install\s+([^;&|#`]+)")
+_CONDA = re.compile(r"(?:^|[\s;&!%$>(])(?:conda|mamba|micromamba)\s+(?:install|create)\s+([^;&|#`]+)")
+_CONDA_VALUES = {"-n", "--name", "-p", "--prefix", "-c", "--channel", "-f", "--file", "--clone"}
 _VALUES = {
     "-r",
     "--requirement",
@@ -24,6 +27,34 @@ _VALUES = {
     "--editable",
 }
 _TOOLS = {"pip", "setuptools", "wheel", "uv", "poetry", "virtualenv", "pipenv", "conda", "build"}
+
+
+def installs_with(text: str) -> Literal["conda", "pip"] | None:
+    """Return what the install lines of a document install packages with; an environment alone is not a package."""
+    found: Literal["pip"] | None = None
+    for block in code_blocks(text):
+        for line in logical_lines(block):
+            for match in _CONDA.finditer(line):
+                if _names_package(match[1].split()):
+                    return "conda"
+            if _INSTALL.search(line):
+                found = "pip"
+    return found
+
+
+def _names_package(words: list[str]) -> bool:
+    """Whether the words behind `conda install` or `conda create` name a package that is neither Python nor pip."""
+    previous = ""
+    for word in words:
+        plain = re.split(r"[=<>]", word.strip("\"'"))[0].rsplit("::", 1)[-1].lower()
+        if (
+            not word.startswith("-")
+            and previous not in _CONDA_VALUES
+            and plain not in {"python", "pip", "anaconda"}
+        ):
+            return True
+        previous = word
+    return False
 
 
 def installed_names(text: str) -> tuple[str, ...]:

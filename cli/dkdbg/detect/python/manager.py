@@ -61,6 +61,7 @@ def choose_manager(
     build: tuple[str, str, tuple[str, ...]] | None,
     dockerfiles: Sequence[tuple[str, str, tuple[str, ...]]],
     readme: str,
+    told: PackageManager | None = None,
 ) -> Choice:
     """Return who manages the dependencies.
 
@@ -72,6 +73,7 @@ def choose_manager(
         build: (path, context, RUN lines) of the Dockerfile that is used, None without one.
         dockerfiles: the same for every Dockerfile.
         readme: text of the root's README.
+        told: what its install lines install packages with, for where no file says more.
     """
     for directory in dict.fromkeys((home, ".")):
         found = _in_directory(tree, files, directory, readme)
@@ -84,6 +86,9 @@ def choose_manager(
             and (by := _conda_named_in(files, readme, found))
         ):
             return by
+        is_bare = found is not None and found.manager == "setuptools" and not _has_requirements(found.read)
+        if found is not None and is_bare and told == "conda" and not _INSTALLS_PROJECT.search(readme):
+            return Choice(manager="conda", files=found.files, read=found.read)
         if found is not None:
             return _with_member(found, files, entry)
     named = _named_in_builds(tree, [*([build] if build else []), *dockerfiles], entry)
@@ -102,7 +107,7 @@ def choose_manager(
     if dockerfiles and any(_BUILD_INSTALLS.search(line) for _, _, lines in dockerfiles for line in lines):
         path = build[0] if build else dockerfiles[0][0]
         return Choice(manager="docker", files=(path,) if "/" not in path else (), read=())
-    return Choice(manager="none", files=(), read=())
+    return Choice(manager=told or "none", files=(), read=())
 
 
 def _installed_folders(readme: str) -> tuple[str, ...]:

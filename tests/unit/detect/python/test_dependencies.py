@@ -52,6 +52,13 @@ def names(file):
         ({"requirements-dev.txt": "pytest\n", "setup.py": "from setuptools import setup\nsetup(name='p')\n"}, "setuptools"),
         ({"evaluations/requirements.txt": "tensorflow\n", "setup.py": "from setuptools import setup\nsetup(name='p')\n"}, "setuptools"),
         ({"setup.py": "import os\nos.system('pip install x')\n"}, "none"),
+        ({"README.md": "# P\n\n    conda create -n p python=3.6\n    conda install -y pytorch=1.4 -c pytorch\n    pip install tqdm\n"}, "conda"),
+        ({"README.md": "# P\n\n    conda create -n p python=3.10 pytorch numpy\n"}, "conda"),
+        ({"README.md": "# P\n\n    conda create -n p python=3.10 -y\n    pip install torch\n"}, "pip"),
+        ({"README.md": "# P\n\n    conda create -n p python=3.10 -y\n"}, "none"),
+        ({"README.md": "# P\n\n    conda install pyg\n", "requirements.txt": "numpy\n"}, "pip"),
+        ({"README.md": "# P\n\n    conda install pyg\n", "setup.py": "from setuptools import setup\nsetup(name='p', install_requires=[])\n"}, "conda"),
+        ({"README.md": "# P\n\n    conda install pyg\n    pip install -e .\n", "setup.py": "from setuptools import setup\nsetup(name='p')\n"}, "setuptools"),
     ],
 )  # fmt: skip
 def test_the_manager(project, files, manager):
