@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -42,6 +43,7 @@ _SYSTEM_PYTHON = re.compile(
 _OTHER_PYTHON = re.compile(
     r"\b(?:conda|mamba|micromamba|miniconda|miniforge|pyenv|deadsnakes|uv)\b|[Mm]ini(?:conda|forge)|python\.org/ftp|\bpython3\.\d+\s+-m\s+venv"
 )
+_REMOVE = re.compile(r"(?:^|[;&|\n(]|\bsudo|\bthen)\s*(?:/bin/)?rm\s+(-\w*[rR][^;&|\n)]*)")
 _PIP_INSTALL = re.compile(r"\bpip3?\s+install\b")
 _PYTHON_VARIABLE = re.compile(r"(?:PYTHON|PY)_?(?:VERSION|VER)?", re.IGNORECASE)
 _VENV = re.compile(r"(?:-m\s+venv|virtualenv|uv\s+venv)\s+(?:--?[\w-]+(?:[= ]3\.[\d.]+)?\s+)*([^\s;&|]+)")
@@ -114,7 +116,7 @@ def run_lines(text: str) -> tuple[str, ...]:
             rest = step.rest
             while flag := _FLAG.match(rest):
                 rest = rest[flag.end() :]
-            lines.append(substitute(rest, values, keep_unknown=True))
+            lines.append(_shell_text(substitute(rest, values, keep_unknown=True)))
             lines.extend(line for body in step.heredocs for line in body.splitlines())
     return tuple(lines)
 
@@ -168,8 +170,12 @@ def _apply(
     elif keyword in {"COPY", "ADD"}:
         _copy(rest, stage, stages)
     elif keyword == "RUN":
-        stage.runs.append(substitute(rest, stage.env, keep_unknown=True))
+        while match := _FLAG.match(rest):
+            rest = rest[match.end() :]
+        text = _shell_text(substitute(rest, stage.env, keep_unknown=True))
+        stage.runs.append(text)
         stage.runs.extend(step.heredocs)
+        _remove("\n".join((text, *step.heredocs)), stage)
 
 
 def _set_arg(rest: str, into: dict[str, str], given: Mapping[str, str], outer: Mapping[str, str]) -> None:
@@ -202,6 +208,33 @@ def _command(rest: str) -> tuple[str, ...]:
         if isinstance(argv, list):
             return tuple(str(word) for word in argv)
     return ("/bin/sh", "-c", rest)
+
+
+def _shell_text(rest: str) -> str:
+    """Return a RUN instruction as a shell line; `["sh", "-c", "..."]` is what it hands to its shell."""
+    argv = _command(rest)
+    if argv[:2] == ("/bin/sh", "-c") and not rest.startswith("["):
+        return rest
+    if (
+        len(argv) > 2
+        and PurePosixPath(argv[0]).name in {"sh", "bash", "dash"}
+        and re.fullmatch(r"-\w*c", argv[1])
+    ):
+        return argv[2]
+    return shlex.join(argv)
+
+
+def _remove(text: str, stage: _Stage) -> None:
+    """Forget copies whose place a RUN instruction removes afterwards, as sources that were only built from are."""
+    gone = [
+        absolute(stage.workdir, word.removesuffix("/*"))
+        for match in _REMOVE.finditer(text)
+        for word in split(match[1])
+        if not word.startswith("-") and "$" not in word and not re.search(r"[*?\[]", word.removesuffix("/*"))
+    ]
+    stage.copies = [
+        copy for copy in stage.copies if not any(PurePosixPath(copy[1]).is_relative_to(each) for each in gone)
+    ]
 
 
 def _copy(rest: str, stage: _Stage, stages: list[_Stage]) -> None:

@@ -195,3 +195,45 @@ def test_a_distributions_python_beside_another_one_says_little(project, other):
     project.program("train.py", "import torch").readme("conda create -n x python=3.9")
     project.write("Dockerfile", f"FROM ubuntu:20.04\nRUN apt-get install -y python3 wget\n{other}\n")
     assert project.facts().python.version == "3.9"
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        'RUN ["pip", "install", "-e", "."]',
+        'RUN --mount=type=cache,target=/x ["/bin/bash", "-lc", "pip install -e ."]',
+        "RUN pip install -e .",
+    ],
+)
+def test_a_run_line_is_read_in_both_of_its_forms(project, run):
+    text = f"FROM python:3.11\nWORKDIR /app\nCOPY . .\n{run}\nCMD python a.py\n"
+    project.write("setup.py", "from setuptools import setup\nsetup(name='p')\n").write("a.py", "import p\n")
+    facts = project.write("Dockerfile", text).facts()
+    assert facts.installed == (("Dockerfile", "editable"),)
+    assert run_lines(text) == ("pip install -e .",)
+
+
+def test_python_is_found_in_the_json_form():
+    text = 'FROM ubuntu:22.04\nRUN ["apt-get", "install", "-y", "python3.9"]\n'
+    assert read(text).python == "3.9"
+
+
+@pytest.mark.parametrize(
+    ("run", "kept"),
+    [
+        ("cp -r /tmp/x/* /app && rm -rf /tmp/x", False),
+        ("pip install /tmp/x && rm -fr /tmp/x/*", False),
+        ("make && rm -rf /tmp", False),
+        ("rm -rf /tmp/x/tests /var/lib/apt/lists/*", True),
+        ("rm -rf /tmp/x*.log", True),
+        ("echo rm -rf /tmp/x", True),
+        ("rm -rf $TARGET", True),
+    ],
+)
+def test_a_copy_that_a_later_step_removes_is_none(run, kept):
+    copies = read(f"FROM a\nCOPY x /tmp/x\nCOPY y /app\nRUN {run}\n").copies
+    assert copies == ((("x", "/tmp/x"),) if kept else ()) + (("y", "/app"),)
+
+
+def test_a_copy_after_the_removal_stays():
+    assert read("FROM a\nRUN rm -rf /app\nCOPY x /app\n").copies == (("x", "/app"),)
