@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.detect.accelerator.frameworks import places_itself, uses_accelerator
 from dkdbg.detect.accelerator.gpu import CUDA_DRIVER, read_gpu
-from dkdbg.detect.accelerator.torch import TextEvidence, read_torch, torch_index
+from dkdbg.detect.accelerator.torch import TextEvidence, is_for_cpu, read_torch, torch_index
 from dkdbg.detect.around import below_git_root
 from dkdbg.detect.docker import service
 from dkdbg.detect.docker.docker_run import read_docker_run
@@ -123,9 +123,7 @@ def _facts(survey: Survey) -> RepoFacts:
         git=any((folder / ".git").exists() for folder in (tree.root, *tree.root.parents)),
         dockerfile=survey.dockerfile.path if survey.dockerfile else None,
         extras=tuple(dict.fromkeys(extra for file in files for extra in file.extras)),
-        torch_index=torch_index(
-            survey.manager.read, survey.build_text(), [text for _, text in survey.documents], torch
-        ),
+        torch_index=_torch_index(survey, torch),
         docker_run=read_docker_run(tree),
         installed=tuple(
             (path, how)
@@ -229,6 +227,15 @@ def _torch(survey: Survey, python: int) -> TorchFact | None:
         is_used="torch" in survey.frameworks or bool(read_image(base or "").torch),
         python=python,
     )
+
+
+def _torch_index(survey: Survey, torch: TorchFact | None) -> str | None:
+    """Return the wheel index for torch; what is installed from a file for the CPU has no use for one of CUDA."""
+    lists = (path for path in survey.manager.files if path.endswith((".txt", ".in")))
+    if any(is_for_cpu(path, survey.tree.text(path)) for path in lists):
+        return None
+    texts = [text for _, text in survey.documents]
+    return torch_index(survey.manager.read, survey.build_text(), texts, torch)
 
 
 def _gpu(survey: Survey) -> tuple[Gpu, str]:

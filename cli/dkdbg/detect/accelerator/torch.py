@@ -30,6 +30,7 @@ _WHEEL_INDEX = re.compile(r"whl/(?:nightly/|test/)?cu(\d{2,3})(?!\d)|/cu(\d{2,3}
 _CUDA_PACKAGE = re.compile(
     r"(?:pytorch-cuda|cudatoolkit|cuda-version|cuda-toolkit)\s*=+\s*(\d+\.\d+)|cuda-(?:nvcc|toolkit|runtime)-(\d+)-(\d+)"
 )
+_CPU_NAME = re.compile(r"(?:^|[._-])cpu(?:[-_]only)?(?:[._-]|$)", re.IGNORECASE)
 _LOCAL_CUDA = re.compile(r"\+cu(\d{2})(\d)")
 
 
@@ -258,6 +259,14 @@ def _fits(version: str | None, spec: str) -> bool:
 
 def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
+
+
+def is_for_cpu(path: str, text: str) -> bool:
+    """Return whether a requirements file is one for machines without a GPU, by its name or by the torch in it."""
+    name = path.rsplit("/", 1)[-1]
+    return bool(
+        _CPU_NAME.search(name) or re.search(r"^\s*torch\s*={2,3}\s*[\d.]+\+cpu\b", text, re.MULTILINE)
+    ) or ("/whl/cpu" in text and not re.search(r"/whl/cu\d", text))
 
 
 def torch_index(

@@ -201,3 +201,21 @@ def test_a_wheel_that_an_image_installs_by_its_file_says_all_of_it(project):
     project.write("Dockerfile", f"FROM nvidia/cuda:10.0-devel-ubuntu18.04\nRUN pip3 install {url}\n")
     torch = project.facts().torch
     assert (torch.version, torch.cuda, torch.source) == ("1.1.0", "10.0", "Dockerfile")
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "index"),
+    [
+        ("requirments_cpu_py312.txt", "torch==2.9.1\n", None),
+        ("requirements.txt", "torch==2.9.1+cpu\n", None),
+        ("requirements.txt", "--extra-index-url https://download.pytorch.org/whl/cpu\ntorch==2.9.1\n", None),
+        ("requirements.txt", "torch==2.9.1\n", "https://download.pytorch.org/whl/cu128"),
+    ],
+)
+def test_a_list_for_the_cpu_gets_no_index_of_cuda(project, path, text, index):
+    project.write("train.py", "import torch\n").write(path, text)
+    project.readme(
+        f"pip install -r {path}",
+        "pip install torch==2.9.1 --index-url https://download.pytorch.org/whl/cu128",
+    )
+    assert project.facts().torch_index == index
