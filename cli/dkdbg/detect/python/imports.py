@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.utils import canonicalize_name
 
 from dkdbg.detect.files import is_vendored
+from dkdbg.detect.python.python_source import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,7 +58,7 @@ _COMES_ALONG = {
     "tqdm", "typing-extensions", "urllib3", "omegaconf", "jaxlib", "jax", "ipython",
 }  # fmt: skip
 #: What catches a module that is not installed.
-_MISSING = re.compile(r"\b(?:ImportError|ModuleNotFoundError|Exception)\b")
+_MISSING = {"ImportError", "ModuleNotFoundError", "Exception"}
 _CATCHES = re.compile(r"^\s*except\b\s*(?::|.*(?:ImportError|ModuleNotFoundError|Exception)\b)", re.MULTILINE)
 _MAX_FILES = 600
 _MAX_NOTEBOOKS = 40
@@ -96,7 +97,7 @@ def tried(tree: Tree, files: tuple[str, ...], names: tuple[str, ...]) -> frozens
             needed.update(_top_names(text))
             continue
         try:
-            module = ast.parse(text)
+            module = parsed(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             needed.update(_top_names(text))
             continue
@@ -119,7 +120,9 @@ def tried(tree: Tree, files: tuple[str, ...], names: tuple[str, ...]) -> frozens
 
 
 def _takes_missing(handler: ast.ExceptHandler) -> bool:
-    return handler.type is None or bool(_MISSING.search(ast.unparse(handler.type)))
+    return handler.type is None or any(
+        isinstance(node, ast.Name) and node.id in _MISSING for node in ast.walk(handler.type)
+    )
 
 
 def _top_names(text: str) -> set[str]:

@@ -39,12 +39,21 @@ class SourceFact:
     error: str = ""
 
 
+def parsed(text: str) -> ast.Module:
+    """Return the syntax tree of a stranger's file, whose warnings (an escape such as backslash d) are not for our user.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: it is none of Python, or nested too deeply.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
+
+
 def read_source(text: str) -> SourceFact:
     """Return the facts of a Python file; one that does not parse (Python 2, a template) gives what text tells."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            module = ast.parse(text)
+        module = parsed(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         guard = "__main__" in text
         why = (

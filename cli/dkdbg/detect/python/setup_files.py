@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from dkdbg.detect.files import join, parent
+from dkdbg.detect.python.python_source import parsed
 from dkdbg.detect.python.requirements import DependencyFile, items_of, read_requirements
 from dkdbg.detect.values import Value, table
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 def read_setup_py(tree: Tree, path: str) -> DependencyFile:
     """Read the arguments of the `setup()` call without running it; lists held in variables are followed."""
     try:
-        module = ast.parse(tree.text(path))
+        module = parsed(tree.text(path))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         tree.note(f"{path}: not valid Python: {error}")
         return DependencyFile(path=path, kind="setup.py")
