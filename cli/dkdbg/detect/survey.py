@@ -61,6 +61,9 @@ class Survey:
         self.devcontainers = read_devcontainers(tree)
         self.dockerfile_texts = self._dockerfile_texts()
         self.dockerfiles = {path: read_dockerfile(text, path) for path, text in self.dockerfile_texts.items()}
+        for path, fact in self.dockerfiles.items():
+            copied = service.code_mappings(tree, (), fact, self.build_context(path))
+            self.dockerfiles[path] = replace(fact, code=copied)
         named = parse_env(tree.text(".env")).get("COMPOSE_FILE", "") if tree.has(".env") else ""
         # Without a name in it compose goes by the files that lie there.
         self.compose_env = ":".join(name for name in named.split(":") if name) or None

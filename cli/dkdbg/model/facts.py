@@ -81,6 +81,8 @@ class DockerfileFact:
         user: last USER of the final stage, None for root.
         copies: (local, remote) pairs of COPY/ADD lines of the final stage that bring sources from the build
             context: local relative to `context`, remote absolute.
+        code: those of `copies` that bring Python which is here, local relative to the root, a pattern (`*.py`) as its
+            files; None where nobody has looked.
         entrypoint: ENTRYPOINT of the final stage as argv (shell form: `("/bin/sh", "-c", text)`), or None.
         cmd: CMD likewise.
         python: Python minor version evident from base image or ENV/ARG, or None.
@@ -95,6 +97,7 @@ class DockerfileFact:
     workdir: str = "/"
     user: str | None = None
     copies: tuple[tuple[str, str], ...] = ()
+    code: tuple[tuple[str, str], ...] | None = None
     entrypoint: tuple[str, ...] | None = None
     cmd: tuple[str, ...] | None = None
     python: str | None = None

@@ -460,8 +460,11 @@ def plan_mounts(
     present = tuple(base.binds) if base else ()
     copies = dockerfile.copies if dockerfile else ()
     # `COPY requirements.txt .` brings no code; a file mounted by itself stays the old one when it is saved by a rename.
-    pairs = facts.mappings or tuple(
-        pair for pair in copies if PurePosixPath(pair[0]).suffix in {"", ".py"} or pair[0] == "."
+    seen = dockerfile.code if dockerfile and dockerfile.code is not None else None
+    pairs = facts.mappings or (
+        tuple(pair for pair in copies if PurePosixPath(pair[0]).suffix in {"", ".py"} or pair[0] == ".")
+        if seen is None
+        else seen
     )
     pairs = tuple(pair for pair in pairs if pair[1] != "/")  # over which no engine mounts anything
     if not pairs and dockerfile is None and base is None:

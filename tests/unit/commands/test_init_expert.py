@@ -784,3 +784,52 @@ def test_a_compose_file_that_needs_an_environment_file_is_said(repository, files
     assert said in repository.plan().notes
     repository.write(".env", "A=1\n")
     assert not repository.plan().notes
+
+
+def mounts_of(plan):
+    """What is mounted where, local side first."""
+    return {**dict(plan.service.mounts), **{m.local: str(m.remote) for m in plan.mappings}}
+
+
+def test_python_files_that_an_image_copies_by_a_pattern_are_mapped_one_by_one(repository):
+    repository.write(
+        "Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY *.py *.sh LICENSE /app/\nCMD python speech.py\n"
+    )
+    repository.write("speech.py", TRAIN).write("say.py", TRAIN).write("run.sh").write("LICENSE")
+    assert mounts_of(repository.plan()) == {
+        "speech.py": "/app/speech.py",
+        "say.py": "/app/say.py",
+        ".": "/workspace",
+    }
+
+
+def test_an_environment_that_a_stage_made_is_no_code_of_the_repository(repository):
+    repository.write(
+        "pyproject.toml",
+        '[project]\nname = "bikes"\nversion = "1"\n[project.scripts]\nbikes = "bikes:main"\n',
+    )
+    repository.write("src/bikes/__init__.py", "def main(): ...\n")
+    repository.write(
+        "Dockerfile",
+        """
+        FROM python:3.11 AS build
+        WORKDIR /app
+        COPY . /app
+        RUN uv sync --no-editable
+        FROM python:3.11
+        WORKDIR /app
+        COPY --from=build /app/.venv /app/.venv
+        ENTRYPOINT ["bikes"]
+        """,
+    )
+    assert mounts_of(repository.plan()) == {".": "/workspace"}
+
+
+def test_a_command_in_a_block_that_is_called_python_is_a_command(repository):
+    repository.write(
+        "README.md",
+        "```python\npython -m lib.main algorithm=x\n```\n\n```python\nimport lib\nlib.run()\n```\n",
+    )
+    repository.write("lib/main.py", TRAIN + "if __name__ == '__main__': ...\n").write("lib/__init__.py")
+    repository.write("lib/tool/finetune.py", TRAIN + "if __name__ == '__main__': ...\n")
+    assert repository.plan().service.argv == ("python", "-m", "lib.main", "algorithm=x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from dkdbg.detect.launch.launches import Seen
     from dkdbg.model.facts import DockerfileFact, ServiceFact
 
+#: More files than these, each mounted by itself, are more than an engine should be asked for.
+_MOST_FILES = 40
 _SIDE_ROLES = re.compile(
     r"(?:^|[-_.])(?:db|database|postgres\w*|mysql|mariadb|redis|mongo\w*|rabbitmq|kafka|zookeeper|minio|nginx|traefik|caddy|proxy|"
     r"tensorboard|flower|dashboard|grafana|prometheus|adminer|pgadmin|mlflow|jupyter\w*|notebook|docs?|tests?|lint\w*|migrat\w+|"
@@ -97,6 +100,7 @@ def read_service(
         dockerfile = read_dockerfile(
             tree.text(fact.dockerfile), fact.dockerfile, args=build.args, target=build.target
         )
+        dockerfile = replace(dockerfile, code=code_mappings(tree, (), dockerfile, fact.context))
     workdir = fact.working_dir or (dockerfile.workdir if dockerfile else "/")
     mappings = code_mappings(tree, fact.binds, dockerfile, fact.context)
     argv = _argv(fact, dockerfile)
@@ -234,12 +238,24 @@ def code_mappings(
     found = [(local, remote) for local, remote in binds if holds_code(tree, local)]
     for local, remote in dockerfile.copies if dockerfile else ():
         path = join(context or ".", local)
-        if path is not None and (
+        if path is not None and "*" in path:
+            found.extend(_matching(tree, path, remote))
+        elif path is not None and (
             (tree.has_dir(path) and holds_code(tree, path))
             or (tree.has(path) and path.endswith(".py") and not path.endswith("setup.py"))
         ):
             found.append((path, remote))
     return tuple(dict.fromkeys(found))
+
+
+def _matching(tree: Tree, pattern: str, remote: str) -> list[tuple[str, str]]:
+    """Return the Python files that `COPY *.py /app/` brings; `remote` ends with the pattern where it names a folder."""
+    folder = remote.rsplit("/", 1)[0] if remote.endswith("/" + pattern.rsplit("/", 1)[-1]) else remote
+    paths = (path for path in tree.files if path.endswith(".py") and not path.endswith("setup.py"))
+    found = [
+        path for path in paths if path.count("/") == pattern.count("/") and fnmatch.fnmatchcase(path, pattern)
+    ]
+    return [(path, f"{folder}/{path.rsplit('/', 1)[-1]}") for path in found[:_MOST_FILES]]
 
 
 def holds_code(tree: Tree, directory: str) -> bool:

@@ -28,6 +28,7 @@ _SHELL_LANGUAGES = {
     "command",
 }
 _FENCE = re.compile(r"^[\s>]*(`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
+_STARTS_PYTHON = re.compile(r"\s*(?:\$ )?python3? (?:-\w )?[\w./-]+(?:[ \t\n]|$)")
 #: What begins or ends a block, of Markdown or of HTML; no part of it repeats without an end, whatever the document is.
 _EDGE = re.compile(r"^[ \t>]{0,20}(`{3,}|~{3,})|(<pre\b[^<>]{0,200}>)|</pre>", re.MULTILINE | re.IGNORECASE)
 _TAG = re.compile(r"</?(?:code|span|strong|font|em|b|i)\b[^<>]{0,200}>", re.IGNORECASE)
@@ -45,8 +46,7 @@ def code_blocks(text: str, *, is_rst: bool = False) -> Iterator[str]:
         match = _FENCE.match(line)
         if fence is not None:
             if match and match[1].startswith(fence) and not match[2]:
-                if language.lower() in _SHELL_LANGUAGES:
-                    yield "\n".join(block)
+                yield from _commands(block, language)
                 block, fence, language = [], None, ""
             else:
                 block.append(line.lstrip(">") if line.startswith(">") else line)
@@ -65,7 +65,17 @@ def code_blocks(text: str, *, is_rst: bool = False) -> Iterator[str]:
                 yield "\n".join(block)
             block = []
         blank_before = not line.strip() or bool(block)
-    if block and (fence is None or language.lower() in _SHELL_LANGUAGES):
+    if block and fence is None:
+        yield "\n".join(block)
+    elif block:
+        yield from _commands(block, language)
+
+
+def _commands(block: list[str], language: str) -> Iterator[str]:
+    """Yield what is for a shell in a fenced block; one that is called Python may be `python train.py`, which is none."""
+    if language.lower() in _SHELL_LANGUAGES or (
+        language.lower() in {"python", "py"} and _STARTS_PYTHON.match("\n".join(block))
+    ):
         yield "\n".join(block)
 
 

@@ -294,7 +294,11 @@ def test_a_project_that_writes_out_that_it_needs_nothing_gets_nothing(project):
 
 
 def test_nothing_of_a_strangers_python_warns_or_is_too_deep(project, recwarn):
-    project.write("train.py", 'import re\nre.compile("\\d")\ntry:\n    import apex\nexcept ' + "a" + ".b" * 50000 + ":\n    loss.backward()\n")
+    project.write(
+        "train.py",
+        'import re\nre.compile("\\d")\ntry:\n    import apex\nexcept '
+        "a" + ".b" * 50000 + ":\n    loss.backward()\n",
+    )
     project.write("setup.py", '"\\d"\nfrom setuptools import setup\nsetup(name="x")\n')
     project.facts()
     assert not list(recwarn)
