@@ -13,6 +13,8 @@ from dkdbg.launchers.lines.command_lines import logical_lines
 from dkdbg.model.facts import DockerRun
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from dkdbg.detect.files import Tree
 
 _RUN = re.compile(r"\b(?:docker|podman|nvidia-docker)\s+(?:container\s+)?run\s+(.+)")
@@ -28,10 +30,19 @@ _HERE = re.compile(
 )
 _VALUED = {"-v": "volume", "--volume": "volume", "--mount": "mount", "-w": "workdir", "--workdir": "workdir", "--shm-size": "shm", "--ipc": "ipc",
            "-p": "port", "--publish": "port", "-e": "env", "--env": "env", "--env-file": "env_file"}  # fmt: skip
+#: A variable that holds options, and one that holds the folder of the script or the Makefile.
+_ASSIGNED = re.compile(r"^\s*(?:export\s+|local\s+|readonly\s+)?(\w+)\s*[:?+]?=\s*(.+)$")
+_OPTIONS = re.compile(r"[\"'(]?\s*--?\w")
+_OWN_FOLDER = re.compile(
+    r"[\"']?(?:\$\(shell (?:pwd|dirname \$\(realpath \$\(firstword [^/]*)|\$\(dir \$\(abspath \$\((?:lastword|firstword) [^/]*|\$\(CURDIR\)|"
+    r"\$\(pwd\)|`pwd`|\$\{?PWD\}?|\$\(cd [^;|]*dirname[^;|/]*&& pwd\))[\"')]*\s*"
+)
 _BUILT = re.compile(
     r"\b(?:docker|podman)\s+(?:buildx\s+|image\s+)?build\b.*?\s(?:-t|--tag)[\s=]+([\w./-]*[\w])"
 )
 _MOST = 60
+#: Characters of a line, whatever its variables hold.
+_LONGEST = 20_000
 
 
 def read_docker_run(tree: Tree) -> DockerRun | None:
@@ -40,7 +51,7 @@ def read_docker_run(tree: Tree) -> DockerRun | None:
     Without one it is the first that starts an image which the repository builds, and None without either.
     """
     paths = [path for path in tree.matching(_FILES) if path.count("/") <= 2 and not is_vendored(path)][:_MOST]
-    lines = [(path, line) for path in paths for line in logical_lines(_text(tree, path))]
+    lines = [(path, line) for path in paths for line in _lines(_text(tree, path))]
     built = frozenset(match[1] for _, line in lines for match in _BUILT.finditer(line))
     unmounted = None
     for path, line in lines:
@@ -50,6 +61,27 @@ def read_docker_run(tree: Tree) -> DockerRun | None:
             return read
         unmounted = unmounted or read
     return unmounted
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield the lines, continued ones as one; in those that run a container, variables with options are filled in."""
+    values: dict[str, str] = {}
+    for line in logical_lines(text):
+        assigned = _ASSIGNED.match(line) if len(values) < _MOST else None
+        if assigned and _OWN_FOLDER.fullmatch(assigned[2]):
+            values[assigned[1]] = "$PWD"
+        elif assigned and _OPTIONS.match(assigned[2]):
+            values[assigned[1]] = assigned[2].strip().strip("\"'()")
+        yield _filled(line, values) if values and _RUN.search(line) else line
+
+
+def _filled(line: str, values: Mapping[str, str]) -> str:
+    for _ in range(2):  # options name the folder
+        for name, value in values.items():
+            whole = rf"[\"']?\$(?:\{{{name}(?:\[@\])?\}}|\({name}\)|{name}\b)[\"']?"
+            line = re.sub(whole, value.replace("\\", "\\\\"), line) if name in line else line
+        line = line[:_LONGEST]
+    return line
 
 
 def _text(tree: Tree, path: str) -> str:

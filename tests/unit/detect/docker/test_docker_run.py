@@ -42,3 +42,38 @@ def test_docker_may_have_the_name_of_a_variable(project, path, given, run):
 def test_another_variable_is_no_docker(project):
     project.write("run.sh", 'cmd=./launch\n${cmd} run -v "$PWD":/code img\n')
     assert mappings(project) == ()
+
+
+MAKEFILE = """
+IMAGE := autoformer
+ROOT := $(shell dirname $(realpath $(firstword ${MAKEFILE_LIST})))
+DOCKER_PARAMETERS := \\
+\t--gpus all \\
+\t-v ${ROOT}:/app \\
+\t-w /app \\
+\t-e HOME=/tmp
+init:
+\tdocker build -t ${IMAGE} .
+run:
+\tdocker run -i --rm ${DOCKER_PARAMETERS} ${IMAGE} ${module}
+"""
+SCRIPT = """
+HERE="$(cd "$(dirname "$0")" && pwd)"
+ARGS="-v $HERE:/code --shm-size 8g"
+docker run $ARGS image
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "remote"), [("Makefile", MAKEFILE, "/app"), ("run.sh", SCRIPT, "/code")]
+)
+def test_options_that_a_variable_holds_are_read(project, file, text, remote):
+    project.write(file, text).write("train.py", "x")
+    found = project.facts().docker_run
+    assert found.mounts == ((".", remote),)
+
+
+def test_many_variables_and_runs_of_a_hostile_script_end_soon(project):
+    names = "\n".join(f"V{n}=-v{n}$V{n - 1}$V{n - 1}" for n in range(3000))
+    project.write("run.sh", names + "\n" + "\n".join(f"docker run $V{n}" for n in range(3000)))
+    assert project.facts().docker_run is None
