@@ -91,6 +91,8 @@ def read_torch(
     build_exact = next((pin for pin in build_pins if pin.version), None)
     document_exact = next((pin for pin in document_pins if pin.version), None)
     ranged = next((pin for pin in pins if pin.spec), None)
+    if exact is not None and build_exact is not None and exact.source.endswith(".lock"):
+        exact = None  # what a build installs over its lock is what runs
     version, source = None, ""
     if exact is not None:
         version, source = exact.version, exact.source

@@ -219,3 +219,16 @@ def test_a_list_for_the_cpu_gets_no_index_of_cuda(project, path, text, index):
         "pip install torch==2.9.1 --index-url https://download.pytorch.org/whl/cu128",
     )
     assert project.facts().torch_index == index
+
+
+def test_a_torch_that_an_image_installs_over_its_lock_is_the_one_that_runs(project):
+    project.write("train.py", "import torch\n").write(
+        "pyproject.toml", '[tool.poetry]\nname = "x"\n[tool.poetry.dependencies]\ntorch = "^2.1.0"\n'
+    )
+    project.write("poetry.lock", '[[package]]\nname = "torch"\nversion = "2.1.0"\n')
+    project.write(
+        "Dockerfile",
+        "FROM nvidia/cuda:12.1.0-devel-ubuntu22.04\nCOPY . .\nRUN poetry install && pip install torch==2.2.1\n",
+    )
+    torch = project.facts().torch
+    assert (torch.version, torch.source) == ("2.2.1", "Dockerfile")
