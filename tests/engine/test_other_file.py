@@ -1,4 +1,4 @@
-"""A service of a compose file that plain `docker compose` does not read: what it needs of that file comes with it."""
+"""A service that is not all in the compose file of the root: what it needs comes with it, and the user's own stays as it is."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def config(root: Path, *flags: str) -> Any:
 
 @pytest.fixture
 def made(tmp_path):
-    def make(files: dict[str, str]) -> tuple[Path, str]:
-        root = repo(tmp_path / "repo", {**FILES, **files})
+    def make(files: dict[str, str], *words: str, at: str = "repo") -> tuple[Path, str]:
+        root = repo(tmp_path / at, {**FILES, **files})
         before = config(root) if "compose.yaml" in files else None
-        said = must(dkdbg(root, "init", "--yes")).stdout
+        said = must(dkdbg(root, "init", "--yes", *words)).stdout
         if before is not None:
             assert config(root) == before
         return root, said
@@ -120,3 +120,141 @@ def test_it_runs_without_what_cannot_be_read_beside_the_compose_file_in_the_root
     found = config(root, "--profile", "debug")
     assert "depends_on" not in found["services"]["app-debug"]
     assert "runs without db: " in said
+
+
+WEB = "services: {web: {image: nginx}}\n"
+TRAINER = "{build: ., command: python train.py, volumes: ['.:/app']"
+
+
+def trainer(more: str = "", rest: str = "") -> str:
+    return f"services:\n  trainer: {TRAINER}{more}}}\n{rest}"
+
+
+@pytest.mark.parametrize(
+    ("env", "files"),
+    [
+        ("compose.yaml:compose-train.yaml", {"compose.yaml": WEB, "compose-train.yaml": trainer()}),
+        ("./compose.yaml:./compose-train.yaml", {"compose.yaml": WEB, "compose-train.yaml": trainer(", depends_on: [db]", "  db: {image: postgres}\n")}),
+        ("compose.yaml;compose-train.yaml\nCOMPOSE_PATH_SEPARATOR=;", {"compose.yaml": WEB, "compose-train.yaml": trainer()}),
+        ("", {"compose.yaml": WEB, "compose.override.yaml": trainer()}),
+    ],
+)  # fmt: skip
+def test_a_service_of_a_later_file_that_compose_merges_is_extended_from_there(made, env, files):
+    named = {".env": f"COMPOSE_FILE={env}\n"} if env else {}
+    root, _ = made({**files, **named}, "--service", "trainer")
+    found = config(root, "--profile", "debug")["services"]["trainer-debug"]
+    assert "/app" in [each["target"] for each in found["volumes"]]
+    assert ("db" in found.get("depends_on", {})) == ("depends_on" in files.get("compose-train.yaml", ""))
+
+
+def test_what_an_override_adds_to_the_service_is_mounted_written_or_said(made):
+    override = "services:\n  trainer: {volumes: ['.:/app', './:/work'], environment: {A: '1'}, command: python train.py 2, shm_size: 16gb}\n"
+    files = {
+        "compose.yaml": "services:\n  trainer: {build: ., command: python train.py}\n",
+        "compose.override.yaml": override,
+    }
+    root, said = made(files)
+    found = config(root, "--profile", "debug")["services"]["trainer-debug"]
+    assert {"/app", "/work"} <= {each["target"] for each in found["volumes"]}
+    assert found["command"][-3:] == ["python", "train.py", "2"]
+    assert "compose.override.yaml says more of trainer (volumes, environment, shm_size)" in " ".join(
+        said.split()
+    )
+
+
+def test_of_several_overrides_the_first_one_counts_as_for_compose(made):
+    stale = "services: {web: {command: python stale.py}}\n"
+    main = "services: {web: {build: ., command: python train.py}}\n"
+    _, said = made({"compose.yaml": main, "compose.override.yml": WEB, "docker-compose.override.yml": stale})
+    assert "stale.py" not in said
+
+
+def test_a_compose_file_of_a_subfolder_that_comes_first_is_refused_with_what_to_type(tmp_path):
+    files = {
+        **FILES,
+        "docker/compose.yaml": trainer().replace("build: .", "build: .."),
+        ".env": "COMPOSE_FILE=docker/compose.yaml\n",
+    }
+    root = repo(tmp_path / "repo", files)
+    done = dkdbg(root, "init", "--yes")
+    assert done.returncode != 0
+    assert "dkdbg -C docker init" in done.stderr
+    assert not (root / "compose.dkdbg.yaml").exists()
+
+
+def test_the_networks_and_services_that_the_users_own_project_has_stay_what_they_are(made):
+    shared = "networks: {n: , default: {name: shared, external: true}}\n"
+    made(
+        {"compose.yaml": WEB, "compose-train.yaml": trainer(", networks: [default, n]", shared)},
+        "--service",
+        "trainer",
+    )
+    files = {
+        "compose.yaml": "include: [inc.yaml]\n" + WEB,
+        "inc.yaml": "services: {db: {image: incdb}}\n",
+        "compose-train.yaml": trainer(", depends_on: [db]", "  db: {image: otherdb}\n"),
+    }
+    root, said = made(files, "--service", "trainer", at="second")
+    assert config(root, "--profile", "debug")["services"]["db"]["image"] == "incdb"
+    assert "runs without db" in " ".join(said.split())
+
+
+def test_letters_beyond_the_first_plane_and_odd_names_survive(made):
+    rest = 'configs: {c1: {content: "hi \U0001f680"}}\nnetworks: {_n: }\n'
+    root, _ = made(
+        {"compose.yaml": WEB, "compose-train.yaml": trainer(", configs: [c1], networks: [_n]", rest)},
+        "--service",
+        "trainer",
+    )
+    found = config(root, "--profile", "debug")
+    assert found["configs"]["c1"]["content"] == "hi \U0001f680"
+    assert "_n" in found["networks"]
+
+
+def test_a_file_that_needs_a_variable_does_not_take_the_users_own_down_with_it(made, tmp_path):
+    needs = trainer(rest="  other: {image: x, environment: {P: '${NEED:?x}'}}\n")
+    files = {"compose.yaml": WEB, "compose-train.yaml": needs}
+    made(files)
+    root = repo(tmp_path / "named", {**FILES, **files})
+    done = dkdbg(root, "init", "--yes", "--service", "trainer")
+    assert done.returncode == 2
+    assert "NEED" in done.stderr
+    line = done.stderr.partition("(")[2].partition(")")[0].replace("...", "1")
+    subprocess.run(line, shell=True, cwd=root, check=True)
+    must(dkdbg(root, "init", "--yes", "--service", "trainer"))
+    config(root, "--profile", "debug")
+
+
+def test_a_service_that_only_adds_to_another_files_is_refused(tmp_path):
+    root = repo(
+        tmp_path / "repo",
+        {**FILES, "compose.yaml": WEB, "compose-dev.yaml": "services: {api: {environment: {A: '1'}}}\n"},
+    )
+    done = dkdbg(root, "init", "--yes", "--service", "compose-dev.yaml:api")
+    assert done.returncode == 2
+    assert "neither an image nor a build" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "refers", ["links: ['db:base']", "volumes_from: [db]", "pid: 'service:db'", "depends_on: [db]"]
+)
+def test_what_it_refers_to_by_any_key_comes_with_it_in_the_dev_container_too(made, refers):
+    db = "  db: {image: postgres, container_name: thedb, restart: always}\n"
+    files = {"compose.yaml": WEB, "compose-train.yaml": trainer(f", {refers}", db)}
+    root, _ = made(files, "--service", "trainer")
+    for profile in ("debug", "devcontainer"):
+        found = config(root, "--profile", profile)["services"]["db"]
+        assert "container_name" not in found
+        assert found["restart"] == "no"
+    root, _ = made(
+        {**files, "compose.yaml": "services: {db: {image: mariadb}}\n"}, "--service", "trainer", at="second"
+    )
+    assert refers.partition(":")[0] not in config(root, "--profile", "debug")["services"]["trainer-debug"]
+
+
+@pytest.mark.parametrize("several", ["scale: 2", "deploy: {replicas: 2}"])
+def test_a_service_of_several_containers_is_debugged_as_one(made, several):
+    root, _ = made({"compose.yaml": trainer(f", {several}")})
+    found = config(root, "--profile", "debug")["services"]["trainer-debug"]
+    assert found.get("scale", 1) == 1
+    assert found.get("deploy", {}).get("replicas", 1) == 1

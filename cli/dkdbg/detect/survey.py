@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dkdbg.detect.accelerator.frameworks import frameworks_of, uses_accelerator
 from dkdbg.detect.accelerator.torch import TextEvidence
 from dkdbg.detect.docker import compose_file, service
+from dkdbg.detect.docker.compose_main import named_files
 from dkdbg.detect.docker.devcontainer import read_devcontainers
 from dkdbg.detect.docker.dockerfile import absolute, read_dockerfile, run_lines
 from dkdbg.detect.docker.inside import Inside, started, to_local
@@ -65,11 +66,12 @@ class Survey:
             copied = service.code_mappings(tree, (), fact, self.build_context(path))
             self.dockerfiles[path] = replace(fact, code=copied)
         named = parse_env(tree.text(".env")).get("COMPOSE_FILE", "") if tree.has(".env") else ""
+        self.compose_separator = parse_env(tree.text(".env")).get("COMPOSE_PATH_SEPARATOR") or ":"
         # Without a name in it compose goes by the files that lie there.
-        self.compose_env = ":".join(name for name in named.split(":") if name) or None
+        self.compose_env = ":".join(named_files(named, self.compose_separator)) or None
         self.compose_files = compose_file.find_compose_files(tree)
         self.services = self._services()
-        self.chosen = service.choose(self.services, self._devcontainer_service(), wanted)
+        self.chosen = service.choose(self._startable(wanted), self._devcontainer_service(), wanted)
         self.dockerfile = self._main_dockerfile()
         code = imports.third_party(tree, self.python_files)
         # Notebooks beside a program are side material; they speak only where there is nothing else.
@@ -141,7 +143,7 @@ class Survey:
         for item in self.devcontainers:
             files.extend(name for name in item.compose_files if self.tree.has(name) and name not in files)
         self.compose_files = tuple(files)
-        read = compose_file.read_services(self.tree, self.compose_files, self.compose_env)
+        self.composed = compose_file.read_services(self.tree, self.compose_files, self.compose_env)
         names = self.project_names()
         images = {
             path: self.build_context(path)
@@ -150,7 +152,23 @@ class Survey:
         }
         return tuple(
             service.read_service(self.tree, fact, build, self.scripts, projects=names, images=images)
-            for fact, build in read
+            for fact, build in self.composed.services
+        )
+
+    def _startable(self, wanted: str | None) -> tuple[RunningService, ...]:
+        """Return the services to choose from, without those that would make compose refuse the user's own as well.
+
+        A file that compose extends a service of is read whole, and so is every variable that it insists on.
+        """
+        read = self.composed.read
+        return tuple(
+            each
+            for each in self.services
+            if wanted is not None
+            or (
+                each.fact.says & {"image", "build"}
+                and not (read and each.fact.needs and each.fact.file not in read)
+            )
         )
 
     def _devcontainer_service(self) -> str | None:

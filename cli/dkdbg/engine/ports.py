@@ -10,6 +10,9 @@ from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+#: Starts that lose a race for their port; after more of them something else is wrong.
+_MOST_STARTS = 5
+
 
 def on_free_port(preferred: int, *, ours: int | None, start: Callable[[int], None]) -> int:
     """Call `start` with the first free port, and with the next one when another program took it meanwhile.
@@ -20,7 +23,7 @@ def on_free_port(preferred: int, *, ours: int | None, start: Callable[[int], Non
     Raises:
         DkdbgError: what `start` raises for another reason; no port is free.
     """
-    while True:
+    for _ in range(_MOST_STARTS):
         port = free_port(preferred, ours=ours)
         try:
             start(port)
@@ -30,6 +33,11 @@ def on_free_port(preferred: int, *, ours: int | None, start: Callable[[int], Non
             preferred = port + 1
         else:
             return port
+    raise DkdbgError(
+        f"the engine found each port up to {preferred - 1} taken, and nobody listened there before the start",
+        hint="does the service run more than once (scale, replicas)? Each of its containers wants the same port",
+        exit_code=EXIT_CONFLICT,
+    )
 
 
 def free_port(preferred: int, *, ours: int | None, tries: int = 50) -> int:

@@ -131,9 +131,12 @@ class ServiceFact:
             the repository.
         ports: container ports it publishes.
         gpu: whether it asks for a GPU in any of compose's ways.
-        depends_on: names.
+        depends_on: names of the services that it cannot be without, by `depends_on` or another key.
         parts: (section, name, definition as JSON) of what it uses of its file's top level and the compose file in the
             root does not have: networks, volumes, configs, secrets. As written, paths relative to the root.
+        mounted: those of `binds` that come by extending it, where files of the root say more of it; else None.
+        more: (file, key) of what they say, which nothing brings that extends `file`.
+        refers: the keys of its section that name other services, all of which are in `depends_on`.
         host_network: `network_mode: host`.
         env_files: those that it reads its environment from, relative to the root, when one that has to be there is not;
             else empty.
@@ -164,6 +167,9 @@ class ServiceFact:
     gpu: bool = False
     depends_on: tuple[str, ...] = ()
     parts: tuple[tuple[str, str, str], ...] = ()
+    mounted: tuple[tuple[str, str], ...] | None = None
+    more: tuple[tuple[str, str], ...] = ()
+    refers: tuple[str, ...] = ()
     host_network: bool = False
     env_files: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
@@ -264,7 +270,10 @@ class RepoFacts:
         dockerfiles, services: parsed.
         compose_files: compose files in the root that plain `docker compose` would read or a person would name
             with -f, relative, in compose's order of preference; files in subfolders follow.
-        compose_env: value of COMPOSE_FILE in the root's `.env`, None when not set.
+        compose_env: what COMPOSE_FILE in the root's `.env` names, joined by `:`, None when not set.
+        compose_separator: what stands between the names there.
+        compose_read: the compose files that plain `docker compose` reads in the root, those that they include among them.
+        compose_names: the services that it knows there.
         service: the service to debug, None without a fitting one.
         mappings: (local relative to the root, remote absolute) as the existing image or service has them.
         ports: container ports of the program itself.
@@ -310,6 +319,9 @@ class RepoFacts:
     services: tuple[ServiceFact, ...] = ()
     compose_files: tuple[str, ...] = ()
     compose_env: str | None = None
+    compose_separator: str = ":"
+    compose_read: tuple[str, ...] = ()
+    compose_names: frozenset[str] = frozenset()
     service: ServiceFact | None = None
     mappings: tuple[tuple[str, str], ...] = ()
     ports: tuple[int, ...] = ()

@@ -87,7 +87,7 @@ class ServicePlan:
         includes: compose files that have to be included for the service's dependencies.
         dependencies: services of the user's that it depends on and that `compose_file` extends, because compose does not read their file.
         parts: what has to stand at the top level of `compose_file` for it; see ServiceFact.parts.
-        without: services that the extended one depends on, and that cannot be there.
+        resets: keys of the extended service that name services which cannot be there.
         entrypoint: words of the image's or the user's own entrypoint, which the agent runs unchanged.
         command: words that follow them; `inherits_command` when the extended service says them itself.
         pythonpath: what PYTHONPATH has to be for the mounted sources to be imported in the place of an installed copy; empty for none.
@@ -134,7 +134,7 @@ class ServicePlan:
     includes: tuple[str, ...] = ()
     parts: tuple[tuple[str, str, str], ...] = ()
     dependencies: tuple[ServiceFact, ...] = ()
-    without: tuple[str, ...] = ()
+    resets: tuple[str, ...] = ()
     working_dir: str | None = None
     mounts: tuple[tuple[str, str], ...] = ()
     masks: tuple[str, ...] = ()

@@ -220,8 +220,6 @@ def _entry(address: Address) -> Entry:
 
 
 def _has_compose_file(root: Path) -> bool:
-    from dkdbg.detect.docker.compose_file import (
-        DEFAULT_NAMES,
-    )  # with a reader of YAML, which the way there does not need
+    from dkdbg.detect.docker.compose_main import DEFAULT_NAMES
 
     return any(os.path.lexists(root / each) for each in DEFAULT_NAMES)

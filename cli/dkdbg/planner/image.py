@@ -41,7 +41,9 @@ def plan_image(
         )
     base, why = choose_base(facts)
     installs = plan_installs(facts)
-    name = "dkdbg.Dockerfile" if "dockerfile" in {path.lower() for path in taken} else "Dockerfile"
+    there = {path.lower() for path in taken}
+    names = ("Dockerfile", "dkdbg.Dockerfile", *(f"dkdbg-{number}.Dockerfile" for number in range(2, 100)))
+    name = next(each for each in names if each.lower() not in there)
     decisions = [Decision(what=f"{name} on {base}", why=why)]
     if installs:
         files = ", ".join(facts.dependency_files) or "what the README and the imports name"

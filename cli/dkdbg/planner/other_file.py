@@ -21,12 +21,14 @@ class Brought:
         includes: compose files that it includes, because what the service depends on is in files that those include.
         parts: (section, name, definition as JSON) that it has at its top level, see ServiceFact.parts.
         without: services that it depends on and that cannot be there.
+        resets: keys of its section that name them.
     """
 
     dependencies: tuple[ServiceFact, ...] = ()
     includes: tuple[str, ...] = ()
     parts: tuple[tuple[str, str, str], ...] = ()
     without: tuple[str, ...] = ()
+    resets: tuple[str, ...] = ()
 
 
 def brought(facts: RepoFacts, base: ServiceFact | None) -> Brought:
@@ -38,16 +40,15 @@ def brought(facts: RepoFacts, base: ServiceFact | None) -> Brought:
     read = read_anyway(facts)
     if base is None or base.file in read:
         return Brought()
-    taken = {service.name for service in facts.services if service.file in read}
+    taken = facts.compose_names
     there = {service.name: service for service in facts.services if service.file == base.file}
     needed: dict[str, ServiceFact] = {}
     todo = list(base.depends_on)
     while todo:
         name = todo.pop(0)
         if name in taken or name not in there:
-            return (
-                Brought(parts=base.parts, without=base.depends_on) if read else Brought(includes=(base.file,))
-            )
+            left = Brought(parts=base.parts, without=base.depends_on, resets=base.refers)
+            return left if read else Brought(includes=(base.file,))
         if name not in needed:
             needed[name] = there[name]
             todo += there[name].depends_on
@@ -56,7 +57,5 @@ def brought(facts: RepoFacts, base: ServiceFact | None) -> Brought:
 
 
 def read_anyway(facts: RepoFacts) -> tuple[str, ...]:
-    """Return the user's compose files that plain `docker compose` reads in the root, besides overrides."""
-    if facts.compose_env is not None:
-        return tuple(facts.compose_env.split(":"))
-    return tuple(name for name in MAINS if name in facts.compose_files)[:1]
+    """Return the user's compose files that plain `docker compose` reads in the root."""
+    return facts.compose_read

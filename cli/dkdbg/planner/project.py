@@ -128,7 +128,7 @@ def compose_chain(facts: RepoFacts, service: ServicePlan) -> tuple[tuple[str, ..
             override = [name for name in OVERRIDES if name in names][:1]
             chain = (main, *override)
         chain = (*chain, service.compose_file)
-        return chain, ":".join(chain)
+        return chain, facts.compose_separator.join(chain)
     if service.merge == "override":
         main = next(name for name in MAINS if name in facts.compose_files)
         return (main, service.compose_file), None

@@ -90,7 +90,7 @@ def plan_service(
         includes=others.includes,
         dependencies=others.dependencies,
         parts=others.parts,
-        without=others.without,
+        resets=others.resets,
         command=chosen.command,
         entrypoint=chosen.entrypoint,
         inherits_command=chosen.inherited,
@@ -133,7 +133,7 @@ def plan_service(
             Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
             *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, by_hand)) for m in mappings),
         ),
-        (*chosen.notes, *_unreadable(facts, chosen.argv), *_missing(facts), *_env_files(base, read_whole=_read_whole(facts, base)), *_needs(base), *_without(facts, base, others.without), *_same_name(facts, base, config)),
+        (*chosen.notes, *_unreadable(facts, chosen.argv), *_missing(facts), *_env_files(base, read_whole=_read_whole(facts, base)), *_needs(base), *_without(facts, base, others.without), *_same_name(facts, base, config), *_more(base)),
     )  # fmt: skip
 
 
@@ -197,6 +197,28 @@ def _without(facts: RepoFacts, base: ServiceFact | None, without: tuple[str, ...
     read = ", ".join(read_anyway(facts))
     return (
         f"the debug service runs without {', '.join(without)}: {base.file} starts that for {base.name}, and cannot be read beside {read}",
+    )
+
+
+def _says_more(base: ServiceFact, key: str) -> bool:
+    return any(said == key for _, said in base.more)
+
+
+def _more(base: ServiceFact | None) -> tuple[str, ...]:
+    """What files say that compose merges with the extended one: what is not written anew here does not come."""
+    left = [
+        (file, key)
+        for file, key in (base.more if base else ())
+        if key not in {"command", "entrypoint", "ports", "container_name", "restart", "profiles"}
+    ]
+    if base is None or not left:
+        return ()
+    keys, files = (
+        ", ".join(dict.fromkeys(key for _, key in left)),
+        ", ".join(dict.fromkeys(file for file, _ in left)),
+    )
+    return (
+        f"{files} says more of {base.name} ({keys}): the debug service has what {base.file} says, and the code is mounted; write the rest into it if the program needs it",
     )
 
 
@@ -270,6 +292,7 @@ def choose_service(facts: RepoFacts, config: Config) -> ServiceFact | None:
         return facts.service
     wanted = [service for service in facts.services if service.is_called(config.service)]
     if wanted:
+        _check_startable(facts, wanted[0])
         return wanted[0]
     names = ", ".join(sorted({service.name for service in facts.services})) or "none"
     raise DkdbgError(
@@ -277,6 +300,23 @@ def choose_service(facts: RepoFacts, config: Config) -> ServiceFact | None:
         hint="give one of them with --service, or none to debug a service of its own",
         exit_code=EXIT_USAGE,
     )
+
+
+def _check_startable(facts: RepoFacts, service: ServiceFact) -> None:
+    """Raise DkdbgError when a debug service that extends this one would make compose refuse the user's own files."""
+    if service.says and not service.says & {"image", "build"}:
+        raise DkdbgError(
+            f"{service.name} of {service.file} has neither an image nor a build section: it only adds to another file's",
+            hint="dkdbg init without --service finds one that runs by itself",
+            exit_code=EXIT_USAGE,
+        )
+    if service.needs and facts.compose_read and service.file not in facts.compose_read:
+        raise DkdbgError(
+            f"compose refuses {service.file} until these have a value: {', '.join(service.needs[:10])}; with a debug service"
+            f" that extends {service.name} it would refuse {facts.compose_read[0]} too",
+            hint=f"write a value into .env (echo {service.needs[0]}=... >> .env), then dkdbg init again",
+            exit_code=EXIT_USAGE,
+        )
 
 
 def _dockerfile_of(facts: RepoFacts, base: ServiceFact | None, image: ImagePlan) -> DockerfileFact | None:
@@ -369,7 +409,7 @@ def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -
         return Command(
             entrypoint=base.entrypoint,
             command=said or (),
-            inherited=said is not None,
+            inherited=said is not None and not _says_more(base, "command"),
             from_env=(*base.entrypoint_from_env, *_later(base.command_from_env, base.entrypoint)),
             why=f"{base.file} runs it",
         )
@@ -378,7 +418,7 @@ def image_command(base: ServiceFact | None, dockerfile: DockerfileFact | None) -
         return Command(
             entrypoint=entrypoint,
             command=said,
-            inherited=True,
+            inherited=not _says_more(base, "command"),
             from_env=_later(base.command_from_env, entrypoint),
             why=f"{base.file} runs it",
         )
@@ -457,7 +497,7 @@ def plan_mounts(
     if ours:
         above = "/".join(".." for _ in PurePosixPath(facts.below).parts) or "."
         return (Mapping(local=".", remote=PurePosixPath(workspace_of(facts))),), ((above, WORKSPACE),), ()
-    present = tuple(base.binds) if base else ()
+    present = (base.binds if base.mounted is None else base.mounted) if base else ()
     copies = dockerfile.copies if dockerfile else ()
     # `COPY requirements.txt .` brings no code; a file mounted by itself stays the old one when it is saved by a rename.
     seen = dockerfile.code if dockerfile and dockerfile.code is not None else None

@@ -7,11 +7,12 @@ without an engine, and it never writes.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+from dkdbg.detect.docker.compose_main import DEFAULT_NAMES, OVERRIDE_NAMES, included, main_files
 from dkdbg.detect.docker.compose_parts import names_of, used_parts
 from dkdbg.detect.docker.compose_service import absent_files, argv, read_body, read_build
 from dkdbg.detect.files import is_vendored, join, parent
@@ -28,11 +29,6 @@ if TYPE_CHECKING:
     from dkdbg.detect.values import Value
     from dkdbg.model.facts import ServiceFact
 
-#: Compose's own order of preference (compose-go `cli/options.go`).
-DEFAULT_NAMES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
-OVERRIDE_NAMES = (
-    "compose.override.yml", "compose.override.yaml", "docker-compose.override.yml", "docker-compose.override.yaml",
-)  # fmt: skip
 _COMPOSE_NAME = re.compile(r"(?:docker[-_])?compose(?:[._-][\w.-]+)?\.ya?ml|[\w.-]+[._-]compose\.ya?ml")
 #: More compose files than this are examples of one another.
 _MAX_FILES = 60
@@ -50,59 +46,115 @@ def find_compose_files(tree: Tree) -> tuple[str, ...]:
     return tuple([*defaults, *overrides, *others, *deeper][:_MAX_FILES])
 
 
-def read_services(
-    tree: Tree, files: tuple[str, ...], compose_env: str | None
-) -> tuple[tuple[ServiceFact, ComposeBuild], ...]:
-    """Return every service of every file, in the order of `files` and of the services in each.
+@dataclass(frozen=True)
+class ComposeFiles:
+    """What the compose files of a repository say.
+
+    Attributes:
+        services: of every file, in the order of the files and of the services in each.
+        read: the files that plain `docker compose` reads in the root, those that they include among them.
+        names: the services that it knows there.
+    """
+
+    services: tuple[tuple[ServiceFact, ComposeBuild], ...]
+    read: tuple[str, ...]
+    names: frozenset[str]
+
+
+def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -> ComposeFiles:
+    """Return every service of every file.
 
     The default file is read together with its override, or as `COMPOSE_FILE` of the root's `.env` says.
 
     Raises:
         DkdbgError: when the root's compose file, the one that everything is built on, is invalid.
     """
-    documents: list[tuple[str, Value]] = []
-    default = [name for name in (compose_env or "").split(":") if name] or list(files[:1])
-    if default and "/" not in default[0] and (default[0] in DEFAULT_NAMES or compose_env):
-        base: Value = {}
-        for name in default:
-            if tree.has(name):
-                base = merge(base, _load(tree, name, strict=True))
-        if not compose_env:
-            for name in OVERRIDE_NAMES:
-                if tree.has(name):
-                    base = merge(base, _load(tree, name, strict=True))
-        documents.append((default[0], base))
-    seen = {*default, *OVERRIDE_NAMES} if documents else set()
-    there = names_of(documents[0][1]) if documents else frozenset()
-    documents.extend((path, _load(tree, path, strict=False)) for path in files if path not in seen)
+    main = tuple(name for name in main_files(files, compose_env) if tree.has(name))
+    if main and "/" in main[0]:
+        raise DkdbgError(
+            f"COMPOSE_FILE in .env begins with {main[0]}, and compose takes that file's folder for the project's",
+            hint=f"set up that folder: dkdbg -C {parent(main[0])} init; or name a compose file of the root first",
+        )
+    loaded = {name: _load(tree, name, strict=True) for name in main}
+    whole: Value = {}
+    for document in loaded.values():
+        whole = merge(whole, document)
+    inner = {
+        path: document
+        for name, outer in loaded.items()
+        for path, document in included(name, outer, lambda path: _load(tree, path, strict=False))
+    }
+    there = frozenset[tuple[str, str]]().union(*map(names_of, (whole, *inner.values())))
+    if main:
+        there |= {("networks", "default")}  # which each project has
     found: list[tuple[ServiceFact, ComposeBuild]] = []
-    for path, document in documents:
-        # `${PWD}` is where people start compose: the project folder.
-        env = {
-            "PWD": _typed_in(tree, path, document),
-            **parse_env(tree.text(join(parent(path), ".env") or ".env")),
-        }
-        services = document.get("services") if isinstance(document, dict) else None
-        needs, needs_files = _needed(document, env), _needed_files(tree, path, document, env)
-        for name, body in services.items() if isinstance(services, dict) else ():
-            if not is_name(str(name)):
-                _refuse_name(tree, path, str(name), strict=bool(default) and path == default[0])
-            elif isinstance(body, dict):
-                raw = _extended(tree, path, document, body, 0)
-                resolved, secret = _without_secrets(tree, f"{path}: {name}", raw, env)
-                fact, build = read_body(tree, path, str(name), resolved)
-                fact = replace(
-                    fact,
-                    command_from_env=secret.get("command", ()),
-                    entrypoint_from_env=secret.get("entrypoint", ()),
-                    needs=needs,
-                    needs_files=needs_files,
-                    parts=tuple(
-                        part for part in used_parts(path, document, resolved) if part[:2] not in there
-                    ),
-                )
-                found.append((fact, build))
-    return tuple(found)
+    for name, body in _bodies(whole):
+        sources = [path for path, document in loaded.items() if name in dict(_bodies(document))]
+        read = _service(tree, main[0], whole, name, body, strict=True)
+        if read is not None:
+            found.append((_as_extended(tree, read[0], loaded, sources), read[1]))
+    for path in files:
+        if path in loaded or (main and path in OVERRIDE_NAMES):
+            continue
+        document = inner.get(path) or _load(tree, path, strict=False)
+        for name, body in _bodies(document):
+            read = _service(tree, path, document, name, body, strict=False)
+            if read is not None:
+                parts = tuple(part for part in read[0].parts if part[:2] not in there)
+                found.append((replace(read[0], parts=parts), read[1]))
+    names = frozenset(name for document in (whole, *inner.values()) for name, _ in _bodies(document))
+    return ComposeFiles(services=tuple(found), read=(*main, *inner), names=names)
+
+
+def _bodies(document: Value) -> list[tuple[str, Value]]:
+    services = document.get("services") if isinstance(document, dict) else None
+    return [(str(name), body) for name, body in services.items()] if isinstance(services, dict) else []
+
+
+def _service(
+    tree: Tree, path: str, document: Value, name: str, body: Value, *, strict: bool
+) -> tuple[ServiceFact, ComposeBuild] | None:
+    if not is_name(name):
+        _refuse_name(tree, path, name, strict=strict)
+        return None
+    if not isinstance(body, dict):
+        return None
+    # `${PWD}` is where people start compose: the project folder.
+    env = {
+        "PWD": _typed_in(tree, path, document),
+        **parse_env(tree.text(join(parent(path), ".env") or ".env")),
+    }
+    raw = _extended(tree, path, document, body, 0)
+    resolved, secret = _without_secrets(tree, f"{path}: {name}", raw, env)
+    fact, build = read_body(tree, path, name, resolved)
+    fact = replace(
+        fact,
+        command_from_env=secret.get("command", ()),
+        entrypoint_from_env=secret.get("entrypoint", ()),
+        needs=_needed(document, env),
+        needs_files=_needed_files(tree, path, document, env),
+        parts=used_parts(path, document, resolved),
+    )
+    return fact, build
+
+
+def _as_extended(
+    tree: Tree, merged: ServiceFact, loaded: dict[str, Value], sources: list[str]
+) -> ServiceFact:
+    """Return a service of several files that compose merges, as one that is extended: from the first one alone."""
+    first = sources[0]
+    fact = replace(merged, file=first, parts=())
+    if len(sources) == 1:
+        return fact
+    own = _service(
+        tree, first, loaded[first], merged.name, dict(_bodies(loaded[first]))[merged.name], strict=True
+    )
+    if own is None:
+        return fact
+    more = tuple(
+        (path, str(key)) for path in sources[1:] for key in dict(_bodies(loaded[path]))[merged.name] or ()
+    )
+    return replace(fact, says=own[0].says, mounted=own[0].binds, more=more)
 
 
 def _needed(document: Value, env: dict[str, str]) -> tuple[str, ...]:

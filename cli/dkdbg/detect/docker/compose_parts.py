@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SECTIONS = ("networks", "volumes", "configs", "secrets")
 #: What compose takes for a name there; a volume without such a name is a folder (compose-spec, "Volumes").
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def names_of(document: Value) -> frozenset[tuple[str, str]]:
@@ -34,7 +34,7 @@ def used_parts(path: str, document: Value, body: Value) -> tuple[tuple[str, str,
         body: the service, its variables replaced.
     """
     return tuple(
-        (section, name, json.dumps(_moved(_section(document, section)[name], parent(path)), default=str))
+        (section, name, _written(_moved(_section(document, section)[name], parent(path))))
         for section, name in dict.fromkeys(_uses(body))
         if _NAME.fullmatch(name) and name in _section(document, section)
     )
@@ -64,9 +64,20 @@ def _uses(body: Value) -> Iterator[tuple[str, str]]:
             yield section, str(each.get("source") if isinstance(each, dict) else each)
 
 
+def _written(value: Value) -> str:
+    """Return YAML in one line, in the letters of its language: YAML has no pairs of surrogates, which JSON writes."""
+    return json.dumps(_plain(value), ensure_ascii=False, default=str)
+
+
+def _plain(value: Value) -> Value:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
 def _moved(definition: Value, here: str) -> Value:
     """Rewrite the path of a config's or secret's file, which compose resolves from the file it stands in."""
     file = definition.get("file") if isinstance(definition, dict) else None
     if not isinstance(file, str) or file.startswith(("/", "~", "$")):
         return definition
-    return {**definition, "file": "./" + posixpath.normpath(f"{here}/{file}")}
+    return {**definition, "file": "./" + posixpath.normpath(f"{here.replace('$', '$$')}/{file}")}

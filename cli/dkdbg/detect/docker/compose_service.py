@@ -13,6 +13,8 @@ from dkdbg.detect.values import Value, elements
 from dkdbg.model.facts import ServiceFact
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dkdbg.detect.files import Tree
 
 
@@ -28,7 +30,7 @@ def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFac
     """Return what one service says; `body` with its variables replaced and everything that it extends merged in."""
     here = parent(path)
     context, dockerfile, build = read_build(tree, here, body.get("build"))
-    depends = body.get("depends_on")
+    refers = dict(_refers(body))
     fact = ServiceFact(
         name=name,
         file=path,
@@ -43,7 +45,8 @@ def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFac
         binds=_binds(tree, here, elements(body.get("volumes"))),
         ports=_ports(elements(body.get("ports"))),
         gpu=_wants_gpu(body),
-        depends_on=tuple(str(item) for item in (depends if isinstance(depends, (dict, list)) else ())),
+        depends_on=tuple(dict.fromkeys(each for named in refers.values() for each in named)),
+        refers=tuple(refers),
         host_network=body.get("network_mode") == "host",
         env_files=_env_files(tree, here, body.get("env_file")),
         pythonpath=_environment(body.get("environment")).get("PYTHONPATH"),
@@ -51,6 +54,26 @@ def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFac
         says=frozenset(str(key) for key, value in body.items() if value is not None),
     )
     return fact, build
+
+
+def _refers(body: Value) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield (key, services) of what the section of a service names of its neighbours."""
+    depends = body.get("depends_on")
+    named = {
+        "depends_on": [str(item) for item in (depends if isinstance(depends, (dict, list)) else ())],
+        "links": [str(item).partition(":")[0] for item in elements(body.get("links"))],
+        "volumes_from": [
+            str(item).partition(":")[0]
+            for item in elements(body.get("volumes_from"))
+            if not str(item).startswith("container:")
+        ],
+    }
+    for key in ("network_mode", "pid", "ipc"):
+        value = str(body.get(key))
+        named[key] = [value.removeprefix("service:")] if value.startswith("service:") else []
+    for key, found in named.items():
+        if found:
+            yield key, tuple(found)
 
 
 def read_build(tree: Tree, here: str, build: Value) -> tuple[str | None, str | None, ComposeBuild]:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dkdbg.detect.docker.compose_file import DEFAULT_NAMES
+from dkdbg.detect.docker.compose_main import DEFAULT_NAMES
 from dkdbg.detect.docker.dockerfile import read_dockerfile, run_lines
 from dkdbg.detect.docker.images import read_image
 from dkdbg.detect.docker.inside import Inside, Mappings, started

@@ -240,3 +240,12 @@ services:
     )
     project.write("there.env", "A=1\n").write(example, "B=2\n").program("train.py")
     assert [each.needs_files for each in project.facts().services] == [((".env", known),)] * 3
+
+
+def test_keys_that_are_no_strings_stop_nothing(project):
+    project.write(
+        "examples/compose.yaml",
+        "services: {s: {image: x, networks: [n]}}\nnetworks: {n: {x-since: {2024-01-01: first, 1: {2: 3}}}}\n",
+    )
+    project.program("train.py", "import torch")
+    assert project.facts().services[0].parts[0][2] == '{"x-since": {"2024-01-01": "first", "1": {"2": 3}}}'
