@@ -191,14 +191,29 @@ def test_what_the_compose_file_says_renews_the_folders_of_the_image_without_dkdb
     assert not exists(first)
 
 
-def test_down_of_all_leaves_no_folder_of_the_image_behind_the_dev_container_included(root):
+def test_down_of_all_leaves_the_users_other_containers_and_no_folder_of_the_image(root, base_image):
+    (root / "other.yaml").write_text(
+        f"services: {{notebook: {{image: '{base_image}', command: sleep 600, init: true}}}}\n"
+    )
+    other = ["docker", "compose", "--file", "other.yaml"]
+    subprocess.run([*other, "up", "--detach"], cwd=root, capture_output=True, check=True)
     must(dkdbg(root, "up"))
     words = ["docker", "compose", "--profile", "devcontainer", "up", "--detach", "app-debug-devcontainer"]
     subprocess.run(words, cwd=root, capture_output=True, check=True)
-    both = volumes(root)
+    both = volumes(root) - {""}
     assert len(both) == 2
     must(dkdbg(root, "down", "--all"))
     assert not any(exists(each) for each in both)
+    left = out(
+        "docker",
+        "ps",
+        "--filter",
+        f"label=com.docker.compose.project={root.name}",
+        "--format",
+        '{{.Label "com.docker.compose.service"}}',
+    )
+    assert left == "notebook"
+    subprocess.run([*other, "down", "--timeout", "1"], cwd=root, capture_output=True, check=True)
 
 
 def test_an_undo_says_what_removes_the_dev_container_too(root):

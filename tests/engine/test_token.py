@@ -284,3 +284,29 @@ def test_in_the_dev_container_there_is_nobody_to_ask_and_the_token_is_in_no_labe
         )
         for image in built.stdout.split():
             project.run("docker", "rmi", "-f", image)
+
+
+def test_a_file_that_was_changed_by_hand_and_hands_no_token_on_starts_nothing(base_image, tmp_path):
+    project = Project(tmp_path, base_image, "none")
+    try:
+        file = project.root / "compose.yaml"
+        file.write_text(file.read_text().replace("127.0.0.1:${DKDBG_PORT", "0.0.0.0:${DKDBG_PORT"))
+        refused = project.dkdbg("up")
+        assert 'set token = "env" under [debug] in dkdbg.toml, then dkdbg init and dkdbg up' in refused.stderr
+        toml = project.root / "dkdbg.toml"
+        toml.write_text(toml.read_text().replace('"none"', '"env"'))
+        assert "keep    compose.yaml" in must(project.dkdbg("init", "--yes")).stdout
+        token = secrets.token_urlsafe(32)
+        for start in ([sys.executable, "-m", "dkdbg", "up"], ["sh", ".dkdbg/up.sh"]):
+            done = project.run(*start, DKDBG_TOKEN=token)
+            assert done.returncode != 0
+            hint = done.stderr.partition("because you changed it: ")[2].splitlines()[0]
+            assert project.container() == ""
+        removes, again = hint.split(", then ")
+        assert again == "dkdbg init again"
+        must(project.run("sh", "-c", removes))
+        must(project.dkdbg("init", "--yes"))
+        must(project.dkdbg("up", DKDBG_TOKEN=token))
+        assert project.stops_with(dkdbgToken=token)
+    finally:
+        project.take_away()

@@ -344,7 +344,8 @@ def _undeclared(survey: Survey, named: set[str]) -> tuple[str, ...]:
 def _unnamed(survey: Survey, named: set[str]) -> tuple[str, ...]:
     if not named or any(file.kind == "lock" for file in survey.manager.read):
         return ()
-    return imports.unnamed(imports.imported_at_once(survey.tree, _program(survey)), named)
+    written = "\n".join(survey.tree.text(path) for path in survey.manager.files)
+    return imports.unnamed(imports.imported_at_once(survey.tree, _program(survey)), named, written)
 
 
 def _mappings(survey: Survey) -> tuple[tuple[str, str], ...]:

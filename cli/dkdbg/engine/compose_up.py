@@ -16,7 +16,7 @@ from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.model.plan import GPU_KINDS
 from dkdbg.render import dotenv
 from dkdbg.render.transaction import read
-from dkdbg.targets.compose import ComposeService, open_addresses
+from dkdbg.targets.compose import ComposeService, asks_for_token, open_addresses
 from dkdbg.targets.engine_errors import with_port
 from dkdbg.targets.place import Started
 from dkdbg.targets.podman import unlabelled
@@ -158,7 +158,13 @@ def check_name(project: str, root: Path) -> None:
 
 
 def check_published(model: Mapping[str, object], service: DebugService, token: str) -> None:
-    """Raise DkdbgError when the port will be reachable from other machines and asks for no token."""
+    """Raise DkdbgError when the port will be reachable from other machines and asks for no token, or for none though it should."""
+    if token and not asks_for_token(model, service.name):
+        raise DkdbgError(
+            f"{service.name} would start without the token that it is to ask for: {service.compose_file} has no line for it",
+            hint=f"dkdbg init writes it; where init keeps the file because you changed it: rm {service.compose_file}, then dkdbg init again",
+            exit_code=EXIT_CONFLICT,
+        )
     found = open_addresses(model, service.name, service.port)
     if found and not token:
         raise DkdbgError(

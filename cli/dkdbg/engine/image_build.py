@@ -120,7 +120,11 @@ def remove_with_volumes(root: Path, target: ComposeService, masks: Sequence[str]
 def remove_project(root: Path, target: ComposeService, service: DebugService) -> process.Result:
     """Remove the whole project, and those volumes of our own services in it that hold nothing but the image's folders."""
     volumes = [name for each in _ours(root, service) for name in _masked(each, service)]
+    # A debug service of an earlier name is in no file any more; other containers that compose does not know are not ours.
+    former = [each.id for each in containers.of_project(root) if each.label and not each.one_off]
     result = process.run(target.down_project(), cwd=root, timeout=120.0)
+    if former and not result.code:
+        process.run(("docker", "rm", "--force", *former), cwd=root, timeout=120.0)
     if volumes and not result.code:
         process.run(("docker", "volume", "rm", *volumes), cwd=root)
     return result

@@ -287,6 +287,7 @@ def _payload(root: Path, plan: ProjectPlan) -> dict[str, FileWanted]:
         processes=plan.service.processes,
         needs_gpu=plan.service.needs_gpu,
         token=plan.token,
+        compose_file=plan.service.compose_file,
         host_network=plan.service.host_network,
         command_sh=_sh_words(plan.service),
     )

@@ -6,6 +6,8 @@ import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dkdbg.agent.contract import ENV_TOKEN_FILE
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -94,7 +96,7 @@ class ComposeService:
     def down_project(self) -> tuple[str, ...]:
         """Stop and remove the whole project, profiled services included, which a plain `down` leaves running."""
         profiles = ("--profile", PROFILE, "--profile", DEVCONTAINER_PROFILE)
-        return ("docker", "compose", *profiles, "down", "--remove-orphans", "--timeout", "5")
+        return ("docker", "compose", *profiles, "down", "--timeout", "5")
 
     def ps(self) -> tuple[str, ...]:
         """State of the service as JSON, stopped ones included."""
@@ -136,6 +138,18 @@ def open_addresses(model: Mapping[str, Any], service: str, port: int) -> tuple[s
         ports = [each for each in found.get("ports", ()) if each.get("target") == port]
         hosts = [each.get("host_ip") or "0.0.0.0" for each in ports]  # noqa: S104 - what compose means by none
     return tuple(dict.fromkeys(host for host in hosts if not _is_loopback(host)))
+
+
+def asks_for_token(model: Mapping[str, Any], service: str) -> bool:
+    """Whether the agent in a service's container will find a token to ask for.
+
+    Args:
+        model: the project as `docker compose config --format json` merges it, with a token in the environment.
+    """
+    found = model.get("services", {}).get(service, {})
+    named = str((found.get("environment") or {}).get(ENV_TOKEN_FILE) or "")
+    targets = {str(each.get("target") or each.get("source")) for each in found.get("secrets") or ()}
+    return any(named in {target, f"/run/secrets/{target}"} for target in targets)
 
 
 def _is_loopback(host: str) -> bool:

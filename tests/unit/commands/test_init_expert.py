@@ -343,6 +343,16 @@ def test_an_import_of_the_program_that_no_file_names_is_said(repository):
     assert not [each for each in repository.plan().notes if "does not name" in each]
 
 
+def test_what_is_named_in_another_way_or_built_here_is_no_import_that_nobody_names(repository):
+    modules = "grpc, OpenSSL, dns, websocket, Bio, absl, tree, Box2D, nacl, airflow, cupy, clip, fastop, cyth, cPickle, pip, imblearn"
+    named = "grpcio pyOpenSSL dnspython websocket-client biopython absl-py dm-tree box2d-py PyNaCl apache-airflow cupy-cuda12x git+https://github.com/openai/CLIP.git imbalanced-learn"
+    repository.write("requirements.txt", "\n".join(["torch", *named.split()]) + "\n").write(
+        "fastop.cpython-311-x86_64-linux-gnu.so"
+    ).write("cyth.pyx")
+    repository.write("train.py", "".join(f"import {name}\n" for name in modules.split(", ")) + TRAIN)
+    assert not [each for each in repository.plan().notes if "does not name" in each]
+
+
 def test_an_image_of_the_repositorys_own_is_not_suspected_to_lack_something(repository):
     repository.write("requirements.txt", "torch\n").write("Dockerfile", SLIM).write(
         "train.py", "import ray\n" + TRAIN

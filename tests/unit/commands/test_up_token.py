@@ -63,12 +63,24 @@ def test_an_empty_variable_wants_none_and_is_told_so(said, monkeypatch):
     assert "whoever can reach the port may attach" in said[0]
 
 
-def published(host):
-    return {"services": {"app-debug": {"ports": [{"target": 5678, "host_ip": host, "published": "5678"}]}}}
+def published(host, *, asks=False):
+    ports = {"ports": [{"target": 5678, "host_ip": host, "published": "5678"}]}
+    secret = {
+        "environment": {"DKDBG_TOKEN_FILE": "/run/secrets/dkdbg-token"},
+        "secrets": [{"source": "dkdbg-token-set", "target": "dkdbg-token"}],
+    }
+    return {"services": {"app-debug": {**ports, **(secret if asks else {})}}}
 
 
 def test_beyond_loopback_a_token_is_required():
     with pytest.raises(DkdbgError, match=r"publishes its debug port on 0\.0\.0\.0"):
         compose_up.check_published(published("0.0.0.0"), service("none"), "")
-    compose_up.check_published(published("0.0.0.0"), service("env"), "secret")
+    compose_up.check_published(published("0.0.0.0", asks=True), service("env"), "secret")
     compose_up.check_published(published("127.0.0.1"), service("none"), "")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_a_service_that_would_not_hear_of_its_token_is_not_started(host):
+    with pytest.raises(DkdbgError, match=r"without the token that it is to ask for: compose\.yaml") as error:
+        compose_up.check_published(published(host), service("env"), "secret")
+    assert "rm compose.yaml, then dkdbg init again" in error.value.hint

@@ -60,7 +60,29 @@ _COMES_ALONG = {
 #: What catches a module that is not installed.
 _MISSING = {"ImportError", "ModuleNotFoundError", "Exception"}
 _CATCHES = re.compile(r"^\s*except\b\s*(?::|.*(?:ImportError|ModuleNotFoundError|Exception)\b)", re.MULTILINE)
+#: Of Python 2, of installers, and what is called otherwise on the index.
+_OF_OLD = {
+    "cPickle",
+    "urllib2",
+    "urlparse",
+    "ConfigParser",
+    "Queue",
+    "StringIO",
+    "cStringIO",
+    "httplib",
+    "pip",
+    "pyximport",
+    "Cython",
+    "distutils",
+    "osgeo",
+    "skopt",
+    "imblearn",
+    "prettytable",
+    "decord",
+}
 _MAX_FILES = 600
+#: Ends of files that can be imported, once they are built.
+_MODULES = (".py", ".pyx", ".so", ".pyd")
 _MAX_NOTEBOOKS = 40
 
 
@@ -183,10 +205,27 @@ def distributions(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(canonicalize_name(_DISTRIBUTIONS.get(name, name)) for name in kept))
 
 
-def unnamed(modules: tuple[str, ...], named: Iterable[str]) -> tuple[str, ...]:
-    """Return the distributions of those modules that nobody names, without what mostly comes with something else."""
+def unnamed(modules: tuple[str, ...], named: Iterable[str], written: str) -> tuple[str, ...]:
+    """Return the distributions of those modules that nobody names, without what mostly comes with something else.
+
+    Args:
+        named: distributions.
+        written: the dependency files themselves: many a distribution is called like its module and a little more
+            (`grpcio`, `pyopenssl`, `apache-airflow`, `git+https://.../CLIP`).
+    """
     known = {_stem(name) for name in (*_COMES_ALONG, *named)}
-    return tuple(name for name in distributions(modules) if _stem(name) not in known)
+    text = _letters(written)
+    return tuple(
+        name
+        for module in modules
+        if module not in _OF_OLD and _letters(module) not in text
+        for name in distributions((module,))
+        if _stem(name) not in known and _letters(name) not in text
+    )
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[-_. ]", "", name.lower())
 
 
 def _stem(distribution: str) -> str:
@@ -211,5 +250,5 @@ def _collect(text: str, own: frozenset[str], found: dict[str, None]) -> None:
 
 def _own_modules(tree: Tree) -> frozenset[str]:
     """Every directory and module of the repository may be importable from where somebody stands."""
-    names = {path.rsplit("/", 1)[-1].removesuffix(".py") for path in tree.files if path.endswith(".py")}
+    names = {path.rsplit("/", 1)[-1].split(".")[0] for path in tree.files if path.endswith(_MODULES)}
     return frozenset(names | {path.rsplit("/", 1)[-1] for path in tree.dirs})

@@ -110,6 +110,12 @@ if [ "${DKDBG_TOKEN+set}" != set ] && [ -r "$token" ]; then
   DKDBG_TOKEN=$(cat "$token")
   export DKDBG_TOKEN
 fi
+# A file that was changed by hand may not hand the token on, and a port that asks for none lets everybody in.
+if [ -n "${DKDBG_TOKEN:-}" ] && ! grep -qs DKDBG_TOKEN_FILE compose.yaml; then
+  echo "dkdbg: app-debug would start without its token: compose.yaml has no line for it" >&2
+  echo "dkdbg: dkdbg init writes it; where init keeps the file because you changed it: rm compose.yaml, then dkdbg init again" >&2
+  exit 1
+fi
 # Compose does not look into a secret's value: a service that runs with another token has to start anew.
 if [ -n "${DKDBG_TOKEN:-}" ] &&
   held=$(docker compose --profile debug exec -T app-debug \
