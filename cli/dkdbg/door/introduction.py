@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _OLD = (
     "its agent only takes the token in the clear, and dkdbg attach never sends it so: update the agent "
-    "(dkdbg init, then dkdbg up)"
+    "(dkdbg init, dkdbg down, then dkdbg up)"
 )
 _LIAR = "what answers there does not know the token, so nothing attaches to it"
 _NO_PROOF = "the port belongs to another user of this machine, and what answers there did not prove that it knows the token"

@@ -54,7 +54,7 @@ def rows_of(said: str, place: str) -> list[Row]:
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise DkdbgError(
             f"{place}: its agent's answer cannot be understood",
-            hint="dkdbg restart there brings the agent of this version",
+            hint="start it again under this dkdbg; a debug service: dkdbg init, dkdbg down, then dkdbg up",
         ) from error
 
 
