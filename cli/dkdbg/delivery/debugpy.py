@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shlex
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -23,16 +24,16 @@ def for_python(python: tuple[int, ...]) -> tuple[str, Path]:
     newer releases have left behind, need an older one from the package index, once.
 
     Raises:
-        DkdbgError: Python is too old, or the older debugpy cannot be had.
+        DkdbgError: Python is too old, debugpy is not installed, or the older debugpy cannot be had.
     """
     if python[:2] < OLDEST_PYTHON:
         raise DkdbgError(
             f"Python {'.'.join(map(str, python))} is older than the agent can run on (3.8)",
             hint="name a newer one in .python-version or requires-python",
         )
-    installed = metadata.version("debugpy")
+    installed, package = _installed()
     if python[:2] >= (3, 10) or _version_key(installed) <= _version_key(OLD_PYTHON_DEBUGPY):
-        return installed, installed_debugpy()
+        return installed, package
     return OLD_PYTHON_DEBUGPY, _downloaded(OLD_PYTHON_DEBUGPY)
 
 
@@ -40,16 +41,23 @@ def _version_key(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
 
 
-def installed_debugpy() -> Path:
-    """Directory of the debugpy package that dkdbg runs with.
+def _installed() -> tuple[str, Path]:
+    """Version and package folder of the debugpy that dkdbg runs with.
 
     Raises:
         DkdbgError: it is not installed.
     """
     spec = importlib.util.find_spec("debugpy")
+    try:
+        version = metadata.version("debugpy")
+    except metadata.PackageNotFoundError:
+        spec, version = None, ""
     if spec is None or spec.origin is None:
-        raise DkdbgError("debugpy is not installed beside dkdbg", hint="pip install debugpy")
-    return Path(spec.origin).parent
+        raise DkdbgError(
+            "debugpy is not installed for the Python that runs dkdbg",
+            hint=f"{shlex.quote(sys.executable)} -m pip install debugpy",
+        )
+    return version, Path(spec.origin).parent
 
 
 def cache_dir() -> Path:

@@ -60,3 +60,12 @@ def test_a_python_that_is_too_old_is_refused_with_what_to_do() -> None:
     with pytest.raises(DkdbgError, match=r"Python 3\.7 is older") as caught:
         debugpy.for_python((3, 7))
     assert "requires-python" in caught.value.hint
+
+
+def test_a_dkdbg_without_debugpy_says_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "debugpy", raising=False)
+    monkeypatch.setattr(sys, "path", [])
+    monkeypatch.setattr(sys, "executable", "/opt/my tools/bin/python")
+    with pytest.raises(DkdbgError, match="debugpy is not installed for the Python that runs dkdbg") as caught:
+        debugpy.for_python((3, 11))
+    assert caught.value.hint == "'/opt/my tools/bin/python' -m pip install debugpy"
