@@ -170,6 +170,12 @@ _KNOWN = (
         hint="DKDBG_GPU is one of none, nvidia, cdi, amd",
     ),
     _Known(
+        fragment=r"cannot extend service \"[^\"\n]*-(?:debug|dkdbg)(?:-\d+)?\" in [^\n]*: service [^\n]* not found",
+        cause="the debug service extends a service that your compose file does not have any more",
+        hint="dkdbg init writes the debug service anew, for a service that is there",
+        exit_code=EXIT_ERROR,
+    ),
+    _Known(
         fragment=r"failed to resolve source metadata|pull access denied|manifest unknown|failed to do request: Head",
         cause="the base image is not on this machine and cannot be pulled",
         hint="log in (docker login), or name one that you have: DKDBG_BASE=registry.example/python:3.11 where dkdbg init wrote the Dockerfile, its FROM line in one of yours",

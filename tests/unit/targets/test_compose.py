@@ -28,6 +28,8 @@ MESSAGES = {
     'error during connect: Get "http://nonsense:2375/v1.50/info": dial tcp: lookup nonsense: no such host': "no Docker engine",
     "error setting rlimit type 8: operation not permitted": "ulimits",
     'cannot extend service "app-debug" in /repo/compose.yaml: service "dkdbg-gpu-foo" not found': "DKDBG_GPU",
+    'cannot extend service "app-debug" in /repo/compose.override.yaml: service "app" not found in compose.yaml': "does not have any more",
+    'cannot extend service "app-debug" in /repo/compose.yaml: service "app" not found': "does not have any more",
     "failed to solve: python:3.11-slim: failed to resolve source metadata for docker.io/library/python:3.11-slim": "base image",
     "application not healthy after 3s": "in time",
     "container x-app-debug-1 exited (3)": "ended before",
@@ -69,6 +71,13 @@ def test_a_port_that_is_taken_is_named_by_what_moves_it(text):
 def test_another_failure_stays_what_it_is():
     error = explain(1, "container x-app-debug-1 exited (3)")
     assert with_port(error, {"services": {}}, "web-debug") is error
+
+
+def test_a_service_that_was_renamed_after_init_is_a_case_for_init():
+    renamed = 'cannot extend service "{}" in /repo/compose.yaml: service "base" not found'
+    for name in ("app-debug", "app-dkdbg", "app-dkdbg-2"):
+        assert explain(1, renamed.format(name)).hint.startswith("dkdbg init ")
+    assert explain(1, renamed.format("app")).hint == "docker compose --profile debug config shows where"
 
 
 def test_who_has_written_the_dockerfile_decides_where_another_base_image_is_named():
