@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import threading
 from typing import TYPE_CHECKING
@@ -36,9 +37,13 @@ def token_of(reporter: Reporting) -> str:
         reporter.line(f"made a token: {token_file.path(os.environ)}")
     if len(token) < proof.SHORT:
         what = f"has {len(token)} characters" if token else "is empty"
+        where, remove = contract.ENV_TOKEN, f"unset {contract.ENV_TOKEN}"
+        if contract.ENV_TOKEN not in os.environ:
+            where = str(token_file.path(os.environ))
+            remove = f"rm {shlex.quote(where)}"
         raise DkdbgError(
-            f"the token ({contract.ENV_TOKEN}) {what}, and everybody who reaches this port could try to guess it",
-            hint=f"unset {contract.ENV_TOKEN}, and dkdbg makes one; or take {proof.SHORT} random characters or more",
+            f"the token ({where}) {what}, and everybody who reaches this port could try to guess it",
+            hint=f"{remove}, and dkdbg makes one; or take {proof.SHORT} random characters or more",
             exit_code=EXIT_USAGE,
         )
     return token
