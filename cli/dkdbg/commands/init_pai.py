@@ -103,7 +103,7 @@ def init_pai(
     heading = "\n".join([f"{what}  ({why})" for what, why in decisions] + [f"note: {each}" for each in notes])
     wanted = FileWanted(content=edited.text.encode(), reason=f"the deployment {DEPLOYMENT}", owned=False)
     return offer(
-        root, {str(path): wanted}, heading, yes=yes, diff=diff, check=check, next_steps=lambda count: _next_steps(path, count),
+        root, {str(path): wanted}, heading, yes=yes, diff=diff, check=check, next_steps=lambda count: _next_steps(path, count, dap=dap),
         as_json=None if not as_json else lambda todo, kept, written: {
             "job": str(path), "role": chosen.name, "script": (script.path or script.python) if script else None,
             "plan": [{"what": what, "why": why} for what, why in decisions], "notes": notes,
@@ -204,6 +204,11 @@ def _package() -> str:
     return base64.b64encode(gzip.compress(single_file.build_pdb(), 9, mtime=0)).decode()
 
 
-def _next_steps(path: PurePosixPath, count: int) -> None:
+def _next_steps(path: PurePosixPath, count: int, *, dap: bool) -> None:
     console.say(f"\nwrote {count} {'file' if count == 1 else 'files'}; dkdbg init --undo takes them back")
-    console.say(f"next: submit {path}; when it runs: dkdbg ps --on pai://HOST/USER/JOB, then nc ADDRESS PORT")
+    if dap:
+        console.say(f"next: submit {path}; then dkdbg attach pai://HOST/USER/JOB, which waits until it runs")
+    else:
+        console.say(
+            f"next: submit {path}; when it runs: dkdbg ps --on pai://HOST/USER/JOB, then nc ADDRESS PORT"
+        )

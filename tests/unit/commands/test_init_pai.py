@@ -58,6 +58,20 @@ def test_an_agent_that_is_there_is_named_and_a_secret_is_the_token(
 
 
 @pytest.mark.parametrize(
+    ("words", "then"),
+    [
+        ([], "when it runs: dkdbg ps --on pai://HOST/USER/JOB, then nc ADDRESS PORT\n"),
+        (["--dap"], "then dkdbg attach pai://HOST/USER/JOB, which waits until it runs\n"),
+    ],
+)
+def test_pdb_is_reached_by_nc_and_an_editor_through_attach(
+    words: list[str], then: str, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["-C", str(root), "init", "--pai", "--yes", *words]) == 0
+    assert capsys.readouterr().out.endswith(f"next: submit job.yaml; {then}")
+
+
+@pytest.mark.parametrize(
     ("files", "words", "said", "hint"),
     [
         ({}, ["nothing.yaml"], "there is no file nothing.yaml", "dkdbg init --pai job.yaml"),
