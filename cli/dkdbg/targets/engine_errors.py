@@ -77,9 +77,9 @@ _KNOWN = (
         hint="unset DOCKER_TLS_VERIFY if that is meant; DOCKER_HOST=ssh://HOST needs no open port",
     ),
     _Known(
-        fragment=r"resolve docker endpoint: open \S*(?:ca|cert|key)\.pem: |could not read (?:CA certificate|X509 key pair|TLS)",
+        fragment=r"(?m:^|resolve docker endpoint: )open [^\n]*\b(?:ca|cert|key)\.pem: |could not read (?:CA certificate|X509 key pair|TLS)",
         cause="the certificates for this engine cannot be read",
-        hint="DOCKER_CERT_PATH names the folder of ca.pem, cert.pem and key.pem, which whoever runs the engine made for you",
+        hint="without TLS: unset DOCKER_TLS_VERIFY; with it, DOCKER_CERT_PATH names the folder of ca.pem, cert.pem and key.pem, which whoever runs the engine made for you",
     ),
     _Known(
         fragment=r"tls: certificate required|tls: bad certificate|tls: unknown certificate|tlsv1[^\n]* alert (?:certificate required|unknown ca)",
@@ -176,7 +176,8 @@ _KNOWN = (
         exit_code=EXIT_ERROR,
     ),
     _Known(
-        fragment=r"failed to resolve source metadata|pull access denied|manifest unknown|failed to do request: Head",
+        fragment=r"failed to resolve source metadata|pull access denied|manifest unknown|failed to do request: Head"
+        r"|initializing source docker://|short-name [^\n]* did not resolve to an alias",
         cause="the base image is not on this machine and cannot be pulled",
         hint="log in (docker login), or name one that you have: DKDBG_BASE=registry.example/python:3.11 where dkdbg init wrote the Dockerfile, its FROM line in one of yours",
     ),

@@ -28,6 +28,11 @@ GET = 'error during connect: Get "https://172.17.0.5:2376/v1.50/info": '
             "DOCKER_CERT_PATH",
         ),
         (
+            "open /root/.docker/ca.pem: no such file or directory",
+            "the certificates for this engine cannot be read",
+            "unset DOCKER_TLS_VERIFY",
+        ),
+        (
             f"{GET}remote error: tls: certificate required",
             "the engine wants a certificate of yours",
             "cert.pem",
