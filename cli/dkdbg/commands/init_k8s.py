@@ -200,6 +200,15 @@ def _chosen(found: Manifests, which: str, source: str | None) -> ManifestWorkloa
             f"{asked}: {', '.join(shown[:_SHOWN])}{more}",
             hint=f"name one: dkdbg init --k8s {shown[0].partition(' ')[0]}", exit_code=EXIT_USAGE,
         )  # fmt: skip
+    beneath = sorted(
+        {each.file for each in found.workloads if source and PurePosixPath(each.file).is_relative_to(source)}
+    )
+    if source not in found.kustomizations and beneath:
+        raise DkdbgError(
+            f"{source} has no kustomization.yaml; manifests below it: {', '.join(beneath[:_SHOWN])}",
+            hint=f"--from takes a file, or a folder with kustomization.yaml: --from {beneath[0]}",
+            exit_code=EXIT_USAGE,
+        )
     titles = ", ".join(TITLE.values())
     said = [f"  {each}" for each in found.problems[:_SHOWN]]
     if found.charts:

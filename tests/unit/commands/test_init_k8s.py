@@ -294,6 +294,11 @@ def test_a_file_of_the_overlay_that_somebody_has_edited_is_kept(tmp_path):
             (), "has helmCharts", "--from k8s.yaml",
         ),
         ({"k8s/a.yaml": manifests(workload())}, ("other",), "none of the workloads here is other: deployment/bert", "--k8s deployment/bert"),
+        (
+            {"k8s/a.yaml": manifests(workload())}, ("--from", "k8s"), "k8s has no kustomization.yaml; manifests below it: k8s/a.yaml",
+            "--from takes a file, or a folder with kustomization.yaml: --from k8s/a.yaml",
+        ),
+        ({"k8s/a.yaml": manifests(workload())}, ("--from", "."), ". has no kustomization.yaml", ": --from k8s/a.yaml"),
         ({"k8s/a.yaml": manifests(workload())}, ("--from", "k9s"), "there is no k9s in this repository", "--from k8s/train.yaml"),
         ({"k8s/a.yaml": manifests(workload())}, ("--to", "x"), "x is not an absolute path", "--to /workspace"),
         ({"k8s/a.yaml": manifests(workload())}, ("--container", "x"), "has no container x; there are: main, logs", "name one"),
