@@ -295,9 +295,19 @@ def choose_service(facts: RepoFacts, config: Config) -> ServiceFact | None:
         _check_startable(facts, wanted[0])
         return wanted[0]
     names = ", ".join(sorted({service.name for service in facts.services})) or "none"
+    broken = {
+        file: problem
+        for problem in facts.problems
+        for file in facts.compose_files
+        if problem.startswith(f"{file}:")
+    }
     raise DkdbgError(
-        f"there is no compose service {config.service!r} here; there are: {names}",
-        hint="give one of them with --service, or none to debug a service of its own",
+        "\n  left out: ".join(
+            [f"there is no compose service {config.service!r} here; there are: {names}", *broken.values()]
+        ),
+        hint=f"Correct {' and '.join(broken)}, if it is in there; then try again"
+        if broken
+        else "give one of them with --service, or none to debug a service of its own",
         exit_code=EXIT_USAGE,
     )
 

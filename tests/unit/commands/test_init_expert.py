@@ -294,6 +294,17 @@ def test_a_service_that_a_person_names_has_its_own_mappings_and_its_own_need_of_
     assert plan.facts.gpu_source == "compose service web asks for a GPU, worker does not"
 
 
+def test_a_service_that_is_not_found_may_be_in_a_compose_file_that_was_left_out(repository):
+    repository.write("compose.yaml", "services: {web: {image: x}}\n").write(
+        "docker/compose.yaml", "services:\n  app: [\n"
+    )
+    with pytest.raises(DkdbgError) as caught:
+        repository.plan(service="app")
+    assert caught.value.message.startswith("there is no compose service 'app' here; there are: web\n")
+    assert "\n  left out: docker/compose.yaml:3: not valid YAML: " in caught.value.message
+    assert caught.value.hint == "Correct docker/compose.yaml, if it is in there; then try again"
+
+
 def test_of_services_of_one_name_a_person_names_one_by_its_file(repository):
     for folder in ("a", "b"):
         repository.write(f"{folder}/Dockerfile", f"FROM python:3.11\nWORKDIR /{folder}\nCOPY . .\n")
