@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    root = _root(options.directory, makes=options.verb == "init")
+    root = _root(options.directory, options.verb or "")
     if options.context is not None:
         from dkdbg.commands import context
 
@@ -49,32 +49,27 @@ def _run(options: argparse.Namespace) -> int:
     return int(options.call(options, root))
 
 
-def _root(directory: str, *, makes: bool) -> Path:
+def _root(directory: str, verb: str) -> Path:
     """The folder to work in: inside a repository that is set up already, that one, as git does it.
 
     Args:
         directory: of -C, `.` without one.
-        makes: whether a repository may be set up there: then a folder that is named, or is a project, is meant itself.
+        verb: empty for none. `init` sets up a repository there: a folder that is named, or is a project, is meant itself.
     """
-    from dkdbg.detect.around import initialised, is_project
+    from dkdbg.detect.around import initialised, is_project, no_way_to
 
     try:
         here = Path(directory).resolve(strict=True)
         above = (
             initialised(here)
-            if here.is_dir() and not (makes and (directory != "." or is_project(here)))
+            if here.is_dir() and not (verb == "init" and (directory != "." or is_project(here)))
             else None
         )
         if above not in {None, here}:
             console.warn(f"dkdbg: in {above}")
         return above or here
     except (OSError, RuntimeError) as error:
-        reason = (isinstance(error, OSError) and error.strerror) or error
-        raise DkdbgError(
-            f"cannot go to {directory}: {reason}",
-            hint="go to the repository's folder, or name it: dkdbg -C PATH init",
-            exit_code=EXIT_USAGE,
-        ) from error
+        raise no_way_to(directory, error, verb) from error
 
 
 def _unexpected(error: Exception) -> int:

@@ -19,7 +19,7 @@ def down(root: Path, *, everything: bool) -> int:
     Raises:
         DkdbgError: it cannot be stopped, with cause and next step.
     """
-    check_root(root)
+    check_root(root, "down")
     service = debug_service(root)
     place = startable(registry.home(root, service.name))
     console.say(place.down(service, everything=everything))

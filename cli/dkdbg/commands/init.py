@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dkdbg import console, git
 from dkdbg.commands.choose_program import choose_program
 from dkdbg.delivery import single_file
+from dkdbg.detect.around import no_way_to
 from dkdbg.engine import image_build
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.model import config as configuration
@@ -132,17 +133,16 @@ def _lines_to_remove_containers(root: Path) -> list[str]:
     return []
 
 
-def check_root(root: Path) -> None:
-    """Raise DkdbgError unless `root` is a directory that looks like a repository and can be read."""
+def check_root(root: Path, verb: str = "init") -> None:
+    """Raise DkdbgError unless `root` is a directory that looks like a repository and can be read.
+
+    Args:
+        verb: what was typed, for the hint.
+    """
     try:
         names = {entry.name for entry in root.iterdir()}
     except OSError as error:
-        kind = (
-            "give the folder of the repository: dkdbg -C PATH init"
-            if root.is_file()
-            else "go to a folder that you may read"
-        )
-        raise DkdbgError(f"cannot read {root}: {error.strerror}", hint=kind, exit_code=EXIT_USAGE) from error
+        raise no_way_to(str(root), error, verb) from error
     if ".git" in names or any(parent.joinpath(".git").exists() for parent in root.parents):
         return
     evidence = {
@@ -157,7 +157,7 @@ def check_root(root: Path) -> None:
         return
     raise DkdbgError(
         f"{root} is not a repository: there is no .git and no Python project in it",
-        hint="go to the repository's folder, or name it: dkdbg -C PATH init",
+        hint=f"go to the repository's folder, or name it: dkdbg -C PATH {verb}",
         exit_code=EXIT_USAGE,
     )
 

@@ -28,7 +28,7 @@ def logs(root: Path, target: str | None, *, follow: bool, lines: int | None) -> 
         DkdbgError: nothing has run there, or nothing there is kept.
     """
     if target is None:
-        check_root(root)
+        check_root(root, "logs")
         place = registry.home(root, debug_service(root).name)
     else:
         place = registry.place_of(target, root)

@@ -27,7 +27,7 @@ def restart(root: Path, target: str | None = None) -> int:
         DkdbgError: nothing runs there, or it was not restarted.
     """
     if target is None:
-        check_root(root)
+        check_root(root, "restart")
         place = registry.home(root, debug_service(root).name)
     else:
         place = registry.place_of(target, root)

@@ -35,7 +35,7 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
     Raises:
         DkdbgError: not initialised, or it could not be started, with cause and next step.
     """
-    check_root(root)
+    check_root(root, "up")
     service = debug_service(root)
     place = startable(registry.home(root, service.name))
     before = local_port(root, service.port)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from pathlib import Path
+
+from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 #: What a Dockerfile and a compose file can name plainly.
 _PLAIN = re.compile(r"[\w.-]+(?:/[\w.-]+){0,4}", re.ASCII)
@@ -14,6 +17,29 @@ PROJECT_FILES = (
     "pyproject.toml", "setup.py", "requirements.txt", "environment.yml", "environment.yaml", "Pipfile", "pixi.toml", "Dockerfile",
     "compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml", "README.md", "README.rst",
 )  # fmt: skip
+
+
+def no_way_to(directory: str, error: Exception, verb: str) -> DkdbgError:
+    """Return what it means that a folder cannot be gone to or read, with the folder on the way that may not be entered.
+
+    Args:
+        verb: what was typed; empty for none.
+    """
+    typed = f"dkdbg -C PATH {verb}".rstrip()
+    if isinstance(error, PermissionError):
+        whole = Path(directory).absolute()
+        closed = next((each for each in reversed(whole.parents) if not os.access(each, os.X_OK)), whole)
+        return DkdbgError(
+            f"cannot go to {directory}: you have no permission for {closed}",
+            hint=f"ls -ld {shlex.quote(str(closed))} shows who has it; another folder: {typed}",
+            exit_code=EXIT_USAGE,
+        )
+    reason = (isinstance(error, OSError) and error.strerror) or error
+    return DkdbgError(
+        f"cannot go to {directory}: {reason}",
+        hint=f"go to the repository's folder, or name it: {typed}",
+        exit_code=EXIT_USAGE,
+    )
 
 
 def below_git_root(root: Path) -> str:

@@ -159,7 +159,7 @@ def test_undo_before_init(script, dkdbg):
 @pytest.mark.parametrize(
     ("path", "mode", "said"),
     [
-        (".", 0o000, "cannot read"),
+        (".", 0o000, "no permission for"),
         (".", 0o555, "no write permission"),
         ("compose.yaml", 0o000, "cannot read compose.yaml"),
         (".vscode", 0o555, "no write permission"),
@@ -188,6 +188,25 @@ def test_what_this_user_may_not_touch(tmp_path, path, mode, said):
     assert done.returncode != 0
     refused(done, done.returncode, said)
     assert snapshot(root) == before
+
+
+@pytest.mark.parametrize("verb", ["init", "up", "down", "restart", "logs", "ps", ""])
+@pytest.mark.parametrize("inside", ["", "sub"])
+def test_a_folder_that_may_not_be_read_is_named_with_the_verb_that_was_typed(tmp_path, verb, inside):
+    root = checkout(tmp_path / "repo", {"train.py": TRAIN, "sub/a.py": TRAIN})
+    root.chmod(0)
+    try:
+        done = run_dkdbg(tmp_path, "-C", str(root / inside), *verb.split())
+    finally:
+        root.chmod(0o755)
+    typed = f"dkdbg -C PATH {verb}".rstrip()
+    refused(done, EXIT_USAGE, f"cannot go to {root / inside}: you have no permission for {root}\n")
+    assert done.stderr.endswith(f"  hint: ls -ld {root} shows who has it; another folder: {typed}\n")
+
+
+@pytest.mark.parametrize("verb", ["up", "ps"])
+def test_a_folder_that_is_not_there_is_named_with_the_verb_that_was_typed(tmp_path, verb):
+    refused(run_dkdbg(tmp_path, "-C", "gone", verb), EXIT_USAGE, f"or name it: dkdbg -C PATH {verb}\n")
 
 
 def test_a_source_file_that_cannot_be_read_is_left_out_and_named(tmp_path):
