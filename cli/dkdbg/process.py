@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -349,9 +350,11 @@ def converse(argv: Sequence[str]) -> subprocess.Popen[bytes]:
     Raises:
         DkdbgError: the program does not exist or cannot be started.
     """
+    path = argv[0]
     try:
+        path = _found(argv[0])
         return subprocess.Popen(
-            list(argv), executable=_found(argv[0]), stdin=PIPE, stdout=PIPE, stderr=PIPE, bufsize=0,
+            list(argv), executable=path, stdin=PIPE, stdout=PIPE, stderr=PIPE, bufsize=0,
             start_new_session=True,
         )  # fmt: skip
     except FileNotFoundError as error:
@@ -360,7 +363,7 @@ def converse(argv: Sequence[str]) -> subprocess.Popen[bytes]:
         ) from error
     except PermissionError as error:
         raise DkdbgError(
-            f"{argv[0]!r} may not be executed", hint=f"ls -l {argv[0]}", exit_code=126
+            f"{argv[0]!r} may not be executed", hint=f"ls -l {shlex.quote(path)} shows who may", exit_code=126
         ) from error
 
 
