@@ -314,7 +314,7 @@ def _say_attributes(root: Path) -> None:
             f"git would change the agent when it is committed ({', '.join(changing)} in .gitattributes); this spares it: {line}"
         )
     else:
-        console.say(f"reviews fold what is generated with: {line}")
+        console.say(f"to collapse the generated files in reviews: {line}")
 
 
 def _as_json(

@@ -248,9 +248,13 @@ def _rendered(root: Path, found: Manifests, chosen: ManifestWorkload, base: str)
         for path in sorted(found.built_in(base)):
             each = found.kustomizations.get(path)
             if each is not None and (each.remote or each.runs):
-                what = f"fetches {printable(each.remote[0])}" if each.remote else f"has {each.runs}"
+                what = (
+                    f"fetches {printable(each.remote[0])}, which dkdbg never does"
+                    if each.remote
+                    else f"has {each.runs}, which dkdbg never runs"
+                )
                 raise DkdbgError(
-                    f"{path}/kustomization.yaml {what}, which dkdbg never runs",
+                    f"{path}/kustomization.yaml {what}",
                     hint=f"kubectl kustomize {base} > k8s.yaml, then dkdbg init --k8s --from k8s.yaml",
                     exit_code=EXIT_USAGE,
                 )

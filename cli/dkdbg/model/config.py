@@ -105,7 +105,7 @@ def parse(text: str) -> Config:
     except (tomlkit.exceptions.TOMLKitError, RecursionError) as error:
         message = f"{FILE_NAME} is not valid TOML: {error}"
         raise DkdbgError(
-            message, hint=f"mend {FILE_NAME} by hand; dkdbg changed nothing", exit_code=EXIT_USAGE
+            message, hint=f"correct {FILE_NAME}; dkdbg changed nothing", exit_code=EXIT_USAGE
         ) from error
     table, sync, places = (_table(document, name) for name in ("debug", "sync", "places"))
     wrong = [

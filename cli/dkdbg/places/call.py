@@ -114,7 +114,7 @@ class CallPlace(AttachOnly):
             return Door(endpoint=None, why=error.message)
         return Door(
             endpoint=None,
-            why=f"attach your editor to 127.0.0.1:{job.editor}, the dkdbg attach that it has called",
+            why=f"attach your editor to 127.0.0.1:{job.editor}: that is the dkdbg attach --listen which it called",
         )
 
     def sessions(self) -> list[SeenSession]:
@@ -128,7 +128,7 @@ class CallPlace(AttachOnly):
         """See `AttachOnly`."""
         return DkdbgError(
             f"{self.label} is a job that has called here: its agent can be asked, and nothing can be run there",
-            hint=f"dkdbg where {self.label}, dkdbg ranks --on {self.label} stack; an editor attaches to the dkdbg attach that it has called",
+            hint=f"dkdbg where {self.label}, dkdbg ranks --on {self.label} stack; an editor attaches to the dkdbg attach --listen that it called",
             exit_code=EXIT_USAGE,
         )
 
@@ -158,7 +158,7 @@ def _found(address: Address) -> _Job:
     if found:
         ports = ", ".join(str(each.editor) for each in found)
         raise DkdbgError(
-            f"{address}: jobs of this name have called each dkdbg attach with the ports {ports}",
+            f"{address}: several jobs of this name have called; the ports of their dkdbg attach --listen are {ports}",
             hint="end one of them, or name the jobs with DKDBG_NAME",
             exit_code=EXIT_CONFLICT,
         )

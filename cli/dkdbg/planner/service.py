@@ -317,7 +317,7 @@ def _check_startable(facts: RepoFacts, service: ServiceFact) -> None:
     if service.says and not service.says & {"image", "build"}:
         raise DkdbgError(
             f"{service.name} of {service.file} has neither an image nor a build section: it only adds to another file's",
-            hint="dkdbg init without --service finds one that runs by itself",
+            hint="leave --service out, and dkdbg init finds one that runs by itself",
             exit_code=EXIT_USAGE,
         )
     if service.needs and facts.compose_read and service.file not in facts.compose_read:
@@ -452,10 +452,10 @@ def _one_rank(
     changed, count = found
     at = next(index for index, (new, old) in enumerate(zip(changed, argv, strict=True)) if new != old)
     if not count.isdecimal():
-        note = f"started with 1 process where the documentation has {count}; {PROCESSES}=2 in .env or the environment starts 2"
+        note = f"started with 1 process where the documentation starts {count}; {PROCESSES}=2 in .env or the environment starts 2"
     else:
         note = (
-            f"the documentation has {count} processes: dkdbg up and F5 start as many of them as this machine has GPUs "
+            f"the documentation starts {count} processes: dkdbg up and F5 start as many of them as this machine has GPUs "
             f"(without one: cores), plain docker compose 1; {PROCESSES} in .env or the environment sets the number"
         )
     documented = min(int(count), _MOST_PROCESSES) if count.isdecimal() else 0

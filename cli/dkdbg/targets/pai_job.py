@@ -113,7 +113,7 @@ def _load(text: str) -> dict[str, Any]:
     kind = value.get("type") if isinstance(value, dict) else None
     if not isinstance(value, dict) or kind != "job" or "taskRoles" not in value:
         seen = (
-            f"a manifest of Kubernetes ({value['kind']})" if isinstance(value, dict) and "apiVersion" in value and "kind" in value
+            f"a Kubernetes manifest ({value['kind']})" if isinstance(value, dict) and "apiVersion" in value and "kind" in value
             else "a compose file" if isinstance(value, dict) and "services" in value
             else f"a component of the type {kind}" if kind else ""
         )  # fmt: skip

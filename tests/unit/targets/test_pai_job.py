@@ -91,7 +91,7 @@ def test_ports_in_other_spellings(ports: str, after: str) -> None:
     [
         ("a: [", "it is not YAML: line"),
         ("- 1\n", "not an OpenPAI job protocol"),
-        ("apiVersion: batch/v1\nkind: Job\n", "it is a manifest of Kubernetes (Job)"),
+        ("apiVersion: batch/v1\nkind: Job\n", "it is a Kubernetes manifest (Job)"),
         ("services: {}\n", "it is a compose file"),
         (jobs.PLAIN.replace("type: job", "type: data"), "a component of the type data"),
         (jobs.PLAIN.replace("protocolVersion: 2", "protocolVersion: 1"), "its protocolVersion is 1"),
