@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
 def sync(
     root: Path, target: str | None, *, to: str | None, once: bool, verify: bool, pull: Sequence[str], into: str | None,
-    python: str | None, as_json: bool, limit: int | None = None, compares: bool = True,
+    python: str | None, as_json: bool, limit: int | None = None, compares: bool = True, folder: str = ".",
 ) -> int:  # fmt: skip
     """Make the target's files those of `root` and keep them so until Ctrl-C; the exit code.
 
     Args:
         target: an address, or the name of a service, a container or a session; None for the debug service of this repository.
         to: remote folder; None to take what `init` planned, or WORKDIR.
+        folder: of `root`, relative to it, whose files go to `to`.
         once: end when both sides are equal.
         verify: change nothing, compare both sides byte for byte instead.
         pull: change nothing there, copy these folders back instead, below `into`.
@@ -48,16 +49,18 @@ def sync(
     ) as place:
         return _sync_with(
             root, place, to=to, once=once, verify=verify, pull=pull, into=into, python=python, as_json=as_json, limit=limit,
-            compares=compares,
+            compares=compares, folder=folder,
         )  # fmt: skip
 
 
 def _sync_with(
     root: Path, place: Place, *, to: str | None, once: bool, verify: bool, pull: Sequence[str], into: str | None,
-    python: str | None, as_json: bool, limit: int | None, compares: bool,
+    python: str | None, as_json: bool, limit: int | None, compares: bool, folder: str,
 ) -> int:  # fmt: skip
     reach = place.find()
-    workspace = Workspace(local=".", remote=to, why="--to") if to else _workspace(root, place, reach, python)
+    workspace = (
+        Workspace(local=folder, remote=to, why="--to") if to else _workspace(root, place, reach, python)
+    )
     if not workspace.remote.startswith("/"):
         raise DkdbgError(f"--to {to}: it must be an absolute path on the target", exit_code=EXIT_USAGE)
     local = local_root(root, workspace.local)
@@ -89,10 +92,10 @@ def _sync_with(
         from dkdbg.sync import pull as pulling
 
         pull = [pulling.relative(each, workspace.remote) for each in pull]
-        folder = pulling.destination(str(root), into, place.label, roots)
+        goal = pulling.destination(str(root), into, place.label, roots)
         most = pulling.LIMIT if limit is None else limit
-        done = pulling.pull(roots, reach, pull, folder, limit=most, report=reporter.event)
-        return reporter.pulled(done, folder.path)
+        done = pulling.pull(roots, reach, pull, goal, limit=most, report=reporter.event)
+        return reporter.pulled(done, goal.path)
     session = Session(roots, place.find, report=reporter.event, contact=contact)
     signal.signal(signal.SIGTERM, _interrupt)
     try:

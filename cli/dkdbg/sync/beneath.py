@@ -37,7 +37,7 @@ def local_root(root: Path, folder: str) -> str:
         raise DkdbgError(
             f"the place says that its code is {os.path.join(top, folder)}, which is not in {top}"
             + (f" but {real}" if real else ""),
-            hint="is it this repository's? --to PATH syncs this folder to PATH there; dkdbg -C FOLDER sync syncs another one",
+            hint="is it this repository's? --to PATH syncs this folder to PATH there; dkdbg -C FOLDER sync TARGET --to PATH syncs another one",
             exit_code=EXIT_USAGE,
         )
     return real

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 from typing import TYPE_CHECKING
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
@@ -33,7 +34,7 @@ def workspace_of(text: str) -> Workspace | None:
         said = ", ".join(f"{local} at {remote}" for local, remote in found)
         raise DkdbgError(
             f"the service has several folders of this repository: {said}",
-            hint=f"sync one at a time: dkdbg -C {found[0][0]} sync TARGET --to {found[0][1]}",
+            hint=f"sync one at a time: dkdbg -C {shlex.quote(found[0][0])} sync TARGET --to {shlex.quote(found[0][1])}",
             exit_code=EXIT_USAGE,
         )
     local, remote = (whole or found)[0]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dkdbg.verbs import values
 
 if TYPE_CHECKING:
     import argparse
-    from pathlib import Path
 
     from dkdbg.verbs.parser import Verbs
 
@@ -113,7 +113,14 @@ def _sync(options: argparse.Namespace, root: Path) -> int:
     return sync.sync(
         root, options.target, to=options.to, once=options.once, verify=options.verify, pull=options.pull,
         into=options.into, python=options.python, as_json=options.json, limit=options.limit,
+        folder=_folder(options, root),
     )  # fmt: skip
+
+
+def _folder(options: argparse.Namespace, root: Path) -> str:
+    """The folder that -C and --to together mean, relative to `root`: of that very folder, not of the repository around it."""
+    named = options.to is not None and options.directory != "."
+    return Path(options.directory).resolve().relative_to(root).as_posix() if named else "."
 
 
 def add_pdb(verbs: Verbs) -> None:
