@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from typing import TYPE_CHECKING
+
+import pytest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,3 +73,52 @@ def test_pdb_says_what_there_is(tmp_path: Path) -> None:
     assert done.stderr.startswith("dkdbg: nothing here is called 'nowhere'")
     done = dkdbg(tmp_path, "pdb", "local:")
     assert (done.returncode, done.stderr) == (2, "dkdbg: no session is running\n  hint: dkdbg ps\n")
+
+
+@pytest.fixture
+def twins(launch, tmp_path: Path) -> list[str]:
+    """The addresses of two sessions of one name."""
+    environment = {"DKDBG_RUNTIME_DIR": str(tmp_path), "DKDBG_NAME": "job"}
+    started = [launch(sys.executable, "-c", CODE, env=environment, verb="supervise") for _ in range(2)]
+    for each in started:
+        each.name = "job"
+        assert each.process.stdout.readline() == b"up\n"
+    return sorted(f"local:job-{each.process.pid}" for each in started)
+
+
+def named(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """The addresses in an error."""
+    return sorted(re.findall(r"local:[^\s,;]+", done.stderr.splitlines()[0]))
+
+
+@pytest.mark.parametrize("words", [("pdb",), ("pdb", "job"), ("pdb", "local:")])
+def test_of_several_sessions_pdb_says_the_addresses_that_it_takes(
+    twins: list[str], tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """It said `dkdbg ps shows them; name one`, and no name that `dkdbg ps` shows was one."""
+    done = dkdbg(tmp_path, *words)
+    assert (done.returncode, named(done)) == (2, twins), done.stderr
+    assert done.stderr.splitlines()[-1] in {f"  hint: name one: dkdbg pdb {each}" for each in twins}
+    for each in twins:
+        entered = dkdbg(tmp_path, "pdb", each, stdin="p n > 0\nq\n")
+        assert (entered.returncode, entered.stderr, "True\n" in entered.stdout) == (0, "", True)
+
+
+def test_of_several_sessions_ranks_says_what_was_typed(twins: list[str], tmp_path: Path) -> None:
+    for options in ([], ["--on", "job"]):
+        done = dkdbg(tmp_path, "ranks", *options, "eval", "6 * 7")
+        assert (done.returncode, named(done)) == (2, twins), done.stderr
+        hint = done.stderr.splitlines()[-1].removeprefix("  hint: name one: dkdbg ")
+        assert hint in {f"ranks --on {each} eval '6 * 7'" for each in twins}
+        assert "42" in dkdbg(tmp_path, *shlex.split(hint)).stdout
+
+
+def test_of_several_sessions_restart_takes_none_by_itself(twins: list[str], tmp_path: Path) -> None:
+    """It took the newest one, even where another one was named."""
+    for target in ("job", "local:"):
+        done = dkdbg(tmp_path, "restart", target)
+        assert (done.returncode, named(done)) == (2, twins), done.stderr
+        assert done.stderr.splitlines()[-1] in {f"  hint: name one: dkdbg restart {each}" for each in twins}
+    for each in twins:
+        done = dkdbg(tmp_path, "restart", each)
+        assert (done.returncode, done.stdout) == (0, f"{each.removeprefix('local:')}: restarted, run 2\n")

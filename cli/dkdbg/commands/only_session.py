@@ -11,22 +11,23 @@ from dkdbg.places import registry
 from dkdbg.targets import sessions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from dkdbg.targets.sessions import SeenSession
 
 
-def only_session(root: Path, naming: str) -> SeenSession:
+def only_session(root: Path, naming: Callable[[str], str]) -> SeenSession:
     """That of this repository's debug service, whatever else runs, or else the only one there is.
 
     Args:
         root: the repository's root, resolved.
-        naming: the command that names one, for who has to.
+        naming: see sessions.choose.
 
     Raises:
         DkdbgError: there is no session, or more than one.
     """
     with contextlib.suppress(DkdbgError):  # nothing is set up here, or it does not run
         check_root(root)
-        return sessions.choose(registry.home(root, debug_service(root).name).sessions())
+        return sessions.choose(registry.home(root, debug_service(root).name).sessions(), naming=naming)
     return sessions.choose(registry.sessions()[0], naming=naming)

@@ -50,10 +50,14 @@ def pdb(root: Path, target: str | None, *, pid: int | None, rank: int | None = N
 
 def _session(root: Path, target: str | None) -> SeenSession:
     if target is None:
-        return only_session(root, "dkdbg pdb TARGET")
+        return only_session(root, _naming)
     place = registry.place_of(target, root)
     try:
         seen = place.sessions()
     except DkdbgError:  # nothing of this name is there: say what is
-        return sessions.choose([], target, others=registry.sessions()[0])
-    return sessions.choose(seen, target)
+        return sessions.choose([], target, others=registry.sessions()[0], naming=_naming)
+    return sessions.choose(seen, target, naming=_naming)
+
+
+def _naming(where: str) -> str:
+    return f"dkdbg pdb {where}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 from typing import TYPE_CHECKING
 
 from dkdbg import console, process
@@ -71,8 +72,9 @@ def ranks(
     asked = pictures.expression(expression) if plot else expression
     words += ["--", asked] if verb == "eval" else []
     rows: list[Row] = []
+    typed = f"eval {shlex.quote(expression)}" if verb == "eval" else verb
     for target in places or (None,):
-        session = _session(root, target)
+        session = _session(root, target, typed)
         found = _ask(root, session, words, limit)
         rows += [{**row, "on": session.target} for row in found] if len(places) > 1 else found
     if plot:
@@ -152,9 +154,18 @@ def _ask(root: Path, session: SeenSession, words: Sequence[str], limit: float) -
     return answers.rows_of(result.stdout, session.target)
 
 
-def _session(root: Path, target: str | None) -> SeenSession:
+def _session(root: Path, target: str | None, typed: str) -> SeenSession:
+    """The one to ask.
+
+    Args:
+        typed: what somebody wants to know of it, for the command line that names one of several.
+    """
+
+    def naming(where: str) -> str:
+        return f"dkdbg ranks --on {where} " + typed
+
     if target is None:
-        return only_session(root, "dkdbg ranks --on PLACE stack")
+        return only_session(root, naming)
     place = registry.place_of(target, root)
     with contextlib.closing(place):
-        return sessions.choose(place.sessions(), target)
+        return sessions.choose(place.sessions(), target, naming=naming)

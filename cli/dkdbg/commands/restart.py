@@ -9,6 +9,7 @@ from dkdbg import console, process
 from dkdbg.commands.init import check_root, debug_service
 from dkdbg.errors import DkdbgError
 from dkdbg.places import registry
+from dkdbg.targets import sessions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,14 +33,14 @@ def restart(root: Path, target: str | None = None) -> int:
     else:
         place = registry.place_of(target, root)
     with contextlib.closing(place):
-        return _restart(root, place)
+        return _restart(root, place, target)
 
 
-def _restart(root: Path, place: Place) -> int:
+def _restart(root: Path, place: Place, target: str | None) -> int:
     agent = place.agent()
     if agent is None:
         raise DkdbgError(f"no agent of dkdbg runs on {place.label}", hint="dkdbg ps shows where one does")
-    result = process.run(place.wrap([*agent, "restart"]), cwd=root)
+    result = process.run(place.wrap([*agent, "restart", *_which(place, target)]), cwd=root)
     if result.code:
         said = (
             result.stderr.strip() or result.stdout.strip() or f"{result.argv[0]} ended with {result.code}"
@@ -50,3 +51,15 @@ def _restart(root: Path, place: Place) -> int:
         )
     console.say(f"{place.label}: {result.stdout.strip().removeprefix('dkdbg: ')}")
     return 0
+
+
+def _which(place: Place, target: str | None) -> list[str]:
+    """The words that name the session there: of several the agent would take the newest.
+
+    Raises:
+        DkdbgError: several fit.
+    """
+    seen = [each for each in place.sessions() if not each.is_ended and each.started is not None]
+    if not seen:  # the agent says what is there
+        return []
+    return ["--name", sessions.choose(seen, target, naming="dkdbg restart {}".format).id]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dkdbg.targets.record import SeenRecord
 
@@ -87,7 +88,7 @@ def choose(
     target: str | None = None,
     *,
     others: Sequence[SeenSession] = (),
-    naming: str = "dkdbg pdb TARGET",
+    naming: Callable[[str], str],
 ) -> SeenSession:
     """The only session that can be attached to.
 
@@ -95,7 +96,7 @@ def choose(
         seen: those of one place, or all.
         target: as a person named the place; where there are several sessions, it may be the name or id of one.
         others: to be named when there is none.
-        naming: the command that names one.
+        naming: makes of a target the command line that somebody has typed, with it.
 
     Raises:
         DkdbgError: there is none, or more than one.
@@ -114,12 +115,18 @@ def choose(
             if target is None
             else f"no session is called {target}"
         )
-    names = ", ".join(f"{each.name} ({each.target})" for each in there)
+    names = [_called(each, there) for each in there]
     raise DkdbgError(
-        problem + (f"; there are: {names}" if names else ""),
-        hint=f"dkdbg ps shows them; name one: {naming}" if len(there) > 1 else "dkdbg ps",
+        problem + (f"; there are: {', '.join(names)}" if names else ""),
+        hint=f"name one: {naming(shlex.quote(names[0]))}" if names else "dkdbg ps",
         exit_code=EXIT_USAGE,
     )
+
+
+def _called(session: SeenSession, others: Sequence[SeenSession]) -> str:
+    """What names it and none of the others: its address, or its id where they have the same."""
+    alone = sum(each.address == session.address for each in others) == 1
+    return session.address if alone else session.id
 
 
 def age(seconds: float) -> str:

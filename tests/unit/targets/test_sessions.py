@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets import sessions
 from dkdbg.targets.container import Container, sessions_of
 from dkdbg.targets.record import parse
+
+choose = partial(sessions.choose, naming="dkdbg pdb {}".format)
 
 RECORD: dict[str, Any] = {
     "id": "job-1", "name": "job", "state": "running", "host": "127.0.0.1", "port": 5678, "started": 1000.0,
@@ -27,7 +31,7 @@ def inspected(**more: Any) -> dict[str, Any]:
 
 
 def local(record: dict[str, Any], *, live: bool = True) -> sessions.SeenSession:
-    return sessions.of_record(parse(record), live=live, target="local", address="local:job-1")
+    return sessions.of_record(parse(record), live=live, target="local", address=f"local:{record['id']}")
 
 
 def test_a_local_session_is_attached_to_where_it_listens() -> None:
@@ -72,7 +76,7 @@ def test_a_record_that_makes_no_sense_is_named_and_hides_no_other_one(broken: An
     assert (first.state, first.target) == ("unreadable", "container web-debug-1")
     assert why in first.detail
     assert (second.id, second.state) == ("job-1", "running")
-    assert sessions.choose([first, second]) is second
+    assert choose([first, second]) is second
     assert len(sessions.rows([first, second], 1000.0)) == 2
 
 
@@ -138,27 +142,34 @@ def test_one_session_is_chosen_by_its_name_or_id_or_as_the_only_one() -> None:
     one = local(RECORD)
     two = local({**RECORD, "id": "eval-2", "name": "eval"})
     ended = local({**RECORD, "id": "old-3", "name": "old", "state": "exited"})
-    assert sessions.choose([one, ended], None) is one
-    assert sessions.choose([one, ended], "web") is one  # the name of its place
-    assert sessions.choose([one, two], "eval") is two
-    assert sessions.choose([one, two], "job-1") is one
+    assert choose([one, ended], None) is one
+    assert choose([one, ended], "web") is one  # the name of its place
+    assert choose([one, two], "eval") is two
+    assert choose([one, two], "job-1") is one
 
 
 @pytest.mark.parametrize(
     ("seen", "name", "said"),
     [
         ([], None, "no session is running$"),
-        ([RECORD, {**RECORD, "id": "eval-2", "name": "eval"}], None, r"2 sessions are running; there are: job \(local\), eval"),
-        ([RECORD, {**RECORD, "id": "job-2"}], "job", "2 sessions fit job"),
+        ([RECORD, {**RECORD, "id": "eval-2", "name": "eval"}], None, "2 sessions are running; there are: local:job-1, local:eval-2$"),
+        ([RECORD, {**RECORD, "id": "job-2"}], "job", "2 sessions fit job; there are: local:job-1, local:job-2$"),
     ],
 )  # fmt: skip
 def test_none_or_several_sessions_are_an_error_with_their_names(seen: Any, name: Any, said: str) -> None:
     with pytest.raises(DkdbgError, match=said) as caught:
-        sessions.choose([local(each) for each in seen], name)
-    assert (caught.value.exit_code, caught.value.hint[:8]) == (EXIT_USAGE, "dkdbg ps")
-    assert ("name one: dkdbg pdb TARGET" in caught.value.hint) == (said[0] == "2")
+        choose([local(each) for each in seen], name)
+    assert caught.value.exit_code == EXIT_USAGE
+    assert ("name one: dkdbg pdb local:job-1" in caught.value.hint) == (said[0] == "2")
+
+
+def test_sessions_of_one_place_are_named_by_what_tells_them_apart() -> None:
+    one, two = (replace(local({**RECORD, "id": each}), address="docker://x") for each in ("job-1", "job-2"))
+    with pytest.raises(DkdbgError, match=r"2 sessions fit docker://x; there are: job-1, job-2$") as caught:
+        choose([one, two], "docker://x")
+    assert caught.value.hint == "name one: dkdbg pdb job-1"
 
 
 def test_where_nothing_of_a_name_is_there_what_is_there_is_named() -> None:
-    with pytest.raises(DkdbgError, match=r"no session is called nix; there are: job \(local\)"):
-        sessions.choose([], "nix", others=[local(RECORD)])
+    with pytest.raises(DkdbgError, match=r"no session is called nix; there are: local:job-1$"):
+        choose([], "nix", others=[local(RECORD)])
