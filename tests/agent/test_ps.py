@@ -72,7 +72,13 @@ def test_pdb_says_what_there_is(tmp_path: Path) -> None:
     assert done.returncode == 127
     assert done.stderr.startswith("dkdbg: nothing here is called 'nowhere'")
     done = dkdbg(tmp_path, "pdb", "local:")
-    assert (done.returncode, done.stderr) == (2, "dkdbg: no session is running\n  hint: dkdbg ps\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "dkdbg: no session is running\n  hint: dkdbg run -- python train.py starts one\n",
+    )
+    for words in (("pdb",), ("ranks", "stack")):
+        done = dkdbg(tmp_path, *words)
+        assert "hint: dkdbg up starts the debug service\n" in done.stderr
 
 
 @pytest.fixture

@@ -42,7 +42,9 @@ def pdb(root: Path, target: str | None, *, pid: int | None, rank: int | None = N
     place = registry.place_at(registry.address_of(session.address), root)
     agent = place.agent()
     if agent is None:
-        raise DkdbgError(f"no agent of dkdbg runs on {session.target}", hint="dkdbg ps")
+        raise DkdbgError(
+            f"no agent of dkdbg runs on {session.target}", hint=sessions.how_to_begin(session.address)
+        )
     words = ["pdb", "--name", session.id, *(["--pid", str(pid)] if pid is not None else [])]
     words += ["--rank", str(rank)] if rank is not None else []
     return process.become(place.wrap([*agent, *words], tty=sys.stdin.isatty()))
@@ -55,8 +57,11 @@ def _session(root: Path, target: str | None) -> SeenSession:
     try:
         seen = place.sessions()
     except DkdbgError:  # nothing of this name is there: say what is
-        return sessions.choose([], target, others=registry.sessions()[0], naming=_naming)
-    return sessions.choose(seen, target, naming=_naming)
+        others = [each for each in registry.sessions()[0] if not each.is_ended]
+        if not others:
+            raise
+        return sessions.choose([], target, others=others, naming=_naming)
+    return sessions.choose(seen, target, naming=_naming, address=str(place.address))
 
 
 def _naming(where: str) -> str:

@@ -168,4 +168,4 @@ def _session(root: Path, target: str | None, typed: str) -> SeenSession:
         return only_session(root, naming)
     place = registry.place_of(target, root)
     with contextlib.closing(place):
-        return sessions.choose(place.sessions(), target, naming=naming)
+        return sessions.choose(place.sessions(), target, naming=naming, address=str(place.address))

@@ -62,4 +62,7 @@ def _which(place: Place, target: str | None) -> list[str]:
     seen = [each for each in place.sessions() if not each.is_ended and each.started is not None]
     if not seen:  # the agent says what is there
         return []
-    return ["--name", sessions.choose(seen, target, naming="dkdbg restart {}".format).id]
+    return [
+        "--name",
+        sessions.choose(seen, target, naming="dkdbg restart {}".format, address=str(place.address)).id,
+    ]

@@ -123,9 +123,13 @@ def _wanted(root: Path, targets: Sequence[str]) -> list[Wanted]:
     found: list[Wanted] = []
     for target in targets:
         for place in registry.places_of(target, root):
-            live = [each for each in place.sessions() if not each.is_ended]
+            seen = place.sessions()
+            live = [each for each in seen if not each.is_ended]
             if not live:
-                raise DkdbgError(f"no session is running on {place.label}", hint="dkdbg ps")
+                raise DkdbgError(
+                    f"no session is running on {place.label}",
+                    hint=sessions.how_to_begin(str(place.address), seen),
+                )
             found.append(Wanted(place=place, target=live[0].target, ids=tuple(each.id for each in live)))
     return found
 

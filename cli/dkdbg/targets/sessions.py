@@ -89,6 +89,7 @@ def choose(
     *,
     others: Sequence[SeenSession] = (),
     naming: Callable[[str], str],
+    address: str = "",
 ) -> SeenSession:
     """The only session that can be attached to.
 
@@ -97,6 +98,7 @@ def choose(
         target: as a person named the place; where there are several sessions, it may be the name or id of one.
         others: to be named when there is none.
         naming: makes of a target the command line that somebody has typed, with it.
+        address: of the place that was asked; empty for all.
 
     Raises:
         DkdbgError: there is none, or more than one.
@@ -118,9 +120,28 @@ def choose(
     names = [_called(each, there) for each in there]
     raise DkdbgError(
         problem + (f"; there are: {', '.join(names)}" if names else ""),
-        hint=f"name one: {naming(shlex.quote(names[0]))}" if names else "dkdbg ps",
+        hint=f"name one: {naming(shlex.quote(names[0]))}" if names else how_to_begin(address, seen),
         exit_code=EXIT_USAGE,
     )
+
+
+def how_to_begin(address: str, seen: Sequence[SeenSession] = ()) -> str:
+    """What to type where no session is running.
+
+    Args:
+        address: of the place that was asked; empty for all.
+        seen: the sessions there, which have ended.
+    """
+    scheme = address.partition(":")[0]
+    if scheme in {"", "compose"}:
+        return "dkdbg up starts the debug service"
+    if scheme == "local":
+        return "dkdbg run -- python train.py starts one"
+    if scheme == "docker" and not seen:
+        return f"dkdbg attach {address} says how to enter it"
+    if scheme in {"docker", "ssh", "k8s", "slurm", "pbs"}:
+        return f"dkdbg run --on {address} -- python train.py starts one"
+    return "dkdbg ps --all shows those that have ended"
 
 
 def _called(session: SeenSession, others: Sequence[SeenSession]) -> str:

@@ -173,3 +173,26 @@ def test_sessions_of_one_place_are_named_by_what_tells_them_apart() -> None:
 def test_where_nothing_of_a_name_is_there_what_is_there_is_named() -> None:
     with pytest.raises(DkdbgError, match=r"no session is called nix; there are: local:job-1$"):
         choose([], "nix", others=[local(RECORD)])
+
+
+@pytest.mark.parametrize(
+    ("address", "hint"),
+    [
+        ("", "dkdbg up starts the debug service"),
+        ("compose://web", "dkdbg up starts the debug service"),
+        ("docker://web-1", "dkdbg attach docker://web-1 says how to enter it"),
+        ("ssh://node1", "dkdbg run --on ssh://node1 -- python train.py starts one"),
+        ("call://job", "dkdbg ps --all shows those that have ended"),
+    ],
+)
+def test_where_nothing_runs_the_hint_leads_on(address: str, hint: str) -> None:
+    """It was `dkdbg ps`, which says that nothing runs."""
+    with pytest.raises(DkdbgError, match="no session is running$") as caught:
+        choose([], None, address=address)
+    assert caught.value.hint == hint
+
+
+def test_a_container_in_which_a_session_has_ended_gets_another_one() -> None:
+    with pytest.raises(DkdbgError) as caught:
+        choose([local({**RECORD, "state": "exited"})], "docker://x", address="docker://x")
+    assert caught.value.hint == "dkdbg run --on docker://x -- python train.py starts one"
