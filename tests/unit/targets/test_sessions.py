@@ -187,7 +187,7 @@ def test_where_nothing_of_a_name_is_there_what_is_there_is_named() -> None:
 )
 def test_where_nothing_runs_the_hint_leads_on(address: str, hint: str) -> None:
     """It was `dkdbg ps`, which says that nothing runs."""
-    with pytest.raises(DkdbgError, match="no session is running$") as caught:
+    with pytest.raises(DkdbgError, match=r"no session is running$") as caught:
         choose([], None, address=address)
     assert caught.value.hint == hint
 

@@ -216,12 +216,7 @@ def read_gpu(
         or _first(_TOUCHES, documents)
         or _first(re.compile(r"cuda|\bgpus?\b", re.IGNORECASE), configs)
     )
-    if (
-        not uses_framework
-        and not with_gpu
-        and base_cuda is None
-        and not packages & (_GPU_PACKAGES - _MONITORS)
-    ):
+    if not uses_framework and not with_gpu and base_cuda is None and not packages & _GPU_PACKAGES:
         return "none", "nothing here computes on a GPU"
     if not touched and not packages & (_GPU_PACKAGES - _WEAK_PACKAGES) and not with_gpu and base_cuda is None:
         if places_itself:

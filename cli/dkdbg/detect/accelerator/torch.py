@@ -30,6 +30,8 @@ _WHEEL_INDEX = re.compile(r"whl/(?:nightly/|test/)?cu(\d{2,3})(?!\d)|/cu(\d{2,3}
 _CUDA_PACKAGE = re.compile(
     r"(?:pytorch-cuda|cudatoolkit|cuda-version|cuda-toolkit)\s*=+\s*(\d+\.\d+)|cuda-(?:nvcc|toolkit|runtime)-(\d+)-(\d+)"
 )
+#: What a build installs a lock with.
+_BY_LOCK = re.compile(r"\b(?:poetry|pdm|uv) (?:[\w-]+ )?(?:install|sync)\b")
 _CPU_NAME = re.compile(r"(?:^|[._-])cpu(?:[-_]only)?(?:[._-]|$)", re.IGNORECASE)
 _LOCAL_CUDA = re.compile(r"\+cu(\d{2})(\d)")
 
@@ -91,7 +93,12 @@ def read_torch(
     build_exact = next((pin for pin in build_pins if pin.version), None)
     document_exact = next((pin for pin in document_pins if pin.version), None)
     ranged = next((pin for pin in pins if pin.spec), None)
-    if exact is not None and build_exact is not None and exact.source.endswith(".lock"):
+    if (
+        exact is not None
+        and build_exact is not None
+        and exact.source.endswith(".lock")
+        and _BY_LOCK.search(build.text)
+    ):
         exact = None  # what a build installs over its lock is what runs
     version, source = None, ""
     if exact is not None:

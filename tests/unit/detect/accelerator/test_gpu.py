@@ -403,11 +403,3 @@ def test_graphgym_picks_the_device(project):
         "conda install pytorch-cuda=11.7", "python main.py"
     )
     assert need(project) == "optional"
-
-
-def test_what_only_looks_at_gpus_makes_no_program_one_of_a_gpu(project):
-    project.write("requirements.txt", "mlflow\nscikit-learn\npynvml\n").write(
-        "README.md", "No CUDA in here.\n"
-    )
-    project.program("train.py", "import sklearn, mlflow")
-    assert project.facts().gpu == "none"
