@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from dkdbg.model.facts import ServiceFact
 
 _COMPOSE_NAME = re.compile(r"(?:docker[-_])?compose(?:[._-][\w.-]+)?\.ya?ml|[\w.-]+[._-]compose\.ya?ml")
+#: What they are called where a README says `-f local.yml` (cookiecutter-django), if that is what is in them.
+_STAGE_NAME = re.compile(r"(?:local|dev|development|staging|production|prod)\.ya?ml")
+_SERVICES = re.compile(r"^services:[ \t]*(?:#.*)?$", re.MULTILINE)
 #: More compose files than this are examples of one another.
 _MAX_FILES = 60
 _MAX_EXTENDS = 8
@@ -38,6 +41,8 @@ _MAX_EXTENDS = 8
 def find_compose_files(tree: Tree) -> tuple[str, ...]:
     """Return the compose files: the default one, then the root's others, then those in subfolders."""
     found = [path for path in tree.matching(_COMPOSE_NAME) if not is_vendored(path)]
+    stages = (path for path in tree.matching(_STAGE_NAME) if "/" not in path)
+    found.extend(sorted(path for path in stages if _SERVICES.search(tree.text(path))))
     root = [path for path in found if "/" not in path]
     defaults = [name for name in DEFAULT_NAMES if name in root]
     overrides = [name for name in OVERRIDE_NAMES if name in root]

@@ -249,3 +249,16 @@ def test_keys_that_are_no_strings_stop_nothing(project):
     )
     project.program("train.py", "import torch")
     assert project.facts().services[0].parts[0][2] == '{"x-since": {"2024-01-01": "first", "1": {"2": 3}}}'
+
+
+def test_a_stage_by_its_name_is_a_compose_file_if_it_has_services(project):
+    body = "services:\n  web: {build: ., command: python train.py}\n"
+    project.write("local.yml", "version: '3'\n\n" + body).write("production.yml", body).write(
+        "dev.yaml", "lr: 0.1\n"
+    )
+    project.write("conf/local.yml", body).write(
+        "Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\n"
+    ).program("train.py")
+    facts = project.facts()
+    assert facts.compose_files == ("local.yml", "production.yml")
+    assert (facts.service.name, facts.service.file) == ("web", "local.yml")
