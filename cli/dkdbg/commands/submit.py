@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two questions to the batch system, at first and later: all users of a cluster share it.
 _SOON, _LATER = 1.0, 10.0
+#: Over, and how is not noted yet: COMPLETING of Slurm becomes FAILED or COMPLETED in a moment. Nobody looks more often.
+_ENDING, _LOOKS = {"COMPLETING"}, 20
 #: Questions after which it is asked less often.
 _MANY = 30
 #: How a job ends that did what it was to do: in the word of Slurm, and in those of PBS, which tells no failure by them.
@@ -225,6 +227,12 @@ def _wait_for_ranks(root: Path, queue: Queue, job: str, say: _Said) -> None:
 
 
 def _ended(queue: Queue, job: Job) -> DkdbgError:
+    for _ in range(_LOOKS):
+        if job.state not in _ENDING:
+            break
+        time.sleep(_SOON)
+        with contextlib.suppress(DkdbgError):  # what is known is said
+            job = queue.look(job.id)
     reason = f" ({job.reason})" if job.reason else ""
     words = queue.last_words(job)
     text = f"job {job.id} has ended: {job.state}{reason}"

@@ -1,0 +1,53 @@
+"""What `dkdbg submit` says at the end of a job; a stand-in for the queue, as Slurm shows a job in its last moments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dkdbg.commands import submit
+from dkdbg.errors import DkdbgError
+from dkdbg.targets.job import Job
+
+RUNS = Job(
+    id="7",
+    state="COMPLETING",
+    phase="ended",
+    user="me",
+    nodes=("n1",),
+    reason="NonZeroExitCode",
+    folder="/code",
+)
+
+
+class Queue:
+    """Shows a job in one state after the other; the last one stays."""
+
+    def __init__(self, *states):
+        self.states = list(states)
+
+    def look(self, _job):
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        if not state:
+            raise DkdbgError("the login node does not answer")
+        return replace(RUNS, state=state)
+
+    def last_words(self, job):
+        return f"the last words of a job that is {job.state}"
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr(submit, "_SOON", 0.0)
+
+
+def test_a_job_that_is_about_to_end_is_looked_at_until_it_is_known_how_it_ended():
+    error = submit._ended(Queue("COMPLETING", "", "FAILED"), RUNS)
+    assert (
+        error.message == "job 7 has ended: FAILED (NonZeroExitCode)\nthe last words of a job that is FAILED"
+    )
+
+
+def test_one_that_stays_so_is_told_as_it_is():
+    assert "has ended: COMPLETING" in submit._ended(Queue("COMPLETING"), RUNS).message
