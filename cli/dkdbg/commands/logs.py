@@ -9,10 +9,13 @@ from dkdbg import process
 from dkdbg.commands.init import check_root, debug_service
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
+from dkdbg.targets.attach_only import AttachOnly
 from dkdbg.targets.place import Logged
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from dkdbg.targets.place import Place
 
 
 def logs(root: Path, target: str | None, *, follow: bool, lines: int | None) -> int:
@@ -34,15 +37,25 @@ def logs(root: Path, target: str | None, *, follow: bool, lines: int | None) -> 
         place = registry.place_of(target, root)
     with contextlib.closing(place):
         if not isinstance(place, Logged):
-            raise DkdbgError(
-                f"nothing keeps what is printed at {place.address}: it went to the terminal that the program was started in",
-                hint=f"to keep it, start it this way: dkdbg run --on {place.address} -- python3 train.py 2>&1 | tee run.log",
-                exit_code=EXIT_USAGE,
-            )
+            raise _kept_nowhere(place)
         try:
             argv = place.logs(follow=follow, lines=lines)
         except DkdbgError as error:
             if target is None and error.exit_code == EXIT_ERROR:
-                raise DkdbgError(f"{place.label} has not run yet", hint="dkdbg up") from error
+                raise DkdbgError(f"{place.label} does not run", hint="dkdbg up") from error
             raise
     process.become(argv)
+
+
+def _kept_nowhere(place: Place) -> DkdbgError:
+    if isinstance(place, AttachOnly):
+        return DkdbgError(
+            f"{place.address} can only be attached to: what its program prints is not seen from here",
+            hint="look where it was started: in that terminal, or in the log of the job",
+            exit_code=EXIT_USAGE,
+        )
+    return DkdbgError(
+        f"what is printed on {place.label} is kept nowhere: it went to the terminal that the program was started in",
+        hint=f"to keep it, start it this way: dkdbg run --on {place.address} -- python3 train.py 2>&1 | tee run.log",
+        exit_code=EXIT_USAGE,
+    )
