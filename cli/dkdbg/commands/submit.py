@@ -101,10 +101,11 @@ def submit(
 
         end = _End(queue, job)
         code = attach(root, [address], port=port, ports=None, as_json=as_json, is_over=end)
-        if end.job is not None and end.job.state not in _WELL:
-            raise _ended(queue, end.job)
-    if end.job is not None:
-        say("ended", f"job {job} has ended: {end.job.state}", job=job, state=end.job.state)
+        last = _noted(queue, end.job) if end.job is not None else None
+        if last is not None and last.state not in _WELL:
+            raise _ended(queue, last)
+    if last is not None:
+        say("ended", f"job {job} has ended: {last.state}", job=job, state=last.state)
     else:
         say("left", f"job {job} goes on; dkdbg attach {address} comes back to it", job=job)
     return code
@@ -226,13 +227,19 @@ def _wait_for_ranks(root: Path, queue: Queue, job: str, say: _Said) -> None:
             time.sleep(_SOON)
 
 
-def _ended(queue: Queue, job: Job) -> DkdbgError:
+def _noted(queue: Queue, job: Job) -> Job:
+    """Return a job that is over as it is seen once its end is noted."""
     for _ in range(_LOOKS):
         if job.state not in _ENDING:
             break
         time.sleep(_SOON)
         with contextlib.suppress(DkdbgError):  # what is known is said
             job = queue.look(job.id)
+    return job
+
+
+def _ended(queue: Queue, job: Job) -> DkdbgError:
+    job = _noted(queue, job)
     reason = f" ({job.reason})" if job.reason else ""
     words = queue.last_words(job)
     text = f"job {job.id} has ended: {job.state}{reason}"
