@@ -133,7 +133,7 @@ _WEAK_PACKAGES = {
 
 #: Simulators that run on NVIDIA GPUs alone; no index has most of them, so only the imports tell.
 _ON_GPU_ALONE = re.compile(
-    r"^\s*(?:import|from)\s+(?:isaacgym|isaacsim|isaaclab|omni\.isaac)\b", re.MULTILINE
+    r"^[ \t]*(?:import|from)[ \t]+(?:isaacgym|isaacsim|isaaclab|omni\.isaac)\b", re.MULTILINE
 )
 _COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 #: Those that only look at GPUs.

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from dkdbg.detect.python.requirements import DependencyFile, Wanted
 
 _INSTALL = re.compile(
-    r"(?:^|[\s;&|`$(])(?:pip3?|pip|conda|mamba|micromamba|uv add)(?:\s+install|\s+pip install)?\s([^\n;&|]*?(?<![\w./-])"
+    r"(?:^|[\s;&|`$(])(?:pip3?|pip|conda|mamba|micromamba|uv add)(?:\s+install|\s+pip install)?\s([^\n;&|]{0,1500}?(?<![\w./-])"
     r"(?:pytorch|torch)(?![\w-])[^\n;&|]*)"
 )
 _PIN = re.compile(
     r"(?<![\w./-])(?:pytorch|torch)\s*(={1,2}|~=|>=|<=|<)\s*[\"']?(\d+(?:\.\d+)*(?:\.\*)?)(?:\+cu(\d{2})(\d))?"
 )
 #: A wheel by its file: `.../whl/cu100/torch-1.1.0-cp36-cp36m-linux_x86_64.whl`.
-_WHEEL_FILE = re.compile(r"(?<![\w.-])torch-(\d+\.\d+(?:\.\d+)?)[^\s/]*-cp\d+[^\s/]*\.whl")
+_WHEEL_FILE = re.compile(r"(?<![\w.-])torch-(\d+\.\d+(?:\.\d+)?)[^\s/]{0,60}?-cp\d+[^\s/]{0,80}?\.whl")
 _WHEEL_INDEX = re.compile(r"whl/(?:nightly/|test/)?cu(\d{2,3})(?!\d)|/cu(\d{2,3})/torch")
 _CUDA_PACKAGE = re.compile(
     r"(?:pytorch-cuda|cudatoolkit|cuda-version|cuda-toolkit)\s*=+\s*(\d+\.\d+)|cuda-(?:nvcc|toolkit|runtime)-(\d+)-(\d+)"

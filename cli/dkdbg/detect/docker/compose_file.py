@@ -7,6 +7,7 @@ without an engine, and it never writes.
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -78,87 +79,108 @@ def read_services(tree: Tree, files: tuple[str, ...], compose_env: str | None) -
     if main and "/" in main[0]:
         raise DkdbgError(
             f"COMPOSE_FILE in .env begins with {main[0]}, and compose takes that file's folder for the project's",
-            hint=f"set up that folder: dkdbg -C {parent(main[0])} init; or name a compose file of the root first",
+            hint=f"set up that folder: dkdbg -C {shlex.quote(parent(main[0]))} init; or name a compose file of the root first",
         )
     loaded = {name: _load(tree, name, strict=True) for name in main}
     whole: Value = {}
     for document in loaded.values():
         whole = merge(whole, document)
-    inner = {
-        path: document
-        for name, outer in loaded.items()
-        for path, document in included(name, outer, lambda path: _load(tree, path, strict=False))
-    }
+    inner = dict(included(loaded, lambda path: _load(tree, path, strict=False)))
     there = frozenset[tuple[str, str]]().union(*map(names_of, (whole, *inner.values())))
     if main:
         there |= {("networks", "default")}  # which each project has
     found: list[tuple[ServiceFact, ComposeBuild]] = []
-    for name, body in _bodies(whole):
-        sources = [path for path, document in loaded.items() if name in dict(_bodies(document))]
-        read = _service(tree, main[0], whole, name, body, strict=True)
-        if read is not None:
-            found.append((_as_extended(tree, read[0], loaded, sources), read[1]))
+    if main:
+        each = {path: _File.of(tree, path, document, strict=True) for path, document in loaded.items()}
+        merged = _File.of(tree, main[0], whole, strict=True) if len(main) > 1 else each[main[0]]
+        for name in merged.bodies:
+            sources = [file for file in each.values() if name in file.bodies]
+            read = merged.service(name)
+            if read is not None:
+                found.append((_as_extended(read[0], sources), read[1]))
     for path in files:
         if path in loaded or (main and path in OVERRIDE_NAMES):
             continue
-        document = inner.get(path) or _load(tree, path, strict=False)
-        for name, body in _bodies(document):
-            read = _service(tree, path, document, name, body, strict=False)
+        file = _File.of(tree, path, inner.get(path) or _load(tree, path, strict=False), strict=False)
+        for name in file.bodies:
+            read = file.service(name)
             if read is not None:
                 parts = tuple(part for part in read[0].parts if part[:2] not in there)
                 found.append((replace(read[0], parts=parts), read[1]))
-    names = frozenset(name for document in (whole, *inner.values()) for name, _ in _bodies(document))
+    names = frozenset(name for document in (whole, *inner.values()) for name in _bodies(document))
     return ComposeFiles(services=tuple(found), read=(*main, *inner), names=names)
 
 
-def _bodies(document: Value) -> list[tuple[str, Value]]:
+def _bodies(document: Value) -> dict[str, Value]:
     services = document.get("services") if isinstance(document, dict) else None
-    return [(str(name), body) for name, body in services.items()] if isinstance(services, dict) else []
+    return {str(name): body for name, body in services.items()} if isinstance(services, dict) else {}
 
 
-def _service(
-    tree: Tree, path: str, document: Value, name: str, body: Value, *, strict: bool
-) -> tuple[ServiceFact, ComposeBuild] | None:
-    if not is_name(name):
-        _refuse_name(tree, path, name, strict=strict)
-        return None
-    if not isinstance(body, dict):
-        return None
-    # `${PWD}` is where people start compose: the project folder.
-    env = {
-        "PWD": _typed_in(tree, path, document),
-        **parse_env(tree.text(join(parent(path), ".env") or ".env")),
-    }
-    raw = _extended(tree, path, document, body, 0)
-    resolved, secret = _without_secrets(tree, f"{path}: {name}", raw, env)
-    fact, build = read_body(tree, path, name, resolved)
-    fact = replace(
-        fact,
-        command_from_env=secret.get("command", ()),
-        entrypoint_from_env=secret.get("entrypoint", ()),
-        needs=_needed(document, env),
-        needs_files=_needed_files(tree, path, document, env),
-        parts=used_parts(path, document, resolved),
-    )
-    return fact, build
+@dataclass(frozen=True)
+class _File:
+    """One compose file, or several that compose merges, and what holds for all of its services.
+
+    Attributes:
+        bodies: the sections of its services, by name.
+        env: what its variables are replaced by.
+        needs, needs_files: see ServiceFact.
+        strict: whether a service that cannot be is an error, and not only said.
+    """
+
+    tree: Tree
+    path: str
+    document: Value
+    bodies: dict[str, Value]
+    env: dict[str, str]
+    needs: tuple[str, ...]
+    needs_files: tuple[tuple[str, str | None], ...]
+    strict: bool
+
+    @classmethod
+    def of(cls, tree: Tree, path: str, document: Value, *, strict: bool) -> _File:
+        """Read what holds for the whole file."""
+        # `${PWD}` is where people start compose: the project folder.
+        env = {
+            "PWD": _typed_in(tree, path, document),
+            **parse_env(tree.text(join(parent(path), ".env") or ".env")),
+        }
+        needs_files = _needed_files(tree, path, document, env)
+        return cls(tree, path, document, _bodies(document), env, _needed(document, env), needs_files, strict)
+
+    def service(self, name: str) -> tuple[ServiceFact, ComposeBuild] | None:
+        """Return what a service says; None for one that cannot be.
+
+        Raises:
+            DkdbgError: its name cannot be, and the file is the root's.
+        """
+        body = self.bodies[name]
+        if not is_name(name):
+            _refuse_name(self.tree, self.path, name, strict=self.strict)
+            return None
+        if not isinstance(body, dict):
+            return None
+        raw = _extended(self.tree, self.path, self.document, body, 0)
+        resolved, secret = _without_secrets(self.tree, f"{self.path}: {name}", raw, self.env)
+        fact, build = read_body(self.tree, self.path, name, resolved)
+        fact = replace(
+            fact,
+            command_from_env=secret.get("command", ()),
+            entrypoint_from_env=secret.get("entrypoint", ()),
+            needs=self.needs,
+            needs_files=self.needs_files,
+            parts=used_parts(self.path, self.document, resolved),
+        )
+        return fact, build
 
 
-def _as_extended(
-    tree: Tree, merged: ServiceFact, loaded: dict[str, Value], sources: list[str]
-) -> ServiceFact:
+def _as_extended(merged: ServiceFact, sources: list[_File]) -> ServiceFact:
     """Return a service of several files that compose merges, as one that is extended: from the first one alone."""
-    first = sources[0]
-    fact = replace(merged, file=first, parts=())
-    if len(sources) == 1:
-        return fact
-    own = _service(
-        tree, first, loaded[first], merged.name, dict(_bodies(loaded[first]))[merged.name], strict=True
-    )
+    fact = replace(merged, file=sources[0].path, parts=())
+    own = sources[0].service(merged.name) if len(sources) > 1 else None
     if own is None:
         return fact
-    more = tuple(
-        (path, str(key)) for path in sources[1:] for key in dict(_bodies(loaded[path]))[merged.name] or ()
-    )
+    later = [(file.path, file.bodies[merged.name]) for file in sources[1:]]
+    more = tuple((path, str(key)) for path, body in later if isinstance(body, dict) for key in body)
     return replace(fact, says=own[0].says, mounted=own[0].binds, more=more)
 
 

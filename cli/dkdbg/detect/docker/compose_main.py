@@ -6,9 +6,10 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from dkdbg.detect.files import join, parent
+from dkdbg.detect.values import elements
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from dkdbg.detect.values import Value
 
@@ -17,7 +18,8 @@ DEFAULT_NAMES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-c
 OVERRIDE_NAMES = (
     "compose.override.yml", "compose.override.yaml", "docker-compose.override.yml", "docker-compose.override.yaml",
 )  # fmt: skip
-_MAX_DEPTH, _MAX_FILES = 5, 40
+#: More included files are looked at by nobody.
+_MAX_FILES = 60
 
 
 def named_files(value: str, separator: str) -> tuple[str, ...]:
@@ -39,16 +41,22 @@ def main_files(files: Sequence[str], compose_env: str | None) -> tuple[str, ...]
     return (*main, *([name for name in OVERRIDE_NAMES if name in files][:1] if main else ()))
 
 
-def included(
-    path: str, document: Value, load: Callable[[str], Value], depth: int = 0
-) -> Iterator[tuple[str, Value]]:
-    """Yield (path, document) of the files that a compose file includes, and of those that they include."""
-    items = document.get("include") if isinstance(document, dict) else None
-    for item in items[:_MAX_FILES] if isinstance(items, list) and depth < _MAX_DEPTH else ():
-        named = item.get("path") if isinstance(item, dict) else item
-        for name in named if isinstance(named, list) else [named]:
-            found = join(parent(path), name) if isinstance(name, str) else None
-            if found is not None:
+def included(files: Mapping[str, Value], load: Callable[[str], Value]) -> Iterator[tuple[str, Value]]:
+    """Yield (path, document) of the files that compose files include, and of those that they include, each once."""
+    seen = set(files)
+    todo = list(files.items())
+    while todo and len(seen) < _MAX_FILES:
+        path, document = todo.pop(0)
+        for name in _included_names(document):
+            found = join(parent(path), name)
+            if found is not None and found not in seen:
+                seen.add(found)
                 inner = load(found)
+                todo.append((found, inner))
                 yield found, inner
-                yield from included(found, inner, load, depth + 1)
+
+
+def _included_names(document: Value) -> Iterator[str]:
+    for item in elements(document.get("include") if isinstance(document, dict) else None)[:_MAX_FILES]:
+        named = item.get("path") if isinstance(item, dict) else item
+        yield from (name for name in elements(named) if isinstance(name, str))

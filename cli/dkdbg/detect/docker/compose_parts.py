@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 def names_of(document: Value) -> frozenset[tuple[str, str]]:
     """Return (section, name) of everything that a compose file has at its top level."""
-    return frozenset((section, name) for section in SECTIONS for name in _section(document, section))
+    return frozenset((section, str(name)) for section in SECTIONS for name in _section(document, section))
 
 
 def used_parts(path: str, document: Value, body: Value) -> tuple[tuple[str, str, str], ...]:
@@ -42,7 +42,7 @@ def used_parts(path: str, document: Value, body: Value) -> tuple[tuple[str, str,
 
 def _section(document: Value, section: str) -> dict[str, Value]:
     found = document.get(section) if isinstance(document, dict) else None
-    return {str(name): value for name, value in found.items()} if isinstance(found, dict) else {}
+    return found if isinstance(found, dict) else {}
 
 
 def _uses(body: Value) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _RUN = re.compile(r"\b(?:docker|podman|nvidia-docker)\s+(?:container\s+)?run\s+(.+)")
 #: A variable that a script or a Makefile runs instead: `cmd=nvidia-docker`, `DOCKER ?= podman`, `DOCKER=${DOCKER:-docker}`.
 _NAMED = re.compile(
-    r"^\s*(?:export\s+)?(\w+)\s*[:?]?=\s*[\"']?(?:\$\{\w+:-)?(?:sudo\s+)?(?:nvidia-)?(?:docker|podman)\}?[\"']?\s*$",
+    r"^[ \t]{0,40}(?:export[ \t]{1,8})?(\w{1,60})[ \t]{0,8}[:?]?=[ \t]{0,8}[\"']?(?:\$\{\w{1,60}:-)?(?:sudo[ \t]{1,8})?(?:nvidia-)?(?:docker|podman)\}?[\"']?[ \t]*$",
     re.MULTILINE,
 )
 _FILES = re.compile(r".*\.(?:sh|bash|md|rst)|makefile|justfile|readme|dockerfile", re.IGNORECASE)
@@ -31,11 +31,11 @@ _HERE = re.compile(
 _VALUED = {"-v": "volume", "--volume": "volume", "--mount": "mount", "-w": "workdir", "--workdir": "workdir", "--shm-size": "shm", "--ipc": "ipc",
            "-p": "port", "--publish": "port", "-e": "env", "--env": "env", "--env-file": "env_file"}  # fmt: skip
 #: A variable that holds options, and one that holds the folder of the script or the Makefile.
-_ASSIGNED = re.compile(r"^\s*(?:export\s+|local\s+|readonly\s+)?(\w+)\s*[:?+]?=\s*(.+)$")
+_ASSIGNED = re.compile(r"\s*(?:export\s+|local\s+|readonly\s+)?(\w{1,60})\s*[:?+]?=\s*(.{1,2000})$")
 _OPTIONS = re.compile(r"[\"'(]?\s*--?\w")
 _OWN_FOLDER = re.compile(
     r"[\"']?(?:\$\(shell (?:pwd|dirname \$\(realpath \$\(firstword [^/]*)|\$\(dir \$\(abspath \$\((?:lastword|firstword) [^/]*|\$\(CURDIR\)|"
-    r"\$\(pwd\)|`pwd`|\$\{?PWD\}?|\$\(cd [^;|]*dirname[^;|/]*&& pwd\))[\"')]*\s*"
+    r"\$\(pwd\)|`pwd`|\$\{?PWD\}?|\$\(cd [^;|]{0,60}?dirname[^;|/]{0,60}&& pwd\))[\"')]*\s*"
 )
 _BUILT = re.compile(
     r"\b(?:docker|podman)\s+(?:buildx\s+|image\s+)?build\b.*?\s(?:-t|--tag)[\s=]+([\w./-]*[\w])"
@@ -79,8 +79,7 @@ def _filled(line: str, values: Mapping[str, str]) -> str:
     for _ in range(2):  # options name the folder
         for name, value in values.items():
             whole = rf"[\"']?\$(?:\{{{name}(?:\[@\])?\}}|\({name}\)|{name}\b)[\"']?"
-            line = re.sub(whole, value.replace("\\", "\\\\"), line) if name in line else line
-        line = line[:_LONGEST]
+            line = re.sub(whole, value.replace("\\", "\\\\"), line)[:_LONGEST] if name in line else line
     return line
 
 
@@ -88,7 +87,7 @@ def _text(tree: Tree, path: str) -> str:
     """Return what may have such lines; in a Dockerfile those are its comments, which say how it is meant to be run."""
     text = tree.text(path)
     if not path.lower().endswith("dockerfile"):
-        for name in set(_NAMED.findall(text)):
+        for name in sorted(set(_NAMED.findall(text)))[:_MOST]:
             text = re.sub(rf"[\"']?\$[{{(]?{name}\b[}})]?[\"']?(?=\s+(?:container\s+)?run\s)", "docker", text)
         return text
     return "\n".join(line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))

@@ -37,13 +37,17 @@ _PYTHON_CHOICE = re.compile(
 _PYTHON_PATH = re.compile(r"lib/python(3\.\d{1,2})")
 #: The distribution's own Python, under whatever name of its packages.
 _SYSTEM_PYTHON = re.compile(
-    r"\bapt(?:-get)?\s[^;&|\n]*?\binstall\b[^;&|\n]*?\s(?:python3(?:\.\d+)?(?:-(?:pip|dev|venv|minimal|full|setuptools|distutils))?|python-is-python3)(?=\s|$|=)"
+    r"\spython3(?:\.\d+)?(?:-(?:pip|dev|venv|minimal|full|setuptools|distutils))?(?=\s|$|=)|\spython-is-python3(?=\s|$|=)"
 )
+_APT_INSTALL = re.compile(r"\bapt(?:-get)?\s.{0,200}?\binstall\b")
+_COMMAND_END = re.compile(r"[;&|\n]")
 #: What brings another Python into an image.
 _OTHER_PYTHON = re.compile(
     r"\b(?:conda|mamba|micromamba|miniconda|miniforge|pyenv|deadsnakes|uv)\b|[Mm]ini(?:conda|forge)|python\.org/ftp|\bpython3\.\d+\s+-m\s+venv"
 )
-_REMOVE = re.compile(r"(?:^|[;&|\n(]|\bsudo|\bthen)\s*(?:/bin/)?rm\s+(-\w*[rR][^;&|\n)]*)")
+_REMOVE = re.compile(
+    r"(?:^|[;&|\n(]|\bsudo|\bthen)[ \t]{0,200}(?:/bin/)?rm[ \t]{1,200}(-\w{0,20}[rR][^;&|\n)]*)"
+)
 _PIP_INSTALL = re.compile(r"\bpip3?\s+install\b")
 _PYTHON_VARIABLE = re.compile(r"(?:PYTHON|PY)_?(?:VERSION|VER)?", re.IGNORECASE)
 _VENV = re.compile(r"(?:-m\s+venv|virtualenv|uv\s+venv)\s+(?:--?[\w-]+(?:[= ]3\.[\d.]+)?\s+)*([^\s;&|]+)")
@@ -113,10 +117,7 @@ def run_lines(text: str) -> tuple[str, ...]:
             for name, value in _assignments(step.rest, values):
                 values.setdefault(name, value)
         elif step.keyword == "RUN":
-            rest = step.rest
-            while flag := _FLAG.match(rest):
-                rest = rest[flag.end() :]
-            lines.append(_shell_text(substitute(rest, values, keep_unknown=True)))
+            lines.append(_run_text(step.rest, values))
             lines.extend(line for body in step.heredocs for line in body.splitlines())
     return tuple(lines)
 
@@ -125,10 +126,15 @@ def takes_system_python(text: str) -> bool:
     """Return whether a Dockerfile has pip install into the Python of its distribution, and brings no other one."""
     lines = run_lines(text)
     return (
-        any(map(_SYSTEM_PYTHON.search, lines))
+        any(_installs_system_python(part) for line in lines for part in _COMMAND_END.split(line))
         and any(map(_PIP_INSTALL.search, lines))
         and not any(map(_OTHER_PYTHON.search, lines))
     )
+
+
+def _installs_system_python(command: str) -> bool:
+    installs = _APT_INSTALL.search(command)
+    return installs is not None and _SYSTEM_PYTHON.search(command, installs.end()) is not None
 
 
 def _open_stage(rest: str, values: Mapping[str, str], stages: list[_Stage]) -> _Stage:
@@ -170,9 +176,7 @@ def _apply(
     elif keyword in {"COPY", "ADD"}:
         _copy(rest, stage, stages)
     elif keyword == "RUN":
-        while match := _FLAG.match(rest):
-            rest = rest[match.end() :]
-        text = _shell_text(substitute(rest, stage.env, keep_unknown=True))
+        text = _run_text(rest, stage.env)
         stage.runs.append(text)
         stage.runs.extend(step.heredocs)
         _remove("\n".join((text, *step.heredocs)), stage)
@@ -208,6 +212,13 @@ def _command(rest: str) -> tuple[str, ...]:
         if isinstance(argv, list):
             return tuple(str(word) for word in argv)
     return ("/bin/sh", "-c", rest)
+
+
+def _run_text(rest: str, values: Mapping[str, str]) -> str:
+    """Return what a RUN instruction hands to a shell, without its flags (`--mount=...`)."""
+    while flag := _FLAG.match(rest):
+        rest = rest[flag.end() :]
+    return _shell_text(substitute(rest, values, keep_unknown=True))
 
 
 def _shell_text(rest: str) -> str:
