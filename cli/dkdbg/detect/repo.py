@@ -210,7 +210,7 @@ def _torch(survey: Survey, python: int) -> TorchFact | None:
     scripts = [path for path in survey.tree.files if path.endswith((".sh", ".bat")) and "/" not in path]
     cog_text = survey.tree.text("cog.yaml")
     cog = re.findall(r"-\s*[\"']?(torch==\S+?)[\"']?\s*$", cog_text, re.MULTILINE)
-    cog_cuda = re.search(r"^\s*cuda:\s*[\"']?(\d+)\.(\d)", cog_text, re.MULTILINE)
+    cog_cuda = re.search(r"^[ \t]*cuda:\s*[\"']?(\d+)\.(\d)", cog_text, re.MULTILINE)
     local = f"+cu{cog_cuda[1]}{cog_cuda[2]}" if cog_cuda else ""
     documents = [*survey.own_documents(), *((path, survey.tree.text(path)) for path in scripts)]
     documents += [("cog.yaml", f"pip install {pin}{'' if '+' in pin else local}") for pin in cog]
@@ -316,7 +316,7 @@ def _program(survey: Survey) -> list[tuple[str, str]]:
     if file is None or not file.endswith(".py"):
         return []
     text = tree.text(file)
-    names = re.findall(r"^\s*(?:from\s+\.*([\w.]+)\s+import|import\s+([\w.]+))", text, re.MULTILINE)
+    names = re.findall(r"^[ \t]*(?:from\s+\.*([\w.]+)\s+import|import\s+([\w.]+))", text, re.MULTILINE)
     found = {file: text}
     for name in (first or second for first, second in names):
         path = module_file(tree, name.strip("."), parent(file), package=True)
@@ -384,6 +384,6 @@ def _ports(survey: Survey) -> tuple[int, ...]:
 
 def _empty_submodules(survey: Survey) -> list[str]:
     """Git submodules that are not checked out, in words."""
-    paths = re.findall(r"^\s*path\s*=\s*(\S+)", survey.tree.text(".gitmodules"), re.MULTILINE)
+    paths = re.findall(r"^[ \t]*path\s*=\s*(\S+)", survey.tree.text(".gitmodules"), re.MULTILINE)
     empty = [path for path in paths if not any(file.startswith(f"{path}/") for file in survey.tree.files)]
     return [f"{path}, a submodule that is not checked out (git submodule update --init)" for path in empty]

@@ -135,7 +135,7 @@ class Survey:
         return {
             path: text
             for path, text in texts.items()
-            if re.search(r"^\s*FROM\s", text, re.MULTILINE | re.IGNORECASE)
+            if re.search(r"^[ \t]*FROM\s", text, re.MULTILINE | re.IGNORECASE)
         }
 
     def _services(self) -> tuple[RunningService, ...]:

@@ -274,7 +274,7 @@ def is_for_cpu(path: str, text: str) -> bool:
     """Return whether a requirements file is one for machines without a GPU, by its name or by the torch in it."""
     name = path.rsplit("/", 1)[-1]
     return bool(
-        _CPU_NAME.search(name) or re.search(r"^\s*torch\s*={2,3}\s*[\d.]+\+cpu\b", text, re.MULTILINE)
+        _CPU_NAME.search(name) or re.search(r"^[ \t]*torch\s*={2,3}\s*[\d.]+\+cpu\b", text, re.MULTILINE)
     ) or ("/whl/cpu" in text and not re.search(r"/whl/cu\d", text))
 
 

@@ -159,7 +159,7 @@ def _named_for(dockerfile: str) -> set[str]:
 
 def _installs_python(dockerfile: str) -> bool:
     """Return whether an image gets its Python in the build; node images have one for their own build tools."""
-    if re.search(r"^\s*FROM\s+\S*node", dockerfile, re.IGNORECASE | re.MULTILINE):
+    if re.search(r"^[ \t]*FROM\s+\S*node", dockerfile, re.IGNORECASE | re.MULTILINE):
         return False
     return any(_PYTHON_INSTALL.search(line) for line in run_lines(dockerfile))
 

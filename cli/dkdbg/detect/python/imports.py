@@ -59,7 +59,9 @@ _COMES_ALONG = {
 }  # fmt: skip
 #: What catches a module that is not installed.
 _MISSING = {"ImportError", "ModuleNotFoundError", "Exception"}
-_CATCHES = re.compile(r"^\s*except\b\s*(?::|.*(?:ImportError|ModuleNotFoundError|Exception)\b)", re.MULTILINE)
+_CATCHES = re.compile(
+    r"^[ \t]*except\b\s*(?::|.*(?:ImportError|ModuleNotFoundError|Exception)\b)", re.MULTILINE
+)
 #: Of Python 2, of installers, and what is called otherwise on the index.
 _OF_OLD = {
     "cPickle",
@@ -161,7 +163,7 @@ def notebook_code(tree: Tree, path: str) -> str:
         document: Any = json.loads(tree.text(path))
     except (ValueError, RecursionError):
         # Cut off by the size limit, most likely: take what looks like source lines.
-        return "\n".join(re.findall(r'^\s*"((?:import|from) [^"\\]+)', tree.text(path), re.MULTILINE))
+        return "\n".join(re.findall(r'^[ \t]*"((?:import|from) [^"\\]+)', tree.text(path), re.MULTILINE))
     cells = document.get("cells") if isinstance(document, dict) else None
     parts: list[str] = []
     for cell in cells if isinstance(cells, list) else ():

@@ -234,7 +234,7 @@ def read_lock(tree: Tree, path: str) -> DependencyFile:
 
 #: `.../linux-64/pytorch-2.10.0-cuda129_mkl_py314_h6_302.conda`, `.../torch-2.7.1-cp312-cp312-linux_x86_64.whl`.
 _LOCKED = re.compile(
-    r"^\s*- (?:conda|pypi): \S*/([A-Za-z0-9_.-]+?)-(\d[\w.+!%]*)(?:-\S*)?(?:\.conda|\.tar\.bz2|\.whl|\.tar\.gz)\s*$",
+    r"^[ \t]*- (?:conda|pypi): \S*/([A-Za-z0-9_.-]+?)-(\d[\w.+!%]*)(?:-\S*)?(?:\.conda|\.tar\.bz2|\.whl|\.tar\.gz)\s*$",
     re.MULTILINE,
 )
 _LOCKED_CUDA = re.compile(r"/pytorch-[\d.]+-cuda(\d{2})(\d)_")
