@@ -192,7 +192,7 @@ def _wait_for_nodes(queue: Queue, job: str, say: _Said) -> Job:
             say("state", f"job {job}: {text}", job=job, state=seen.state, reason=seen.reason)
             shown = text
         if seen.phase == "ended":
-            raise _ended(queue, seen)
+            raise _ended(queue, _noted(queue, seen))
         time.sleep(_SOON if count < _MANY else _LATER)
     raise AssertionError  # the loop is endless
 
@@ -208,7 +208,7 @@ def _wait_for_ranks(root: Path, queue: Queue, job: str, say: _Said) -> None:
         while True:
             seen = queue.look(job)
             if seen.phase == "ended":
-                raise _ended(queue, seen)
+                raise _ended(queue, _noted(queue, seen))
             up = 0
             if seen.phase == "running":
                 with contextlib.suppress(DkdbgError):  # a node that does not answer yet
@@ -239,7 +239,6 @@ def _noted(queue: Queue, job: Job) -> Job:
 
 
 def _ended(queue: Queue, job: Job) -> DkdbgError:
-    job = _noted(queue, job)
     reason = f" ({job.reason})" if job.reason else ""
     words = queue.last_words(job)
     text = f"job {job.id} has ended: {job.state}{reason}"

@@ -10,7 +10,6 @@ from dkdbg.detect.accelerator.gpu import CUDA_DRIVER, read_gpu
 from dkdbg.detect.accelerator.torch import TextEvidence, is_for_cpu, read_torch, torch_index
 from dkdbg.detect.around import below_git_root
 from dkdbg.detect.docker import service
-from dkdbg.detect.docker.docker_run import read_docker_run
 from dkdbg.detect.docker.dockerfile import run_lines, takes_system_python
 from dkdbg.detect.docker.dockerignore import keeps_bytecode_out
 from dkdbg.detect.docker.images import read_image
@@ -127,7 +126,7 @@ def _facts(survey: Survey) -> RepoFacts:
         dockerfile=survey.dockerfile.path if survey.dockerfile else None,
         extras=tuple(dict.fromkeys(extra for file in files for extra in file.extras)),
         torch_index=_torch_index(survey, torch),
-        docker_run=read_docker_run(tree),
+        docker_run=survey.docker_run,
         installed=tuple(
             (path, how)
             for path, text in survey.dockerfile_texts.items()
@@ -364,7 +363,7 @@ def _mappings(survey: Survey) -> tuple[tuple[str, str], ...]:
 
 def _mounted_by_hand(survey: Survey) -> tuple[tuple[str, str], ...]:
     """Return where `docker run` lines mount the code into an image that copies none of it."""
-    by_hand = read_docker_run(survey.tree)
+    by_hand = survey.docker_run
     return (
         tuple(pair for pair in by_hand.mounts if service.holds_code(survey.tree, pair[0])) if by_hand else ()
     )

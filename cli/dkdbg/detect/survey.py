@@ -11,6 +11,7 @@ from dkdbg.detect.accelerator.torch import TextEvidence
 from dkdbg.detect.docker import compose_file, service
 from dkdbg.detect.docker.compose_main import named_files
 from dkdbg.detect.docker.devcontainer import read_devcontainers
+from dkdbg.detect.docker.docker_run import read_docker_run
 from dkdbg.detect.docker.dockerfile import absolute, read_dockerfile, run_lines
 from dkdbg.detect.docker.inside import Inside, started, to_local
 from dkdbg.detect.docker.installed import how_installed
@@ -59,16 +60,19 @@ class Survey:
         )
         self.dependency_files = read_dependency_files(tree)
         self.scripts = self._scripts()
+        self.docker_run = read_docker_run(tree)
         self.devcontainers = read_devcontainers(tree)
         self.dockerfile_texts = self._dockerfile_texts()
         self.dockerfiles = {path: read_dockerfile(text, path) for path, text in self.dockerfile_texts.items()}
         for path, fact in self.dockerfiles.items():
             copied = service.code_mappings(tree, (), fact, self.build_context(path))
             self.dockerfiles[path] = replace(fact, code=copied)
-        named = parse_env(tree.text(".env")).get("COMPOSE_FILE", "") if tree.has(".env") else ""
-        self.compose_separator = parse_env(tree.text(".env")).get("COMPOSE_PATH_SEPARATOR") or ":"
+        variables = parse_env(tree.text(".env")) if tree.has(".env") else {}
+        self.compose_separator = variables.get("COMPOSE_PATH_SEPARATOR") or ":"
         # Without a name in it compose goes by the files that lie there.
-        self.compose_env = ":".join(named_files(named, self.compose_separator)) or None
+        self.compose_env = (
+            ":".join(named_files(variables.get("COMPOSE_FILE", ""), self.compose_separator)) or None
+        )
         self.compose_files = compose_file.find_compose_files(tree)
         self.services = self._services()
         self.chosen = service.choose(self._startable(wanted), self._devcontainer_service(), wanted)

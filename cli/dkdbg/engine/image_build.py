@@ -119,9 +119,10 @@ def remove_with_volumes(root: Path, target: ComposeService, masks: Sequence[str]
 
 def remove_project(root: Path, target: ComposeService, service: DebugService) -> process.Result:
     """Remove the whole project, and those volumes of our own services in it that hold nothing but the image's folders."""
-    volumes = [name for each in _ours(root, service) for name in _masked(each, service)]
+    there = containers.of_project(root)
+    volumes = [name for each in _ours(there, service) for name in _masked(each, service)]
     # A debug service of an earlier name is in no file any more; other containers that compose does not know are not ours.
-    former = [each.id for each in containers.of_project(root) if each.label and not each.one_off]
+    former = [each.id for each in there if each.label and not each.one_off]
     result = process.run(target.down_project(), cwd=root, timeout=120.0)
     if former and not result.code:
         process.run(("docker", "rm", "--force", *former), cwd=root, timeout=120.0)
@@ -130,10 +131,10 @@ def remove_project(root: Path, target: ComposeService, service: DebugService) ->
     return result
 
 
-def _ours(root: Path, service: DebugService) -> list[Container]:
-    """The containers of the debug service, and of the one that Reopen in Container starts."""
+def _ours(there: Sequence[Container], service: DebugService) -> list[Container]:
+    """Those of the debug service, and of the one that Reopen in Container starts."""
     names = {service.name, twin.devcontainer(service.name)}
-    return [each for each in containers.of_project(root) if each.label in names]
+    return [each for each in there if each.label in names]
 
 
 def _masked(container: Container, service: DebugService) -> tuple[str, ...]:
@@ -147,7 +148,7 @@ def lines_to_remove(root: Path, service: DebugService) -> list[str]:
         DkdbgError: no docker command, no engine, no permission.
     """
     lines = []
-    for each in _ours(root, service):
+    for each in _ours(containers.of_project(root), service):
         volumes = _masked(each, service)
         removed = f" && docker volume rm {' '.join(volumes)}" if volumes else ""
         lines.append(f"docker rm --force {each.name}{removed}")

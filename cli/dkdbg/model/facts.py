@@ -82,7 +82,7 @@ class DockerfileFact:
         copies: (local, remote) pairs of COPY/ADD lines of the final stage that bring sources from the build
             context: local relative to `context`, remote absolute.
         code: those of `copies` that bring Python which is here, local relative to the root, a pattern (`*.py`) as its
-            files; None where nobody has looked.
+            files.
         entrypoint: ENTRYPOINT of the final stage as argv (shell form: `("/bin/sh", "-c", text)`), or None.
         cmd: CMD likewise.
         python: Python minor version evident from base image or ENV/ARG, or None.
@@ -97,7 +97,7 @@ class DockerfileFact:
     workdir: str = "/"
     user: str | None = None
     copies: tuple[tuple[str, str], ...] = ()
-    code: tuple[tuple[str, str], ...] | None = None
+    code: tuple[tuple[str, str], ...] = ()
     entrypoint: tuple[str, ...] | None = None
     cmd: tuple[str, ...] | None = None
     python: str | None = None

@@ -220,6 +220,6 @@ def _entry(address: Address) -> Entry:
 
 
 def _has_compose_file(root: Path) -> bool:
-    from dkdbg.detect.docker.compose_main import DEFAULT_NAMES
+    from dkdbg.model.compose_files import DEFAULT_NAMES
 
     return any(os.path.lexists(root / each) for each in DEFAULT_NAMES)

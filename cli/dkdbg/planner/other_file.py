@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dkdbg.model.facts import RepoFacts, ServiceFact
 
-#: Compose's own order of preference (compose-go `cli/options.go`).
-MAINS = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
-
 
 @dataclass(frozen=True)
 class Brought:
@@ -37,7 +34,7 @@ def brought(facts: RepoFacts, base: ServiceFact | None) -> Brought:
     Compose refuses a network, a volume or a dependency that is nowhere defined. The file is not included if it can be
     helped: all of its services would start with the user's own, and what both define would be merged.
     """
-    read = read_anyway(facts)
+    read = facts.compose_read
     if base is None or base.file in read:
         return Brought()
     taken = facts.compose_names
@@ -54,8 +51,3 @@ def brought(facts: RepoFacts, base: ServiceFact | None) -> Brought:
             todo += there[name].depends_on
     parts = dict.fromkeys(part for service in (base, *needed.values()) for part in service.parts)
     return Brought(dependencies=tuple(needed.values()), parts=tuple(parts))
-
-
-def read_anyway(facts: RepoFacts) -> tuple[str, ...]:
-    """Return the user's compose files that plain `docker compose` reads in the root."""
-    return facts.compose_read

@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from dkdbg.model.compose_files import main_files
 from dkdbg.model.plan import FROM_ENVIRONMENT, FROM_PERSON, Decision, ImagePlan, Mapping, ProjectPlan
 from dkdbg.planner import literal
 from dkdbg.planner.image import plan_image
 from dkdbg.planner.installed_copy import with_sources, without_released
 from dkdbg.planner.old_python import with_a_python
-from dkdbg.planner.other_file import MAINS
-from dkdbg.planner.service import OVERRIDES, WORKSPACE, choose_service, plan_service
+from dkdbg.planner.service import WORKSPACE, choose_service, plan_service
 
 if TYPE_CHECKING:
     from dkdbg.model.config import Config
@@ -120,18 +120,12 @@ def _with_working_dir(
 def compose_chain(facts: RepoFacts, service: ServicePlan) -> tuple[tuple[str, ...], str | None]:
     """Compose files in the order in which compose merges them, and what COMPOSE_FILE has to be, if anything."""
     if service.merge == "COMPOSE_FILE":
-        if facts.compose_env:
-            chain = tuple(part for part in facts.compose_env.split(":") if part != service.compose_file)
-        else:
-            names = [name for name in facts.compose_files if "/" not in name]
-            main = next(name for name in MAINS if name in names)
-            override = [name for name in OVERRIDES if name in names][:1]
-            chain = (main, *override)
+        merged = main_files(facts.compose_files, facts.compose_env)
+        chain = tuple(part for part in merged if part != service.compose_file)
         chain = (*chain, service.compose_file)
         return chain, facts.compose_separator.join(chain)
     if service.merge == "override":
-        main = next(name for name in MAINS if name in facts.compose_files)
-        return (main, service.compose_file), None
+        return (*main_files(facts.compose_files, None), service.compose_file), None
     return (service.compose_file,), None
 
 

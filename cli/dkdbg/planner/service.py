@@ -14,10 +14,11 @@ from dkdbg.launchers.lines.blanks import as_words, without_blanks
 from dkdbg.launchers.lines.command_lines import one_process, serves
 from dkdbg.launchers.lines.idling import idles
 from dkdbg.model import twin
+from dkdbg.model.compose_files import main_files
 from dkdbg.model.config import Config, shell_argv
 from dkdbg.model.plan import Decision, Mapping, ServicePlan
 from dkdbg.planner import image_inputs
-from dkdbg.planner.other_file import MAINS, brought, read_anyway
+from dkdbg.planner.other_file import brought
 
 if TYPE_CHECKING:
     from dkdbg.model.facts import DockerfileFact, DockerRun, EntryPoint, RepoFacts, ServiceFact
@@ -31,12 +32,6 @@ IDLE = ("sleep", "infinity")
 #: How many processes torchrun and its like start, by environment or .env: a committed file cannot know the machine.
 PROCESSES = "DKDBG_PROCESSES"
 _MOST_PROCESSES = 1024
-OVERRIDES = (
-    "compose.override.yml",
-    "compose.override.yaml",
-    "docker-compose.override.yml",
-    "docker-compose.override.yaml",
-)
 
 
 def plan_service(
@@ -187,14 +182,14 @@ def _env_files(base: ServiceFact | None, *, read_whole: bool) -> tuple[str, ...]
 def _read_whole(facts: RepoFacts, base: ServiceFact | None) -> bool:
     """Whether compose reads the service's file by itself: it is in the root, or included for what it depends on."""
     return base is not None and (
-        base.file in read_anyway(facts) or base.file in brought(facts, base).includes
+        base.file in facts.compose_read or base.file in brought(facts, base).includes
     )
 
 
 def _without(facts: RepoFacts, base: ServiceFact | None, without: tuple[str, ...]) -> tuple[str, ...]:
     if base is None or not without:
         return ()
-    read = ", ".join(read_anyway(facts))
+    read = ", ".join(facts.compose_read)
     return (
         f"the debug service runs without {', '.join(without)}: {base.file} starts that for {base.name}, and cannot be read beside {read}",
     )
@@ -227,7 +222,7 @@ def _same_name(facts: RepoFacts, base: ServiceFact | None, config: Config) -> tu
     if base is None or config.service != base.name:
         return ()
     others = [each for each in facts.services if each.name == base.name and each.file != base.file]
-    if not others or base.file in read_anyway(facts):
+    if not others or base.file in facts.compose_read:
         return ()
     names = ", ".join(f"{each.file}:{each.name}" for each in others[:5])
     return (f"--service {base.name} is that of {base.file}; there are more: {names}",)
@@ -508,14 +503,8 @@ def plan_mounts(
         above = "/".join(".." for _ in PurePosixPath(facts.below).parts) or "."
         return (Mapping(local=".", remote=PurePosixPath(workspace_of(facts))),), ((above, WORKSPACE),), ()
     present = (base.binds if base.mounted is None else base.mounted) if base else ()
-    copies = dockerfile.copies if dockerfile else ()
-    # `COPY requirements.txt .` brings no code; a file mounted by itself stays the old one when it is saved by a rename.
-    seen = dockerfile.code if dockerfile and dockerfile.code is not None else None
-    pairs = facts.mappings or (
-        tuple(pair for pair in copies if PurePosixPath(pair[0]).suffix in {"", ".py"} or pair[0] == ".")
-        if seen is None
-        else seen
-    )
+    # A file mounted by itself stays the old one when it is saved by a rename.
+    pairs = facts.mappings or (dockerfile.code if dockerfile else ())
     pairs = tuple(pair for pair in pairs if pair[1] != "/")  # over which no engine mounts anything
     if not pairs and dockerfile is None and base is None:
         pairs = ((".", WORKSPACE),)
@@ -550,12 +539,10 @@ def _longest_first(pairs: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
 
 def choose_file(facts: RepoFacts) -> tuple[str, Literal["compose.yaml", "override", "COMPOSE_FILE"]]:
     """The file that plain `docker compose` reads without further flags (decision 4 of the design)."""
-    names = {name for name in facts.compose_files if "/" not in name}
-    if facts.compose_env is not None:
-        return "compose.dkdbg.yaml", "COMPOSE_FILE"
-    if not names & set(MAINS):
+    merged = main_files(facts.compose_files, facts.compose_env)
+    if not merged:
         return "compose.yaml", "compose.yaml"
-    if not names & set(OVERRIDES):
+    if len(merged) == 1 and facts.compose_env is None:
         return "compose.override.yaml", "override"
     return "compose.dkdbg.yaml", "COMPOSE_FILE"
 

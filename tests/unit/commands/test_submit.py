@@ -42,12 +42,16 @@ def at_once(monkeypatch):
     monkeypatch.setattr(submit, "_SOON", 0.0)
 
 
+def ended(queue):
+    return submit._ended(queue, submit._noted(queue, RUNS))
+
+
 def test_a_job_that_is_about_to_end_is_looked_at_until_it_is_known_how_it_ended():
-    error = submit._ended(Queue("COMPLETING", "", "FAILED"), RUNS)
+    error = ended(Queue("COMPLETING", "", "FAILED"))
     assert (
         error.message == "job 7 has ended: FAILED (NonZeroExitCode)\nthe last words of a job that is FAILED"
     )
 
 
 def test_one_that_stays_so_is_told_as_it_is():
-    assert "has ended: COMPLETING" in submit._ended(Queue("COMPLETING"), RUNS).message
+    assert "has ended: COMPLETING" in ended(Queue("COMPLETING")).message

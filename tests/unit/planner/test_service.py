@@ -77,6 +77,7 @@ def test_the_command_of_the_image_is_entrypoint_and_cmd():
         base="python:3.11",
         workdir="/app",
         copies=((".", "/app"),),
+        code=((".", "/app"),),
         entrypoint=("python",),
         cmd=("app.py",),
     )
@@ -99,7 +100,7 @@ def test_an_entrypoint_of_compose_drops_the_images_cmd():
 
 def test_a_virtual_environment_below_the_mounted_code_stays_visible():
     dockerfile = DockerfileFact(
-        path="Dockerfile", base="x", workdir="/app", copies=((".", "/app"),), cmd=("/app/.venv/bin/python", "a.py"),
+        path="Dockerfile", base="x", workdir="/app", copies=((".", "/app"),), code=((".", "/app"),), cmd=("/app/.venv/bin/python", "a.py"),
         venvs=("/app/.venv",),
     )  # fmt: skip
     made = plan(dockerfiles=(dockerfile,), mappings=((".", "/app"),))
@@ -108,7 +109,11 @@ def test_a_virtual_environment_below_the_mounted_code_stays_visible():
 
 def test_a_part_of_the_repository_in_the_image_gets_the_whole_beside_it():
     dockerfile = DockerfileFact(
-        path="Dockerfile", base="x", copies=(("app", "/app/app"),), cmd=("python", "a.py")
+        path="Dockerfile",
+        base="x",
+        copies=(("app", "/app/app"),),
+        code=(("app", "/app/app"),),
+        cmd=("python", "a.py"),
     )
     made = plan(dockerfiles=(dockerfile,), mappings=(("app", "/app/app"),))
     assert [str(m.remote) for m in made.mappings] == ["/app/app", "/workspace"]
@@ -117,7 +122,11 @@ def test_a_part_of_the_repository_in_the_image_gets_the_whole_beside_it():
 
 def test_a_narrow_mapping_comes_before_a_broad_one():
     dockerfile = DockerfileFact(
-        path="Dockerfile", base="x", copies=((".", "/app"), ("lib", "/opt/lib")), cmd=("x",)
+        path="Dockerfile",
+        base="x",
+        copies=((".", "/app"), ("lib", "/opt/lib")),
+        code=((".", "/app"), ("lib", "/opt/lib")),
+        cmd=("x",),
     )
     made = plan(dockerfiles=(dockerfile,), mappings=((".", "/app"), ("lib", "/opt/lib")))
     assert [m.local for m in made.mappings] == ["lib", "."]
@@ -264,7 +273,7 @@ def test_a_documented_command_begins_in_the_repository_wherever_the_image_would_
 
 def test_nothing_is_mounted_over_all_of_a_container():
     image = DockerfileFact(
-        path="Dockerfile", base="python:3.11", copies=(("requirements", "/"), ("pkg", "/pkg")), cmd=("python", "pkg/a.py")
+        path="Dockerfile", base="python:3.11", copies=(("requirements", "/"), ("pkg", "/pkg")), code=(("requirements", "/"), ("pkg", "/pkg")), cmd=("python", "pkg/a.py")
     )  # fmt: skip
     made = plan(dockerfiles=(image,), entrypoint=TRAIN, candidates=(TRAIN,))
     assert "/" not in {remote for _, remote in made.service.mounts}
@@ -283,7 +292,7 @@ def test_a_shell_that_runs_something_is_a_command():
     assert made.service.argv == ("bash", "-c", "python a.py")
 
 
-COPIES_ALL = DockerfileFact(path="Dockerfile", base="python:3.11", workdir="/app", copies=((".", "/app"),), cmd=("python", "train.py"))  # fmt: skip
+COPIES_ALL = DockerfileFact(path="Dockerfile", base="python:3.11", workdir="/app", copies=((".", "/app"),), code=((".", "/app"),), cmd=("python", "train.py"))  # fmt: skip
 
 
 def writes_bytecode(image: DockerfileFact = COPIES_ALL, **values) -> bool:

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from dkdbg.detect.docker.compose_main import DEFAULT_NAMES, OVERRIDE_NAMES, included, main_files
+from dkdbg.detect.docker.compose_main import included
 from dkdbg.detect.docker.compose_parts import names_of, used_parts
 from dkdbg.detect.docker.compose_service import absent_files, argv, read_body, read_build
 from dkdbg.detect.files import is_vendored, join, parent
 from dkdbg.detect.substitution import insisted, names, parse_env, substitute
 from dkdbg.detect.values import load_yaml
 from dkdbg.errors import DkdbgError
+from dkdbg.model.compose_files import DEFAULT_NAMES, OVERRIDE_NAMES, main_files
 from dkdbg.model.twin import is_name
 
 if TYPE_CHECKING:

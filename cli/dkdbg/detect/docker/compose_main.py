@@ -1,4 +1,4 @@
-"""Which compose files plain `docker compose` reads in the root, those that they include among them."""
+"""Compose files that COMPOSE_FILE names, and those that others include."""
 
 from __future__ import annotations
 
@@ -9,15 +9,10 @@ from dkdbg.detect.files import join, parent
 from dkdbg.detect.values import elements
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from dkdbg.detect.values import Value
 
-#: Compose's own order of preference (compose-go `cli/options.go`).
-DEFAULT_NAMES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
-OVERRIDE_NAMES = (
-    "compose.override.yml", "compose.override.yaml", "docker-compose.override.yml", "docker-compose.override.yaml",
-)  # fmt: skip
 #: More included files are looked at by nobody.
 _MAX_FILES = 60
 
@@ -26,19 +21,6 @@ def named_files(value: str, separator: str) -> tuple[str, ...]:
     """Return the files that COMPOSE_FILE names, relative to the root, spelled in one way."""
     names = (name.strip().strip("\"'") for name in value.split(separator or ":"))
     return tuple(posixpath.normpath(name) for name in names if name)
-
-
-def main_files(files: Sequence[str], compose_env: str | None) -> tuple[str, ...]:
-    """Return the files that are merged, in this order: of the overrides compose takes the first alone.
-
-    Args:
-        files: the compose files that are here.
-        compose_env: what COMPOSE_FILE says, see RepoFacts.
-    """
-    if compose_env:
-        return tuple(compose_env.split(":"))
-    main = [name for name in DEFAULT_NAMES if name in files][:1]
-    return (*main, *([name for name in OVERRIDE_NAMES if name in files][:1] if main else ()))
 
 
 def included(files: Mapping[str, Value], load: Callable[[str], Value]) -> Iterator[tuple[str, Value]]:

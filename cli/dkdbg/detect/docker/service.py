@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dkdbg.detect.docker.compose_main import DEFAULT_NAMES
 from dkdbg.detect.docker.dockerfile import read_dockerfile, run_lines
 from dkdbg.detect.docker.images import read_image
 from dkdbg.detect.docker.inside import Inside, Mappings, started
@@ -15,6 +14,7 @@ from dkdbg.detect.files import join
 from dkdbg.detect.substitution import substitute
 from dkdbg.launchers import registry
 from dkdbg.launchers.launcher import MONITOR, NOTEBOOK, WORKER
+from dkdbg.model.compose_files import DEFAULT_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,7 +14,7 @@ from dkdbg.detect.files import is_vendored
 from dkdbg.detect.python.python_source import parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from dkdbg.detect.files import Tree
 
@@ -150,11 +150,13 @@ def _takes_missing(handler: ast.ExceptHandler) -> bool:
 
 
 def _top_names(text: str) -> set[str]:
-    return {
-        dotted.split(".")[0]
-        for match in _IMPORT.finditer(text)
-        for dotted in re.split(r"\s*,\s*", match[1] or match[2])
-    }
+    return {dotted.split(".")[0] for dotted in _imported(text)}
+
+
+def _imported(text: str) -> Iterator[str]:
+    """Yield the modules that import lines name, as written (`torch.utils.data`)."""
+    for match in _IMPORT.finditer(text):
+        yield from re.split(r"\s*,\s*", match[1] or match[2])
 
 
 def notebook_code(tree: Tree, path: str) -> str:
@@ -240,14 +242,13 @@ def _stem(distribution: str) -> str:
 
 
 def _collect(text: str, own: frozenset[str], found: dict[str, None]) -> None:
-    for match in _IMPORT.finditer(text):
-        for dotted in re.split(r"\s*,\s*", match[1] or match[2]):
-            name = dotted.split(".")[0]
-            # torch brings the door and not what is behind it.
-            if dotted.startswith("torch.utils.tensorboard"):
-                found.setdefault("tensorboard")
-            if name not in own and name not in sys.stdlib_module_names and not name.startswith("_"):
-                found.setdefault(name)
+    for dotted in _imported(text):
+        name = dotted.split(".")[0]
+        # torch brings the door and not what is behind it.
+        if dotted.startswith("torch.utils.tensorboard"):
+            found.setdefault("tensorboard")
+        if name not in own and name not in sys.stdlib_module_names and not name.startswith("_"):
+            found.setdefault(name)
 
 
 def _own_modules(tree: Tree) -> frozenset[str]:
