@@ -17,6 +17,10 @@ PackageManager = Literal[
 Launcher = str
 
 
+#: `PythonFact.source` where it was concluded from what is to be installed.
+BY_WHEELS = "nothing declares it; the wheels it needs exist for it"
+
+
 @dataclass(frozen=True, kw_only=True)
 class PythonFact:
     """The Python minor version that the repository runs on, such as `3.11`, and where that was read."""

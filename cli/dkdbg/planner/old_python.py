@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
-from dkdbg.model.facts import PythonFact
+from dkdbg.model.facts import BY_WHEELS, PythonFact
 
 if TYPE_CHECKING:
     from dkdbg.model.config import Config
@@ -25,6 +25,11 @@ def with_a_python(facts: RepoFacts, config: Config) -> tuple[RepoFacts, tuple[st
     if not _is_old(facts.python.version):
         return facts, ()
     was, where = facts.python.version, facts.python.source
+    says = (
+        f"the releases that are named here have wheels for Python {was}"
+        if where == BY_WHEELS
+        else f"{where} says Python {was}"
+    )
     images = {fact.path: fact for fact in facts.dockerfiles}
     if config.service is not None and _of(_named(facts, config.service), images):
         raise DkdbgError(
@@ -51,13 +56,13 @@ def with_a_python(facts: RepoFacts, config: Config) -> tuple[RepoFacts, tuple[st
             facts, python=python, service=service, mappings=(), ports=service.ports, dockerfiles=newer
         ), (note,)
     python = PythonFact(
-        version=".".join(map(str, OLDEST)), source=f"the oldest that debuggers support; {where} says {was}"
+        version=".".join(map(str, OLDEST)), source=f"the oldest that debuggers support; {says}"
     )
     kept: tuple[DockerfileFact, ...] = ()
     if facts.service is None and newer:
         kept, python = newer, PythonFact(version=str(newer[0].python), source=newer[0].path)
     note = (
-        f"{where} says Python {was}, which no current debugger supports: "
+        f"{says}, which no current debugger supports: "
         + (
             f"{kept[0].path} has {python.version} and is taken"
             if kept

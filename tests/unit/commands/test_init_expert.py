@@ -219,6 +219,14 @@ def test_an_image_beside_a_dockerfile_that_cannot_be_used_is_built_from_one_of_o
     assert again.returncode == 0, again.stdout + again.stderr
 
 
+def test_an_old_python_that_only_the_releases_tell_of_is_said_in_a_sentence(repository):
+    repository.write("requirements.txt", "torch==1.1.0\n").write("train.py", TRAIN)
+    (note,) = [each for each in repository.plan().notes if "no current debugger" in each]
+    assert note.startswith(
+        "the releases that are named here have wheels for Python 3.7, which no current debugger supports: "
+    )
+
+
 def test_another_service_is_taken_where_its_python_will_do(repository):
     repository.write("old/Dockerfile", "FROM python:3.6\nWORKDIR /app\nCOPY . .\n")
     repository.write("new/Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\n")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from dkdbg.detect import torch_matrix
-from dkdbg.model.facts import PythonFact
+from dkdbg.model.facts import BY_WHEELS, PythonFact
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -106,9 +106,7 @@ def read_python(
     fitting = _narrow(fitting, _of_torch(torch))
     minor = next((number for number in _ORDER if number in fitting), DEFAULT)
     requires = next((f"{file.path}: {key} {spec}" for file in files for spec, key in file.python if spec), "")
-    return PythonFact(
-        version=f"3.{minor}", source=requires or "nothing declares it; the wheels it needs exist for it"
-    )
+    return PythonFact(version=f"3.{minor}", source=requires or BY_WHEELS)
 
 
 def _named(texts: Iterable[tuple[str, str]]) -> Iterable[Statement]:
