@@ -10,6 +10,7 @@ import pytest
 
 from dkdbg import terminal
 from tests.terminals import in_a_terminal
+from tests.unit.targets.test_build_steps import BUILDKIT, ENDS, FAILS
 
 HEADER = ("TARGET", "STATE", "PROCESSES")
 STYLES = {"STATE": {"running": "green"}}
@@ -105,29 +106,36 @@ def test_a_line_is_cut_by_the_columns_that_its_letters_take(text: str, columns: 
     assert terminal.cropped(text, columns) == shown
 
 
-BUILD = """
+def build(ending: list[str]) -> str:
+    """A program that reports a build which ends so."""
+    return f"""
 from dkdbg.commands.start_report import StartReport
-from tests.unit.targets.test_build_steps import BUILDKIT, ENDS, FAILS
 with StartReport() as report:
-    for line in [*BUILDKIT, *{}]:
+    for line in {[*BUILDKIT, *ending]!r}:
         report(line)
 """
 
 
 def test_a_build_is_one_line_in_a_terminal_and_all_of_its_log_in_a_pipe() -> None:
-    shown = in_a_terminal(BUILD.format("ENDS"), 100)
+    shown = in_a_terminal(build(ENDS), 100)
     left = [line.rpartition("\r\x1b[2K")[2] for line in shown.strip("\n").split("\n")]
     assert left == [" Container bp-app-1  Creating"]
     assert "building 2/3: RUN echo hello && sleep 1 && echo more | more" in ESCAPE.sub("", shown)
-    piped = subprocess.run(
-        [sys.executable, "-c", BUILD.format("ENDS")], capture_output=True, text=True, check=True
-    )
+    piped = subprocess.run([sys.executable, "-c", build(ENDS)], capture_output=True, text=True, check=True)
     assert "#5 1.152 more" in piped.stdout.splitlines()
     assert "\x1b" not in piped.stdout
 
 
 def test_a_build_that_fails_shows_what_its_command_printed() -> None:
-    shown = in_a_terminal(BUILD.format("FAILS"), 100)
+    shown = in_a_terminal(build(FAILS), 100)
     assert "#6 0.127 a\n" in shown
     assert "------\n" in shown
     assert "echo more | more\n" not in shown
+
+
+def test_what_a_build_prints_commands_no_terminal() -> None:
+    owned = "#6 0.2 \x1b]0;owned\x07\x1b[2J"
+    shown = in_a_terminal(build([owned, *FAILS]), 100)
+    assert "owned" in shown
+    assert "\x1b]0;" not in shown
+    assert "\x1b[2J" not in shown
