@@ -200,14 +200,14 @@ def test_the_networks_and_services_that_the_users_own_project_has_stay_what_they
 
 
 def test_letters_beyond_the_first_plane_and_odd_names_survive(made):
-    rest = 'configs: {c1: {content: "hi \U0001f680"}}\nnetworks: {_n: }\n'
+    rest = 'configs: {c1: {content: "hi \U0001f680 \\x85\\u2028\\x07"}}\nnetworks: {_n: }\n'
     root, _ = made(
         {"compose.yaml": WEB, "compose-train.yaml": trainer(", configs: [c1], networks: [_n]", rest)},
         "--service",
         "trainer",
     )
     found = config(root, "--profile", "debug")
-    assert found["configs"]["c1"]["content"] == "hi \U0001f680"
+    assert found["configs"]["c1"]["content"] == "hi \U0001f680 \x85\u2028\x07"
     assert "_n" in found["networks"]
 
 

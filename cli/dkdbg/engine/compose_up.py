@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -162,7 +163,7 @@ def check_published(model: Mapping[str, object], service: DebugService, token: s
     if token and not asks_for_token(model, service.name):
         raise DkdbgError(
             f"{service.name} would start without the token that it is to ask for: {service.compose_file} has no line for it",
-            hint=f"dkdbg init writes it; where init keeps the file because you changed it: rm {service.compose_file}, then dkdbg init again",
+            hint=f"dkdbg init writes it; where init keeps the file because you changed it: rm {shlex.quote(service.compose_file)}, then dkdbg init again",
             exit_code=EXIT_CONFLICT,
         )
     found = open_addresses(model, service.name, service.port)

@@ -128,7 +128,7 @@ def plan_service(
             Decision(what=f"it {waits}", why="dkdbg.toml says so" if config.wait is not None else _why_wait(wait, idle=idle)),
             *(Decision(what=f"mapping {m.local} -> {m.remote}", why=_why_mapping(m, base, by_hand)) for m in mappings),
         ),
-        (*chosen.notes, *_unreadable(facts, chosen.argv), *_missing(facts), *_env_files(base, read_whole=_read_whole(facts, base)), *_needs(base), *_without(facts, base, others.without), *_same_name(facts, base, config), *_more(base)),
+        (*chosen.notes, *_unreadable(facts, chosen.argv), *_missing(facts), *_env_files(base, read_whole=base is not None and base.file in (*facts.compose_read, *others.includes)), *_needs(base), *_without(facts, base, others.without), *_same_name(facts, base, config), *_more(base)),
     )  # fmt: skip
 
 
@@ -176,13 +176,6 @@ def _env_files(base: ServiceFact | None, *, read_whole: bool) -> tuple[str, ...]
     names = ", ".join(base.env_files)
     return (
         f"{base.file} has {base.name} read {names}, and not all of it is here: {base.name} cannot start; the debug service reads what is there",
-    )
-
-
-def _read_whole(facts: RepoFacts, base: ServiceFact | None) -> bool:
-    """Whether compose reads the service's file by itself: it is in the root, or included for what it depends on."""
-    return base is not None and (
-        base.file in facts.compose_read or base.file in brought(facts, base).includes
     )
 
 

@@ -145,7 +145,7 @@ def _service(plan: ProjectPlan, project: str) -> str:
         extends=service.extends,
         includes=service.includes,
         parts={
-            section: [(name, body) for part, name, body in service.parts if part == section]
+            section: [(name, json.loads(body)) for part, name, body in service.parts if part == section]
             for section in ("networks", "volumes", "configs", "secrets")
         },
         dependencies=service.dependencies,

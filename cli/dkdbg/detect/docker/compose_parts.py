@@ -34,7 +34,11 @@ def used_parts(path: str, document: Value, body: Value) -> tuple[tuple[str, str,
         body: the service, its variables replaced.
     """
     return tuple(
-        (section, name, _written(_moved(_section(document, section)[name], parent(path))))
+        (
+            section,
+            name,
+            json.dumps(_plain(_moved(_section(document, section)[name], parent(path))), default=str),
+        )
         for section, name in dict.fromkeys(_uses(body))
         if _NAME.fullmatch(name) and name in _section(document, section)
     )
@@ -64,12 +68,8 @@ def _uses(body: Value) -> Iterator[tuple[str, str]]:
             yield section, str(each.get("source") if isinstance(each, dict) else each)
 
 
-def _written(value: Value) -> str:
-    """Return YAML in one line, in the letters of its language: YAML has no pairs of surrogates, which JSON writes."""
-    return json.dumps(_plain(value), ensure_ascii=False, default=str)
-
-
 def _plain(value: Value) -> Value:
+    """Return it with the keys that JSON can have; YAML has dates and numbers, too."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list) else value
