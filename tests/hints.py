@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 from tests import said
+from tests.checkout import without_privileges
 
 TESTS = Path(__file__).parent
 #: Text of the program to why no test types what it says.
@@ -35,6 +39,15 @@ def _filled(text: str, line: str, values: list[str]) -> str:
     first = text[: text.index(line)].count("{}")
     taken = iter(values[first:])
     return re.sub(r"\{\}", lambda _: next(taken), line)
+
+
+def in_shell(root: Path, line: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """What comes of typing `line` into a shell in `root`, with `dkdbg` on its PATH; file modes count for root too."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return subprocess.run(
+        [*without_privileges(), "sh", "-c", line], cwd=root, env={**os.environ, "PATH": path, **(env or {})},
+        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=300,
+    )  # fmt: skip
 
 
 def exercised() -> dict[str, set[str]]:

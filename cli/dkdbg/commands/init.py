@@ -190,7 +190,8 @@ def make_plan(
     for name in facts.compose_files:  # a plan that overlooks the user's services would be wrong
         if not os.access(root / name, os.R_OK):
             raise DkdbgError(
-                f"cannot read {name}: Permission denied", hint=f"ls -l {root / name} shows who may read it"
+                f"cannot read {name}: Permission denied",
+                hint=f"ls -l {shlex.quote(str(root / name))} shows who may read it",
             )
     return plan_project(facts, config), config
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -122,12 +123,12 @@ def choose_token(service: DebugService, *, report: Callable[[str], None]) -> str
         token = token_file.make(os.environ)
         report(f"made a token for your debug ports: {file}")
         if service.token == FROM_PERSON:
-            report(f"  F5 asks for it: cat {file}")
+            report(f"  F5 asks for it: cat {shlex.quote(str(file))}")
     elif not token:
         report("note: DKDBG_TOKEN is set and empty: whoever can reach the port may attach")
     if token and service.token == FROM_ENVIRONMENT and not os.environ.get(ENV_TOKEN):
         report(
-            f'  your editor needs it, once: put  export {ENV_TOKEN}="$(cat {file})"  into the profile of your shell'
+            f'  your editor needs it, once: put  export {ENV_TOKEN}="$(cat {shlex.quote(str(file))})"  into the profile of your shell'
         )
         report("  and start the editor (or its remote server) anew; until then its attach is refused")
     return token

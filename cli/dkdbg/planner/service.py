@@ -458,7 +458,7 @@ def _entry_notes(facts: RepoFacts) -> tuple[str, ...]:
         )
         more = f", and {len(facts.projects) - 30} more" if facts.projects[30:] else ""
         notes.append(
-            f"{len(facts.projects)} projects are here: {shown}{more}; set up one of them with dkdbg -C {_first_project(facts)} init"
+            f"{len(facts.projects)} projects are here: {shown}{more}; set up one of them with dkdbg -C {shlex.quote(_first_project(facts))} init"
         )
     others = [_placed(entry) for entry in facts.candidates if entry != facts.entrypoint][:4]
     if others:

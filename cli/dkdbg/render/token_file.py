@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,12 +49,14 @@ def read(environ: Mapping[str, str]) -> str | None:
     if stat.S_IMODE(mode) & 0o077:
         raise DkdbgError(
             f"other users can read your token in {file}",
-            hint=f"rm {file}, then dkdbg up makes a new one",
+            hint=f"rm {shlex.quote(str(file))}, then dkdbg up makes a new one",
             exit_code=EXIT_CONFLICT,
         )
     if not token:
         raise DkdbgError(
-            f"{file} is empty", hint=f"rm {file}, then dkdbg up makes a token", exit_code=EXIT_CONFLICT
+            f"{file} is empty",
+            hint=f"rm {shlex.quote(str(file))}, then dkdbg up makes a token",
+            exit_code=EXIT_CONFLICT,
         )
     return token
 

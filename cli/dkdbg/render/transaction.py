@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shlex
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -164,7 +165,8 @@ class Transaction:
                     raise refused("write", change.path, OSError(errno.EROFS, os.strerror(errno.EROFS)))
                 # A container that ran as root is the usual author of files that are not one's own.
                 is_own = path.stat().st_uid == os.geteuid()
-                remedy = f"chmod u+w {path}" if is_own else f"sudo chown -R $(id -u):$(id -g) {path}"
+                shown = shlex.quote(str(path))
+                remedy = f"chmod u+w {shown}" if is_own else f"sudo chown -R $(id -u):$(id -g) {shown}"
                 raise DkdbgError(
                     f"cannot write {change.path}: no write permission for {path}",
                     hint=f"Get it with: {remedy}",

@@ -260,7 +260,7 @@ def add_guarded(tree: Tree, found: dict[str, Candidate]) -> None:
             cwd=cwd,
             command=launch.command,
             place=place,
-            source="main guard",
+            source="its own code",
             order=600 + order,
         )
 

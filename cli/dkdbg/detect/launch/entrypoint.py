@@ -106,7 +106,7 @@ def rank(
             place = "console-script"
             launch = Launch(command=name, launcher="console-script", target=name)
             add(found, Candidate(
-                launch=launch, file=file, cwd=".", command=name, place=place, source="console script", order=500
+                launch=launch, file=file, cwd=".", command=name, place=place, source="the console scripts", order=500
             ))  # fmt: skip
     add_guarded(tree, found)
     for path in notebooks[:20]:
@@ -136,13 +136,23 @@ def rank(
     if ordered and _is_course(ordered, notebooks, sources):
         ordered.sort(key=lambda item: item.place != "notebook")
     best = ordered[0] if ordered else None
-    has_best = best is not None and (best.place == "notebook" or points[id(best)] >= _THRESHOLD)
+    has_best = best is not None and (
+        best.place == "notebook"
+        or points[id(best)] >= _THRESHOLD
+        or _is_all(best, len(ordered), sources.get(id(best)))
+    )
     return Ranking(
         candidates=tuple(
             _entry_point(item, sources.get(id(item)), points[id(item)]) for item in ordered[:60]
         ),
         has_best=has_best,
     )
+
+
+def _is_all(candidate: Candidate, count: int, fact: SourceFact | None) -> bool:
+    """Whether a script is all that can be started: alone, in the root, and Python can read it."""
+    is_alone = count == 1 and "/" not in (candidate.file or "/")
+    return is_alone and fact is not None and not fact.error and (fact.has_guard or fact.runs)
 
 
 def _is_course(

@@ -140,7 +140,7 @@ def test_the_name_of_a_file_in_a_directory_listing_is_no_launch(project):
     project.write(
         "README.md", "    repo\n    \u251c\u2500\u2500 train.py  # trains\n\n```\ntrain.py\n```\n"
     ).write("train.py", TRAIN)
-    assert project.facts().entrypoint.source == "main guard"
+    assert project.facts().entrypoint.source == "its own code"
 
 
 def test_a_required_option_that_the_command_lacks_needs_arguments(project):
