@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -12,12 +13,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dkdbg.dap.debugger import AttachOptions, Debugger
-from tests.engine.host_doors import host_door
+from tests.engine.host_doors import host_door, typed_door
 from tests.engine.projects import dkdbg
+from tests.hints import to_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.engine.host_doors import HostDoor
 
 LOOP = "import time; print('up', flush=True)\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.05)\n"
 
@@ -36,6 +40,14 @@ def looping(folder: Path, *before: str) -> Iterator[subprocess.Popen[bytes]]:
         program.communicate()
 
 
+def stopped(folder: Path, door: HostDoor) -> int:
+    """How far the loop has come, at a stop in it."""
+    with Debugger(AttachOptions(port=door.port)) as debugger:
+        debugger.set_breakpoints(str(folder / "loop.py"), [4])
+        debugger.attach()
+        return int(debugger.evaluate("n", debugger.stack(debugger.wait_stopped(300))[0]))
+
+
 def hears(door, text: str) -> None:
     end = time.monotonic() + 300
     while not any(text in each["text"] for each in [*door.events]):
@@ -51,12 +63,10 @@ def test_a_second_attach_is_told_who_has_it_and_the_program_outlives_both(tmp_pa
             second = dkdbg(tmp_path, "attach", "local:", *pid)
             assert second.returncode == 1, second.stdout + second.stderr
             assert "it is in another session of dkdbg already" in second.stderr
-            assert "dkdbg attach local:\n" in second.stderr
-            with Debugger(AttachOptions(port=door.port)) as debugger:
-                debugger.set_breakpoints(str(tmp_path / "loop.py"), [4])
-                debugger.attach()
-                top = debugger.stack(debugger.wait_stopped(300))[0]
-                assert int(debugger.evaluate("n", top)) > 0
+            [line] = to_type(second.stderr, "join that session: dkdbg attach {}")
+            with typed_door(tmp_path, line) as joined:
+                assert stopped(tmp_path, joined) > 0
+            assert stopped(tmp_path, door) > 0
             assert door.end() == 0
         assert program.poll() is None
 
@@ -80,7 +90,10 @@ def test_the_python_of_another_user_is_not_entered(tmp_path: Path) -> None:
             refused = dkdbg(tmp_path, "attach", "local:", "--pid", str(program.pid))
             assert refused.returncode == 1, refused.stdout + refused.stderr
             assert "belongs to user 1234" in refused.stderr
-            assert "dkdbg run --on local: --wait --attach -- " in refused.stderr
+            [line] = to_type(
+                refused.stderr, "start it again, under dkdbg: dkdbg run --on {} --wait --attach -- {}"
+            )
+            assert shlex.split(line)[-3:] == ["/usr/bin/python3", "-c", " ".join(LOOP.splitlines())]
             assert program.poll() is None
         finally:
             program.kill()

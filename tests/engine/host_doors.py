@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dkdbg.dap.values import AttachOptions
 from dkdbg.delivery import single_file
+from tests.pages import environment
 from tests.ports import free_port
 
 if TYPE_CHECKING:
@@ -105,6 +106,15 @@ def door_of(words: list[str], cwd: Path, env: Mapping[str, str] | None = None) -
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+@contextmanager
+def typed_door(root: Path, line: str) -> Iterator[HostDoor]:
+    """What comes of typing a `dkdbg attach ...` line in `root`, as `--json` at a free port."""
+    words = ["sh", "-c", f"exec {line} --json --port {free_port()}"]
+    with door_of(words, root, environment()) as door:
+        door.wait("listening")
+        yield door
 
 
 @contextmanager

@@ -9,15 +9,18 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from dkdbg.dap.debugger import AttachOptions, Debugger
 from dkdbg.targets.pythons import programs_of, pythons_in
-from tests.engine.host_doors import docker, door_of, host_door
+from tests.engine.host_doors import docker, door_of, host_door, typed_door
 from tests.engine.projects import dkdbg, must, unique
+from tests.hints import to_type
 from tests.pages import DOCS, Page, environment
 from tests.ports import free_port
 from tests.pythons import IMAGES
@@ -110,12 +113,34 @@ def stops(root, door, line=3):
         return int(debugger.evaluate("n", top)), debugger.evaluate("__import__('os').getuid()", top)
 
 
+@contextmanager
+def run_typed(root, line):
+    """What comes of typing a `dkdbg run ... --attach ...` line: something with the port where an editor attaches."""
+    port = free_port()
+    typed = line.replace(" --attach ", f" --attach {port} ")
+    with (root / "typed.log").open("w+") as log:
+        started = subprocess.Popen(
+            ["sh", "-c", f"exec {typed}"], cwd=root, env=environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )  # fmt: skip
+        try:
+            wait_for(lambda: is_open(port) or started.poll() is not None, "the port of its door")
+            assert started.poll() is None, (root / "typed.log").read_text()
+            yield SimpleNamespace(port=port)
+        finally:
+            started.terminate()
+            started.wait(300)
+
+
 def test_python_3_14_is_entered_by_its_own_door_left_and_entered_again(running, tmp_path):
     name = running(newest(14), "python3.14", "-I", "-S", "train.py", options=("--read-only",))
     seen = []
     with host_door(tmp_path, f"docker://{name}") as door:
-        command = f"dkdbg attach docker://{name} --pid {python_in(name)}"
-        door.wait_for(lambda each: command in each["text"])
+        told = door.wait_for(lambda each: "to enter it" in each["text"])["text"]
+        [line] = to_type(told, "  to enter it: dkdbg attach {} --pid {}")
+        assert line == f"dkdbg attach docker://{name} --pid {python_in(name)}"
+        assert door.end() == 0
+    with typed_door(tmp_path, line) as door:
+        seen.append(stops(tmp_path, door)[0])
         assert door.end() == 0
     for _ in range(2):
         with entering(tmp_path, name) as door:
@@ -244,6 +269,7 @@ def test_the_line_that_is_told_where_nobody_may_enter_makes_one_like_it_that_sto
             assert now["Config"][key] == former["Config"][key]
         mounts = [{(each["Destination"], each["Source"], each["RW"]) for each in one["Mounts"]} for one in (former, now)]  # fmt: skip
         assert mounts[0] == mounts[1]
+        assert to_type(line, "{} && { {}; docker rm --force {}; }") == [f"docker rm --force {new}"]
         docker("exec", new, "sh", "-c", f"kill {python_in(new)}")
         assert started.wait(300) is not None
         assert new not in docker("ps", "--all", "--format", "{{.Names}}").split()
@@ -265,7 +291,21 @@ def test_where_the_system_or_the_program_says_no_the_reason_and_another_way_are_
         assert done.returncode == 1, done.stdout + done.stderr
         assert f"{name} cannot be entered: " in done.stderr
         assert why in done.stderr
-        assert f"dkdbg run --on docker://{name} --wait --attach -- python3" in done.stderr
+        [line] = to_type(done.stderr, "start it again, under dkdbg: dkdbg run --on {} --wait --attach -- {}")
+        assert line.startswith(f"dkdbg run --on docker://{name} --wait --attach -- python3")
+    with run_typed(tmp_path, line) as port:
+        assert stops(tmp_path, port)[0] == 1  # from its start
+
+
+def test_a_number_that_is_no_python_leads_to_those_that_are(running, tmp_path, base_image):
+    name = running(base_image, "python3", "train.py")
+    done = dkdbg(tmp_path, "attach", f"docker://{name}", "--pid", "99999")
+    assert done.returncode == 2, done.stdout
+    [line] = to_type(done.stderr, "dkdbg attach {}")
+    with typed_door(tmp_path, line) as door:
+        told = door.wait_for(lambda each: "to enter it" in each["text"])["text"]
+        assert to_type(told, "  to enter it: dkdbg attach {} --pid {}") == [f"{line} --pid {python_in(name)}"]
+        assert door.end() == 0
 
 
 def test_processes_that_a_container_makes_up_are_no_pids_no_users_and_no_programs():

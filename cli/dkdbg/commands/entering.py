@@ -18,7 +18,7 @@ from dkdbg.delivery.bring import bring
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import is_text
 from dkdbg.targets.place import Apart, Enterable, Far, Repeatable
-from dkdbg.targets.pythons import is_debugpy, programs_of
+from dkdbg.targets.pythons import MOST, finding_words, is_debugpy, programs_of, pythons_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 #: Seconds until the agent there has said what comes of it, and that it gets to leave.
 _LIMIT, _GOODBYE = 120.0, 10.0
 _PATIENCE = 0.5
+#: Seconds for a place to tell the command line of a Python.
+_ASKED = 10.0
 #: Bytes of a line of it, and lines that are kept until they are read.
 _MOST, _KEPT = 1 << 14, 100
 #: Ports that nobody is given by name, for where ours is taken.
@@ -73,7 +75,7 @@ def enter(place: Place, pids: Sequence[int], root: Path, reporter: Reporter) -> 
     Raises:
         DkdbgError: those pids are no Pythons there, or none of them lets us in.
     """
-    words: Sequence[str] = ("python3", "train.py")
+    words: Sequence[str] = ()
     if isinstance(place, Enterable):
         if not (pids or place.is_meant):
             return None
@@ -102,12 +104,23 @@ def enter(place: Place, pids: Sequence[int], root: Path, reporter: Reporter) -> 
     try:
         agent = _in(place, reach, numbers, reporter)
     except DkdbgError as error:
+        words = words or _words_of(reach, numbers[0])
         again = f"start it again, under dkdbg: dkdbg run --on {place.address} --wait --attach -- {shlex.join(words)}"
         hint = again + _in_its_place(place, words)
         if _IN_ANOTHER in error.message:
             hint = f"join that session: dkdbg attach {place.address}"
         raise DkdbgError(f"{place.label} cannot be entered: {error.message}", hint=hint) from error
     return Entered(agent, _mappings(place, agent.folder, root))
+
+
+def _words_of(reach: Reach, pid: int) -> Sequence[str]:
+    """The command line of a Python there; CMD where its system does not tell it."""
+    with contextlib.suppress(DkdbgError):
+        said = process.read(reach.wrap(finding_words()), most=MOST, timeout=_ASKED)
+        for each in pythons_in(said.stdout):
+            if each.pid == pid:
+                return each.words
+    return ("CMD",)
 
 
 def _in_its_place(place: Place, words: Sequence[str]) -> str:
