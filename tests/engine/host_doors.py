@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +117,41 @@ def typed_door(root: Path, line: str) -> Iterator[HostDoor]:
     with door_of(words, root, environment()) as door:
         door.wait("listening")
         yield door
+
+
+@dataclass(frozen=True)
+class TypedRun:
+    """A `dkdbg run ... --attach ...` that waits for its editor at a port of this machine."""
+
+    port: int
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def end(self) -> tuple[int, str]:
+        """Its exit code, and all that it and its program have printed."""
+        return self.process.wait(300), self.log.read_text()
+
+
+@contextmanager
+def typed_run(root: Path, line: str) -> Iterator[TypedRun]:
+    """What comes of typing a `dkdbg run ... --attach ... -- CMD` line in `root`, at a free port."""
+    port, log = free_port(), root / "typed.log"
+    typed = line.replace(" --attach ", f" --attach {port} ", 1)
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            ["sh", "-c", f"exec {typed}"], cwd=root, env=environment(), stdin=subprocess.DEVNULL, stdout=out, stderr=out
+        )  # fmt: skip
+    try:
+        end = time.monotonic() + 300
+        with socket.socket() as probe:  # the door of an attach minds nobody who comes and goes
+            while probe.connect_ex(("127.0.0.1", port)):
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < end, log.read_text()
+                time.sleep(0.05)
+        yield TypedRun(port, process, log)
+    finally:
+        process.terminate()
+        process.wait(300)
 
 
 @contextmanager

@@ -9,16 +9,14 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from dkdbg.dap.debugger import AttachOptions, Debugger
 from dkdbg.targets.pythons import programs_of, pythons_in
-from tests.engine.host_doors import docker, door_of, host_door, typed_door
+from tests.engine.host_doors import docker, door_of, host_door, typed_door, typed_run
 from tests.engine.projects import dkdbg, must, unique
 from tests.hints import to_type
 from tests.pages import DOCS, Page, environment
@@ -111,24 +109,6 @@ def stops(root, door, line=3):
         top = debugger.stack(debugger.wait_stopped(300))[0]
         assert (top.path, top.line, top.name) == (str(root / "train.py"), line, "step")
         return int(debugger.evaluate("n", top)), debugger.evaluate("__import__('os').getuid()", top)
-
-
-@contextmanager
-def run_typed(root, line):
-    """What comes of typing a `dkdbg run ... --attach ...` line: something with the port where an editor attaches."""
-    port = free_port()
-    typed = line.replace(" --attach ", f" --attach {port} ")
-    with (root / "typed.log").open("w+") as log:
-        started = subprocess.Popen(
-            ["sh", "-c", f"exec {typed}"], cwd=root, env=environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log
-        )  # fmt: skip
-        try:
-            wait_for(lambda: is_open(port) or started.poll() is not None, "the port of its door")
-            assert started.poll() is None, (root / "typed.log").read_text()
-            yield SimpleNamespace(port=port)
-        finally:
-            started.terminate()
-            started.wait(300)
 
 
 def test_python_3_14_is_entered_by_its_own_door_left_and_entered_again(running, tmp_path):
@@ -293,7 +273,7 @@ def test_where_the_system_or_the_program_says_no_the_reason_and_another_way_are_
         assert why in done.stderr
         [line] = to_type(done.stderr, "start it again, under dkdbg: dkdbg run --on {} --wait --attach -- {}")
         assert line.startswith(f"dkdbg run --on docker://{name} --wait --attach -- python3")
-    with run_typed(tmp_path, line) as port:
+    with typed_run(tmp_path, line) as port:
         assert stops(tmp_path, port)[0] == 1  # from its start
 
 

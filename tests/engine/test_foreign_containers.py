@@ -6,14 +6,20 @@ import json
 import re
 import subprocess
 import time
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
+from dkdbg.dap.debugger import AttachOptions, Debugger
 from dkdbg.targets.container import Container
 from dkdbg.targets.foreign import advice
 from dkdbg.targets.pythons import pythons_in
-from tests.engine.host_doors import host_door
-from tests.engine.projects import dkdbg, must, unique
+from tests.engine.host_doors import docker, host_door, ready_door, typed_door, typed_run
+from tests.engine.projects import unique
+from tests.hints import to_type
+from tests.pages import environment
+from tests.ports import free_port
 
 pytestmark = pytest.mark.engine
 
@@ -63,8 +69,94 @@ def said_about(root, target, last):
 def test_a_container_without_an_agent_is_described_and_the_advice_works(tmp_path, foreign):
     said = said_about(tmp_path, f"docker://{foreign}", "dkdbg run --on")
     assert re.search(r"process \d+ \(Python 3\.11\): python3 -c 'import time; time.sleep\(1e6\)'", said), said
-    words = re.search(r"dkdbg (run --on docker://\S+) --wait --attach -- ", said)[1]
-    assert must(dkdbg(tmp_path, *words.split(), "--", "python3", "-c", "print(6 * 7)")).stdout == "42\n"
+    [line] = to_type(said, "  dkdbg run --on docker://{} --wait --attach -- {}")
+    with typed_run(tmp_path, line) as ran, Debugger(AttachOptions(port=ran.port)) as debugger:
+        debugger.attach()
+        assert ran.process.poll() is None
+
+
+@pytest.fixture
+def running(tmp_path):
+    """Starts containers, which are removed at the end; this folder is /code in them."""
+    names = []
+
+    def start(*words, options=()):
+        names.append(unique("dkdbg-test-foreign"))
+        docker(
+            "run",
+            "-d",
+            "--init",
+            "--name",
+            names[-1],
+            "-v",
+            f"{tmp_path}:/code",
+            "-w",
+            "/code",
+            *options,
+            *words,
+        )
+        return names[-1]
+
+    yield start
+    for name in names:
+        subprocess.run(["docker", "rm", "-f", name], check=False, capture_output=True)
+
+
+def test_a_container_without_a_python_gets_one_under_dkdbg_as_it_says(tmp_path, base_image, running):
+    (tmp_path / "train.py").write_text("print('hello')\n")
+    name = running(base_image, "sleep", "infinity")
+    said = said_about(tmp_path, f"docker://{name}", "no Python runs")
+    [line] = to_type(
+        said,
+        "no Python runs in {}, or it has no shell to ask; start one under dkdbg: dkdbg run --on docker://{} --wait -- python3 train.py",
+    )
+    started = subprocess.Popen(
+        ["sh", "-c", f"exec {line}"], cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        with ready_door(tmp_path, f"docker://{name}") as door:
+            with Debugger(AttachOptions(port=door.port)) as debugger:
+                debugger.attach()
+            assert started.communicate(timeout=300)[0] == "hello\n"
+    finally:
+        started.terminate()
+        started.wait(300)
+
+
+@pytest.mark.parametrize(
+    ("options", "typed"),
+    [
+        (
+            ("-p", "127.0.0.1:0:PORT"),
+            lambda said: to_type(said, "get to it through dkdbg, which keeps its port alive: dkdbg attach {}"),
+        ),
+        (
+            ("--network", "host"),
+            lambda said: to_type(said, "get to it through dkdbg, which keeps its port alive: dkdbg attach 127.0.0.1:{}"),
+        ),
+        ((), lambda said: to_type(said, "get to it through dkdbg, which keeps its port alive: dkdbg attach {}:{}")),
+    ],
+    ids=["published", "in the network of the host", "at an address of its own"],
+)  # fmt: skip
+def test_a_plain_debugpy_is_reached_as_it_says(tmp_path, base_image, running, options, typed):
+    (tmp_path / "train.py").write_text("import time\nwhile True:\n    time.sleep(0.05)\n")
+    served, port = Path(find_spec("debugpy").origin).parent, str(free_port())
+    name = running(
+        base_image, "python3", "-m", "debugpy", "--listen", f"0.0.0.0:{port}", "train.py",
+        options=("-v", f"{served}:/site/debugpy:ro", "-e", "PYTHONPATH=/site", *(each.replace("PORT", port) for each in options)),
+    )  # fmt: skip
+    end = time.monotonic() + 300
+    while "debugpy/adapter" not in docker("top", name):
+        assert time.monotonic() < end, docker("top", name)
+        time.sleep(0.05)
+    [line] = typed(said_about(tmp_path, f"docker://{name}", "get to it"))
+    with (
+        typed_door(tmp_path, line) as door,
+        Debugger(AttachOptions(port=door.port, path_mappings=((str(tmp_path), "/code"),))) as debugger,
+    ):
+        debugger.set_breakpoints(str(tmp_path / "train.py"), [3])
+        debugger.attach()
+        assert debugger.stack(debugger.wait_stopped(300))[0].line == 3
 
 
 def test_a_typo_is_told_from_a_container_that_may_come(tmp_path, foreign):
