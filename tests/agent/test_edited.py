@@ -11,6 +11,7 @@ import pytest
 
 from dkdbg.agent.run import edited
 from tests.agent.dap_probe import Client, Editor, wait_for
+from tests.hints import in_shell, to_type
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,10 +97,25 @@ def test_a_program_that_is_not_to_be_restarted_is_left_running_with_a_message(
     with Client(port).attach() as client:
         said = client.event("output", text="train.py was changed after the program had been started")
         assert said["category"] == "important"
-        assert "`dkdbg restart`" in said["output"]
         assert ("Ctrl+Shift+F5" in said["output"]) == (setting != "never")
+        [line] = (
+            to_type(said["output"], "the task `dkdbg: restart` or `dkdbg restart`")
+            if setting == "never"
+            else to_type(
+                said["output"],
+                "Restart in this editor (Ctrl+Shift+F5), the task `dkdbg: restart` or `dkdbg restart`",
+            )
+        )
         assert client.event("debugpyAttach")["subProcessId"] == before
     assert running.record()["runs"] == 1
+    type_restart(running, line, tmp_path)
+
+
+def type_restart(running: Any, line: str, folder: Path) -> None:
+    """Type what was said, of this session, and see it run anew."""
+    done = in_shell(folder, f"{line} {running.name}", {"DKDBG_RUNTIME_DIR": str(running.runtime)})
+    assert done.returncode == 0, done.stderr
+    wait_for(lambda: running.record()["runs"], (2).__eq__)
 
 
 def test_a_crash_that_is_held_for_an_editor_is_not_thrown_away(launch, tmp_path: Path) -> None:
@@ -134,15 +150,19 @@ def test_restart_in_the_editor_restarts_the_program_and_it_stands_in_the_new_one
     wait_for(lambda: running.record()["runs"], (2).__eq__)
 
 
-def test_where_it_is_forbidden_editors_restart_nothing(train) -> None:
+def test_where_it_is_forbidden_editors_restart_nothing_and_the_command_does(train, tmp_path: Path) -> None:
     running = train(DKDBG_RESTART="never")
     with Client(running.wait_state("running")["port"]).attach() as client:
         initialize = next(
             answer for answer in client.session.answers.values() if answer["command"] == "initialize"
         )
         assert "supportsRestartRequest" not in initialize["body"]
-        assert "DKDBG_RESTART=never" in client.refusal("restart")["message"]
+        [line] = to_type(
+            client.refusal("restart")["message"],
+            "editors may not restart this program (DKDBG_RESTART=never); `dkdbg restart` can",
+        )
     assert running.record()["runs"] == 1
+    type_restart(running, line, tmp_path)
 
 
 def test_a_setting_that_is_none_is_refused(train) -> None:
