@@ -16,8 +16,8 @@ from dkdbg.targets.container import Container
 from dkdbg.targets.foreign import advice
 from dkdbg.targets.pythons import pythons_in
 from tests.engine.host_doors import docker, host_door, ready_door, typed_door, typed_run
-from tests.engine.projects import unique
-from tests.hints import to_type
+from tests.engine.projects import dkdbg, must, repo, take_away, unique
+from tests.hints import in_shell, to_type
 from tests.pages import environment
 from tests.ports import free_port
 
@@ -149,6 +149,12 @@ def test_a_plain_debugpy_is_reached_as_it_says(tmp_path, base_image, running, op
     while "debugpy/adapter" not in docker("top", name):
         assert time.monotonic() < end, docker("top", name)
         time.sleep(0.05)
+    look = 'for each in /proc/[0-9]*; do case $(tr "\\0" " " <$each/cmdline) in python3*-m*--listen*) echo ${each#/proc/};; esac; done'
+    number = docker("exec", name, "sh", "-c", look)
+    refused = dkdbg(tmp_path, "attach", f"docker://{name}", "--pid", number)
+    assert to_type(refused.stderr, "dkdbg attach {} says how to get to it") == [
+        f"dkdbg attach docker://{name}"
+    ]
     [line] = typed(said_about(tmp_path, f"docker://{name}", "get to it"))
     with (
         typed_door(tmp_path, line) as door,
@@ -157,6 +163,21 @@ def test_a_plain_debugpy_is_reached_as_it_says(tmp_path, base_image, running, op
         debugger.set_breakpoints(str(tmp_path / "train.py"), [3])
         debugger.attach()
         assert debugger.stack(debugger.wait_stopped(300))[0].line == 3
+
+
+def test_the_service_of_a_container_is_set_up_as_it_says(tmp_path, base_image):
+    root = repo(tmp_path / unique("set-up"), {"train.py": "import time\nwhile True:\n    time.sleep(0.05)\n"})
+    service = f"    image: {base_image}\n    working_dir: /code\n    volumes: ['.:/code']\n    command: [python3, train.py]\n"
+    (root / "compose.yaml").write_text(f"services:\n  trainer:\n{service}")
+    try:
+        docker("compose", "--project-directory", str(root), "up", "-d")
+        name = docker("compose", "--project-directory", str(root), "ps", "--format", "{{.Name}}")
+        said = said_about(root, f"docker://{name}", "init --service")
+        [line] = to_type(said, "to have it under dkdbg from its start, with F5: dkdbg init --service {}")
+        assert "trainer-debug" in must(in_shell(root, f"{line} --yes")).stdout
+        must(in_shell(root, "docker compose --profile debug config -q"))
+    finally:
+        take_away(root, {})
 
 
 def test_a_typo_is_told_from_a_container_that_may_come(tmp_path, foreign):
