@@ -1,7 +1,7 @@
 """A stand-in for a Kubernetes API server, for the real kubectl: its pods are Docker containers, or only said to be there.
 
-It is no Kubernetes: no scheduler, kubelet or TLS, and of the API what `kubectl get`, `exec`, `auth can-i` and a watch ask
-for pods. Commands run over the WebSocket protocol that kubectl speaks since 1.31 (v5.channel.k8s.io). What it says when
+It is no Kubernetes: no scheduler, kubelet or TLS, and of the API what `kubectl get`, `describe`, `logs`, `exec`, `auth` and a
+watch ask for pods, and what `objects.py` keeps. Commands run over the WebSocket protocol that kubectl speaks since 1.31 (v5.channel.k8s.io). What it says when
 something is refused is worded as the API server of Kubernetes 1.32 and containerd word it.
 """
 
@@ -12,6 +12,7 @@ import json
 import os
 import pty
 import queue
+import ssl
 import struct
 import subprocess
 import threading
@@ -20,6 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
+from tests.kubernetes import objects
 from tests.kubernetes.websocket import WebSocket, accept_of
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ class Pod:
     Attributes:
         containers: by name, the Docker container that stands for it; None for one that cannot be entered; a command
             line of this machine for one that answers with it, whatever it is asked to run.
+        log: what `kubectl logs` shows.
         spec, status: what is said besides, of the containers too (`container` is merged into each).
     """
 
@@ -49,6 +52,7 @@ class Pod:
     container: dict[str, Any] = field(default_factory=dict)
     status: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
+    log: str = ""
 
     def document(self) -> dict[str, Any]:
         """The pod as the API shows it."""
@@ -78,17 +82,22 @@ class Cluster:
 
     Attributes:
         pods: what is there.
-        deployments: by name, their `spec`: nothing makes pods of them.
+        objects: what is there besides.
         denied: verb and resource that the user may not, such as `("create", "pods/exec")`.
         is_unauthorized: whoever asks is not known any more.
+        trouble: answered to whatever is asked, while it is there: code, reason, message.
+        quota: why nothing can be made; empty where it can.
+        exec_refusal: why no command can be run in a pod; empty where it can.
         asked: method and path of each request, oldest first.
     """
 
     def __init__(self) -> None:
         self.pods: list[Pod] = []
-        self.deployments: dict[str, dict[str, Any]] = {}
+        self.objects = objects.Objects()
         self.denied: set[tuple[str, str]] = set()
         self.is_unauthorized = False
+        self.trouble: tuple[int, str, str] | None = None
+        self.quota = self.exec_refusal = ""
         self.asked: list[str] = []
         self._watchers: list[queue.SimpleQueue[dict[str, Any] | None]] = []
         cluster = self
@@ -122,6 +131,12 @@ class Cluster:
         path.write_text(json.dumps(config))
         return path
 
+    def speak_tls(self, certificate: Path, key: Path) -> None:
+        """Take whoever comes from now on by TLS only."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+
     def put(self, pod: Pod) -> None:
         """Add a pod, or replace the one of this name, and tell who watches."""
         self.pods = [each for each in self.pods if each.name != pod.name] + [pod]
@@ -153,9 +168,6 @@ class _Server(ThreadingHTTPServer):
         """A kubectl that was killed has closed its connection."""
 
 
-_CORE = [("pods", "Pod", ["get", "list", "watch", "create", "delete"]), ("pods/exec", "PodExecOptions", ["create", "get"])]  # fmt: skip
-
-
 class _Request(BaseHTTPRequestHandler):
     """One connection of a kubectl."""
 
@@ -168,8 +180,7 @@ class _Request(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._handle()
 
-    def do_POST(self) -> None:
-        self._handle()
+    do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815 - names of http.server
 
     def _handle(self) -> None:
         url = urlsplit(self.path)
@@ -177,33 +188,35 @@ class _Request(BaseHTTPRequestHandler):
         query = parse_qs(url.query, keep_blank_values=True)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         parts = url.path.strip("/").split("/")
+        version = "/".join(parts[1:2] if parts[0] == "api" else parts[1:3])
+        rest = parts[2:] if parts[0] == "api" else parts[3:]
         if self.cluster.is_unauthorized:
             self._fail(401, "Unauthorized", "Unauthorized")
+        elif self.cluster.trouble:
+            self._fail(*self.cluster.trouble)
+        elif (said := objects.checks(url.path)) is not None:
+            self._say(said)
         elif parts == ["api"]:
             self._say({"kind": "APIVersions", "versions": ["v1"]})
         elif parts == ["apis"]:
-            self._say({"kind": "APIGroupList", "apiVersion": "v1", "groups": [_AUTHORIZATION, _APPS]})
-        elif parts == ["api", "v1"]:
-            self._say(_resources("v1", _CORE))
-        elif parts == ["apis", "apps", "v1"]:
-            self._say(_resources("apps/v1", [("deployments", "Deployment", ["get"])], namespaced=True))
-        elif parts[:4] == ["apis", "apps", "v1", "namespaces"] and parts[5:6] == ["deployments"]:
-            self._deployment(parts[4], parts[6])
-        elif parts[:2] == ["apis", "authorization.k8s.io"]:
-            self._review(body)
-        elif parts[:3] == ["api", "v1", "namespaces"] and parts[4:5] == ["pods"]:
-            self._pods(parts[3], parts[5:], query)
-        elif parts[:3] == ["api", "v1", "namespaces"] and len(parts) == 4:
-            self._namespace(parts[3])
-        else:
+            self._say(objects.groups())
+        elif version not in objects.KINDS:
             self._fail(404, "NotFound", "the server could not find the requested resource")
+        elif not rest:
+            self._say(objects.resources(version))
+        elif rest == ["selfsubjectaccessreviews"]:
+            self._review(body)
+        elif rest == ["selfsubjectreviews"]:
+            self._say(objects.review(USER), 201)
+        elif rest[:1] == ["namespaces"] and rest[2:3] == ["pods"]:
+            self._pods(rest[1], rest[3:], query)
+        elif rest[:1] == ["namespaces"] and len(rest) < 3:
+            self._namespaces(rest[1:])
+        else:
+            self._objects(rest, body)
 
     def _review(self, body: bytes) -> None:
         """`kubectl auth can-i`."""
-        if self.command == "GET":
-            kind = ("selfsubjectaccessreviews", "SelfSubjectAccessReview", ["create"])
-            self._say(_resources("authorization.k8s.io/v1", [kind]))
-            return
         # The question comes as protobuf, in which texts stand as they are.
         denied = [
             words
@@ -218,19 +231,32 @@ class _Request(BaseHTTPRequestHandler):
         }
         self._say({**review, "status": {"allowed": not denied}}, 201)
 
-    def _deployment(self, namespace: str, name: str) -> None:
-        about = {"name": name, "namespace": namespace}
-        if name in self.cluster.deployments:
-            spec = self.cluster.deployments[name]
-            self._say({"kind": "Deployment", "apiVersion": "apps/v1", "metadata": about, "spec": spec})
+    def _objects(self, rest: list[str], body: bytes) -> None:
+        """`namespaces/NAMESPACE/PLURAL[/NAME]`."""
+        namespace, plural, name = rest[1], rest[2], (rest[3:] or [""])[0]
+        verb = {"GET": "get" if name else "list", "POST": "create", "PATCH": "patch", "DELETE": "delete"}[
+            self.command
+        ]
+        if not self._may(verb, plural, namespace, name):
+            return
+        if verb == "create" and self.cluster.quota:
+            self._fail(403, "Forbidden", self.cluster.quota)
+            return
+        answer = self.cluster.objects.answer(self.command, namespace, plural, name, body)
+        if answer is None:
+            self._fail(404, "NotFound", f'{objects.full_name(plural)} "{name}" not found', name)
         else:
-            self._fail(404, "NotFound", f'deployments.apps "{name}" not found', name)
+            self._say(answer[1], answer[0])
 
-    def _namespace(self, name: str) -> None:
-        if any(each.namespace == name for each in self.cluster.pods):
-            self._say({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}})
+    def _namespaces(self, rest: list[str]) -> None:
+        names = sorted({"ml", *(each.namespace for each in self.cluster.pods)})
+        found = [{"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": each}} for each in names]
+        if not rest:
+            self._say({"kind": "NamespaceList", "apiVersion": "v1", "metadata": {}, "items": found})
+        elif rest[0] in names:
+            self._say(found[names.index(rest[0])])
         else:
-            self._fail(404, "NotFound", f'namespaces "{name}" not found', name)
+            self._fail(404, "NotFound", f'namespaces "{rest[0]}" not found', rest[0])
 
     def _pods(self, namespace: str, rest: list[str], query: dict[str, list[str]]) -> None:
         found = [each for each in self.cluster.pods if each.namespace == namespace]
@@ -256,16 +282,19 @@ class _Request(BaseHTTPRequestHandler):
         elif self._may("get", "pods", namespace, rest[0]):
             if named is None:
                 self._fail(404, "NotFound", f'pods "{rest[0]}" not found', rest[0])
+            elif rest[1:] == ["log"]:
+                self._log(named.log)
             else:
                 self._say(named.document())
 
     def _may(self, verb: str, resource: str, namespace: str, name: str) -> bool:
         if (verb, resource) not in self.cluster.denied:
             return True
-        shown = f'pods "{name}" is forbidden' if name else "pods is forbidden"
+        shown = objects.full_name(resource.partition("/")[0])
         self._fail(
             403, "Forbidden",
-            f'{shown}: User "{USER}" cannot {verb} resource "{resource}" in API group "" in the namespace "{namespace}"',
+            f"{shown}{f' {chr(34)}{name}{chr(34)}' * bool(name)} is forbidden: User \"{USER}\" cannot {verb} resource "
+            f'"{resource}" in API group "{shown.partition(".")[2]}" in the namespace "{namespace}"',
         )  # fmt: skip
         return False
 
@@ -287,6 +316,9 @@ class _Request(BaseHTTPRequestHandler):
         if pod is None:
             self._fail(404, "NotFound", f'pods "{name}" not found', name)
             return
+        if self.cluster.exec_refusal:
+            self._fail(400, "BadRequest", self.cluster.exec_refusal)
+            return
         container = query.get("container", [next(iter(pod.containers))])[0]
         if container not in pod.containers:
             self._fail(400, "BadRequest", f"container {container} is not valid for pod {pod.name}")
@@ -305,6 +337,13 @@ class _Request(BaseHTTPRequestHandler):
         with contextlib.suppress(OSError):
             _Exec(WebSocket(self.rfile, self.connection), pod.containers[container], query).run()
 
+    def _log(self, text: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain")
+        self.send_header("Content-Length", str(len(text.encode())))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
     def _say(self, value: object, code: int = 200) -> None:
         body = json.dumps(value).encode()
         self.send_response(code)
@@ -322,32 +361,6 @@ class _Request(BaseHTTPRequestHandler):
             "message": message,
         }
         self._say({**status, "metadata": {}, "details": {"kind": "pods", "name": name}, "code": code}, code)
-
-
-_AUTHORIZATION = {
-    "name": "authorization.k8s.io",
-    "versions": [{"groupVersion": "authorization.k8s.io/v1", "version": "v1"}],
-    "preferredVersion": {"groupVersion": "authorization.k8s.io/v1", "version": "v1"},
-}
-
-
-_APPS = {
-    "name": "apps",
-    "versions": [{"groupVersion": "apps/v1", "version": "v1"}],
-    "preferredVersion": {"groupVersion": "apps/v1", "version": "v1"},
-}
-
-
-def _resources(
-    version: str, kinds: list[tuple[str, str, list[str]]], *, namespaced: bool = False
-) -> dict[str, Any]:
-    return {
-        "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version,
-        "resources": [
-            {"name": name, "singularName": kind.lower(), "kind": kind, "verbs": verbs, "namespaced": namespaced or version == "v1"}
-            for name, kind, verbs in kinds
-        ],
-    }  # fmt: skip
 
 
 class _Exec:

@@ -112,7 +112,7 @@ def test_the_pod_of_a_pytorchjobs_rank_is_found(root, cluster):
 
 
 def test_a_deployment_is_the_pod_that_its_labels_select_and_its_debug_copy_where_there_is_one(root, cluster):
-    cluster.deployments["bert"] = {"selector": {"matchLabels": {"app": "bert"}}}
+    cluster.objects.put("deployments", "bert", {"spec": {"selector": {"matchLabels": {"app": "bert"}}}})
     cluster.put(Pod("bert-7d-x", {"main": None}, labels={"app": "bert", "pod-template-hash": "7d"}))
     cluster.put(Pod("other-7d-x", {"main": None}, labels={"app": "other"}))
     assert registry.place_of("k8s://ml/deployment/bert", root).find().label == "k8s://ml/bert-7d-x"
@@ -123,7 +123,7 @@ def test_a_deployment_is_the_pod_that_its_labels_select_and_its_debug_copy_where
     assert missing.message.startswith(
         "there is no such object in the namespace ml\n  kubectl: Error from server (NotFound)"
     )
-    assert missing.hint == "kubectl get deployments,jobs --namespace=ml"
+    assert missing.hint == "kubectl get deployments,statefulsets,jobs,cronjobs --namespace=ml"
 
 
 def test_up_and_down_on_a_place_that_cannot_be_copied_say_what_can(root, cluster):

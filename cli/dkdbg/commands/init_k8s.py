@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -198,7 +199,7 @@ def _chosen(found: Manifests, which: str, source: str | None) -> ManifestWorkloa
         more = f" and {len(shown) - _SHOWN} more" if shown[_SHOWN:] else ""
         raise DkdbgError(
             f"{asked}: {', '.join(shown[:_SHOWN])}{more}",
-            hint=f"name one: dkdbg init --k8s {shown[0].partition(' ')[0]}", exit_code=EXIT_USAGE,
+            hint=f"name one: dkdbg init --k8s {shown[0].partition(' ')[0]}{f' --from {shlex.quote(source)}' if source else ''}", exit_code=EXIT_USAGE,
         )  # fmt: skip
     beneath = sorted(
         {each.file for each in found.workloads if source and PurePosixPath(each.file).is_relative_to(source)}
@@ -206,7 +207,7 @@ def _chosen(found: Manifests, which: str, source: str | None) -> ManifestWorkloa
     if source not in found.kustomizations and beneath:
         raise DkdbgError(
             f"{source} has no kustomization.yaml; manifests below it: {', '.join(beneath[:_SHOWN])}",
-            hint=f"--from takes a file, or a folder with kustomization.yaml: --from {beneath[0]}",
+            hint=f"--from takes a file, or a folder with kustomization.yaml: --from {shlex.quote(beneath[0])}",
             exit_code=EXIT_USAGE,
         )
     titles = ", ".join(TITLE.values())
@@ -215,7 +216,9 @@ def _chosen(found: Manifests, which: str, source: str | None) -> ManifestWorkloa
         said.append(
             f"  {found.charts[0]} is a Helm chart: its templates become manifests only when helm renders them"
         )
-        hint = f"helm template {found.charts[0]} > k8s.yaml, then dkdbg init --k8s --from k8s.yaml"
+        hint = (
+            f"helm template {shlex.quote(found.charts[0])} > k8s.yaml, then dkdbg init --k8s --from k8s.yaml"
+        )
     else:
         hint = "what already runs needs no manifests for a debug copy: dkdbg up --on k8s://NAMESPACE/deployment/NAME"
     raise DkdbgError(
@@ -237,7 +240,7 @@ def _base(found: Manifests, chosen: ManifestWorkload, source: str | None) -> str
                 return each
     raise DkdbgError(
         f"{len(building)} folders build {chosen.kind}/{chosen.name}: {', '.join(building[:_SHOWN])}",
-        hint=f"name one: dkdbg init --k8s {chosen.kind}/{chosen.name} --from {building[0]}",
+        hint=f"name one: dkdbg init --k8s {chosen.kind}/{chosen.name} --from {shlex.quote(building[0])}",
         exit_code=EXIT_USAGE,
     )
 
@@ -253,9 +256,10 @@ def _rendered(root: Path, found: Manifests, chosen: ManifestWorkload, base: str)
                     if each.remote
                     else f"has {each.runs}, which dkdbg never runs"
                 )
+                flag = "--enable-helm " if each.runs.startswith("helm") else ""
                 raise DkdbgError(
                     f"{path}/kustomization.yaml {what}",
-                    hint=f"kubectl kustomize {base} > k8s.yaml, then dkdbg init --k8s --from k8s.yaml",
+                    hint=f"kubectl kustomize {flag}{shlex.quote(base)} > k8s.yaml, then dkdbg init --k8s --from k8s.yaml",
                     exit_code=EXIT_USAGE,
                 )
         documents = overlays.render(root / base, base)
@@ -268,7 +272,7 @@ def _rendered(root: Path, found: Manifests, chosen: ManifestWorkload, base: str)
     if len(same) != 1:
         raise DkdbgError(
             f"{base or chosen.file} builds {len(same) or 'no'} objects {chosen.kind}/{chosen.name}",
-            hint=f"kubectl kustomize {base} shows what it builds"
+            hint=f"kubectl kustomize {shlex.quote(base)} shows what it builds"
             if base
             else "give each object a name of its own",
         )

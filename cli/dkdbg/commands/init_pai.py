@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import shlex
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -84,7 +85,7 @@ def init_pai(
     notes = []
     if script is None and found is not None:
         notes.append(
-            f"{found.name} starts several processes, and pdb has one port: dkdbg init --pai {path} --dap lets an editor debug "
+            f"{found.name} starts several processes, and pdb has one port: dkdbg init --pai {shlex.quote(str(path))} --dap lets an editor debug "
             "all of them; or `import paipdb; paipdb.settrace()` in the code of one"
         )
     elif script is None and not pai_command.runs_ours(chosen.commands):
@@ -141,7 +142,7 @@ def _only(root: Path) -> PurePosixPath:
     shown = ", ".join(map(str, found[:_SHOWN]))
     raise DkdbgError(
         f"{len(found)} job protocols here: {shown}" if found else "there is no OpenPAI job protocol here",
-        hint=f"name one: dkdbg init --pai {found[0] if found else 'job.yaml'}", exit_code=EXIT_USAGE,
+        hint=f"name one: dkdbg init --pai {shlex.quote(str(found[0])) if found else 'job.yaml'}", exit_code=EXIT_USAGE,
     )  # fmt: skip
 
 
@@ -162,7 +163,7 @@ def _role(job: PaiJob, name: str, path: PurePosixPath) -> Role:
     listed = ", ".join(list(job.roles)[:_SHOWN])
     raise DkdbgError(
         f"{path} has no task role {printable(name)}, it has: {listed}" if name else f"{path} has {len(job.roles)} task roles: {listed}",
-        hint=f"name one: dkdbg init --pai {path} --role {next(iter(job.roles))}", exit_code=EXIT_USAGE,
+        hint=f"name one: dkdbg init --pai {shlex.quote(str(path))} --role {shlex.quote(next(iter(job.roles)))}", exit_code=EXIT_USAGE,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 
 from dkdbg.errors import EXIT_ENGINE, EXIT_ERROR, EXIT_USAGE, DkdbgError
@@ -82,9 +83,15 @@ _KNOWN = (
         exit_code=EXIT_USAGE,
     ),
     _Known(
-        fragment=r"(?:deployments|jobs|pytorchjobs)\.[\w.]+ \"[^\"\n]*\" not found",
+        fragment=r"\b(?:deployments|statefulsets|jobs|cronjobs)\.[\w.]+ \"[^\"\n]*\" not found",
         cause="there is no such object in the namespace {ns}",
-        hint="kubectl get deployments,jobs --namespace={ns}",
+        hint="kubectl get deployments,statefulsets,jobs,cronjobs --namespace={ns}",
+        exit_code=EXIT_ERROR,
+    ),
+    _Known(
+        fragment=r"pytorchjobs\.[\w.]+ \"[^\"\n]*\" not found",
+        cause="there is no such object in the namespace {ns}",
+        hint="kubectl get pytorchjobs --namespace={ns}",
         exit_code=EXIT_ERROR,
     ),
     _Known(
@@ -141,25 +148,27 @@ def denied(said: str, namespace: str) -> DkdbgError | None:
     )  # fmt: skip
 
 
-def not_built(folder: str, said: str) -> DkdbgError:
-    """The error for a folder of manifests that kustomize does not build.
+def not_built(shown: str, said: str, *, is_file: bool) -> DkdbgError:
+    """The error for a folder of manifests, or for one of them, that kustomize does not build.
 
     Args:
+        shown: the folder, or the file, as people know it.
         said: why; kustomize's own words, or what is wrong with what it has built.
     """
     why = printable(" ".join(_LOGGED.sub("", said.removeprefix("error: ")).split()))
+    hint = f"kubectl kustomize {shlex.quote(shown)} must work first"
+    if is_file:  # kustomize takes folders only
+        hint = f"correct {shown}, then dkdbg init --k8s again"
     return DkdbgError(
-        f"kustomize cannot build {folder}: {why[:_SHOWN]}",
-        hint=f"kubectl kustomize {folder} must work first" if why else "",
-        exit_code=EXIT_USAGE,
+        f"kustomize cannot build {shown}: {why[:_SHOWN]}", hint=hint if why else "", exit_code=EXIT_USAGE
     )
 
 
-def unexplained(code: int, said: str) -> DkdbgError:
+def unexplained(code: int, said: str, namespace: str) -> DkdbgError:
     """The error for words that nothing here knows."""
     return DkdbgError(
         f"kubectl failed with exit code {code}: {printable(last_line(said))[:_SHOWN] or 'it said nothing'}",
-        hint="kubectl get pods must work first",
+        hint=f"kubectl get pods --namespace={namespace} must work first",
         exit_code=EXIT_ENGINE,
     )
 

@@ -52,11 +52,16 @@ class PaiQuery:
         """Of the request for the job."""
         return f"/rest-server/api/v2/jobs/{quote(self.user, safe='')}~{quote(self.job, safe='')}"
 
-    def task(self, task: Task) -> str:
-        """The address of one task."""
+    @property
+    def whole(self) -> str:
+        """The address of the job."""
         at = f"[{self.host}]" if ":" in self.host else self.host
         at += f":{self.port}" if self.port else ""
-        return f"pai://{at}/{self.user}/{self.job}/{task.role}/{task.index}"
+        return f"pai://{at}/{self.user}/{self.job}"
+
+    def task(self, task: Task) -> str:
+        """The address of one task."""
+        return f"{self.whole}/{task.role}/{task.index}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +147,7 @@ def chosen(tasks: list[Task], query: PaiQuery) -> list[Task]:
         listed = ", ".join(each.label for each in tasks[:12])
         raise DkdbgError(
             f"{job} has no task {query.role}/{query.index}, it has: {listed or 'none yet'}",
-            hint=f"dkdbg ps --on pai://{query.host}/{query.user}/{query.job}", exit_code=EXIT_USAGE,
+            hint=f"dkdbg ps --on {query.whole}", exit_code=EXIT_USAGE,
         )  # fmt: skip
     found = [each for each in asked if each.port]
     if found or not any(each.ip for each in asked):  # it gets its ports with its node

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shlex
 import tempfile
 import time
 from typing import TYPE_CHECKING, Any
@@ -115,17 +116,19 @@ def from_overlay(query: PodQuery, folder: Path) -> tuple[PodCopy, bytes]:
         if any(labels.get(key) != value for key, value in _labels(query).items()):
             continue
         if about.get("namespace", query.namespace) != query.namespace:
+            other = printable(str(about["namespace"]))
             raise DkdbgError(
-                f"{shown} is for the namespace {printable(str(about['namespace']))}, not {query.namespace}",
-                hint=written, exit_code=EXIT_USAGE,
-            )  # fmt: skip
+                f"{shown} is for the namespace {other}, not {query.namespace}",
+                hint=f"dkdbg up --on {shlex.quote(f'k8s://{other}/{query.label}')} --overlay {shlex.quote(shown)}",
+                exit_code=EXIT_USAGE,
+            )
         before = {"kind": document.get("kind"), "metadata": {"name": query.name}}
         copy = PodCopy(
             original=query.label, name=copy_name(query.name), document=document, before=before,
             decisions=((f"{TITLE[kind_of_copy(query.kind)]} {copy_name(query.name)}", f"as {shown} has it"),), notes=(),
         )  # fmt: skip
         if about.get("name") == copy.name and document.get("kind") == TITLE[kind_of_copy(query.kind)]:
-            return copy, overlays.agent_of(folder)
+            return copy, overlays.agent_of(folder, hint=written)
     raise DkdbgError(f"{shown} has no debug copy of {query.label}", hint=written, exit_code=EXIT_USAGE)
 
 

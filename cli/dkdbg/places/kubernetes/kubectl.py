@@ -108,7 +108,7 @@ def tell(query: PodQuery, *words: str) -> str:
     argv = (program(), *words, f"--namespace={query.namespace}")
     done = process.read(argv, most=_MAX_ANSWER, timeout=_CHANGE_LIMIT)
     if done.code:
-        raise explain(done.stderr, query.namespace) or unexplained(done.code, done.stderr)
+        raise explain(done.stderr, query.namespace) or unexplained(done.code, done.stderr, query.namespace)
     return done.stdout
 
 
@@ -117,7 +117,7 @@ def _get(query: PodQuery, *what: str) -> object:
     argv = (program(), "get", *what, f"--namespace={query.namespace}", "--output=json", limit)
     done = process.read(argv, most=_MAX_ANSWER, timeout=_HARD_LIMIT)
     if done.code:
-        raise explain(done.stderr, query.namespace) or unexplained(done.code, done.stderr)
+        raise explain(done.stderr, query.namespace) or unexplained(done.code, done.stderr, query.namespace)
     return decode(done.stdout)
 
 

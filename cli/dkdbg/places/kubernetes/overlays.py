@@ -28,25 +28,26 @@ _BETWEEN = re.compile(r"^---$", re.MULTILINE)
 _KIND = re.compile(rf"^kind: (?:{'|'.join(TITLE.values())})$", re.MULTILINE)
 
 
-def render(folder: Path, shown: str) -> list[dict[str, Any]]:
+def render(folder: Path, shown: str, *, is_file: bool = False) -> list[dict[str, Any]]:
     """The objects with pods that kustomize builds of a folder.
 
     Args:
         shown: the folder as people know it.
+        is_file: `shown` is a file, which is the only one of a folder that was made for it.
 
     Raises:
         DkdbgError: kubectl is not installed, or kustomize cannot build it.
     """
     done = process.read((kubectl.program(), "kustomize", str(folder)), most=_MOST, timeout=_LIMIT)
     if done.code:
-        raise not_built(shown, done.stderr.replace(str(folder), shown))
+        raise not_built(shown, done.stderr.replace(str(folder), shown), is_file=is_file)
     texts = [each for each in _BETWEEN.split(done.stdout) if _KIND.search(each)]
     try:
         if any(len(each) > _LARGEST for each in texts):
             raise BadPod(f"an object of more than {_LARGEST} characters")
         return [object_of(YAML(typ="safe", pure=True).load(each)) for each in texts]
     except (YAMLError, BadPod, RecursionError, ValueError) as error:
-        raise not_built(shown, str(error)) from error
+        raise not_built(shown, str(error), is_file=is_file) from error
 
 
 def render_file(content: bytes, shown: str) -> list[dict[str, Any]]:
@@ -60,7 +61,7 @@ def render_file(content: bytes, shown: str) -> list[dict[str, Any]]:
         name = "manifest.json" if shown.endswith(".json") else "manifest.yaml"
         (folder / name).write_bytes(content)
         (folder / NAMES[0]).write_text(f"resources: [{name}]\n", "utf-8")
-        return render(folder, shown)
+        return render(folder, shown, is_file=True)
 
 
 def namespace() -> str:
@@ -70,8 +71,11 @@ def namespace() -> str:
     return (done.stdout.strip() if done.code == 0 else "") or "default"
 
 
-def agent_of(folder: Path) -> bytes:
+def agent_of(folder: Path, *, hint: str) -> bytes:
     """The single file that an overlay carries.
+
+    Args:
+        hint: what brings one that is not there.
 
     Raises:
         DkdbgError: it is not there.
@@ -82,6 +86,6 @@ def agent_of(folder: Path) -> bytes:
     except OSError as error:
         raise DkdbgError(
             f"cannot read {agent}: {error.strerror}",
-            hint=f"dkdbg init --k8s writes it again, for {folder.name} too",
+            hint=hint,
             exit_code=EXIT_USAGE,
         ) from error

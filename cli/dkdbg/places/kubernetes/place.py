@@ -20,7 +20,7 @@ from dkdbg.targets.place import CopyPlan, Door, Kind, Workspace
 from dkdbg.targets.pod import PodReach, choose, not_ready
 from dkdbg.targets.pod_address import OWNERS, query_of
 from dkdbg.targets.record import BadRecord, SeenRecord
-from dkdbg.targets.sessions import SeenSession, of_record, unreadable
+from dkdbg.targets.sessions import SeenSession, how_to_begin, of_record, unreadable
 from dkdbg.targets.workload import kind_of_copy
 from dkdbg.tunnel import far_sessions
 from dkdbg.tunnel.far_sessions import RelayedDoor
@@ -118,7 +118,7 @@ class PodPlace:
                 found = far_sessions.records(reach, ("sh", agent), limit=_ANSWER_LIMIT)
             except (DkdbgError, BadRecord) as error:
                 return Door(endpoint=None, why=str(error).splitlines()[0])
-            return self._door.of(found, nobody=f"no session runs in the pod {reach.pod}")
+            return self._door.of(found, nobody=self._nobody(reach.pod))
 
     def changes(self) -> Changes | None:
         """A watch of the cluster's."""
@@ -235,11 +235,11 @@ class PodPlace:
             raise not_ready(found.pod, found.container, self._query.namespace)
         path = _agent_in(found.reach)
         if path is None:
-            raise DkdbgError(
-                f"no session runs in the pod {found.pod.name}",
-                hint=f"dkdbg run --on {self.address} -- python train.py",
-            )
+            raise DkdbgError(self._nobody(found.pod.name))
         return found.reach, path
+
+    def _nobody(self, pod: str) -> str:
+        return f"no session runs in the pod {pod}: {how_to_begin(str(self.address))}"
 
     def _relayed(self, word: str, silent: bool, _limit: float) -> tuple[str, ...]:
         """The relay's command line; on its thread, while a door may be asked for on another one.

@@ -1,0 +1,70 @@
+"""A line that somebody types into a shell, and whose program goes on: what it says, and its end by Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tests.pages import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+#: Seconds that a loaded machine may take for anything.
+_PATIENCE = 300.0
+
+
+class Typed:
+    """Its process, which writes into a file."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.process, self._log = process, log
+
+    @property
+    def said(self) -> str:
+        """What it has said so far."""
+        return self._log.read_text(errors="replace")
+
+    def wait(self, *texts: str) -> str:
+        """Return what it has said, once each of these stands in it."""
+        end = time.monotonic() + _PATIENCE
+        while any(each not in self.said for each in texts):
+            assert self.process.poll() is None or all(each in self.said for each in texts), self.said
+            assert time.monotonic() < end, self.said
+            time.sleep(0.05)
+        return self.said
+
+    def end(self) -> int:
+        """Press Ctrl-C and return the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        return self.process.wait(_PATIENCE)
+
+
+@contextmanager
+def typed(root: Path, line: str, log: Path, env: Mapping[str, str] | None = None) -> Iterator[Typed]:
+    """Type a line in `root`, with `dkdbg` on PATH; at the end it is ended.
+
+    Args:
+        line: may have `;`; its last command is the one that goes on.
+        log: for what it says, a file that is not there yet.
+    """
+    *before, last = line.split("; ")
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            ["sh", "-c", "; ".join([*before, f"exec {last}"])], cwd=root, env=environment(env), stdin=subprocess.DEVNULL, stdout=out,
+            stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    made = Typed(process, log)
+    try:
+        yield made
+    finally:
+        try:
+            made.end()
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
