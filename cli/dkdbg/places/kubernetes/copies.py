@@ -110,7 +110,12 @@ def from_overlay(query: PodQuery, folder: Path) -> tuple[PodCopy, bytes]:
     """
     shown = os.path.relpath(folder)
     written = f"dkdbg init --k8s {query.label} writes it again"
-    for document in overlays.render(folder, shown):
+    try:
+        documents = overlays.render(folder, shown)
+    except DkdbgError:
+        overlays.agent_of(folder, hint=written)  # without it kustomize fails too, and says less
+        raise
+    for document in documents:
         about = object_of(document.get("metadata"))
         labels = object_of(about.get("labels"))
         if any(labels.get(key) != value for key, value in _labels(query).items()):
