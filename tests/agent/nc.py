@@ -5,14 +5,31 @@ from __future__ import annotations
 import os
 import re
 import select
+import shutil
 import socket
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import subprocess
+    from pathlib import Path
 
 PROMPT = "(dkdbg) "
+#: A stand-in for netcat, where there is none.
+NC = """\
+import socket, sys, threading
+sock = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+def back():
+    while data := sock.recv(4096):
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+reader = threading.Thread(target=back)
+reader.start()
+for line in sys.stdin.buffer:
+    sock.sendall(line)
+reader.join()
+"""
 
 
 class Client:
@@ -71,3 +88,16 @@ class Client:
     def ask(self, line: str) -> str:
         self.sock.sendall(line.encode() + b"\n")
         return self.until()
+
+
+def path(folder: Path) -> str:
+    """A PATH on which there is an `nc`.
+
+    Args:
+        folder: for the stand-in, where there is none.
+    """
+    if shutil.which("nc") is None:
+        (folder / "nc.py").write_text(NC)
+        (folder / "nc").write_text(f'#!/bin/sh\nexec {sys.executable} {folder}/nc.py "$@"\n')
+        (folder / "nc").chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.delivery import single_file
+from tests.agent import nc
 from tests.agent.test_pai import own_address
 from tests.agent.test_pai_job import TRAIN
 from tests.engine.host_doors import HostDoor
@@ -24,21 +24,6 @@ from tests.ports import free_port
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-#: A stand-in for netcat, where there is none.
-NC = """\
-import socket, sys, threading
-sock = socket.create_connection((sys.argv[1], int(sys.argv[2])))
-def back():
-    while data := sock.recv(4096):
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-reader = threading.Thread(target=back)
-reader.start()
-for line in sys.stdin.buffer:
-    sock.sendall(line)
-reader.join()
-"""
 
 
 @contextlib.contextmanager
@@ -57,19 +42,16 @@ def test_each_command_of_the_recipe_for_openpai_does_what_the_page_says(tmp_path
     for folder in (root, home, tmp_path / "1", tmp_path / "2"):
         folder.mkdir()
     subprocess.run(["git", "init", "-q", root], check=True)
-    for name, text in {"job.yaml": jobs.PLAIN, "train.py": TRAIN, "setup.py": "", "nc.py": NC}.items():
+    for name, text in {"job.yaml": jobs.PLAIN, "train.py": TRAIN, "setup.py": ""}.items():
         (root / name).write_text(text)
     (root / ".dkdbg").mkdir()
     (root / ".dkdbg" / single_file.NAME).write_bytes(single_file.build(sys.version_info[:2]))
-    if shutil.which("nc") is None:
-        (home / "nc").write_text(f'#!/bin/sh\nexec {sys.executable} {root}/nc.py "$@"\n')
-        (home / "nc").chmod(0o755)
     node, port = own_address(), free_port()
     with rest.serving() as server:
         page = Page.of("recipes/openpai.md")
         page = Page.read(page.path, page.text.replace("openpai.example.com", f"127.0.0.1:{server.port}"))
         env = {
-            "PATH": f"{home}:{os.environ['PATH']}", "DKDBG_PAI_TOKEN": rest.TOKEN, "DKDBG_PAI_HTTP": "1", "HOST": node, "PORT": str(port),
+            "PATH": nc.path(home), "DKDBG_PAI_TOKEN": rest.TOKEN, "DKDBG_PAI_HTTP": "1", "HOST": node, "PORT": str(port),
         }  # fmt: skip
         server.roles = {"worker": [rest.task(0, "RUNNING", node, port)]}
         with page.all_run():

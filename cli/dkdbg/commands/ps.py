@@ -64,6 +64,9 @@ def ps(root: Path, targets: Sequence[str], *, everything: bool, as_json: bool) -
         console.table(
             sessions.HEADER, sessions.rows(shown, now), styles=sessions.STYLES, whole=sessions.WHOLE
         )
+    for each in shown:
+        if each.by_hand:
+            console.say(f"{printable(each.target)}: {printable(each.by_hand)}")
     if places:
         listed = ", ".join(f"{name} ({uri})" for name, uri in places.items())
         console.say(f"places in dkdbg.toml, asked only when named: {listed}")

@@ -215,7 +215,9 @@ def _record(task: Task) -> SeenRecord | None:
 def _seen(task: Task, address: str) -> SeenSession:
     target, at = f"task {task.label}", f"{task.ip}:{task.port}"
 
-    def state(state: str, *, name: str = "-", endpoint: str = "", detail: str = "") -> SeenSession:
+    def state(
+        state: str, *, name: str = "-", endpoint: str = "", detail: str = "", by_hand: str = ""
+    ) -> SeenSession:
         return SeenSession(
             target=target,
             address=address,
@@ -223,7 +225,8 @@ def _seen(task: Task, address: str) -> SeenSession:
             name=name,
             state=state,
             endpoint=endpoint,
-            detail=detail,
+            detail=by_hand or detail,
+            by_hand=by_hand,
         )
 
     if task.state in ENDED:
@@ -238,7 +241,7 @@ def _seen(task: Task, address: str) -> SeenSession:
             "waiting",
             name="pdb, by nc",
             endpoint=at,
-            detail=f"nc {task.ip} {task.port}; the job's log has its token",
+            by_hand=f"nc {task.ip} {task.port}; the job's log has its token",
         )
     if greeting == _OF_DEBUGPY:
         return state("waiting", name="debugpy", endpoint=at, detail="a debugpy without dkdbg")

@@ -33,6 +33,7 @@ class SeenSession:
         started: epoch seconds, None when unknown.
         client: whether an editor is attached.
         processes: what the Python processes are, such as `rank 3`.
+        by_hand: what to type, and what for, where it is reached by no editor; `detail` says it to programs.
     """
 
     target: str
@@ -45,6 +46,7 @@ class SeenSession:
     client: bool = False
     processes: tuple[str, ...] = ()
     detail: str = ""
+    by_hand: str = ""
 
     @property
     def is_ended(self) -> bool:
@@ -53,7 +55,9 @@ class SeenSession:
 
     def as_json(self, now: float) -> dict[str, object]:
         """A JSON object; `age` is in seconds."""
-        return {**asdict(self), "age": None if self.started is None else round(now - self.started, 1)}
+        found = {**asdict(self), "age": None if self.started is None else round(now - self.started, 1)}
+        del found["by_hand"]
+        return found
 
 
 def of_record(
