@@ -33,10 +33,10 @@ STAYS = "import time\nprint('up', 'one', flush=True)\nwhile True:\n    time.slee
 
 
 class Running:
-    """`dkdbg run` at a terminal or with pipes, and all that it has said."""
+    """`dkdbg run`, or another verb, at a terminal or with pipes, and all that it has said."""
 
-    def __init__(self, root, *words: str, terminal: bool = False) -> None:
-        argv = [sys.executable, "-m", "dkdbg", "run", *words]
+    def __init__(self, root, *words: str, terminal: bool = False, verb: str = "run") -> None:
+        argv = [sys.executable, "-m", "dkdbg", verb, *words]
         self.said = ""
         self._changed = threading.Condition()
         self.keys = -1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import threading
 import time
@@ -15,7 +16,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.sync.beneath import local_root
 from dkdbg.sync.remote.contact import PYTHONS, Contact, SameFolderError
 from dkdbg.sync.report import as_line
-from dkdbg.targets.mapping import described
+from dkdbg.targets.mapping import NoFolderError, described
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +54,15 @@ class LiveCopy:
         from dkdbg.sync.rules.configured import ConfiguredRules
         from dkdbg.sync.session import Session
 
-        workspace = place.workspace()
+        try:
+            workspace = place.workspace()
+        except NoFolderError as error:
+            at = shlex.quote(str(place.address))
+            raise DkdbgError(
+                error.message,
+                hint=f"dkdbg sync {at} --once --to /code copies it there; without --sync: dkdbg run --on {at} -- python /code/train.py",
+                exit_code=error.exit_code,
+            ) from error
         self.folder = workspace.remote
         self.environment = (f"{ENV_MAPPINGS}={json.dumps(described([(workspace.local, workspace.remote)]))}",)
         self._label = place.label
@@ -134,7 +143,13 @@ class LiveCopy:
             if self._said[happened.name] <= _MOST:
                 _say(as_line(happened))
             elif self._said[happened.name] == _MOST + 1:
-                _say("... and more of these; dkdbg sync --verify lists what differs")
+                _say(f"... and more of these{self._more(happened.name)}")
+
+    def _more(self, name: str) -> str:
+        """What lists all events of this name, after those that were said; empty where nothing does."""
+        if name in {"failed", "kept", "grows"}:
+            return f"; dkdbg sync {shlex.quote(str(self._place.address))} --verify lists what differs"
+        return "; dkdbg sync --explain PATH says why one is left out" if name == "skipped" else ""
 
 
 def _say(text: str) -> None:

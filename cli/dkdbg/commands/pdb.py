@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from dkdbg.targets.sessions import SeenSession
 
 
-#: For a debug service of `init`; elsewhere the variable goes to whatever starts the program.
-_STARTS_AT_ONCE = "DKDBG_WAIT=0 dkdbg up"
+#: A debug service of `init`, and what a person has started; elsewhere the variable goes to whatever starts the program.
+_STARTS_AT_ONCE = "DKDBG_WAIT=0 dkdbg up, or dkdbg run without --wait"
 
 
 def pdb(root: Path, target: str | None, *, pid: int | None, rank: int | None = None) -> int:

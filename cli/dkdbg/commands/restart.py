@@ -46,8 +46,8 @@ def _restart(root: Path, place: Place, target: str | None) -> int:
             result.stderr.strip() or result.stdout.strip() or f"{result.argv[0]} ended with {result.code}"
         ).splitlines()
         raise DkdbgError(
-            f"{place.label} was not restarted: {said[-1].removeprefix('dkdbg: ')}",
-            hint="dkdbg ps shows what runs there; dkdbg up starts it",
+            f"{place.label} was not restarted: {said[-1].removeprefix('dkdbg: ').removeprefix('not restarted: ')}",
+            hint=f"dkdbg ps {place.address} shows what runs there",
         )
     console.say(f"{place.label}: {result.stdout.strip().removeprefix('dkdbg: ')}")
     return 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 from dkdbg import console, process
 from dkdbg.errors import EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
+from dkdbg.targets.job import another
 from dkdbg.targets.job_errors import NoCommandsError
 from dkdbg.targets.job_script import Submission
 
@@ -244,7 +245,7 @@ def _ended(queue: Queue, job: Job) -> DkdbgError:
     text = f"job {job.id} has ended: {job.state}{reason}"
     return DkdbgError(
         f"{text}\n{words}" if words else text,
-        hint=f"what it printed is in {job.output} there" if job.output else "dkdbg submit starts another one",
+        hint=f"what it printed is in {job.output} there" if job.output else another(queue.address(job.id)),
     )
 
 

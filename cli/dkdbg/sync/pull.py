@@ -18,7 +18,7 @@ from dkdbg.printable import printable
 from dkdbg.sync import unwanted
 from dkdbg.sync.beneath import open_absolute
 from dkdbg.sync.remote.answers import Amount, lie
-from dkdbg.sync.remote.contact import Contact, state_hint
+from dkdbg.sync.remote.contact import IS_IT_THERE, Contact
 from dkdbg.sync.remote.stream import Stream, StreamEndedError, expect
 from dkdbg.sync.report import event
 from dkdbg.sync.report import size as in_words
@@ -195,9 +195,7 @@ def pull(
         stream, _ = contact.ready()
     except StreamEndedError as error:
         os.close(into.descriptor)
-        raise DkdbgError(
-            f"cannot pull from {contact.label}: {error}", hint=state_hint(contact.label)
-        ) from None
+        raise DkdbgError(f"cannot pull from {contact.label}: {error}", hint=IS_IT_THERE) from None
     except DkdbgError:
         os.close(into.descriptor)
         raise

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.remote import summaries
-from dkdbg.sync.remote.contact import Contact, refuse_same_folder, state_hint
+from dkdbg.sync.remote.contact import IS_IT_THERE, Contact, refuse_same_folder
 from dkdbg.sync.remote.flight import Counts
 from dkdbg.sync.remote.replica import Replica
 from dkdbg.sync.remote.stream import StreamEndedError
@@ -175,9 +175,7 @@ class Session:
         self._ending.wait(min(_BACKOFF * 2**attempt, _BACKOFF_LONGEST))
 
     def _unreachable(self, error: Exception) -> DkdbgError:
-        return DkdbgError(
-            f"cannot sync to {self._contact.label}: {error}", hint=state_hint(self._contact.label)
-        )
+        return DkdbgError(f"cannot sync to {self._contact.label}: {error}", hint=IS_IT_THERE)
 
     def _scan(self, scanner: Scanner, watcher: Watcher | None) -> Index:
         index = scanner.scan()

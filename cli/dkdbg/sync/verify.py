@@ -11,7 +11,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.sync.beneath import Beneath
 from dkdbg.sync.plan import There, link_digest
 from dkdbg.sync.remote.answers import Amount
-from dkdbg.sync.remote.contact import Contact, state_hint
+from dkdbg.sync.remote.contact import IS_IT_THERE, Contact
 from dkdbg.sync.remote.replica import listing, stale, stat, still_here
 from dkdbg.sync.remote.stream import Stream, StreamEndedError, expect
 from dkdbg.sync.tree import reading
@@ -107,7 +107,7 @@ def verify(roots: Roots, reach: Reach) -> Comparison:
         index = scanner.scan()
         stream, _ = contact.ready()
     except StreamEndedError as error:
-        raise DkdbgError(f"cannot verify {contact.label}: {error}", hint=state_hint(contact.label)) from None
+        raise DkdbgError(f"cannot verify {contact.label}: {error}", hint=IS_IT_THERE) from None
     finally:
         contact.stop()
     try:

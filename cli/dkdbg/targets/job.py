@@ -165,9 +165,7 @@ def choose_node(job: Job, address: JobAddress, shown: str) -> str:
         )
     if job.phase == "ended":
         why = f" ({job.reason})" if job.reason and job.reason != "None" else ""
-        raise GoneError(
-            f"job {job.id} has ended: {job.state}{why}", hint="start another: dkdbg submit -- python train.py"
-        )
+        raise GoneError(f"job {job.id} has ended: {job.state}{why}", hint=another(shown))
     if job.phase == "held":
         raise DkdbgError(
             f"nothing runs in job {job.id} now: it is {job.state}", hint="try again when it runs"
@@ -180,6 +178,11 @@ def choose_node(job: Job, address: JobAddress, shown: str) -> str:
             hint=f"without a node it is the first one: {shown.rpartition('/')[0]}",
         )
     return address.node or job.nodes[0]
+
+
+def another(address: str) -> str:
+    """What to type for a job that takes the place of the one at `address`."""
+    return f"start another: dkdbg submit --on {'/'.join(address.split('/')[:3])} -- python train.py"
 
 
 def in_words(names: Sequence[str]) -> str:

@@ -59,13 +59,17 @@ def folder_name(root: Path) -> str:
     return f"{re.sub('[^A-Za-z0-9._-]+', '_', root.name) or 'code'}-{digest}"
 
 
-def unknown(where: str) -> DkdbgError:
+class NoFolderError(DkdbgError):
+    """Nothing says where the code lies."""
+
+
+def unknown(where: str) -> NoFolderError:
     """The error for a place that does not say where its code lies.
 
     Args:
         where: it, and what it lacks.
     """
-    return DkdbgError(
+    return NoFolderError(
         f"nothing says where the code lies in {where}",
         hint="name the folder: dkdbg sync TARGET --to /path/in/the/container",
         exit_code=EXIT_USAGE,

@@ -17,13 +17,13 @@ _KNOWN = (
         "qsub does not take these nodes: OpenPBS knows no :gpus= there",
         "as OpenPBS spells it: -l select=1:ncpus=2:ngpus=1:host=node4; Torque: -l nodes=node4:ppn=2:gpus=1",
     ),
-    (r"Unknown Job I[dD] (\S+)", "PBS knows no job {job}: it has ended some time ago, or never was", "qstat -u $USER shows your jobs"),
+    (r"Unknown Job I[dD] (\S+)", "PBS knows no job {job}: it has ended some time ago, or never was", "qstat -u $USER there shows your jobs"),
     (
         r"(?:qstat|qsub|qdel|awk): (?:command )?not found",
         f"{NO_COMMANDS} PBS there",
         "name the login node: pbs://LOGIN/JOB",
     ),
-    (r"(Invalid time limit specified \(.*\)|Unknown option: \S+|illegally formed.*|usage: qsub.*)", "qsub does not accept this: {0}", "man qsub shows its options"),
+    (r"(Invalid time limit specified \(.*\)|Unknown option: \S+|illegally formed.*|usage: qsub.*)", "qsub does not accept this: {0}", "man qsub there shows its options"),
     (r"Permission denied|Host key verification failed", "{node} lets nobody in by ssh from there", "PBS has no other way into a running job: ask for ssh to the nodes of your jobs"),
 )  # fmt: skip
 
@@ -46,4 +46,4 @@ def no_job(job: str, said: str, code: int) -> DkdbgError:
     """The error for a job that qstat tells nothing of."""
     lines = [printable(line.strip()) for line in said.splitlines() if line.strip()]
     why = f": {lines[-1][-300:]}" if lines else f" (qstat ends with {code})"
-    return DkdbgError(f"PBS knows no job {job}{why}", hint="qstat -u $USER shows your jobs")
+    return DkdbgError(f"PBS knows no job {job}{why}", hint="qstat -u $USER there shows your jobs")

@@ -57,9 +57,7 @@ def read(value: str, label: str) -> Shown:
     try:
         said = json.loads(ast.literal_eval(value))
         if "error" in said:
-            raise DkdbgError(
-                f"{label}: {str(said['error'])[:300]}", hint="dkdbg ranks eval EXPR shows what it is"
-            )
+            raise DkdbgError(f"{label}: {str(said['error'])[:300]}")
         low, high = float(said["low"]), float(said["high"])
         width, counts = int(said["width"]), tuple(int(each) for each in said["counts"])
         shades = base64.b64decode(said["rows"], validate=True)

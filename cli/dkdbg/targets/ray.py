@@ -110,14 +110,14 @@ def said(text: str, *, label: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise DkdbgError(
             f"{label}: what is said of the Ray cluster cannot be understood: {printable(text.strip()[-200:]) or 'nothing'}",
-            hint=f"look there by hand: dkdbg ps {label}",
+            hint="look there by hand: ray status",
         )
     error = found.get("error")
     if isinstance(error, dict):
         kind = str(error.get("kind"))
         raise DkdbgError(
             f"{label}: {printable(str(error.get('text'))[:400])}",
-            hint=_HINTS.get(kind, "dkdbg ps " + label),
+            hint=_HINTS.get(kind, ""),
             exit_code=EXIT_CONFLICT,
         )
     return found

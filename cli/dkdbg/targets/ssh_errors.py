@@ -15,9 +15,14 @@ if TYPE_CHECKING:
 #: The first that fits counts, so what says more comes before what follows from it.
 _KNOWN = (
     (
+        r"REMOTE HOST IDENTIFICATION HAS CHANGED[^\0]*?Offending \S+ key in (\S+?):\d+[^\0]*?Host key for (\S+) has changed",
+        "the host key of {who} has changed: the machine was reinstalled, or somebody is in between",
+        "ask whoever runs it; if the new key is right: ssh-keygen -f {0} -R {1}, then connect once with ssh",
+    ),
+    (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",
         "the host key of {who} has changed: the machine was reinstalled, or somebody is in between",
-        "ask whoever runs it; if the new key is right: ssh-keygen -R {who}, then connect once with ssh",
+        "ask whoever runs it; if the new key is right, take the old one out of your known_hosts, then connect once with ssh",
     ),
     (
         r"No (\S+) host key is known for (\S+)",

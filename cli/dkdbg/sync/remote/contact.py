@@ -23,6 +23,8 @@ PYTHONS = ("python3", "python", "/usr/local/bin/python3", "/usr/bin/python3")
 #: What a command line ends with when the program is not there (OCI runtimes, ssh, shells), or may not be executed.
 _NOT_FOUND = (126, 127)
 _READY_SECONDS = 30.0
+#: The hint for a target that was there a moment ago: to look for it again says what is wrong, whatever kind of place it is.
+IS_IT_THERE = "is it still running? try again: if it is not, that says so"
 #: The receiver gives up, and its lock, after so long without a frame from us; a session pings more often.
 SILENCE_SECONDS = 300
 
@@ -153,11 +155,6 @@ class Contact:
             self._stream.flush()
         except (StreamEndedError, DkdbgError):
             pass  # `ready` hears the reason
-
-
-def state_hint(label: str) -> str:
-    """The hint for a target that cannot be reached: what tells its state, whatever kind of place it is."""
-    return f"is it running? dkdbg ps {label.partition(' ')[0]}"
 
 
 def _no_python(python: str, label: str, error: StreamEndedError) -> DkdbgError:
