@@ -73,12 +73,15 @@ def ranks(
     words += ["--", asked] if verb == "eval" else []
     rows: list[Row] = []
     typed = f"eval {shlex.quote(expression)}" if verb == "eval" else verb
+    at = ""
     for target in places or (None,):
         session = _session(root, target, typed)
+        at = session.address
         found = _ask(root, session, words, limit)
         rows += [{**row, "on": session.target} for row in found] if len(places) > 1 else found
     if plot:
-        return _plot(rows, _unused(root, expression) if out is None else root / out)
+        hint = f"dkdbg ranks --on {shlex.quote(at)} eval {shlex.quote(expression)} says what there is"
+        return _plot(rows, _unused(root, expression) if out is None else root / out, hint)
     if as_json:
         console.emit({"rows": rows, "summary": comparing.summary(rows)})
     else:
@@ -90,8 +93,12 @@ def ranks(
     return 0 if rows and all(row["state"] in {"value", "done"} for row in rows) else EXIT_ERROR
 
 
-def _plot(rows: Sequence[Row], path: Path) -> int:
-    """Write the picture of those that have answered; 1 if one of them has not."""
+def _plot(rows: Sequence[Row], path: Path, hint: str) -> int:
+    """Write the picture of those that have answered; 1 if one of them has not.
+
+    Args:
+        hint: what to type when there is nothing to show.
+    """
     shown: list[pictures.Shown] = []
     failed = 0
     for row in rows[: pictures.MOST]:
@@ -106,7 +113,7 @@ def _plot(rows: Sequence[Row], path: Path) -> int:
             continue
         console.say(f"{label}  {comparing.clean(shown[-1].text)}")
     if not shown:
-        raise DkdbgError("there is nothing to show", hint="dkdbg ranks eval EXPR says what there is")
+        raise DkdbgError("there is nothing to show", hint=hint)
     try:
         with path.open("xb") as picture:
             picture.write(pictures.png(shown))
@@ -150,7 +157,10 @@ def _ask(root: Path, session: SeenSession, words: Sequence[str], limit: float) -
         result = process.read(argv, most=answers.MOST, timeout=limit + _GRACE)
     if not result.stdout.strip():
         said = (result.stderr.strip() or f"{result.argv[0]} ended with {result.code}").splitlines()
-        raise DkdbgError(f"{session.target}: {said[-1].removeprefix('dkdbg: ')}", hint="dkdbg ps")
+        raise DkdbgError(
+            f"{session.target}: {said[-1].removeprefix('dkdbg: ')}",
+            hint=f"dkdbg ps {session.address} shows what runs there",
+        )
     return answers.rows_of(result.stdout, session.target)
 
 

@@ -16,6 +16,8 @@ _TENSOR_TEXTS = ("text", "shape", "dtype", "digest")
 _TENSOR_NUMBERS = ("norm", "mean", "low", "high", "nan", "inf", "count", "read")
 
 Row = dict[str, Any]
+#: What helps where an agent and this dkdbg do not understand each other.
+_OTHER_VERSION = "start it again under this dkdbg; a debug service: dkdbg init, dkdbg down, then dkdbg up"
 
 
 def check_set(text: str) -> str:
@@ -46,7 +48,7 @@ def rows_of(said: str, place: str) -> list[Row]:
         if isinstance(answer, dict) and isinstance(answer.get("error"), str):
             hint = answer.get("hint")
             raise DkdbgError(
-                f"{place}: {answer['error'][:LONGEST]}", hint=hint if isinstance(hint, str) else "dkdbg ps"
+                f"{place}: {answer['error'][:LONGEST]}", hint=hint if isinstance(hint, str) else _OTHER_VERSION
             )
         if not isinstance(found, list):
             raise TypeError("no rows")
@@ -54,7 +56,7 @@ def rows_of(said: str, place: str) -> list[Row]:
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise DkdbgError(
             f"{place}: its agent's answer cannot be understood",
-            hint="start it again under this dkdbg; a debug service: dkdbg init, dkdbg down, then dkdbg up",
+            hint=_OTHER_VERSION,
         ) from error
 
 

@@ -53,7 +53,10 @@ def _ask(wanted: Wanted, *, native: bool) -> list[Session]:
     with contextlib.closing(wanted.place) as place:
         agent = place.agent()
         if agent is None:
-            raise DkdbgError(f"no agent of dkdbg can be asked on {wanted.target}", hint="dkdbg ps")
+            raise DkdbgError(
+                f"no agent of dkdbg can be asked on {wanted.target}",
+                hint=f"dkdbg ps {place.address} shows what runs there",
+            )
         words = ["where", *(["--native"] if native else [])]
         for each in wanted.ids:
             words += ["--name", each]
