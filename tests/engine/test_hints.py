@@ -1,224 +1,222 @@
-"""What dkdbg says to type next is typed, step by step as a newcomer would, and leads on; so does what errors say."""
+"""What the verbs say of containers and of a debug service, and tell somebody to type, is typed and helps."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
-import time
+import sys
 
 import pytest
 
-from dkdbg.dap.debugger import Debugger
-from tests.engine.projects import dkdbg, launch_options, must, repo, take_away, unique
+from tests.engine.host_doors import host_door, typed_door
+from tests.engine.projects import LOOP, dkdbg, must, repo, take_away, unique, write
+from tests.engine.synced import docker, starting
 from tests.hints import in_shell, to_type
 from tests.pages import environment
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("hints")]
 
-LOOP = "import time\nn = 0\nwhile True:\n    n += 1\n    print('step', n, flush=True)\n    time.sleep(0.05)\n"
 LIMIT = 300
 
 
+def entered(root, line: str) -> bool:
+    """Whether typing a `dkdbg pdb ...` gets into a program."""
+    done = subprocess.run(
+        ["sh", "-c", line], cwd=root, env=environment(), input="p 6 * 7\nq\n", capture_output=True, text=True,
+        check=False, timeout=LIMIT,
+    )  # fmt: skip
+    return "42\n" in done.stdout
+
+
 @pytest.fixture(scope="module")
-def root(base_image, tmp_path_factory):
-    """A repository with a service, which nobody has set up."""
-    root = repo(tmp_path_factory.mktemp("hints") / unique("walk"), {"train.py": LOOP})
-    compose = f"services:\n  web:\n    image: {base_image}\n    working_dir: /workspace\n    volumes: ['.:/workspace']\n"
-    (root / "compose.yaml").write_text(f"{compose}    command: [python3, train.py]\n")
-    (root / ".env").write_text(f"DKDBG_PORT={free_port()}\nDKDBG_WAIT=0\n")
+def project(base_image, tmp_path_factory):
+    """A repository after `init`, whose service is not started; its image is that of all tests."""
+    root = repo(tmp_path_factory.mktemp("hints") / unique("hints"), {"train.py": LOOP})
+    (root / ".env").write_text(f"DKDBG_PORT={free_port()}\nDKDBG_BASE={base_image}\n")
+    must(dkdbg(root, "init", "--yes"))
     yield root
     take_away(root, dict(os.environ))
 
 
-@pytest.fixture(scope="module")
-def set_up(root):
-    """The repository, set up by what `dkdbg` says in it, and what `init` says then."""
-    [line] = to_type(must(dkdbg(root)).stdout, "dkdbg init shows a plan and asks before it writes anything")
-    shown = in_shell(root, line)
-    assert "web-debug" in shown.stdout
-    [writes, _] = to_type(shown.stderr, "dkdbg init --yes writes, dkdbg init --diff only shows")
-    return must(in_shell(root, writes)).stdout
+@pytest.fixture
+def down(project):
+    """The project without a container."""
+    must(dkdbg(project, "down"))
+    return project
 
 
-def read_until(root, line, text):
-    """Type a line whose program goes on, until it prints a text."""
-    typed = subprocess.Popen(
-        ["sh", "-c", f"exec {line}"],
-        cwd=root,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-    )
-    end, said = time.monotonic() + LIMIT, b""
-    os.set_blocking(typed.stdout.fileno(), False)
+@pytest.fixture
+def box(base_image):
+    """Starts containers that nobody has prepared, in which `python` is a name of Python's; they are removed at the end."""
+    names = []
+
+    def start(*options: str) -> str:
+        names.append(unique("dkdbg-hints"))
+        docker("run", "-d", "--init", "--name", names[-1], *options, base_image, "sleep", "infinity")
+        docker("exec", "-u", "0", names[-1], "ln", "-s", "/usr/bin/python3", "/usr/local/bin/python")
+        return names[-1]
+
+    yield start
+    for each in names:
+        docker("rm", "-f", "-v", each, check=False)
+
+
+def test_where_no_service_runs_up_starts_it_and_without_its_wait_pdb_enters_it(down):
+    [line] = to_type(dkdbg(down, "logs").stderr, "dkdbg up")
+    must(in_shell(down, line))
+    must(dkdbg(down, "logs"))
+    line, _ = to_type(dkdbg(down, "pdb").stderr, "DKDBG_WAIT=0 dkdbg up, or dkdbg run without --wait")
+    must(in_shell(down, f"DKDBG_WAIT=0 {line}"))
+    assert entered(down, "dkdbg pdb")
+
+
+def test_a_service_that_has_ended_is_started_by_what_where_says(down):
+    must(dkdbg(down, "up", env={"DKDBG_WAIT": "0"}))
+    docker("stop", "-t", "5", f"{down.name}-app-debug-1")
+    [line] = to_type(dkdbg(down, "where", "compose://app-debug").stderr, "dkdbg up starts the debug service")
+    must(in_shell(down, f"DKDBG_WAIT=0 {line}"))
+    assert "train.py" in must(dkdbg(down, "where", "compose://app-debug")).stdout
+
+
+def test_a_container_without_an_agent_says_where_one_runs_and_how_to_begin(down, box):
+    must(dkdbg(down, "up"))
+    plain = box("-w", "/srv")
+    [line] = to_type(dkdbg(down, "restart", f"docker://{plain}").stderr, "dkdbg ps shows where one does")
+    assert f"{down.name}-app-debug-1" in must(in_shell(down, line)).stdout
+    docker("exec", "-d", plain, "python3", "-c", "import time\nwhile True: time.sleep(0.01)")
+    [line] = to_type(dkdbg(down, "pdb", f"docker://{plain}").stderr, "dkdbg attach {} says how to enter it")
+    with typed_door(down, line) as door:
+        said = door.wait_for(lambda each: "to enter it: dkdbg attach" in each["text"])["text"]
+        assert door.end() == 0
+    assert f"dkdbg attach docker://{plain} --pid" in said
+
+
+def test_a_command_in_the_service_beside_the_one_that_runs_says_how_to_attach(down):
+    must(dkdbg(down, "up"))
+    running = subprocess.Popen(
+        [sys.executable, "-m", "dkdbg", "run", "--wait", str(LIMIT), "--", "train.py"], cwd=down,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
     try:
-        while text not in said:
-            assert typed.poll() is None, said
-            assert time.monotonic() < end, said
-            said += typed.stdout.read() or b""
-            time.sleep(0.05)
+        assert running.stderr is not None
+        said = ""
+        while "waiting for a debugger" not in said:
+            read = running.stderr.readline()
+            assert read, said
+            said += read
+        [line] = to_type(said, "dkdbg: port {} is taken; attach with: dkdbg attach 127.0.0.1:{}")
+        with typed_door(down, line) as door:
+            door.wait("target", ready=True)
+            assert door.end() == 0
     finally:
-        typed.send_signal(signal.SIGINT)
-        typed.communicate(timeout=LIMIT)
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=LIMIT)
 
 
-def test_outside_of_a_repository_it_leads_to_one_and_to_the_demo(tmp_path, root, base_image):
-    shown = must(dkdbg(tmp_path)).stdout
-    [line] = to_type(shown, "go to your repository and type: dkdbg init")
-    assert "web-debug" in in_shell(root, line).stdout
-    [line] = to_type(shown, "or see the whole path on an example: dkdbg demo")
-    place = tmp_path / "tmp"
-    place.mkdir()
-    done = must(in_shell(tmp_path, line, {"TMPDIR": str(place), "DKDBG_BASE": base_image}))
-    assert "demo passed" in done.stdout
-
-
-def test_after_init_plain_docker_starts_it_and_what_is_said_of_it_stops_it(root, set_up):
-    ours, plain = to_type(
-        set_up, "next: dkdbg up, or plain Docker: docker compose --profile debug up --build --wait {}"
-    )
-    must(in_shell(root, plain))
-    logs, down = to_type(
-        must(dkdbg(root)).stdout,
-        "press F5 to attach to {}; dkdbg logs -f shows what it prints, dkdbg down stops it",
-    )
-    read_until(root, logs, b"step 3\n")
-    must(in_shell(root, down))
-    [again] = to_type(must(dkdbg(root)).stdout, "or start it from here: dkdbg up")
-    assert again == ours
-    logs, down = to_type(
-        must(in_shell(root, again)).stdout,
-        "next: set a breakpoint and press F5; dkdbg logs -f shows the output, dkdbg down stops it",
-    )
-    read_until(root, logs, b"step 3\n")
-    with Debugger(launch_options(root)) as debugger:
-        debugger.attach()
-        where, logs = to_type(
-            must(dkdbg(root)).stdout,
-            "your editor is attached; dkdbg where shows where each process is, dkdbg logs -f what it prints",
+def test_a_port_that_a_door_has_is_free_when_that_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "run"))
+    port = str(free_port())
+    words = ("run", "--on", "local:", "--port", str(free_port()), "--attach", port, "--", "true")
+    with host_door(tmp_path, "local:", port=int(port)) as door:
+        run, attach = to_type(
+            dkdbg(tmp_path, *words).stderr,
+            "another dkdbg run --attach or dkdbg attach may have it: stop that, or name another port, in launch.json too",
         )
-        assert "train.py" in must(in_shell(root, where)).stdout
-        read_until(root, logs, b"step 5\n")
-    must(in_shell(root, down))
-    assert "web-debug" not in must(dkdbg(root, "ps")).stdout
+        must(in_shell(tmp_path, f"{run} {free_port()} --on local: --port {free_port()} -- true"))
+        assert f"{attach} local:".split()[1:] == door.process.args[3:5]
+        assert door.end() == 0
+    must(dkdbg(tmp_path, *words))
 
 
-@pytest.mark.usefixtures("set_up")
-def test_after_a_change_of_the_settings_it_leads_to_what_would_change(root):
-    settings, text = root / "dkdbg.toml", (root / "dkdbg.toml").read_text()
-    settings.write_text(f"{text}\n[debug]\nwait = 7\n" if "[debug]" not in text else text.replace("[debug]", "[debug]\nwait = 7"))  # fmt: skip
-    try:
-        [line] = to_type(must(dkdbg(root)).stdout, "dkdbg init shows what would change")
-        shown = in_shell(root, line)
-        assert "compose.override.yaml" in shown.stdout
-    finally:
-        settings.write_text(text)
+def test_a_run_without_a_command_says_a_whole_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "run"))
+    write(tmp_path, **{"train.py": "print('trains')\n"})
+    [line] = to_type(dkdbg(tmp_path, "run", "--on", "local:").stderr, "dkdbg run -- python train.py")
+    assert must(in_shell(tmp_path, line.replace(" -- ", f" --port {free_port()} -- "))).stdout == "trains\n"
 
 
-@pytest.mark.usefixtures("set_up")
-def test_a_file_of_ours_that_is_gone_is_written_again(root):
-    (root / ".dkdbg/agent.pyz").unlink()
-    refused = dkdbg(root, "up")
-    assert refused.returncode == 2
-    [line] = to_type(refused.stderr, "dkdbg init")
-    must(in_shell(root, f"{line} --yes"))
-    assert (root / ".dkdbg/agent.pyz").is_file()
+def test_a_container_without_a_folder_for_code_gets_it_by_what_is_said(box, tmp_path):
+    name = box()
+    write(tmp_path, **{"train.py": "print('trains')\n"})
+    done = dkdbg(tmp_path, "run", "--sync", "--on", f"docker://{name}", "--", "python", "train.py")
+    for line in to_type(
+        done.stderr,
+        "dkdbg sync {} --once --to /code copies it there; without --sync: dkdbg run --on {} -- python /code/train.py",
+    ):
+        done = must(in_shell(tmp_path, line))
+    assert done.stdout == "trains\n"
 
 
-@pytest.mark.usefixtures("set_up")
-def test_a_service_that_was_renamed_gets_its_debug_service_anew(root):
-    file, text = root / "compose.yaml", (root / "compose.yaml").read_text()
-    file.write_text(text.replace("  web:", "  site:"))
-    try:
-        refused = dkdbg(root, "up")
-        [line] = to_type(
-            refused.stderr, "dkdbg init writes the debug service anew, for a service that is there"
-        )
-        must(in_shell(root, f"{line} --yes"))
-        must(dkdbg(root, "up"))
-        assert "site-debug" in must(dkdbg(root, "ps")).stdout
-        must(dkdbg(root, "down"))
-    finally:
-        file.write_text(text)
-        must(dkdbg(root, "init", "--yes"))
+def test_more_files_than_are_said_beside_a_run_are_listed_by_what_is_said(box, tmp_path):
+    """Those that cannot be written there by `--verify`; why one does not take part by `--explain`."""
+    place = f"docker://{box('-w', '/w', '--tmpfs', '/w/data:ro')}"
+    write(tmp_path, **{f"data/{n}.txt": f"{n}\n" for n in range(25)})
+    for n in range(25):
+        (tmp_path / f"link{n}").symlink_to("/etc/passwd")
+    said = must(dkdbg(tmp_path, "run", "--sync", "--on", place, "--", "true")).stderr
+    [line] = to_type(said, "; dkdbg sync {} --verify lists what differs")
+    assert "--json lists all of them" in in_shell(tmp_path, line).stdout
+    shown = json.loads(in_shell(tmp_path, f"{line} --json").stdout)["differences"]
+    assert {f"data/{n}.txt" for n in range(25)} <= set(shown)
+    [line] = to_type(said, "; dkdbg sync --explain PATH says why one is left out")
+    unsaid = next(f"link{n}" for n in range(25) if f"link{n}:" not in said)
+    assert "leads out of the root" in must(in_shell(tmp_path, line.replace("PATH", unsaid))).stdout
 
 
-# --- the engine
-
-
-@pytest.mark.usefixtures("set_up")
-def test_an_engine_that_does_not_answer_is_asked_as_it_says(root):
-    nobody = {"DOCKER_HOST": f"unix://{root}/nobody.sock"}
-    refused = dkdbg(root, "up", env=nobody)
-    _, info, context = to_type(
-        refused.stderr,
-        "start it (sudo systemctl start docker, or Docker Desktop), then `docker info` must answer; `docker context show` and DOCKER_HOST say which one was asked",
-    )
-    assert in_shell(root, info, nobody).returncode != 0
-    must(in_shell(root, info))
-    assert must(in_shell(root, context)).stdout.strip()
-
-
-@pytest.mark.usefixtures("set_up")
-def test_a_context_that_is_not_there_leads_to_those_that_are(root):
-    refused = dkdbg(root, "up", env={"DOCKER_CONTEXT": "nope"})
+def test_a_path_outside_is_explained_where_it_belongs(tmp_path):
+    write(tmp_path, **{"a/x.py": "", "b/y.py": ""})
     [line] = to_type(
-        refused.stderr,
-        "docker context ls shows the engines it knows; DOCKER_CONTEXT and DOCKER_HOST choose one",
+        dkdbg(tmp_path / "a", "sync", "--explain", "../b/y.py").stderr, "dkdbg -C ROOT sync --explain PATH"
     )
-    names = [each.split()[0] for each in must(in_shell(root, line)).stdout.splitlines()[1:]]
-    must(dkdbg(root, "ps", env={"DOCKER_CONTEXT": names[0]}))
+    done = must(in_shell(tmp_path / "a", line.replace("ROOT", "../b").replace("PATH", "y.py")))
+    assert done.stdout.startswith("y.py: takes part")
 
 
-@pytest.mark.usefixtures("set_up")
-def test_an_api_version_that_the_engine_does_not_speak_is_unset(root):
-    env = {"DOCKER_API_VERSION": "1.99"}
-    refused = dkdbg(root, "up", env=env)
+def mapped(*pairs: tuple[str, str]) -> tuple[str, ...]:
+    """The options of a container that says where code lies."""
+    found = [{"localRoot": "${workspaceFolder}/" + local, "remoteRoot": remote} for local, remote in pairs]
+    return ("-w", "/w", "-e", f"DKDBG_MAPPINGS={json.dumps(found)}")
+
+
+def test_several_folders_are_synced_one_at_a_time_as_it_says(box, tmp_path):
+    name = box(*mapped(("a b", "/w/a"), ("c", "/w/c d")))
+    write(tmp_path, **{"a b/x.py": "x\n", "c/y.py": "y\n"})
     [line] = to_type(
-        refused.stderr, "unset DOCKER_API_VERSION: docker and the engine agree on one by themselves"
+        dkdbg(tmp_path, "sync", "--once", f"docker://{name}").stderr,
+        "sync one at a time: dkdbg -C {} sync TARGET --to {}",
     )
-    must(in_shell(root, f"{line}; dkdbg ps", env))
+    must(in_shell(tmp_path, line.replace("TARGET", f"--once docker://{name}")))
+    assert docker("exec", name, "cat", "/w/a/x.py") == "x\n"
 
 
-@pytest.mark.usefixtures("set_up")
-def test_a_compose_file_that_compose_refuses_is_shown_by_it(root):
-    (root / "compose.override.yml").unlink(missing_ok=True)
-    file, text = root / "compose.yaml", (root / "compose.yaml").read_text()
-    file.write_text(text.replace("    working_dir", "    woking_dir"))
-    try:
-        [line] = to_type(dkdbg(root, "up").stderr, "docker compose --profile debug config shows where")
-        assert "woking_dir" in in_shell(root, line).stderr
-    finally:
-        file.write_text(text)
-    must(in_shell(root, line))
+def test_a_place_whose_code_lies_outside_is_synced_as_it_says(box, tmp_path):
+    name = box(*mapped(("linked", "/w/other")))
+    write(tmp_path, **{"here/x.py": "x\n", "other/y.py": "y\n"})
+    (tmp_path / "here/linked").symlink_to("../other")
+    [line] = to_type(
+        dkdbg(tmp_path / "here", "sync", "--once", f"docker://{name}").stderr,
+        "is it this repository's? --to PATH syncs this folder to PATH there; dkdbg -C FOLDER sync TARGET --to PATH syncs another one",
+    )
+    line = line.replace("FOLDER", "../other").replace("TARGET", f"--once docker://{name}")
+    must(in_shell(tmp_path / "here", line.replace("PATH", "/w/other")))
+    assert docker("exec", name, "cat", "/w/other/y.py") == "y\n"
 
 
-def test_a_base_image_that_cannot_be_had_makes_way_for_the_one_that_is_named(tmp_path, base_image):
-    made = repo(tmp_path / unique("base"), {"train.py": LOOP})
-    (made / ".env").write_text(f"DKDBG_PORT={free_port()}\nDKDBG_WAIT=0\n")
-    must(dkdbg(made, "init", "--yes"))
-    try:
-        refused = dkdbg(made, "up", env={"DKDBG_BASE": "localhost:1/no/such:image"})
-        to_type(
-            refused.stderr,
-            "log in (docker login), or name one that you have: DKDBG_BASE=registry.example/python:3.11 where dkdbg init wrote the Dockerfile, its FROM line in one of yours",
-        )
-        named = refused.stderr[refused.stderr.index("DKDBG_BASE=") :].split()[0]
-        ours = named.replace("registry.example/python:3.11", base_image)
-        must(in_shell(made, f"{ours} dkdbg up"))
-        must(in_shell(made, f"{ours} dkdbg down --all"))
-    finally:
-        take_away(made, dict(os.environ))
-
-
-def test_no_container_of_a_name_leads_to_those_that_there_are(tmp_path, base_image):
-    name = unique("dkdbg-test-hints")
-    must(subprocess.run(["docker", "create", "--name", name, base_image, "true"], capture_output=True, text=True, check=False))  # fmt: skip
-    try:
-        refused = dkdbg(tmp_path, "run", "--on", f"docker://{name}-x", "--", "true")
-        [line] = to_type(refused.stderr, "docker ps --all")
-        assert name in must(in_shell(tmp_path, line)).stdout
-    finally:
-        subprocess.run(["docker", "rm", "-f", name], check=False, capture_output=True)
+def test_a_root_that_was_exchanged_is_synced_by_a_new_start(box, tmp_path):
+    place, root = f"docker://{box('-w', '/w')}", tmp_path / "code"
+    write(root, **{"x.py": "x\n"})
+    with starting(root, place) as following:
+        following.wait(lambda: following.named("in_sync"), "in sync once")
+        root.rename(tmp_path / "moved")
+        write(root, **{"y.py": "y\n"})
+        shutil.rmtree(tmp_path / "moved")
+        following.process.wait(LIMIT)
+        said = following.rest()
+    [line] = to_type(said, "start dkdbg sync again; nothing was deleted on the other side")
+    assert docker("exec", place.removeprefix("docker://"), "cat", "/w/x.py") == "x\n"
+    must(in_shell(root, f"{line} --once {place}"))
+    assert docker("exec", place.removeprefix("docker://"), "cat", "/w/y.py") == "y\n"

@@ -11,7 +11,9 @@ import pytest
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import wait_for
+from tests.engine.host_doors import door_of
 from tests.engine.projects import LOOP, launch_options, marked_line, unique, write
+from tests.hints import to_type
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("podman")]
@@ -95,6 +97,11 @@ def test_another_command_in_the_debug_service(podman, project):
         told = next(line for line in lines if "attach with: dkdbg attach 127.0.0.1:" in line)
         assert int(told.rpartition(":")[2]) == launch_options(project).port
         next(line for line in lines if "waiting for a debugger" in line)
+        [typed] = to_type(told, "dkdbg: attach with: dkdbg attach 127.0.0.1:{}")
+        attach = ["sh", "-c", f"exec {typed} --json --port {free_port()}"]
+        with door_of(attach, project, podman.environment) as door:
+            door.wait("target", ready=True)
+            assert door.end() == 0
         assert "loss" in stop(launch_options(project), project / "train.py")
         running.send_signal(signal.SIGINT)
         running.communicate(timeout=300)

@@ -17,6 +17,8 @@ from dkdbg.errors import EXIT_ENGINE, EXIT_USAGE
 from tests.agent.dap_probe import wait_for
 from tests.engine.host_doors import host_door
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, repo, stop_in, take_away, unique, write
+from tests.hints import in_shell, to_type
+from tests.pages import environment
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("box")]
@@ -89,9 +91,10 @@ def test_a_fresh_project_is_debugged_there_from_up_to_down(laptop, project):
     wait_for(lambda: listed(project), lambda found: found == [(SERVICE, "running")])
     down = must(dkdbg(project, "down")).stdout
     (mount,) = found["Mounts"]
-    assert f"docker volume rm {mount['Name']}" in down
+    [line] = to_type(down, "; its files are still there (docker volume rm {})")
+    assert line == f"docker volume rm {mount['Name']}"
     assert laptop.docker("container", "inspect", found["Id"]).returncode
-    must(laptop.docker("volume", "rm", mount["Name"]))  # nobody uses it any more: no container was left
+    must(in_shell(project, line))  # nobody uses it any more: no container was left
 
 
 def test_another_command_runs_in_the_debug_service_there(project):
@@ -99,14 +102,15 @@ def test_another_command_runs_in_the_debug_service_there(project):
     refused = dkdbg(project, "run", "--", "train.py", "two words")
     assert (refused.returncode, refused.stdout) == (EXIT_USAGE, "")
     words = ["--on", f"compose://{SERVICE}", "--", "python3", "train.py", "two words"]
-    assert f"dkdbg up, then run it in there: dkdbg run {shlex.join(words)}" in refused.stderr
-    must(dkdbg(project, "up"))
+    up, run = to_type(refused.stderr, "dkdbg up, then run it in there: dkdbg run --on {}://{} -- {}")
+    assert run == f"dkdbg run {shlex.join(words)}"
+    must(in_shell(project, up))
     ends = ["python3", "-c", "import os, sys; print(os.getcwd()); sys.exit(7)"]
     done = dkdbg(project, "run", *words[:3], *ends)
     assert (done.returncode, done.stdout) == (7, "/workspace\n"), done.stderr
     started = subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", "run", "--wait", "300", *words], cwd=project, stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        ["sh", "-c", f"exec {run.replace(' --on ', ' --wait 300 --on ')}"], cwd=project, stdin=subprocess.DEVNULL,
+        env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
         wait_for(lambda: listed(project), lambda found: ("train.py", "waiting") in found)
@@ -236,6 +240,32 @@ def test_a_service_of_somebody_elses_of_the_same_name_is_left_alone(laptop, proj
     laptop.docker("rm", "-f", name)
 
 
+def test_a_file_that_cannot_be_copied_there_is_explained_by_what_is_said(project):
+    secret = project / "secret.txt"
+    secret.write_text("nobody reads this\n")
+    secret.chmod(0)
+    done = in_shell(project, "dkdbg up")
+    [line] = to_type(
+        done.stderr,
+        "dkdbg sync --explain PATH says whether a file takes part; ignore under [sync] in dkdbg.toml leaves it out",
+    )
+    said = must(in_shell(project, line.replace("PATH", "secret.txt"))).stdout
+    assert said == "secret.txt: takes part: no rule leaves it out\n"
+    write(project, **{"dkdbg.toml": "[sync]\nignore = ['secret.txt']\n"})
+    must(in_shell(project, "dkdbg up"))
+
+
+def test_a_service_of_which_compose_makes_no_container_is_looked_at_by_what_is_said(project):
+    write(project, **{"compose.override.yaml": f"services:\n  {SERVICE}:\n    scale: 0\n"})
+    [line] = to_type(
+        dkdbg(project, "up").stderr,
+        "docker compose ps --all shows which there are; a scale or replicas of 0 makes none",
+    )
+    assert SERVICE not in must(in_shell(project, line)).stdout
+    (project / "compose.override.yaml").unlink()
+    must(dkdbg(project, "up"))
+
+
 def test_a_context_chooses_it_by_name_as_dockers_own_option_does(laptop, monkeypatch, tmp_path):
     monkeypatch.delenv("DOCKER_HOST")
     must(laptop.docker("context", "create", "gpu-box", "--docker", "host=ssh://box"))
@@ -277,6 +307,18 @@ def test_what_hinders_ssh_and_what_hinders_docker_there_are_told_apart(laptop, t
     assert "nothing listens for ssh" in said["box"]
     assert "there is no host nowhere.invalid" in said["nowhere.invalid"]
     assert "no Docker engine answers there" in said["other@box"]  # not in the group docker
+    info, _, usermod = to_type(
+        said["other@box"],
+        "go there with ssh, and docker info says why: it does not run (sudo systemctl start docker), "
+        "or this user may not use it (sudo usermod -aG docker $USER, then log in again)",
+    )
+    assert "permission denied" in in_shell(tmp_path, f"ssh other@box '{info} 2>&1'").stdout
+    laptop.sh(usermod.removeprefix("sudo ").replace("$USER", "other"))
+    in_shell(tmp_path, "ssh -O exit other@box")  # to log in again
+    seen = dkdbg(project, "ps", "docker://x", env={"DOCKER_HOST": "ssh://other@box"})
+    assert "there is no running container x" in seen.stderr
+    laptop.sh("gpasswd -d other docker")
+    in_shell(tmp_path, "ssh -O exit other@box")
     known = laptop.folder / "known"
     before = known.read_text()
     laptop.forget()

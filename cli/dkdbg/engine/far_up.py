@@ -80,7 +80,10 @@ def start(
     compose.create(target, root, env=env, report=report)
     found = inspected(root, plain)
     if found is None:
-        raise DkdbgError(f"compose has made no container of {service.name}", hint="docker compose ps --all")
+        raise DkdbgError(
+            f"compose has made no container of {service.name}",
+            hint="docker compose ps --all shows which there are; a scale or replicas of 0 makes none",
+        )
     with _open(found, root) as reach:
         for each in far.filled:
             fill(reach, each)

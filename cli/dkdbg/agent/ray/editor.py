@@ -141,7 +141,10 @@ class Editor:
         """Be the session of one worker until it is over."""
         seat = self._roll.take(number)
         if seat is None:
-            text = "no such worker waits any more, or another debugger has it; dkdbg ps shows those that wait now"
+            text = (
+                "no such worker waits any more, or another debugger has it; "
+                "dkdbg ps TARGET shows those that wait now, TARGET as for dkdbg attach"
+            )
             self._send(messages.refuse(attach, text))
             return
         worker = None
