@@ -18,12 +18,15 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.door.upstream import Upstream
 from dkdbg.places import registry
-from tests.engine.host_doors import host_door
+from tests.agent.dap_probe import Client
+from tests.engine.host_doors import host_door, typed_door
+from tests.hints import to_type
 from tests.ports import free_port
 
 LIMIT = 300
 CODE = """\
 import multiprocessing
+import os
 import time
 
 def step(n):
@@ -33,6 +36,8 @@ def work():
     n = 0
     while True:
         n = step(n)
+        if n == 10:
+            open(f"{__file__}.{os.getpid()}", "w").close()
         time.sleep(0.05)
 
 if __name__ == "__main__":
@@ -50,6 +55,13 @@ def listens(port):
 @pytest.fixture
 def debugpy(tmp_path):
     script, port = tmp_path / "train.py", free_port()
+    with debugpy_at(script, port) as program:
+        yield script, port, program
+
+
+@contextlib.contextmanager
+def debugpy_at(script, port):
+    """A program under a plain debugpy that listens there."""
     script.write_text(CODE)
     program = subprocess.Popen(
         [sys.executable, "-m", "debugpy", "--listen", f"127.0.0.1:{port}", str(script)], stderr=subprocess.DEVNULL,
@@ -60,16 +72,18 @@ def debugpy(tmp_path):
         assert time.monotonic() < end
         assert program.poll() is None
         time.sleep(0.05)
-    yield script, port, program
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(program.pid, signal.SIGKILL)  # with the process that it has forked
-    program.wait()
+    try:
+        yield program
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)  # with the process that it has forked
+        program.wait()
 
 
 def stop_in(script, port, processes):
     """Stop that many processes at the breakpoint, as VS Code does."""
     with Debugger(AttachOptions(port=port)) as debugger:
-        debugger.set_breakpoints(str(script), [5])
+        debugger.set_breakpoints(str(script), [6])
         debugger.attach()
         stops = {}
         while len(stops) < processes:
@@ -97,14 +111,31 @@ def test_a_plain_debugpy_is_debugged_and_survives(debugpy):
     assert program.poll() is None
 
 
-def test_a_plain_debugpy_that_comes_later_is_asked_once_and_named(debugpy):
+def test_a_plain_debugpy_that_comes_later_is_named_and_what_is_said_of_it_debugs_it(tmp_path):
+    script, port = tmp_path / "train.py", free_port()
+    with host_door(tmp_path, f"127.0.0.1:{port}") as early, debugpy_at(script, port):
+        with Client(early.port).attach() as editor:
+            said = editor.event("output", text="a plain debugpy listens")["output"]
+        # debugpy loses a program whose first editor leaves while it begins.
+        end = time.monotonic() + LIMIT
+        while len(list(tmp_path.glob("train.py.*"))) < 2:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert early.end() == 0
+        [line] = to_type(said, "a plain debugpy listens at {} now; stop this and type: dkdbg attach {}")
+        with typed_door(tmp_path, line) as door:
+            stop_in(script, door.port, 2)
+            assert door.end() == 0
+
+
+def test_a_plain_debugpy_is_asked_once(debugpy):
     _, port, program = debugpy
     place = registry.place_at(registry.address_of(f"127.0.0.1:{port}"), Path("/"))
     upstream = Upstream(place, "later")
     said = upstream.look().why
     assert f"a plain debugpy listens at 127.0.0.1:{port}" in said
-    assert f"dkdbg attach 127.0.0.1:{port}" in said
     program.kill()
     program.wait()
     upstream.poke()
     assert upstream.look().why == said  # nobody was asked again
+    upstream.close()

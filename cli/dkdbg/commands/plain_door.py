@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dkdbg.commands.host_door import GOODBYE, Reporting, listen
-from dkdbg.door.plain import PlainPort, greeted
+from dkdbg.door.plain import PlainPort, greeted, leave
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def plain_door(places: Sequence[Place], report: Reporting, *, port: int) -> Plai
         if anchor is None:
             continue
         if len(places) > 1:
-            anchor.sock.close()
+            leave(anchor)
             raise DkdbgError(
                 f"{place.address} is a plain debugpy, which cannot share a port with other targets",
                 hint=f"dkdbg attach {place.address}",

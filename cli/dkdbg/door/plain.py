@@ -56,7 +56,7 @@ def greeted(endpoint: tuple[str, int], *, limit: float = GREETING_LIMIT) -> Gree
     sock = socket.create_connection(endpoint, timeout=wires.CONNECT_LIMIT)
     said = b""
     end = time.monotonic() + limit
-    while said.count(b'"telemetry"') < _GREETINGS and (left := end - time.monotonic()) > 0:
+    while not is_greeting(said) and (left := end - time.monotonic()) > 0:
         sock.settimeout(left)
         try:
             data = sock.recv(_CHUNK)
@@ -67,13 +67,30 @@ def greeted(endpoint: tuple[str, int], *, limit: float = GREETING_LIMIT) -> Gree
         said += data
         if not data or not _BEGINNING.startswith(said[: len(_BEGINNING)]) or _OURS in said:
             break
-    if said.count(b'"telemetry"') < _GREETINGS or _OURS in said:
+    if not is_greeting(said):
         sock.close()
         return None
     sock.settimeout(None)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sockets.keep_alive(sock)
     return Greeted(sock=sock, said=said)
+
+
+def is_greeting(said: bytes) -> bool:
+    """Whether a plain debugpy has greeted to the end: a connection that ends before takes its port along."""
+    return said.count(b'"telemetry"') >= _GREETINGS and _OURS not in said
+
+
+def leave(greeted: Greeted) -> None:
+    """End the connection as an editor leaves: what was told on it meanwhile is read, so that nothing is reset."""
+    _ask_to_leave(greeted.sock)
+    with contextlib.suppress(OSError):
+        end = time.monotonic() + GOODBYE
+        while (left := end - time.monotonic()) > 0:
+            greeted.sock.settimeout(left)
+            if not greeted.sock.recv(_CHUNK):
+                break
+    greeted.sock.close()
 
 
 class PlainPort:
@@ -147,17 +164,8 @@ class PlainPort:
         """End the anchor's connection; its program is over, or nobody will come any more."""
         with self._lock:
             anchor, self._anchor = self._anchor, None
-        if anchor is None:
-            return
-        # As an editor leaves: what was told on it meanwhile is read, so that nothing is reset.
-        _ask_to_leave(anchor.sock)
-        with contextlib.suppress(OSError):
-            end = time.monotonic() + GOODBYE
-            while (left := end - time.monotonic()) > 0:
-                anchor.sock.settimeout(left)
-                if not anchor.sock.recv(_CHUNK):
-                    break
-        anchor.sock.close()
+        if anchor is not None:
+            leave(anchor)
 
 
 def _pass(client: socket.socket, first: bytes, parser: frames.FrameParser, upstream: Greeted) -> bool:

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dkdbg.door import plain
 from dkdbg.door.asking import ANSWER_LIMIT, PlainDebugpyError, status_of
 from dkdbg.targets.place import Door
 from dkdbg.targets.record import BadRecord
@@ -54,6 +55,8 @@ class Upstream:
         self._token = token
         self._refused_by = ""
         self._plain = ""
+        self._is_heard = False
+        self._held: plain.Greeted | None = None
         self._limit = ANSWER_LIMIT
         self._lock = threading.Lock()
         self._door = Door(endpoint=None, why="")
@@ -66,6 +69,13 @@ class Upstream:
     def last(self) -> Seen | None:
         """What the last look showed."""
         return self._seen
+
+    def close(self) -> None:
+        """Leave a plain debugpy as an editor leaves it, so that its port stays."""
+        with self._lock:
+            held, self._held = self._held, None
+        if held is not None:
+            plain.leave(held)
 
     def poke(self) -> None:
         """Something has changed: search anew at the next look."""
@@ -95,6 +105,7 @@ class Upstream:
         if endpoint is None:
             return Seen(endpoint=None, agent="", why=self._door.why, record=None)
         try:
+            self._look_for_debugpy(endpoint)
             record = self._status_of(endpoint)
             if record is not None and record.is_attachable:
                 return Seen(
@@ -111,9 +122,28 @@ class Upstream:
         why = f"its agent is {record.state}" if record is not None and unready else self._door.why
         return Seen(endpoint=endpoint, agent="", why=why, record=record)
 
+    def _look_for_debugpy(self, endpoint: tuple[str, int]) -> None:
+        """Hear who begins at a port that nothing is known of: a question would cost a plain debugpy its port.
+
+        Raises:
+            PlainDebugpyError: it is one. The connection is held until the end: one that leaves while its program
+                begins takes the program out of the debugger's reach.
+        """
+        if self.place.address.scheme != "endpoint" or self._is_heard:
+            return
+        try:
+            found = plain.greeted(endpoint)
+        except OSError:  # nothing listens there
+            return
+        self._is_heard = True
+        if found is not None:
+            self._held = found
+            raise PlainDebugpyError("it is a plain debugpy, without an agent")
+
     def _status_of(self, endpoint: tuple[str, int]) -> SeenRecord | None:
         began = time.monotonic()
         found = status_of(endpoint, limit=self._limit)
+        self._is_heard = self._is_heard and found is not None  # another one may come
         if found is None and time.monotonic() - began >= self._limit:
             self._limit = min(LONGEST_ANSWER, 2 * self._limit)
         return found
