@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.agent.dap_probe import Client, wait_for
-from tests.engine.host_doors import host_door
+from tests.checkout import checkout, run_dkdbg
+from tests.engine.host_doors import host_door, typed_door
+from tests.hints import to_type
 from tests.ports import free_port
 
 if TYPE_CHECKING:
@@ -44,6 +46,26 @@ def test_with_the_token_the_processes_get_their_ports(
         text = door.wait("port")["text"]  # nobody has attached
         assert text.startswith("train.py: attach to 127.0.0.1:")
         with Client(int(text.rpartition(":")[2])).attach(dkdbgToken="right") as client:
+            assert client.session.request("threads")["threads"][0]["name"] == "MainThread"
+
+
+@pytest.mark.usefixtures("config")
+def test_what_is_said_to_clients_of_one_session_gives_each_process_a_port(loop, tmp_path: Path) -> None:
+    """By the session to a client that opens no others, and by `init --ranks`, whose entries have those ports."""
+    port, base = loop().wait_state("running")["port"], free_port(3)
+    with Client(port).attach(clientID="lsp4e") as client:
+        [line] = to_type(
+            client.event("output", text="never stops")["output"],
+            "this session belongs to the agent and never stops: each Python process has a session of its own. If your client does not open those, `dkdbg attach --ports` on your machine gives each process a port",
+        )
+    made = checkout(tmp_path / "repo", {"train.py": "import time\ntime.sleep(600)\n"})
+    assert run_dkdbg(made, "init", "--yes").returncode == 0
+    said = run_dkdbg(made, "init", "--ranks", "2", "--port", str(base), "--yes").stdout
+    [others] = to_type(said, "other editors: rank r is on {}:{} + r while `dkdbg attach --ports {}` runs")
+    assert others == f"{line} {base}"
+    with typed_door(tmp_path, f"{others} 127.0.0.1:{port}") as door:
+        text = door.wait("port")["text"]
+        with Client(int(text.rpartition(":")[2])).attach() as client:
             assert client.session.request("threads")["threads"][0]["name"] == "MainThread"
 
 

@@ -277,6 +277,15 @@ def test_where_the_system_or_the_program_says_no_the_reason_and_another_way_are_
         assert stops(tmp_path, port)[0] == 1  # from its start
 
 
+def test_numbers_of_several_places_lead_to_one(running, tmp_path, base_image):
+    name = running(base_image, "python3", "train.py")
+    refused = dkdbg(tmp_path, "attach", f"docker://{name}", "local:", "--pid", python_in(name))
+    [line] = to_type(refused.stderr, "dkdbg attach docker://NAME --pid 7")
+    with typed_door(tmp_path, line.replace("NAME", name).replace("7", python_in(name))) as door:
+        assert stops(tmp_path, door)[0] > 0
+        assert door.end() == 0
+
+
 def test_a_number_that_is_no_python_leads_to_those_that_are(running, tmp_path, base_image):
     name = running(base_image, "python3", "train.py")
     done = dkdbg(tmp_path, "attach", f"docker://{name}", "--pid", "99999")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 
 import pytest
 
@@ -11,6 +12,7 @@ from dkdbg.engine import compose_up
 from dkdbg.errors import DkdbgError
 from dkdbg.model.plan import DebugService
 from dkdbg.render import token_file
+from tests.hints import in_shell, to_type
 
 
 def service(token):
@@ -22,7 +24,8 @@ def service(token):
 @pytest.fixture
 def said(tmp_path, monkeypatch):
     """A user with a home of their own; the lines that were reported."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "my settings"))
+    monkeypatch.delenv("DKDBG_TOKEN", raising=False)
     monkeypatch.setattr(up, "others", lambda: ("anna", "ben", "cara", "dan"))
     return []
 
@@ -44,12 +47,42 @@ def test_on_a_machine_of_ones_own_nothing_is_said(said, monkeypatch):
 
 
 @pytest.mark.parametrize(("kind", "how"), [("env", "export DKDBG_TOKEN="), ("prompt", "F5 asks for it")])
-def test_a_token_that_is_wanted_is_made_and_never_shown(said, kind, how):
+def test_a_token_that_is_wanted_is_made_and_shown_by_nothing_but_what_is_said(said, kind, how, tmp_path):
     token = choose(kind, said)
     assert token
     assert token == choose(kind, [])
     assert any(how in line for line in said)
     assert not any(token in line for line in said)
+    text = "\n".join(said)
+    if kind == "env":
+        [line] = to_type(
+            text, '  your editor needs it, once: put  export {}="$(cat {})"  into the profile of your shell'
+        )
+        shown = in_shell(tmp_path, f"{line}; echo $DKDBG_TOKEN")
+    else:
+        [line] = to_type(text, "  F5 asks for it: cat {}")
+        shown = in_shell(tmp_path, line)
+    assert shown.stdout.strip() == token
+
+
+@pytest.mark.parametrize("harm", ["others can read it", "it is empty"])
+def test_a_token_that_is_none_is_removed_as_it_says_and_made_anew(said, tmp_path, harm):
+    before, file = choose("env", said), token_file.path(os.environ)
+    if harm == "it is empty":
+        file.write_text("")
+    else:
+        file.chmod(0o644)
+    with pytest.raises(DkdbgError) as error:
+        choose("env", said)
+    lines = (
+        to_type(error.value.hint, "rm {}, then dkdbg up makes a token")
+        if harm == "it is empty"
+        else to_type(error.value.hint, "rm {}, then dkdbg up makes a new one")
+    )
+    assert in_shell(tmp_path, lines[0]).returncode == 0
+    token = choose("env", said)
+    assert token != before
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 def test_the_way_to_the_editor_is_not_repeated_where_the_editor_has_it(said, monkeypatch):
