@@ -37,13 +37,13 @@ def token_of(reporter: Reporting) -> str:
         reporter.line(f"made a token: {token_file.path(os.environ)}")
     if len(token) < proof.SHORT:
         what = f"has {len(token)} characters" if token else "is empty"
-        where, remove = contract.ENV_TOKEN, f"unset {contract.ENV_TOKEN}"
+        where, remove = contract.ENV_TOKEN, f"unset {contract.ENV_TOKEN}, and dkdbg makes one"
         if contract.ENV_TOKEN not in os.environ:
             where = str(token_file.path(os.environ))
-            remove = f"rm {shlex.quote(where)}"
+            remove = f"rm {shlex.quote(where)}, and dkdbg makes one"
         raise DkdbgError(
             f"the token ({where}) {what}, and everybody who reaches this port could try to guess it",
-            hint=f"{remove}, and dkdbg makes one; or take {proof.SHORT} random characters or more",
+            hint=f"{remove}; or take {proof.SHORT} random characters or more",
             exit_code=EXIT_USAGE,
         )
     return token

@@ -52,9 +52,7 @@ class Calling(AttachOnly):
         self.caller.close()
 
     def refusal(self) -> DkdbgError:
-        """See `AttachOnly`."""
+        """See `AttachOnly`; a door asks for nothing else, so nobody reads it."""
         return DkdbgError(
-            f"{self.name} has called here: it can be attached to, and nothing else",
-            hint=f"in another terminal: dkdbg where {self.address}",
-            exit_code=EXIT_USAGE,
+            f"{self.name} has called here: it can be attached to, and nothing else", exit_code=EXIT_USAGE
         )

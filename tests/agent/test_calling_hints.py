@@ -1,0 +1,230 @@
+"""What dkdbg says to type about a job that calls a waiting `dkdbg attach --listen` helps: all on this machine."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import select
+import socket
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from tests.agent.dap_probe import Editor
+from tests.engine.host_doors import typed_door
+from tests.engine.projects import dkdbg, must
+from tests.hints import in_shell, to_type
+from tests.ports import free_port
+from tests.typed import typed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.agent.conftest import Launch
+
+#: It is in the function at each moment that somebody looks.
+TRAIN = "import time\n\ndef step():\n    while True:\n        time.sleep(0.02)\n\nstep()\n"
+
+
+def token_of(root: Path) -> Path:
+    """The file of the user's token."""
+    return root / "con fig" / "dkdbg" / "token"
+
+
+@pytest.fixture
+def root(tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository; the user has a token, and nothing else of this user's runs."""
+    monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(runtime))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "con fig"))
+    monkeypatch.delenv("DKDBG_TOKEN", raising=False)
+    token_of(tmp_path).parent.mkdir(parents=True)
+    token_of(tmp_path).write_text(secrets.token_hex(32))
+    token_of(tmp_path).chmod(0o600)
+    (tmp_path / "train.py").write_text(TRAIN)
+    return tmp_path
+
+
+@pytest.fixture
+def job(launch: Any, root: Path) -> Callable[..., Launch]:
+    """Starts the program as a job that calls a port of this machine."""
+
+    def start(port: int, **env: str) -> Launch:
+        told = {"DKDBG_CONNECT": f"127.0.0.1:{port}", "DKDBG_TOKEN_FILE": str(token_of(root))}
+        started: Launch = launch(sys.executable, "train.py", env=told | env)
+        return started
+
+    return start
+
+
+def log_until(running: Launch, mark: str) -> str:
+    """What a job has printed on its standard error until this."""
+    assert running.process.stderr is not None
+    said, end = b"", time.monotonic() + 300
+    arrived = select.poll()  # not select.select: the tests of one process may have more than 1,024 files open
+    arrived.register(running.process.stderr, select.POLLIN)
+    while mark.encode() not in said:
+        assert arrived.poll(1000 * max(0, end - time.monotonic())), said
+        data = os.read(running.process.stderr.fileno(), 1 << 16)
+        assert data, said
+        said += data
+    return said.decode()
+
+
+def listening(line: str, port: int) -> str:
+    """The line of a waiting `dkdbg attach`, with the port on loopback: beside other tests."""
+    return line.replace("[HOST:]PORT", "").replace("5670", "").strip() + f" 127.0.0.1:{port}"
+
+
+# --- in the job
+
+
+def test_a_job_that_nobody_waits_for_is_connected_once_somebody_does(root: Path, job: Any) -> None:
+    port = free_port()
+    running = job(port)
+    said = log_until(running, "calling again")
+    [line] = to_type(said, "not connected to {}, where dkdbg attach --listen should wait: {}; calling again")
+    with typed_door(root, listening(line, port)) as door:
+        door.wait("called", target=running.name)
+        assert door.end() == 0
+
+
+@pytest.mark.parametrize("wrong", ["nowhere", "host:port", ":5670"])
+def test_a_job_that_names_no_port_takes_that_of_an_attach(wrong: str, root: Path, job: Any) -> None:
+    code, _, said = job(0, DKDBG_CONNECT=wrong).finish()
+    assert code
+    [line] = to_type(said, "--connect ({}) takes the HOST:PORT of a dkdbg attach --listen, not {}")
+    port = free_port()
+    with typed_door(root, listening(line, port)) as door:
+        running = job(port)
+        door.wait("called", target=running.name)
+        assert door.end() == 0
+
+
+@pytest.mark.parametrize("short", ["", "hunter2"])
+def test_a_job_without_a_token_takes_that_of_an_attach(short: str, root: Path, job: Any) -> None:
+    port = free_port()
+    code, _, said = job(port, DKDBG_TOKEN_FILE="", DKDBG_TOKEN=short).finish()
+    assert code
+    [line] = to_type(
+        said,
+        "--connect ({}) leads over a network: the token {}; set {} or {} to that of dkdbg attach --listen, {} random characters or more",
+    )
+    with typed_door(root, listening(line, port)) as door:
+        running = job(port, DKDBG_TOKEN_FILE="", DKDBG_TOKEN=token_of(root).read_text())
+        door.wait("called", target=running.name)
+        assert door.end() == 0
+
+
+def test_a_port_that_others_reach_is_opened_with_a_secret_or_on_loopback(root: Path, launch: Any) -> None:
+    """As in a pod, whose address the whole cluster reaches. Who comes by `kubectl port-forward` comes to loopback."""
+    pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "DKDBG_TOKEN_FILE": ""}
+    code, _, said = launch(sys.executable, "train.py", env=pod | {"DKDBG_HOST": "0.0.0.0"}).finish()
+    assert code
+    to_type(
+        said,
+        "--host ({}) {} can be reached by others, who could run code here: set {} to a secret, which an editor sends as dkdbgToken, or listen on 127.0.0.1 and come through ssh -L or kubectl port-forward",
+    )
+    lines = {str(root / "train.py"): [5]}
+    for env, token in (
+        ({"DKDBG_HOST": "0.0.0.0", "DKDBG_TOKEN": "x" * 32}, "x" * 32),
+        ({"DKDBG_HOST": "127.0.0.1"}, ""),
+    ):
+        running = launch(sys.executable, "train.py", wait="300", env=pod | env)
+        with Editor(running.wait_state("waiting")["port"], lines, token=token) as editor:
+            assert editor.wait_stops(1)[0]["line"] == 5
+
+
+# --- `dkdbg attach --listen`
+
+
+def test_a_port_that_somebody_has_makes_way_for_another(root: Path, job: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        refused = dkdbg(root, "attach", "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
+    [line] = to_type(
+        refused.stderr, "name another port, or an address of this machine: dkdbg attach --listen [HOST:]PORT"
+    )
+    port = free_port()
+    with typed_door(root, listening(line, port)) as door:
+        running = job(port)
+        door.wait("called", target=running.name)
+        assert door.end() == 0
+
+
+def test_a_short_token_makes_way_for_one_that_is_made(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    token_of(root).unlink()
+    waits = f"dkdbg attach --listen 127.0.0.1:{free_port()}"
+    monkeypatch.setenv("DKDBG_TOKEN", "hunter2")
+    [line] = to_type(in_shell(root, waits).stderr, "unset {}, and dkdbg makes one")
+    with typed(root, f"{line}; {waits} --port {free_port()}", root / "first") as attach:
+        attach.wait("made a token: ", "jobs can call")
+    monkeypatch.delenv("DKDBG_TOKEN")
+    token_of(root).write_text("abc\n")
+    [line] = to_type(in_shell(root, waits).stderr, "rm {}, and dkdbg makes one")
+    with typed(root, f"{line}; {waits} --port {free_port()}", root / "second") as attach:
+        attach.wait("made a token: ", "jobs can call")
+
+
+def test_a_token_that_could_be_guessed_makes_way_for_a_random_one(root: Path) -> None:
+    attaches = f"dkdbg attach local:job --port {free_port()}"
+    with typed(root, attaches, root / "first", {"DKDBG_TOKEN": "hunter2"}) as attach:
+        said = attach.wait("attach your editor to")
+    [line] = to_type(
+        said,
+        "the token has only {} characters, and a target that is not yours could guess it from the proof; take {} or more random ones, such as: openssl rand -hex 32",
+    )
+    made = must(in_shell(root, line)).stdout.strip()
+    with typed(root, attaches, root / "second", {"DKDBG_TOKEN": made}) as attach:
+        assert "characters" not in attach.wait("attach your editor to")
+
+
+# --- a job that has called
+
+
+def test_a_job_that_nobody_has_called_for_is_asked_once_it_has_called(root: Path, job: Any) -> None:
+    said = dkdbg(root, "where", "call://train").stderr
+    [line] = to_type(
+        said, "dkdbg attach --listen 5670 waits for one, and has to go on while the job is asked"
+    )
+    port = free_port()
+    with typed_door(root, listening(line, port)) as door:
+        job(port, DKDBG_NAME="train")
+        door.wait("called", target="train")
+        assert "train.py" in where(root, "dkdbg where call://train")
+        assert door.end() == 0
+
+
+def test_a_job_that_has_called_is_asked_and_attached_to_as_it_says(root: Path, job: Any) -> None:
+    port = free_port()
+    with typed_door(root, f"dkdbg attach --listen 127.0.0.1:{port}") as door:
+        name = job(port).name
+        door.wait("called", target=name)
+        said = dkdbg(root, "run", "--on", f"call://{name}", "--", "true").stderr
+        looks, asks, _ = to_type(
+            said,
+            "dkdbg where {}, dkdbg ranks --on {} stack; an editor attaches to the dkdbg attach --listen that it called",
+        )
+        assert "train.py" in where(root, looks)
+        assert "step" in must(in_shell(root, asks)).stdout
+        with typed(root, f"dkdbg attach call://{name} --port {free_port()}", root / "attach") as attach:
+            said = attach.wait("which it called")
+        to_type(said, "attach your editor to 127.0.0.1:{}: that is the dkdbg attach --listen which it called")
+        told = int(said.partition(": that is the dkdbg attach")[0].rpartition(":")[2])
+        with Debugger(AttachOptions(host="127.0.0.1", port=told)) as debugger:
+            debugger.set_breakpoints(str(root / "train.py"), [5])
+            debugger.attach()
+            assert debugger.stack(debugger.wait_stopped(300))[0].name == "step"
+        assert door.end() == 0
+
+
+def where(root: Path, line: str) -> str:
+    """What a `dkdbg where` shows that is typed until it finds the program: that begins a moment after its agent."""
+    end = time.monotonic() + 300
+    while "train.py" not in (done := in_shell(root, line)).stdout:
+        assert time.monotonic() < end, done
+        time.sleep(0.1)
+    return done.stdout
