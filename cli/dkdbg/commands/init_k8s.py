@@ -217,7 +217,8 @@ def _chosen(found: Manifests, which: str, source: str | None) -> ManifestWorkloa
             f"  {found.charts[0]} is a Helm chart: its templates become manifests only when helm renders them"
         )
         hint = (
-            f"helm template {shlex.quote(found.charts[0])} > k8s.yaml, then dkdbg init --k8s --from k8s.yaml"
+            f"helm template RELEASE {shlex.quote(found.charts[0])} > k8s.yaml, with the RELEASE that helm list shows; "
+            "then dkdbg init --k8s --from k8s.yaml"
         )
     else:
         hint = "what already runs needs no manifests for a debug copy: dkdbg up --on k8s://NAMESPACE/deployment/NAME"
