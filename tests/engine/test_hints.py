@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from dkdbg.render.manifest import digest
 from tests.engine.host_doors import host_door, typed_door
 from tests.engine.projects import LOOP, dkdbg, must, repo, take_away, unique, write
 from tests.engine.synced import docker, starting
@@ -80,6 +81,27 @@ def test_a_service_that_has_ended_is_started_by_what_where_says(down):
     [line] = to_type(dkdbg(down, "where", "compose://app-debug").stderr, "dkdbg up starts the debug service")
     must(in_shell(down, f"DKDBG_WAIT=0 {line}"))
     assert "train.py" in must(dkdbg(down, "where", "compose://app-debug")).stdout
+
+
+def test_an_agent_that_is_not_understood_is_brought_up_to_date_by_what_is_said(down):
+    """With a stand-in for one of another version, which answers another thing to `ranks`."""
+    agent, manifest = down / ".dkdbg/agent.pyz", down / ".dkdbg/manifest.json"
+    ours = digest(agent.read_bytes())
+    agent.rename(down / ".dkdbg/other.pyz")
+    agent.write_text('#!/bin/sh\n[ "$1" != ranks ] || exec echo "{}"\nexec sh /opt/dkdbg/other.pyz "$@"\n')
+    agent.chmod(0o755)
+    manifest.write_text(
+        manifest.read_text().replace(ours, digest(agent.read_bytes()))
+    )  # as its `init` wrote it
+    must(dkdbg(down, "up", env={"DKDBG_WAIT": "0"}))
+    init, ends, up = to_type(
+        dkdbg(down, "ranks", "eval", "6 * 7").stderr,
+        "start it again under this dkdbg; a debug service: dkdbg init, dkdbg down, then dkdbg up",
+    )
+    must(in_shell(down, f"{init} --yes"))
+    must(in_shell(down, ends))
+    must(in_shell(down, f"DKDBG_WAIT=0 {up}"))
+    assert "42" in must(dkdbg(down, "ranks", "eval", "6 * 7")).stdout
 
 
 def test_a_container_without_an_agent_says_where_one_runs_and_how_to_begin(down, box):

@@ -15,6 +15,7 @@ from tests.agent import nsys
 from tests.checkout import run_dkdbg
 from tests.engine.host_doors import docker
 from tests.engine.projects import must, unique
+from tests.hints import in_shell, to_type
 from tests.pages import Page, environment
 from tests.torchrun import TORCHRUN
 
@@ -65,6 +66,17 @@ def test_profiles_of_a_container_are_fetched_at_the_end(
         nothing = run_dkdbg(repository, "run", "--on", where, "--pull", "--", "python3", "train.py")
         assert nothing.returncode == 2
         assert "none were asked for" in nothing.stderr
+        run, files = to_type(
+            nothing.stderr,
+            "dkdbg run --nsys-ranks 0 --pull ...; other files: dkdbg sync PLACE --pull FOLDER",
+        )
+        done = in_shell(repository, run.replace("...", f"--on {where} -- env RANK=0 python3 train.py"))
+        assert done.returncode == code, done.stderr
+        assert len(list(repository.glob(f"dkdbg-pulled/*/{pulled}"))) == 2
+        if folder == "/w":  # else nothing says where the code lies
+            docker("exec", name, "sh", "-c", "mkdir logs && echo loss >logs/log.txt")
+            must(in_shell(repository, files.replace("PLACE", where).replace("FOLDER", "logs")))
+            assert [each.read_text() for each in repository.rglob("log.txt")] == ["loss\n"]
         docker("exec", name, "rm", "/usr/local/bin/nsys")
         missing = run_dkdbg(
             repository, "run", "--on", where, "--nsys-ranks", "0", "--", "python3", "train.py"
@@ -117,6 +129,30 @@ exec {python} "$@"
 """
 
 
+def test_profiles_of_a_container_whose_folder_is_not_known_are_fetched_by_what_is_said(
+    tmp_path, base_image
+) -> None:
+    """There is no `pwd` in it. With a stand-in for nsys."""
+    name = unique("nsys")
+    bin_ = nsys.install(tmp_path / "bin", python="/usr/bin/env -S python3")
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    docker("run", "-d", "--init", "--name", name, "-w", "/w", base_image, "sleep", "600")
+    try:
+        (tmp_path / "train.py").write_text("print('trained')\n")
+        docker("cp", str(tmp_path / "train.py"), f"{name}:/w/train.py")
+        docker("cp", str(bin_ / "nsys"), f"{name}:/usr/local/bin/nsys")
+        docker("exec", name, "rm", "-f", "/bin/pwd", "/usr/bin/pwd")
+        words = ("--nsys", "*train*", "--pull", "--", "python3", "train.py")
+        done = run_dkdbg(repository, "run", "--on", f"docker://{name}", *words)
+        assert "the folder there is not known" in done.stderr
+        [line] = to_type(done.stderr, "dkdbg sync {} --to {} --pull {}")
+        must(in_shell(repository, line.replace("/FOLDER", "/w")))
+        assert len(list(repository.glob("dkdbg-pulled/*/dkdbg-profiles/*.nsys-rep"))) == 1
+    finally:
+        docker("rm", "-f", name)
+
+
 def test_ctrl_c_leaves_while_profiles_are_fetched_and_says_how_to_fetch_them_later(
     tmp_path, base_image
 ) -> None:
@@ -146,6 +182,9 @@ def test_ctrl_c_leaves_while_profiles_are_fetched_and_says_how_to_fetch_them_lat
             if "fetching" in line:
                 running.send_signal(signal.SIGINT)
         assert running.wait(300) == 130, said
-        assert f"dkdbg sync {where} --to /w --pull dkdbg-profiles" in said[-1]
+        [line] = to_type(said[-1], "dkdbg: interrupted; to fetch them later: dkdbg sync {} --to {} --pull {}")
+        docker("exec", name, "rm", "/usr/local/sbin/python3", "/tmp/dead")
+        must(in_shell(repository, line))
+        assert len(list(repository.glob("dkdbg-pulled/*/dkdbg-profiles/*.nsys-rep"))) == 1
     finally:
         docker("rm", "-f", name)

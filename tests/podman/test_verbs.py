@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 
@@ -158,3 +159,19 @@ def test_a_command_in_a_container_that_knows_nothing_of_dkdbg(podman, base_image
             started.wait(300)
     finally:
         podman.run("docker", "rm", "-f", "-t", "0", name)
+
+
+@pytest.mark.parametrize("podman", ["rootless"], indirect=True)
+def test_a_socket_at_which_no_podman_answers_gets_one_by_what_is_said(podman):
+    socket = podman.folder / "run/podman/podman.sock"
+    answers = ["env", f"DOCKER_HOST=unix://{socket}", "dkdbg", "ps", "docker://x"]
+    *_, line = to_type(
+        podman.run(*answers).stderr,
+        "systemctl --user start podman.socket (as root: systemctl start podman.socket), or podman system service -t 0 &",
+    )
+    must(podman.run("sh", "-c", f"exec >pid 2>/dev/null; {line} echo $!"))
+    pid = int((podman.folder / "pid").read_text())
+    try:
+        wait_for(lambda: podman.run(*answers).stderr, lambda said: "there is no running container x" in said)
+    finally:
+        os.kill(pid, signal.SIGTERM)

@@ -145,7 +145,9 @@ def how_to_begin(address: str, seen: Sequence[SeenSession] = ()) -> str:
         return f"dkdbg attach {address} says how to enter it"
     if scheme in {"docker", "ssh", "k8s", "slurm", "pbs"}:
         return f"dkdbg run --on {address} -- python train.py starts one"
-    return "dkdbg ps --all shows those that have ended"
+    if scheme.partition("+")[0] == "ray":
+        return f"dkdbg attach {address} waits for workers that stop"
+    return f"dkdbg ps --all {address} shows those that have ended"
 
 
 def _called(session: SeenSession, others: Sequence[SeenSession]) -> str:

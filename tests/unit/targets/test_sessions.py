@@ -182,7 +182,8 @@ def test_where_nothing_of_a_name_is_there_what_is_there_is_named() -> None:
         ("compose://web", "dkdbg up starts the debug service"),
         ("docker://web-1", "dkdbg attach docker://web-1 says how to enter it"),
         ("ssh://node1", "dkdbg run --on ssh://node1 -- python train.py starts one"),
-        ("call://job", "dkdbg ps --all shows those that have ended"),
+        ("ray://head:8265", "dkdbg attach ray://head:8265 waits for workers that stop"),
+        ("call://job", "dkdbg ps --all call://job shows those that have ended"),
     ],
 )
 def test_where_nothing_runs_the_hint_leads_on(address: str, hint: str) -> None:
