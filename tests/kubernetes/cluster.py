@@ -1,8 +1,9 @@
 """A stand-in for a Kubernetes API server, for the real kubectl: its pods are Docker containers, or only said to be there.
 
-It is no Kubernetes: no scheduler, kubelet or TLS, and of the API what `kubectl get`, `describe`, `logs`, `exec`, `auth` and a
-watch ask for pods, and what `objects.py` keeps. Commands run over the WebSocket protocol that kubectl speaks since 1.31 (v5.channel.k8s.io). What it says when
-something is refused is worded as the API server of Kubernetes 1.32 and containerd word it.
+It is no Kubernetes: no scheduler and no kubelet, and of the API what `kubectl get`, `describe`, `logs`, `exec`, `auth` and a
+watch ask for pods, and what `objects.py` keeps. Commands run over the WebSocket protocol that kubectl speaks since 1.31
+(v5.channel.k8s.io). What it says when something is refused is worded as the API server of Kubernetes 1.32 and containerd
+word it.
 """
 
 from __future__ import annotations
