@@ -6,17 +6,20 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import urllib.request
 from pathlib import Path
 
 import pytest
 
 from tests.engine.host_doors import typed_door
-from tests.engine.projects import dkdbg, must
+from tests.engine.projects import dkdbg, must, repo, unique
+from tests.far.test_outliving import until
 from tests.far.test_reload import Running
 from tests.far.test_ssh import NODE, WAITS, refused
 from tests.hints import in_shell, to_type
 from tests.pages import environment
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
 
@@ -170,3 +173,26 @@ def test_a_run_says_how_it_is_attached_to(laptop, tmp_path):
     finally:
         run.process.send_signal(2)
         run.end()
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("podman"), reason="to run Podman takes root, and podman"
+)
+def test_a_podman_elsewhere_is_told_how_the_code_runs_there(laptop, tmp_path):
+    root = repo(tmp_path / unique("far-podman"), {"train.py": "print('trains')\n"})
+    must(dkdbg(root, "init", "--yes"))
+    where = f"tcp://127.0.0.1:{free_port()}"
+    folder = tempfile.mkdtemp(prefix="dkdbg-")  # Podman takes no long path for it
+    stores = ["--root", f"{folder}/storage", "--runroot", f"{folder}/run"]
+    serving = subprocess.Popen(["podman", *stores, "system", "service", "-t", "0", where])
+    try:
+        until(lambda: not in_shell(root, "docker version", {"DOCKER_HOST": where}).returncode)
+        said = dkdbg(root, "up", env={"DOCKER_HOST": where}).stderr
+    finally:
+        serving.terminate()
+        serving.wait(300)
+        shutil.rmtree(folder, ignore_errors=True)
+    [line] = to_type(said, "run dkdbg there, or take the code there: dkdbg run --sync --on ssh://HOST -- CMD")
+    line = line.replace("HOST", "login").replace("CMD", "python3 train.py")
+    assert must(in_shell(root, line)).stdout == "trains\n"
+    laptop.sh("login", "rm -r /home/me/dkdbg", user="me")

@@ -58,7 +58,7 @@ def start(
     if host.is_podman:
         raise DkdbgError(
             f"the Podman at {printable(engine)} is on another machine, which dkdbg cannot build for",
-            hint="run dkdbg there, or take the code there: dkdbg run --on ssh://HOST -- CMD",
+            hint="run dkdbg there, or take the code there: dkdbg run --sync --on ssh://HOST -- CMD",
         )
     gpu, why = choose_gpu(root, service, host)
     report(f"{host.called} at {printable(engine)}; GPU: {gpu} ({why})")
