@@ -247,7 +247,7 @@ def score(line: dict, tree: Path, dkdbg: list[str]) -> Score:
             said = json.loads(shown.stdout)["facts"]
             result.facts = right_facts(said, line["facts"])
             service = said.get("service") or {}
-            needs = dict.fromkeys(service.get("needs") or (), "./x")
+            needs = {name: "8080" if "PORT" in name else "./x" for name in service.get("needs") or ()}
             needs_files = [root / name for name in service.get("needs_files") or ()]
         except (ValueError, KeyError, TypeError):
             result.facts = {"facts": False}

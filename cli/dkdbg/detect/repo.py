@@ -20,6 +20,7 @@ from dkdbg.detect.launch.needs import terminal_asked
 from dkdbg.detect.launch.projects import projects
 from dkdbg.detect.launch.readme import installed_names
 from dkdbg.detect.python import imports
+from dkdbg.detect.python.dependencies import is_side_file
 from dkdbg.detect.python.includes import included_files, installs_itself
 from dkdbg.detect.python.pyproject import NEEDS_CUDA, NEEDS_NOTHING
 from dkdbg.detect.python.python_version import DEFAULT, read_python
@@ -185,6 +186,7 @@ def _python(survey: Survey, torch: str | None) -> PythonFact:
         ("cog.yaml", f"python {version}")
         for version in re.findall(r"python_version:\s*[\"']?(3\.\d+)", survey.tree.text("cog.yaml"))
     ]
+    made_by = [(path, survey.tree.text(path)) for path in survey.setup_scripts()]
     workflows = [
         (path, survey.tree.text(path)) for path in survey.tree.files if path.startswith(".github/workflows/")
     ]
@@ -194,7 +196,7 @@ def _python(survey: Survey, torch: str | None) -> PythonFact:
         pins=pins,
         files=tuple(file for file in files if file.kind != "requirements" or file in survey.manager.read),
         workflows=workflows,
-        documents=[*survey.own_documents(), *cog, *weak, *kernels],
+        documents=[*survey.own_documents(), *made_by, *cog, *weak, *kernels],
         hosted=hosted,
         tool_target=("pyproject.toml", target[1]) if target else None,
         torch=torch,
@@ -205,12 +207,17 @@ def _python(survey: Survey, torch: str | None) -> PythonFact:
 def _torch(survey: Survey, python: int) -> TorchFact | None:
     kinds = {"lock": 0}
     own = sorted(survey.manager.read, key=lambda file: kinds.get(file.kind, 1))
-    others = [file for file in survey.dependency_files if file not in own and "/" not in file.path]
+    others = [
+        file
+        for file in survey.dependency_files
+        if file not in own and parent(file.path) in {".", "requirements"} and not is_side_file(file.path)
+    ]
     scripts = [path for path in survey.tree.files if path.endswith((".sh", ".bat")) and "/" not in path]
     cog_text = survey.tree.text("cog.yaml")
     cog = re.findall(r"-\s*[\"']?(torch==\S+?)[\"']?\s*$", cog_text, re.MULTILINE)
     cog_cuda = re.search(r"^[ \t]*cuda:\s*[\"']?(\d+)\.(\d)", cog_text, re.MULTILINE)
     local = f"+cu{cog_cuda[1]}{cog_cuda[2]}" if cog_cuda else ""
+    scripts += [path for path in survey.setup_scripts() if path not in scripts]
     documents = [*survey.own_documents(), *((path, survey.tree.text(path)) for path in scripts)]
     documents += [("cog.yaml", f"pip install {pin}{'' if '+' in pin else local}") for pin in cog]
     base = (
@@ -305,7 +312,7 @@ def _gpu(survey: Survey) -> tuple[Gpu, str]:
         ],
         places_itself=places_itself(survey.frameworks),
         modules=_program(survey),
-        uses_framework=uses_accelerator(survey.frameworks) or any(item.fact.gpu for item in survey.services),
+        uses_framework=uses_accelerator(survey.frameworks) or bool(chosen and chosen.fact.gpu),
     )
 
 

@@ -43,8 +43,15 @@ _INSTALL_DOCUMENT = re.compile(
     re.IGNORECASE,
 )
 
+#: Folders whose documents are about the whole repository.
+_OF_DOCUMENTS = {".", ".github", "docs", "doc", "docker", "install", "readme", "documentation"}
 #: Folders that hold Dockerfiles and nothing that is copied into images.
 _OF_IMAGES = {"docker", ".docker", "build"}
+#: By its name a script makes the environment, and does not train in it.
+_MAKES_ENVIRONMENT = re.compile(
+    r"(?:^|[/_-])(?:create|make|build|set_?up|install\w*|env\w*|requirements|dependencies|conda)(?:[/_.-]|$)",
+    re.IGNORECASE,
+)
 
 
 class Survey:
@@ -85,7 +92,7 @@ class Survey:
         packages = {
             item.name for file in self.dependency_files for item in file.wanted if "/" not in file.path
         }
-        self.frameworks = frameworks_of(packages, self.imported)
+        self.frameworks = frameworks_of(packages, self._installed(packages))
         self.ranking = self._ranking()
         self.entry = self.ranking.candidates[0] if self.ranking.has_best else None
         #: What the command names and the repository does not have; empty when all is there.
@@ -223,14 +230,34 @@ class Survey:
         paths.sort(key=lambda path: (path.count("/"), not path.lower().startswith("readme"), path))
         return tuple((path, self.tree.text(path)) for path in paths[:25])
 
+    def _installed(self, packages: set[str]) -> tuple[str, ...]:
+        """Return the imported modules, without those of a GPU that a lock shows to be absent: a side script has them."""
+        locked = {item.name for file in self.dependency_files if file.kind == "lock" for item in file.wanted}
+        if not locked:
+            return self.imported
+        there = packages | locked
+        return tuple(
+            name
+            for name in self.imported
+            if not uses_accelerator(frameworks_of((), (name,)))
+            or there & {name, *imports.distributions((name,))}
+        )
+
+    def setup_scripts(self) -> tuple[str, ...]:
+        """Return the shell scripts by which the README makes an environment."""
+        named = re.findall(r"(?:\b(?:bash|sh|sbatch|source)\s+|(?<![\w/.])\./)([\w./-]+\.sh)\b", self.readme)
+        found = (path.removeprefix("./") for path in named)
+        return tuple(
+            dict.fromkeys(path for path in found if self.tree.has(path) and _MAKES_ENVIRONMENT.search(path))
+        )
+
     def own_documents(self) -> tuple[tuple[str, str], ...]:
         """Return the documents about the program: the root's, those of the documentation, those beside it."""
         file = self.entry.file if self.entry and self.entry.file else ""
         return tuple(
             (path, text)
             for path, text in self.documents
-            if parent(path).split("/")[0] in {".", ".github", "docs", "doc", "docker", "install"}
-            or file.startswith(parent(path) + "/")
+            if parent(path).split("/")[0] in _OF_DOCUMENTS or file.startswith(parent(path) + "/")
         )
 
     def _ranking(self) -> Ranking:

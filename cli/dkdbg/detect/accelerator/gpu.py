@@ -88,6 +88,8 @@ _CHOOSES_CPU = re.compile(
 #: A module of the program takes a GPU where there is one, and the CPU elsewhere.
 _PICKS = re.compile(r"is_available\(\)\s*else\s*\(?\s*(?:torch\.device\(\s*)?[\"']cpu")
 _ONE_OF_TWO = re.compile(r"[\"']cuda(?::\d)?[\"']\)?\s*if\b[^\n]*is_available\(\)")
+#: accelerate takes what there is, as long as it is not told otherwise.
+_ACCELERATE = re.compile(r"\bAccelerator\((?![^)\n]*mixed_precision)")
 #: Lightning is told to take what there is.
 _AUTO = re.compile(r"accelerator:\s*[\"']?auto\b")
 #: The program goes on without a GPU, and says so.
@@ -182,6 +184,9 @@ def read_gpu(
         either_way: a service that one compose file gives a GPU and another one does not, None without one.
     """
     others = list(other_services)
+    alone = service is not None and not service[1] and (service[0], True) not in others
+    if service is not None and alone and not uses_framework and not packages & _GPU_PACKAGES:
+        return "none", f"{service[0]} has nothing that computes on a GPU"
     if service is not None:
         if service[1] and cpu_variant is not None:
             return "optional", f"compose service {service[0]} asks for a GPU, {cpu_variant} is for a CPU"
@@ -216,7 +221,8 @@ def read_gpu(
         or _first(_TOUCHES, documents)
         or _first(re.compile(r"cuda|\bgpus?\b", re.IGNORECASE), configs)
     )
-    if not uses_framework and not with_gpu and base_cuda is None and not packages & _GPU_PACKAGES:
+    may_use = uses_framework or any(gpu for _, gpu in others)
+    if not may_use and not with_gpu and base_cuda is None and not packages & _GPU_PACKAGES:
         return "none", "nothing here computes on a GPU"
     if not touched and not packages & (_GPU_PACKAGES - _WEAK_PACKAGES) and not with_gpu and base_cuda is None:
         if places_itself:
@@ -275,7 +281,7 @@ def _without_cpu_words(
     compiles = _first(_COMPILES, [each for each in texts if "cpp_extension" in each[1]])
     if compiles:
         return "required", f"{compiles.rpartition(':')[0]}: compiles CUDA code when it is imported"
-    chooses = _first(_CHOOSES_CPU, near) or by_itself
+    chooses = _first(_CHOOSES_CPU, near) or by_itself or _first(_ACCELERATE, near)
     if chooses:
         return "optional", chooses
     installs = _first(_CUDA_INSTALL, documents)

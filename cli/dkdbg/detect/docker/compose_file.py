@@ -188,7 +188,7 @@ def _as_extended(merged: ServiceFact, sources: list[_File]) -> ServiceFact:
 def _needed(document: Value, env: dict[str, str]) -> tuple[str, ...]:
     """Return the variables without a value for which compose refuses the whole file, whatever service is asked for.
 
-    Those it is told to insist on, and those that leave a mount without a source or an image without a name.
+    Those it is told to insist on, and those that leave a mount without a source, an image without a name or a port without a number.
     """
     services = document.get("services") if isinstance(document, dict) else None
     found = [name for text in _texts(document) for name in insisted(text, env)]
@@ -202,6 +202,10 @@ def _needed(document: Value, env: dict[str, str]) -> tuple[str, ...]:
         image = body.get("image")
         if isinstance(image, str) and image and "build" not in body and not substitute(image, env):
             found.extend(names(image))
+        ports = body.get("ports")
+        for each in ports if isinstance(ports, list) else ():
+            if isinstance(each, str) and not substitute(each, env).rpartition(":")[2].partition("/")[0]:
+                found.extend(name for name in names(each) if not env.get(name))
     return tuple(dict.fromkeys(found))
 
 

@@ -51,7 +51,7 @@ def started(tree: Tree, argv: tuple[str, ...], inside: Inside) -> tuple[Seen | N
     local_cwd = to_local(workdir, mappings)
     file: str | None = None
     if launch.launcher == "console-script":
-        file = module_file(tree, scripts.get(launch.target or "", "").split(":")[0], ".")
+        file = module_file(tree, scripts.get(launch.target or "", "").split(":")[0], ".", package=True)
     elif launch.target and launch.is_module:
         # The image may have installed this repository's package: then it lies below the root.
         for base in dict.fromkeys(item for item in (local_cwd, context, ".") if item is not None):

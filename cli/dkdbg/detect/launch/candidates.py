@@ -206,7 +206,7 @@ def resolve(tree: Tree, item: Seen, scripts: Mapping[str, str], order: int) -> C
     launch = item.launch
     file, cwd, command = None, item.cwd, launch.command
     if launch.launcher == "console-script":
-        file = module_file(tree, scripts.get(launch.target or "", "").split(":")[0], ".")
+        file = module_file(tree, scripts.get(launch.target or "", "").split(":")[0], ".", package=True)
     elif launch.target is None:
         file = discovered(tree, launch.launcher, cwd)
     elif launch.is_module:
@@ -221,7 +221,8 @@ def resolve(tree: Tree, item: Seen, scripts: Mapping[str, str], order: int) -> C
             command = command.replace(launch.target, typed, 1)
     # `python program.py --help` shows where the program is, not how it is started.
     command = re.sub(r"\s+(?:-h|--help)(?=\s|$)", "", command)
-    if file is None or _NEVER.search(file):
+    is_declared = launch.launcher == "console-script"  # whatever its file is called
+    if file is None or (_NEVER.search(file) and not is_declared):
         return None
     if parent(file).rpartition("/")[2] == "docker" and _STARTS_CONTAINERS.search(tree.text(file)):
         return None

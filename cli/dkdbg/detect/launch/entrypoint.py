@@ -101,7 +101,7 @@ def rank(
         if candidate is not None:
             add(found, candidate)
     for name, target in scripts.items():
-        file = module_file(tree, target.split(":")[0], ".")
+        file = module_file(tree, target.split(":")[0], ".", package=True)
         if file is not None:
             place = "console-script"
             launch = Launch(command=name, launcher="console-script", target=name)

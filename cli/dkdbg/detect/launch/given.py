@@ -29,7 +29,7 @@ def given(tree: Tree, command: str, scripts: Mapping[str, str]) -> tuple[EntryPo
     item = seen[-1]
     launch, file, missing = item.launch, None, ""
     if launch.launcher == "console-script":
-        file = module_file(tree, scripts.get(launch.target or "", "").split(":")[0], ".")
+        file = module_file(tree, scripts.get(launch.target or "", "").split(":")[0], ".", package=True)
     elif launch.target is None:
         file = discovered(tree, launch.launcher, item.cwd)
     elif launch.is_module:

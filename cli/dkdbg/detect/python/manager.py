@@ -98,6 +98,8 @@ def choose_manager(
         found = _in_directory(tree, files, directory, readme)
         if found is not None:
             return found
+    if by := _conda_named_in(files, readme, Choice(manager="none", files=(), read=())):
+        return by
     if stated := _named_in(tree, readme):
         return _of_paths("pip", stated, files)
     for directory in _USUAL_FOLDERS:

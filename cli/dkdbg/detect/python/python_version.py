@@ -187,7 +187,7 @@ def _minors_of(spec: str) -> set[int] | None:
     return {
         minor
         for minor in range(_OLDEST, 16)
-        if any(parsed.contains(f"3.{minor}.{patch}") for patch in (0, 5, 9, 13, 30))
+        if any(parsed.contains(f"3.{minor}.{patch}") for patch in range(_MOST_PATCHES))
     }
 
 
