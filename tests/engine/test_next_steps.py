@@ -222,3 +222,48 @@ def test_no_container_of_a_name_leads_to_those_that_there_are(tmp_path, base_ima
         assert name in must(in_shell(tmp_path, line)).stdout
     finally:
         subprocess.run(["docker", "rm", "-f", name], check=False, capture_output=True)
+
+
+@pytest.mark.usefixtures("set_up")
+def test_a_debug_service_that_was_taken_out_by_hand_is_written_again_as_it_says(root):
+    file = root / "compose.override.yaml"
+    file.write_text("services: {}\n")
+    try:
+        refused = dkdbg(root, "up")
+        [line] = to_type(
+            refused.stderr,
+            "dkdbg init writes them again; a file of ours that you changed is kept: remove it first",
+        )
+        file.unlink()
+        must(in_shell(root, f"{line} --yes"))
+        must(dkdbg(root, "up"))
+        must(dkdbg(root, "down"))
+    finally:
+        file.unlink(missing_ok=True)
+        must(dkdbg(root, "init", "--yes"))
+
+
+@pytest.mark.usefixtures("set_up")
+def test_what_the_engine_refuses_for_a_reason_of_its_own_is_the_same_by_hand(root):
+    override = root / "compose.override.yaml"
+    text = override.read_text()
+    named = must(dkdbg(root)).stdout.partition("set up  ")[2].split()[0]
+    override.write_text(text.replace("  web-debug:\n", "  web-debug:\n    cap_add: [NOPE]\n"))
+    try:
+        refused = dkdbg(root, "up")
+        [line] = to_type(
+            refused.stderr,
+            "the same by hand: docker compose --profile debug up --build --wait SERVICE (plain dkdbg names it)",
+        )
+        assert "NOPE" in in_shell(root, line.replace("SERVICE", named)).stderr
+    finally:
+        override.write_text(text)
+
+
+@pytest.mark.usefixtures("set_up")
+def test_where_the_debug_service_does_not_run_what_starts_it_is_said(root):
+    refused = dkdbg(root, "run", "--on", "compose://web-debug", "--", "true")
+    [line] = to_type(refused.stderr, "dkdbg up starts the debug service; docker://NAME names any container")
+    must(in_shell(root, line))
+    assert "web-debug" in must(dkdbg(root, "ps")).stdout
+    must(dkdbg(root, "down"))

@@ -8,6 +8,7 @@ import pytest
 
 from tests.agent.dap_probe import Client
 from tests.engine.projects import LOOP, dkdbg, must, repo, take_away, unique
+from tests.hints import in_shell, to_type
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("restart")]
@@ -86,10 +87,13 @@ def test_a_folder_of_the_same_name_neither_replaces_nor_debugs_the_other(two, tm
     assert started(first) == before
     with Client(port) as client:  # Debug Anyway
         entry = {"host": "127.0.0.1", "port": port, "project": "vision-01234567"}
-        assert "this port belongs to another project" in client.refusal("attach", connect=entry)["message"]
+        [up] = to_type(
+            client.refusal("attach", connect=entry)["message"],
+            "this port belongs to another project: {}, which runs {}; this launch entry belongs to {}. Type `dkdbg up` in your project, which takes a free port, or stop the other one (its task `dkdbg: stop`)",
+        )
 
     subprocess.run(hint, shell=True, cwd=second, check=True)  # what the message says
-    done = must(dkdbg(second, "up"))
+    done = must(in_shell(second, up))
     assert f"port {port} is taken" in done.stdout
     assert "true" in started(second)
     assert started(first) == before

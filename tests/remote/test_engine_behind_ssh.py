@@ -15,7 +15,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import EXIT_ENGINE, EXIT_USAGE
 from tests.agent.dap_probe import wait_for
-from tests.engine.host_doors import host_door
+from tests.engine.host_doors import host_door, typed_door
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, repo, stop_in, take_away, unique, write
 from tests.hints import in_shell, to_type
 from tests.pages import environment
@@ -61,7 +61,9 @@ def stop_through(door, root) -> str:
 
 def test_a_fresh_project_is_debugged_there_from_up_to_down(laptop, project):
     said = must(dkdbg(project, "up")).stdout
-    assert "dkdbg attach --port 5678" in said
+    [attach] = to_type(said, "  dkdbg attach --port {}")
+    assert attach == "dkdbg attach --port 5678"
+    [sync] = to_type(said, "what you save gets there while this runs: dkdbg sync")
     assert "ready at ssh://box" in said
     found = container(laptop, project)
     assert not found["NetworkSettings"]["Ports"].get("5678/tcp")
@@ -80,10 +82,10 @@ def test_a_fresh_project_is_debugged_there_from_up_to_down(laptop, project):
             assert (top.path, top.name) == (str(project / "train.py"), "step")
             return debugger.local_values(top)[mark]
 
-    with host_door(project) as door:
+    with typed_door(project, attach) as door:
         assert float(stopped(door, "loss")) > 0
         write(project, **{"train.py": LOOP.replace("1.0 /", "-7.0 /")})
-        must(dkdbg(project, "sync", "--once"))
+        must(in_shell(project, f"{sync} --once"))
         assert not json.loads(must(dkdbg(project, "sync", "--verify", "--json")).stdout)["differences"]
         must(dkdbg(project, "restart"))
         assert float(stopped(door, "loss")) < 0

@@ -28,7 +28,11 @@ def no_way_to(directory: str, error: Exception, verb: str) -> DkdbgError:
     typed = f"dkdbg -C PATH {verb}".rstrip()
     if isinstance(error, PermissionError):
         whole = Path(directory).absolute()
-        closed = next((each for each in reversed(whole.parents) if not os.access(each, os.X_OK)), whole)
+        inside = Path(os.path.abspath(error.filename or whole))  # noqa: PTH100 - links stay as they were named
+        ways = [*reversed(whole.parents), whole, *reversed(inside.parents)]
+        closed = next(
+            (each for each in ways if os.path.lexists(each) and not os.access(each, os.X_OK)), whole
+        )
         return DkdbgError(
             f"cannot go to {directory}: you have no permission for {closed}",
             hint=f"ls -ld {shlex.quote(str(closed))} shows who has it; another folder: {typed}",

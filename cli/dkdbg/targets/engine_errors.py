@@ -211,7 +211,7 @@ _KNOWN = (
     _Known(
         fragment=r"no such service",
         cause="the project has no such service; the debug files may be older than your compose file",
-        hint="dkdbg init writes them again",
+        hint="dkdbg init writes them again; a file of ours that you changed is kept: remove it first",
         exit_code=EXIT_ERROR,
     ),
     _Known(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import zipfile
 
 import pytest
 
+from dkdbg.agent.program import bundle
 from dkdbg.errors import EXIT_CONFLICT, EXIT_ERROR, EXIT_USAGE
 from tests.checkout import TRAIN, checkout, run_dkdbg, snapshot
 from tests.hints import in_shell, to_type
@@ -236,6 +238,50 @@ def test_a_folder_of_somebody_elses_is_ones_own_after_what_is_said(root):
     )  # who is root needs no sudo
     assert (root / ".vscode").stat().st_uid == os.geteuid()
     well(run_dkdbg(root, "init", "--yes"))
+
+
+def test_a_folder_of_ours_that_may_not_be_entered_is_shown_with_its_mode(root):
+    (root / ".dkdbg").mkdir()
+    (root / ".dkdbg").chmod(0)
+    try:
+        text = said(run_dkdbg(root, "init", "--yes"), EXIT_USAGE)
+        [line] = to_type(text, "ls -ld {} shows who has it; another folder: {}")
+        assert well(in_shell(root, line)).startswith("d---------")
+    finally:
+        (root / ".dkdbg").chmod(0o755)
+
+
+def test_a_journal_that_may_not_be_read_may_after_what_is_said(root):
+    folder = root / ".git/dkdbg"
+    folder.mkdir()
+    folder.chmod(0)
+    [line] = to_type(
+        said(run_dkdbg(root, "init", "--yes")),
+        "Give yourself permission for it (ls -ld shows who owns it), then try again.",
+    )
+    assert well(in_shell(root, f"{line} .git/dkdbg")).startswith("d---------")
+    folder.chmod(0o755)
+    well(run_dkdbg(root, "init", "--yes"))
+
+
+def test_a_python_that_no_debugpy_of_ours_fits_gets_its_own_after_init_again(root, tmp_path):
+    (root / "Dockerfile").write_text(SLIM)
+    well(run_dkdbg(root, "init", "--yes"))
+    agent, run = root / ".dkdbg/agent.pyz", str(tmp_path / "run")
+
+    def unpacked(name):
+        zipfile.ZipFile(agent).extractall(tmp_path / name)
+        return [str(tmp_path / name)]
+
+    with pytest.raises(bundle.NoDebugpy) as error:
+        bundle.ensure_debugpy(unpacked("before"), run, (3, 8))
+    [line] = to_type(
+        str(error.value),
+        "run `dkdbg init` again with this Python in the image: it adds the debugpy that fits",
+    )
+    (root / "Dockerfile").write_text(SLIM.replace("3.11", "3.8"))
+    well(in_shell(root, f"{line} --yes"))
+    assert bundle.ensure_debugpy(unpacked("after"), run, (3, 8)).endswith("debugpy-1.8.21")
 
 
 def test_edited_files_are_kept_beside_when_the_undo_is_forced(root):
