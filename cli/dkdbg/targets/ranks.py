@@ -48,7 +48,8 @@ def rows_of(said: str, place: str) -> list[Row]:
         if isinstance(answer, dict) and isinstance(answer.get("error"), str):
             hint = answer.get("hint")
             raise DkdbgError(
-                f"{place}: {answer['error'][:LONGEST]}", hint=hint if isinstance(hint, str) else _OTHER_VERSION
+                f"{place}: {answer['error'][:LONGEST]}",
+                hint=hint if isinstance(hint, str) else _OTHER_VERSION,
             )
         if not isinstance(found, list):
             raise TypeError("no rows")
