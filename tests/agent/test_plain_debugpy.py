@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 from dkdbg.agent.dap import frames, messages
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
+from dkdbg.door import plain
 from dkdbg.door.upstream import Upstream
 from dkdbg.places import registry
 from tests.agent.dap_probe import Client
@@ -139,3 +141,23 @@ def test_a_plain_debugpy_is_asked_once(debugpy):
     upstream.poke()
     assert upstream.look().why == said  # nobody was asked again
     upstream.close()
+
+
+def test_who_greets_without_end_is_not_listened_to_for_long():
+    """A hostile machine: what it says is kept until its greeting is complete."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sent = [0]
+
+        def flood():
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(b"Content-Length: 1\r\n\r\n")
+                while True:
+                    sent[0] += connection.send(b"x" * 65536)
+
+        thread = threading.Thread(target=flood, daemon=True)
+        thread.start()
+        assert plain.greeted(server.getsockname()[:2]) is None
+        thread.join(LIMIT)
+        assert not thread.is_alive()
+        assert sent[0] < 32 << 20  # what the kernel's buffers hold

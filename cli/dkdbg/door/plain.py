@@ -56,7 +56,7 @@ def greeted(endpoint: tuple[str, int], *, limit: float = GREETING_LIMIT) -> Gree
     sock = socket.create_connection(endpoint, timeout=wires.CONNECT_LIMIT)
     said = b""
     end = time.monotonic() + limit
-    while not is_greeting(said) and (left := end - time.monotonic()) > 0:
+    while not is_greeting(said) and len(said) < _CHUNK and (left := end - time.monotonic()) > 0:
         sock.settimeout(left)
         try:
             data = sock.recv(_CHUNK)
