@@ -184,7 +184,10 @@ def test_a_podman_elsewhere_is_told_how_the_code_runs_there(laptop, tmp_path):
     where = f"tcp://127.0.0.1:{free_port()}"
     folder = tempfile.mkdtemp(prefix="dkdbg-")  # Podman takes no long path for it
     stores = ["--root", f"{folder}/storage", "--runroot", f"{folder}/run"]
-    serving = subprocess.Popen(["podman", *stores, "system", "service", "-t", "0", where])
+    serving = subprocess.Popen(
+        ["podman", *stores, "system", "service", "-t", "0", where],
+        env={**os.environ, "XDG_RUNTIME_DIR": folder},  # it leaves files there
+    )
     try:
         until(lambda: not in_shell(root, "docker version", {"DOCKER_HOST": where}).returncode)
         said = dkdbg(root, "up", env={"DOCKER_HOST": where}).stderr
