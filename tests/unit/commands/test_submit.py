@@ -33,6 +33,9 @@ class Queue:
             raise DkdbgError("the login node does not answer")
         return replace(RUNS, state=state)
 
+    def address(self, job=""):
+        return f"slurm://login/{job}"
+
     def last_words(self, job):
         return f"the last words of a job that is {job.state}"
 
