@@ -813,6 +813,9 @@ CROWD += "networks:\n" + "".join(f"  n{n}:\n" for n in range(3000))
 BOMBS = {
     "docker/compose.yaml": CROWD,
     "README.md": "\n" * 590_000,
+    "readme.md": "-./" * 190_000,
+    "environment.yaml": "dependencies:\n" + "".join(f"  - python=3.{n % 15}.{n}\n" for n in range(30_000)),
+    "accelerated.py": "if __name__ == '__main__':\n    x = " + "Accelerator(" * 45_000 + "\n",
     "run.sh": "".join(f"V{n}='-v $V{n + 1}$V{n + 1}'\n" for n in range(50)) + "docker run $V0\n" * 50,
     "Makefile": "".join(f"v{n} = docker\n" for n in range(20_000)) + "$(cd dirname" * 10_000,
     "old.Dockerfile": "FROM ubuntu:18.04\nRUN " + "apt install " * 40_000 + "\n",

@@ -245,7 +245,7 @@ class Survey:
 
     def setup_scripts(self) -> tuple[str, ...]:
         """Return the shell scripts by which the README makes an environment."""
-        named = re.findall(r"(?:\b(?:bash|sh|sbatch|source)\s+|(?<![\w/.])\./)([\w./-]+\.sh)\b", self.readme)
+        named = re.findall(r"(?:\b(?:bash|sh|sbatch|source)\s+|(?<![\w/.])\./)([\w./-]{1,200}\.sh)\b", self.readme)
         found = (path.removeprefix("./") for path in named)
         return tuple(
             dict.fromkeys(path for path in found if self.tree.has(path) and _MAKES_ENVIRONMENT.search(path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING
 
 from dkdbg.errors import DkdbgError
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 #: The first that fits counts, so what says more comes before what follows from it.
 _KNOWN = (
     (
-        r"REMOTE HOST IDENTIFICATION HAS CHANGED[^\0]*?Offending \S+ key in (\S+?):\d+[^\0]*?Host key for (\S+) has changed",
+        r"Offending \S+ key in (\S+):\d+\r?\n(?:[^\n]*\n){0,4}?Host key for (\S+) has changed",
         "the host key of {who} has changed: the machine was reinstalled, or somebody is in between",
         "ask whoever runs it; if the new key is right: ssh-keygen -f {0} -R {1}, then connect once with ssh",
     ),
@@ -91,8 +92,10 @@ def explain(hosts: SshHosts, said: str) -> DkdbgError:
             groups = [printable((each or "").strip()) for each in match.groups()] or [
                 printable(match[0].strip())
             ]
+            # The far side may have written them, and people type what a hint says.
+            typed = map(shlex.quote, groups)
             return DkdbgError(
-                f"ssh://{way}: {problem.format(*groups, **more)}", hint=hint.format(*groups, **more)
+                f"ssh://{way}: {problem.format(*groups, **more)}", hint=hint.format(*typed, **more)
             )
     lines = [printable(line.strip()) for line in said.splitlines() if line.strip()]
     last = lines[-1][-300:] if lines else "ssh said nothing"

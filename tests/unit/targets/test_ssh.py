@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+import time
 
 import pytest
 
@@ -59,6 +61,28 @@ def test_forwards_and_commands_of_the_users_settings_are_not_ours():
     argv = SshReach(hosts=hosts("ssh://a,b"), options=("-S", "x"), label="b").wrap(["true"], tty=True)
     assert argv[:3] == ("ssh", "-S", "x")
     assert {"ClearAllForwardings=yes", "RemoteCommand=none", "-tt"} <= set(argv)
+
+
+CHANGED = "Offending ED25519 key in {}:3\r\n  remove with:\r\nHost key for {} has changed and you have requested strict checking.\r\n"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [CHANGED.format("$(reboot)", "x;reboot"), CHANGED.format("/k`reboot`", "x"), "Bad owner or permissions on /a;reboot"],
+)  # fmt: skip
+def test_what_the_far_side_may_have_written_is_one_word_of_what_is_to_be_typed(said):
+    """A hostile machine writes ssh's own words into its output, with a command in them, for people to type."""
+    hint = explain(hosts("ssh://login,node1"), said).hint
+    assert "reboot" in hint
+    quoted = re.sub(r"'[^']*'", "", hint)
+    assert "reboot" not in quoted
+
+
+def test_words_of_ssh_that_go_on_for_ever_are_looked_at_for_moments():
+    begun = time.monotonic()
+    many = "REMOTE HOST IDENTIFICATION HAS CHANGED\n" * 5_000 + "Offending x key in a:1\n" * 5_000
+    assert "has changed" in explain(hosts("ssh://login"), many).message
+    assert time.monotonic() - begun < 300
 
 
 @pytest.mark.parametrize(

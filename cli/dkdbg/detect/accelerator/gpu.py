@@ -89,7 +89,7 @@ _CHOOSES_CPU = re.compile(
 _PICKS = re.compile(r"is_available\(\)\s*else\s*\(?\s*(?:torch\.device\(\s*)?[\"']cpu")
 _ONE_OF_TWO = re.compile(r"[\"']cuda(?::\d)?[\"']\)?\s*if\b[^\n]*is_available\(\)")
 #: accelerate takes what there is, as long as it is not told otherwise.
-_ACCELERATE = re.compile(r"\bAccelerator\((?![^)\n]*mixed_precision)")
+_ACCELERATE = re.compile(r"\bAccelerator\((?![^)\n]{0,400}mixed_precision)")
 #: Lightning is told to take what there is.
 _AUTO = re.compile(r"accelerator:\s*[\"']?auto\b")
 #: The program goes on without a GPU, and says so.

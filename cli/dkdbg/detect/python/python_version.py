@@ -36,6 +36,8 @@ _CI = re.compile(r"python[-_]version[\"']?\s*:\s*(\[[^\]]*\]|[^\n#]*)", re.IGNOR
 
 #: Modules that no index has, by what their own setup.py asks for: Isaac Gym is compiled for 3.6 to 3.8.
 _MODULES = {"isaacgym": range(6, 9)}
+#: Statements of a file that are looked at; nobody writes as many.
+_MOST_SPECS = 100
 #: More than any minor release below had.
 _MOST_PATCHES = 40
 # Highest and lowest Python minor number with wheels on PyPI, for releases that often stand pinned in old projects.
@@ -165,7 +167,7 @@ def _allowed(files: tuple[DependencyFile, ...]) -> tuple[int, ...]:
     """Return the minor numbers that every constraint admits; constraints that exclude all are dropped one by one."""
     allowed = set(range(_OLDEST, 16))
     for file in files:
-        for spec, _ in file.python:
+        for spec, _ in file.python[:_MOST_SPECS]:
             allowed = _narrow(allowed, _minors_of(spec))
     for file in files:
         for item in file.wanted:
