@@ -46,17 +46,18 @@ class Typed:
 
 
 @contextmanager
-def typed(root: Path, line: str, log: Path, env: Mapping[str, str] | None = None) -> Iterator[Typed]:
+def typed(
+    root: Path, line: str, log: Path, env: Mapping[str, str] | None = None, *, before: str = "true"
+) -> Iterator[Typed]:
     """Type a line in `root`, with `dkdbg` on PATH; at the end it is ended.
 
     Args:
-        line: may have `;`; its last command is the one that goes on.
         log: for what it says, a file that is not there yet.
+        before: a line that is typed before it.
     """
-    *before, last = line.split("; ")
     with log.open("wb") as out:
         process = subprocess.Popen(
-            ["sh", "-c", "; ".join([*before, f"exec {last}"])], cwd=root, env=environment(env), stdin=subprocess.DEVNULL, stdout=out,
+            ["sh", "-c", f"{before}; exec {line}"], cwd=root, env=environment(env), stdin=subprocess.DEVNULL, stdout=out,
             stderr=subprocess.STDOUT,
         )  # fmt: skip
     made = Typed(process, log)

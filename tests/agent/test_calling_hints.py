@@ -160,12 +160,12 @@ def test_a_short_token_makes_way_for_one_that_is_made(root: Path, monkeypatch: p
     waits = f"dkdbg attach --listen 127.0.0.1:{free_port()}"
     monkeypatch.setenv("DKDBG_TOKEN", "hunter2")
     [line] = to_type(in_shell(root, waits).stderr, "unset {}, and dkdbg makes one")
-    with typed(root, f"{line}; {waits} --port {free_port()}", root / "first") as attach:
+    with typed(root, f"{waits} --port {free_port()}", root / "first", before=line) as attach:
         attach.wait("made a token: ", "jobs can call")
     monkeypatch.delenv("DKDBG_TOKEN")
     token_of(root).write_text("abc\n")
     [line] = to_type(in_shell(root, waits).stderr, "rm {}, and dkdbg makes one")
-    with typed(root, f"{line}; {waits} --port {free_port()}", root / "second") as attach:
+    with typed(root, f"{waits} --port {free_port()}", root / "second", before=line) as attach:
         attach.wait("made a token: ", "jobs can call")
 
 

@@ -11,19 +11,26 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dkdbg.dap.values import AttachOptions
 from dkdbg.delivery import single_file
 from tests.pages import environment
 from tests.ports import free_port
+from tests.typed import Typed, typed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 WORK = "/w"
+
+
+class TypedRun(NamedTuple):
+    """A `dkdbg run ... --attach ...` that waits for its editor at a port of this machine."""
+
+    port: int
+    typed: Typed
 
 
 class HostDoor:
@@ -119,39 +126,18 @@ def typed_door(root: Path, line: str) -> Iterator[HostDoor]:
         yield door
 
 
-@dataclass(frozen=True)
-class TypedRun:
-    """A `dkdbg run ... --attach ...` that waits for its editor at a port of this machine."""
-
-    port: int
-    process: subprocess.Popen[bytes]
-    log: Path
-
-    def end(self) -> tuple[int, str]:
-        """Its exit code, and all that it and its program have printed."""
-        return self.process.wait(300), self.log.read_text()
-
-
 @contextmanager
 def typed_run(root: Path, line: str) -> Iterator[TypedRun]:
-    """What comes of typing a `dkdbg run ... --attach ... -- CMD` line in `root`, at a free port."""
-    port, log = free_port(), root / "typed.log"
-    typed = line.replace(" --attach ", f" --attach {port} ", 1)
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            ["sh", "-c", f"exec {typed}"], cwd=root, env=environment(), stdin=subprocess.DEVNULL, stdout=out, stderr=out
-        )  # fmt: skip
-    try:
+    """What comes of typing a `dkdbg run ... --attach ... -- CMD` line in `root`, at a free port, once it listens there."""
+    port = free_port()
+    with typed(root, line.replace(" --attach ", f" --attach {port} ", 1), root / "typed.log") as made:
         end = time.monotonic() + 300
         with socket.socket() as probe:  # the door of an attach minds nobody who comes and goes
             while probe.connect_ex(("127.0.0.1", port)):
-                assert process.poll() is None, log.read_text()
-                assert time.monotonic() < end, log.read_text()
+                assert made.process.poll() is None, made.said
+                assert time.monotonic() < end, made.said
                 time.sleep(0.05)
-        yield TypedRun(port, process, log)
-    finally:
-        process.terminate()
-        process.wait(300)
+        yield TypedRun(port, made)
 
 
 @contextmanager

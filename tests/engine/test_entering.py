@@ -18,7 +18,7 @@ from dkdbg.dap.debugger import AttachOptions, Debugger
 from dkdbg.targets.pythons import programs_of, pythons_in
 from tests.engine.host_doors import docker, door_of, host_door, typed_door, typed_run
 from tests.engine.projects import dkdbg, must, unique
-from tests.hints import to_type
+from tests.hints import in_shell, to_type
 from tests.pages import DOCS, Page, environment
 from tests.ports import free_port
 from tests.pythons import IMAGES
@@ -281,9 +281,17 @@ def test_numbers_of_several_places_lead_to_one(running, tmp_path, base_image):
     name = running(base_image, "python3", "train.py")
     refused = dkdbg(tmp_path, "attach", f"docker://{name}", "local:", "--pid", python_in(name))
     [line] = to_type(refused.stderr, "dkdbg attach docker://NAME --pid 7")
-    with typed_door(tmp_path, line.replace("NAME", name).replace("7", python_in(name))) as door:
+    with typed_door(tmp_path, line.replace("7", python_in(name)).replace("NAME", name)) as door:
         assert stops(tmp_path, door)[0] > 0
         assert door.end() == 0
+
+
+def test_a_number_in_a_container_that_is_not_there_leads_to_those_that_are(running, tmp_path, base_image):
+    name = running(base_image, "python3", "train.py")
+    done = dkdbg(tmp_path, "attach", f"docker://{name}-not", "--pid", "7")
+    assert f"no running container {name}-not" in done.stderr
+    [line] = to_type(done.stderr, "docker ps --all")
+    assert name in must(in_shell(tmp_path, line)).stdout
 
 
 def test_a_number_that_is_no_python_leads_to_those_that_are(running, tmp_path, base_image):

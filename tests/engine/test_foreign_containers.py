@@ -72,7 +72,7 @@ def test_a_container_without_an_agent_is_described_and_the_advice_works(tmp_path
     [line] = to_type(said, "  dkdbg run --on docker://{} --wait --attach -- {}")
     with typed_run(tmp_path, line) as ran, Debugger(AttachOptions(port=ran.port)) as debugger:
         debugger.attach()
-        assert ran.process.poll() is None
+        assert ran.typed.process.poll() is None
 
 
 @pytest.fixture

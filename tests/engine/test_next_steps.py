@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
-import time
 
 import pytest
 
 from dkdbg.dap.debugger import Debugger
 from tests.engine.projects import dkdbg, launch_options, must, repo, take_away, unique
 from tests.hints import in_shell, to_type
-from tests.pages import environment
 from tests.ports import free_port
+from tests.typed import typed
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("next-steps")]
 
 LOOP = "import time\nn = 0\nwhile True:\n    n += 1\n    print('step', n, flush=True)\n    time.sleep(0.05)\n"
-LIMIT = 300
 
 
 @pytest.fixture(scope="module")
@@ -42,26 +39,10 @@ def set_up(root):
     return must(in_shell(root, writes)).stdout
 
 
-def read_until(root, line, text):
-    """Type a line whose program goes on, until it prints a text."""
-    typed = subprocess.Popen(
-        ["sh", "-c", f"exec {line}"],
-        cwd=root,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-    )
-    end, said = time.monotonic() + LIMIT, b""
-    os.set_blocking(typed.stdout.fileno(), False)
-    try:
-        while text not in said:
-            assert typed.poll() is None, said
-            assert time.monotonic() < end, said
-            said += typed.stdout.read() or b""
-            time.sleep(0.05)
-    finally:
-        typed.send_signal(signal.SIGINT)
-        typed.communicate(timeout=LIMIT)
+def shows(root, line, text):
+    """Type a line whose program goes on, until it has printed a text."""
+    with typed(root, line, root.parent / unique("log")) as said:
+        said.wait(text)
 
 
 def test_outside_of_a_repository_it_leads_to_one_and_to_the_demo(tmp_path, root, base_image):
@@ -84,7 +65,7 @@ def test_after_init_plain_docker_starts_it_and_what_is_said_of_it_stops_it(root,
         must(dkdbg(root)).stdout,
         "press F5 to attach to {}; dkdbg logs -f shows what it prints, dkdbg down stops it",
     )
-    read_until(root, logs, b"step 3\n")
+    shows(root, logs, "step 3\n")
     must(in_shell(root, down))
     [again] = to_type(must(dkdbg(root)).stdout, "or start it from here: dkdbg up")
     assert again == ours
@@ -92,7 +73,7 @@ def test_after_init_plain_docker_starts_it_and_what_is_said_of_it_stops_it(root,
         must(in_shell(root, again)).stdout,
         "next: set a breakpoint and press F5; dkdbg logs -f shows the output, dkdbg down stops it",
     )
-    read_until(root, logs, b"step 3\n")
+    shows(root, logs, "step 3\n")
     with Debugger(launch_options(root)) as debugger:
         debugger.attach()
         where, logs = to_type(
@@ -100,9 +81,26 @@ def test_after_init_plain_docker_starts_it_and_what_is_said_of_it_stops_it(root,
             "your editor is attached; dkdbg where shows where each process is, dkdbg logs -f what it prints",
         )
         assert "train.py" in must(in_shell(root, where)).stdout
-        read_until(root, logs, b"step 5\n")
+        shows(root, logs, "step 5\n")
     must(in_shell(root, down))
     assert "web-debug" not in must(dkdbg(root, "ps")).stdout
+
+
+@pytest.mark.usefixtures("set_up")
+def test_what_runs_of_another_repository_is_not_called_this_ones(root, tmp_path):
+    """The debug services of most repositories have one name."""
+    other = repo(
+        tmp_path / unique("other"), {name: (root / name).read_text() for name in ("train.py", "compose.yaml")}
+    )
+    must(dkdbg(other, "init", "--yes"))
+    must(dkdbg(root, "up"))
+    try:
+        shown = must(dkdbg(other)).stdout
+        assert "web-debug" in shown.partition("  runs")[2]
+        to_type(shown, "or start it from here: dkdbg up")
+        assert "press F5 to attach to web-debug" in must(dkdbg(root)).stdout
+    finally:
+        must(dkdbg(root, "down"))
 
 
 @pytest.mark.usefixtures("set_up")

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Protocol
 from dkdbg import process
 from dkdbg.agent.contract import DEFAULT_PORT
 from dkdbg.delivery.bring import bring
+from dkdbg.delivery.running import running_at
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import is_text
 from dkdbg.targets.place import Apart, Enterable, Far, Repeatable
-from dkdbg.targets.pythons import MOST, finding_words, is_debugpy, programs_of, pythons_in
+from dkdbg.targets.pythons import is_debugpy, programs_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 #: Seconds until the agent there has said what comes of it, and that it gets to leave.
 _LIMIT, _GOODBYE = 120.0, 10.0
 _PATIENCE = 0.5
-#: Seconds for a place to tell the command line of a Python.
-_ASKED = 10.0
 #: Bytes of a line of it, and lines that are kept until they are read.
 _MOST, _KEPT = 1 << 14, 100
 #: Ports that nobody is given by name, for where ours is taken.
@@ -116,10 +115,7 @@ def enter(place: Place, pids: Sequence[int], root: Path, reporter: Reporter) -> 
 def _words_of(reach: Reach, pid: int) -> Sequence[str]:
     """The command line of a Python there; CMD where its system does not tell it."""
     with contextlib.suppress(DkdbgError):
-        said = process.read(reach.wrap(finding_words()), most=MOST, timeout=_ASKED)
-        for each in pythons_in(said.stdout):
-            if each.pid == pid:
-                return each.words
+        return next((each.words for each in running_at(reach) if each.pid == pid), ("CMD",))
     return ("CMD",)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
@@ -62,7 +63,8 @@ def _of_service(root: Path) -> int:
         return 0
     seen = _seen()
     _running(seen)
-    ours = [each for each in seen if not each.is_ended and each.name == service.name]
+    # Of all repositories without a service of their own it has one name.
+    ours = _ours(root, service) if any(each.name == service.name for each in seen) else []
     for number, line in enumerate(_next(service, ours)):
         _say("next" if number == 0 else "", line)
     return 0
@@ -86,6 +88,13 @@ def _seen() -> list[SeenSession]:
     for scheme, reason in missing.items():
         _say("", f"{scheme} cannot be asked: {reason}")
     return [each for each in seen if not each.is_ended]
+
+
+def _ours(root: Path, service: DebugService) -> list[SeenSession]:
+    """What runs in this repository's debug service."""
+    with contextlib.closing(registry.home(root, service.name)) as place, contextlib.suppress(DkdbgError):
+        return [each for each in place.sessions() if not each.is_ended]
+    return []
 
 
 def _running(seen: list[SeenSession]) -> None:

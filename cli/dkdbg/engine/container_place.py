@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from dkdbg import process
+from dkdbg.delivery.running import running_at
 from dkdbg.engine import client, containers
 from dkdbg.errors import DkdbgError
-from dkdbg.targets import again, foreign, pythons
+from dkdbg.targets import again, foreign
 from dkdbg.targets.container import ContainerReach, door_of, logs_words, no_door, workspace_of
 from dkdbg.targets.place import Door
 from dkdbg.targets.record import BadRecord
@@ -161,8 +161,8 @@ class ContainerPlace:
 
     def pythons(self) -> Sequence[PythonThere]:
         """Those of a container without our agent."""
-        found = self.look()
-        return () if found is None or found.label or not found.running else self._pythons(found)
+        found = self._alive(self.look())
+        return () if found.label else self._pythons(found)
 
     def within(self, user: str) -> Reach:
         """The container as that user of it."""
@@ -180,9 +180,7 @@ class ContainerPlace:
         return line, again.of_several_lines(inspected)
 
     def _pythons(self, found: Container) -> Sequence[PythonThere]:
-        reach = ContainerReach(name=found.id, label=self.label)
-        asked = process.read(reach.wrap(pythons.finding_words()), most=pythons.MOST, timeout=_ANSWER_LIMIT)
-        return pythons.pythons_in(asked.stdout)
+        return running_at(ContainerReach(name=found.id, label=self.label))
 
     def others(self) -> Sequence[str]:
         """What else there is, where there is no container of this name; it may still come."""
