@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 from tests import said
 from tests.checkout import without_privileges
+from tests.pages import environment
 
 TESTS = Path(__file__).parent
 #: They type nothing.
@@ -45,10 +44,9 @@ def _filled(text: str, line: str, values: list[str]) -> str:
 
 def in_shell(root: Path, line: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """What comes of typing `line` into a shell in `root`, with `dkdbg` on its PATH; file modes count for root too."""
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return subprocess.run(
-        [*without_privileges(), "sh", "-c", line], cwd=root, env={**os.environ, "PATH": path, **(env or {})},
-        capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=300,
+        [*without_privileges(), "sh", "-c", line], cwd=root, env=environment(env), capture_output=True, text=True,
+        check=False, stdin=subprocess.DEVNULL, timeout=300,
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from dkdbg.delivery import single_file
 from dkdbg.errors import DkdbgError
+from tests.openpai import rest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +50,15 @@ def old_layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One runtime folder for all launches: debugpy is unpacked and compiled once."""
     return tmp_path_factory.mktemp("run")
+
+
+@pytest.fixture
+def pai_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[rest.Server]:
+    """A stand-in for OpenPAI's server, which dkdbg may ask."""
+    monkeypatch.setenv("DKDBG_PAI_HTTP", "1")
+    monkeypatch.setenv("DKDBG_PAI_TOKEN", rest.TOKEN)
+    with rest.serving() as found:
+        yield found
 
 
 class Launch:

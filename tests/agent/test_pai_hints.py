@@ -78,14 +78,6 @@ def start(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Star
         each.communicate()
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[rest.Server]:
-    monkeypatch.setenv("DKDBG_PAI_HTTP", "1")
-    monkeypatch.setenv("DKDBG_PAI_TOKEN", rest.TOKEN)
-    with rest.serving() as found:
-        yield found
-
-
 def log_until(running: subprocess.Popen[str], mark: str) -> str:
     """The log of a task until the line with this mark."""
     assert running.stderr is not None
@@ -245,17 +237,17 @@ def test_what_is_no_job_leads_to_the_job_or_to_what_is_for_manifests(root: Path)
 
 
 def test_after_init_the_task_is_found_and_reached_as_it_says(
-    root: Path, start: Start, server: rest.Server
+    root: Path, start: Start, pai_server: rest.Server
 ) -> None:
     said = must(dkdbg(root, "init", "--pai", "job.yaml", "--yes")).stdout
     lists, reaches = to_type(
         said, "next: submit {}; when it runs: dkdbg ps --on pai://HOST/USER/JOB, then nc ADDRESS PORT"
     )
     node, port = own_address(), free_port()
-    server.roles = {"worker": [rest.task(0, "RUNNING", node, port)]}
+    pai_server.roles = {"worker": [rest.task(0, "RUNNING", node, port)]}
     running = start(port=port, host=node)
     token = log_until(running, "type this first: ").split()[-1]
-    shown = must(in_shell(root, lists.replace("pai://HOST/USER/JOB", server.address))).stdout
+    shown = must(in_shell(root, lists.replace("pai://HOST/USER/JOB", pai_server.address))).stdout
     [line] = to_type(shown, "nc {} {}; the job's log has its token")
     assert line == reaches.replace("ADDRESS PORT", f"{node} {port}")
     assert "42" in by_nc(root, line, token)
@@ -263,7 +255,7 @@ def test_after_init_the_task_is_found_and_reached_as_it_says(
 
 
 def test_after_init_for_an_editor_attach_waits_until_the_task_runs(
-    root: Path, start: Start, server: rest.Server
+    root: Path, start: Start, pai_server: rest.Server
 ) -> None:
     must(dkdbg(root, "init", "--yes"))
     said = must(dkdbg(root, "init", "--pai", "job.yaml", "--dap", "--yes")).stdout
@@ -271,20 +263,22 @@ def test_after_init_for_an_editor_attach_waits_until_the_task_runs(
         said, "next: submit {}; then dkdbg attach pai://HOST/USER/JOB, which waits until it runs"
     )
     node, port = own_address(), free_port()
-    server.roles = {"worker": [rest.task(0, "WAITING", None, 0)]}
-    with typed_door(root, line.replace("pai://HOST/USER/JOB", server.address)) as door:
+    pai_server.roles = {"worker": [rest.task(0, "WAITING", None, 0)]}
+    with typed_door(root, line.replace("pai://HOST/USER/JOB", pai_server.address)) as door:
         door.wait("target", ready=False)
         running = start(port=port, host=node)
         token = log_until(running, "its token is ").split()[-1]
-        server.roles = {"worker": [rest.task(0, "RUNNING", node, port)]}
+        pai_server.roles = {"worker": [rest.task(0, "RUNNING", node, port)]}
         assert debugged(root, door.port, token) == "step"
         assert door.end() == 0
 
 
-def test_what_cannot_be_run_in_a_task_is_attached_to(root: Path, start: Start, server: rest.Server) -> None:
+def test_what_cannot_be_run_in_a_task_is_attached_to(
+    root: Path, start: Start, pai_server: rest.Server
+) -> None:
     node, port = own_address(), free_port()
-    server.roles = {"worker": [rest.task(0, "RUNNING", node, port)]}
-    said = dkdbg(root, "run", "--on", server.address, "--", "python", "train.py").stderr
+    pai_server.roles = {"worker": [rest.task(0, "RUNNING", node, port)]}
+    said = dkdbg(root, "run", "--on", pai_server.address, "--", "python", "train.py").stderr
     [line] = to_type(
         said, "dkdbg attach {}; for commands the job needs the platform's ssh plugin, and is then ssh://HOST"
     )
@@ -298,14 +292,16 @@ def test_what_cannot_be_run_in_a_task_is_attached_to(root: Path, start: Start, s
 
 
 def test_an_attach_to_a_task_with_pdb_says_by_which_nc_it_is_reached(
-    root: Path, start: Start, server: rest.Server, tmp_path: Path
+    root: Path, start: Start, pai_server: rest.Server, tmp_path: Path
 ) -> None:
     node, port = own_address(), free_port()
-    server.roles = {"worker": [rest.task(0, "RUNNING", node, port)]}
+    pai_server.roles = {"worker": [rest.task(0, "RUNNING", node, port)]}
     must(dkdbg(root, "init", "--pai", "job.yaml", "--yes"))
     running = start(port=port, host=node)
     token = log_until(running, "type this first: ").split()[-1]
-    with typed(root, f"dkdbg attach {server.address} --port {free_port()}", tmp_path / "attach") as attach:
+    with typed(
+        root, f"dkdbg attach {pai_server.address} --port {free_port()}", tmp_path / "attach"
+    ) as attach:
         said = attach.wait("has to say --dap")
     [line] = to_type(said, "pdb waits at {}: nc {} {}; for an editor the job has to say --dap")
     assert "42" in by_nc(root, line, token)
@@ -313,28 +309,28 @@ def test_an_attach_to_a_task_with_pdb_says_by_which_nc_it_is_reached(
 
 
 def test_a_token_file_that_cannot_be_read_is_written_or_unset(
-    root: Path, server: rest.Server, monkeypatch: pytest.MonkeyPatch
+    root: Path, pai_server: rest.Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.roles = {"worker": [rest.task(0, "WAITING", None, 0)]}
+    pai_server.roles = {"worker": [rest.task(0, "WAITING", None, 0)]}
     file = root.parent / "token"
     monkeypatch.setenv("DKDBG_PAI_TOKEN", "")
     monkeypatch.setenv("DKDBG_PAI_TOKEN_FILE", str(file))
-    asks = f"dkdbg ps --on {server.address}"
+    asks = f"dkdbg ps --on {pai_server.address}"
     assert to_type(in_shell(root, asks).stderr, "write the token there, or unset it") == []
     assert "without a token" in in_shell(root, f"unset DKDBG_PAI_TOKEN_FILE; {asks}").stderr
     must(in_shell(root, f"echo {rest.TOKEN} >{file}; {asks}"))
 
 
-def test_a_task_that_is_not_there_leads_to_those_that_are(root: Path, server: rest.Server) -> None:
-    server.roles = {"worker": [rest.task(0, "WAITING", None, 0)]}
-    [line] = to_type(dkdbg(root, "ps", "--on", f"{server.address}/worker/7").stderr, "dkdbg ps --on {}")
+def test_a_task_that_is_not_there_leads_to_those_that_are(root: Path, pai_server: rest.Server) -> None:
+    pai_server.roles = {"worker": [rest.task(0, "WAITING", None, 0)]}
+    [line] = to_type(dkdbg(root, "ps", "--on", f"{pai_server.address}/worker/7").stderr, "dkdbg ps --on {}")
     assert "worker/0" in must(in_shell(root, line)).stdout
 
 
-def test_a_job_without_the_port_gets_it_by_what_is_said(root: Path, server: rest.Server) -> None:
-    server.roles = {"worker": [rest.task(0, "RUNNING", "127.0.0.1", 9, label="other")]}
+def test_a_job_without_the_port_gets_it_by_what_is_said(root: Path, pai_server: rest.Server) -> None:
+    pai_server.roles = {"worker": [rest.task(0, "RUNNING", "127.0.0.1", 9, label="other")]}
     [line] = to_type(
-        dkdbg(root, "ps", "--on", server.address).stderr,
+        dkdbg(root, "ps", "--on", pai_server.address).stderr,
         "dkdbg init --pai job.yaml asks for one in the job's YAML; then submit that",
     )
     must(in_shell(root, f"{line} --yes"))

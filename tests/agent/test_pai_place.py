@@ -32,14 +32,6 @@ LOOP = "import time\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.02)\n"
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[rest.Server]:
-    monkeypatch.setenv("DKDBG_PAI_HTTP", "1")
-    monkeypatch.setenv("DKDBG_PAI_TOKEN", rest.TOKEN)
-    with rest.serving() as found:
-        yield found
-
-
-@pytest.fixture
 def tasks(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
     (tmp_path / "train.py").write_text(LOOP)
     (tmp_path / "agent.pyz").write_bytes(single_file.build(sys.version_info[:2]))
@@ -67,22 +59,22 @@ def listed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, tuple[s
 
 
 def test_a_job_lists_its_tasks_and_pdb_is_told_from_an_agent(
-    server: rest.Server, tasks: list, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    pai_server: rest.Server, tasks: list, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     node, pdb, dap = own_address(), free_port(), free_port()
-    server.roles = {
+    pai_server.roles = {
         "worker": [rest.task(0, "RUNNING", node, pdb), rest.task(1, "WAITING", None, 0)],
         "ps": [rest.task(0, "RUNNING", node, dap), rest.task(1, "FAILED", node, dap)],
         "log": [rest.task(0, "RUNNING", node, 0)],
     }
-    assert listed(capsys, "--on", server.address) == {
+    assert listed(capsys, "--on", pai_server.address) == {
         "task worker/0": ("running", "-", ""), "task ps/0": ("running", "-", ""),
     }  # fmt: skip
     tasks += [start(tmp_path, node, pdb), start(tmp_path, node, dap, "--dap")]
     client = Client(pdb, tasks[0], host=node)
     nobody = Client(pdb, tasks[0], host=node, token="")
     found = wait_for(
-        lambda: listed(capsys, server.address),
+        lambda: listed(capsys, pai_server.address),
         lambda seen: (
             seen["task ps/0"][0] == "waiting" and seen["task worker/0"][:2] == ("attached", "pdb, by nc")
         ),
@@ -94,19 +86,19 @@ def test_a_job_lists_its_tasks_and_pdb_is_told_from_an_agent(
     tasks[0].communicate(timeout=300)
     tasks.append(start(tmp_path, node, pdb))
     wait_for(
-        lambda: listed(capsys, server.address)["task worker/0"],
+        lambda: listed(capsys, pai_server.address)["task worker/0"],
         lambda seen: seen == ("waiting", "pdb, by nc", f"{node}:{pdb}"),
     )
-    assert listed(capsys, "--all", server.address)["task ps/1"][0] == "exited"
-    assert {path for path, _ in server.asked} == {rest.PATH}
+    assert listed(capsys, "--all", pai_server.address)["task ps/1"][0] == "exited"
+    assert {path for path, _ in pai_server.asked} == {rest.PATH}
 
 
 def test_an_editor_attaches_with_the_token_of_the_log(
-    server: rest.Server, tasks: list, tmp_path: Path
+    pai_server: rest.Server, tasks: list, tmp_path: Path
 ) -> None:
     node, port = own_address(), free_port()
-    server.roles = {"worker": [rest.task(0, "RUNNING", node, port)]}
-    with host_door(tmp_path, server.address) as door:
+    pai_server.roles = {"worker": [rest.task(0, "RUNNING", node, port)]}
+    with host_door(tmp_path, pai_server.address) as door:
         door.wait("target", ready=False)
         tasks.append(task := start(tmp_path, node, port, "--dap"))
         token = next(found[1] for line in task.stderr if (found := re.search(r"its token is (\S+)$", line)))
@@ -141,7 +133,7 @@ def test_an_editor_attaches_with_the_token_of_the_log(
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told(
-    server: rest.Server,
+    pai_server: rest.Server,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     change: dict,
@@ -149,17 +141,17 @@ def test_what_is_wrong_is_told(
     said: str,
     hint: str,
 ) -> None:
-    server.roles = {"worker": [rest.task(0, "RUNNING", "127.0.0.1", 9, label="other")]}
-    server.answer = change.get("answer")
+    pai_server.roles = {"worker": [rest.task(0, "RUNNING", "127.0.0.1", 9, label="other")]}
+    pai_server.answer = change.get("answer")
     for name, value in change.get("env", {}).items():
         monkeypatch.setenv(name, value)
-    assert main(["ps", "--on", change.get("job", server.address).format(address=server.address)]) != 0
+    assert main(["ps", "--on", change.get("job", pai_server.address).format(address=pai_server.address)]) != 0
     error = capsys.readouterr().err
     assert (said in error, hint in error) == (True, True), error
     assert rest.TOKEN not in error
 
 
-def test_nothing_is_run_in_a_task(server: rest.Server, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "--on", server.address, "--", "python", "train.py"]) == 2
+def test_nothing_is_run_in_a_task(pai_server: rest.Server, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--on", pai_server.address, "--", "python", "train.py"]) == 2
     assert "can be attached to, and nothing can be run in it" in capsys.readouterr().err
-    assert server.asked == []
+    assert pai_server.asked == []

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,23 @@ def test_the_rank_that_a_page_names_is_watched_by_py_spy_in_a_container(tmp_path
         docker("rm", "-f", name)
 
 
+@contextmanager
+def with_nsys(folder, image, program):
+    """A container with a stand-in for nsys and /w/train.py, and a repository with nothing in it: its name, and that folder."""
+    name = unique("nsys")
+    bin_ = nsys.install(folder / "bin", python="/usr/bin/env -S python3")
+    repository = folder / "repository"
+    repository.mkdir()
+    docker("run", "-d", "--init", "--name", name, "-w", "/w", image, "sleep", "6000")
+    try:
+        (folder / "train.py").write_text(program)
+        docker("cp", str(folder / "train.py"), f"{name}:/w/train.py")
+        docker("cp", str(bin_ / "nsys"), f"{name}:/usr/local/bin/nsys")
+        yield name, repository
+    finally:
+        docker("rm", "-f", name)
+
+
 #: Before the real one on PATH: once a program has said so, what is started next never answers, as over a line that is dead.
 DEAD_LINE = """\
 #!/bin/sh
@@ -133,15 +151,7 @@ def test_profiles_of_a_container_whose_folder_is_not_known_are_fetched_by_what_i
     tmp_path, base_image
 ) -> None:
     """There is no `pwd` in it. With a stand-in for nsys."""
-    name = unique("nsys")
-    bin_ = nsys.install(tmp_path / "bin", python="/usr/bin/env -S python3")
-    repository = tmp_path / "repository"
-    repository.mkdir()
-    docker("run", "-d", "--init", "--name", name, "-w", "/w", base_image, "sleep", "600")
-    try:
-        (tmp_path / "train.py").write_text("print('trained')\n")
-        docker("cp", str(tmp_path / "train.py"), f"{name}:/w/train.py")
-        docker("cp", str(bin_ / "nsys"), f"{name}:/usr/local/bin/nsys")
+    with with_nsys(tmp_path, base_image, "print('trained')\n") as (name, repository):
         docker("exec", name, "rm", "-f", "/bin/pwd", "/usr/bin/pwd")
         words = ("--nsys", "*train*", "--pull", "--", "python3", "train.py")
         done = run_dkdbg(repository, "run", "--on", f"docker://{name}", *words)
@@ -149,26 +159,16 @@ def test_profiles_of_a_container_whose_folder_is_not_known_are_fetched_by_what_i
         [line] = to_type(done.stderr, "dkdbg sync {} --to {} --pull {}")
         must(in_shell(repository, line.replace("/FOLDER", "/w")))
         assert len(list(repository.glob("dkdbg-pulled/*/dkdbg-profiles/*.nsys-rep"))) == 1
-    finally:
-        docker("rm", "-f", name)
 
 
 def test_ctrl_c_leaves_while_profiles_are_fetched_and_says_how_to_fetch_them_later(
     tmp_path, base_image
 ) -> None:
     """With stand-ins for nsys, and for a line on which nothing comes any more."""
-    name = unique("nsys")
-    bin_ = nsys.install(tmp_path / "bin", python="/usr/bin/env -S python3")
-    repository = tmp_path / "repository"
-    repository.mkdir()
-    docker("run", "-d", "--init", "--name", name, "-w", "/w", base_image, "sleep", "6000")
-    try:
+    with with_nsys(tmp_path, base_image, "open('/tmp/dead', 'w').close()\n") as (name, repository):
         python = docker("exec", name, "sh", "-c", "command -v python3")
-        (tmp_path / "train.py").write_text("open('/tmp/dead', 'w').close()\n")
         (tmp_path / "python3").write_text(DEAD_LINE.format(python=python))
         (tmp_path / "python3").chmod(0o755)
-        docker("cp", str(tmp_path / "train.py"), f"{name}:/w/train.py")
-        docker("cp", str(bin_ / "nsys"), f"{name}:/usr/local/bin/nsys")
         docker("cp", str(tmp_path / "python3"), f"{name}:/usr/local/sbin/python3")
         where = f"docker://{name}"
         words = ("run", "--on", where, "--nsys", "*train*", "--pull", "--", "python3", "train.py")
@@ -186,5 +186,3 @@ def test_ctrl_c_leaves_while_profiles_are_fetched_and_says_how_to_fetch_them_lat
         docker("exec", name, "rm", "/usr/local/sbin/python3", "/tmp/dead")
         must(in_shell(repository, line))
         assert len(list(repository.glob("dkdbg-pulled/*/dkdbg-profiles/*.nsys-rep"))) == 1
-    finally:
-        docker("rm", "-f", name)

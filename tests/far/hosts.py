@@ -8,8 +8,12 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.engine.projects import unique
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: Made from Debian packages once, and kept like the base images.
 IMAGE = "dkdbg-test/ssh:1"
@@ -177,6 +181,18 @@ class Hosts:
         while left := self.left():
             assert time.monotonic() < end, left
             time.sleep(0.1)
+
+    @contextlib.contextmanager
+    def with_another_key(self) -> Iterator[None]:
+        """The laptop knows another key of each host than theirs."""
+        known = self.folder / "known"
+        before = known.read_text()
+        other = (self.folder / "key.pub").read_text().split()[1]
+        known.write_text("".join(f"{line.split()[0]} ssh-ed25519 {other}\n" for line in before.splitlines()))
+        try:
+            yield
+        finally:
+            known.write_text(before)
 
     def left(self) -> list[str]:
         """What should not be there when everything has ended."""

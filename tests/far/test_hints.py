@@ -45,11 +45,7 @@ def python_of_login(laptop):
 
 def test_a_key_that_changed_is_taken_out_by_the_command_that_is_said(laptop, tmp_path):
     """Under the name and in the file that ssh looks it up by, which are not those of the alias."""
-    known = laptop.folder / "known"
-    before = known.read_text()
-    try:
-        other = (laptop.folder / "key.pub").read_text().split()[1]
-        known.write_text("".join(f"{line.split()[0]} ssh-ed25519 {other}\n" for line in before.splitlines()))
+    with laptop.with_another_key():
         error = refused(tmp_path, "ssh://login")
         [line] = to_type(
             error.hint,
@@ -58,8 +54,6 @@ def test_a_key_that_changed_is_taken_out_by_the_command_that_is_said(laptop, tmp
         must(in_shell(tmp_path, line))
         assert laptop.ssh("login", "true").returncode == 0
         must(dkdbg(tmp_path, "ps", "ssh://login"))
-    finally:
-        known.write_text(before)
 
 
 def test_a_user_who_is_not_let_in_sees_which_keys_ssh_has(laptop, tmp_path):

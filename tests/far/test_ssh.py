@@ -212,16 +212,10 @@ def test_what_hinders_a_connection_is_said_with_what_to_do(laptop, tmp_path):
 
 
 def test_a_changed_host_key_is_named_and_not_accepted(laptop, tmp_path):
-    known = laptop.folder / "known"
-    before = known.read_text()
-    try:
-        other = (laptop.folder / "key.pub").read_text().split()[1]
-        known.write_text("".join(f"{line.split()[0]} ssh-ed25519 {other}\n" for line in before.splitlines()))
+    with laptop.with_another_key():
         error = refused(tmp_path, "ssh://login")
         assert "the host key of login has changed" in error.message
         assert "ssh-keygen -f " in error.hint
-    finally:
-        known.write_text(before)
 
 
 def test_an_unknown_host_key_is_left_to_a_person(laptop, tmp_path):

@@ -108,9 +108,8 @@ class HostDoor:
         self._front.stop()
         self._extra.stop()
         self._listeners.stop()
-        for each in self.upstreams:
-            each.close()
         for upstream in self.upstreams:
+            upstream.close()
             upstream.place.close()
 
 

@@ -186,7 +186,6 @@ def _python(survey: Survey, torch: str | None) -> PythonFact:
         ("cog.yaml", f"python {version}")
         for version in re.findall(r"python_version:\s*[\"']?(3\.\d+)", survey.tree.text("cog.yaml"))
     ]
-    made_by = [(path, survey.tree.text(path)) for path in survey.setup_scripts()]
     workflows = [
         (path, survey.tree.text(path)) for path in survey.tree.files if path.startswith(".github/workflows/")
     ]
@@ -196,7 +195,7 @@ def _python(survey: Survey, torch: str | None) -> PythonFact:
         pins=pins,
         files=tuple(file for file in files if file.kind != "requirements" or file in survey.manager.read),
         workflows=workflows,
-        documents=[*survey.own_documents(), *made_by, *cog, *weak, *kernels],
+        documents=[*survey.own_documents(), *survey.setup_scripts().items(), *cog, *weak, *kernels],
         hosted=hosted,
         tool_target=("pyproject.toml", target[1]) if target else None,
         torch=torch,
@@ -212,13 +211,13 @@ def _torch(survey: Survey, python: int) -> TorchFact | None:
         for file in survey.dependency_files
         if file not in own and parent(file.path) in {".", "requirements"} and not is_side_file(file.path)
     ]
-    scripts = [path for path in survey.tree.files if path.endswith((".sh", ".bat")) and "/" not in path]
+    in_root = [path for path in survey.tree.files if path.endswith((".sh", ".bat")) and "/" not in path]
     cog_text = survey.tree.text("cog.yaml")
     cog = re.findall(r"-\s*[\"']?(torch==\S+?)[\"']?\s*$", cog_text, re.MULTILINE)
     cog_cuda = re.search(r"^[ \t]*cuda:\s*[\"']?(\d+)\.(\d)", cog_text, re.MULTILINE)
     local = f"+cu{cog_cuda[1]}{cog_cuda[2]}" if cog_cuda else ""
-    scripts += [path for path in survey.setup_scripts() if path not in scripts]
-    documents = [*survey.own_documents(), *((path, survey.tree.text(path)) for path in scripts)]
+    scripts = {**{path: survey.tree.text(path) for path in in_root}, **survey.setup_scripts()}
+    documents = [*survey.own_documents(), *scripts.items()]
     documents += [("cog.yaml", f"pip install {pin}{'' if '+' in pin else local}") for pin in cog]
     base = (
         survey.dockerfile.base if survey.dockerfile else survey.chosen.fact.image if survey.chosen else None
@@ -312,7 +311,7 @@ def _gpu(survey: Survey) -> tuple[Gpu, str]:
         ],
         places_itself=places_itself(survey.frameworks),
         modules=_program(survey),
-        uses_framework=uses_accelerator(survey.frameworks) or bool(chosen and chosen.fact.gpu),
+        uses_framework=uses_accelerator(survey.frameworks),
     )
 
 

@@ -47,6 +47,8 @@ _INSTALL_DOCUMENT = re.compile(
 _OF_DOCUMENTS = {".", ".github", "docs", "doc", "docker", "install", "readme", "documentation"}
 #: Folders that hold Dockerfiles and nothing that is copied into images.
 _OF_IMAGES = {"docker", ".docker", "build"}
+#: A shell script that a line starts.
+_SCRIPT = re.compile(r"(?:\b(?:bash|sh|sbatch|source)\s+|(?<![\w/.])\./)([\w./-]{1,200}\.sh)\b")
 #: By its name a script makes the environment, and does not train in it.
 _MAKES_ENVIRONMENT = re.compile(
     r"(?:^|[/_-])(?:create|make|build|set_?up|install\w*|env\w*|requirements|dependencies|conda)(?:[/_.-]|$)",
@@ -243,13 +245,11 @@ class Survey:
             or there & {name, *imports.distributions((name,))}
         )
 
-    def setup_scripts(self) -> tuple[str, ...]:
-        """Return the shell scripts by which the README makes an environment."""
-        named = re.findall(r"(?:\b(?:bash|sh|sbatch|source)\s+|(?<![\w/.])\./)([\w./-]{1,200}\.sh)\b", self.readme)
-        found = (path.removeprefix("./") for path in named)
-        return tuple(
-            dict.fromkeys(path for path in found if self.tree.has(path) and _MAKES_ENVIRONMENT.search(path))
-        )
+    def setup_scripts(self) -> dict[str, str]:
+        """Return the shell scripts by which the README makes an environment, path to text."""
+        named = dict.fromkeys(path.removeprefix("./") for path in _SCRIPT.findall(self.readme))
+        made_for_it = (path for path in named if self.tree.has(path) and _MAKES_ENVIRONMENT.search(path))
+        return {path: self.tree.text(path) for path in made_for_it}
 
     def own_documents(self) -> tuple[tuple[str, str], ...]:
         """Return the documents about the program: the root's, those of the documentation, those beside it."""

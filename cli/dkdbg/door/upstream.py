@@ -55,7 +55,8 @@ class Upstream:
         self._token = token
         self._refused_by = ""
         self._plain = ""
-        self._is_heard = False
+        #: Who listens to a port has been heard: `plain_door` does that before there is one of us.
+        self._is_heard = True
         self._held: plain.Greeted | None = None
         self._limit = ANSWER_LIMIT
         self._lock = threading.Lock()
@@ -71,9 +72,8 @@ class Upstream:
         return self._seen
 
     def close(self) -> None:
-        """Leave a plain debugpy as an editor leaves it, so that its port stays."""
-        with self._lock:
-            held, self._held = self._held, None
+        """Leave a plain debugpy as an editor leaves it, so that its port stays; without waiting for a look."""
+        held, self._held = self._held, None
         if held is not None:
             plain.leave(held)
 
@@ -123,7 +123,7 @@ class Upstream:
         return Seen(endpoint=endpoint, agent="", why=why, record=record)
 
     def _look_for_debugpy(self, endpoint: tuple[str, int]) -> None:
-        """Hear who begins at a port that nothing is known of: a question would cost a plain debugpy its port.
+        """Hear who begins at a port where nobody was: a question would cost a plain debugpy its port.
 
         Raises:
             PlainDebugpyError: it is one. The connection is held until the end: one that leaves while its program

@@ -225,7 +225,7 @@ def _seen(task: Task, address: str) -> SeenSession:
             name=name,
             state=state,
             endpoint=endpoint,
-            detail=by_hand or detail,
+            detail=detail,
             by_hand=by_hand,
         )
 

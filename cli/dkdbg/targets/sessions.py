@@ -33,7 +33,7 @@ class SeenSession:
         started: epoch seconds, None when unknown.
         client: whether an editor is attached.
         processes: what the Python processes are, such as `rank 3`.
-        by_hand: what to type, and what for, where it is reached by no editor; `detail` says it to programs.
+        by_hand: what to type, and what for, where it is reached by no editor; programs find it in `detail`.
     """
 
     target: str
@@ -56,8 +56,7 @@ class SeenSession:
     def as_json(self, now: float) -> dict[str, object]:
         """A JSON object; `age` is in seconds."""
         found = {**asdict(self), "age": None if self.started is None else round(now - self.started, 1)}
-        del found["by_hand"]
-        return found
+        return {**found, "detail": found.pop("by_hand") or self.detail}
 
 
 def of_record(

@@ -184,10 +184,10 @@ def read_gpu(
         either_way: a service that one compose file gives a GPU and another one does not, None without one.
     """
     others = list(other_services)
-    alone = service is not None and not service[1] and (service[0], True) not in others
-    if service is not None and alone and not uses_framework and not packages & _GPU_PACKAGES:
-        return "none", f"{service[0]} has nothing that computes on a GPU"
     if service is not None:
+        asks = service[1] or (service[0], True) in others
+        if not asks and not uses_framework and not packages & _GPU_PACKAGES:
+            return "none", f"{service[0]} has nothing that computes on a GPU"
         if service[1] and cpu_variant is not None:
             return "optional", f"compose service {service[0]} asks for a GPU, {cpu_variant} is for a CPU"
         if service[1]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.detect.docker.dockerfile import absolute
 from dkdbg.detect.files import join
-from dkdbg.detect.launch.candidates import discovered, module_file
+from dkdbg.detect.launch.candidates import discovered, module_file, script_file
 from dkdbg.detect.launch.launches import Seen
 from dkdbg.launchers import registry
 from dkdbg.launchers.lines.command_lines import logical_lines, parse_line, parse_words
@@ -51,7 +51,7 @@ def started(tree: Tree, argv: tuple[str, ...], inside: Inside) -> tuple[Seen | N
     local_cwd = to_local(workdir, mappings)
     file: str | None = None
     if launch.launcher == "console-script":
-        file = module_file(tree, scripts.get(launch.target or "", "").split(":")[0], ".", package=True)
+        file = script_file(tree, scripts.get(launch.target or "", ""))
     elif launch.target and launch.is_module:
         # The image may have installed this repository's package: then it lies below the root.
         for base in dict.fromkeys(item for item in (local_cwd, context, ".") if item is not None):

@@ -117,6 +117,11 @@ def module_file(tree: Tree, module: str, cwd: str, *, package: bool = False) -> 
     return None
 
 
+def script_file(tree: Tree, target: str) -> str | None:
+    """Return the file of a console script by its target, `package.module:function`."""
+    return module_file(tree, target.split(":", maxsplit=1)[0], ".", package=True)
+
+
 def discovered(tree: Tree, launcher: str, cwd: str) -> str | None:
     """Return the file that a launcher finds by itself when it is given none."""
     by = registry.named(launcher)
@@ -206,7 +211,7 @@ def resolve(tree: Tree, item: Seen, scripts: Mapping[str, str], order: int) -> C
     launch = item.launch
     file, cwd, command = None, item.cwd, launch.command
     if launch.launcher == "console-script":
-        file = module_file(tree, scripts.get(launch.target or "", "").split(":")[0], ".", package=True)
+        file = script_file(tree, scripts.get(launch.target or "", ""))
     elif launch.target is None:
         file = discovered(tree, launch.launcher, cwd)
     elif launch.is_module:

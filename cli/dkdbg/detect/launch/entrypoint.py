@@ -17,11 +17,11 @@ from dkdbg.detect.launch.candidates import (
     Candidate,
     add,
     add_guarded,
-    module_file,
     only_checks,
     place_points,
     resolve,
     role_of,
+    script_file,
     verb_of,
 )
 from dkdbg.detect.launch.launches import spreads
@@ -101,7 +101,7 @@ def rank(
         if candidate is not None:
             add(found, candidate)
     for name, target in scripts.items():
-        file = module_file(tree, target.split(":")[0], ".", package=True)
+        file = script_file(tree, target)
         if file is not None:
             place = "console-script"
             launch = Launch(command=name, launcher="console-script", target=name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dkdbg.detect.files import join
-from dkdbg.detect.launch.candidates import discovered, module_file
+from dkdbg.detect.launch.candidates import discovered, module_file, script_file
 from dkdbg.detect.launch.launches import lines_of
 from dkdbg.launchers import registry
 from dkdbg.launchers.lines.command_lines import logical_lines
@@ -29,7 +29,7 @@ def given(tree: Tree, command: str, scripts: Mapping[str, str]) -> tuple[EntryPo
     item = seen[-1]
     launch, file, missing = item.launch, None, ""
     if launch.launcher == "console-script":
-        file = module_file(tree, scripts.get(launch.target or "", "").split(":")[0], ".", package=True)
+        file = script_file(tree, scripts.get(launch.target or "", ""))
     elif launch.target is None:
         file = discovered(tree, launch.launcher, item.cwd)
     elif launch.is_module:
