@@ -136,6 +136,7 @@ class ServiceFact:
         ports: container ports it publishes.
         gpu: whether it asks for a GPU in any of compose's ways.
         depends_on: names of the services that it cannot be without, by `depends_on` or another key.
+        optional: those of them that it starts without where they are not there (`required: false`).
         parts: (section, name, definition as JSON) of what it uses of its file's top level and the compose file in the
             root does not have: networks, volumes, configs, secrets. As written, paths relative to the root.
         mounted: those of `binds` that come by extending it, where files of the root say more of it; else None.
@@ -170,6 +171,7 @@ class ServiceFact:
     ports: tuple[int, ...] = ()
     gpu: bool = False
     depends_on: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
     parts: tuple[tuple[str, str, str], ...] = ()
     mounted: tuple[tuple[str, str], ...] | None = None
     more: tuple[tuple[str, str], ...] = ()

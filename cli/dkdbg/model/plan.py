@@ -86,6 +86,7 @@ class ServicePlan:
         merge: how plain `docker compose` comes to read that file.
         includes: compose files that have to be included for the service's dependencies.
         dependencies: services of the user's that it depends on and that `compose_file` extends, because compose does not read their file.
+        profiled: services of the user's that get our profiles too; see planner/profiled.py.
         parts: what has to stand at the top level of `compose_file` for it; see ServiceFact.parts.
         resets: keys of the extended service that name services which cannot be there.
         entrypoint: words of the image's or the user's own entrypoint, which the agent runs unchanged.
@@ -134,6 +135,7 @@ class ServicePlan:
     includes: tuple[str, ...] = ()
     parts: tuple[tuple[str, str, str], ...] = ()
     dependencies: tuple[ServiceFact, ...] = ()
+    profiled: tuple[str, ...] = ()
     resets: tuple[str, ...] = ()
     working_dir: str | None = None
     mounts: tuple[tuple[str, str], ...] = ()

@@ -19,6 +19,7 @@ from dkdbg.model.config import Config, shell_argv
 from dkdbg.model.plan import Decision, Mapping, ServicePlan
 from dkdbg.planner import image_inputs
 from dkdbg.planner.other_file import brought
+from dkdbg.planner.profiled import left_out
 
 if TYPE_CHECKING:
     from dkdbg.model.facts import DockerfileFact, DockerRun, EntryPoint, RepoFacts, ServiceFact
@@ -84,6 +85,7 @@ def plan_service(
         merge=merge,
         includes=others.includes,
         dependencies=others.dependencies,
+        profiled=left_out(facts, base),
         parts=others.parts,
         resets=others.resets,
         command=chosen.command,
@@ -122,6 +124,7 @@ def plan_service(
         (
             Decision(what=f"service {name} in {compose_file}", why=f"it runs {where} under debugpy; {_why_file(merge)}"),
             Decision(what=f"command {_shown(chosen)}", why=chosen.why),
+            *_profiled(plan),
             *_built_here(base),
             *_environment(by_hand),
             *_bytecode(plan, dockerfile),
@@ -130,6 +133,15 @@ def plan_service(
         ),
         (*chosen.notes, *_unreadable(facts, chosen.argv), *_missing(facts), *_env_files(base, read_whole=base is not None and base.file in (*facts.compose_read, *others.includes)), *_needs(base), *_without(facts, base, others.without), *_same_name(facts, base, config), *_more(base)),
     )  # fmt: skip
+
+
+def _profiled(plan: ServicePlan) -> tuple[Decision, ...]:
+    if not plan.profiled:
+        return ()
+    why = (
+        "others cannot be without, and compose refuses to start anything while it is in another profile alone"
+    )
+    return (Decision(what=f"profile debug for {', '.join(plan.profiled)} too", why=why),)
 
 
 def _built_here(base: ServiceFact | None) -> tuple[Decision, ...]:

@@ -149,6 +149,7 @@ def _service(plan: ProjectPlan, project: str) -> str:
             for section in ("networks", "volumes", "configs", "secrets")
         },
         dependencies=service.dependencies,
+        profiled=service.profiled,
         resets=service.resets,
         gpu=service.gpu,
         build=released is not None or service.extends is None,

@@ -46,6 +46,7 @@ def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFac
         ports=_ports(elements(body.get("ports"))),
         gpu=_wants_gpu(body),
         depends_on=tuple(dict.fromkeys(each for named in refers.values() for each in named)),
+        optional=tuple(_optional(body.get("depends_on"))),
         refers=tuple(refers),
         host_network=body.get("network_mode") == "host",
         env_files=_env_files(tree, here, body.get("env_file")),
@@ -74,6 +75,12 @@ def _refers(body: Value) -> Iterator[tuple[str, tuple[str, ...]]]:
     for key, found in named.items():
         if found:
             yield key, tuple(found)
+
+
+def _optional(depends: Value) -> Iterator[str]:
+    for name, how in depends.items() if isinstance(depends, dict) else ():
+        if isinstance(how, dict) and how.get("required") is False:
+            yield str(name)
 
 
 def read_build(tree: Tree, here: str, build: Value) -> tuple[str | None, str | None, ComposeBuild]:

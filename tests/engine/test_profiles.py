@@ -1,0 +1,94 @@
+"""Profiles of the user's services: `--profile debug` takes the place of those that he names, and his files stay as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from tests.engine.projects import dkdbg, must, repo, take_away, unique
+from tests.ports import free_port
+
+pytestmark = pytest.mark.engine
+
+WEB = "  web: {image: IMAGE, working_dir: /w, volumes: ['.:/w'], command: [python3, train.py], depends_on: DEPENDS}\n"
+STORE = "  store: {image: IMAGE, command: [sleep, infinity], profiles: [local]}\n"
+QUEUE = "  queue: {image: IMAGE, command: [sleep, infinity], profiles: [more], depends_on: [store]}\n"
+
+
+def compose(depends: str, *more: str) -> str:
+    return "services:\n" + WEB.replace("DEPENDS", depends) + "".join(more)
+
+
+def config(root, *flags: str, profiles: str = "") -> dict:
+    """The services that compose would know; empty where it refuses them."""
+    done = subprocess.run(
+        ["docker", "compose", *flags, "config", "--format", "json"],
+        cwd=root,
+        env={**os.environ, "COMPOSE_PROFILES": profiles},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    return json.loads(done.stdout)["services"] if done.returncode == 0 else {}
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"compose.yaml": compose("[store]", STORE)}, {"store"}),
+        ({"compose.yaml": compose("[queue]", QUEUE, STORE)}, {"queue", "store"}),
+        ({"compose.yaml": compose("{store: {condition: service_started}}", STORE)}, {"store"}),
+        ({"compose.yaml": compose("{store: {condition: service_started, required: false}}", STORE)}, set()),
+        ({"compose.yaml": compose("[]", STORE, QUEUE)}, set()),
+        ({"compose.yaml": compose("[store]", STORE.replace("local", "debug")).replace("debug]", "debug, devcontainer]")}, {"store"}),
+        ({"compose.yaml": compose("[store]", STORE.replace("local", "debug"))}, {"store"}),
+        ({"compose.yaml": compose("[]", STORE), "compose.override.yaml": "services: {web: {depends_on: [store]}}\n"}, {"store"}),
+        ({"compose.yaml": compose("[store]", STORE.replace(", profiles: [local]", "")), "compose.override.yaml": "services: {store: {profiles: [local]}}\n"}, {"store"}),
+    ],
+)  # fmt: skip
+def test_what_others_cannot_be_without_is_in_our_profiles_too_and_the_users_own_stays(tmp_path, files, found):
+    root = repo(tmp_path / "repo", {"train.py": "print(1)\n", **files})
+    before = [config(root, profiles=each) for each in ("", "local", "local,more")]
+    must(dkdbg(root, "init", "--yes"))
+    for flag, name in (("debug", "web-debug"), ("devcontainer", "web-debug-devcontainer")):
+        assert config(root, "--profile", flag).keys() - {"web"} == {name, *found}
+    after = [config(root, profiles=each) for each in ("", "local", "local,more")]
+    assert [each.keys() for each in after] == [each.keys() for each in before]
+    assert [each.get("web") for each in after] == [each.get("web") for each in before]
+    must(dkdbg(root, "init", "--check"))
+
+
+def test_a_service_of_a_file_in_a_subfolder_starts_though_one_of_the_root_needs_a_profile(tmp_path):
+    other = "services:\n  job: {image: IMAGE, working_dir: /w, volumes: ['..:/w'], command: [python3, train.py]}\n"
+    files = {
+        "train.py": "print(1)\n",
+        "compose.yaml": compose("[store]", STORE),
+        "docker/compose.yaml": other,
+    }
+    root = repo(tmp_path / "repo", files)
+    must(dkdbg(root, "init", "--yes", "--service", "job"))
+    assert config(root, "--profile", "debug").keys() == {"job-debug", "web", "store"}
+
+
+def test_it_starts_with_the_debug_service(base_image, tmp_path):
+    files = {
+        "train.py": "while True:\n    pass\n",
+        "compose.yaml": compose("[store]", STORE).replace("IMAGE", base_image),
+    }
+    root = repo(tmp_path / unique("profiles"), files)
+    (root / ".env").write_text(f"DKDBG_PORT={free_port()}\nCOMPOSE_PROFILES=local\n")
+    said = must(dkdbg(root, "init", "--yes")).stdout
+    assert "profile debug for store too" in said
+    try:
+        must(dkdbg(root, "up"))
+        words = ["docker", "compose", "--profile", "debug", "ps", "--services"]
+        there = subprocess.run(
+            words, cwd=root, capture_output=True, text=True, check=True, timeout=300
+        ).stdout
+        assert there.split() == ["store", "web-debug"]
+    finally:
+        take_away(root, os.environ)
