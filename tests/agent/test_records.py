@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dkdbg.agent.record import procfs, records, runtime_dir
+from dkdbg.agent.record import batch, procfs, records, runtime_dir
 
 if TYPE_CHECKING:
     from dkdbg.agent import contract
@@ -131,3 +131,20 @@ def test_records_of_another_version_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "y").mkdir()
     (tmp_path / "y" / "session.json").write_text("{")
     assert records.list_records(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("environ", "jobs"),
+    [
+        ({}, []),
+        ({"SLURM_JOB_ID": "9"}, ["9"]),
+        ({"SLURM_JOB_ID": "9", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}, ["7", "7_3", "9"]),
+        ({"SLURM_JOB_ID": "8", "SLURM_HET_JOB_ID": "7", "SLURM_HET_JOB_OFFSET": "1"}, ["7", "7+1", "8"]),
+        ({"PBS_JOBID": "12.server"}, ["12", "12.server"]),
+        ({"PBS_JOBID": "12[3].server"}, ["12[3]", "12[3].server", "12[]"]),
+    ],
+)
+def test_a_job_of_a_batch_system_is_known_by_all_of_its_names(
+    environ: dict[str, str], jobs: list[str]
+) -> None:
+    assert batch.jobs(environ) == jobs

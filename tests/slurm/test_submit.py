@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from tests.engine.host_doors import HostDoor
+from tests.engine.host_doors import HostDoor, host_door
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, write
 from tests.hints import in_shell, to_type
 from tests.ports import free_port
@@ -44,6 +45,29 @@ def submitted(root, *words: str, on: tuple[str, ...] = ON) -> Iterator[HostDoor]
 
 def listening(events: HostDoor) -> dict[str, Any]:
     return events.wait("listening", 300)
+
+
+def test_a_job_beside_another_one_of_mine_on_the_same_node_is_itself_alone(ways, tmp_path):
+    write(tmp_path, **{"train.py": LOOP})
+    ways.put(f"{CODE}/train.py", (tmp_path / "train.py").read_text())
+    jobs = []
+    for _ in range(2):
+        words = ("--nodelist=node-12", "--in", CODE, "--wait", "300", "--port", str(free_port()))
+        with submitted(tmp_path, *words, "--", "python3", "train.py") as events:
+            jobs.append(str(events.wait("job", 300)["job"]))
+            listening(events)
+            assert {each["up"] for each in events.events if each["event"] == "ranks"} <= {0, 1}
+    for job in jobs:
+        target = f"slurm://login/{job}"
+        assert len(json.loads(must(dkdbg(tmp_path, "ps", "--json", target)).stdout)["sessions"]) == 1
+        with host_door(tmp_path, target) as door:
+            door.wait("target")
+            options = AttachOptions(host="127.0.0.1", port=door.port, path_mappings=((str(tmp_path), CODE),))
+            with Debugger(options) as debugger:
+                debugger.set_breakpoints(str(tmp_path / "train.py"), [marked_line(tmp_path / "train.py")])
+                debugger.attach()
+                frame = debugger.stack(debugger.wait_stopped(300))[0]
+                assert debugger.evaluate("__import__('os').environ['SLURM_JOB_ID']", frame) == f"'{job}'"
 
 
 def test_all_ranks_of_all_nodes_stop_at_a_breakpoint_that_was_set_here(ways, tmp_path):

@@ -79,6 +79,7 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
             exit_code: 0 to 255 as a shell sees it (128+n for signal n); null while the agent runs.
             runs: how many times the command was started. last_exit_code: of the run before, null in the first.
             detail: one line about the state in plain words; may be empty.
+            jobs: the names of the batch system's job that it is in; none where that is not known.
         """
 
         version: int
@@ -104,6 +105,7 @@ if TYPE_CHECKING:  # `typing` costs 5 ms at start: only the type checker loads i
         runs: int
         last_exit_code: Optional[int]
         detail: str
+        jobs: List[str]
         mappings: List[Mapping]
         processes: List[Process]
 

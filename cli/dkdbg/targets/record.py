@@ -18,6 +18,8 @@ _OTHERS = ("starting", "exited")
 #: Characters of a name and of a line in words, and processes that are listed.
 _NAME, _LINE, _PROCESSES = 200, 1000, 4096
 _MAX_PID = 1 << 31
+#: Names of a job that are read.
+_JOBS = 10
 #: Sessions of one agent that are read.
 SESSIONS = 100
 
@@ -45,6 +47,7 @@ class SeenRecord:
         adapter_up: an attach works now.
         client: an editor is attached.
         processes: None when they are kept from those who do not show the token.
+        jobs: what the batch system's job goes by that it says it is in; none where it does not say.
         mappings: folders of this repository, relative to its root, and where they lie there; one that is a link by both names.
     """
 
@@ -60,6 +63,7 @@ class SeenRecord:
     client: bool
     detail: str
     processes: tuple[SeenProcess, ...] | None
+    jobs: frozenset[str] = frozenset()
     mappings: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -109,7 +113,7 @@ def parse(value: object) -> SeenRecord:
         # `adapter_port` is what agents up to 0.1 say.
         adapter_up=value.get("adapter_up") is True or _number(value, "adapter_port", 65535, 0) > 0,
         client=value.get("client") is True, detail=_text(value, "detail", _LINE, ""), processes=_processes(value),
-        mappings=pairs_of_record(value.get("mappings")),
+        jobs=_jobs(value), mappings=pairs_of_record(value.get("mappings")),
     )  # fmt: skip
 
 
@@ -153,6 +157,13 @@ def _time(value: dict[str, Any]) -> float:
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found < 1e11:
         raise BadRecord("its start time is not a time")
     return float(found)
+
+
+def _jobs(value: dict[str, Any]) -> frozenset[str]:
+    found = value.get("jobs", [])  # agents up to 0.1 do not say it
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found[:_JOBS]):
+        raise BadRecord("its jobs are not a list of names")
+    return frozenset(found[:_JOBS])
 
 
 def _host(value: dict[str, Any]) -> str:

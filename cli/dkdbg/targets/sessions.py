@@ -56,7 +56,8 @@ class SeenSession:
     def as_json(self, now: float) -> dict[str, object]:
         """A JSON object; `age` is in seconds."""
         found = {**asdict(self), "age": None if self.started is None else round(now - self.started, 1)}
-        return {**found, "detail": found.pop("by_hand") or self.detail}
+        by_hand = found.pop("by_hand")
+        return {**found, "detail": by_hand or self.detail}
 
 
 def of_record(

@@ -92,7 +92,7 @@ class JobPlace:
             return Door(endpoint=None, why=f"{self.label}: {self._line.why}")
         try:
             node = self._line.look()
-            found = [each for each in _records(node) if isinstance(each, SeenRecord) and each.live]
+            found = [each for each in self._records(node) if isinstance(each, SeenRecord) and each.live]
         except DkdbgError as error:
             return Door(endpoint=None, why=error.message.splitlines()[0])
         wanted = self._said.session
@@ -202,7 +202,7 @@ class JobPlace:
         target = f"{self._system.scheme} {self._said.job}/{node.reach.node}"
         address = str(self._at(node.reach.node))
         found = []
-        for record in _records(node):
+        for record in self._records(node):
             if not isinstance(record, SeenRecord):
                 found.append(
                     sessions.unreadable(target=target, address=address, id=self.label, name=self.label, why=record)
@@ -213,12 +213,20 @@ class JobPlace:
                 )  # fmt: skip
         return found
 
+    def _records(self, node: Node) -> list[SeenRecord | str]:
+        """The records of the job's sessions there, or why one cannot be read, oldest first.
 
-def _records(node: Node) -> list[SeenRecord | str]:
-    """The records of sessions there, or why one cannot be read, oldest first."""
-    if not node.agents:
-        return []
-    try:
-        return far_sessions.records(node.reach, ("sh", node.agents[0]), limit=_AGENT_LIMIT)
-    except BadRecord as error:
-        return [str(error)]
+        Another job of the same user may run on the node; of a session that was started by ssh nobody knows the job.
+        """
+        if not node.agents:
+            return []
+        try:
+            found = far_sessions.records(node.reach, ("sh", node.agents[0]), limit=_AGENT_LIMIT)
+        except BadRecord as error:
+            return [str(error)]
+        asked = {each for job in (self._said.job, node.job.id) for each in (job, job.partition(".")[0])}
+        return [
+            each
+            for each in found
+            if not isinstance(each, SeenRecord) or not each.jobs or not asked.isdisjoint(each.jobs)
+        ]

@@ -40,6 +40,19 @@ def test_a_local_session_is_attached_to_where_it_listens() -> None:
     assert seen.processes == ("rank 3", "process 8")
 
 
+def test_programs_read_in_detail_what_a_person_types_by_hand() -> None:
+    seen = replace(local(RECORD), by_hand="nc 10.0.0.1 5678", detail="pdb")
+    said = seen.as_json(1001.0)
+    assert (said["detail"], "by_hand" in said) == ("nc 10.0.0.1 5678", False)
+    assert local({**RECORD, "detail": "runs"}).as_json(1001.0)["detail"] == "runs"
+
+
+def test_the_jobs_of_a_session_are_names_and_few() -> None:
+    assert parse({**RECORD, "jobs": ["7", "7_3"]}).jobs == {"7", "7_3"}
+    assert parse(RECORD).jobs == frozenset()
+    assert len(parse({**RECORD, "jobs": [str(each) for each in range(1000)]}).jobs) <= 10
+
+
 def test_a_session_in_a_container_is_attached_to_at_its_published_port() -> None:
     container = Container.of(inspected())
     seen = sessions_of(container, [{**RECORD, "live": True}])[0]
@@ -57,6 +70,8 @@ def test_a_port_published_on_all_addresses_is_reached_on_loopback() -> None:
     ("broken", "why"),
     [
         ({}, "its state is not text"),
+        ({**RECORD, "jobs": "7"}, "its jobs are not a list of names"),
+        ({**RECORD, "jobs": [7]}, "its jobs are not a list of names"),
         ({**RECORD, "port": [1]}, "its port is no number"),
         ({**RECORD, "port": 1 << 70}, "its port is no number"),
         ({**RECORD, "processes": 7}, "its processes are not a list"),

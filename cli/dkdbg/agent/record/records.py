@@ -38,7 +38,7 @@ def first_record(
     import platform
     import sys
 
-    from dkdbg.agent.record import mapping
+    from dkdbg.agent.record import batch, mapping
 
     now = time.time()
     return {
@@ -65,6 +65,7 @@ def first_record(
         "runs": 0,
         "last_exit_code": None,
         "detail": "",
+        "jobs": batch.jobs(os.environ),
         "mappings": mapping.here(),
         "processes": [],
     }
