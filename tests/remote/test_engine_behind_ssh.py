@@ -13,7 +13,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from dkdbg.errors import EXIT_ENGINE, EXIT_USAGE
+from dkdbg.errors import EXIT_CONFLICT, EXIT_ENGINE, EXIT_USAGE
 from tests.agent.dap_probe import wait_for
 from tests.engine.host_doors import host_door, typed_door
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, repo, stop_in, take_away, unique, write
@@ -97,6 +97,19 @@ def test_a_fresh_project_is_debugged_there_from_up_to_down(laptop, project):
     assert line == f"docker volume rm {mount['Name']}"
     assert laptop.docker("container", "inspect", found["Id"]).returncode
     must(in_shell(project, line))  # nobody uses it any more: no container was left
+
+
+def test_an_engine_without_a_network_for_another_project_gets_one_by_what_is_said(laptop, project):
+    """An engine has address ranges for some thirty networks, and projects that nobody took down hold them."""
+    laptop.sh("while docker network create full-$(docker network ls -q | wc -l); do :; done >/dev/null 2>&1")
+    try:
+        refused = dkdbg(project, "up")
+        assert refused.returncode == EXIT_CONFLICT, refused.stderr
+        [line] = to_type(refused.stderr, "take away the networks that no container uses: docker network prune")
+        must(in_shell(project, f"echo y | {line}"))
+        must(dkdbg(project, "up"))
+    finally:
+        laptop.docker("network", "prune", "--force")
 
 
 def test_another_command_runs_in_the_debug_service_there(project):

@@ -160,6 +160,12 @@ _KNOWN = (
         hint="set DKDBG_GPU=none, or load the driver that makes the device",
     ),
     _Known(
+        fragment=r"could not find an available, non-overlapping IPv4 address pool|all predefined address pools have been fully subnetted",
+        cause="the engine has no address range left for the network of another project",
+        hint="take away the networks that no container uses: docker network prune",
+        exit_code=EXIT_CONFLICT,
+    ),
+    _Known(
         fragment=r"error setting rlimit",
         cause="this engine may not raise the ulimits that the compose file asks for (rootless or nested engine)",
         hint="take the ulimits out of the service for this machine, in an override file",
@@ -177,7 +183,7 @@ _KNOWN = (
     ),
     _Known(
         fragment=r"failed to resolve source metadata|pull access denied|manifest unknown|failed to do request: Head"
-        r"|initializing source docker://|short-name [^\n]* did not resolve to an alias",
+        r"|Error response from daemon: (?:Get|Head) \"https?://[^\"\n]*/v2/|initializing source docker://|short-name [^\n]* did not resolve to an alias",
         cause="the base image is not on this machine and cannot be pulled",
         hint="log in (docker login), or name one that you have: DKDBG_BASE=registry.example/python:3.11 where dkdbg init wrote the Dockerfile, its FROM line in one of yours",
     ),
