@@ -105,7 +105,9 @@ def test_an_engine_without_a_network_for_another_project_gets_one_by_what_is_sai
     try:
         refused = dkdbg(project, "up")
         assert refused.returncode == EXIT_CONFLICT, refused.stderr
-        [line] = to_type(refused.stderr, "take away the networks that no container uses: docker network prune")
+        [line] = to_type(
+            refused.stderr, "take away the networks that no container uses: docker network prune"
+        )
         must(in_shell(project, f"echo y | {line}"))
         must(dkdbg(project, "up"))
     finally:
