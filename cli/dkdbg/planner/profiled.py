@@ -31,7 +31,7 @@ def left_out(facts: RepoFacts, base: ServiceFact | None) -> tuple[str, ...]:
             profiles.setdefault(service.name, set()).update(service.profiles)
             needs.setdefault(service.name, set()).update(set(service.depends_on) - set(service.optional))
     todo = [name for name, named in profiles.items() if not named or named & _OURS]
-    if base is not None and base.file in merged:
+    if base is not None and base.file in merged and base.name in needs:
         todo.append(base.name)
     found: dict[str, None] = {}
     while todo:
