@@ -7,9 +7,9 @@ import contextlib
 import json
 import os
 import socket
+import stat
 import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +20,7 @@ from dkdbg.agent.relay.keeper import SECRET, Keeper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 #: Says each line back, and notes in a file that it was started and what it was told.
 ECHO = "import sys\nfile = open(sys.argv[1], 'a', 1)\nfile.write('started\\n')\nfor line in sys.stdin:\n    file.write(line)\n    print(line, end='', flush=True)\n"
@@ -168,8 +169,9 @@ def test_another_user_who_knows_the_secret_and_reaches_the_socket_is_not_heard(t
     if os.getuid() != 0:
         pytest.skip("only root can open its folders to another user here")
     for each in (tmp_path, *tmp_path.parents):
-        if each.stat().st_uid == os.getuid() and each != Path("/") and str(each) != "/tmp":
-            each.chmod(0o755)
+        mode = stat.S_IMODE(each.stat().st_mode)
+        if mode & 0o055 != 0o055:
+            each.chmod(mode | 0o055)
     with session(tmp_path / "a") as mine:
         mine.path.parent.chmod(0o777)
         mine.path.chmod(0o777)

@@ -20,6 +20,8 @@ from tests.pages import Page, environment
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("ray")]
 
 LIMIT = 300.0
+#: On the nodes: what py-spy says; it samples once it says so.
+SAID = "/tmp/py-spy.said"
 #: Each actor says what the last of its command line's words above it is, and who its children are.
 DRIVER = """\
     import os
@@ -28,6 +30,7 @@ DRIVER = """\
 
     import ray
 
+    SAID = "WHAT_PY_SPY_SAYS"
     ray.init(address="auto", namespace="profiles")
 
 
@@ -48,8 +51,12 @@ DRIVER = """\
 
     @ray.remote
     class DTensorPolicyWorker:
-        def spin(self):
-            end = time.monotonic() + 3
+        def spin(self, watched=False):
+            # For a second in which py-spy, if it watches, looks on: on a busy machine it begins late.
+            limit = time.monotonic() + 300
+            while watched and time.monotonic() < limit and not (os.path.exists(SAID) and "Sampling" in open(SAID).read()):
+                time.sleep(0.05)
+            end = time.monotonic() + 1
             while time.monotonic() < end:
                 pass
 
@@ -67,7 +74,7 @@ DRIVER = """\
     first = DTensorPolicyWorker.options(resources={"node0": 1}, name="lm_policy-0").remote()
     second = DTensorPolicyWorker.options(resources={"node1": 1}, name="lm_policy-1").remote()
     vllm = VllmGenerationWorker.options(resources={"node1": 1}, runtime_env={"nsight": nsight}).remote()
-    ray.get([first.spin.remote(), second.spin.remote()])
+    ray.get([first.spin.remote(watched=True), second.spin.remote()])
     print("children", ray.get(second.children.remote()))
     print("vllm", ray.get(vllm.pid.remote()))
     print("helper", ray.get(Helper.remote().wrapped.remote()))
@@ -87,18 +94,21 @@ def tools(ray, tmp_path):
     """The profilers on the nodes; gone again at the end."""
     standin = nsys.install(tmp_path / "bin", "/usr/bin/python3 -I") / "nsys"
     py_spy = Path(frameworks.python_with("py-spy")).with_name("py-spy")
-    for file, node in ((standin, ray.nodes[1]), (py_spy, ray.nodes[0])):
-        docker("cp", "-q", "-L", str(file), f"{node}:/usr/local/bin/{file.name}")
+    docker("cp", "-q", "-L", str(standin), f"{ray.nodes[1]}:/usr/local/bin/nsys")
+    docker("cp", "-q", "-L", str(py_spy), f"{ray.nodes[0]}:/usr/local/bin/py-spy-itself")
+    wrapper = f'#!/bin/sh\nexec py-spy-itself "$@" >{SAID}\n'
+    install = f"printf '%s' '{wrapper}' >/usr/local/bin/py-spy && chmod 755 /usr/local/bin/py-spy"
+    docker("exec", ray.nodes[0], "sh", "-c", install)
     yield
     for node in ray.nodes:
-        docker("exec", node, "rm", "-f", "/usr/local/bin/nsys", "/usr/local/bin/py-spy")
+        docker("exec", node, "sh", "-c", f"rm -f /usr/local/bin/nsys /usr/local/bin/py-spy* {SAID}")
 
 
 @pytest.mark.usefixtures("tools")
 def test_chosen_actors_alone_run_under_nsys_with_their_interpreter_and_all_files_come_here(
     ray, page, tmp_path
 ):
-    ray.write("run_profiles.py", DRIVER)
+    ray.write("run_profiles.py", DRIVER.replace("WHAT_PY_SPY_SAYS", SAID))
     command = page.take("dkdbg run --on ray+")
     words = shlex.split(command.replace("ray+slurm://login/7", f"ray+docker://{ray.nodes[0]}"))
     words[words.index("--") :] = ["--torch-profile", "*nothing*", "--", "python3", "/job/run_profiles.py"]
@@ -131,6 +141,7 @@ def test_chosen_actors_alone_run_under_nsys_with_their_interpreter_and_all_files
     assert report["argv"].count("-t") == 1
     assert not any("mine_" in each for each in report["argv"])
 
+    assert len(list(folder.glob("*.speedscope.json"))) == 1, said
     [spied] = folder.glob("*.speedscope.json")
     frames = {each["name"] for each in json.loads(spied.read_text())["shared"]["frames"]}
     assert "spin" in frames
