@@ -79,10 +79,11 @@ class Podman:
             assert time.monotonic() < end, done.stdout + done.stderr
             time.sleep(0.2)
         with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as saving:
-            subprocess.run(
-                ["podman", "load", "-q"], stdin=saving.stdout, env=self.environment, cwd=self.folder, check=True,
+            loaded = subprocess.run(
+                ["podman", "load", "-q"], stdin=saving.stdout, env=self.environment, cwd=self.folder, check=False,
                 capture_output=True, timeout=300, **self._as,
             )  # fmt: skip
+        assert loaded.returncode == 0, loaded.stderr
         return self
 
     def _readable(self, code: Path) -> Path:

@@ -47,9 +47,9 @@ def listening(events: HostDoor) -> dict[str, Any]:
     return events.wait("listening", 300)
 
 
-def test_a_job_beside_another_one_of_mine_on_the_same_node_is_itself_alone(ways, tmp_path):
+def test_a_job_beside_another_one_of_mine_on_the_same_node_is_itself_alone(laptop, tmp_path):
     write(tmp_path, **{"train.py": LOOP})
-    ways.put(f"{CODE}/train.py", (tmp_path / "train.py").read_text())
+    laptop.put(f"{CODE}/train.py", (tmp_path / "train.py").read_text())
     jobs = []
     for _ in range(2):
         words = ("--nodelist=node-12", "--in", CODE, "--wait", "300", "--port", str(free_port()))
