@@ -114,9 +114,10 @@ def enter(place: Place, pids: Sequence[int], root: Path, reporter: Reporter) -> 
 
 def _words_of(reach: Reach, pid: int) -> Sequence[str]:
     """The command line of a Python there; CMD where its system does not tell it."""
+    found: Sequence[PythonThere] = ()
     with contextlib.suppress(DkdbgError):
-        return next((each.words for each in running_at(reach) if each.pid == pid), ("CMD",))
-    return ("CMD",)
+        found = running_at(reach)
+    return next((each.words for each in found if each.pid == pid), ("CMD",))
 
 
 def _in_its_place(place: Place, words: Sequence[str]) -> str:

@@ -1,9 +1,11 @@
-"""The names that the debug service of a user's service may have; the planner gives one, and whoever looks for it knows all."""
+"""The names and profiles that the debug service of a user's service may have: the planner gives them, others look for them."""
 
 from __future__ import annotations
 
 import re
 
+#: Compose's profile of it, and of the service that "Reopen in Container" opens.
+PROFILE, DEVCONTAINER_PROFILE = "debug", "devcontainer"
 #: As compose has it, and no option of a command line either. It stands in shell scripts and YAML as it is.
 _NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,200}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dkdbg.agent.dap.messages import PROJECT
+from dkdbg.model import twin
 from dkdbg.model.plan import FROM_ENVIRONMENT, FROM_NOWHERE, FROM_PERSON
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def tasks(plan: ProjectPlan) -> tuple[dict[str, object], ...]:
     """
     quiet = {"reveal": "silent", "panel": "dedicated", "showReuseMessage": False, "clear": True}
     shown = {**quiet, "reveal": "always"}
-    compose = ["compose", "--progress", "plain", "--profile", "debug"]
+    compose = ["compose", "--progress", "plain", "--profile", twin.PROFILE]
     volumes = ["--volumes"] if plan.service.masks else []
     up = [*compose, "up", "--build", "--detach", "--wait", "--wait-timeout", "300", plan.service.name]
     restart = [*compose, "exec", "-T", plan.service.name, "sh", "/opt/dkdbg/agent.pyz", "restart"]

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dkdbg.model.compose_files import main_files
+from dkdbg.model.twin import DEVCONTAINER_PROFILE, PROFILE
 
 if TYPE_CHECKING:
     from dkdbg.model.facts import RepoFacts, ServiceFact
 
 #: Those that dkdbg names.
-_OURS = frozenset({"debug", "devcontainer"})
+_OURS = frozenset({PROFILE, DEVCONTAINER_PROFILE})
 
 
 def left_out(facts: RepoFacts, base: ServiceFact | None) -> tuple[str, ...]:

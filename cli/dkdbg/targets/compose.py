@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.contract import ENV_TOKEN_FILE
+from dkdbg.model.twin import DEVCONTAINER_PROFILE, PROFILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-PROFILE = "debug"
-#: Of the service that "Reopen in Container" opens.
-DEVCONTAINER_PROFILE = "devcontainer"
 LOOPBACK = "127.0.0.1"
 
 
