@@ -864,6 +864,28 @@ def test_a_file_made_to_keep_init_busy_ends_in_seconds(tmp_path: Path, name: str
 
 
 @pytest.mark.attack(8)
+def test_a_chain_of_services_in_profiles_of_their_own_is_followed_in_seconds_and_said_in_a_line(
+    tmp_path: Path,
+) -> None:
+    """Has each of many services depend on the next one, all in profiles, the last one on the first."""
+    services: dict[str, object] = {
+        f"s{n}": {"image": "x", "profiles": [f"p{n}"], "depends_on": [f"s{(n + 1) % 1000}"]}
+        for n in range(1000)
+    }
+    services["web"] = {
+        "image": "python:3.11", "working_dir": "/w", "volumes": [".:/w"], "command": "python train.py", "depends_on": ["s0"],
+    }  # fmt: skip
+    files = {"train.py": "print(1)\n", "compose.yaml": json.dumps({"services": services})}
+    root = checkout(tmp_path / "repo", files)
+    began = time.monotonic()
+    done = dkdbg_in(root, "init", "--yes")
+    assert time.monotonic() - began < 300
+    assert done.returncode == 0, done.stderr
+    assert "profile debug for s0, s1, s2, s3, s4, s5, s6, s7, s8, s9 and 990 more too" in done.stdout
+    assert (root / "compose.override.yaml").read_text().count("profiles: [debug, devcontainer]") == 1000
+
+
+@pytest.mark.attack(8)
 def test_a_name_that_is_no_text_does_not_reach_our_files(tmp_path: Path) -> None:
     """Calls a file and a folder what commands a terminal, or is no UTF-8: left out, and said in plain letters."""
     root = checkout(tmp_path / "repo", {"train.py": "print(1)\n"})

@@ -141,7 +141,7 @@ def _profiled(plan: ServicePlan) -> tuple[Decision, ...]:
     why = (
         "others cannot be without, and compose refuses to start anything while it is in another profile alone"
     )
-    return (Decision(what=f"profile debug for {', '.join(plan.profiled)} too", why=why),)
+    return (Decision(what=f"profile debug for {_first_ten(plan.profiled)} too", why=why),)
 
 
 def _built_here(base: ServiceFact | None) -> tuple[Decision, ...]:
@@ -236,8 +236,12 @@ def _same_name(facts: RepoFacts, base: ServiceFact | None, config: Config) -> tu
 def _needs(base: ServiceFact | None) -> tuple[str, ...]:
     if base is None or not base.needs:
         return ()
-    shown = ", ".join(base.needs[:10]) + (f" and {len(base.needs) - 10} more" if base.needs[10:] else "")
+    shown = _first_ten(base.needs)
     return (f"compose refuses {base.file} until these have a value in .env or your environment: {shown}",)
+
+
+def _first_ten(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if names[10:] else "")
 
 
 def _missing(facts: RepoFacts) -> tuple[str, ...]:
