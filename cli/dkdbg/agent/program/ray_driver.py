@@ -189,9 +189,9 @@ def _use_our_breakpoint() -> None:
     """Ray gives its drivers a `breakpoint()` that listens once more; ours stops in the session that is there."""
     from ray.util import rpdb
 
-    from dkdbg.agent.program import on_demand
+    import dkdbg
 
-    rpdb._driver_set_trace = on_demand.of_this_process().breakpoint
+    rpdb._driver_set_trace = dkdbg.breakpoint
 
 
 def _follow(session: str, run: str, secret: str) -> None:
