@@ -138,9 +138,8 @@ def plan_service(
 def _profiled(plan: ServicePlan) -> tuple[Decision, ...]:
     if not plan.profiled:
         return ()
-    why = (
-        "others cannot be without, and compose refuses to start anything while it is in another profile alone"
-    )
+    it = "them" if plan.profiled[1:] else "it"
+    why = f"other services depend on {it}, and compose refuses to start anything without"
     return (Decision(what=f"profile debug for {_first_ten(plan.profiled)} too", why=why),)
 
 
