@@ -1,4 +1,5 @@
-# Two commands: `make demo` sets everything up and runs the whole path once; `make test` sets up and passes the tests.
+# `make demo` sets everything up and runs the whole path once. `make test` sets up and runs the linters, the unit tests and
+# the main path of each real part (marker `core`); `make test-all` runs the rest too.
 # Everything lies in .venv/ and in a cache folder; nothing global is touched, but `make test` as root on a Debian
 # machine without a Docker engine installs one (see .ci/engine).
 
@@ -9,7 +10,9 @@ BIN := $(VENV)/bin
 # Tests wait more than they work: several processes a core. PYTEST_WORKERS=0 runs them one after the other.
 PYTEST_WORKERS ?= 4
 
-.PHONY: demo test lint clean
+PYTEST_OPTIONS = -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
+
+.PHONY: demo test test-all .checked lint clean
 
 # Where no registry can be reached, the base image of the tests serves the demo too, once `make test` has built it.
 demo: $(VENV)/.installed
@@ -18,16 +21,22 @@ demo: $(VENV)/.installed
 	  && docker image inspect dkdbg-test/python:3.11 >/dev/null 2>&1; then base=dkdbg-test/python:3.11; fi; \
 	DKDBG_BASE=$$base $(BIN)/dkdbg demo
 
-test: $(VENV)/.installed-test
-	@.ci/engine || [ -z "$$CI" ]
-	@.ci/base-image
-	@.ci/kubectl || [ -z "$$CI" ]
+test: .checked
+	$(BIN)/python -m tests.run core -- $(PYTEST_OPTIONS)
+
+test-all: .checked
+	@.ci/base-image 3.14
 	@.ci/podman || [ -z "$$CI" ]
 	@.ci/neovim || [ -z "$$CI" ]
+	$(BIN)/python -m tests.run core 'not core' -- $(PYTEST_OPTIONS)
+
+.checked: $(VENV)/.installed-test
+	@.ci/engine || [ -z "$$CI" ]
+	@.ci/base-image 3.11
+	@.ci/kubectl || [ -z "$$CI" ]
 	$(BIN)/ruff check cli tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff format cli tests

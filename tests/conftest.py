@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
+from pathlib import Path
 
 import hypothesis
 import pytest
+
+from tests import leftovers
 
 # How long an example takes is the machine's load.
 hypothesis.settings.register_profile(
@@ -20,11 +25,25 @@ hypothesis.settings.load_profile("suite")
 BASE_IMAGE = os.environ.get("DKDBG_TEST_BASE", "dkdbg-test/python:3.11")
 
 
-def pytest_configure(config):  # noqa: ARG001
+#: Folders whose tests all are `core`: they are pure and take no set-up.
+CORE = tuple(Path(__file__).with_name(name) for name in ("unit", "golden"))
+
+
+def pytest_configure(config):
     # A shell starts what runs in its background with SIGINT ignored, nohup with SIGHUP; ours would inherit that.
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
+    if leftovers.run_pid() == os.getpid() and not config.option.collectonly:
+        leftovers.remove_of_ended_runs()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config):
+    """Remove what this run has left, also when it was interrupted."""
+    if leftovers.run_pid() == os.getpid() and not config.option.collectonly:
+        for line in leftovers.remove_own():
+            print(f"left behind by a test, removed: {line}")  # noqa: T201
 
 
 def pytest_addoption(parser):
@@ -33,9 +52,27 @@ def pytest_addoption(parser):
     )
 
 
+@pytest.hookimpl(tryfirst=True)  # before the option -m looks for the marks
 def pytest_collection_modifyitems(items):
-    """What waits longest goes first, so that no process of tests is left alone with it at the end."""
+    """Mark pure tests as core, and sort tests that wait longest to the front, so that no worker ends long after the others."""
+    for item in items:
+        if any(item.path.is_relative_to(folder) for folder in CORE):
+            item.add_marker("core")
     items.sort(key=lambda item: item.get_closest_marker("engine") is None)
+
+
+def pytest_sessionfinish(session):
+    """Write the failed tests and what was printed of them, for tests/run.py; xdist's `@group` is not part of a node id."""
+    file = os.environ.get("DKDBG_TEST_FAILURES")
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if not file or reporter is None or hasattr(session.config, "workerinput"):
+        return
+    failed = {
+        re.sub(r"@[^]@]*$", "", report.nodeid): report.longreprtext
+        for outcome in ("failed", "error")
+        for report in reporter.stats.get(outcome, ())
+    }
+    Path(file).write_text(json.dumps(failed))
 
 
 def pytest_terminal_summary(terminalreporter):

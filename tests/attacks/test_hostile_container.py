@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import shlex
 import signal
 import subprocess
@@ -25,6 +24,7 @@ from tests.attacks.host_editor import HostEditor
 from tests.engine.host_doors import host_door, ready_door
 from tests.engine.projects import dkdbg
 from tests.engine.synced import Box, docker, following, run_box, sync, take_away
+from tests.leftovers import unique
 from tests.ports import free_port
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def hostile(base_image: str, tmp_path: Path) -> Iterator[Callable[..., Box]]:
     made: list[str] = []
 
     def run(*lines: str, flags: tuple[str, ...] = (), files: dict[str, str] | None = None) -> Box:
-        name = f"dkdbg-hostile-{secrets.token_hex(4)}"
+        name = unique("dkdbg-hostile")
         made.append(name)
         folder = tmp_path / name
         folder.mkdir()
@@ -224,7 +224,7 @@ def fake(base_image: str) -> Iterator[Callable[..., Fake]]:
     names: list[str] = []
 
     def start(mode: str, **more: Any) -> Fake:
-        names.append(f"dkdbg-fake-{secrets.token_hex(4)}")
+        names.append(unique("dkdbg-fake"))
         return Fake(names[-1], base_image, mode, **more)
 
     yield start

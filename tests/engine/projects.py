@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import subprocess
 import sys
 import textwrap
@@ -15,6 +14,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.planner.editor import ATTACH_NAME
 from dkdbg.render import jsonc
+from tests.leftovers import unique  # noqa: F401
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,11 +35,6 @@ LOOP = """\
             step(n)
             time.sleep(0.01)
     """
-
-
-def unique(name: str) -> str:
-    """`name` made unlike any other of this machine: compose calls a project after its folder, and tests run beside others."""
-    return f"{name}-{secrets.token_hex(3)}"
 
 
 def write(root: Path, **files: str) -> Path:

@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.leftovers import unique
+
 HERE = Path(__file__).parent
 NODE_IMAGE, POD_IMAGE = "dkdbg-test/kubernetes:1.20", "dkdbg-test/torch:cpu"
 #: What a developer needs in a namespace; the verbs by resource.
@@ -58,7 +60,7 @@ class RealCluster:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.name = f"dkdbg-test-kubernetes-{secrets.token_hex(3)}"
+        self.name = unique("dkdbg-test-kubernetes")
         self.config = folder / "kubeconfig"
 
     def start(self) -> RealCluster:
