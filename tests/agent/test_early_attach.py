@@ -131,3 +131,27 @@ def test_a_process_that_was_asked_as_its_editor_left_is_asked_for_the_next_one(
     (tmp_path / "go").touch()
     with Editor(port, {str(script): [3]}) as editor:
         assert editor.wait_stops(1)[0]["line"] == 3
+
+
+def test_a_program_that_waits_for_an_editor_starts_though_the_editor_leaves_at_once(
+    launch, layout: Path, tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone"
+    line = b"        while not self._has_attached.is_set():\n"
+
+    def slowed(name: str, content: bytes) -> bytes:
+        if name != "dkdbg/agent/run/session.py":
+            return content
+        assert content.count(line) == 1
+        return content.replace(
+            line, line + f"            while not os.path.exists({str(gone)!r}): time.sleep(0.02)\n".encode()
+        )
+
+    slow = repack(layout / "agent.pyz", tmp_path / "slow" / "agent.pyz", slowed).parent
+    (tmp_path / "train.py").write_text("print('hello')\n")
+    running = launch(sys.executable, "train.py", wait="300", layout=slow)
+    with Editor(running.wait_state("waiting")["port"], {}):
+        pass
+    wait_for(lambda: running.record()["client"], lambda client: not client)
+    gone.touch()
+    assert running.finish()[:2] == (0, "hello\n")

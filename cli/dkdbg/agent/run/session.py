@@ -100,6 +100,8 @@ class Session:
         self._outward: Optional[outward.Outward] = None
         self.ended_by_editor = threading.Event()
         self.attaches = 0
+        #: An editor has attached once; it may have left since.
+        self._has_attached = threading.Event()
         self._attaches_before_end: Optional[int] = None
         self._raised_for = 0
         self.restarts = restarts.Restarts(inbox.wake)
@@ -357,11 +359,11 @@ class Session:
             detail="waiting for a debugger, %s" % limit,
         )
         console.log("waiting for a debugger on %s, %s" % (where, limit))
-        while not self.attached:
+        while not self._has_attached.is_set():
             arrival = self.inbox.next(min(1.0, max(0.0, end - time.monotonic())))
             if arrival is not None and arrival.number in child.ENDING:
                 return 128 + arrival.number, "signal %d while waiting for a debugger" % arrival.number
-            if time.monotonic() >= end and not self.attached:
+            if time.monotonic() >= end and not self._has_attached.is_set():
                 if options.then == "run":
                     console.log("no debugger within %g s: going on without" % options.wait)
                     self.store.update(expires=None)
@@ -481,6 +483,7 @@ class Session:
         changed, self._edited = self._edited, []
         self._service.gatekeeper.begin(self._table.ranks_to_gather())  # before one of them can join, and stop
         self.store.open_for_joining(self._join_info())
+        self._has_attached.set()  # after that: the program starts now, and is to join at its start
         self._write(client=True)
         self._table.follow_timeouts()
         self._say_choice()
