@@ -1,6 +1,6 @@
 """Attach to N ranks of one machine at once: seconds, CPU seconds and memory a rank; and the hang map of them beside py-spy.
 
-usage: python benchmarks/attach_all.py [--ranks 2,8,32,64,128] [--rounds 3] [--py-spy PATH]
+usage: python benchmarks/attach_all.py [--smallest] [--ranks 2,8,32,64,128] [--rounds 3] [--processes 64] [--py-spy PATH]
 
 `late`: to ranks that have run for a few seconds; `start`: an editor is there first, and they wait for their breakpoints. Both from the
 attach, or the start of the first rank, until a session of each rank has its breakpoints. CPU is that of all ranks, the
@@ -12,13 +12,13 @@ with that of the ranks and the agent. Only ratios of one run mean anything: a bu
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -26,10 +26,12 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "cli")]
 
-from dkdbg.agent.program import bundle  # noqa: E402
-from dkdbg.dap.debugger import Debugger  # noqa: E402
-from dkdbg.dap.values import AttachOptions  # noqa: E402
-from tests.ports import free_port  # noqa: E402
+from shared.options import parse, parser, rival
+
+from dkdbg.agent.program import bundle
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from tests.ports import free_port
 
 RANK = """\
 import os, time
@@ -122,11 +124,7 @@ class Job:
         return False
 
     def ranks(self) -> list[int]:
-        found = []
-        for pid in self.pids():
-            if b"rank.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(pid)
-        return found
+        return [pid for pid in self.pids() if b"rank.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
     def attach_to_all(self) -> Debugger:
         debugger = Debugger(AttachOptions(port=self.port))
@@ -202,8 +200,6 @@ def bare_start(count: int) -> float:
 
 def _answers(port: int) -> bool:
     """Whether the agent says on its own status page that it is there."""
-    import urllib.request
-
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/status", timeout=5) as answer:
             return bool(answer.status == 200)
@@ -211,14 +207,14 @@ def _answers(port: int) -> bool:
         return False
 
 
-def floor(folder: str) -> float:
+def floor(folder: str, tries: int) -> float:
     """CPU seconds of importing debugpy's server and pydevd, with .pyc files, less those of a bare start."""
     line = "import sys; sys.path.insert(0, %r); from debugpy.server import api; import pydevd"
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     found = []
     for code in (line % folder, "pass"):
         best = []
-        for _ in range(5):
+        for _ in range(tries):
             before = os.times()
             subprocess.run([sys.executable, "-Xfrozen_modules=off", "-c", code], check=True, env=env)
             after = os.times()
@@ -227,7 +223,7 @@ def floor(folder: str) -> float:
     return found[0] - found[1]
 
 
-def where(count: int, py_spy: str) -> list[str]:
+def where(count: int, rounds: int, py_spy: str) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="dkdbg-bench-") as name:
         job = Job(count, Path(name))
         try:
@@ -259,7 +255,7 @@ def where(count: int, py_spy: str) -> list[str]:
                 ways["py-spy, on all cores"] = together
             for what, do in ways.items():
                 took = []
-                for _ in range(3):
+                for _ in range(rounds):
                     before, there, began = os.times(), cpu(job.pids()), time.monotonic()
                     do()
                     seconds, after = time.monotonic() - began, os.times()
@@ -273,14 +269,15 @@ def where(count: int, py_spy: str) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--ranks", default="2,8,32,64,128")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--py-spy", default="", help="path of py-spy, for `where`")
-    parser.add_argument("--only", default="late,start,where")
-    options = parser.parse_args()
+    command = parser(__doc__)
+    command.add_argument("--ranks", default="2,8,32,64,128")
+    command.add_argument("--rounds", type=int, default=3)
+    command.add_argument("--processes", type=int, default=64, help="ranks of the job that `where` shows")
+    command.add_argument("--py-spy", help="path of py-spy, for `where`; by default the one on PATH")
+    command.add_argument("--only", default="late,start,where")
+    options = parse(command, ranks="2", rounds=1, processes=4)
     folder = bundle.ensure_debugpy([str(HERE.parent / "cli"), *sys.path], tempfile.mkdtemp())
-    one = floor(folder)
+    one = floor(folder, 1 if options.smallest else 5)
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; floor: {one:.3f} CPU s a rank")
     for count in map(int, options.ranks.split(",")):
         if "late" in options.only:
@@ -295,7 +292,8 @@ def main() -> None:
             bare = statistics.median(bare_start(count) for _ in range(options.rounds))
             print(f"  start {count:4} {took:7.2f} s  without an editor {bare:7.2f} s", flush=True)
     if "where" in options.only:
-        print(*where(64, options.py_spy), sep="\n")
+        py_spy = rival("py-spy") if options.py_spy is None else options.py_spy
+        print(*where(options.processes, options.rounds, py_spy), sep="\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What debugging costs: dkdbg's agent against a bare run and against stock debugpy, both sides in one run.
 
-usage: python benchmarks/debug.py [--runs 5] [--latency 20] [PYTHON ...]     (default: this interpreter)
+usage: python benchmarks/debug.py [--smallest] [--runs 5] [--latency 20] [--scale 1] [PYTHON ...]     (default: this interpreter)
 
 Overhead: CPU seconds of three workloads (a loop, calls, a NumPy step where NumPy is there), modes in turn, the ratio to
 the bare run beside it, median of the runs. Latency: connect to first stop, `next`, `evaluate`, medians. Only ratios mean
@@ -9,7 +9,6 @@ anything on a shared machine.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -21,16 +20,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shared.options import parse, parser
+
 from dkdbg.agent.program import bundle
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from dkdbg.delivery.debugpy import installed_debugpy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HERE = Path(__file__).resolve().parent
-WORKLOAD = HERE / "workload.py"
+WORKLOAD = HERE / "shared" / "workload.py"
 CLI = HERE.parent / "cli"
 LOOP = "import time\n\n\ndef step(n):\n    value = n + 1\n    return value\n\n\nn = 0\nwhile True:\n    step(n)\n    n += 1\n    time.sleep(0.002)\n"
 
@@ -41,8 +41,12 @@ class Bench:
     def __init__(self, python: str, folder: Path) -> None:
         self.python = python
         self.folder = folder
-        bundle.write_bundle(str(installed_debugpy()), str(folder / "debugpy-0.zip"))
-        self.debugpy = bundle.ensure_debugpy([str(folder)], str(folder))
+        found = subprocess.run([python, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True, check=True)
+        major, minor = found.stdout.split()
+        try:
+            self.debugpy = bundle.ensure_debugpy([str(folder)], str(folder), (int(major), int(minor)))
+        except bundle.NoDebugpy as error:
+            raise SystemExit(str(error)) from None
 
     def environment(self, **more: str) -> dict[str, str]:
         clean = {key: value for key, value in os.environ.items() if not key.startswith(("DKDBG_", "PYTHON"))}
@@ -96,15 +100,15 @@ def _wait(read, process: subprocess.Popen[str]) -> int:
     raise SystemExit(f"{process.args} did not listen")
 
 
-def overhead(bench: Bench, mode: str) -> dict[str, float]:
+def overhead(bench: Bench, mode: str, scale: float) -> dict[str, float]:
     """CPU seconds of the workloads in one mode."""
     go = bench.folder / f"go-{time.monotonic_ns()}"
     if mode == "bare":
         env = bench.environment()
-        done = subprocess.run([bench.python, str(WORKLOAD), "-"], env=env, capture_output=True, text=True, check=True)
+        done = subprocess.run([bench.python, str(WORKLOAD), "-", str(scale)], env=env, capture_output=True, text=True, check=True)
         return json.loads(done.stdout)
     start = bench.stock if mode.startswith("stock") else bench.agent
-    words = [str(WORKLOAD), str(go), *(["traced"] if mode.endswith(" attached") else [])]
+    words = [str(WORKLOAD), str(go), str(scale), *(["traced"] if mode.endswith(" attached") else [])]
     argv = words if mode.startswith("stock") else [bench.python, *words]
     with start(*argv) as (process, port):
         assert process.stdout is not None
@@ -152,17 +156,18 @@ MODES = ("bare", "dkdbg unattached", "stock listening", "dkdbg attached", "stock
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--latency", type=int, default=20)
-    parser.add_argument("pythons", nargs="*", default=[sys.executable])
-    options = parser.parse_args()
+    command = parser(__doc__)
+    command.add_argument("--runs", type=int, default=5)
+    command.add_argument("--latency", type=int, default=20)
+    command.add_argument("--scale", type=float, default=1, help="share of the workloads' iterations to run")
+    command.add_argument("pythons", nargs="*", default=[sys.executable])
+    options = parse(command, runs=1, latency=2, scale=0.01)
     for python in options.pythons:
         with tempfile.TemporaryDirectory(prefix="dkdbg-bench-") as folder:
             bench = Bench(python, Path(folder))
             version = subprocess.run([python, "-V"], capture_output=True, text=True, check=True).stdout.strip()
             print(f"\n{version}: CPU seconds as a ratio to the bare run beside it, median of {options.runs}")
-            rounds = [{mode: overhead(bench, mode) for mode in MODES} for _ in range(options.runs)]
+            rounds = [{mode: overhead(bench, mode, options.scale) for mode in MODES} for _ in range(options.runs)]
             kinds = list(rounds[0]["bare"])
             print(f"  {'':18}" + "".join(f"{kind:>14}" for kind in kinds))
             for mode in MODES[1:]:

@@ -1,6 +1,6 @@
 """What a rank pays for the debugging of another one: rank 1 of two computes, an editor is attached to rank 0.
 
-usage: python benchmarks/ranks.py [--rounds 7] [--steps 50000] [--only free,chosen]
+usage: python benchmarks/ranks.py [--smallest] [--rounds 7] [--steps 50000] [--only free,chosen]
 
 Rank 1 times its own loop of calls and lines after the editor has set a breakpoint in the file that it runs; rank 0
 sleeps. `free` was not chosen (`--ranks 0`), `chosen` has the same breakpoint, which it never comes to. In each round a
@@ -10,7 +10,6 @@ time of 100 slices of the loop; of these the median, times 100.
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
@@ -24,9 +23,11 @@ from typing import TYPE_CHECKING
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "cli")]
 
-from dkdbg.dap.debugger import Debugger  # noqa: E402
-from dkdbg.dap.values import AttachOptions  # noqa: E402
-from tests.ports import free_port  # noqa: E402
+from shared.options import parse, parser
+
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,15 +128,15 @@ def measure(mode: str, steps: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--steps", type=int, default=50_000)
-    parser.add_argument("--only", default=",".join(MODES), help="which")
-    options = parser.parse_args()
+    command = parser(__doc__)
+    command.add_argument("--rounds", type=int, default=7)
+    command.add_argument("--steps", type=int, default=50_000)
+    command.add_argument("--only", default=",".join(MODES), help="which")
+    options = parse(command, rounds=1, steps=200)
     print(f"Python {sys.version.split()[0]}, {options.rounds} rounds of {options.steps} steps; medians, and of each round's ratio")
     for mode in options.only.split(","):
         found = [measure(mode, options.steps) for _ in range(options.rounds)]
-        bare, seconds = (statistics.median(each) for each in zip(*found))
+        bare, seconds = (statistics.median(each) for each in zip(*found, strict=True))
         ratios = sorted(b / a for a, b in found)
         print(
             f"  {mode:7} {seconds:7.3f} s, bare {bare:7.3f} s: {statistics.median(ratios):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f})"

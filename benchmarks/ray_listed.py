@@ -1,6 +1,6 @@
 """From `breakpoint()` in an actor of Ray to its name before a person: by dkdbg and by Ray's own means, in turns, in one run.
 
-usage: python benchmarks/ray_listed.py [--rounds 5]
+usage: python benchmarks/ray_listed.py [--smallest] [--rounds 5]
 
 A real Ray of two nodes (tests/ray). Each round is a new actor, which notes the time and comes to its `breakpoint()`, and one
 who looks: `session`, an editor at `dkdbg attach ray+...`, which was there before; `state API`, the dashboard asked without a
@@ -10,7 +10,6 @@ as one types it. All of them wait for the actor's name. It includes what Ray's d
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import statistics
@@ -21,14 +20,21 @@ import time
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "cli")]
 
-from dkdbg.dap.debugger import Debugger  # noqa: E402
-from dkdbg.dap.values import AttachOptions  # noqa: E402
-from tests.engine.host_doors import host_door  # noqa: E402
-from tests.ray.cluster import Cluster, wait_until  # noqa: E402
+from shared.options import parse, parser
 
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from tests.engine.host_doors import host_door
+from tests.frameworks import python_with
+from tests.ray.cluster import Cluster, wait_until
+
+#: tests/frameworks.py installs Ray itself.
+NEEDS = ("docker",)
 DRIVER = """\
     import time
 
@@ -60,7 +66,7 @@ ALIVE = "actors?detail=true&limit=10000&filter_keys=state&filter_predicates=%3D&
 
 
 def asked(cluster: Cluster, query: str) -> list[dict[str, object]]:
-    with urllib.request.urlopen(f"http://{cluster.address}:8265/api/v0/{query}", timeout=30) as answer:  # noqa: S310
+    with urllib.request.urlopen(f"http://{cluster.address}:8265/api/v0/{query}", timeout=30) as answer:
         return json.load(answer)["data"]["result"]["result"]
 
 
@@ -99,9 +105,13 @@ def by_command_line(cluster: Cluster) -> float:
 
 
 def main() -> int:
-    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words.add_argument("--rounds", type=int, default=5)
-    rounds = words.parse_args().rounds
+    command = parser(__doc__)
+    command.add_argument("--rounds", type=int, default=5)
+    rounds = parse(command, NEEDS, rounds=1).rounds
+    try:
+        python_with("ray")
+    except (pytest.fail.Exception, pytest.skip.Exception) as error:
+        command.error(f"Ray cannot be installed: {error}")
     took: dict[str, list[float]] = {"session": [], "state API": [], "ray list": []}
     with tempfile.TemporaryDirectory() as folder:
         cluster = Cluster(Path(folder) / "job", "dkdbg-test/python:3.11")
@@ -139,7 +149,7 @@ def once(cluster: Cluster, way: str, folder: Path) -> float:
             cluster.drive("listed.py")
             wait_until((cluster.folder / "paused-at").exists, "it is at its breakpoint")
             seen = by_state_api(cluster) if way == "state API" else by_command_line(cluster)
-        paused = float(wait_until(lambda: (cluster.folder / "paused-at").read_text(), "when that was"))
+        paused = float(wait_until((cluster.folder / "paused-at").read_text, "when that was"))
         cluster.end_drivers()
     return float(seen) - paused
 

@@ -1,6 +1,6 @@
 """The relay against `ssh -L`, and sync's first copy against rsync, over the same two ssh hops, all in one run.
 
-usage: python benchmarks/relay.py [--rounds 3] [--megabytes 64] [--trips 2000] [--files 2000] [--hold SECONDS]
+usage: python benchmarks/relay.py [--smallest] [--rounds 3] [--megabytes 64] [--trips 2000] [--steps 40] [--files 2000] [--hold SECONDS]
 
 The hosts are those of tests/far: two containers with real sshd, of which only the first is reached from here. Both sides
 share one ssh connection each, take turns, and speak with the same server there: bytes down and up (MB/s), round trips of
@@ -10,7 +10,6 @@ mean anything on a shared machine. --hold keeps the relay busy with round trips,
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import random
@@ -27,14 +26,18 @@ from typing import TYPE_CHECKING
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from dkdbg.dap.debugger import Debugger  # noqa: E402
-from dkdbg.dap.values import AttachOptions  # noqa: E402
-from tests.far.hosts import IMAGE, Hosts, build_image, docker  # noqa: E402
-from tests.ports import free_port  # noqa: E402
+from shared.options import parse, parser, rival
+
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from tests.far.hosts import IMAGE, Hosts, build_image, docker
+from tests.ports import free_port
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterator
 
+NEEDS = ("docker", "ssh")
 NODE = "ssh://login,node1"
 #: The hosts' image with rsync in it.
 WITH_RSYNC = f"{IMAGE}-rsync"
@@ -129,7 +132,7 @@ def steps(port: int, script: Path, count: int) -> list[float]:
 def forward(hosts: Hosts, *ports: int) -> Iterator[list[int]]:
     """`ssh -L` over the same way; the ports here."""
     here = [free_port() for _ in ports]
-    words = [word for local, there in zip(here, ports) for word in ("-L", f"127.0.0.1:{local}:127.0.0.1:{there}")]
+    words = [word for local, there in zip(here, ports, strict=True) for word in ("-L", f"127.0.0.1:{local}:127.0.0.1:{there}")]
     running = subprocess.Popen(
         [str(hosts.bin / "ssh"), "-N", "-o", "ExitOnForwardFailure=yes", *words, "-J", "login", "node1"], stdin=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -147,7 +150,7 @@ def forward(hosts: Hosts, *ports: int) -> Iterator[list[int]]:
 def relayed(root: Path, *ports: int) -> Iterator[list[int]]:
     """`dkdbg forward` over the same way: the relay, in a process of its own as ssh is; the ports here."""
     here = [free_port() for _ in ports]
-    words = [f"{local}:{there}" for local, there in zip(here, ports)]
+    words = [f"{local}:{there}" for local, there in zip(here, ports, strict=True)]
     running = subprocess.Popen([sys.executable, "-m", "dkdbg", "forward", NODE, *words, "--json"], cwd=root, stdout=subprocess.PIPE, text=True)
     try:
         for line in running.stdout or ():
@@ -183,7 +186,7 @@ def _ps(root: Path) -> str:
 
 
 def _listens(port: int) -> bool:
-    with open("/proc/net/tcp") as table:
+    with Path("/proc/net/tcp").open() as table:
         return any(f":{port:04X} 00000000:0000 0A" in line for line in table)
 
 
@@ -195,8 +198,8 @@ def _wait(what: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def first_copies(hosts: Hosts, root: Path, files: int) -> tuple[list[float], list[float]]:
-    """Seconds of rsync and of sync for the same files into a new folder, by turns."""
+def first_copies(hosts: Hosts, root: Path, files: int, rounds: int) -> tuple[list[float], list[float]]:
+    """Seconds of rsync (none without it) and of sync for the same files into a new folder, by turns."""
     tree = root / "tree"
     dice = random.Random(1)
     for number in range(files):
@@ -205,13 +208,14 @@ def first_copies(hosts: Hosts, root: Path, files: int) -> tuple[list[float], lis
         path.write_bytes(dice.randbytes(dice.randint(200, 10_000)))
     (tree / "weights.bin").write_bytes(dice.randbytes(20_000_000))
     by_rsync, by_sync = [], []
-    for turn in range(3):
+    for turn in range(rounds):
         hosts.sh("node1", f"mkdir -p /home/me/s{turn}", user="me")
-        began = time.perf_counter()
-        subprocess.run(
-            ["rsync", "-a", "-e", f"{hosts.bin}/ssh -J login", f"{tree}/", f"node1:r{turn}/"], check=True, timeout=300
-        )  # fmt: skip
-        by_rsync.append(time.perf_counter() - began)
+        if hosts.image == WITH_RSYNC:
+            began = time.perf_counter()
+            subprocess.run(
+                ["rsync", "-a", "-e", f"{hosts.bin}/ssh -J login", f"{tree}/", f"node1:r{turn}/"], check=True, timeout=300
+            )  # fmt: skip
+            by_rsync.append(time.perf_counter() - began)
         began = time.perf_counter()
         done = subprocess.run(
             [sys.executable, "-m", "dkdbg", "sync", f"{NODE}/~/s{turn}", "--once"], cwd=tree, capture_output=True, text=True,
@@ -223,13 +227,16 @@ def first_copies(hosts: Hosts, root: Path, files: int) -> tuple[list[float], lis
     return by_rsync, by_sync
 
 
-def shown(name: str, ssh: float, ours: float, unit: str, *, more: bool) -> None:
+def shown(name: str, ssh: float | None, ours: float, unit: str, *, more: bool) -> None:
+    if ssh is None:
+        print(f"  {name:34} {'':12}   dkdbg {ours:8.2f} {unit:5}", flush=True)
+        return
     ratio = ssh / ours if more else ours / ssh
     print(f"  {name:34} ssh {ssh:8.2f}   dkdbg {ours:8.2f} {unit:5}  {ratio:5.2f} times slower", flush=True)
 
 
 def compare(options: argparse.Namespace, root: Path, hosts: Hosts) -> None:
-    serves, debugs = free_port(), 0
+    serves = free_port()
     hosts.put("node1", "/home/me/serve.py", SERVER)
     hosts.put("node1", "/home/me/code/loop.py", LOOP)
     hosts.sh("node1", f"python3 /home/me/serve.py {serves} >/dev/null 2>&1 &", user="me")
@@ -243,7 +250,7 @@ def compare(options: argparse.Namespace, root: Path, hosts: Hosts) -> None:
         size = options.megabytes << 20
         for name, measure in (("down", down), ("up", up)):
             pairs = [(measure(by_ssh, size), measure(ours, size)) for _ in range(options.rounds)]
-            shown(name, *(statistics.median(each) for each in zip(*pairs)), "MB/s", more=True)
+            shown(name, *(statistics.median(each) for each in zip(*pairs, strict=True)), "MB/s", more=True)
         for name, size in (("round trip, 1 byte", 1), ("round trip, 300 bytes", 300)):
             ssh_ms, our_ms = [], []
             for _ in range(options.rounds):
@@ -253,31 +260,33 @@ def compare(options: argparse.Namespace, root: Path, hosts: Hosts) -> None:
             shown(f"{name}, 99 %", *(statistics.quantiles(each, n=100)[98] for each in (ssh_ms, our_ms)), "ms", more=False)
         ssh_ms, our_ms = [], []
         for _ in range(options.rounds):
-            ssh_ms += steps(next_ssh, root / "loop.py", 40)
-            our_ms += steps(next_ours, root / "loop.py", 40)
+            ssh_ms += steps(next_ssh, root / "loop.py", options.steps)
+            our_ms += steps(next_ours, root / "loop.py", options.steps)
         shown("a debugger's next, median", statistics.median(ssh_ms), statistics.median(our_ms), "ms", more=False)
     if not options.hold and options.files:
-        rsync, sync = first_copies(hosts, root, options.files)
-        shown(f"first copy, {options.files} files and 20 MB", statistics.median(rsync), statistics.median(sync), "s", more=False)
+        rsync, sync = first_copies(hosts, root, options.files, options.rounds)
+        shown(f"first copy, {options.files} files and 20 MB", statistics.median(rsync) if rsync else None, statistics.median(sync), "s", more=False)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--megabytes", type=int, default=64)
-    parser.add_argument("--trips", type=int, default=2000)
-    parser.add_argument("--files", type=int, default=2000, help="0: no copies")
-    parser.add_argument("--hold", type=float, default=0)
-    parser.add_argument("--flood", choices=("down", "up"), help="with --hold: bytes in place of round trips")
-    options = parser.parse_args()
+    command = parser(__doc__)
+    command.add_argument("--rounds", type=int, default=3)
+    command.add_argument("--megabytes", type=int, default=64)
+    command.add_argument("--trips", type=int, default=2000)
+    command.add_argument("--steps", type=int, default=40, help="the debugger's, each round")
+    command.add_argument("--files", type=int, default=2000, help="0: no copies")
+    command.add_argument("--hold", type=float, default=0)
+    command.add_argument("--flood", choices=("down", "up"), help="with --hold: bytes in place of round trips")
+    options = parse(command, NEEDS, rounds=1, megabytes=1, trips=40, steps=3, files=20)
     build_image(os.environ.get("DKDBG_TEST_BASE", "dkdbg-test/python:3.11"))
-    if options.files:
+    with_rsync = bool(options.files and not options.hold and rival("rsync"))
+    if with_rsync:
         recipe = f"FROM {IMAGE}\nRUN apt-get update -qq && apt-get install -y -qq --no-install-recommends rsync >/dev/null\n"
         docker("build", "-q", "--network", "host", "-t", WITH_RSYNC, "-", stdin=recipe)
     with tempfile.TemporaryDirectory(prefix="dkdbg-bench-") as folder:
         root = Path(folder, "repository")
         root.mkdir()
-        hosts = Hosts(Path(folder), image=WITH_RSYNC if options.files else IMAGE)
+        hosts = Hosts(Path(folder), image=WITH_RSYNC if with_rsync else IMAGE)
         os.environ.update(hosts.environment)
         try:
             compare(options, root, hosts.start())

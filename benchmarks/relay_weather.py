@@ -1,6 +1,6 @@
 """A debug session in bad weather: cut every 10 s for 5 minutes while a debugger steps, for each transport and each kind of cut.
 
-usage: python benchmarks/relay_weather.py [ssh] [kubectl] [docker] [--seconds 300] [--every 10] [--kinds here there silent]
+usage: python benchmarks/relay_weather.py [--smallest] [ssh] [kubectl] [docker] [--seconds 300] [--every 10] [--silence 5] [--kinds here there silent]
 
 `dkdbg attach` leads to a program over two ssh hops, over kubectl exec (the real kubectl, a stand-in for the API server,
 a container for the pod) and over docker exec. `here` kills the transport's processes on this machine, `there` those on
@@ -12,7 +12,6 @@ At the end: what is left on both sides.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import signal
@@ -28,19 +27,23 @@ from typing import TYPE_CHECKING
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from dkdbg.dap.debugger import Debugger  # noqa: E402
-from dkdbg.dap.values import AttachOptions  # noqa: E402
-from dkdbg.tunnel.relay import Relay  # noqa: E402
-from tests.engine.host_doors import host_door  # noqa: E402
-from tests.engine.projects import marked_line, unique  # noqa: E402
-from tests.far.hosts import Hosts, build_image, docker  # noqa: E402
-from tests.kubernetes.cluster import Cluster, Pod  # noqa: E402
+from shared.options import parse, parser
+
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from dkdbg.tunnel.relay import Relay
+from tests.engine.host_doors import host_door
+from tests.engine.projects import marked_line, unique
+from tests.far.hosts import Hosts, build_image, docker
+from tests.kubernetes.cluster import Cluster, Pod
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
 
 BASE = os.environ.get("DKDBG_TEST_BASE", "dkdbg-test/python:3.11")
-SILENCE = 5.0
+#: The cluster is a stand-in, so kubectl is the machine's; iptables drops its packets.
+NEEDS = ("docker", "ssh", "kubectl", "iptables")
 #: Seconds of a step that count as a session that hangs.
 HANGS = 60.0
 #: Lines 2 to 5 come again and again.
@@ -278,7 +281,7 @@ class Stepping:
         """The longest time without a step that has ended since a moment."""
         ends = [end for _, end in self.steps if end >= moment]
         before = max((end for _, end in self.steps if end < moment), default=moment)
-        return max((later - earlier for earlier, later in zip([before, *ends], ends)), default=0.0)
+        return max((later - earlier for earlier, later in zip([before, *ends], ends, strict=False)), default=0.0)
 
     def finish(self) -> None:
         self.done.set()
@@ -293,24 +296,25 @@ def _wait(what: object, seconds: float = 60) -> None:
         time.sleep(0.1)
 
 
-def weather(way: Way, target: str, kind: str, seconds: float, every: float) -> None:
+def weather(way: Way, target: str, kind: str, options: argparse.Namespace) -> bool:
+    """Cut one kind of cut, print what became of the session, and return whether it lived."""
     with host_door(way.root, target) as door:
         stepping = Stepping(way.root, way.code, door.port)
         _wait(lambda: stepping.steps or stepping.trouble, 90)
-        times, end = [], time.monotonic() + seconds
+        times, end = [], time.monotonic() + options.seconds
         while time.monotonic() < end and not stepping.trouble:
             began = time.monotonic()
             if kind == "silent":
-                way.silence(SILENCE)
+                way.silence(options.silence)
             elif kind == "here":
                 way.cut_here()
             else:
                 way.cut_there()
             cut = time.monotonic()
-            time.sleep(max(0.0, every - (cut - began)))
+            time.sleep(max(0.0, options.every - (cut - began)))
             _wait(lambda cut=cut: stepping.steps[-1][0] > cut or stepping.trouble, HANGS * 2)
             if not stepping.trouble:
-                times.append(max(0.0, stepping.pause_after(began) - (SILENCE if kind == "silent" else 0)))
+                times.append(max(0.0, stepping.pause_after(began) - (options.silence if kind == "silent" else 0)))
         stepping.finish()
         lost = [each["text"] for each in door.events if each["event"] == "over"]
         lived = "the session lived" if not stepping.trouble else f"DROPPED: {stepping.trouble}"
@@ -320,34 +324,40 @@ def weather(way: Way, target: str, kind: str, seconds: float, every: float) -> N
         )  # fmt: skip
         if door.end():
             print(f"{type(way).__name__}: dkdbg attach ended with an error", flush=True)
+        return not stepping.trouble
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("ways", nargs="*", default=list(WAYS))
-    parser.add_argument("--seconds", type=float, default=300)
-    parser.add_argument("--every", type=float, default=10)
-    parser.add_argument("--kinds", nargs="+", default=["here", "there", "silent"])
-    options = parser.parse_args()
-    for name in options.ways:
+def main() -> int:
+    command = parser(__doc__)
+    command.add_argument("ways", nargs="*", default=list(WAYS))
+    command.add_argument("--seconds", type=float, default=300)
+    command.add_argument("--every", type=float, default=10)
+    command.add_argument("--silence", type=float, default=5, help="seconds of a silent cut")
+    command.add_argument("--kinds", nargs="+", default=["here", "there", "silent"])
+    options = parse(command, NEEDS, seconds=0.1, every=0.5, silence=1)
+    all_lived = True
+    for number, name in enumerate(options.ways):
+        # At the smallest size each transport has another kind of cut.
+        kinds = [options.kinds[number % len(options.kinds)]] if options.smallest else options.kinds
         with tempfile.TemporaryDirectory(prefix="dkdbg-w-") as folder:
             way = WAYS[name](Path(folder))
             with way.up() as target:
-                for kind in options.kinds:
-                    weather(way, target, kind, options.seconds, options.every)
+                for kind in kinds:
+                    all_lived &= weather(way, target, kind, options)
                 way.leave()
-                way_left = _left_after(way)
+                way_left = _left_after(way, 2 if options.smallest else 30)
                 print(f"{type(way).__name__:11} left while the program runs on, after attach has ended: {way_left or 'nothing but the program'}", flush=True)
+    return 0 if all_lived else 1
 
 
-def _left_after(way: Way) -> list[str]:
+def _left_after(way: Way, limit: float) -> list[str]:
     """What stays when the debugger has gone: the program and its agent may."""
     own = ("train.py", "agent-", "hook-", "debugpy", "run/dkdbg", "sshd", "ssh here", "<defunct>")
-    end = time.monotonic() + 30
+    end = time.monotonic() + limit
     while (found := [each for each in way.left() if not any(mark in each and "relay" not in each for mark in own)]) and time.monotonic() < end:
         time.sleep(0.5)
     return found
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,6 +1,6 @@
 """What a child costs a program while it is debugged: spawned Pythons and forks, against a bare run and stock debugpy.
 
-usage: python benchmarks/spawn.py [--runs 5] [--children 8] [PYTHON ...]     (default: this interpreter)
+usage: python benchmarks/spawn.py [--smallest] [--runs 5] [--children 8] [PYTHON ...]     (default: this interpreter)
 
 Milliseconds a child, CPU (of the child) and wall, one child after the other, modes in turn, median of the runs; and the
 ratio to the bare run beside it. Only ratios mean anything on a shared machine. The editor has one breakpoint, in the
@@ -10,16 +10,17 @@ reached: it has to be debugged from its start; `fork`: a child that ends at once
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 from debug import Bench
+from shared.options import parse, parser
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
@@ -72,8 +73,6 @@ MODES = ("bare", "dkdbg unattached", "dkdbg attached", "stock attached")
 
 def measure(bench: Bench, mode: str, count: int) -> dict[str, dict[str, float]]:
     """Milliseconds a child by kind, in one mode."""
-    import subprocess
-
     script, stepped = bench.folder / "program.py", bench.folder / "stepped.py"
     script.write_text(PROGRAM)
     stepped.write_text(STEPPED)
@@ -96,12 +95,12 @@ def measure(bench: Bench, mode: str, count: int) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--children", type=int, default=8)
-    parser.add_argument("--modes", nargs="*", default=list(MODES), choices=MODES)
-    parser.add_argument("pythons", nargs="*", default=[sys.executable])
-    options = parser.parse_args()
+    command = parser(__doc__)
+    command.add_argument("--runs", type=int, default=5)
+    command.add_argument("--children", type=int, default=8)
+    command.add_argument("--modes", nargs="*", default=list(MODES), choices=MODES)
+    command.add_argument("pythons", nargs="*", default=[sys.executable])
+    options = parse(command, runs=1, children=1)
     for python in options.pythons:
         with tempfile.TemporaryDirectory(prefix="dkdbg-bench-") as folder:
             bench = Bench(python, Path(folder))

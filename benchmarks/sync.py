@@ -1,6 +1,6 @@
 """What sync costs, beside docker compose watch, docker cp, tar and rsync, all in one run against one container.
 
-usage: python benchmarks/sync.py [--files 10000] [--switch 2000] [--saves 20] [--rounds 3] [--large 2000] [--only copy,start,save,large,switch,rest,ssh]
+usage: python benchmarks/sync.py [--smallest] [--files 10000] [--switch 2000] [--saves 20] [--rounds 3] [--large 2000] [--rest 10] [--only copy,start,save,large,switch,rest,ssh]
 
 When something is visible is seen by a loop inside the container that writes down its own clock, which is the host's;
 nothing is asked through docker while the clock runs. rsync runs through the same `docker exec -i` as ours, with a copy of
@@ -12,7 +12,6 @@ is copied stays on this machine.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import getpass
 import os
@@ -31,9 +30,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from shared.options import parse, parser, rival
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+NEEDS = ("docker", "git")
 BASE = os.environ.get("DKDBG_TEST_BASE", "dkdbg-test/python:3.11")
 CLI = str(Path(__file__).resolve().parent.parent / "cli")
 #: As installed: with compiled files, which are not written beside the sources.
@@ -196,14 +198,14 @@ def background(command: list[str], cwd: Path, ready: str) -> Iterator[subprocess
         process.kill()
 
 
-def followers(box: Box) -> dict[str, Callable[[], contextlib.AbstractContextManager[subprocess.Popen[str]]]]:
+def followers(box: Box, rsync: str) -> dict[str, Callable[[], contextlib.AbstractContextManager[subprocess.Popen[str]]]]:
     """What follows changes, by name; each has its own folder in the container."""
     loop = f"while :; do {' '.join(rsync_words(box, box.root / 'code', '/rsync/code'))} && echo round; sleep 0.1; done"
     found = {
         "dkdbg": lambda: background([*DKDBG, "sync", f"docker://{box.name}", "--to", "/dkdbg", "--json"], box.root, "in_sync"),
         "compose watch": lambda: background(["docker", "compose", "watch", "--no-up"], box.root, "Watch enabled"),
     }
-    if shutil.which("rsync"):
+    if rsync:
         found["rsync loop"] = lambda: background(["sh", "-c", loop], box.root, "round")
     return found
 
@@ -214,9 +216,7 @@ PLACES = {"dkdbg": "/dkdbg/code", "compose watch": "/watch/code", "rsync loop": 
 def saves(box: Box, count: int) -> dict[str, list[float]]:
     """Milliseconds from a save until the container sees it. A loop of rsync misses saves of one size in one second."""
     found = {}
-    for name, start in followers(box).items():
-        if name == "rsync loop":
-            continue
+    for name, start in followers(box, rsync="").items():
         with start():
             time.sleep(1.0)
             taken = []
@@ -249,11 +249,8 @@ def rsync_words(box: Box, source: Path, target: str) -> list[str]:
     return ["rsync", "-a", "--delete", "--blocking-io", "-e", "'docker exec -i'", "--rsync-path=/opt/rsync/run", f"{source}/", there]
 
 
-def bring_rsync(box: Box, folder: Path) -> bool:
-    """Put the host's rsync and its libraries into the container; whether there is one."""
-    rsync = shutil.which("rsync")
-    if rsync is None:
-        return False
+def bring_rsync(box: Box, folder: Path, rsync: str) -> None:
+    """Put the host's rsync and its libraries into the container."""
     place = folder / "rsync"
     (place / "lib").mkdir(parents=True)
     shutil.copy(rsync, place / "rsync")
@@ -267,22 +264,21 @@ def bring_rsync(box: Box, folder: Path) -> bool:
     (place / "run").chmod(0o755)
     run("docker", "cp", str(place), f"{box.name}:/opt/rsync")
     run("docker", "exec", box.name, "mkdir", "-p", "/rsync/code", "/many/rsync")
-    return True
 
 
-def unchanged(box: Box, rounds: int, with_rsync: bool) -> dict[str, list[Cost]]:
+def unchanged(box: Box, rounds: int, rsync: str) -> dict[str, list[Cost]]:
     """What a start costs when nothing has changed."""
     many = box.root / "many"
     ours = [*DKDBG, "-C", str(many), "sync", f"docker://{box.name}", "--to", "/many/dkdbg0", "--once"]
     theirs = ["sh", "-c", " ".join(rsync_words(box, many, "/many/rsync"))]
     run(*ours)
     found: dict[str, list[Cost]] = {"dkdbg": []}
-    if with_rsync:
+    if rsync:
         run(*theirs)
         found["rsync -a"] = []
     for _ in range(rounds + 2):
         found["dkdbg"].append(box.cost(*ours))
-        if with_rsync:
+        if rsync:
             found["rsync -a"].append(box.cost(*theirs))
     return found
 
@@ -300,7 +296,7 @@ def saves_beside(box: Box, megabytes: int) -> dict[str, list[float]]:
                 file.write(random.randbytes(1 << 20))
         (box.root / "large").rename(root / "large")
         began = time.perf_counter()
-        while not arrived(box, "/mixed/large"):
+        while not taken or not arrived(box, "/mixed/large"):
             token = f"beside-{len(taken)}"
             path = root / "train.py"
             taken.append(
@@ -320,7 +316,7 @@ def arrived(box: Box, path: str) -> bool:
 @contextlib.contextmanager
 def server(folder: Path) -> Iterator[dict[str, str] | None]:
     """The environment in which `ssh bench` reaches this machine, as this user; None when there is no sshd."""
-    program = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin")
+    program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
     real = shutil.which("ssh")
     if program is None or real is None:
         yield None
@@ -361,10 +357,12 @@ def server(folder: Path) -> Iterator[dict[str, str] | None]:
         process.wait()
 
 
-def over_ssh(many: Path, folder: Path, rounds: int, env: dict[str, str]) -> None:
+def over_ssh(many: Path, folder: Path, rounds: int, rsync: str, env: dict[str, str]) -> None:
     """First copies and starts without changes, to a folder of this machine."""
-    copies: dict[str, list[float]] = {"dkdbg": [], "tar": [], "rsync -a": []}
-    starts: dict[str, list[float]] = {"dkdbg": [], "rsync -a": []}
+    copies: dict[str, list[float]] = {"dkdbg": [], "tar": []}
+    starts: dict[str, list[float]] = {"dkdbg": []}
+    if rsync:
+        copies["rsync -a"], starts["rsync -a"] = [], []
 
     def ours(number: int) -> float:
         return run(*DKDBG, "-C", str(many), "sync", "ssh://bench", "--to", f"{folder}/dkdbg{number}", "--once", env=env)
@@ -376,15 +374,17 @@ def over_ssh(many: Path, folder: Path, rounds: int, env: dict[str, str]) -> None
         copies["dkdbg"].append(ours(number))
         (folder / f"tar{number}").mkdir()
         copies["tar"].append(run("sh", "-c", f"tar -C '{many}' -c . | ssh bench tar -C {folder}/tar{number} -x", env=env))
-        copies["rsync -a"].append(theirs(number))
+        if rsync:
+            copies["rsync -a"].append(theirs(number))
     for _ in range(rounds + 2):
         starts["dkdbg"].append(ours(0))
-        starts["rsync -a"].append(theirs(0))
+        if rsync:
+            starts["rsync -a"].append(theirs(0))
     show("first copy over ssh", copies, "s")
     show("start without changes over ssh", starts, "s")
 
 
-def switches(box: Box, count: int, rounds: int) -> dict[str, list[float]]:
+def switches(box: Box, count: int, rounds: int, rsync: str) -> dict[str, list[float]]:
     """Seconds from the start of `git checkout` until the container has all of the other branch."""
     for branch in ("one", "two"):
         if branch == "two":
@@ -396,7 +396,7 @@ def switches(box: Box, count: int, rounds: int) -> dict[str, list[float]]:
         git(box.root, "add", "code")
         git(box.root, "commit", "-qm", branch)
     found = {}
-    for name, start in followers(box).items():
+    for name, start in followers(box, rsync).items():
         git(box.root, "checkout", "-q", "two")
         files = [f"{PLACES[name]}/p{number // 100}/m{number}.py" for number in range(count)]
         with start():
@@ -413,12 +413,10 @@ def switches(box: Box, count: int, rounds: int) -> dict[str, list[float]]:
     return found
 
 
-def at_rest(box: Box, seconds: float = 10.0) -> dict[str, float]:
+def at_rest(box: Box, seconds: float) -> dict[str, float]:
     """CPU milliseconds a second of the processes here, and in the container of what they started there."""
     found = {}
-    for name, start in followers(box).items():
-        if name == "rsync loop":
-            continue
+    for name, start in followers(box, rsync="").items():
         with start() as process:
             time.sleep(3.0)
             before = cpu(process.pid, box)
@@ -456,15 +454,17 @@ def show(title: str, found: dict[str, list[float]], unit: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", type=int, default=10_000)
-    parser.add_argument("--switch", type=int, default=2_000)
-    parser.add_argument("--saves", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--large", type=int, default=2_000, help="MB of the file beside which saves are made")
-    parser.add_argument("--only", default="copy,start,save,large,switch,rest,ssh")
-    options = parser.parse_args()
+    command = parser(__doc__)
+    command.add_argument("--files", type=int, default=10_000)
+    command.add_argument("--switch", type=int, default=2_000)
+    command.add_argument("--saves", type=int, default=20)
+    command.add_argument("--rounds", type=int, default=3)
+    command.add_argument("--large", type=int, default=2_000, help="MB of the file beside which saves are made")
+    command.add_argument("--rest", type=float, default=10, help="seconds in which nothing changes")
+    command.add_argument("--only", default="copy,start,save,large,switch,rest,ssh")
+    options = parse(command, NEEDS, files=20, switch=5, saves=1, rounds=1, large=1, rest=1)
     dice, wanted = random.Random(1), options.only.split(",")
+    rsync = rival("rsync")
     with tempfile.TemporaryDirectory(prefix="dkdbg-bench-") as name:
         folder = Path(name)
         box = Box(folder)
@@ -473,18 +473,19 @@ def main() -> None:
                 path = box.root / "many" / f"pkg{number // 500}" / f"sub{number // 50 % 10}" / f"mod{number}.py"
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(dice.randbytes(dice.randint(200, 10_000)))
-            with_rsync = bring_rsync(box, folder)
+            if rsync:
+                bring_rsync(box, folder, rsync)
             if "copy" in wanted:
                 show_costs(f"first copy of {options.files} files", first_copies(box, options.rounds))
             if "start" in wanted:
-                show_costs(f"start with {options.files} unchanged files", unchanged(box, options.rounds, with_rsync))
+                show_costs(f"start with {options.files} unchanged files", unchanged(box, options.rounds, rsync))
             if "ssh" in wanted:
                 (folder / "far").mkdir()
                 with server(folder / "sshd") as env:
                     if env is None:
-                        print("no sshd: no rows over ssh (apt install openssh-server)", flush=True)
+                        print("left out: no sshd (apt install openssh-server)", flush=True)
                     else:
-                        over_ssh(box.root / "many", folder / "far", options.rounds, env)
+                        over_ssh(box.root / "many", folder / "far", options.rounds, rsync, env)
             shutil.rmtree(box.root / "many")
             box.open_eye()
             if "save" in wanted:
@@ -492,8 +493,8 @@ def main() -> None:
             if "large" in wanted:
                 show(f"save to visible beside a file of {options.large} MB", saves_beside(box, options.large), "ms")
             if "switch" in wanted:
-                show(f"branch switch of {options.switch} files", switches(box, options.switch, options.rounds), "s")
-            for follower, used in at_rest(box).items() if "rest" in wanted else ():
+                show(f"branch switch of {options.switch} files", switches(box, options.switch, options.rounds, rsync), "s")
+            for follower, used in at_rest(box, options.rest).items() if "rest" in wanted else ():
                 print(f"CPU at rest: {follower:14} {used:6.2f} ms a second", flush=True)
         finally:
             box.close()

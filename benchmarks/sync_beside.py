@@ -1,6 +1,6 @@
 """Sync beside the tools that people keep two folders equal with, all in one run, from one folder of this machine to another.
 
-usage: python benchmarks/sync_beside.py [--files 10000] [--saves 20]
+usage: python benchmarks/sync_beside.py [--smallest] [--files 10000] [--saves 20]
 
 Of each that is installed: rsync, lsyncd, unison, syncthing (two of them, which speak to each other on loopback). Each gets
 its own copy of the same files. Only ratios mean anything on a shared machine; docs/adr/0015 has a run and what it says.
@@ -8,7 +8,6 @@ its own copy of the same files. Only ratios mean anything on a shared machine; d
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import random
@@ -23,6 +22,8 @@ import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from shared.options import parse, parser, rival
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -222,19 +223,16 @@ def quiet(pair: Pair) -> bool:
 
 def main() -> None:
     """Measure what is installed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--files", type=int, default=10_000)
-    parser.add_argument("--saves", type=int, default=20)
-    parser.add_argument("--only", choices=TOOLS)
-    options = parser.parse_args()
+    command = parser(__doc__)
+    command.add_argument("--files", type=int, default=10_000)
+    command.add_argument("--saves", type=int, default=20)
+    command.add_argument("--only", choices=TOOLS)
+    options = parse(command, files=20, saves=1)
     with tempfile.TemporaryDirectory(prefix="dkdbg-beside-") as folder:
         for name, (program, start) in TOOLS.items():
             if options.only not in (None, name):
                 continue
-            if shutil.which(program) is None:
-                print(f"{name}: not installed", flush=True)
+            if not rival(program):
                 continue
             pair = Pair(Path(folder), name.replace(" ", "-"), options.files)
             print(name, flush=True)

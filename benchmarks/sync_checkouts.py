@@ -1,8 +1,9 @@
 """Checkouts of distant commits of real repositories while `dkdbg sync` follows, and whether both sides are equal then.
 
-usage: python benchmarks/sync_checkouts.py REPO... [--count 50] [--seed 1] [--submodules]
+usage: python benchmarks/sync_checkouts.py [--smallest] REPO... [--count 50] [--seed 1] [--submodules]
 
-REPO is a repository of yours with its history; it is cloned into a temporary folder and not touched. Between the checkouts
+REPO is a repository of yours with its history; it is cloned into a temporary folder and not touched (`--smallest` alone
+makes a repository of four commits). Between the checkouts
 lie files that no commit has, which the rules of some commits leave out and those of others do not. Each round waits until a
 last file has arrived and sync has been quiet for a while, then compares the two trees by itself: kinds, bytes, modes, and
 where links lead. What the rules leave out is asked of git, and of `docker build` where there is a .dockerignore; nothing of
@@ -11,7 +12,6 @@ dkdbg's own code decides it. Prints each divergence; the exit code is 1 when the
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import json
@@ -30,10 +30,13 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shared.options import parse, parser
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 CLI = str(Path(__file__).resolve().parent.parent / "cli")
+NEEDS = ("git",)
 OWN = ".dkdbg-sync"
 #: Seconds without a word after which sync counts as done: longer than it lets a file rest that was read too soon. And how
 #: long it may take in all.
@@ -308,28 +311,47 @@ def checkout(clone: Path, commit: str, *, submodules: bool) -> None:
         subprocess.run(words, cwd=clone, capture_output=True, check=False)  # a commit may be nowhere any more
 
 
+def small_repository(root: Path) -> Path:
+    """Make a repository of four commits: a file that changes, one that comes and goes, and a link."""
+    root.mkdir()
+    git(root, "init", "-q")
+    who = ("-c", "user.name=b", "-c", "user.email=b@b", "-c", "commit.gpgsign=false")
+    (root / ".gitignore").write_text("build/\n*.log\n")
+    (root / "link").symlink_to("train.py")
+    for number in range(4):
+        (root / "train.py").write_text(f"run = {number}\n")
+        if number % 2:
+            (root / "odd.py").unlink()
+        else:
+            (root / "odd.py").write_text(f"{number}\n")
+        git(root, "add", "-A")
+        git(root, *who, "commit", "-q", "-m", str(number))
+    return root
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("repo", nargs="+", type=Path)
-    parser.add_argument("--count", type=int, default=50, help="checkouts of each repository")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
+    command = parser(__doc__)
+    command.add_argument("repo", nargs="*", type=Path)
+    command.add_argument("--count", type=int, default=50, help="checkouts of each repository")
+    command.add_argument("--seed", type=int, default=1)
+    command.add_argument(
         "--submodules", action="store_true", help="update those that git can reach after each checkout"
     )
-    asked = parser.parse_args()
+    asked = parse(command, NEEDS, count=1)
+    if not asked.repo and not asked.smallest:
+        command.error("name a repository")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that sync is ended and the folders go
     diverged = 0
-    for repository in asked.repo:
+    for repository in asked.repo or [None]:
         with tempfile.TemporaryDirectory(prefix="dkdbg-checkouts-") as folder:
             dice = random.Random(asked.seed)
+            began = time.monotonic()
             found = torture(
-                repository, Path(folder).resolve(), asked.count, dice, submodules=asked.submodules
+                repository or small_repository(Path(folder, "small")), Path(folder).resolve(), asked.count, dice, submodules=asked.submodules
             )
         diverged += len(found.divergences)
         print(
-            f"{repository}: {found.rounds} checkouts, {found.paths:,} paths compared ({found.links:,} links, "
+            f"{repository or 'small'}: {found.rounds} checkouts in {time.monotonic() - began:.1f} s, {found.paths:,} paths compared ({found.links:,} links, "
             f"{found.out:,} left out), {len(found.divergences)} divergences", flush=True,
         )  # fmt: skip
     return 1 if diverged else 0

@@ -1,7 +1,8 @@
 """The measured program: three kinds of Python work, CPU seconds of each as one JSON line on standard output.
 
-usage: workload.py GO_FILE [traced]   (GO_FILE: measured when it exists, so that a debugger can attach first; `-` at
-once; `traced`: and not before a debugger traces this thread, which is later than its session is there)
+usage: workload.py GO_FILE SCALE [traced]   (GO_FILE: measured when it exists, so that a debugger can attach first; `-` at
+once; SCALE: 1 for all iterations, 0.1 for a tenth; `traced`: and not before a debugger traces this thread, which is later
+than its session is there)
 """
 
 import json
@@ -15,9 +16,9 @@ except ImportError:
     numpy = None
 
 
-def loop(count=3000000):
+def loop(scale):
     total = 0
-    for n in range(count):
+    for n in range(int(3000000 * scale)):
         total += n & 7
     return total
 
@@ -28,17 +29,17 @@ def add(a, b):
     return c
 
 
-def calls(count=1500000):
+def calls(scale):
     total = 0
-    for n in range(count):
+    for n in range(int(1500000 * scale)):
         total = add(total, n)
     return total
 
 
-def step(count=6000):
+def step(scale):
     rng = numpy.random.default_rng(0)
     x, w = rng.random((64, 64)), rng.random((64, 64))
-    for _ in range(count):
+    for _ in range(int(6000 * scale)):
         hidden = numpy.tanh(x @ w)
         w -= 0.001 * (x.T @ hidden)
     return float(w.sum())
@@ -50,21 +51,22 @@ def is_traced():
     return sys.gettrace() is not None or (monitoring and monitoring.get_tool(monitoring.DEBUGGER_ID) is not None)
 
 
-def measured(function):
+def measured(function, scale):
     began = time.process_time()
-    function()
+    function(scale)
     return time.process_time() - began
 
 
 if __name__ == "__main__":
-    while sys.argv[1] != "-" and not os.path.exists(sys.argv[1]):
+    while sys.argv[1] != "-" and not os.path.exists(sys.argv[1]):  # noqa: PTH110 - runs on any Python
         time.sleep(0.02)
     end = time.monotonic() + 30
-    while sys.argv[2:] == ["traced"] and not is_traced():
+    while sys.argv[3:] == ["traced"] and not is_traced():
         if time.monotonic() > end:
             sys.exit("no debugger traces this thread")
         time.sleep(0.005)
     kinds = {"loop": loop, "calls": calls}
     if numpy is not None:
         kinds["numpy step"] = step
-    print(json.dumps({name: measured(function) for name, function in kinds.items()}), flush=True)
+    scale = float(sys.argv[2])
+    print(json.dumps({name: measured(function, scale) for name, function in kinds.items()}), flush=True)
