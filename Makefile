@@ -34,13 +34,13 @@ test-all: .checked
 	@.ci/engine || [ -z "$$CI" ]
 	@.ci/base-image 3.11
 	@.ci/kubectl || [ -z "$$CI" ]
-	$(BIN)/ruff check cli tests
+	$(BIN)/ruff check cli tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff format cli tests
-	$(BIN)/ruff check --fix cli tests
+	$(BIN)/ruff check --fix cli tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
