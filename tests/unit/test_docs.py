@@ -53,6 +53,21 @@ def test_the_readme_is_short_and_the_index_knows_every_page():
     assert {str(page.relative_to(DOCS)) for page in pages - known} <= {"compatibility.md"}
 
 
+def test_a_figure_names_a_command_that_measures_it_again():
+    found = []
+    for page in [ROOT / "README.md", *DOCS.rglob("*.md")]:
+        text = page.read_text()
+        commands = re.findall(r"python benchmarks/(\w+)\.py((?: --?[\w-]+(?: [\w,]+)?)*)", text)
+        mentioned = set(re.findall(r"benchmarks/(\w+)\.py", text))
+        assert mentioned == {name for name, _ in commands}, f"{page.name}: name the whole command"
+        found += commands
+    for name, options in found:
+        source = (ROOT / "benchmarks" / f"{name}.py").read_text()
+        for option in re.findall(r"--[\w-]+", options):
+            assert f'"{option}"' in source, f"benchmarks/{name}.py has no {option}"
+    assert len(found) > 8
+
+
 def test_the_site_builds_and_its_links_lead_somewhere(tmp_path):
     shutil.copytree(DOCS, tmp_path / "docs")
     shutil.copy(ROOT / "zensical.toml", tmp_path)
