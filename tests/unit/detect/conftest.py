@@ -31,6 +31,11 @@ class Project:
     def readme(self, *commands: str) -> Project:
         return self.write("README.md", "# Project\n\n```bash\n" + "\n".join(commands) + "\n```\n")
 
+    def files(self, texts: dict[str, str]) -> Project:
+        for path, text in texts.items():
+            self.write(path, text)
+        return self
+
     def facts(self):
         return inspect(self.root)
 

@@ -19,35 +19,6 @@ def test_a_web_application_has_none(project):
     assert need(project.write("requirements.txt", "fastapi\n").program("main.py", "import fastapi")) == "none"
 
 
-def test_torch_on_the_cpu_alone_is_none(project):
-    assert need(project.write("train.py", "import torch\nx = torch.zeros(3)\nprint(x)\n")) == "none"
-
-
-def test_a_fallback_in_the_program_is_optional(project):
-    assert need(project.write("train.py", FALLBACK)) == "optional"
-
-
-def test_an_assertion_is_required(project):
-    assert (
-        need(project.write("train.py", FALLBACK + "assert torch.cuda.is_available(), 'no'\n")) == "required"
-    )
-
-
-def test_nccl_without_a_fallback_is_required(project):
-    assert (
-        need(
-            project.write(
-                "train.py", "import torch.distributed as dist\ndist.init_process_group('nccl')\nx.cuda()\n"
-            )
-        )
-        == "required"
-    )
-
-
-def test_an_unconditional_cuda_call_is_required(project):
-    assert need(project.write("train.py", HARD)) == "required"
-
-
 def test_a_cpu_command_in_the_readme_is_optional(project):
     assert need(project.write("train.py", HARD).readme("python train.py --device=cpu")) == "optional"
 
@@ -58,35 +29,6 @@ def test_an_extra_named_cpu_is_optional(project):
         '[project]\nname = "p"\n[project.optional-dependencies]\ncpu = ["torch"]\ngpu = ["torch"]\n',
     )
     assert need(project.write("train.py", HARD)) == "optional"
-
-
-def test_a_requirement_in_prose_is_required(project):
-    assert (
-        need(
-            project.write("train.py", FALLBACK.replace("else 'cpu'", "")).write(
-                "README.md", "This requires an NVIDIA GPU.\n"
-            )
-        )
-        == "required"
-    )
-
-
-def test_gpu_memory_in_prose_is_no_requirement(project):
-    assert (
-        need(project.write("train.py", FALLBACK).write("README.md", "Less GPU memory required.\n"))
-        == "optional"
-    )
-
-
-def test_a_package_for_nvidia_alone_is_required(project):
-    assert (
-        need(
-            project.write("requirements.txt", "torch\nflash-attn\n").write(
-                "train.py", "import torch\nx = 1\nprint(x)\n"
-            )
-        )
-        == "required"
-    )
 
 
 def test_a_configuration_for_the_cpu_is_optional(project):
@@ -403,3 +345,35 @@ def test_graphgym_picks_the_device(project):
         "conda install pytorch-cuda=11.7", "python main.py"
     )
     assert need(project) == "optional"
+
+
+CASES = {
+    "torch on the cpu alone is none": ("none", {"train.py": "import torch\nx = torch.zeros(3)\nprint(x)\n"}),
+    "a fallback in the program is optional": ("optional", {"train.py": FALLBACK}),
+    "an assertion is required": (
+        "required",
+        {"train.py": FALLBACK + "assert torch.cuda.is_available(), 'no'\n"},
+    ),
+    "nccl without a fallback is required": (
+        "required",
+        {"train.py": "import torch.distributed as dist\ndist.init_process_group('nccl')\nx.cuda()\n"},
+    ),
+    "an unconditional cuda call is required": ("required", {"train.py": HARD}),
+    "a requirement in prose is required": (
+        "required",
+        {"train.py": FALLBACK.replace("else 'cpu'", ""), "README.md": "This requires an NVIDIA GPU.\n"},
+    ),
+    "gpu memory in prose is no requirement": (
+        "optional",
+        {"train.py": FALLBACK, "README.md": "Less GPU memory required.\n"},
+    ),
+    "a package for nvidia alone is required": (
+        "required",
+        {"requirements.txt": "torch\nflash-attn\n", "train.py": "import torch\nx = 1\nprint(x)\n"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("expected", "files"), CASES.values(), ids=CASES)
+def test_whether_a_gpu_is_needed(project, expected, files):
+    assert need(project.files(files)) == expected

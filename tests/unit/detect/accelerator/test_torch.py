@@ -19,41 +19,12 @@ def test_a_repository_without_torch_has_none(project):
     assert said(project.write("requirements.txt", "fastapi\n")) is None
 
 
-def test_a_pin_takes_the_cuda_of_the_default_index(project):
-    assert said(project.write("requirements.txt", "torch==2.0.0\n")) == ("2.0.0", "11.7")
-
-
 def test_an_open_range_says_no_version(project):
     assert said(project.write("requirements.txt", "torch>=2.0.0\n"))[0] is None
 
 
 def test_an_upper_bound_says_the_highest_version_below_it(project):
     assert said(project.write("requirements.txt", "torch>=1.10,<2.2\n")) == ("2.1.2", "12.1")
-
-
-def test_an_unpinned_torch_takes_the_newest_default(project):
-    assert said(project.write("requirements.txt", "torch\n")) == (None, NEWEST)
-
-
-def test_a_local_version_names_the_cuda(project):
-    assert said(project.write("requirements.txt", "torch==2.7.1+cu126\n")) == ("2.7.1", "12.6")
-
-
-def test_an_index_in_the_requirements_names_the_cuda(project):
-    assert said(
-        project.write(
-            "requirements.txt", "--extra-index-url https://download.pytorch.org/whl/cu118\ntorch==2.1.0\n"
-        )
-    ) == ("2.1.0", "11.8")
-
-
-def test_the_lock_names_the_gpu_variant_before_the_cpu_one(project):
-    project.write("pyproject.toml", '[project]\nname = "p"\ndependencies = ["torch>=2"]\n')
-    project.write(
-        "uv.lock",
-        '[[package]]\nname = "torch"\nversion = "2.9.1+cpu"\n\n[[package]]\nname = "torch"\nversion = "2.9.1+cu128"\n',
-    )
-    assert said(project) == ("2.9.1", "12.8")
 
 
 def test_the_source_of_uv_names_the_index(project):
@@ -75,19 +46,6 @@ def test_the_source_of_uv_names_the_index(project):
     )
     facts = project.facts()
     assert (facts.torch.cuda, facts.torch_index) == ("12.8", "https://download.pytorch.org/whl/cu128")
-
-
-def test_conda_names_version_and_cuda(project):
-    assert said(project.write("environment.yml", "dependencies:\n- pytorch=1.9.1\n- cudatoolkit=11.1\n")) == (
-        "1.9.1",
-        "11.1",
-    )
-
-
-def test_an_old_cuda_bounds_an_open_range(project):
-    assert said(
-        project.write("environment.yml", "dependencies:\n- pytorch >= 1.13\n- pytorch-cuda=11.7\n")
-    ) == ("2.0.1", "11.7")
 
 
 def test_the_readme_says_what_the_files_leave_out(project):
@@ -232,3 +190,34 @@ def test_a_torch_that_an_image_installs_over_its_lock_is_the_one_that_runs(proje
     )
     torch = project.facts().torch
     assert (torch.version, torch.source) == ("2.2.1", "Dockerfile")
+
+
+CASES = {
+    "a pin takes the cuda of the default index": (("2.0.0", "11.7"), {"requirements.txt": "torch==2.0.0\n"}),
+    "an unpinned torch takes the newest default": ((None, NEWEST), {"requirements.txt": "torch\n"}),
+    "a local version names the cuda": (("2.7.1", "12.6"), {"requirements.txt": "torch==2.7.1+cu126\n"}),
+    "an index in the requirements names the cuda": (
+        ("2.1.0", "11.8"),
+        {"requirements.txt": "--extra-index-url https://download.pytorch.org/whl/cu118\ntorch==2.1.0\n"},
+    ),
+    "the lock names the gpu variant before the cpu one": (
+        ("2.9.1", "12.8"),
+        {
+            "pyproject.toml": '[project]\nname = "p"\ndependencies = ["torch>=2"]\n',
+            "uv.lock": '[[package]]\nname = "torch"\nversion = "2.9.1+cpu"\n\n[[package]]\nname = "torch"\nversion = "2.9.1+cu128"\n',
+        },
+    ),
+    "conda names version and cuda": (
+        ("1.9.1", "11.1"),
+        {"environment.yml": "dependencies:\n- pytorch=1.9.1\n- cudatoolkit=11.1\n"},
+    ),
+    "an old cuda bounds an open range": (
+        ("2.0.1", "11.7"),
+        {"environment.yml": "dependencies:\n- pytorch >= 1.13\n- pytorch-cuda=11.7\n"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("expected", "files"), CASES.values(), ids=CASES)
+def test_the_torch(project, expected, files):
+    assert said(project.files(files)) == expected
