@@ -75,32 +75,12 @@ def test_undo_brings_back_bytes_modes_and_directories(tmp_path, dkdbg):
     assert snapshot(root) == before
 
 
-def test_undo_goes_back_behind_the_first_of_several_inits(script, dkdbg):
-    before = snapshot(script)
-    dkdbg(script, "init", "--yes", "--command", "python train.py --epochs 1")
-    dkdbg(script, "init", "--yes", "--command", "python train.py --epochs 2")
-    assert dkdbg(script, "init", "--undo").code == 0
-    assert snapshot(script) == before
-
-
 def test_undo_names_a_directory_that_stays(script, dkdbg):
     dkdbg(script, "init", "--yes")
     (script / ".vscode/settings.json").write_text("{}")
     ran = dkdbg(script, "init", "--undo")
     assert "left      .vscode/" in ran.out
     assert (script / ".vscode/settings.json").exists()
-
-
-def test_undo_of_an_edited_file_touches_nothing_and_names_it(script, dkdbg):
-    dkdbg(script, "init", "--yes")
-    with (script / "Dockerfile").open("a") as file:
-        file.write("# mine\n")
-    before = snapshot(script)
-    ran = dkdbg(script, "init", "--undo")
-    assert ran.code == 4
-    assert "Dockerfile" in ran.err
-    assert "--force" in ran.err
-    assert snapshot(script) == before
 
 
 def test_undo_by_force_saves_the_edited_file_beside(script, dkdbg):
@@ -111,17 +91,6 @@ def test_undo_by_force_saves_the_edited_file_beside(script, dkdbg):
     assert "Dockerfile.dkdbg-saved" in ran.out
     assert (script / "Dockerfile.dkdbg-saved").read_text() == "# mine\n"
     assert not (script / "Dockerfile").exists()
-
-
-def test_an_edited_generated_file_is_kept_and_named(script, dkdbg):
-    dkdbg(script, "init", "--yes")
-    with (script / "compose.yaml").open("a") as file:
-        file.write("# mine\n")
-    edited = (script / "compose.yaml").read_bytes()
-    ran = dkdbg(script, "init", "--yes", "--command", "python train.py --epochs 7")
-    assert ran.code == 0
-    assert "keep    compose.yaml  (you changed it)" in ran.out
-    assert (script / "compose.yaml").read_bytes() == edited
 
 
 LAUNCH = {

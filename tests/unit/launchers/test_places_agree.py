@@ -15,8 +15,9 @@ import dkdbg
 from dkdbg.detect.repo import inspect
 from dkdbg.launchers import registry
 from dkdbg.model.config import Config
-from dkdbg.model.facts import EntryPoint, PythonFact, RepoFacts, ServiceFact
+from dkdbg.model.facts import EntryPoint
 from dkdbg.planner.project import plan_project
+from tests.unit.planner.given import of_service, plan, service
 
 SERVING = [
     "uvicorn main:app", "gunicorn wsgi:app", "hypercorn asgi:app", "daphne asgi:app", "granian main:app",
@@ -35,21 +36,9 @@ ENDING = [
 ]  # fmt: skip
 
 
-def facts(**values) -> RepoFacts:
-    given = {
-        "root": Path("/r"),
-        "name": "r",
-        "python": PythonFact(version="3.11", source="test"),
-        "package_manager": "none",
-    }
-    return RepoFacts(**given | values)
-
-
 def wait(command: tuple[str, ...], **values) -> int:
     """Seconds that a service with this command waits for an editor."""
-    service = ServiceFact(name="web", file="compose.yaml", context=".", command=command)
-    seen = facts(compose_files=("compose.yaml",), services=(service,), service=service, **values)
-    return plan_project(seen, Config()).service.wait
+    return of_service(service(command), **values).service.wait
 
 
 def test_every_launcher_that_serves_is_in_this_list():
@@ -65,25 +54,25 @@ def test_a_server_never_waits(line):
     assert wait(("/docker-entrypoint.sh", *words)) == 0
     assert wait(("sh", "-c", f"alembic upgrade head && exec {line}")) == 0
     assert wait(("tini", "--", "poetry", "run", *words)) == 0
-    made = plan_project(facts(), Config(command=line))
+    made = plan(Config(command=line))
     assert made.service.wait == 0
     if len(words) > 1 and "python" not in words[0]:
         name = registry.of_program(words[0]).name
         entry = EntryPoint(command=line, file=None, launcher=name, source="README.md")
-        made = plan_project(facts(entrypoint=entry, candidates=(entry,)), Config())
+        made = plan(entrypoint=entry, candidates=(entry,))
         assert made.service.wait == 0 or made.service.idle
 
 
 @pytest.mark.parametrize("line", ENDING)
 def test_a_job_waits(line):
     assert wait(tuple(shlex.split(line))) == 600
-    assert plan_project(facts(), Config(command=line)).service.wait == 600
+    assert plan(Config(command=line)).service.wait == 600
 
 
 def test_what_is_found_behind_an_entry_script_counts_unless_the_person_names_a_command():
     server = EntryPoint(command="uvicorn main:app", file="main.py", launcher="uvicorn", source="compose.yaml")
     assert wait(("/start",), entrypoint=server, candidates=(server,)) == 0
-    given = plan_project(facts(entrypoint=server, candidates=(server,)), Config(command="python train.py"))
+    given = plan(Config(command="python train.py"), entrypoint=server, candidates=(server,))
     assert given.service.wait == 600
 
 
@@ -104,11 +93,7 @@ def test_a_server_that_a_readme_shows_is_detected_and_does_not_wait(line, tmp_pa
 
 def test_a_page_beside_a_training_makes_no_server_of_it():
     for port in registry.side_ports():
-        service = ServiceFact(
-            name="job", file="compose.yaml", context=".", command=("python", "t.py"), ports=(port,)
-        )
-        seen = facts(compose_files=("compose.yaml",), services=(service,), service=service)
-        assert plan_project(seen, Config()).service.wait == 600
+        assert of_service(service(("python", "t.py"), ports=(port,))).service.wait == 600
 
 
 TOY = '''

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from dkdbg.model.config import Config
-from dkdbg.model.facts import PythonFact, RepoFacts
 from dkdbg.model.plan import Mapping
 from dkdbg.planner.editor import DOWN_LABEL, UP_LABEL, inputs, launch_entry, path_mappings, tasks
-from dkdbg.planner.project import plan_project
 from dkdbg.targets.compose import ComposeService
+from tests.unit.planner.given import plan
 
-FACTS = RepoFacts(
-    root=Path("/r"), name="r", python=PythonFact(version="3.11", source="test"), package_manager="none"
-)
-PLAN = plan_project(FACTS, Config(command="python train.py"))
+PLAN = plan(Config(command="python train.py"))
 
 
 def test_the_entry_is_whole():
@@ -81,9 +77,7 @@ def test_restart_and_stop_are_tasks_that_need_docker_alone():
 
 
 def test_a_token_is_only_referred_to():
-    plans = {
-        kind: plan_project(FACTS, Config(command="python train.py", token=kind)) for kind in ("env", "prompt")
-    }
+    plans = {kind: plan(Config(command="python train.py", token=kind)) for kind in ("env", "prompt")}
     assert launch_entry(plans["env"], 5678)["dkdbgToken"] == "${env:DKDBG_TOKEN}"
     assert inputs(plans["env"]) == ()
     (asked,) = inputs(plans["prompt"])

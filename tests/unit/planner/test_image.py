@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
-from dkdbg.model.facts import DockerfileFact, EntryPoint, PythonFact, RepoFacts, TorchFact
+from dkdbg.model.facts import EntryPoint, TorchFact
 from dkdbg.planner.image import plan_image
+from tests.unit.planner.given import dockerfile, facts
 
 
 def image(**values):
-    given = {
-        "root": Path("/r"),
-        "name": "r",
-        "python": PythonFact(version="3.11", source="test"),
-        "package_manager": "none",
-    }
-    return plan_image(RepoFacts(**{**given, **values}))[0]
+    return plan_image(facts(**values))[0]
 
 
 def runs(**values):
@@ -78,7 +72,7 @@ def test_a_console_script_needs_the_project_itself():
 
 
 def test_a_dockerfile_of_the_repository_is_taken_as_it_is():
-    made = image(dockerfiles=(DockerfileFact(path="Dockerfile", base="x"),))
+    made = image(dockerfiles=(dockerfile(),))
     assert (made.dockerfile, made.ours) == ("Dockerfile", False)
 
 

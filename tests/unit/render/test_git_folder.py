@@ -92,24 +92,20 @@ def test_folders_of_one_checkout_have_one_each(repo: Path) -> None:
 
 def test_without_git_it_lies_beside_and_is_ignored(tmp_path: Path) -> None:
     init(tmp_path)
-    assert (tmp_path / ".dkdbg/undo.json").is_file()
+    assert stat.S_IMODE((tmp_path / ".dkdbg/undo.json").stat().st_mode) == 0o600
     assert "/undo.json" in (tmp_path / ".dkdbg/.gitignore").read_text().splitlines()
 
 
-def test_the_journal_of_an_earlier_version_is_taken_over_and_undo_goes_behind_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("again", [True, False])
+def test_undo_goes_behind_the_journal_of_an_earlier_version_taken_over_or_alone(
+    tmp_path: Path, *, again: bool
+) -> None:
     before = snapshot(tmp_path)
     init(tmp_path)
     git(tmp_path, "init", "-q")
-    init(tmp_path, b"2\n")
-    assert sorted(path.name for path in (tmp_path / ".dkdbg").iterdir()) == ["a", "manifest.json"]
-    Journal(root=tmp_path).undo()
-    assert snapshot(tmp_path) == before
-
-
-def test_undo_works_from_the_journal_of_an_earlier_version_alone(tmp_path: Path) -> None:
-    before = snapshot(tmp_path)
-    init(tmp_path)
-    git(tmp_path, "init", "-q")
+    if again:
+        init(tmp_path, b"2\n")
+        assert sorted(path.name for path in (tmp_path / ".dkdbg").iterdir()) == ["a", "manifest.json"]
     Journal(root=tmp_path).undo()
     assert snapshot(tmp_path) == before
 

@@ -107,27 +107,12 @@ def test_a_generated_file_that_the_user_removed_is_no_obstacle(repo):
     assert snapshot(repo) == before
 
 
-def test_a_directory_that_the_user_filled_stays(repo):
-    init(repo)
-    (repo / "gen/mine").write_bytes(b"")
-    undone = Journal(root=repo).undo()
-    assert [str(path) for path in undone.left] == ["gen"]
-    assert (repo / "gen/mine").exists()
-    assert not (repo / "gen/deep").exists()
-
-
 def test_a_manifest_that_a_merge_changed_is_no_obstacle(repo):
     before = snapshot(repo)
     init(repo)
     (repo / ".dkdbg/manifest.json").write_bytes(b'{"version": 1, "files": {}}')
     Journal(root=repo).undo()
     assert snapshot(repo) == before
-
-
-def test_git_ignores_the_journal_only(repo):
-    init(repo)
-    assert "/undo.json" in (repo / ".dkdbg/.gitignore").read_text().splitlines()
-    assert stat.S_IMODE((repo / ".dkdbg/undo.json").stat().st_mode) == 0o600
 
 
 class Killed(BaseException):
