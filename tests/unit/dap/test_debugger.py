@@ -1,5 +1,7 @@
 """The debugger against the real debugpy."""
 
+from contextlib import contextmanager
+
 import pytest
 
 from dkdbg.dap.debugger import Debugger
@@ -30,9 +32,16 @@ sys.exit(number)
 """
 
 
+@contextmanager
+def debugging(programs, name="loop.py", text=LOOP, **options):
+    """A program that waits for a client, and a debugger that may attach to it."""
+    script = programs.write(name, text)
+    with Debugger(AttachOptions(port=programs.listen(script), **options)) as debugger:
+        yield script, debugger
+
+
 def test_it_stops_shows_variables_evaluates_and_steps(programs):
-    script = programs.write("loop.py", LOOP)
-    with Debugger(AttachOptions(port=programs.listen(script))) as debugger:
+    with debugging(programs) as (script, debugger):
         debugger.set_breakpoints(str(script), [Breakpoint(line=2, condition="step == 2")])
         root = debugger.attach()
         stop = debugger.wait_stopped()
@@ -58,8 +67,7 @@ def test_it_stops_shows_variables_evaluates_and_steps(programs):
 
 
 def test_a_session_that_has_ended_is_closed(programs):
-    script = programs.write("loop.py", LOOP)
-    with Debugger(AttachOptions(port=programs.listen(script))) as debugger:
+    with debugging(programs) as (_, debugger):
         root = debugger.attach()
         debugger.wait_ended()
         debugger.wait(lambda: root._sock.fileno() < 0, "the end of the connection")
@@ -67,8 +75,7 @@ def test_a_session_that_has_ended_is_closed(programs):
 
 
 def test_step_in_goes_into_the_call(programs):
-    script = programs.write("loop.py", LOOP)
-    with Debugger(AttachOptions(port=programs.listen(script))) as debugger:
+    with debugging(programs) as (script, debugger):
         debugger.set_breakpoints(str(script), [7])
         debugger.attach()
         stop = debugger.wait_stopped()
@@ -96,8 +103,7 @@ def test_a_child_process_joins_and_stops_at_its_breakpoint(programs, start_debug
 
 
 def test_breakpoints_set_later_reach_every_session_and_say_where_they_are(programs):
-    script = programs.write("loop.py", LOOP)
-    with Debugger(AttachOptions(port=programs.listen(script))) as debugger:
+    with debugging(programs) as (script, debugger):
         debugger.set_breakpoints(str(script), [2])
         debugger.attach()
         stop = debugger.wait_stopped()
@@ -110,25 +116,21 @@ def test_breakpoints_set_later_reach_every_session_and_say_where_they_are(progra
 
 
 def test_local_paths_are_mapped_to_the_programs_own(programs, tmp_path):
-    script = programs.write("loop.py", LOOP)
-    options = AttachOptions(port=programs.listen(script), path_mappings=(("/my/checkout", str(tmp_path)),))
-    with Debugger(options) as debugger:
+    with debugging(programs, path_mappings=(("/my/checkout", str(tmp_path)),)) as (_, debugger):
         debugger.set_breakpoints("/my/checkout/loop.py", [2])
         debugger.attach()
         assert debugger.stack(debugger.wait_stopped())[0].path == "/my/checkout/loop.py"
 
 
 def test_output_is_collected(programs):
-    script = programs.write("loop.py", LOOP)
-    with Debugger(AttachOptions(port=programs.listen(script), redirect_output=True)) as debugger:
+    with debugging(programs, redirect_output=True) as (_, debugger):
         debugger.attach()
         debugger.wait_output("total 60\n")
         assert any(each.category == "stdout" for each in debugger.output)
 
 
 def test_an_uncaught_exception_stops(programs):
-    script = programs.write("fail.py", "def f():\n    return 1 / 0\nf()\n")
-    with Debugger(AttachOptions(port=programs.listen(script))) as debugger:
+    with debugging(programs, "fail.py", "def f():\n    return 1 / 0\nf()\n") as (_, debugger):
         debugger.set_exception_filters(["uncaught"])
         debugger.attach()
         stop = debugger.wait_stopped()
@@ -137,8 +139,7 @@ def test_an_uncaught_exception_stops(programs):
 
 
 def test_a_stop_that_does_not_come_is_a_time_out_that_names_who_is_attached(programs):
-    script = programs.write("wait.py", "import threading; threading.Event().wait()")
-    with Debugger(AttachOptions(port=programs.listen(script))) as debugger:
+    with debugging(programs, "wait.py", "import threading; threading.Event().wait()") as (_, debugger):
         debugger.attach()
         with pytest.raises(DkdbgError, match=r"waited 0\.05 s for a stop; attached: debugger") as caught:
             debugger.wait_stopped(0.05)
@@ -146,33 +147,22 @@ def test_a_stop_that_does_not_come_is_a_time_out_that_names_who_is_attached(prog
 
 
 def test_the_end_of_the_program_ends_the_wait_for_a_stop(programs):
-    script = programs.write("pass.py", "pass")
-    with Debugger(AttachOptions(port=programs.listen(script))) as debugger:
+    with debugging(programs, "pass.py", "pass") as (_, debugger):
         debugger.attach()
         with pytest.raises(DkdbgError, match="no program is left while waiting for a stop"):
             debugger.wait_stopped()
 
 
-def test_disconnect_lets_the_program_run_on(programs):
+@pytest.mark.parametrize("terminate", [False, True])
+def test_disconnect_lets_the_program_run_on_and_terminate_ends_it(programs, terminate):
     script = programs.write("loop.py", LOOP)
     debugger = Debugger(AttachOptions(port=programs.listen(script)))
     debugger.set_breakpoints(str(script), [2])
     debugger.attach()
     debugger.wait_stopped()
-    debugger.disconnect()
+    debugger.disconnect(terminate=terminate)
     out, _ = programs.started[0].communicate(timeout=300)
-    assert b"total 60" in out
-
-
-def test_terminate_ends_the_program(programs):
-    script = programs.write("loop.py", LOOP)
-    debugger = Debugger(AttachOptions(port=programs.listen(script)))
-    debugger.set_breakpoints(str(script), [2])
-    debugger.attach()
-    debugger.wait_stopped()
-    debugger.disconnect(terminate=True)
-    out, _ = programs.started[0].communicate(timeout=300)
-    assert b"total" not in out
+    assert (b"total 60" in out, b"total" in out) == (not terminate, not terminate)
 
 
 def test_a_second_debugger_is_refused_and_told_why(programs):

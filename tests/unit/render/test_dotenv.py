@@ -44,32 +44,28 @@ def test_compose_reads_the_same_value(tmp_path, text):
     assert found.strip("\"'") == f"is{VALUES[text]}"
 
 
-def test_a_value_is_added_at_the_end():
-    assert with_value("B=1\n", "A", "2") == "B=1\nA=2  # dkdbg\n"
-
-
-def test_a_last_line_without_an_end_gets_one():
-    assert with_value("B=1", "A", "2") == "B=1\nA=2  # dkdbg\n"
-
-
-def test_line_ends_are_those_of_the_file():
-    assert with_value("B=1\r\n", "A", "2") == "B=1\r\nA=2  # dkdbg\r\n"
-
-
-def test_a_line_of_ours_is_replaced_and_the_users_stays():
-    text = with_value(with_value("A=1 # mine\nB=1\n", "A", "2"), "A", "3")
-    assert text == "A=1 # mine\nB=1\nA=3  # dkdbg\n"
-
-
-def test_the_users_line_below_ours_does_not_win():
-    text = with_value("A=1  # dkdbg\nA=2\n", "A", "3")
-    assert value_of(text, "A") == "3"
-    assert text == "A=2\nA=3  # dkdbg\n"
-
-
-def test_a_value_that_is_there_changes_nothing():
-    text = "A='2' # mine\r\n\tB=x"
-    assert with_value(text, "A", "2") == text
+@pytest.mark.parametrize(
+    ("before", "value", "after"),
+    [
+        ("B=1\n", "2", "B=1\nA=2  # dkdbg\n"),
+        ("B=1", "2", "B=1\nA=2  # dkdbg\n"),
+        ("B=1\r\n", "2", "B=1\r\nA=2  # dkdbg\r\n"),
+        ("A=1 # mine\nB=1\nA=2  # dkdbg\n", "3", "A=1 # mine\nB=1\nA=3  # dkdbg\n"),
+        ("A=1  # dkdbg\nA=2\n", "3", "A=2\nA=3  # dkdbg\n"),
+        ("A='2' # mine\r\n\tB=x", "2", "A='2' # mine\r\n\tB=x"),
+    ],
+    ids=[
+        "at the end",
+        "no last line end",
+        "line ends of the file",
+        "ours is replaced",
+        "ours wins",
+        "no change",
+    ],
+)
+def test_a_value_is_written_and_all_else_stays(before, value, after):
+    assert with_value(before, "A", value) == after
+    assert value_of(after, "A") == value
 
 
 def test_bytes_that_are_no_utf_8_survive():

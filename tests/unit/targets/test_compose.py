@@ -39,6 +39,8 @@ MESSAGES = {
     "application not healthy after 3s": "in time",
     "container x-app-debug-1 exited (3)": "ended before",
     "container x-app-debug-1 is unhealthy": "does not listen",
+    "Cannot connect to the Docker daemon at unix:///run/user/1000/podman/podman.sock. Is the docker daemon running?": "no Podman answers at this socket",
+    "container create: container-init binary not found on the host: stat /usr/libexec/podman/catatonit: no such file": "Podman has no init",
     "ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed": "certificate",
     "Error response from daemon: container rootfs is marked read-only": "read-only",
 }

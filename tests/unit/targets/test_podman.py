@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from dkdbg.errors import DkdbgError
-from dkdbg.targets.engine_errors import explain
 from dkdbg.targets.podman import builds, has_selinux, is_podman, unlabelled
 
 HOST = "unix:///run/user/1000/podman/podman.sock"
@@ -63,22 +62,3 @@ def test_where_selinux_guards_files_the_service_goes_without_its_label():
     assert has_selinux({"SecurityOptions": ["name=seccomp,profile=default", "name=selinux"]})
     assert not has_selinux({"SecurityOptions": ["name=seccomp,profile=default"]})
     assert unlabelled(model(), "app")["services"]["app"]["security_opt"] == ["label=disable"]
-
-
-@pytest.mark.parametrize(
-    ("said", "cause"),
-    [
-        (
-            "Cannot connect to the Docker daemon at unix:///run/user/1000/podman/podman.sock. Is the docker daemon running?",
-            "no Podman answers at this socket",
-        ),
-        (
-            "container create: container-init binary not found on the host: stat /usr/libexec/podman/catatonit: no such file",
-            "Podman has no init",
-        ),
-    ],
-)
-def test_what_podman_lacks_is_named(said, cause):
-    error = explain(1, said)
-    assert cause in error.message
-    assert error.hint

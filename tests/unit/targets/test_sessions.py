@@ -53,17 +53,23 @@ def test_the_jobs_of_a_session_are_names_and_few() -> None:
     assert len(parse({**RECORD, "jobs": [str(each) for each in range(1000)]}).jobs) <= 10
 
 
-def test_a_session_in_a_container_is_attached_to_at_its_published_port() -> None:
-    container = Container.of(inspected())
-    seen = sessions_of(container, [{**RECORD, "live": True}])[0]
-    assert (seen.target, seen.endpoint) == ("container web-debug-1", "127.0.0.1:5680")
+ON_ALL = {"Ports": {"5678/tcp": [{"HostIp": "0.0.0.0", "HostPort": "5681"}]}}
+
+
+@pytest.mark.parametrize(
+    ("more", "endpoint"),
+    [
+        ({}, "127.0.0.1:5680"),
+        ({"NetworkSettings": ON_ALL}, "127.0.0.1:5681"),
+        ({"HostConfig": {"NetworkMode": "host"}, "NetworkSettings": {"Ports": {}}}, "127.0.0.1:5678"),
+        ({"NetworkSettings": {"Ports": {}}}, ""),
+    ],
+    ids=["published", "published on all addresses", "network of the host", "not published"],
+)
+def test_a_session_in_a_container_is_attached_to_at_its_published_port(more: Any, endpoint: str) -> None:
+    (seen,) = sessions_of(Container.of(inspected(**more)), [{**RECORD, "live": True}])
+    assert (seen.target, seen.endpoint) == ("container web-debug-1", endpoint)
     assert seen.address == "docker://web-debug-1"
-
-
-def test_a_port_published_on_all_addresses_is_reached_on_loopback() -> None:
-    ports = {"Ports": {"5678/tcp": [{"HostIp": "0.0.0.0", "HostPort": "5681"}]}}
-    container = Container.of(inspected(NetworkSettings=ports))
-    assert sessions_of(container, [{**RECORD, "live": True}])[0].endpoint == "127.0.0.1:5681"
 
 
 @pytest.mark.parametrize(
@@ -103,16 +109,6 @@ def test_an_image_that_names_no_port_hides_no_other_container(port: str) -> None
 
 def test_a_name_cannot_move_the_cursor_of_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert "a\\x1b[2Jb\\nc" in shown([local({**RECORD, "name": "a\x1b[2Jb\nc"})], 1000.0, capsys)[1]
-
-
-def test_with_the_hosts_network_the_port_is_the_same() -> None:
-    container = Container.of(inspected(HostConfig={"NetworkMode": "host"}, NetworkSettings={"Ports": {}}))
-    assert sessions_of(container, [{**RECORD, "live": True}])[0].endpoint == "127.0.0.1:5678"
-
-
-def test_an_unpublished_port_is_no_endpoint() -> None:
-    container = Container.of(inspected(NetworkSettings={"Ports": {}}))
-    assert sessions_of(container, [{**RECORD, "live": True}])[0].endpoint == ""
 
 
 @pytest.mark.parametrize(

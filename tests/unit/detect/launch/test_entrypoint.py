@@ -143,19 +143,12 @@ def test_the_name_of_a_file_in_a_directory_listing_is_no_launch(project):
     assert project.facts().entrypoint.source == "its own code"
 
 
-def test_a_required_option_that_the_command_lacks_needs_arguments(project):
+def test_a_required_option_needs_arguments_unless_the_command_gives_it(project):
     project.write(
         "train.py",
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('--data', required=True)\np.parse_args()\n",
     )
     assert project.facts().entrypoint.needs_args
-
-
-def test_a_command_that_gives_all_required_options_can_start(project):
-    project.write(
-        "train.py",
-        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--data', required=True)\np.parse_args()\n",
-    )
     assert not project.readme("python train.py --data d").facts().entrypoint.needs_args
 
 
