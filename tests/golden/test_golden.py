@@ -149,8 +149,11 @@ def project(request, tmp_path):
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("gpu", ["none", "nvidia", "cdi", "amd"])
-@pytest.mark.parametrize("profile", [(), ("--profile", "debug")], ids=["plain", "debug"])
+@pytest.mark.parametrize(
+    ("profile", "gpu"),
+    [((), "none"), *((("--profile", "debug"), gpu) for gpu in ("none", "nvidia", "cdi", "amd"))],
+    ids=["plain", "none", "nvidia", "cdi", "amd"],
+)
 @pytest.mark.parametrize("project", CASES, indirect=True)
 def test_compose_accepts_the_files(project, profile, gpu):
     done = subprocess.run(

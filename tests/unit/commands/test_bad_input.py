@@ -123,9 +123,10 @@ def test_a_folder_that_is_no_repository(tmp_path, dkdbg):
     assert snapshot(tmp_path) == {}
 
 
-@pytest.mark.parametrize("verb", ["init", "up", "down"])
-def test_a_folder_that_does_not_exist(tmp_path, dkdbg, verb):
-    refused(dkdbg(tmp_path / "nowhere", verb), EXIT_USAGE, "nowhere", "No such file or directory")
+@pytest.mark.parametrize("verb", ["init", "up", "down", "ps"])
+def test_a_folder_that_does_not_exist_is_named_with_the_verb_that_was_typed(tmp_path, dkdbg, verb):
+    said = ("nowhere", "No such file or directory", f"or name it: dkdbg -C PATH {verb}\n")
+    refused(dkdbg(tmp_path / "nowhere", verb), EXIT_USAGE, *said)
 
 
 def test_a_file_instead_of_a_folder(script, dkdbg):
@@ -190,8 +191,10 @@ def test_what_this_user_may_not_touch(tmp_path, path, mode, said):
     assert snapshot(root) == before
 
 
-@pytest.mark.parametrize("verb", ["init", "up", "down", "restart", "logs", "ps", ""])
-@pytest.mark.parametrize("inside", ["", "sub"])
+@pytest.mark.parametrize(
+    ("verb", "inside"),
+    [(verb, "") for verb in ("init", "up", "down", "restart", "logs", "ps", "")] + [("ps", "sub")],
+)
 def test_a_folder_that_may_not_be_read_is_named_with_the_verb_that_was_typed(tmp_path, verb, inside):
     root = checkout(tmp_path / "repo", {"train.py": TRAIN, "sub/a.py": TRAIN})
     root.chmod(0)
@@ -202,11 +205,6 @@ def test_a_folder_that_may_not_be_read_is_named_with_the_verb_that_was_typed(tmp
     typed = f"dkdbg -C PATH {verb}".rstrip()
     refused(done, EXIT_USAGE, f"cannot go to {root / inside}: you have no permission for {root}\n")
     assert done.stderr.endswith(f"  hint: ls -ld {root} shows who has it; another folder: {typed}\n")
-
-
-@pytest.mark.parametrize("verb", ["up", "ps"])
-def test_a_folder_that_is_not_there_is_named_with_the_verb_that_was_typed(tmp_path, verb):
-    refused(run_dkdbg(tmp_path, "-C", "gone", verb), EXIT_USAGE, f"or name it: dkdbg -C PATH {verb}\n")
 
 
 def test_a_source_file_that_cannot_be_read_is_left_out_and_named(tmp_path):
