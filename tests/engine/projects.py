@@ -17,7 +17,7 @@ from dkdbg.render import jsonc
 from tests.leftovers import unique  # noqa: F401
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 MARK = "# breakpoint"
@@ -56,16 +56,28 @@ def repo(root: Path, files: dict[str, str]) -> Path:
 
 def dkdbg(root: Path, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """`dkdbg ...` as a user runs it, in `root`."""
-    return subprocess.run(
-        [sys.executable, "-m", "dkdbg", *words], cwd=root, env={**os.environ, **(env or {})}, capture_output=True,
-        text=True, check=False, stdin=subprocess.DEVNULL, timeout=300,
-    )  # fmt: skip
+    return command([sys.executable, "-m", "dkdbg", *words], root, env=env, check=False)
 
 
 def must(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
     """`done`, which has to have succeeded."""
     assert done.returncode == 0, f"{done.args}\n{done.stdout}\n{done.stderr}"
     return done
+
+
+def command(
+    words: Sequence[str | Path],
+    cwd: Path | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
+    check: bool = True,
+) -> subprocess.CompletedProcess[str]:
+    """A command that is run to its end, with these variables besides; it has to succeed unless `check` is off."""
+    done = subprocess.run(
+        words, cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, text=True, check=False, timeout=300,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    return must(done) if check else done
 
 
 @dataclass(frozen=True)
@@ -110,18 +122,16 @@ def stop_in(root: Path, file: str) -> Stopped:
         )
 
 
+def container(root: Path) -> str:
+    """The id of the debug service's container; empty where none runs."""
+    return command(["docker", "compose", "--profile", "debug", "ps", "-q"], root).stdout.strip()
+
+
 def take_away(root: Path, env: dict[str, str]) -> None:
     """Remove the compose project of `root`, its images and volumes; after `init --undo` no file says any more what it is."""
 
     def docker(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["docker", *words],
-            cwd=root,
-            env={**os.environ, **env},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return command(["docker", *words], root, env=env, check=False)
 
     label = f"label=com.docker.compose.project={root.name}"
     # What `dkdbg run` has started, where it was ended before its program.

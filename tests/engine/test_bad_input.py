@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
 
 import pytest
 
 from dkdbg.render import jsonc
 from tests.checkout import TRAIN, checkout, run_dkdbg, snapshot
-from tests.engine.projects import LOOP, launch_options, must, unique
+from tests.engine.projects import LOOP, command, launch_options, must, stop_in, take_away, unique
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("port-5678")]
 
@@ -125,12 +123,12 @@ def test_a_port_that_is_taken_is_passed_over_and_the_editor_learns_of_it(tmp_pat
             again = must(run_dkdbg(root, "up", env=env))
             assert "is taken" not in again.stdout
             assert launch_options(root).port == port
+            assert stop_in(root, "train.py").path == str(root / "train.py")
         must(run_dkdbg(root, "down"))
+        left = command(["docker", "compose", "--profile", "debug", "ps", "--all", "-q"], root, env=env)
+        assert left.stdout == ""
     finally:
-        subprocess.run(
-            ["docker", "compose", "--profile", "debug", "down", "--rmi", "local", "-t", "1"],
-            cwd=root, env={**os.environ, **env}, capture_output=True, check=False,
-        )  # fmt: skip
+        take_away(root, env)
     must(run_dkdbg(root, "init", "--undo"))
     assert (root / ".env").read_text() == "MINE=1\n"
 
@@ -145,10 +143,7 @@ def test_a_program_that_ends_at_once_is_shown_with_its_last_lines(tmp_path, base
         assert "  | no data here\n" in done.stdout
         refused(done, 1, "ended before an editor could attach")
     finally:
-        subprocess.run(
-            ["docker", "compose", "--profile", "debug", "down", "--rmi", "local", "-t", "1"],
-            cwd=root, env={**os.environ, **env}, capture_output=True, check=False,
-        )  # fmt: skip
+        take_away(root, env)
 
 
 def test_a_folder_whose_name_gives_no_project_name(tmp_path):

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from dkdbg.dap.debugger import Debugger
-from tests.engine.projects import LOOP, dkdbg, launch_options, marked_line, must, repo, running, unique
+from tests.engine.projects import (
+    LOOP,
+    command,
+    container,
+    dkdbg,
+    launch_options,
+    marked_line,
+    must,
+    repo,
+    running,
+    unique,
+)
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("restart")]
@@ -28,22 +37,7 @@ def root(base_image, tmp_path_factory):
 
 def task(root, *words):
     """What the tasks `dkdbg: up`, `restart` and `stop` run."""
-    return must(
-        subprocess.run(
-            ["sh", ".dkdbg/up.sh", *words], cwd=root, capture_output=True, text=True, check=False, timeout=300
-        )
-    )
-
-
-def container(root):
-    done = subprocess.run(
-        ["docker", "compose", "--profile", "debug", "ps", "-q"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.strip()
+    return command(["sh", ".dkdbg/up.sh", *words], root)
 
 
 def press_f5(root):
