@@ -10,16 +10,16 @@ import pytest
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.rules.configured import ConfiguredRules
 from dkdbg.sync.tree.scan import Scanner
-from tests.unit.sync.trees import put
+from tests.unit.sync.trees import put, scanned
 
 
-def scanner(root):
-    return Scanner(str(root), rules=ConfiguredRules())
+def configured(root):
+    return scanned(root, rules=ConfiguredRules())
 
 
 def test_without_a_dkdbg_toml_the_defaults_hold(root):
     put(root, {"a.csv": "", "m.pt": ""})
-    assert set(scanner(root).scan().entries) == {"a.csv"}
+    assert set(configured(root)[1].entries) == {"a.csv"}
 
 
 STARTS = """
@@ -45,15 +45,14 @@ def test_ignore_and_max_size_hold(root):
         {"dkdbg.toml": "[sync]\nignore = ['*.csv', '!m.pt']\nmax_size = '60 B'\n", "a.csv": "", "m.pt": ""},
     )
     put(root, {"big": "x" * 61})
-    index = scanner(root).scan()
+    _, index = configured(root)
     assert set(index.entries) == {"dkdbg.toml", "m.pt"}
     assert "big" in index.skipped
 
 
 def test_a_change_of_sync_is_followed_and_a_change_of_debug_is_a_changed_file(root):
     put(root, {"dkdbg.toml": "", "a.csv": ""})
-    looking = scanner(root)
-    index = looking.scan()
+    looking, index = configured(root)
     put(root, {"dkdbg.toml": "[debug]\nport = 6000\n"})
     changes = looking.rescan(index, ["dkdbg.toml"])
     assert (list(changes.written), changes.removed) == (["dkdbg.toml"], ())
@@ -64,8 +63,7 @@ def test_a_change_of_sync_is_followed_and_a_change_of_debug_is_a_changed_file(ro
 
 def test_a_dkdbg_toml_that_breaks_while_it_is_edited_leaves_what_it_said(root):
     put(root, {"dkdbg.toml": "[sync]\nignore = ['*.csv']\n", "a.csv": ""})
-    looking = scanner(root)
-    index = looking.scan()
+    looking, index = configured(root)
     put(root, {"dkdbg.toml": "[sync\n"})
     changes = looking.rescan(index, ["dkdbg.toml"])
     assert (list(changes.written), changes.removed) == (["dkdbg.toml"], ())
@@ -74,7 +72,7 @@ def test_a_dkdbg_toml_that_breaks_while_it_is_edited_leaves_what_it_said(root):
 def test_a_dkdbg_toml_that_is_broken_at_the_start_is_said(root):
     put(root, {"dkdbg.toml": "[sync]\nignore = 3\n"})
     with pytest.raises(DkdbgError, match="ignore must be a list"):
-        scanner(root)
+        configured(root)
 
 
 def test_a_dkdbg_toml_that_is_not_valid_while_sync_runs_is_said_once_and_so_is_its_end(root):

@@ -10,14 +10,13 @@ import pytest
 
 from dkdbg.sync.tree.scan import Scanner
 from tests.unit.sync.followed import following
-from tests.unit.sync.trees import git, put
+from tests.unit.sync.trees import git, put, scanned
 
 
 def test_a_file_that_is_edited_in_place_is_new_under_all_its_names(root):
     put(root, {"a": "1", "other": "1", "d/e/": ""})
     (root / "d/b").hardlink_to(root / "a")
-    scanner = Scanner(str(root))
-    index = scanner.scan()
+    scanner, index = scanned(root)
     (root / "d/e/c").hardlink_to(root / "a")
     index.apply(scanner.rescan(index, ["d/e/c"]))
     put(root, {"a": "2"})
@@ -27,8 +26,7 @@ def test_a_file_that_is_edited_in_place_is_new_under_all_its_names(root):
 def test_a_file_that_was_edited_and_lost_the_name_that_was_used_is_new_under_the_others(root):
     put(root, {"a": "1"})
     (root / "b").hardlink_to(root / "a")
-    scanner = Scanner(str(root))
-    index = scanner.scan()
+    scanner, index = scanned(root)
     put(root, {"a": "2"})
     (root / "a").unlink()
     changes = scanner.rescan(index, ["a"])
@@ -38,8 +36,7 @@ def test_a_file_that_was_edited_and_lost_the_name_that_was_used_is_new_under_the
 def test_a_save_by_rename_changes_one_name_of_a_file(root):
     put(root, {"a": "1", "new": "2"})
     (root / "b").hardlink_to(root / "a")
-    scanner = Scanner(str(root))
-    index = scanner.scan()
+    scanner, index = scanned(root)
     (root / "new").replace(root / "a")
     index.apply(scanner.rescan(index, ["a", "new"]))
     assert index.entries == Scanner(str(root)).scan().entries

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import tempfile
@@ -13,12 +14,12 @@ from hypothesis import strategies as st
 
 from dkdbg.sync.rules.rules import Rules
 from dkdbg.sync.tree.scan import Scanner
-from tests.unit.sync.trees import Tree, git, put
+from tests.unit.sync.trees import Tree, git, put, scanned
 
 IGNORE = ("!data/keep/x.py", "c/a")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 if os.environ.get("DKDBG_TEST_FULL") else 50, deadline=None)
 @given(st.integers(0, 2**32))
 def test_random_changes_looked_at_piecewise_give_what_a_whole_scan_gives(seed):
     chance = random.Random(seed)
@@ -44,8 +45,7 @@ def test_random_changes_looked_at_piecewise_give_what_a_whole_scan_gives(seed):
 
 def test_what_is_inside_is_removed_before_its_folder_and_made_after_it(root):
     put(root, {"old/deep/x": ""})
-    scanner = Scanner(str(root))
-    index = scanner.scan()
+    scanner, index = scanned(root)
     (root / "old").rename(root / "new")
     changes = scanner.rescan(index, ["old", "new"])
     assert changes.removed == ("old/deep/x", "old/deep", "old")
@@ -54,8 +54,7 @@ def test_what_is_inside_is_removed_before_its_folder_and_made_after_it(root):
 
 def test_a_file_that_becomes_a_folder_is_removed_and_written(root):
     put(root, {"a": ""})
-    scanner = Scanner(str(root))
-    index = scanner.scan()
+    scanner, index = scanned(root)
     (root / "a").unlink()
     put(root, {"a/b": ""})
     changes = scanner.rescan(index, ["a"])
@@ -64,8 +63,7 @@ def test_a_file_that_becomes_a_folder_is_removed_and_written(root):
 
 def test_a_rename_that_changes_case_alone_is_a_removal_and_a_new_file(root):
     put(root, {"Model.py": "x"})
-    scanner = Scanner(str(root))
-    index = scanner.scan()
+    scanner, index = scanned(root)
     (root / "Model.py").rename(root / "model.py")
     changes = scanner.rescan(index, ["Model.py", "model.py"])
     assert (changes.removed, list(changes.written)) == (("Model.py",), ["model.py"])
@@ -73,8 +71,7 @@ def test_a_rename_that_changes_case_alone_is_a_removal_and_a_new_file(root):
 
 def test_a_dirty_path_that_takes_no_part_changes_nothing(root):
     put(root, {"a.py": "", ".gitignore": "*.log\n"})
-    scanner = Scanner(str(root))
-    index = scanner.scan()
+    scanner, index = scanned(root)
     put(root, {"x.log": "", "__pycache__/a.pyc": "", "outputs/r/log.txt": ""})
     assert not scanner.rescan(
         index, ["x.log", "__pycache__", "__pycache__/a.pyc", "outputs", "outputs/r/log.txt"]
@@ -83,16 +80,14 @@ def test_a_dirty_path_that_takes_no_part_changes_nothing(root):
 
 def test_nothing_dirty_and_nothing_changed_change_nothing(root):
     put(root, {"a/b": ""})
-    scanner = Scanner(str(root))
-    index = scanner.scan()
+    scanner, index = scanned(root)
     assert not scanner.rescan(index, [])
     assert not scanner.rescan(index, ["a/b", "a", "", "gone", "gone/deep"])
 
 
 def test_a_file_that_grows_over_the_limit_is_skipped_and_said(root):
     put(root, {"a": "12345"})
-    scanner = Scanner(str(root), rules=lambda where: Rules(where, max_size=5))
-    index = scanner.scan()
+    scanner, index = scanned(root, rules=lambda where: Rules(where, max_size=5))
     put(root, {"a": "123456"})
     changes = scanner.rescan(index, ["a"])
     index.apply(changes)
@@ -106,8 +101,7 @@ def test_a_file_that_grows_over_the_limit_is_skipped_and_said(root):
 def test_a_change_of_the_rules_brings_files_in_and_takes_them_out(root, dirty):
     git(root, "init", "-q")
     put(root, {".gitignore": "*.log\n", "a.log": "", "b.txt": ""})
-    scanner = Scanner(str(root))
-    index = scanner.scan()
+    scanner, index = scanned(root)
     if dirty == "index":
         git(root, "add", "-f", "a.log")
         path = next(file for file in scanner.rules.files if file.endswith("index"))
@@ -122,8 +116,7 @@ def test_a_file_behind_a_folder_that_became_a_link_is_not_looked_at(root):
     put(root, {"d/x": "1"})
     (root.parent / "secret").mkdir()
     (root.parent / "secret/x").write_text("other")
-    scanner = Scanner(str(root))
-    index = scanner.scan()
+    scanner, index = scanned(root)
     shutil.rmtree(root / "d")
     (root / "d").symlink_to(root.parent / "secret")
     assert scanner.rescan(index, ["d/x"]).removed == ("d/x",)

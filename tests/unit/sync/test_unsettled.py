@@ -7,12 +7,12 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
 from dkdbg.sync.report import as_line
 from dkdbg.sync.retries import OFTEN, REST_LEAST, Retries
-from dkdbg.sync.roots import Roots
 from dkdbg.sync.rules.rules import Rules
 from dkdbg.sync.session import Session
 from dkdbg.sync.tree import reading
@@ -23,6 +23,11 @@ from tests.unit.sync.followed import following
 from tests.unit.sync.trees import put
 
 LIMIT = 1_000
+
+
+def limited(roots):
+    """These roots, where a file of more than LIMIT bytes takes no part."""
+    return replace(roots, rules=lambda root: Rules(root, max_size=LIMIT))
 
 
 @contextmanager
@@ -189,19 +194,13 @@ def test_a_file_that_grows_rests_after_it_was_sent_and_others_do_not_have_it_for
 
 def test_a_file_that_became_too_large_is_not_synced_any_more_and_that_is_said(roots, here, there):
     """What was sent before stayed there, "in sync" was said, and --verify said equal."""
-    small = Roots(
-        local=roots.local,
-        remote=roots.remote,
-        pythons=roots.pythons,
-        rules=lambda root: Rules(root, max_size=LIMIT),
-    )
     put(here, {"data": "1", "a": "1"})
-    with following(small) as followed:
+    with following(limited(roots)) as followed:
         put(here, {"data": "2" * (LIMIT + 1)})
         followed.until(lambda: followed.named("failed"))
         assert "what was sent before is still there" in followed.named("failed")[0].facts["reason"]
         assert followed.session.files == 1
-        assert list(verify(small, Local(python=sys.executable)).differences) == ["data"]
+        assert list(verify(limited(roots), Local(python=sys.executable)).differences) == ["data"]
         put(here, {"data": "3"})
         followed.until(lambda: (there / "data").read_text() == "3")
         followed.until(lambda: followed.session.failed == {})
@@ -209,14 +208,8 @@ def test_a_file_that_became_too_large_is_not_synced_any_more_and_that_is_said(ro
 
 
 def test_a_file_that_became_too_large_and_went_has_not_failed_any_more(roots, here, there):
-    small = Roots(
-        local=roots.local,
-        remote=roots.remote,
-        pythons=roots.pythons,
-        rules=lambda root: Rules(root, max_size=LIMIT),
-    )
     put(here, {"data": "1"})
-    with following(small) as followed:
+    with following(limited(roots)) as followed:
         put(here, {"data": "2" * (LIMIT + 1)})
         followed.until(lambda: followed.named("failed"))
         (here / "data").unlink()

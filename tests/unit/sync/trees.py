@@ -9,6 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dkdbg.sync.tree.scan import Scanner
+
 if TYPE_CHECKING:
     import random
 
@@ -29,6 +31,12 @@ def git(root, *argv, stdin=None):
     done = subprocess.run([*GIT, *argv], cwd=root, input=stdin, capture_output=True, env=env, check=False)
     assert done.returncode in (0, 1), done.stderr
     return done.stdout
+
+
+def scanned(root, **options):
+    """A scanner of `root` with these options, and its index."""
+    scanner = Scanner(str(root), **options)
+    return scanner, scanner.scan()
 
 
 def put(root, files):
