@@ -35,27 +35,21 @@ ME = ("me", 1000, "/bin/bash", True)
 ANNA = ("anna", 1001, "/bin/zsh", True)
 
 
-def test_a_machine_of_ones_own_is_shared_with_nobody(machine):
-    assert machine(ME, ("root", 0, "/bin/bash", True), ("nobody", 65534, "/usr/sbin/nologin", False)) == ()
-
-
-def test_a_colleague_with_a_home_and_a_shell_counts(machine):
-    assert machine(ME, ANNA) == ("anna",)
-
-
 @pytest.mark.parametrize(
-    "row", [("svc", 1002, "/usr/sbin/nologin", True), ("gone", 1003, "/bin/bash", False), ("sshd", 110, "/bin/sh", True)]
-)  # fmt: skip
-def test_a_service_or_an_account_without_a_home_does_not(machine, row):
-    assert machine(ME, row) == ()
-
-
-def test_root_and_the_only_person_are_one(machine):
-    assert machine(ANNA, me=0) == ()
-
-
-def test_root_among_several_is_told_of_all(machine):
-    assert machine(ANNA, ME, me=0) == ("anna", "me")
+    ("rows", "me", "others"),
+    [
+        ([ME, ("root", 0, "/bin/bash", True), ("nobody", 65534, "/usr/sbin/nologin", False)], 1000, ()),
+        ([ME, ANNA], 1000, ("anna",)),
+        ([ME, ("svc", 1002, "/usr/sbin/nologin", True)], 1000, ()),
+        ([ME, ("gone", 1003, "/bin/bash", False)], 1000, ()),
+        ([ME, ("sshd", 110, "/bin/sh", True)], 1000, ()),
+        ([ANNA], 0, ()),
+        ([ANNA, ME], 0, ("anna", "me")),
+    ],
+    ids=["alone", "colleague", "no shell", "no home", "service", "root and one person", "root and several"],
+)
+def test_a_person_besides_with_a_home_and_a_shell_counts(machine, rows, me, others):
+    assert machine(*rows, me=me) == others
 
 
 def test_the_owner_of_a_home_counts_though_no_account_is_listed(machine, monkeypatch):

@@ -36,24 +36,44 @@ def test_a_here_document_is_no_instruction():
     assert steps[0].heredocs == ("pip install torch\nUSER nobody",)
 
 
-def test_carriage_returns_are_no_part_of_a_value():
-    assert read("FROM python:3.11\r\nWORKDIR /app\r\n").workdir == "/app"
+VALUES = {
+    "carriage returns are no part of a value": ("FROM python:3.11\r\nWORKDIR /app\r\n", "workdir", "/app"),
+    "an argument before from fills the base image": (
+        "ARG V=3.11\nFROM python:${V}-slim\n",
+        "base",
+        "python:3.11-slim",
+    ),
+    "an argument without a default takes the global one": ("ARG U=7\nFROM a\nARG U\nUSER $U\n", "user", "7"),
+    "the base follows local stage names": (
+        "FROM python:3.10 AS base\nWORKDIR /a\nFROM base AS final\n",
+        "base",
+        "python:3.10",
+    ),
+    "a new entrypoint drops the inherited command": ('FROM a\nCMD ["x"]\nENTRYPOINT ["y"]\n', "cmd", None),
+    "workdirs add up": ("FROM a\nWORKDIR /a\nWORKDIR b\nWORKDIR ../c\n", "workdir", "/a/c"),
+    "shell form is a shell with one text": (
+        "FROM a\nCMD python train.py\n",
+        "cmd",
+        ("/bin/sh", "-c", "python train.py"),
+    ),
+    "a copy from a foreign image brings no sources": (
+        "FROM a\nCOPY --from=ghcr.io/astral-sh/uv:latest /uv /bin/\n",
+        "copies",
+        (),
+    ),
+    "root is no user": ("FROM a\nUSER me\nUSER root\n", "user", None),
+    "a file without from gives no base": ("RUN x\n", "base", ""),
+    "a copy after the removal stays": ("FROM a\nRUN rm -rf /app\nCOPY x /app\n", "copies", (("x", "/app"),)),
+}
 
 
-def test_an_argument_before_from_fills_the_base_image():
-    assert read("ARG V=3.11\nFROM python:${V}-slim\n").base == "python:3.11-slim"
+@pytest.mark.parametrize(("text", "name", "value"), VALUES.values(), ids=VALUES)
+def test_what_a_dockerfile_says(text, name, value):
+    assert getattr(read(text), name) == value
 
 
 def test_a_build_argument_wins_over_its_default():
     assert read("ARG V=3.11\nFROM python:$V\n", args={"V": "3.9"}).base == "python:3.9"
-
-
-def test_an_argument_without_a_default_takes_the_global_one():
-    assert read("ARG U=7\nFROM a\nARG U\nUSER $U\n").user == "7"
-
-
-def test_the_base_follows_local_stage_names():
-    assert read("FROM python:3.10 AS base\nWORKDIR /a\nFROM base AS final\n").base == "python:3.10"
 
 
 def test_a_stage_inherits_what_its_base_stage_set():
@@ -61,21 +81,9 @@ def test_a_stage_inherits_what_its_base_stage_set():
     assert (fact.workdir, fact.entrypoint, fact.cmd) == ("/a", ("x",), ("y",))
 
 
-def test_a_new_entrypoint_drops_the_inherited_command():
-    assert read('FROM a\nCMD ["x"]\nENTRYPOINT ["y"]\n').cmd is None
-
-
 def test_the_target_stage_is_read_when_one_is_named():
     text = "FROM a AS dev\nWORKDIR /dev\nFROM a AS prod\nWORKDIR /prod\n"
     assert read(text, target="dev").workdir == "/dev"
-
-
-def test_workdirs_add_up():
-    assert read("FROM a\nWORKDIR /a\nWORKDIR b\nWORKDIR ../c\n").workdir == "/a/c"
-
-
-def test_shell_form_is_a_shell_with_one_text():
-    assert read("FROM a\nCMD python train.py\n").cmd == ("/bin/sh", "-c", "python train.py")
 
 
 @pytest.mark.parametrize(
@@ -103,10 +111,6 @@ def test_a_copy_from_another_stage_is_followed_to_the_sources():
     assert read(text).copies == (("lib", "/opt/lib"),)
 
 
-def test_a_copy_from_a_foreign_image_brings_no_sources():
-    assert read("FROM a\nCOPY --from=ghcr.io/astral-sh/uv:latest /uv /bin/\n").copies == ()
-
-
 @pytest.mark.parametrize(
     ("text", "python"),
     [
@@ -132,10 +136,6 @@ def test_a_virtual_environment_below_the_workdir_is_seen():
     assert read(text).venvs == ("/app/.venv",)
 
 
-def test_root_is_no_user():
-    assert read("FROM a\nUSER me\nUSER root\n").user is None
-
-
 def test_run_lines_hold_here_documents_and_resolved_variables():
     text = "FROM a\nARG CU=cu124\nRUN --mount=type=cache,target=/x pip install torch --index-url u/$CU\nRUN <<E\nmake\nE\n"
     assert [line.strip() for line in run_lines(text)] == [
@@ -143,10 +143,6 @@ def test_run_lines_hold_here_documents_and_resolved_variables():
         "<<E",
         "make",
     ]
-
-
-def test_a_file_without_from_gives_no_base():
-    assert read("RUN x\n").base == ""
 
 
 def test_an_image_in_a_deeper_docker_folder_is_the_programs_and_conda_names_its_python(project):
@@ -233,7 +229,3 @@ def test_python_is_found_in_the_json_form():
 def test_a_copy_that_a_later_step_removes_is_none(run, kept):
     copies = read(f"FROM a\nCOPY x /tmp/x\nCOPY y /app\nRUN {run}\n").copies
     assert copies == ((("x", "/tmp/x"),) if kept else ()) + (("y", "/app"),)
-
-
-def test_a_copy_after_the_removal_stays():
-    assert read("FROM a\nRUN rm -rf /app\nCOPY x /app\n").copies == (("x", "/app"),)
