@@ -18,6 +18,8 @@ from tests.engine.host_doors import HostDoor
 from tests.ports import free_port
 from tests.unit.places.toy import ToyPlace
 
+pytestmark = pytest.mark.xdist_group("toy")
+
 REPOSITORY = Path(__file__).parents[3]
 #: The line, and the command line of dkdbg.
 LINE = 'registry.Entry(scheme="toy", form="toy://NAME", module="tests.unit.places.toy")'
@@ -43,22 +45,28 @@ LAUNCH = (
 )
 
 
-@pytest.fixture
-def environment(tmp_path, monkeypatch):
-    """One toy place, `there`, and no docker."""
-    (tmp_path / "places" / "there").mkdir(parents=True)
-    (tmp_path / "bin").mkdir()
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    """A folder with one toy place, `there`, and no docker."""
+    folder = tmp_path_factory.mktemp("toy")
+    (folder / "places" / "there").mkdir(parents=True)
+    (folder / "bin").mkdir()
     for name in ("env", "sh", "git"):
         if found := next((d for d in ("/usr/bin", "/bin") if Path(d, name).exists()), None):
-            (tmp_path / "bin" / name).symlink_to(Path(found, name))
-    monkeypatch.setenv("TOY_PLACES", str(tmp_path / "places"))
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "here"))
-    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
-    return tmp_path
+            (folder / "bin" / name).symlink_to(Path(found, name))
+    with pytest.MonkeyPatch.context() as settings:
+        settings.setenv("TOY_PLACES", str(folder / "places"))
+        settings.setenv("PATH", str(folder / "bin"))
+        settings.setenv("PYTHONPATH", str(REPOSITORY))
+        yield folder
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
+def _runtime(environment, monkeypatch):
+    monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(environment / "here"))
+
+
+@pytest.fixture(scope="module")
 def repository(environment):
     """A program, synced to the toy place by `dkdbg sync`."""
     root = environment / "repo"
@@ -69,7 +77,7 @@ def repository(environment):
     return root
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def job(repository):  # noqa: ARG001 - its program is the repository's
     """The program there, under the agent that the place names."""
     place = toy("toy://there")
