@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,16 @@ def set_up(root, files, *init):
     return root
 
 
+@contextmanager
+def project(base, root, files, *init):
+    """A repository that is set up, as a teammate has it; taken away at the end."""
+    mate = Teammate(set_up(root, files, *init), base)
+    try:
+        yield mate
+    finally:
+        take_away(root, mate.env)
+
+
 @pytest.fixture(scope="module")
 def teammate(base_image, tmp_path_factory):
     """The debug service, healthy, in a clone that belongs to uid 1000."""
@@ -163,49 +174,29 @@ def test_what_the_program_writes_belongs_to_the_owner_of_the_clone(teammate):
 
 def test_without_the_profile_only_the_own_service_starts(base_image, tmp_path):
     own = f"services:\n  trainer:\n    image: {base_image}\n    command: sleep 600\n    init: true\n    volumes: ['.:/code']\n"
-    root = set_up(
-        tmp_path / unique("profile-own"),
-        {"train.py": LOOP, "compose.yaml": own},
-        "--command",
-        "python3 train.py",
-    )
-    mate = Teammate(root, base_image)
-    try:
+    files = {"train.py": LOOP, "compose.yaml": own}
+    root = tmp_path / unique("profile-own")
+    with project(base_image, root, files, "--command", "python3 train.py") as mate:
         assert must(mate.compose("config", "--services")).stdout.split() == ["trainer"]
         must(mate.compose("up", "--detach"))
         assert must(mate.debug("ps", "--all", "--services")).stdout.split() == ["trainer"]
-    finally:
-        take_away(root, mate.env)
 
 
 def test_a_command_that_does_not_exist_is_never_healthy_and_says_why(base_image, tmp_path):
-    root = set_up(
-        tmp_path / unique("profile-missing"), {"train.py": LOOP}, "--command", "no-such-command --epochs 1"
-    )
-    mate = Teammate(root, base_image)
-    try:
+    root, command = tmp_path / unique("profile-missing"), "no-such-command --epochs 1"
+    with project(base_image, root, {"train.py": LOOP}, "--command", command) as mate:
         assert mate.debug("up", "--build", "--detach", "--wait", DKDBG_WAIT="0").returncode != 0
         assert mate.exit_code() == 127
         assert "command not found: no-such-command" in must(mate.debug("logs")).stdout
-    finally:
-        take_away(root, mate.env)
 
 
 @pytest.fixture(scope="module")
 def ends(base_image, tmp_path_factory):
     """A built debug service whose program ends in the way that the file `mode` says."""
-    root = set_up(
-        tmp_path_factory.mktemp("ends") / unique("profile-ends"),
-        {"ends.py": ENDS},
-        "--command",
-        "python3 ends.py",
-    )
-    mate = Teammate(root, base_image)
-    try:
+    root = tmp_path_factory.mktemp("ends") / unique("profile-ends")
+    with project(base_image, root, {"ends.py": ENDS}, "--command", "python3 ends.py") as mate:
         must(mate.debug("build"))
         yield mate
-    finally:
-        take_away(root, mate.env)
 
 
 @pytest.fixture
@@ -242,20 +233,3 @@ def test_docker_stop_ends_a_service_that_waits_for_an_editor(ends, starts):
 def test_an_editor_that_never_comes_ends_it_with_124(ends, starts):
     starts("serve", DKDBG_WAIT="1")
     assert ends.exit_code() == 124
-
-
-def test_up_moves_to_a_free_port_and_down_removes_the_service(base_image, tmp_path):
-    root = set_up(tmp_path / unique("profile-port"), {"train.py": LOOP})
-    mate = Teammate(root, base_image)
-    taken = launch_options(root).port
-    try:
-        with socket.create_server(("127.0.0.1", taken)):
-            must(dkdbg(root, "up", env={"DKDBG_BASE": base_image}))
-            chosen = launch_options(root).port
-            assert chosen != taken
-            assert f"DKDBG_PORT={chosen}" in (root / ".env").read_text()
-            assert stop_in(root, "train.py").path == str(root / "train.py")
-        must(dkdbg(root, "down"))
-        assert mate.container() == ""
-    finally:
-        take_away(root, mate.env)

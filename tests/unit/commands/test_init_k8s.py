@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 
 import pytest
 from ruamel.yaml import YAML
 
 from dkdbg.render import jsonc
-from tests.engine.projects import dkdbg, must, repo
+from tests.checkout import snapshot
+from tests.engine.projects import command, dkdbg, must, repo
 
 POD = {
     "securityContext": {"runAsNonRoot": True},
@@ -71,16 +71,12 @@ def manifests(*documents: object) -> str:
     return "\n---\n".join(json.dumps(each, ensure_ascii=False) for each in documents)
 
 
-def project(tmp_path, **files: str):
-    named = {name.replace("__", "/"): text for name, text in files.items()}
-    return repo(tmp_path / "shop", {"train.py": "print(1)\n", **named})
+def project(tmp_path, files: dict[str, str]):
+    return repo(tmp_path / "shop", {"train.py": "print(1)\n", **files})
 
 
 def kustomized(root, folder: str) -> list[dict]:
-    done = subprocess.run(
-        ["kubectl", "kustomize", folder], cwd=root, capture_output=True, text=True, check=True
-    )
-    return list(YAML(typ="safe").load_all(done.stdout))
+    return list(YAML(typ="safe").load_all(command(["kubectl", "kustomize", folder], root).stdout))
 
 
 def built(root, folder: str) -> dict:
@@ -99,16 +95,8 @@ def main_of(made: dict) -> dict:
     return made["spec"]["template"]["spec"]["containers"][0]
 
 
-def snapshot(root) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(root)): path.read_bytes()
-        for path in root.rglob("*")
-        if path.is_file() and ".git" not in path.parts
-    }
-
-
 def test_a_plain_manifest_gets_an_overlay_of_its_copy_and_f5_and_undo_takes_all_of_it_back(tmp_path):
-    root = project(tmp_path, **{"k8s/bert.yaml": manifests(workload(), SERVICE, CLAIM)})
+    root = project(tmp_path, {"k8s/bert.yaml": manifests(workload(), SERVICE, CLAIM)})
     before = snapshot(root)
     said = must(dkdbg(root, "init", "--k8s", "--yes")).stdout
     assert "k8s://default/deployment/bert" in said
@@ -154,7 +142,7 @@ def test_an_overlay_follows_its_base_and_refuses_another_program(tmp_path):
         "deploy/dev/kustomization.yaml": "resources: [../base]\nnamespace: ml\nimages: [{name: train, newTag: dev}]\n",
         "deploy/prod/kustomization.yaml": "resources: [../base]\n",
     }
-    root = project(tmp_path, **files)
+    root = project(tmp_path, files)
     said = must(dkdbg(root, "init", "--k8s", "bert", "--yes")).stdout
     assert "it builds on deploy/dev" in said
     assert "k8s://ml/deployment/bert" in said
@@ -167,13 +155,7 @@ def test_an_overlay_follows_its_base_and_refuses_another_program(tmp_path):
     assert "tier" not in made["spec"]["template"]["metadata"]["labels"]
     text = manifests(changed).replace('"train.py"', '"other.py"')
     (root / "deploy/base/bert.yaml").write_text(text)
-    refused = subprocess.run(
-        ["kubectl", "kustomize", ".dkdbg/k8s/deployment-bert"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    refused = command(["kubectl", "kustomize", ".dkdbg/k8s/deployment-bert"], root, check=False)
     assert "containers/0/command failed: test failed" in refused.stderr
     assert dkdbg(root, "init", "--k8s", "bert", "--check").returncode == 1
     must(dkdbg(root, "init", "--k8s", "bert", "--yes"))
@@ -194,7 +176,7 @@ def test_any_words_of_a_program_are_compared_and_passed_on_as_they_are(tmp_path)
     made = json.loads(manifests(workload()))
     made["spec"]["template"]["spec"]["containers"][0]["command"] = texts
     root = project(
-        tmp_path, **{"k8s/kustomization.yaml": "resources: [a.yaml]\n", "k8s/a.yaml": manifests(made)}
+        tmp_path, {"k8s/kustomization.yaml": "resources: [a.yaml]\n", "k8s/a.yaml": manifests(made)}
     )
     must(dkdbg(root, "init", "--k8s", "--yes"))
     words = main_of(built(root, ".dkdbg/k8s/deployment-bert"))["args"]
@@ -206,7 +188,7 @@ def test_names_that_kustomize_makes_are_those_that_the_copy_refers_to(tmp_path):
     pods["spec"]["template"]["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "settings"}}]
     root = project(
         tmp_path,
-        **{
+        {
             "k8s/kustomization.yaml": "resources: [bert.yaml]\nnamePrefix: team-\n"
             "configMapGenerator: [{name: settings, literals: [a=b]}]\n",
             "k8s/bert.yaml": manifests(pods, CLAIM),
@@ -222,7 +204,7 @@ def test_names_that_kustomize_makes_are_those_that_the_copy_refers_to(tmp_path):
 
 def test_a_kustomization_at_the_root_of_the_repository_is_no_base_of_a_folder_below_it(tmp_path):
     root = project(
-        tmp_path, **{"kustomization.yaml": "resources: [bert.yaml]\n", "bert.yaml": manifests(workload())}
+        tmp_path, {"kustomization.yaml": "resources: [bert.yaml]\n", "bert.yaml": manifests(workload())}
     )
     must(dkdbg(root, "init", "--k8s", "--yes"))
     assert built(root, ".dkdbg/k8s/deployment-bert")["kind"] == "Deployment"
@@ -232,7 +214,7 @@ def test_a_cronjobs_copy_is_one_job_and_a_statefulsets_has_volumes_that_go_with_
     claims = [{"metadata": {"name": "cache"}, "spec": {}}]
     root = project(
         tmp_path,
-        **{
+        {
             "k8s/kustomization.yaml": "resources: [a.yaml]\n",
             "k8s/a.yaml": manifests(
                 workload("CronJob", "nightly"),
@@ -266,7 +248,7 @@ def test_a_cronjobs_copy_is_one_job_and_a_statefulsets_has_volumes_that_go_with_
 
 
 def test_a_file_of_the_overlay_that_somebody_has_edited_is_kept(tmp_path):
-    root = project(tmp_path, **{"k8s/bert.yaml": manifests(workload())})
+    root = project(tmp_path, {"k8s/bert.yaml": manifests(workload())})
     must(dkdbg(root, "init", "--k8s", "--yes"))
     path = root / ".dkdbg/k8s/deployment-bert/kustomization.yaml"
     path.write_text(path.read_text() + "namespace: mine\n")
@@ -315,7 +297,7 @@ def test_a_file_of_the_overlay_that_somebody_has_edited_is_kept(tmp_path):
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_said_and_nothing_is_written(tmp_path, files, words, said, hint):
-    root = project(tmp_path, **files)
+    root = project(tmp_path, files)
     before = snapshot(root)
     done = dkdbg(root, "init", "--k8s", *words, "--yes")
     assert done.returncode not in {0, 1}, done.stdout
