@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from dkdbg.render import jsonc
 from tests.checkout import snapshot
-from tests.engine.projects import command, dkdbg, must, repo
+from tests.engine.projects import command, repo
 
 POD = {
     "securityContext": {"runAsNonRoot": True},
@@ -91,14 +91,20 @@ def built(root, folder: str) -> dict:
     return made
 
 
+def must(ran):
+    """What `dkdbg` said, which has to have succeeded."""
+    assert ran.code == 0, ran.err
+    return ran
+
+
 def main_of(made: dict) -> dict:
     return made["spec"]["template"]["spec"]["containers"][0]
 
 
-def test_a_plain_manifest_gets_an_overlay_of_its_copy_and_f5_and_undo_takes_all_of_it_back(tmp_path):
+def test_a_plain_manifest_gets_an_overlay_of_its_copy_and_f5_and_undo_takes_all_of_it_back(tmp_path, dkdbg):
     root = project(tmp_path, {"k8s/bert.yaml": manifests(workload(), SERVICE, CLAIM)})
     before = snapshot(root)
-    said = must(dkdbg(root, "init", "--k8s", "--yes")).stdout
+    said = must(dkdbg(root, "init", "--k8s", "--yes")).out
     assert "k8s://default/deployment/bert" in said
     made = built(root, ".dkdbg/k8s/deployment-bert")
     assert (made["kind"], made["metadata"]["name"], made["spec"]["replicas"]) == (
@@ -135,7 +141,7 @@ def test_a_plain_manifest_gets_an_overlay_of_its_copy_and_f5_and_undo_takes_all_
     assert snapshot(root) == before
 
 
-def test_an_overlay_follows_its_base_and_refuses_another_program(tmp_path):
+def test_an_overlay_follows_its_base_and_refuses_another_program(tmp_path, dkdbg):
     files = {
         "deploy/base/kustomization.yaml": "resources: [bert.yaml]\n",
         "deploy/base/bert.yaml": manifests(workload(), SERVICE, CLAIM),
@@ -143,7 +149,7 @@ def test_an_overlay_follows_its_base_and_refuses_another_program(tmp_path):
         "deploy/prod/kustomization.yaml": "resources: [../base]\n",
     }
     root = project(tmp_path, files)
-    said = must(dkdbg(root, "init", "--k8s", "bert", "--yes")).stdout
+    said = must(dkdbg(root, "init", "--k8s", "bert", "--yes")).out
     assert "it builds on deploy/dev" in said
     assert "k8s://ml/deployment/bert" in said
     assert main_of(built(root, ".dkdbg/k8s/deployment-bert"))["image"] == "train:dev"
@@ -157,12 +163,12 @@ def test_an_overlay_follows_its_base_and_refuses_another_program(tmp_path):
     (root / "deploy/base/bert.yaml").write_text(text)
     refused = command(["kubectl", "kustomize", ".dkdbg/k8s/deployment-bert"], root, check=False)
     assert "containers/0/command failed: test failed" in refused.stderr
-    assert dkdbg(root, "init", "--k8s", "bert", "--check").returncode == 1
+    assert dkdbg(root, "init", "--k8s", "bert", "--check").code == 1
     must(dkdbg(root, "init", "--k8s", "bert", "--yes"))
     assert "other.py" in main_of(built(root, ".dkdbg/k8s/deployment-bert"))["args"]
 
 
-def test_any_words_of_a_program_are_compared_and_passed_on_as_they_are(tmp_path):
+def test_any_words_of_a_program_are_compared_and_passed_on_as_they_are(tmp_path, dkdbg):
     texts = [
         "a <b> & 'c' >d",
         "two\nlines\t",
@@ -183,7 +189,7 @@ def test_any_words_of_a_program_are_compared_and_passed_on_as_they_are(tmp_path)
     assert words[words.index("--") + 1 :][: len(texts)] == texts
 
 
-def test_names_that_kustomize_makes_are_those_that_the_copy_refers_to(tmp_path):
+def test_names_that_kustomize_makes_are_those_that_the_copy_refers_to(tmp_path, dkdbg):
     pods = json.loads(manifests(workload()))
     pods["spec"]["template"]["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "settings"}}]
     root = project(
@@ -194,7 +200,7 @@ def test_names_that_kustomize_makes_are_those_that_the_copy_refers_to(tmp_path):
             "k8s/bert.yaml": manifests(pods, CLAIM),
         },
     )
-    said = must(dkdbg(root, "init", "--k8s", "--yes")).stdout
+    said = must(dkdbg(root, "init", "--k8s", "--yes")).out
     assert "the object as k8s builds it now" in said
     made = built(root, ".dkdbg/k8s/deployment-team-bert")
     assert made["metadata"]["name"] == "team-bert-dkdbg"
@@ -202,7 +208,7 @@ def test_names_that_kustomize_makes_are_those_that_the_copy_refers_to(tmp_path):
     assert main_of(made)["envFrom"][0]["configMapRef"]["name"].startswith("team-settings-")
 
 
-def test_a_kustomization_at_the_root_of_the_repository_is_no_base_of_a_folder_below_it(tmp_path):
+def test_a_kustomization_at_the_root_of_the_repository_is_no_base_of_a_folder_below_it(tmp_path, dkdbg):
     root = project(
         tmp_path, {"kustomization.yaml": "resources: [bert.yaml]\n", "bert.yaml": manifests(workload())}
     )
@@ -210,7 +216,7 @@ def test_a_kustomization_at_the_root_of_the_repository_is_no_base_of_a_folder_be
     assert built(root, ".dkdbg/k8s/deployment-bert")["kind"] == "Deployment"
 
 
-def test_a_cronjobs_copy_is_one_job_and_a_statefulsets_has_volumes_that_go_with_it(tmp_path):
+def test_a_cronjobs_copy_is_one_job_and_a_statefulsets_has_volumes_that_go_with_it(tmp_path, dkdbg):
     claims = [{"metadata": {"name": "cache"}, "spec": {}}]
     root = project(
         tmp_path,
@@ -224,7 +230,7 @@ def test_a_cronjobs_copy_is_one_job_and_a_statefulsets_has_volumes_that_go_with_
         },
     )  # fmt: skip
     several = dkdbg(root, "init", "--k8s", "--yes")
-    assert "4 workloads fit: cronjob/nightly (k8s/a.yaml), job/once" in several.stderr
+    assert "4 workloads fit: cronjob/nightly (k8s/a.yaml), job/once" in several.err
     for which in ("nightly", "statefulset/ranks", "pytorchjob/bert", "once"):
         must(dkdbg(root, "init", "--k8s", which, "--yes"))
     job = built(root, ".dkdbg/k8s/cronjob-nightly")
@@ -247,13 +253,13 @@ def test_a_cronjobs_copy_is_one_job_and_a_statefulsets_has_volumes_that_go_with_
     assert len(jsonc.loads((root / ".vscode/launch.json").read_text())["configurations"]) == 5
 
 
-def test_a_file_of_the_overlay_that_somebody_has_edited_is_kept(tmp_path):
+def test_a_file_of_the_overlay_that_somebody_has_edited_is_kept(tmp_path, dkdbg):
     root = project(tmp_path, {"k8s/bert.yaml": manifests(workload())})
     must(dkdbg(root, "init", "--k8s", "--yes"))
     path = root / ".dkdbg/k8s/deployment-bert/kustomization.yaml"
     path.write_text(path.read_text() + "namespace: mine\n")
     (root / "k8s/bert.yaml").write_text(manifests(workload(replicas=7)))
-    said = must(dkdbg(root, "init", "--k8s", "--yes")).stdout
+    said = must(dkdbg(root, "init", "--k8s", "--yes")).out
     assert "you changed it" in said
     made = built(root, ".dkdbg/k8s/deployment-bert")
     assert (made["metadata"]["namespace"], made["spec"]["replicas"]) == ("mine", 7)
@@ -296,12 +302,12 @@ def test_a_file_of_the_overlay_that_somebody_has_edited_is_kept(tmp_path):
         ({"k8s/kustomization.yaml": "resources: [a.yaml, gone.yaml]\n", "k8s/a.yaml": manifests(workload())}, (), "kustomize cannot build k8s: ", "kubectl kustomize k8s must work first"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_said_and_nothing_is_written(tmp_path, files, words, said, hint):
+def test_what_cannot_be_is_said_and_nothing_is_written(tmp_path, dkdbg, *, files, words, said, hint):
     root = project(tmp_path, files)
     before = snapshot(root)
     done = dkdbg(root, "init", "--k8s", *words, "--yes")
-    assert done.returncode not in {0, 1}, done.stdout
-    assert said in done.stderr
-    assert hint in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.code not in {0, 1}, done.out
+    assert said in done.err
+    assert hint in done.err
+    assert "Traceback" not in done.err
     assert snapshot(root) == before
