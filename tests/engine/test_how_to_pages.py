@@ -78,14 +78,16 @@ def install(folder, *names):
         shutil.copy(each.locate(), folder / each)
 
 
-def test_the_tutorial(repository):
-    page = Page.of("tutorial.md")
+def test_the_tutorial_and_beside_pycharm(repository):
+    page, pycharm = Page.of("tutorial.md"), Page.of("how-to/pycharm.md")
     root = repository(**{"train.py": page.block("sh", "def step")})
-    with page.all_run():
+    with page.all_run(), pycharm.all_run():
         must(page.run("dkdbg init --yes", cwd=root))
         assert "ready: attach to 127.0.0.1:" in must(page.run("dkdbg up", cwd=root)).stdout
         assert "set up" in must(page.run("dkdbg", cwd=root)).stdout
-        assert "app-debug" in must(page.run("dkdbg ps", cwd=root)).stdout
+        must(pycharm.run("dkdbg up", cwd=root))
+        for each in (page, pycharm):
+            assert "app-debug" in must(each.run("dkdbg ps", cwd=root)).stdout
         must(page.run("dkdbg logs", cwd=root))
         must(page.run("dkdbg restart", cwd=root))
         must(page.run("dkdbg down", cwd=root))
@@ -170,12 +172,3 @@ def test_what_init_writes_for(repository, name, writes, says):
     with page.all_run():
         must(page.run("dkdbg init", cwd=root))
     assert says in (root / writes).read_text()
-
-
-def test_beside_pycharm(repository):
-    page = Page.of("how-to/pycharm.md")
-    root = repository()
-    must(dkdbg(root, "init", "--yes"))
-    with page.all_run():
-        must(page.run("dkdbg up", cwd=root))
-        assert "app-debug" in must(page.run("dkdbg ps", cwd=root)).stdout
