@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dkdbg import hints
 from dkdbg.dap.debugger import AttachOptions, Debugger
 from tests.engine.host_doors import host_door, typed_door
 from tests.engine.projects import dkdbg
-from tests.hints import to_type
+from tests.hints import hinted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +64,7 @@ def test_a_second_attach_is_told_who_has_it_and_the_program_outlives_both(tmp_pa
             second = dkdbg(tmp_path, "attach", "local:", *pid)
             assert second.returncode == 1, second.stdout + second.stderr
             assert "it is in another session of dkdbg already" in second.stderr
-            [line] = to_type(second.stderr, "join that session: dkdbg attach {}")
+            [line] = hinted(second.stderr, hints.JOIN_SESSION)
             with typed_door(tmp_path, line) as joined:
                 assert stopped(tmp_path, joined) > 0
             assert stopped(tmp_path, door) > 0
@@ -90,9 +91,7 @@ def test_the_python_of_another_user_is_not_entered(tmp_path: Path) -> None:
             refused = dkdbg(tmp_path, "attach", "local:", "--pid", str(program.pid))
             assert refused.returncode == 1, refused.stdout + refused.stderr
             assert "belongs to user 1234" in refused.stderr
-            [line] = to_type(
-                refused.stderr, "start it again, under dkdbg: dkdbg run --on {} --wait --attach -- {}"
-            )
+            [line] = hinted(refused.stderr, hints.RUN_AGAIN)
             assert shlex.split(line)[-3:] == ["/usr/bin/python3", "-c", " ".join(LOOP.splitlines())]
             assert program.poll() is None
         finally:

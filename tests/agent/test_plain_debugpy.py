@@ -22,7 +22,6 @@ from dkdbg.door.upstream import Upstream
 from dkdbg.places import registry
 from tests.agent.dap_probe import Client
 from tests.engine.host_doors import host_door, typed_door
-from tests.hints import to_type
 from tests.ports import free_port
 
 LIMIT = 300
@@ -124,7 +123,8 @@ def test_a_plain_debugpy_that_comes_later_is_named_and_what_is_said_of_it_debugs
             assert time.monotonic() < end
             time.sleep(0.05)
         assert early.end() == 0
-        [line] = to_type(said, "a plain debugpy listens at {} now; stop this and type: dkdbg attach {}")
+        line = f"dkdbg attach 127.0.0.1:{port}"
+        assert line in said
         with typed_door(tmp_path, line) as door:
             stop_in(script, door.port, 2)
             assert door.end() == 0

@@ -10,7 +10,6 @@ import pytest
 from tests.agent.dap_probe import Client, wait_for
 from tests.checkout import checkout, run_dkdbg
 from tests.engine.host_doors import host_door, typed_door
-from tests.hints import to_type
 from tests.ports import free_port
 
 if TYPE_CHECKING:
@@ -54,15 +53,12 @@ def test_what_is_said_to_clients_of_one_session_gives_each_process_a_port(loop, 
     """By the session to a client that opens no others, and by `init --ranks`, whose entries have those ports."""
     port, base = loop().wait_state("running")["port"], free_port(3)
     with Client(port).attach(clientID="lsp4e") as client:
-        [line] = to_type(
-            client.event("output", text="never stops")["output"],
-            "this session belongs to the agent and never stops: each Python process has a session of its own. If your client does not open those, `dkdbg attach --ports` on your machine gives each process a port",
-        )
+        assert "`dkdbg attach --ports`" in client.event("output", text="never stops")["output"]
     made = checkout(tmp_path / "repo", {"train.py": "import time\ntime.sleep(600)\n"})
     assert run_dkdbg(made, "init", "--yes").returncode == 0
     said = run_dkdbg(made, "init", "--ranks", "2", "--port", str(base), "--yes").stdout
-    [others] = to_type(said, "other editors: rank r is on {}:{} + r while `dkdbg attach --ports {}` runs")
-    assert others == f"{line} {base}"
+    others = f"dkdbg attach --ports {base}"
+    assert f"`{others}`" in said
     with typed_door(tmp_path, f"{others} 127.0.0.1:{port}") as door:
         text = door.wait("port")["text"]
         with Client(int(text.rpartition(":")[2])).attach() as client:

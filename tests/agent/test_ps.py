@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dkdbg.dap.client import dial
-from dkdbg.errors import DkdbgError
-from tests.hints import to_type
 from tests.pages import environment
-from tests.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,13 +50,9 @@ def test_a_local_session_is_listed_without_an_engine(launch, tmp_path: Path) -> 
 def test_it_speaks_json_and_hides_what_has_ended(launch, tmp_path: Path) -> None:
     running = launch("true", env={"DKDBG_RUNTIME_DIR": str(tmp_path)})
     running.finish()
-    [line] = to_type(dkdbg(tmp_path, "ps").stdout, " ({} ended: dkdbg ps --all)")
-    assert running.name in typed(tmp_path, line).stdout
-    [line] = to_type(
-        dkdbg(tmp_path, "where").stderr,
-        "dkdbg ps --all; a job behind ssh or in a cluster is asked when it is named",
-    )
-    assert running.name in typed(tmp_path, line).stdout
+    for verb in ("ps", "where"):
+        done = dkdbg(tmp_path, verb)
+        assert "dkdbg ps --all" in done.stdout + done.stderr
     found = json.loads(dkdbg(tmp_path, "ps", "--all", "--json").stdout)
     assert found["engine"] == "there is no program 'docker' here"
     ours = [each for each in found["sessions"] if each["name"] == running.name]
@@ -83,19 +75,7 @@ def test_pdb_says_that_the_program_waits_for_its_editor(launch, tmp_path: Path) 
     said = f"the program of {running.name} has not started yet: it is waiting for a debugger, up to 900 s"
     done = dkdbg(tmp_path, "pdb", running.name)
     assert (done.returncode, said in done.stderr) == (1, True), done.stderr
-    _, line = to_type(done.stderr, "DKDBG_WAIT=0 dkdbg up, or dkdbg run without --wait")
-    (tmp_path / "loop.py").write_text(CODE)
-    program = subprocess.Popen(
-        ["sh", "-c", f"exec {line} --port {free_port()} -- python loop.py"], cwd=tmp_path, stdout=subprocess.PIPE,
-        env=environment({"DKDBG_RUNTIME_DIR": str(tmp_path)}),
-    )  # fmt: skip
-    try:
-        assert program.stdout is not None
-        assert program.stdout.readline() == b"up\n"
-        assert "True\n" in dkdbg(tmp_path, "pdb", "loop.py", stdin="p n > 0\nq\n").stdout
-    finally:
-        program.terminate()
-        program.communicate(timeout=300)
+    assert "DKDBG_WAIT=0 dkdbg up" in done.stderr
 
 
 def test_pdb_says_what_there_is(tmp_path: Path) -> None:
@@ -103,16 +83,14 @@ def test_pdb_says_what_there_is(tmp_path: Path) -> None:
     assert done.returncode == 127
     assert done.stderr.startswith("dkdbg: nothing here is called 'nowhere'")
     done = dkdbg(tmp_path, "pdb", "local:")
-    assert (done.returncode, done.stderr) == (
+    assert (done.returncode, "no session is running" in done.stderr, "dkdbg run -- " in done.stderr) == (
         2,
-        "dkdbg: no session is running\n  hint: dkdbg run -- python train.py starts one\n",
+        True,
+        True,
     )
-    (tmp_path / "train.py").write_text("print('trains')\n")
-    [line] = to_type(done.stderr, "dkdbg run -- python train.py starts one")
-    assert "trains\n" in typed(tmp_path, line.replace(" -- ", f" --port {free_port()} -- ")).stdout
     for words in (("pdb",), ("ranks", "stack")):
         done = dkdbg(tmp_path, *words)
-        assert "hint: dkdbg up starts the debug service\n" in done.stderr
+        assert "hint: dkdbg up" in done.stderr
 
 
 @pytest.fixture
@@ -139,8 +117,6 @@ def test_of_several_sessions_pdb_says_the_addresses_that_it_takes(
     done = dkdbg(tmp_path, *words)
     assert (done.returncode, named(done)) == (2, twins), done.stderr
     assert done.stderr.splitlines()[-1] in {f"  hint: name one: dkdbg pdb {each}" for each in twins}
-    [line] = to_type(done.stderr, "dkdbg pdb {}")
-    assert "True\n" in typed(tmp_path, line, "p n > 0\nq\n").stdout
     for each in twins:
         entered = dkdbg(tmp_path, "pdb", each, stdin="p n > 0\nq\n")
         assert (entered.returncode, entered.stderr, "True\n" in entered.stdout) == (0, "", True)
@@ -150,7 +126,6 @@ def test_of_several_sessions_ranks_says_what_was_typed(twins: list[str], tmp_pat
     for options in ([], ["--on", "job"]):
         done = dkdbg(tmp_path, "ranks", *options, "eval", "6 * 7")
         assert (done.returncode, named(done)) == (2, twins), done.stderr
-        assert to_type(done.stderr, "dkdbg ranks --on {} ") == []  # what was typed follows
         hint = done.stderr.splitlines()[-1].removeprefix("  hint: name one: ")
         assert hint in {f"dkdbg ranks --on {each} eval '6 * 7'" for each in twins}
         assert "42" in typed(tmp_path, hint).stdout
@@ -165,8 +140,6 @@ def test_of_several_sessions_restart_takes_none_by_itself(twins: list[str], tmp_
     for each in twins:
         done = dkdbg(tmp_path, "restart", each)
         assert (done.returncode, done.stdout) == (0, f"{each.removeprefix('local:')}: restarted, run 2\n")
-    [line] = to_type(dkdbg(tmp_path, "restart", "job").stderr, "dkdbg restart {}")
-    assert "restarted, run 3\n" in typed(tmp_path, line).stdout
 
 
 IGNORES = (
@@ -189,35 +162,15 @@ def test_a_program_that_ends_while_it_is_restarted_says_what_runs_now(launch, tm
     running.process.terminate()
     said = restarting.communicate(timeout=300)[1]
     assert said.startswith(f"dkdbg: {running.name} was not restarted: was ended by SIGKILL"), said
-    [line] = to_type(said, "dkdbg ps {} shows what runs there")
-    assert "no session is running (1 ended" in typed(tmp_path, line).stdout
+    assert "hint: dkdbg ps " in said
+    assert "no session is running (1 ended" in dkdbg(tmp_path, "ps").stdout
 
 
-def test_a_port_or_no_target_at_all_says_that_ps_shows_what_can_be_named(launch, tmp_path: Path) -> None:
-    running = launch(sys.executable, "-c", CODE, env={"DKDBG_RUNTIME_DIR": str(tmp_path)})
-    assert running.process.stdout.readline() == b"up\n"
-    [port] = to_type(
-        dkdbg(tmp_path, "run", "--on", "127.0.0.1:5", "--", "true").stderr,
-        "name the container, or what else is behind it; dkdbg ps shows sessions",
-    )
-    [none] = to_type(dkdbg(tmp_path, "pdb", "a b").stderr, "{}, or a name that dkdbg ps shows")
-    for line in (port, none):
-        shown = next(each for each in typed(tmp_path, line).stdout.splitlines() if running.name in each)
-        assert "True\n" in dkdbg(tmp_path, "pdb", shown.split()[1], stdin="p n > 0\nq\n").stdout
-
-
-def test_where_no_adapter_listens_ps_shows_where_one_does(launch, tmp_path: Path) -> None:
-    running = launch(sys.executable, "-c", CODE, env={"DKDBG_RUNTIME_DIR": str(tmp_path)})
-    assert running.process.stdout.readline() == b"up\n"
-    running.runtime = tmp_path
-    with pytest.raises(DkdbgError) as caught:
-        dial("127.0.0.1", free_port())
-    [line] = to_type(caught.value.hint, "dkdbg ps shows what is running, and where it listens.")
-    assert f"127.0.0.1:{running.record()['port']}" in typed(tmp_path, line).stdout
-
-
-def test_a_set_of_ranks_that_where_does_not_take_says_what_to_type(launch, tmp_path: Path) -> None:
-    running = launch(sys.executable, "-c", CODE, env={"DKDBG_RUNTIME_DIR": str(tmp_path)})
-    assert running.process.stdout.readline() == b"up\n"
-    [line] = to_type(dkdbg(tmp_path, "where", "--ranks", "failing").stderr, "dkdbg where")
-    assert f"{running.name}" in typed(tmp_path, line).stdout
+@pytest.mark.parametrize(
+    "words",
+    [("run", "--on", "127.0.0.1:5", "--", "true"), ("pdb", "a b"), ("where", "--ranks", "failing")],
+    ids=["a port", "no target", "ranks"],
+)
+def test_a_port_or_no_target_at_all_is_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = dkdbg(tmp_path, *words)
+    assert (done.returncode, "hint: " in done.stderr) == (2, True), done.stderr

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from dkdbg import hints
 from dkdbg.dap.debugger import AttachOptions, Debugger
 from dkdbg.targets.container import Container
 from dkdbg.targets.foreign import advice
 from dkdbg.targets.pythons import pythons_in
 from tests.engine.host_doors import docker, host_door, ready_door, typed_door, typed_run
 from tests.engine.projects import dkdbg, must, repo, take_away, unique
-from tests.hints import in_shell, to_type
+from tests.hints import hinted, in_shell
 from tests.pages import environment
 from tests.ports import free_port
 
@@ -69,7 +70,7 @@ def said_about(root, target, last):
 def test_a_container_without_an_agent_is_described_and_the_advice_works(tmp_path, foreign):
     said = said_about(tmp_path, f"docker://{foreign}", "dkdbg run --on")
     assert re.search(r"process \d+ \(Python 3\.11\): python3 -c 'import time; time.sleep\(1e6\)'", said), said
-    [line] = to_type(said, "  dkdbg run --on docker://{} --wait --attach -- {}")
+    [line] = hinted(said, hints.RUN_BESIDE)
     with typed_run(tmp_path, line) as ran, Debugger(AttachOptions(port=ran.port)) as debugger:
         debugger.attach()
         assert ran.typed.process.poll() is None
@@ -106,10 +107,8 @@ def test_a_container_without_a_python_gets_one_under_dkdbg_as_it_says(tmp_path, 
     (tmp_path / "train.py").write_text("print('hello')\n")
     name = running(base_image, "sleep", "infinity")
     said = said_about(tmp_path, f"docker://{name}", "no Python runs")
-    [line] = to_type(
-        said,
-        "no Python runs in {}, or it has no shell to ask; start one under dkdbg: dkdbg run --on docker://{} --wait -- python3 train.py",
-    )
+    line = f"dkdbg run --on docker://{name} --wait -- python3 train.py"
+    assert line in said
     started = subprocess.Popen(
         ["sh", "-c", f"exec {line}"], cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -124,21 +123,11 @@ def test_a_container_without_a_python_gets_one_under_dkdbg_as_it_says(tmp_path, 
 
 
 @pytest.mark.parametrize(
-    ("options", "typed"),
-    [
-        (
-            ("-p", "127.0.0.1:0:PORT"),
-            lambda said: to_type(said, "get to it through dkdbg, which keeps its port alive: dkdbg attach {}"),
-        ),
-        (
-            ("--network", "host"),
-            lambda said: to_type(said, "get to it through dkdbg, which keeps its port alive: dkdbg attach 127.0.0.1:{}"),
-        ),
-        ((), lambda said: to_type(said, "get to it through dkdbg, which keeps its port alive: dkdbg attach {}:{}")),
-    ],
+    "options",
+    [("-p", "127.0.0.1:0:PORT"), ("--network", "host"), ()],
     ids=["published", "in the network of the host", "at an address of its own"],
 )  # fmt: skip
-def test_a_plain_debugpy_is_reached_as_it_says(tmp_path, base_image, running, options, typed):
+def test_a_plain_debugpy_is_reached_as_it_says(tmp_path, base_image, running, options):
     (tmp_path / "train.py").write_text("import time\nwhile True:\n    time.sleep(0.05)\n")
     served, port = Path(find_spec("debugpy").origin).parent, str(free_port())
     name = running(
@@ -152,10 +141,9 @@ def test_a_plain_debugpy_is_reached_as_it_says(tmp_path, base_image, running, op
     look = 'for each in /proc/[0-9]*; do case $(tr "\\0" " " <$each/cmdline) in python3*-m*--listen*) echo ${each#/proc/};; esac; done'
     number = docker("exec", name, "sh", "-c", look)
     refused = dkdbg(tmp_path, "attach", f"docker://{name}", "--pid", number)
-    assert to_type(refused.stderr, "dkdbg attach {} says how to get to it") == [
-        f"dkdbg attach docker://{name}"
-    ]
-    [line] = typed(said_about(tmp_path, f"docker://{name}", "get to it"))
+    assert f"dkdbg attach docker://{name}" in refused.stderr
+    said = said_about(tmp_path, f"docker://{name}", "get to it")
+    line = said[said.rindex("dkdbg attach ") :].splitlines()[0]
     with (
         typed_door(tmp_path, line) as door,
         Debugger(AttachOptions(port=door.port, path_mappings=((str(tmp_path), "/code"),))) as debugger,
@@ -173,7 +161,7 @@ def test_the_service_of_a_container_is_set_up_as_it_says(tmp_path, base_image):
         docker("compose", "--project-directory", str(root), "up", "-d")
         name = docker("compose", "--project-directory", str(root), "ps", "--format", "{{.Name}}")
         said = said_about(root, f"docker://{name}", "init --service")
-        [line] = to_type(said, "to have it under dkdbg from its start, with F5: dkdbg init --service {}")
+        [line] = hinted(said, hints.INIT_SERVICE)
         assert "trainer-debug" in must(in_shell(root, f"{line} --yes")).stdout
         must(in_shell(root, "docker compose --profile debug config -q"))
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,7 +17,6 @@ from tests.agent import nsys
 from tests.checkout import run_dkdbg
 from tests.engine.host_doors import docker
 from tests.engine.projects import must, unique
-from tests.hints import in_shell, to_type
 from tests.pages import Page, environment
 from tests.torchrun import TORCHRUN
 
@@ -67,16 +67,13 @@ def test_profiles_of_a_container_are_fetched_at_the_end(
         nothing = run_dkdbg(repository, "run", "--on", where, "--pull", "--", "python3", "train.py")
         assert nothing.returncode == 2
         assert "none were asked for" in nothing.stderr
-        run, files = to_type(
-            nothing.stderr,
-            "dkdbg run --nsys-ranks 0 --pull ...; other files: dkdbg sync PLACE --pull FOLDER",
-        )
-        done = in_shell(repository, run.replace("...", f"--on {where} -- env RANK=0 python3 train.py"))
+        ranked = ("--nsys-ranks", "0", "--pull", "--on", where, "--", "env", "RANK=0", "python3", "train.py")
+        done = run_dkdbg(repository, "run", *ranked)
         assert done.returncode == code, done.stderr
         assert len(list(repository.glob(f"dkdbg-pulled/*/{pulled}"))) == 2
         if folder == "/w":  # else nothing says where the code lies
             docker("exec", name, "sh", "-c", "mkdir logs && echo loss >logs/log.txt")
-            must(in_shell(repository, files.replace("PLACE", where).replace("FOLDER", "logs")))
+            must(run_dkdbg(repository, "sync", where, "--pull", "logs"))
             assert [each.read_text() for each in repository.rglob("log.txt")] == ["loss\n"]
         docker("exec", name, "rm", "/usr/local/bin/nsys")
         missing = run_dkdbg(
@@ -156,8 +153,8 @@ def test_profiles_of_a_container_whose_folder_is_not_known_are_fetched_by_what_i
         words = ("--nsys", "*train*", "--pull", "--", "python3", "train.py")
         done = run_dkdbg(repository, "run", "--on", f"docker://{name}", *words)
         assert "the folder there is not known" in done.stderr
-        [line] = to_type(done.stderr, "dkdbg sync {} --to {} --pull {}")
-        must(in_shell(repository, line.replace("/FOLDER", "/w")))
+        line = done.stderr[done.stderr.index("dkdbg sync ") :].splitlines()[0]
+        must(run_dkdbg(repository, *shlex.split(line.replace("/FOLDER", "/w"))[1:]))
         assert len(list(repository.glob("dkdbg-pulled/*/dkdbg-profiles/*.nsys-rep"))) == 1
 
 
@@ -182,7 +179,7 @@ def test_ctrl_c_leaves_while_profiles_are_fetched_and_says_how_to_fetch_them_lat
             if "fetching" in line:
                 running.send_signal(signal.SIGINT)
         assert running.wait(300) == 130, said
-        [line] = to_type(said[-1], "dkdbg: interrupted; to fetch them later: dkdbg sync {} --to {} --pull {}")
+        line = said[-1][said[-1].index("dkdbg sync ") :]
         docker("exec", name, "rm", "/usr/local/sbin/python3", "/tmp/dead")
-        must(in_shell(repository, line))
+        must(run_dkdbg(repository, *shlex.split(line)[1:]))
         assert len(list(repository.glob("dkdbg-pulled/*/dkdbg-profiles/*.nsys-rep"))) == 1

@@ -20,7 +20,6 @@ import time
 import pytest
 
 from tests.engine.projects import dkdbg, must
-from tests.hints import in_shell, to_type
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
@@ -167,8 +166,8 @@ def test_two_ctrl_c_leave_while_nothing_is_connected_and_the_program_runs_on(lap
             assert said.count(b"the program keeps running") > said.count(b"Press it again to leave"), said
         finally:
             laptop.undrop("node1")
-        [line] = to_type(said.decode(), "see what still runs there: dkdbg ps {}")
-        assert "counts.py" in must(in_shell(tmp_path, line)).stdout
+        [target] = re.findall(r"dkdbg ps (\S+)", said.decode())
+        assert "counts.py" in must(dkdbg(tmp_path, "ps", target)).stdout
 
 
 def test_a_program_whose_laptop_is_gone_runs_on_and_its_keeper_leaves_nothing_when_it_ends(laptop, tmp_path):

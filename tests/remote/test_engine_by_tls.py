@@ -12,7 +12,7 @@ from dkdbg.errors import EXIT_ENGINE
 from tests.agent.dap_probe import wait_for
 from tests.engine.host_doors import host_door
 from tests.engine.projects import LOOP, dkdbg, must, repo, take_away, unique
-from tests.hints import in_shell, to_type
+from tests.hints import in_shell
 from tests.remote.test_engine_behind_ssh import SERVICE, listed, stop_through
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("box")]
@@ -93,17 +93,12 @@ def test_what_is_wrong_with_the_certificates_is_said(tls, tmp_path, monkeypatch)
     monkeypatch.delenv("DOCKER_CERT_PATH")
     said = refused()
     assert "this engine speaks TLS, and docker was not told to" in said
-    export, create = to_type(
-        said,
-        "export DOCKER_TLS_VERIFY=1 DOCKER_CERT_PATH=FOLDER, where FOLDER has ca.pem, cert.pem and key.pem from whoever runs it; "
-        "or docker context create NAME --docker host=tcp://HOST:2376,ca=...,cert=...,key=...",
-    )
-    typed = in_shell(tmp_path, f"{export.replace('FOLDER', str(good))}; dkdbg ps docker://x")
+    assert "export DOCKER_TLS_VERIFY=1" in said
+    typed = in_shell(tmp_path, f"export DOCKER_TLS_VERIFY=1 DOCKER_CERT_PATH={good}; dkdbg ps docker://x")
     assert "there is no running container x" in typed.stderr
     monkeypatch.delenv("DOCKER_HOST")
-    for each in ("ca", "cert", "key"):
-        create = create.replace(f"{each}=...", f"{each}={good}/{each}.pem")
-    must(in_shell(tmp_path, create.replace("NAME", "typed").replace("HOST", tls.address)))
+    files = ",".join(f"{each}={good}/{each}.pem" for each in ("ca", "cert", "key"))
+    docker("context", "create", "typed", "--docker", f"host=tcp://{tls.address}:2376,{files}")
     try:
         typed = in_shell(tmp_path, "dkdbg --context typed ps docker://x")
         assert "there is no running container x" in typed.stderr

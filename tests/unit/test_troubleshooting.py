@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from tests import said
 from tests.pages import DOCS
+from tests.texts import texts
 
 TEMPLATES = DOCS.parent / "templates"
 
@@ -14,7 +14,7 @@ def test_each_quoted_heading_of_the_troubleshooting_page_is_said_by_the_program(
     headings = re.findall(r"^###? (.*)$", (DOCS / "troubleshooting.md").read_text(), re.MULTILINE)
     quoted = [each for heading in headings for each in re.findall(r'"([^"]+)"', heading)]
     assert len(quoted) > 15
-    everything = [*said.texts(), *(path.read_text() for path in TEMPLATES.rglob("*.j2"))]
+    everything = [*(text for _, text in texts()), *(path.read_text() for path in TEMPLATES.rglob("*.j2"))]
     missing = [each for each in quoted if not any(fits(each, text) for text in everything)]
     assert missing == []
 

@@ -10,7 +10,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from dkdbg import console
+from dkdbg import console, hints
 from dkdbg.commands.run import open_door
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
@@ -69,8 +69,8 @@ def up(
         if attach is not None:
             return _attached(root, copyable, attach, wait_timeout)
         ready = copyable.make_copy(report=console.say, limit=wait_timeout)
-        console.say(f"ready: dkdbg attach {' '.join(ready)}")
-        console.say(f"at the end: dkdbg down --on {place.address}")
+        console.say(hints.COPY_READY(target=" ".join(ready)))
+        console.say(hints.COPY_DOWN(target=place.address))
     return 0
 
 

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from dkdbg import process
+from dkdbg import hints, process
 from dkdbg.agent.contract import DEFAULT_PORT
 from dkdbg.delivery.bring import bring
 from dkdbg.delivery.running import running_at
@@ -104,10 +104,10 @@ def enter(place: Place, pids: Sequence[int], root: Path, reporter: Reporter) -> 
         agent = _in(place, reach, numbers, reporter)
     except DkdbgError as error:
         words = words or _words_of(reach, numbers[0])
-        again = f"start it again, under dkdbg: dkdbg run --on {place.address} --wait --attach -- {shlex.join(words)}"
+        again = hints.RUN_AGAIN(target=place.address, command=shlex.join(words))
         hint = again + _in_its_place(place, words)
         if _IN_ANOTHER in error.message:
-            hint = f"join that session: dkdbg attach {place.address}"
+            hint = hints.JOIN_SESSION(target=place.address)
         raise DkdbgError(f"{place.label} cannot be entered: {error.message}", hint=hint) from error
     return Entered(agent, _mappings(place, agent.folder, root))
 
@@ -142,7 +142,7 @@ def _tell_how(place: Place, programs: Sequence[Sequence[PythonThere]], reporter:
     theirs = [each for each in programs if not any(word.endswith(".pyz") for word in each[0].words)]
     for program in theirs[:8]:
         reporter.line(f"{place.label} runs process {program[0].pid}: {shlex.join(program[0].words)[:120]}")
-        reporter.line(f"  to enter it: dkdbg attach {place.address} --pid {program[0].pid}")
+        reporter.line(hints.ENTER(target=place.address, pid=program[0].pid))
 
 
 def _chosen(

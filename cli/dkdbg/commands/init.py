@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from dkdbg import console, git
+from dkdbg import console, git, hints
 from dkdbg.commands.choose_program import choose_program
 from dkdbg.delivery import single_file
 from dkdbg.detect.around import no_way_to
@@ -81,7 +81,7 @@ def offer(
         if not console.interactive():
             raise DkdbgError(
                 "nothing was written: there is no terminal to ask on",
-                hint="dkdbg init --yes writes, dkdbg init --diff only shows",
+                hint=hints.INIT_CHOICE(),
                 exit_code=EXIT_USAGE,
             )
         question = "Write this file?" if len(todo) == 1 else f"Write these {len(todo)} files?"
@@ -236,7 +236,7 @@ def check_written(root: Path, compose_file: str) -> None:
     if read(root, PurePosixPath(compose_file)) is None or not (root / FOLDER / single_file.NAME).is_file():
         raise DkdbgError(
             f"{root} is not set up for dkdbg yet: {compose_file} or .dkdbg/ is missing",
-            hint="dkdbg init",
+            hint=hints.INIT_FIRST(),
             exit_code=EXIT_USAGE,
         )
 
@@ -284,9 +284,7 @@ def _verb(change: changes.Change) -> str:
 
 def _next_steps(root: Path, plan: ProjectPlan, count: int) -> None:
     console.say(f"\nwrote {count} {'file' if count == 1 else 'files'}; dkdbg init --undo takes them back")
-    console.say(
-        f"next: dkdbg up, or plain Docker: docker compose --profile debug up --build --wait {plan.service.name}"
-    )
+    console.say(hints.INIT_DONE(service=plan.service.name))
     names = [str(path) for path in manifest.load(root).files]
     ignored = git.ignored(root, list(dict.fromkeys([*names, LAUNCH, TASKS])))
     if ignored:

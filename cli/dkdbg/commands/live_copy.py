@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from dkdbg import console
+from dkdbg import console, hints
 from dkdbg.agent.contract import ENV_MAPPINGS
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.beneath import local_root
@@ -148,7 +148,7 @@ class LiveCopy:
     def _more(self, name: str) -> str:
         """What lists all events of this name, after those that were said; empty where nothing does."""
         if name in {"failed", "kept", "grows"}:
-            return f"; dkdbg sync {shlex.quote(str(self._place.address))} --verify lists what differs"
+            return f"; {hints.SYNC_VERIFY(target=shlex.quote(str(self._place.address)))}"
         return "; dkdbg sync --explain PATH says why one is left out" if name == "skipped" else ""
 
 

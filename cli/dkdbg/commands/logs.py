@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from dkdbg import process
+from dkdbg import hints, process
 from dkdbg.commands.init import check_root, debug_service
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
@@ -42,7 +42,7 @@ def logs(root: Path, target: str | None, *, follow: bool, lines: int | None) -> 
             argv = place.logs(follow=follow, lines=lines)
         except DkdbgError as error:
             if target is None and error.exit_code == EXIT_ERROR:
-                raise DkdbgError(f"{place.label} does not run", hint="dkdbg up") from error
+                raise DkdbgError(f"{place.label} does not run", hint=hints.SERVICE_UP()) from error
             raise
     process.become(argv)
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NoReturn
 
-from dkdbg import console, process
+from dkdbg import console, hints, process
 from dkdbg.agent.contract import DEFAULT_PORT
 from dkdbg.commands.profiling import Profiling, fetch
 from dkdbg.commands.rank_option import continues_of, ranks_of
@@ -132,7 +132,7 @@ def run(
         if copy is not None:
             copy.wait()
         if attach is None:
-            console.warn(f"dkdbg: attach with: dkdbg attach {target or place.address}")
+            console.warn(f"dkdbg: {hints.ATTACH_WITH(target=target or place.address)}")
         words = (*_words(place, command, port=port, wait=wait, verb=verb), *command)
         told = ("env", *copy.environment) if copy else ()
         code = _attached(place, reach, brought, (*told, *brought.argv, *words))
@@ -165,7 +165,7 @@ def open_door(opened: contextlib.ExitStack, places: Sequence[Place], port: int) 
     if door.port != port:
         raise DkdbgError(
             f"port {port} of this machine is taken",
-            hint="another dkdbg run --attach or dkdbg attach may have it: stop that, or name another port, in launch.json too",
+            hint=hints.PORT_HELD(),
             exit_code=EXIT_CONFLICT,
         )
     door.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from dkdbg import console, process
+from dkdbg import console, hints, process
 from dkdbg.commands.init import local_port
 from dkdbg.commands.up import choose_token
 from dkdbg.errors import EXIT_USAGE, DkdbgError
@@ -52,11 +52,11 @@ def run_in_service(
     prepared = place.once(wanted, report=console.warn)
     console.warn(f"dkdbg: in the service {service.name} (--on local: runs it on this machine instead)")
     if prepared.port != wished:
-        console.warn(f"dkdbg: port {wished} is taken; attach with: dkdbg attach 127.0.0.1:{prepared.port}")
+        console.warn(f"dkdbg: {hints.PORT_TAKEN(wished=wished, port=prepared.port)}")
     elif prepared.is_met:
         console.warn(f"dkdbg: press F5 to attach to it, on port {prepared.port}")
     else:
-        console.warn(f"dkdbg: attach with: dkdbg attach 127.0.0.1:{prepared.port}")
+        console.warn(f"dkdbg: {hints.ATTACH_WITH(target=f'127.0.0.1:{prepared.port}')}")
 
     def tell(number: int) -> None:
         if not prepared.tell(number):

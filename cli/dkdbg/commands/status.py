@@ -6,7 +6,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
-from dkdbg import __version__, console
+from dkdbg import __version__, console, hints
 from dkdbg.commands.init import check_root, check_written, local_port
 from dkdbg.errors import DkdbgError
 from dkdbg.places import registry
@@ -33,13 +33,13 @@ def status(root: Path) -> int:
     except DkdbgError:
         _say("set up", "no: this is not a repository")
         _running(_seen())
-        _say("next", "go to your repository and type: dkdbg init")
-        _say("", "or see the whole path on an example: dkdbg demo")
+        _say("next", hints.GO_TO_REPOSITORY())
+        _say("", hints.TRY_DEMO())
         return 0
     if manifest.load(root).files.keys() <= {manifest.MANIFEST}:
         _say("set up", "not yet")
         _running(_seen())
-        _say("next", "dkdbg init shows a plan and asks before it writes anything")
+        _say("next", hints.INIT_PLAN())
         return 0
     return _of_service(root)
 
@@ -77,10 +77,8 @@ def _next(service: DebugService, ours: list[SeenSession]) -> list[str]:
             "or start it from here: dkdbg up",
         ]
     if any(each.client for each in ours):
-        return [
-            "your editor is attached; dkdbg where shows where each process is, dkdbg logs -f what it prints"
-        ]
-    return [f"press F5 to attach to {service.name}; dkdbg logs -f shows what it prints, dkdbg down stops it"]
+        return [hints.ATTACHED()]
+    return [hints.PRESS_F5(service=service.name)]
 
 
 def _seen() -> list[SeenSession]:

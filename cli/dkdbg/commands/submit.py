@@ -10,7 +10,7 @@ import time
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NoReturn
 
-from dkdbg import console, process
+from dkdbg import console, hints, process
 from dkdbg.errors import EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
 from dkdbg.targets.job import another
@@ -71,7 +71,7 @@ def submit(
     if not command and not interactive:
         raise DkdbgError(
             "there is no command to run",
-            hint="dkdbg submit --on slurm://LOGIN --nodes 2 -- python train.py; --interactive needs none",
+            hint=hints.SUBMIT(),
             exit_code=EXIT_USAGE,
         )
     with contextlib.closing(registry.queue_of(target)) as queue, _hinting(target):
@@ -108,7 +108,7 @@ def submit(
     if last is not None:
         say("ended", f"job {job} has ended: {last.state}", job=job, state=last.state)
     else:
-        say("left", f"job {job} goes on; dkdbg attach {address} comes back to it", job=job)
+        say("left", hints.JOB_GOES_ON(job=job, target=address), job=job)
     return code
 
 

@@ -7,7 +7,7 @@ import shlex
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from dkdbg import console
+from dkdbg import console, hints
 from dkdbg.agent.contract import ENV_TOKEN
 from dkdbg.commands.init import check_root, check_written, debug_service, local_port, make_plan
 from dkdbg.commands.start_report import StartReport
@@ -72,15 +72,13 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
         console.say(
             f"ready at {printable(started.engine)}. Your editor gets there, and F5 works, while this runs:"
         )
-        console.say(f"  dkdbg attach --port {port}")
-        console.say("what you save gets there while this runs: dkdbg sync")
+        console.say(hints.REMOTE_ATTACH(port=port))
+        console.say(hints.REMOTE_SYNC())
     else:
         console.say(f'ready: attach to 127.0.0.1:{started.port} (F5, configuration "dkdbg: attach")')
         for inside, outside in started.ports:
             console.say(f"  http://{outside} is port {inside} of your program")
-        console.say(
-            "next: set a breakpoint and press F5; dkdbg logs -f shows the output, dkdbg down stops it"
-        )
+        console.say(hints.UP_DONE())
     return 0
 
 
@@ -123,13 +121,11 @@ def choose_token(service: DebugService, *, report: Callable[[str], None]) -> str
         token = token_file.make(os.environ)
         report(f"made a token for your debug ports: {file}")
         if service.token == FROM_PERSON:
-            report(f"  F5 asks for it: cat {shlex.quote(str(file))}")
+            report(hints.TOKEN_SHOW(file=shlex.quote(str(file))))
     elif not token:
         report("note: DKDBG_TOKEN is set and empty: whoever can reach the port may attach")
     if token and service.token == FROM_ENVIRONMENT and not os.environ.get(ENV_TOKEN):
-        report(
-            f'  your editor needs it, once: put  export {ENV_TOKEN}="$(cat {shlex.quote(str(file))})"  into the profile of your shell'
-        )
+        report(hints.TOKEN_EXPORT(variable=ENV_TOKEN, file=shlex.quote(str(file))))
         report("  and start the editor (or its remote server) anew; until then its attach is refused")
     return token
 

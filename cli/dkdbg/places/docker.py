@@ -5,6 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from dkdbg import hints
 from dkdbg.engine import containers
 from dkdbg.engine.container_place import ContainerPlace
 from dkdbg.errors import EXIT_USAGE, DkdbgError
@@ -37,7 +38,7 @@ class DockerPlace(ContainerPlace):
 
     def absent(self) -> DkdbgError:
         """No such container, or one that has ended."""
-        return DkdbgError(f"there is no running container {self.address.rest}", hint="docker ps --all")
+        return DkdbgError(f"there is no running container {self.address.rest}", hint=hints.CONTAINERS())
 
     def others(self) -> Sequence[str]:
         """The containers that run, the one that may be meant first."""

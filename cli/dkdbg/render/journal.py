@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from dkdbg import git
+from dkdbg import git, hints
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.render import folders
 from dkdbg.render.folders import Folder, refused
@@ -209,7 +209,7 @@ class Journal:
             raise DkdbgError(
                 "you changed these files since dkdbg wrote them, so nothing was undone:\n"
                 + "\n".join(f"  {path}" for path in edited),
-                hint="To undo anyway and keep your versions as <file>.dkdbg-saved: dkdbg init --undo --force",
+                hint=hints.UNDO_ANYWAY(),
                 exit_code=EXIT_CONFLICT,
             )
         saved = tuple((path, self._free_name(path)) for path in edited)

@@ -13,6 +13,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dkdbg import hints
 from dkdbg.agent.contract import ENV_TOKEN
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
 from dkdbg.render.folders import refused
@@ -49,13 +50,13 @@ def read(environ: Mapping[str, str]) -> str | None:
     if stat.S_IMODE(mode) & 0o077:
         raise DkdbgError(
             f"other users can read your token in {file}",
-            hint=f"rm {shlex.quote(str(file))}, then dkdbg up makes a new one",
+            hint=hints.TOKEN_ANEW(file=shlex.quote(str(file))),
             exit_code=EXIT_CONFLICT,
         )
     if not token:
         raise DkdbgError(
             f"{file} is empty",
-            hint=f"rm {shlex.quote(str(file))}, then dkdbg up makes a token",
+            hint=hints.TOKEN_ANEW(file=shlex.quote(str(file))),
             exit_code=EXIT_CONFLICT,
         )
     return token

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dkdbg import hints
 from dkdbg.errors import EXIT_CONFLICT, EXIT_ENGINE, EXIT_ERROR, EXIT_TIMEOUT, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets import ssh_errors
@@ -120,8 +121,7 @@ _KNOWN = (
     _Known(
         fragment=r"Cannot connect to the Docker daemon|error during connect|connection refused.*docker|docker daemon is not running",
         cause="no Docker engine answers",
-        hint="start it (sudo systemctl start docker, or Docker Desktop), then `docker info` must answer; "
-        "`docker context show` and DOCKER_HOST say which one was asked",
+        hint=hints.ENGINE_DOWN(),
     ),
     _Known(
         fragment=r"context not found|unable to parse docker host|unable to resolve docker endpoint",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from dkdbg import hints
 from dkdbg.targets.pythons import is_debugpy
 
 if TYPE_CHECKING:
@@ -39,11 +40,9 @@ def advice(container: Container, found: Sequence[PythonThere]) -> list[str]:
     lines.append(
         "to debug that command, start it a second time in there, under dkdbg; it waits for your editor:"
     )
-    lines.append(f"  dkdbg run --on docker://{name} --wait --attach -- {shlex.join(programs[0].words)}")
+    lines.append(hints.RUN_BESIDE(name=name, command=shlex.join(programs[0].words)))
     if container.service:
-        lines.append(
-            f"to have it under dkdbg from its start, with F5: dkdbg init --service {shlex.quote(container.service)}"
-        )
+        lines.append(hints.INIT_SERVICE(service=shlex.quote(container.service)))
     return lines
 
 

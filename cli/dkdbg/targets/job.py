@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from dkdbg import hints
 from dkdbg.errors import EXIT_USAGE, DkdbgError, GoneError
 from dkdbg.targets.address import Address
 from dkdbg.targets.hostlist import is_node
@@ -182,7 +183,7 @@ def choose_node(job: Job, address: JobAddress, shown: str) -> str:
 
 def another(address: str) -> str:
     """What to type for a job that takes the place of the one at `address`."""
-    return f"start another: dkdbg submit --on {'/'.join(address.split('/')[:3])} -- python train.py"
+    return hints.JOB_ANOTHER(target="/".join(address.split("/")[:3]))
 
 
 def in_words(names: Sequence[str]) -> str:

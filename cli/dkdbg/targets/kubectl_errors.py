@@ -6,6 +6,7 @@ import re
 import shlex
 from dataclasses import dataclass
 
+from dkdbg import hints
 from dkdbg.errors import EXIT_ENGINE, EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 
@@ -73,7 +74,7 @@ _KNOWN = (
     _Known(
         fragment=r"pods \"[^\"\n]*\" not found",
         cause="there is no such pod in the namespace {ns}",
-        hint="kubectl get pods --namespace={ns}",
+        hint=hints.PODS(namespace="{ns}"),
         exit_code=EXIT_ERROR,
     ),
     _Known(
@@ -142,8 +143,7 @@ def denied(said: str, namespace: str) -> DkdbgError | None:
     shown = "/".join(filter(None, (found["what"], found["sub"])))
     return DkdbgError(
         f"you may not {found['verb']} {shown} in the namespace {namespace}\n  kubectl: {_line_of(said, found.start())}",
-        hint=f"ask whoever runs the cluster for a Role with it; "
-        f"kubectl auth can-i {found['verb']} {what} --namespace={namespace} says yes then",
+        hint=hints.POD_PERMISSION(verb=found["verb"], what=what, namespace=namespace),
         exit_code=EXIT_ENGINE,
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ import contextlib
 import json
 from typing import Any
 
+from dkdbg import hints
 from dkdbg.agent.contract import ENV_MAPPINGS
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
@@ -65,7 +66,7 @@ def _beneath(path: str) -> str:
     if ".." in parts or "\0" in path:
         raise DkdbgError(
             f"the container's {ENV_MAPPINGS} names a folder outside of this repository: {ROOT}{path}",
-            hint="nothing was read. dkdbg sync TARGET --to PATH syncs this repository to PATH there",
+            hint=hints.SYNC_TO(),
             exit_code=EXIT_USAGE,
         )
     return "/".join(parts) or "."

@@ -6,6 +6,7 @@ import shlex
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from dkdbg import hints
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
 if TYPE_CHECKING:
@@ -138,15 +139,15 @@ def how_to_begin(address: str, seen: Sequence[SeenSession] = ()) -> str:
     """
     scheme = address.partition(":")[0]
     if scheme in {"", "compose"}:
-        return "dkdbg up starts the debug service"
+        return hints.SERVICE_UP()
     if scheme == "local":
         return "dkdbg run -- python train.py starts one"
     if scheme == "docker" and not seen:
-        return f"dkdbg attach {address} says how to enter it"
+        return hints.HOW_TO_ENTER(target=address)
     if scheme in {"docker", "ssh", "k8s", "slurm", "pbs"}:
-        return f"dkdbg run --on {address} -- python train.py starts one"
+        return hints.RUN_THERE(target=address)
     if scheme.partition("+")[0] == "ray":
-        return f"dkdbg attach {address} waits for workers that stop"
+        return hints.RAY_WAITS(target=address)
     return f"dkdbg ps --all {address} shows those that have ended"
 
 

@@ -6,6 +6,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
+from dkdbg import hints
 from dkdbg.errors import DkdbgError
 from dkdbg.printable import printable
 
@@ -18,7 +19,7 @@ _KNOWN = (
     (
         r"Offending \S+ key in (\S+):\d+\r?\n(?:[^\n]*\n){0,4}?Host key for (\S+) has changed",
         "the host key of {who} has changed: the machine was reinstalled, or somebody is in between",
-        "ask whoever runs it; if the new key is right: ssh-keygen -f {0} -R {1}, then connect once with ssh",
+        hints.HOST_KEY(file="{0}", host="{1}"),
     ),
     (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED",

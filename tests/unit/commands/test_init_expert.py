@@ -19,7 +19,6 @@ from dkdbg.detect.around import initialised
 from dkdbg.detect.values import load_yaml
 from dkdbg.errors import DkdbgError
 from tests.checkout import checkout, run_dkdbg
-from tests.hints import to_type
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -566,9 +565,8 @@ def test_a_copy_with_compiled_parts_is_said(repository):
     package(repository).write("setup.py", "from setuptools import setup, Extension\nsetup(ext_modules=[])\n")
     repository.write("Dockerfile", f"{SLIM}RUN pip install .\nCMD nerf\n")
     assert "PYTHONPATH" not in repository.service()["environment"]
-    [note] = [note for note in repository.plan().notes if "compiled parts" in note]
-    [editable] = to_type(note, "{}; pip install -e in it makes the image run these files")
-    repository.write("Dockerfile", f"{SLIM}RUN {editable} .\nCMD nerf\n")
+    assert any("compiled parts" in note for note in repository.plan().notes)
+    repository.write("Dockerfile", f"{SLIM}RUN pip install -e .\nCMD nerf\n")
     assert not any("compiled parts" in note for note in repository.plan().notes)
 
 

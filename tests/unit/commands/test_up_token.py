@@ -7,12 +7,13 @@ import stat
 
 import pytest
 
+from dkdbg import hints
 from dkdbg.commands import up
 from dkdbg.engine import compose_up
 from dkdbg.errors import DkdbgError
 from dkdbg.model.plan import DebugService
 from dkdbg.render import token_file
-from tests.hints import in_shell, to_type
+from tests.hints import hinted, in_shell
 
 
 def service(token):
@@ -55,12 +56,10 @@ def test_a_token_that_is_wanted_is_made_and_shown_by_nothing_but_what_is_said(sa
     assert not any(token in line for line in said)
     text = "\n".join(said)
     if kind == "env":
-        [line] = to_type(
-            text, '  your editor needs it, once: put  export {}="$(cat {})"  into the profile of your shell'
-        )
+        [line] = hinted(text, hints.TOKEN_EXPORT)
         shown = in_shell(tmp_path, f"{line}; echo $DKDBG_TOKEN")
     else:
-        [line] = to_type(text, "  F5 asks for it: cat {}")
+        [line] = hinted(text, hints.TOKEN_SHOW)
         shown = in_shell(tmp_path, line)
     assert shown.stdout.strip() == token
 
@@ -74,11 +73,7 @@ def test_a_token_that_is_none_is_removed_as_it_says_and_made_anew(said, tmp_path
         file.chmod(0o644)
     with pytest.raises(DkdbgError) as error:
         choose("env", said)
-    lines = (
-        to_type(error.value.hint, "rm {}, then dkdbg up makes a token")
-        if harm == "it is empty"
-        else to_type(error.value.hint, "rm {}, then dkdbg up makes a new one")
-    )
+    lines = hinted(error.value.hint, hints.TOKEN_ANEW)
     assert in_shell(tmp_path, lines[0]).returncode == 0
     token = choose("env", said)
     assert token != before
