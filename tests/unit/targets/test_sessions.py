@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dkdbg import console
+from dkdbg import console, hints
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets import sessions
 from dkdbg.targets.container import Container, sessions_of
@@ -189,11 +189,11 @@ def test_where_nothing_of_a_name_is_there_what_is_there_is_named() -> None:
 @pytest.mark.parametrize(
     ("address", "hint"),
     [
-        ("", "dkdbg up starts the debug service"),
-        ("compose://web", "dkdbg up starts the debug service"),
-        ("docker://web-1", "dkdbg attach docker://web-1 says how to enter it"),
-        ("ssh://node1", "dkdbg run --on ssh://node1 -- python train.py starts one"),
-        ("ray://head:8265", "dkdbg attach ray://head:8265 waits for workers that stop"),
+        ("", hints.SERVICE_UP()),
+        ("compose://web", hints.SERVICE_UP()),
+        ("docker://web-1", hints.HOW_TO_ENTER(target="docker://web-1")),
+        ("ssh://node1", hints.RUN_THERE(target="ssh://node1")),
+        ("ray://head:8265", hints.RAY_WAITS(target="ray://head:8265")),
         ("call://job", "dkdbg ps --all call://job shows those that have ended"),
     ],
 )
@@ -207,4 +207,4 @@ def test_where_nothing_runs_the_hint_leads_on(address: str, hint: str) -> None:
 def test_a_container_in_which_a_session_has_ended_gets_another_one() -> None:
     with pytest.raises(DkdbgError) as caught:
         choose([local({**RECORD, "state": "exited"})], "docker://x", address="docker://x")
-    assert caught.value.hint == "dkdbg run --on docker://x -- python train.py starts one"
+    assert caught.value.hint == hints.RUN_THERE(target="docker://x")

@@ -8,7 +8,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.targets import address, hostlist
 from dkdbg.targets.job import job_address
 from dkdbg.targets.slurm import SLURM
-from dkdbg.targets.slurm_errors import explain
+from dkdbg.targets.slurm_errors import explain, unexplained
 
 RUNNING = "1|RUNNING|me|node-30|node-12,node-[22,30],node-49|None|/home/me/my code\ntasks 8 \n"
 
@@ -53,6 +53,7 @@ def test_an_array_is_no_single_job():
         ("sbatch: error: Memory specification can not be satisfied\nsbatch: error: Batch job submission failed: Requested node configuration is not available\n", "no node of this partition can ever give"),
         ("sbatch: error: Invalid --time specification\n", "sbatch does not accept this: Invalid --time specification"),
         ("sbatch: unrecognized option '--nope'\nTry \"sbatch --help\" for more information\n", "sbatch does not accept this: unrecognized option '--nope'"),
+        ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n", "Slurm's controller does not answer"),
         ("sh: 1: squeue: not found\n", "there are no commands of Slurm there"),
         ("Access denied by pam_slurm_adopt: you have no active jobs on this node\nConnection closed by 172.21.0.3 port 22\n", "n1 only lets in users who have a job on it"),
     ],
@@ -65,8 +66,10 @@ def test_its_words_have_a_cause_and_a_next_step_and_are_quoted(said, cause):
     assert error.message.splitlines()[-1] in f"{cause}\n{said}"
 
 
-def test_words_of_others_are_not_explained():
-    assert explain("Traceback (most recent call last):\n", job="7", node="n1") is None
+def test_words_of_others_are_quoted_and_not_explained():
+    said = "Traceback (most recent call last):\n"
+    assert explain(said, job="7", node="n1") is None
+    assert unexplained(said, "7").message.endswith(said.strip())
 
 
 @pytest.mark.parametrize(
