@@ -105,7 +105,7 @@ def test_an_agent_that_is_not_understood_is_brought_up_to_date_by_what_is_said(d
 def test_a_container_without_an_agent_says_where_one_runs_and_how_to_begin(down, box):
     must(dkdbg(down, "up"))
     plain = box("-w", "/srv")
-    assert f"no agent of dkdbg runs on docker://{plain}" in dkdbg(down, "restart", f"docker://{plain}").stderr
+    assert "no agent of dkdbg runs on" in dkdbg(down, "restart", f"docker://{plain}").stderr
     assert f"{down.name}-app-debug-1" in must(dkdbg(down, "ps")).stdout
     docker("exec", "-d", plain, "python3", "-c", "import time\nwhile True: time.sleep(0.01)")
     [line] = hinted(dkdbg(down, "pdb", f"docker://{plain}").stderr, hints.HOW_TO_ENTER)

@@ -122,7 +122,7 @@ def test_who_keeps_a_job_that_waits_comes_back_to_it_by_what_is_said(site, tmp_p
         submitted.wait_for("[Y/n]")
         os.write(submitted.keys, b"n\n")
         assert submitted.process.wait(300) == 130
-        submitted.wait_for("waits for it")
+        submitted.wait_for("dkdbg attach slurm://")
     finally:
         submitted.end()
     job = site.sh("login", "squeue -h --me -o %i", user="me")
