@@ -106,7 +106,6 @@ def open_front(backend_port: Callable[[], int], status=dict, log=lambda text: No
         admit=lambda sock: None,
         name_of=str,
         on_stop=lambda pid, where: None,
-        on_breakpoints=lambda wanted: None,
         log=log,
     )
     one = front.Front(

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from dkdbg.agent.program import bundle
-from dkdbg.agent.record import processes
 from tests.agent.dap_probe import Editor
 from tests.agent.repack import repack
 from tests.pythons import MINORS, need
@@ -120,18 +119,14 @@ def test_breakpoint_crash_and_pdb_work_under_every_python(
 
 
 @pytest.mark.parametrize("minor", MINORS)
-def test_a_child_that_waits_to_join_stops_under_every_python(
+def test_a_child_stops_under_every_python(
     launch, request, tmp_path: Path, minor: int
 ) -> None:
     python = need(minor)
     layout = request.getfixturevalue("old_layout" if minor < 10 else "layout")
     (tmp_path / "steps.py").write_text("x = 1\ny = 2\n\n\ndef work():\n    return x\n\n\nwork()\n")
     (tmp_path / "train.py").write_text(
-        "import subprocess, sys, time\n"
-        "quiet = 'import json, sys; raise SystemExit(\"debugpy\" in sys.modules)'\n"
-        "began = time.monotonic()\n"
-        "joined = subprocess.run([sys.executable, '-c', quiet]).returncode\n"
-        f"assert not joined or time.monotonic() - began > {processes.WAIT_LIMIT}\n"
+        "import subprocess, sys\n"
         "subprocess.run([sys.executable, '-c', 'import json, steps; steps.work()'], check=True)\n"
     )
     running = launch(python, "train.py", wait="300", python=python, layout=layout)

@@ -135,8 +135,6 @@ else:
 RECORD_VERSION = 1
 RECORD_NAME = "session.json"
 JOIN_NAME = "join.json"
-#: Which files have breakpoints, while processes that execute none of them wait to join.
-BREAKPOINTS_NAME = "breakpoints"
 PROCESSES_NAME = "p"
 #: Which ranks are debugged, while not all are; see program/choosing.py.
 RANKS_NAME = "ranks"

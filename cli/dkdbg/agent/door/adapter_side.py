@@ -80,7 +80,6 @@ class AdapterSide:
         attached = message.get("command") == "attach" and sequence == connection.attach.get("seq")
         if connection.phase.name == HOLDING and attached:
             connection.configured = message.get("success") is True
-            self._seats.changed = True
             if connection.configured:
                 passed = passed + self._advice() + self._seats.gate.configured(connection.key)
             else:

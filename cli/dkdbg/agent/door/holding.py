@@ -71,7 +71,6 @@ class Holding(Phase):
             ends = self._seats.gate.open()  # who wants to see them now
         ends += together.with_it(connection, self._seats, command)
         connection.settings.note(request)
-        self._seats.changed = True
         self._pending.from_client(request)
         return [connection.to_adapter(body), *ends]
 

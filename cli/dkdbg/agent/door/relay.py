@@ -11,7 +11,7 @@ import time
 
 from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames, messages
-from dkdbg.agent.door import breakpoints, connection, dialing, gatekeeper, gathering
+from dkdbg.agent.door import connection, dialing, gatekeeper, gathering
 from dkdbg.agent.door.connection import CLOSED, EVICTED, JOINING, LOOKING, ROOT
 from dkdbg.agent.door.door import Door
 from dkdbg.agent.door.seats import Seats
@@ -52,7 +52,6 @@ class Service:
         admit: told of each client whose attach has shown it.
         name_of: what a process is, by its pid.
         on_stop: told where a process is held, empty when it runs.
-        on_breakpoints: told of what `breakpoints.wanted` says, whenever it may have changed.
         project, what_runs, processes, is_chosen, choose, release: see Seats.
         look: finds the processes that an attach is about to end, see connection.py; None where it ends none.
         restart: asks for the program to be started again; None where no editor may.
@@ -71,7 +70,6 @@ class Service:
         admit: Callable[[socket.socket], None],
         name_of: Callable[[int], str],
         on_stop: Callable[[int, str], None],
-        on_breakpoints: Callable[[Optional[Tuple[Set[str], Set[str]]]], None],
         log: Callable[[str], None],
         project: str = "",
         what_runs: str = "",
@@ -83,7 +81,6 @@ class Service:
         release: Callable[[int], object] = lambda _: None,
         continues: str = "",
     ) -> None:
-        self._on_breakpoints = on_breakpoints
         self._dial = dial
         self._gone = gone
         self._admit = admit
@@ -198,7 +195,6 @@ class Service:
             dial=self._dial,
             gone=self._gone,
             admit=self._admit,
-            on_breakpoints=self._on_breakpoints,
             log=self._log_refusal,
         )
         relay.serve(first)
@@ -243,7 +239,7 @@ class Relay:
     Args:
         client: its socket. parser: holds what came after the first request.
         seats: who has what. lock: guards the seats and every door, notified on each change.
-        dial, gone, admit, on_breakpoints: see Service.
+        dial, gone, admit: see Service.
     """
 
     def __init__(
@@ -256,11 +252,9 @@ class Relay:
         dial: Callable[[], Optional[socket.socket]],
         gone: Callable[[], bool],
         admit: Callable[[socket.socket], None],
-        on_breakpoints: Callable[[Optional[Tuple[Set[str], Set[str]]]], None],
         log: Callable[[str], None],
     ) -> None:
         self._seats = seats
-        self._on_breakpoints = on_breakpoints
         self._client = client
         self._parser = parser
         self._lock = lock
@@ -410,9 +404,6 @@ class Relay:
     def _ask(self, question: Callable[[], List[connection.Action]]) -> List[connection.Action]:
         with self._lock:
             actions = question()
-            if self._seats.changed:  # before the adapter hears of it
-                self._seats.changed = False
-                self._on_breakpoints(breakpoints.wanted(self._seats.holders().values()))
             self._lock.notify_all()
         return actions
 

@@ -79,8 +79,6 @@ class Seats:
         self._onlookers: Dict[int, List[Connection]] = {}
         self._waiting: Dict[int, List[Connection]] = {}
         self._offered: Set[int] = set()
-        #: Whether what the clients want may have changed since somebody looked.
-        self.changed = False
         #: Editors whose root session was taken over. What they still open of their processes ends at once.
         self.evicted: Set[int] = set()
         self.last_words = LastWords(name_of)
@@ -111,7 +109,6 @@ class Seats:
     def hold(self, connection: Connection) -> None:
         """Note that this client holds its process; a former one is only finishing."""
         self._holders[connection.key] = connection
-        self.changed = True
         self._offered.discard(connection.key)
 
     def let_go(self, connection: Connection) -> bool:
@@ -119,7 +116,6 @@ class Seats:
         if self._holders.get(connection.key) is not connection:
             return False
         del self._holders[connection.key]
-        self.changed = True
         self.gate.left(connection.key)
         if connection.key == ROOT:
             self._offered.clear()

@@ -95,7 +95,6 @@ def _move(member: Member, directory: str, files: str) -> str:
     if os.path.exists(member.directory + "/session.json") and _is_alive(member.directory):
         return "it is in another session of dkdbg already: " + os.path.basename(member.directory)
     former, member.directory = member.listener, directory
-    member.waits = 0
     if "pydevd" in sys.modules:
         sys.modules["pydevd"].SetupHolder.setup = None  # whose child this is to the adapter
     _register(member, directory, files)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
             done: a lock that is held while the hook's thread runs.
             running: whether that thread runs. thread_id: its number in the kernel.
             forking: whether a fork wants that thread away.
-            waits: by which version of the agent's file of breakpoints it waits to join; 0 when it does not.
             joined: whether this process has joined an adapter at some time.
             fork_armed: whether the callback for forked children is registered.
         """
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
         running: bool
         forking: bool
         joined: bool
-        waits: int
         thread_id: int
         fork_armed: bool
 

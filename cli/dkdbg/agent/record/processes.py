@@ -30,8 +30,6 @@ ANSWER_LIMIT = 30.0
 ORPHANED_LIMIT = 5.0
 #: Seconds between two looks at the folder.
 INTERVAL = 0.5
-#: Seconds that a process which waits to join lives until it is asked to: most that a program starts are shorter.
-WAIT_LIMIT = 2.0
 #: Processes that are asked at the same time: each one imports debugpy, about 0.2 s of CPU.
 PARALLEL = 8
 #: Seconds that an attach waits for the processes to say which of their sources were changed; it takes milliseconds.
@@ -80,8 +78,6 @@ class ProcessTable:
         self._names: Dict[int, Tuple[float, str]] = {}
         self._on_absent = on_absent
         self._reasons: Set[str] = set()
-        self._waits: Dict[int, int] = {}
-        self._version = 0
         self._known: Dict[int, contract.Process] = {}
         self._asked: Set[int] = set()
         self._joined: Dict[int, float] = {}
@@ -100,11 +96,6 @@ class ProcessTable:
     def stop(self) -> None:
         """Look no more."""
         self._stopped = True
-        self._wake.set()
-
-    def let_wait(self, version: int) -> None:
-        """Let those wait to join that do so by this version of the file of breakpoints; 0 for none."""
-        self._version = version
         self._wake.set()
 
     def look_now(self) -> None:
@@ -313,12 +304,11 @@ class ProcessTable:
             announced = _announced(os.path.join(self._directory, "%d.json" % pid))
             if announced is None:
                 continue
-            process, waits = announced.process, announced.waits
+            process = announced.process
             with self._lock:
                 known = self._known.get(pid)
                 if known is None or known["started"] != process["started"]:  # new, or the pid was used again
                     self._known[pid] = process
-                    self._waits[pid] = waits
                     new.append(pid)
                     self._asked.discard(pid)
                     self._belongs.pop(pid, None)
@@ -367,7 +357,7 @@ class ProcessTable:
 
     def _ask_newcomers(self) -> None:
         with self._lock:
-            found = [pid for pid in self._known if pid not in self._asked and not self._may_wait(pid)]
+            found = [pid for pid in self._known if pid not in self._asked]
         new = [pid for pid in found if self.is_chosen(pid)]
         if self._choice().failing:
             self._watch_failing([pid for pid in found if pid not in new and self.rank_of(pid) is not None])
@@ -383,10 +373,6 @@ class ProcessTable:
                 self._watching.add(pid)
                 path = os.path.join(self._directory, "%d.sock" % pid)
                 threading.Thread(target=ask, args=(path, "failing"), name="dkdbg ask", daemon=True).start()
-
-    def _may_wait(self, pid: int) -> bool:
-        young = -WAIT_LIMIT < time.time() - self._known[pid]["started"] < WAIT_LIMIT
-        return young and self._waits.get(pid, 0) == self._version != 0
 
     def _ask(self, pid: int) -> None:
         path = os.path.join(self._directory, "%d.sock" % pid)
@@ -432,7 +418,6 @@ class ProcessTable:
             self._known.pop(pid, None)
             self._stops.pop(pid, None)
             self._joined.pop(pid, None)
-            self._waits.pop(pid, None)
             self._belongs.pop(pid, None)
             self._names.pop(pid, None)
             self._unclear.pop(pid, None)
@@ -490,15 +475,13 @@ class Announced:
     """What a process says of itself.
 
     Attributes:
-        waits: by which version of the file of breakpoints it waits to join; 0 when it does not.
         rank: what it knows to be its rank besides its environment. environment: its variables that tell of ranks.
     """
 
     def __init__(
-        self, process: contract.Process, waits: int, rank: Optional[int], environment: Dict[str, str]
+        self, process: contract.Process, rank: Optional[int], environment: Dict[str, str]
     ) -> None:
         self.process = process
-        self.waits = waits
         self.rank = rank
         self.environment = environment
 
@@ -534,6 +517,6 @@ def _announced(path: str) -> Optional[Announced]:
         if isinstance(said, int) and rank is None:
             process["rank"] = said
         environment = {str(name): str(value) for name, value in raw["env"].items()}
-        return Announced(process, int(raw.get("waits", 0)), process["rank"], environment)
+        return Announced(process, process["rank"], environment)
     except (OSError, ValueError, KeyError, TypeError):
         return None

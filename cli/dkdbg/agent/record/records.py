@@ -153,7 +153,7 @@ def _keep_record_alone(directory: str) -> None:
     """Remove from a session's folder what a running agent needs."""
     import shutil
 
-    for name in (contract.JOIN_NAME, contract.BREAKPOINTS_NAME, contract.RANKS_NAME):
+    for name in (contract.JOIN_NAME, contract.RANKS_NAME):
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(directory, name))
     processes = os.path.join(directory, contract.PROCESSES_NAME)

@@ -13,7 +13,7 @@ from dkdbg.agent.adapter import backend
 from dkdbg.agent.door import gathering, relay
 from dkdbg.agent.front import front, local_users, peers, tokens
 from dkdbg.agent.program import bundle, timeouts
-from dkdbg.agent.record import choice, naming, notes, processes, procfs, records, runtime_dir, waiting
+from dkdbg.agent.record import choice, naming, notes, processes, procfs, records, runtime_dir
 from dkdbg.agent.run import (
     child,
     control,
@@ -123,7 +123,6 @@ class Session:
             admit=lambda sock: self._front.let_in(sock),  # noqa: PLW0108
             name_of=lambda pid: self._table.name_of(pid),  # noqa: PLW0108
             on_stop=lambda pid, where: self._table.set_stopped(pid, where),  # noqa: PLW0108
-            on_breakpoints=lambda wanted: self._let_wait(wanted),  # noqa: PLW0108
             project=os.environ.get(contract.ENV_PROJECT, ""),
             what_runs=naming.command(options.command),
             look=self._look,
@@ -158,7 +157,6 @@ class Session:
             ) from error
         self.store = records.SessionStore(runtime, options.name)
         self._choice = choice.Choice(self.store.directory, os.environ.get(contract.ENV_RANKS, ""))
-        self._waiting = waiting.WaitingFile(os.path.join(self.store.directory, contract.BREAKPOINTS_NAME))
         self._unseen = unseen.Unseen(self.store.processes_dir)
         self._adapter_path = os.path.join(self.store.processes_dir, contract.ADAPTER_NAME)
         self._backend = backend.Backend(
@@ -421,10 +419,6 @@ class Session:
         if self._outward is not None:
             self._outward.close()
         self.store.finish()
-
-    def _let_wait(self, wanted: Optional[Tuple[Set[str], Set[str]]]) -> None:
-        if self._waiting.write(wanted):
-            self._table.let_wait(self._waiting.version)
 
     def _choose(self, wanted: Optional[ranks.RankSet]) -> None:
         if self._choice.choose(wanted):

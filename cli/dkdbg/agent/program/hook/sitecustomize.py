@@ -3,8 +3,8 @@
 
 The agent puts this folder first on PYTHONPATH. At start a process runs the user's own `sitecustomize`, announces
 itself in the session's folder, and leaves one thread asleep on a socket. Nothing of debugpy, json or socket is
-imported. Only if an editor is attached already does it join before the program's first line; a child of a program that is
-debugged joins when it is about to execute a breakpoint (waiting.py).
+imported. A process that starts while an editor is attached joins on its main thread, before the program's first line.
+A process that runs already joins on that thread of ours when the agent asks. There is no third way.
 
 Nothing here may break or delay the program: every error is swallowed, and DKDBG_DEBUG=1 shows it. The file is read
 by whatever Python the user starts, so it is valid Python 2 as well; there it only runs the user's `sitecustomize`.
@@ -146,15 +146,13 @@ if TYPE_CHECKING:
         ray_hook,
         socket_pdb,
         timeouts,
-        waiting,
     )
 else:
-    answers, choosing, crash_watch, forking, waiting = (
+    answers, choosing, crash_watch, forking = (
         _Late("answers"),
         _Late("choosing"),
         _Late("crash_watch"),
         _Late("forking"),
-        _Late("waiting"),
     )
     join, kin, on_demand, profiling, ray_hook, socket_pdb, timeouts = (
         _Late("join"),
@@ -218,7 +216,6 @@ class _Member(object):
         self.running = False
         self.forking = False
         self.joined = False
-        self.waits = 0
         self.thread_id = 0
         self.listener = None  # type: Optional[socket]
         self._mark = None  # type: Optional[Tuple[int, int]]
@@ -258,11 +255,10 @@ class _Member(object):
         env = ",".join(
             "%s:%s" % (quoted(name), quoted(os.environ[name])) for name in _RANK_NAMES if name in os.environ
         )
-        text = '{"pid":%d,"ppid":%d,"started":%f,"waits":%d,"rank":%s,"origin":%s,"argv":[%s],"env":{%s}}' % (
+        text = '{"pid":%d,"ppid":%d,"started":%f,"rank":%s,"origin":%s,"argv":[%s],"env":{%s}}' % (
             os.getpid(),
             os.getppid(),
             time.time(),
-            self.waits,
             "null" if self.rank is None else "%d" % self.rank,
             quoted(self.origin),
             ",".join(quoted(word.encode("utf-8", "replace").decode("utf-8")) for word in self.words[:16]),
@@ -382,9 +378,8 @@ class _Member(object):
             attached = attached and not self.free
         else:
             self.free = False
-        self.waits = waiting.version(self, _RANK_NAMES) if attached else 0
         self.register()
-        if attached and not (self.waits and waiting.begin(self, self.waits)):
+        if attached:
             _say(self.join(True))
         self.wake_thread()
 
