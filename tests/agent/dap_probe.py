@@ -56,7 +56,9 @@ class Session:
     def request(self, command: str, **arguments: Any) -> dict[str, Any]:
         return self.wait(self.send(command, **arguments))
 
-    def start(self, breakpoints: dict[str, list[int]], arguments: dict[str, Any]) -> None:
+    def start(
+        self, breakpoints: dict[str, list[int]], arguments: dict[str, Any], filters: tuple[str, ...] = ()
+    ) -> None:
         self.request("initialize", clientID="vscode", adapterID="debugpy", pathFormat="path")
         attach = self.send("attach", **arguments)
         self.wait_for(lambda: attach in self.answers or "initialized" in self.seen or self.closed)
@@ -67,7 +69,7 @@ class Session:
             self.request(
                 "setBreakpoints", source={"path": path}, breakpoints=[{"line": line} for line in lines]
             )
-        self.request("setExceptionBreakpoints", filters=[])
+        self.request("setExceptionBreakpoints", filters=list(filters))
         self.request("configurationDone")
         self.wait(attach)
 
@@ -88,8 +90,9 @@ class Editor:
         token: str = "",
         more: dict[str, Any] | None = None,
         host: str = "127.0.0.1",
+        filters: tuple[str, ...] = (),
     ) -> None:
-        self.host = host
+        self.host, self.filters = host, filters
         self.more = {**({"dkdbgToken": token} if token else {}), **(more or {})}
         self.port, self.breakpoints, self.hold, self.follow = port, breakpoints, hold, follow
         self.sessions: dict[int, Session] = {}
@@ -115,7 +118,7 @@ class Editor:
         session = Session(self.port, self._event, self.host)
         with self.changed:
             self.sessions[pid] = session
-        session.start(self.breakpoints, arguments or base)
+        session.start(self.breakpoints, arguments or base, self.filters)
         with self.changed:
             self.attached[pid] = session
             self.changed.notify_all()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.agent.dap_probe import Editor
+from tests.agent.dap_probe import Editor, wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +49,35 @@ def test_each_greenlet_stops_and_the_program_ends(launch: Any, tmp_path: Path, g
         assert [stop["line"] for stop in editor.wait_stops(3)] == [7, 7, 7]
     assert (code, out) == (0, "end None\n")
     assert "GEVENT_SUPPORT" not in err
+
+
+SERVES = """from gevent import monkey
+monkey.patch_all()
+import gevent, os
+
+def work(n):
+    gevent.sleep(0.01)
+    return n + 1
+
+open("runs", "w").close()
+while not os.path.exists("stop"):
+    gevent.spawn(work, 1).join()
+print("end")
+"""
+
+
+def test_a_running_program_is_attached_to_stops_and_ends(launch: Any, tmp_path: Path, gevent: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SERVES)
+    running = launch(sys.executable, "train.py", env={"PYTHONPATH": str(gevent)})
+    wait_for((tmp_path / "runs").exists, bool)
+    for _ in range(3):
+        with Editor(running.wait_state("running", "attached")["port"], {str(script): [7]}) as editor:
+            assert editor.wait_stops(2)[1]["line"] == 7
+    (tmp_path / "stop").touch()
+    code, out, err = running.finish()
+    assert (code, out) == (0, "end\n")
+    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize(

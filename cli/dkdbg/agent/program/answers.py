@@ -42,6 +42,12 @@ def answer(member: Member, connection: Optional[socket], command: bytes) -> bool
         program ends.
     """
     if command == b"join" and not member.joined and not _is_known():
+        if (
+            "gevent" in sys.modules
+        ):  # its threads never run here; with debugpy comes a `threading` that it has not changed
+            from . import join
+
+            join.load(member.directory)
         return True
     from . import own_socket
 
@@ -81,11 +87,16 @@ def start_known(member: Member, waiting: Optional[socket]) -> None:
 def _until_gone(thread_id: int) -> None:
     end = time.monotonic() + THREAD_LIMIT
     while os.path.exists("/proc/self/task/%d" % thread_id) and time.monotonic() < end:
-        time.sleep(0.0005)
+        _sleep(0.0005)
+
+
+def _sleep(seconds: float) -> None:
+    getattr(sys.modules.get("pydevd"), "time", time).sleep(seconds)
 
 
 def _is_known() -> bool:
-    return threading.get_ident() in _threading()._active
+    module = _threading()
+    return module.get_ident() in module._active
 
 
 def _threading() -> Any:

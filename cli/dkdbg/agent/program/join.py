@@ -10,11 +10,11 @@ hangs: an editor that ignores child sessions costs a starting program JoinInfo.d
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import json
 import os
 import sys
-import threading
 import time
 
 TYPE_CHECKING = False
@@ -27,13 +27,17 @@ FEWEST_FILES, MANY_FILES = 16, 64
 NOBODY = ".nobody"
 #: The answer of a process that finds no `join.json`.
 NO_EDITOR = "no editor is attached"
-_lock = threading.Lock()
+#: Held while this process joins. gevent replaces every other kind of lock.
+_lock = _thread.RLock()
+_joining = False
 #: C callbacks that must not be collected.
 _kept: List[object] = []
 
 
 def join(session_dir: str, at_start: bool) -> str:
     """Connect this process to the adapter, unless it is connected.
+
+    Called on the main thread before the program's first line, on the hook's thread, and by a breakpoint in the code.
 
     Args:
         session_dir: the session's folder.
@@ -43,17 +47,33 @@ def join(session_dir: str, at_start: bool) -> str:
     Returns:
         One line: `joined`, `already joined`, or why not.
     """
+    global _joining  # noqa: PLW0603
     with _lock:
+        if (
+            _joining
+        ):  # by this thread: debugpy, while it is imported, runs code of the program that has a breakpoint()
+            return "not joined: it is about to"
+        _joining = True
         try:
             return _join(session_dir, at_start)
         except Exception as error:  # whatever debugpy raises, the user's program goes on
             return "not joined: %s: %s" % (type(error).__name__, error)
+        finally:
+            _joining = False
+
+
+def load(session_dir: str) -> None:
+    """Import debugpy, if an editor is attached and it fits this process; what is wrong with it `join` says."""
+    with _lock, contextlib.suppress(Exception):
+        info = _info(session_dir)
+        if info is not None and not _why_not_this_debugpy():
+            _import_debugpy(info, False)
 
 
 def forget() -> None:
     """In a forked child: drop the debugger that was copied along. Its threads and its connection stayed behind."""
-    global _lock  # noqa: PLW0603
-    _lock = threading.Lock()
+    global _lock, _joining
+    _lock, _joining = _thread.RLock(), False
     pydevd = sys.modules.get("pydevd")
     if pydevd is None:
         return
@@ -88,11 +108,8 @@ def until_configured(session_dir: str) -> str:
     """
     import pydevd
 
-    try:
-        with open(os.path.join(session_dir, "join.json")) as source:
-            limit = float(json.load(source)["deadline"])
-    except (OSError, ValueError):
-        limit = 0.0  # no editor is attached any more
+    info = _info(session_dir)
+    limit = float(info["deadline"]) if info is not None else 0.0
     nobody, end = "%s/p/%d%s" % (session_dir, os.getpid(), NOBODY), time.monotonic() + limit
     while not pydevd._is_attached():
         if time.monotonic() > end or os.path.exists(nobody):
@@ -101,11 +118,19 @@ def until_configured(session_dir: str) -> str:
     return ""
 
 
-def _join(session_dir: str, at_start: bool) -> str:
+def _info(session_dir: str) -> Optional[Dict[str, Any]]:
+    """Return what the agent says of the adapter to join (see JoinInfo in contract.py); None without an editor."""
     try:
         with open(os.path.join(session_dir, "join.json")) as source:
-            info: Dict[str, Any] = json.load(source)
-    except OSError:
+            found: Dict[str, Any] = json.load(source)
+            return found
+    except (OSError, ValueError):
+        return None
+
+
+def _join(session_dir: str, at_start: bool) -> str:
+    info = _info(session_dir)
+    if info is None:
         return NO_EDITOR
     os.kill(info["ppid"], 0)  # an agent that was killed leaves its file behind
     if _pdb_is_here(session_dir):
@@ -283,6 +308,8 @@ def _what_is_missing() -> str:
 def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
     """Import the debugpy that fits this interpreter and return pydevd; `sys.path` is left as it was."""
     if "debugpy" not in sys.modules:
+        import platform
+
         from . import bundle, greenlets, member
 
         folder = bundle.ensure_debugpy(info["search"], info["runtime"])
@@ -292,6 +319,8 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
         # time. They go into our private folder. Not in a running program: its own imports would be written too.
         sys.dont_write_bytecode = dont_write and not at_start
         breakpointhook = sys.breakpointhook
+        # debugpy writes it into its log, and for it Python runs `uname -p`: a process more, which gevent refuses here.
+        described, platform.platform = platform.platform, lambda: sys.platform  # type: ignore[assignment, misc]
         this = member.of_this_process()
         try:
             with greenlets.Told(this.words if this is not None else ()):
@@ -300,6 +329,7 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
         finally:
             sys.path.remove(folder)
             sys.dont_write_bytecode = dont_write
+            platform.platform = described
             # pydevd takes `breakpoint()` for itself; PYTHONBREAKPOINT is the user's word, or else dkdbg's.
             sys.breakpointhook = breakpointhook
     else:
@@ -311,12 +341,14 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
     return pydevd
 
 
-def _watch_configuration() -> threading.Event:
+def _watch_configuration() -> Any:
     """Return an event that is set when the editor's configurationDone has arrived.
 
     `ready_to_run` cannot tell it: pydevd sets it at once when it is asked not to wait, and asked to wait it waits
     for ever (debugpy #549).
     """
+    from _pydev_bundle._pydev_saved_modules import threading
+
     api = _api()
     configured = threading.Event()
     run = api.run
@@ -342,7 +374,7 @@ def _thread_modules() -> Any:
     return pydevd_thread_lifecycle, (pydevd_api, pydevd_comm)
 
 
-def _wait_for_breakpoints(nobody: str, configured: threading.Event, pydevd: Any, deadline: float) -> str:
+def _wait_for_breakpoints(nobody: str, configured: Any, pydevd: Any, deadline: float) -> str:
     end = time.monotonic() + deadline
     while not configured.wait(0.02):
         debugger: Optional[Any] = pydevd.get_global_debugger()

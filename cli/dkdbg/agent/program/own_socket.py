@@ -14,6 +14,7 @@ import fcntl
 import os
 import socket
 import struct
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +28,13 @@ LOWEST = 1000
 NOTICE = 1
 
 
-class OwnSocket(socket.socket):
+if TYPE_CHECKING or "gevent.monkey" not in sys.modules:
+    _Socket = socket.socket
+else:  # Python's own class, where gevent has put its in that place
+    _Socket = sys.modules["gevent.monkey"].get_original("socket", "socket")
+
+
+class OwnSocket(_Socket):
     """A socket that looks before each use whether the descriptor is still its own.
 
     Attributes:
@@ -88,7 +95,7 @@ class OwnSocket(socket.socket):
 
 
 def _looking(name: str) -> Callable[..., Any]:
-    method = getattr(socket.socket, name)
+    method = getattr(_Socket, name)
 
     def call(self: OwnSocket, *args: Any, **kwargs: Any) -> Any:
         self._look()

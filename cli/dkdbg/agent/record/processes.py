@@ -478,9 +478,7 @@ class Announced:
         rank: what it knows to be its rank besides its environment. environment: its variables that tell of ranks.
     """
 
-    def __init__(
-        self, process: contract.Process, rank: Optional[int], environment: Dict[str, str]
-    ) -> None:
+    def __init__(self, process: contract.Process, rank: Optional[int], environment: Dict[str, str]) -> None:
         self.process = process
         self.rank = rank
         self.environment = environment

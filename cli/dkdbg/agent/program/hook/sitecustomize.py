@@ -190,12 +190,18 @@ def _lift(sock):  # type: (socket) -> socket
     return lifted
 
 
+def _native(name):  # type: (str) -> Any
+    """Return a function of `_thread` as Python has it, also where gevent has put its own in that place."""
+    import _thread
+
+    monkey = sys.modules.get("gevent.monkey")  # of a process that was entered later
+    return getattr(_thread, name) if monkey is None else monkey.get_original("_thread", name)
+
+
 class _Member(object):
     """This process as a member of the session; see `Member` in member.py."""
 
     def __init__(self, directory, words):  # type: (str, List[str]) -> None
-        import _thread
-
         # `threading` takes the thread that imports it first for the main one. Imported by our thread later, it would
         # let the program hang at its end.
         import threading
@@ -206,13 +212,14 @@ class _Member(object):
         self.origin = ""
         self.rank = None  # type: Optional[int]
         self.free = False
-        self._thread = _thread
+        self._allocate_lock = _native("allocate_lock")
+        self._start_new_thread = _native("start_new_thread")
         self.reset()
 
     def reset(self):  # type: () -> None
-        self.lock = self._thread.allocate_lock()  # guards `running`, and registering again
-        self.done = self._thread.allocate_lock()  # held while the thread runs
-        self.begun = self._thread.allocate_lock()  # held from when the thread is started until it runs
+        self.lock = self._allocate_lock()  # guards `running`, and registering again
+        self.done = self._allocate_lock()  # held while the thread runs
+        self.begun = self._allocate_lock()  # held from when the thread is started until it runs
         self.running = False
         self.forking = False
         self.joined = False
@@ -295,7 +302,7 @@ class _Member(object):
             self.done.acquire()
             if waiting is None and not self.joined:
                 self.begun.acquire()
-                self._thread.start_new_thread(self.serve, (self.done, None))
+                self._start_new_thread(self.serve, (self.done, None))
             else:
                 answers.start_known(self, waiting)
 
@@ -305,9 +312,10 @@ class _Member(object):
             self.begun.release()
         try:
             import _signal
+            import _thread
 
             _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())  # they are for the program
-            self.thread_id = self._thread.get_native_id()
+            self.thread_id = _thread.get_native_id()
             if waiting is not None:
                 answers.answer(self, waiting, b"join")
             while True:

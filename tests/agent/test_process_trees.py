@@ -1,0 +1,18 @@
+"""A few random trees of processes; `python -m tests.agent.process_trees` runs 500."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.delivery import single_file
+from tests.agent.process_trees import compare
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_a_tree_of_processes_runs_as_without_the_agent_and_stops_everywhere(layout: Path, seed: int) -> None:
+    assert not compare(seed, layout / single_file.NAME)
