@@ -1,4 +1,4 @@
-"""How many inputs the fuzz tests try: 300, or as many as DKDBG_TEST_FUZZ says (nightly: 10,000)."""
+"""Set how many inputs the fuzz tests try: DKDBG_TEST_FUZZ (nightly: 10,000), or a few, or all with DKDBG_TEST_FULL=1."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ import os
 import hypothesis
 
 
-def fuzz_settings(most: int = 300) -> hypothesis.settings:
-    """Return the settings of a fuzz test; `most` is for a listener whose inputs take long."""
+def fuzz_settings(few: int = 100, full: int = 300) -> hypothesis.settings:
+    """Return the settings of a fuzz test.
+
+    Args:
+        few: number of inputs by default, some ten seconds of them.
+        full: number of inputs with DKDBG_TEST_FULL=1.
+    """
+    default = full if os.environ.get("DKDBG_TEST_FULL") else few
     return hypothesis.settings(
-        max_examples=int(os.environ.get("DKDBG_TEST_FUZZ", str(most))),
+        max_examples=int(os.environ.get("DKDBG_TEST_FUZZ", str(default))),
         deadline=None,
         suppress_health_check=list(hypothesis.HealthCheck),
     )

@@ -135,7 +135,7 @@ def test_any_bytes_at_the_port_of_dkdbg_attach(good: str, tmp_path: Path) -> Non
         still_debugs(door, tmp_path / "train.py")
         watched, port = Watched(door), door.port
 
-        @fuzz_settings(150)
+        @fuzz_settings(50, full=150)
         @given(PIECES | ATTACHED)
         def throw(data: bytes) -> None:
             with (
@@ -152,10 +152,10 @@ def test_any_bytes_at_the_port_of_dkdbg_attach(good: str, tmp_path: Path) -> Non
         still_debugs(door, tmp_path / "train.py")
 
 
-def throw_from(target: Target, door: HostDoor, **process: int) -> None:
+def throw_from(target: Target, door: HostDoor, few: int, **process: int) -> None:
     """Attach again and again; each time the target says something else."""
 
-    @fuzz_settings(60)
+    @fuzz_settings(few, full=60)
     @given(SAID)
     def throw(said: bytes) -> None:
         target.said = said
@@ -177,7 +177,7 @@ def test_any_bytes_from_a_target(target: Target, good: str, tmp_path: Path) -> N
     with host_door(tmp_path, f"127.0.0.1:{target.port}", good) as door:
         still_debugs(door, tmp_path / "train.py")
         watched = Watched(door)
-        throw_from(target, door)
+        throw_from(target, door, 5)  # each waits until the session before it has closed
         watched.has_not_grown()
         still_debugs(door, tmp_path / "train.py")
 
@@ -187,7 +187,7 @@ def test_any_bytes_from_a_process_of_a_target(target: Target, tmp_path: Path) ->
     """Answers in the session of one process with arbitrary messages and bytes: `dkdbg attach` lives, does not grow, and serves."""
     with ready_door(tmp_path, f"127.0.0.1:{target.port}") as door:
         watched = Watched(door)
-        throw_from(target, door, subProcessId=7)
+        throw_from(target, door, 60, subProcessId=7)
         watched.has_not_grown()
         target.said = frames.wrap(b'{"type":"event","event":"initialized"}')
         with HostEditor(door.port) as editor:

@@ -245,7 +245,7 @@ def repositories() -> Iterator[Path]:
 
 
 @pytest.mark.attack(8)
-@fuzz_settings()
+@fuzz_settings(80)
 @given(said=REPOSITORY)
 def test_any_text_of_a_repository_is_written_literally_or_refused(said: dict[str, Any]) -> None:
     """Calls services, files, folders, versions and arguments what a shell, YAML, Docker or an editor would run: none is."""
@@ -268,7 +268,7 @@ def test_any_text_of_a_repository_is_written_literally_or_refused(said: dict[str
 
 @pytest.mark.attack(8)
 @pytest.mark.engine
-@fuzz_settings(30)
+@fuzz_settings(10, full=30)
 @given(said=REPOSITORY)
 def test_compose_takes_any_text_of_a_repository_literally(said: dict[str, Any]) -> None:
     """The same texts through the real docker compose: what it makes of our file is what the repository says."""
