@@ -49,64 +49,42 @@ def docker(*words: str, stdin: str | None = None, check: bool = True) -> str:
     return done.stdout.strip()
 
 
-def build_image(base: str) -> None:
+def build_image(base: str, image: str = IMAGE, recipe: str = _RECIPE) -> None:
     """Have the image; the container's network is the host's, which reaches Debian's mirror."""
-    if subprocess.run(["docker", "image", "inspect", IMAGE], capture_output=True, check=False).returncode:
-        docker("build", "-q", "--network", "host", "-t", IMAGE, "-", stdin=_RECIPE.format(base=base))
+    if subprocess.run(["docker", "image", "inspect", image], capture_output=True, check=False).returncode:
+        docker("build", "-q", "--network", "host", "-t", image, "-", stdin=recipe.format(base=base))
 
 
-class Hosts:
-    """`login` and `node1`, a folder that they share with this machine, and an `ssh` in `bin` that reads our configuration: the real one, with -F."""
+class Laptop:
+    """A laptop that knows the hosts in `containers` by an `ssh` in `bin`: the real one, with -F."""
 
-    def __init__(self, folder: Path, *, image: str = IMAGE) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.image = image
         self.bin = folder / "bin"
         self.run = folder / "run"  # XDG_RUNTIME_DIR
-        self._name = unique("dkdbg-far")
-        self.networks: list[str] = []
         self.containers: dict[str, str] = {}
-        self.shared = folder / "shared"
 
-    def start(self) -> Hosts:
-        """Start them; return when both answer."""
+    def make_key(self, key: Path) -> None:
+        """Make the folders of the laptop, and its key for ssh."""
         for each in (self.bin, self.run):
             each.mkdir(mode=0o700)
-        self.shared.mkdir()
-        os.chown(self.shared, _ME, _ME)
-        key = self.folder / "key"
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
-        outside, inside = f"{self._name}-out", f"{self._name}-in"
-        for name in (outside, inside):
-            docker("network", "create", "-o", "com.docker.network.bridge.enable_icc=true", name)
-            self.networks.append(name)
-        self._add("login", outside, inside)
-        self._add("node1", inside)
-        address = self.address("login", outside)
+
+    def make_ssh(self, hosts: str, key: Path, more: str = "") -> None:
+        """Write the configuration of ssh, with the entries `hosts`, and the program that reads it."""
         config = self.folder / "config"
         config.write_text(
-            f"Host login\n  HostName {address}\nHost *\n  User me\n  IdentityFile {key}\n  IdentitiesOnly yes\n"
-            f"  UserKnownHostsFile {self.folder}/known\n  StrictHostKeyChecking accept-new\n"
+            f"{hosts}Host *\n  User me\n  IdentityFile {key}\n  IdentitiesOnly yes\n"
+            f"  UserKnownHostsFile {self.folder}/known\n  StrictHostKeyChecking accept-new\n{more}"
         )
         program = self.bin / "ssh"
         program.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {config} "$@"\n')
         program.chmod(0o755)
-        # Docker's bridge is this machine's, too: what a laptop could not reach is closed to it.
-        near = self.address("login", inside)
-        self.sh("node1", f"iptables -A INPUT -p tcp --dport 22 ! -s {near} -j DROP")
-        self.wait_until_up()
-        return self
 
     @property
     def environment(self) -> dict[str, str]:
         """What a shell of the laptop's has."""
         return {"PATH": f"{self.bin}:{os.environ['PATH']}", "XDG_RUNTIME_DIR": str(self.run)}
-
-    def wait_until_up(self) -> None:
-        end = time.monotonic() + 300
-        while (done := self.ssh("-J", "login", "node1", "true")).returncode:
-            assert time.monotonic() < end, done.stderr
-            time.sleep(0.1)
 
     def ssh(self, *words: str) -> subprocess.CompletedProcess[str]:
         """The real ssh as a user of the laptop calls it."""
@@ -114,6 +92,70 @@ class Hosts:
             [str(self.bin / "ssh"), "-o", "BatchMode=yes", *words], capture_output=True, text=True, check=False,
             stdin=subprocess.DEVNULL, timeout=300,
         )  # fmt: skip
+
+    def local_ssh(self) -> list[int]:
+        """The processes of ssh here that use our configuration."""
+        marks = (os.fsencode(str(self.folder / "config")), os.fsencode(str(self.run)))
+        found = []
+        for each in Path("/proc").iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                words = (each / "cmdline").read_bytes()
+                if any(mark in words for mark in marks):
+                    found.append(int(each.name))
+        return found
+
+    def kill_local_ssh(self) -> None:
+        """kill -9 all of them."""
+        for pid in self.local_ssh():
+            with contextlib.suppress(ProcessLookupError):  # one ends with the other
+                os.kill(pid, signal.SIGKILL)
+
+    def left(self) -> list[str]:
+        """What should not be there when everything has ended."""
+        raise NotImplementedError
+
+    def wait_until_nothing_is_left(self, seconds: float = 300) -> None:
+        """No ssh of ours here, no process of ours there, and no file but what a runtime folder keeps."""
+        end = time.monotonic() + seconds
+        while left := self.left():
+            assert time.monotonic() < end, left
+            time.sleep(0.1)
+
+
+class Hosts(Laptop):
+    """`login` and `node1`, and a folder that they share with this machine."""
+
+    def __init__(self, folder: Path, *, image: str = IMAGE) -> None:
+        super().__init__(folder)
+        self.image = image
+        self._name = unique("dkdbg-far")
+        self.networks: list[str] = []
+        self.shared = folder / "shared"
+
+    def start(self) -> Hosts:
+        """Start them; return when both answer."""
+        self.shared.mkdir()
+        os.chown(self.shared, _ME, _ME)
+        key = self.folder / "key"
+        self.make_key(key)
+        outside, inside = f"{self._name}-out", f"{self._name}-in"
+        for name in (outside, inside):
+            docker("network", "create", "-o", "com.docker.network.bridge.enable_icc=true", name)
+            self.networks.append(name)
+        self._add("login", outside, inside)
+        self._add("node1", inside)
+        self.make_ssh(f"Host login\n  HostName {self.address('login', outside)}\n", key)
+        # Docker's bridge is this machine's, too: what a laptop could not reach is closed to it.
+        near = self.address("login", inside)
+        self.sh("node1", f"iptables -A INPUT -p tcp --dport 22 ! -s {near} -j DROP")
+        self.wait_until_up()
+        return self
+
+    def wait_until_up(self) -> None:
+        end = time.monotonic() + 300
+        while (done := self.ssh("-J", "login", "node1", "true")).returncode:
+            assert time.monotonic() < end, done.stderr
+            time.sleep(0.1)
 
     def sh(self, host: str, text: str, *, user: str = "root", check: bool = True) -> str:
         """Run a text for sh on a host, past ssh."""
@@ -157,30 +199,6 @@ class Hosts:
     def kill_sessions(self, host: str) -> None:
         """Kill what sshd has made for each connection of ours."""
         self.sh(host, "pkill -KILL -u me sshd; pkill -KILL -f 'sshd: me'", check=False)
-
-    def local_ssh(self) -> list[int]:
-        """The processes of ssh here that use our configuration."""
-        mark = os.fsencode(str(self.folder / "config"))
-        found = []
-        for each in Path("/proc").iterdir():
-            with contextlib.suppress(OSError, ValueError):
-                words = (each / "cmdline").read_bytes()
-                if mark in words or os.fsencode(str(self.run)) in words:
-                    found.append(int(each.name))
-        return found
-
-    def kill_local_ssh(self) -> None:
-        """kill -9 all of them."""
-        for pid in self.local_ssh():
-            with contextlib.suppress(ProcessLookupError):  # one ends with the other
-                os.kill(pid, signal.SIGKILL)
-
-    def wait_until_nothing_is_left(self, seconds: float = 300) -> None:
-        """No ssh of ours here, no process of ours there, and no file but what a runtime folder keeps."""
-        end = time.monotonic() + seconds
-        while left := self.left():
-            assert time.monotonic() < end, left
-            time.sleep(0.1)
 
     @contextlib.contextmanager
     def with_another_key(self) -> Iterator[None]:

@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from dkdbg.errors import DkdbgError
 from dkdbg.places import registry
+from tests.agent.dap_probe import wait_for
 from tests.engine.projects import dkdbg, must, write
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
@@ -101,10 +101,7 @@ def test_all_commands_share_one_connection_which_ends_with_the_place(laptop, tmp
     assert laptop.local_ssh() == one
     place.close()
     second.close()
-    end = time.monotonic() + 300
-    while laptop.local_ssh():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_for(laptop.local_ssh, lambda left: not left)
 
 
 def test_commands_that_start_together_share_one_connection_and_leave_none(laptop, tmp_path):

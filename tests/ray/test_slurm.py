@@ -10,9 +10,10 @@ import pytest
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.engine.host_doors import host_door
+from tests.far.hosts import build_image
 from tests.pages import environment
 from tests.ray.cluster import mount, wait_until
-from tests.slurm.cluster import Cluster, build_image
+from tests.slurm.cluster import IMAGE, RECIPE, Cluster
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("ray")]
 
@@ -71,7 +72,7 @@ print("totals", totals)
 
 @pytest.fixture
 def slurm(base_image, tmp_path_factory, monkeypatch):
-    build_image(base_image)
+    build_image(base_image, IMAGE, RECIPE)
     made = Cluster(tmp_path_factory.mktemp("slurm"), mounts=(mount(),))
     try:
         made.start()

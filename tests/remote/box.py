@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from tests.engine.projects import unique
-from tests.far.hosts import IMAGE
+from tests.far.hosts import IMAGE, Laptop
 
 #: What Debian's engine is made of, beside what the image of the ssh hosts has.
 PROGRAMS = (
@@ -58,20 +58,18 @@ def make_certificates(folder: Path, address: str) -> None:
     shutil.copy(folder / "ca.pem", client)
 
 
-class Box:
-    """`box`, an `ssh` in `bin` that reads our configuration, and a docker configuration without contexts."""
+class Box(Laptop):
+    """`box`, and a docker configuration without contexts."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.bin = folder / "bin"
+        super().__init__(folder)
         self.name = unique("dkdbg-box")
         self._here = dict(os.environ)  # a test's own points to the engine over there
 
     def start(self, images: tuple[str, ...]) -> Box:
         """Start it with these images; return when its engine answers through ssh."""
-        self.bin.mkdir(mode=0o700)
         key = self.folder / "key"
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+        self.make_key(key)
         mounts = []
         for each in PROGRAMS:
             found = shutil.which(each)
@@ -87,14 +85,8 @@ class Box:
         make_certificates(self.folder / "tls", address)
         self.here("cp", str(self.folder / "tls"), f"{self.name}:/tls")
         self.sh("touch /tls/ready")
-        (self.folder / "config").write_text(
-            f"Host box gpu-box\n  HostName {address}\n  User me\nHost *\n  IdentityFile {key}\n  IdentitiesOnly yes\n"
-            f"  UserKnownHostsFile {self.folder}/known\n  StrictHostKeyChecking accept-new\n"
-            f"  ControlMaster auto\n  ControlPath {self.folder}/m-%C\n  ControlPersist 30\n"
-        )
-        program = self.bin / "ssh"
-        program.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {self.folder}/config "$@"\n')
-        program.chmod(0o755)
+        master = f"  ControlMaster auto\n  ControlPath {self.folder}/m-%C\n  ControlPersist 30\n"
+        self.make_ssh(f"Host box gpu-box\n  HostName {address}\n", key, master)
         self.wait_until_up()
         for each in images:
             self.load(each)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
-import signal
-import subprocess
 import time
 from pathlib import Path
 
 from tests.engine.projects import unique
-from tests.far.hosts import docker
+from tests.far.hosts import Laptop, docker
 
 #: Made from Debian packages once, and kept like the base images.
 IMAGE = "dkdbg-test/slurm:1"
 NODES = ("node-12", "node-22")
-_RECIPE = """\
+RECIPE = """\
 FROM {base}
 RUN apt-get update -qq \\
  && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \\
@@ -81,36 +78,25 @@ exec sleep infinity
 """
 
 
-def build_image(base: str) -> None:
-    """Have the image; the container's network is the host's, which reaches Debian's mirror."""
-    if subprocess.run(["docker", "image", "inspect", IMAGE], capture_output=True, check=False).returncode:
-        docker("build", "-q", "--network", "host", "-t", IMAGE, "-", stdin=_RECIPE.format(base=base))
-
-
-class Cluster:
-    """The hosts, and an `ssh` in `bin` that reads our configuration: the real one, with -F.
+class Cluster(Laptop):
+    """The hosts.
 
     Args:
         mounts: of each host, as `docker -v` has them.
     """
 
     def __init__(self, folder: Path, mounts: tuple[str, ...] = ()) -> None:
-        self.folder = folder
+        super().__init__(folder)
         self.mounts = mounts
-        self.bin = folder / "bin"
-        self.run = folder / "run"  # XDG_RUNTIME_DIR
         self.name = unique("dkdbg-slurm")
-        self.containers: dict[str, str] = {}
         self.is_closed = False
 
     def start(self) -> Cluster:
         """Start them; return when Slurm has both nodes and ssh answers."""
-        for each in (self.bin, self.run):
-            each.mkdir(mode=0o700)
         cfg = self.folder / "cfg"
         cfg.mkdir()
         key = cfg / "key"
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+        self.make_key(key)
         (cfg / "munge.key").write_bytes(secrets.token_bytes(256))
         (cfg / "slurm.conf").write_text(_CONFIG)
         (cfg / "gres.conf").write_text("Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n")
@@ -120,29 +106,10 @@ class Cluster:
         docker("volume", "create", self.name)
         for host in ("login", *NODES):
             self._add(host)
-        config = self.folder / "config"
-        config.write_text(
-            f"Host login\n  HostName {self._address('login')}\nHost *\n  User me\n  IdentityFile {key}\n"
-            f"  IdentitiesOnly yes\n  UserKnownHostsFile {self.folder}/known\n  StrictHostKeyChecking accept-new\n"
-        )
-        program = self.bin / "ssh"
-        program.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {config} "$@"\n')
-        program.chmod(0o755)
+        self.make_ssh(f"Host login\n  HostName {self._address('login')}\n", key)
         self.until(lambda: "node-[12,22]" in self.sh("login", "sinfo -h -t idle -o %N", check=False))
         self.until(lambda: self.ssh("login", "true").returncode == 0)
         return self
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """What a shell of the laptop's has."""
-        return {"PATH": f"{self.bin}:{os.environ['PATH']}", "XDG_RUNTIME_DIR": str(self.run)}
-
-    def ssh(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """The real ssh as a user of the laptop calls it."""
-        return subprocess.run(
-            [str(self.bin / "ssh"), "-o", "BatchMode=yes", *words], capture_output=True, text=True, check=False,
-            stdin=subprocess.DEVNULL, timeout=300,
-        )  # fmt: skip
 
     def sh(self, host: str, text: str, *, user: str = "root", check: bool = True) -> str:
         """Run a text for sh on a host, past ssh; in the user's home."""
@@ -197,30 +164,6 @@ class Cluster:
         end = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < end, holds
-            time.sleep(0.1)
-
-    def local_ssh(self) -> list[int]:
-        """The processes of ssh here that use our configuration."""
-        marks = (os.fsencode(str(self.folder / "config")), os.fsencode(str(self.run)))
-        found = []
-        for each in Path("/proc").iterdir():
-            with contextlib.suppress(OSError, ValueError):
-                words = (each / "cmdline").read_bytes()
-                if any(mark in words for mark in marks):
-                    found.append(int(each.name))
-        return found
-
-    def kill_local_ssh(self) -> None:
-        """kill -9 all of them."""
-        for pid in self.local_ssh():
-            with contextlib.suppress(ProcessLookupError):  # one ends with the other
-                os.kill(pid, signal.SIGKILL)
-
-    def wait_until_nothing_is_left(self) -> None:
-        """No ssh of ours here, no process of ours there, no file of ours but what a runtime folder keeps."""
-        end = time.monotonic() + 300
-        while left := self.left():
-            assert time.monotonic() < end, left
             time.sleep(0.1)
 
     def left(self) -> list[str]:

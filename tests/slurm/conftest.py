@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.slurm.cluster import Cluster, build_image
+from tests.far.hosts import build_image
+from tests.slurm.cluster import IMAGE, RECIPE, Cluster
 
 
 @pytest.fixture(scope="session")
 def cluster(base_image, tmp_path_factory):
-    build_image(base_image)
+    build_image(base_image, IMAGE, RECIPE)
     made = Cluster(tmp_path_factory.mktemp("slurm"))
     try:
         yield made.start()
