@@ -36,21 +36,16 @@ def test_an_engine_that_cannot_be_reached_is_named(repository, open_editor):
     assert not editor.trace.lines("session-start")
 
 
-def test_a_program_that_does_not_parse_says_so_in_the_debug_console(repository, open_editor):
-    root = repository(**{"train.py": LOOP})
+def test_a_program_that_does_not_parse_or_is_not_there_says_so_in_the_debug_console(repository, open_editor):
+    root = repository(**{"train.py": LOOP, "model.py": "layers = 3\n"})
     (root / "train.py").write_text("import time\n\nsteps = = 3\n")
-    editor = open_editor(root, "train.py")
+    editor = open_editor(root, "model.py")
     editor.press("F5")
     # Whichever session's console VS Code has in front, the root's or the program's: both say it.
     editor.console_shows("the program exited with code 1")
     editor.console_shows("SyntaxError: invalid syntax")
     editor.until("the sessions have ended", lambda: not editor.trace.sessions())
-
-
-def test_a_program_that_is_not_there_is_named_in_the_debug_console(repository, open_editor):
-    root = repository(**{"train.py": LOOP, "model.py": "layers = 3\n"})
     (root / "train.py").unlink()
-    editor = open_editor(root, "model.py")
     editor.press("F5")
     editor.console_shows("can't open file '/workspace/train.py'")
     editor.until("the sessions have ended", lambda: not editor.trace.sessions())

@@ -15,12 +15,18 @@ TRAIN = """\
     """
 
 
-def test_after_stop_and_an_edit_f5_runs_the_code_that_is_shown(repository, open_editor):
+def test_restart_starts_anew_and_after_stop_and_an_edit_f5_runs_the_code_that_is_shown(
+    repository, open_editor
+):
     root = repository(**{"train.py": TRAIN})
     editor = open_editor(root, "train.py", line=5)
     editor.toggle_breakpoint()
     editor.press("F5")
-    editor.stops_at("train.py", 5, speed="1")
+    editor.stops_at("train.py", 5, step="0", speed="1")
+    editor.press("F5")
+    editor.stops_at("train.py", 5, step="1")
+    editor.press("Control+Shift+F5")
+    editor.stops_at("train.py", 5, step="0")
     editor.end_sessions()
 
     editor.insert_above("speed = 1", "pace = 2")
@@ -28,15 +34,3 @@ def test_after_stop_and_an_edit_f5_runs_the_code_that_is_shown(repository, open_
     editor.until("it is saved", lambda: saved in (root / "train.py").read_text())
     editor.press("F5")
     editor.stops_at("train.py", 6, pace="2", speed="1")
-
-
-def test_restart_starts_the_program_anew(repository, open_editor):
-    root = repository(**{"train.py": TRAIN})
-    editor = open_editor(root, "train.py", line=5)
-    editor.toggle_breakpoint()
-    editor.press("F5")
-    editor.stops_at("train.py", 5, step="0")
-    editor.press("F5")
-    editor.stops_at("train.py", 5, step="1")
-    editor.press("Control+Shift+F5")
-    editor.stops_at("train.py", 5, step="0")

@@ -8,18 +8,15 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
-from urllib.request import urlopen
 
 import pytest
 
 from dkdbg.errors import EXIT_ENGINE, DkdbgError
 from dkdbg.places import registry
-from tests.engine.projects import dkdbg, must, unique
+from tests.engine.projects import dkdbg, unique
 from tests.engine.synced import Following
 from tests.kubernetes.real.cluster import pod
-from tests.kubernetes.runs import ENDS, WAITS, start, wait_until_no_relay_is_left
-from tests.ports import free_port
+from tests.kubernetes.runs import ENDS
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("kubernetes")]
 
@@ -56,29 +53,6 @@ def test_the_real_server_is_spoken_to_over_tls_and_spdy(root, box):
     assert "SPDY/3.1" in done.stderr or "X-Stream-Protocol-Version" in done.stderr
 
 
-def test_ps_restart_pdb_and_ctrl_c_reach_a_run(root, developer, box):
-    target = f"k8s://ml/{box}"
-    running = start(root, target, "python3", "-c", WAITS)
-    try:
-        assert f"pod ml/{box}" in must(dkdbg(root, "ps")).stdout
-        entered = subprocess.run(
-            [sys.executable, "-m", "dkdbg", "pdb", target], cwd=root, input="p 40 + 2\nq\n",
-            capture_output=True, text=True, check=True, timeout=300,
-        ).stdout  # fmt: skip
-        assert "42" in entered
-        assert must(dkdbg(root, "restart", target)).stdout == f"{box}: restarted, run 2\n"
-        assert running.stdout is not None
-        while (line := running.stdout.readline()) != "up\n":
-            assert line == "interrupted\n"
-        running.send_signal(signal.SIGINT)
-        out, _ = running.communicate(timeout=300)
-        assert (running.returncode, out) == (9, "interrupted\n")
-        assert left(developer, box) == []
-    finally:
-        running.kill()
-        running.wait()
-
-
 def test_sync_follows_a_save_and_the_pod_that_takes_the_place_of_another(root, developer, box):
     (root / "train.py").write_text("first\n")
     process = subprocess.Popen(
@@ -103,33 +77,6 @@ def test_sync_follows_a_save_and_the_pod_that_takes_the_place_of_another(root, d
         process.send_signal(signal.SIGINT)
         assert process.wait(300) == 0
         developer.delete(f"pod/{box}-b")
-
-
-@pytest.mark.usefixtures("developer")
-def test_a_port_of_a_pod_is_brought_here(root, real, box):
-    serving = "import http.server as h; h.HTTPServer(('127.0.0.1', 8000), h.SimpleHTTPRequestHandler).serve_forever()"
-    server = subprocess.Popen(["kubectl", "exec", "--namespace=ml", box, "--", "python3", "-c", serving])
-    local = free_port()
-    words = ["forward", f"k8s://ml/app={box}", f"{local}:8000"]
-    running = subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", *words], cwd=root, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        end = time.monotonic() + 300
-        while True:
-            try:
-                with urlopen(f"http://127.0.0.1:{local}/", timeout=300) as answer:
-                    assert answer.status == 200
-                break
-            except OSError:
-                assert time.monotonic() < end
-                time.sleep(0.1)
-    finally:
-        running.send_signal(signal.SIGINT)
-        running.communicate(timeout=300)
-        real.delete(f"pod/{box}")
-        server.communicate(timeout=300)
-    wait_until_no_relay_is_left()
 
 
 def asked(root, name: str, verb: str) -> str:
