@@ -49,11 +49,13 @@ def root(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., Host]]:
-    """Start receivers."""
+    """Start receivers, which open the root `at`."""
     started: list[Host] = []
 
-    def begin(*arguments: Any, **more: Any) -> Host:
+    def begin(*arguments: Any, at: Path | None = None, **more: Any) -> Host:
         started.append(Host(*arguments, **more))
+        if at is not None:
+            started[-1].open(at)
         return started[-1]
 
     yield begin
@@ -64,3 +66,11 @@ def start() -> Iterator[Callable[..., Host]]:
 @pytest.fixture
 def host(start: Callable[..., Host]) -> Host:
     return start()
+
+
+@pytest.fixture
+def live(host: Host, root: Path) -> Iterator[Host]:
+    """A receiver that has opened `root`, and ends well when the test is over."""
+    host.open(root)
+    yield host
+    host.bye()

@@ -55,17 +55,15 @@ def test_no_operation_takes_a_path_that_is_none_below_the_root(host: Host, root:
 
 
 @pytest.mark.parametrize("path", OUTSIDE[2:] + OWN + TOO_LONG + NO_BYTES, ids=lambda path: ascii(path)[:30])
-def test_nothing_outside_the_root_is_read(host: Host, root: Path, path: str) -> None:
-    host.open(root)
-    host.send(wire.STAT, {"paths": [path]})
-    assert host.entries(wire.STATS) == []
+def test_nothing_outside_the_root_is_read(live: Host, path: str) -> None:
+    live.send(wire.STAT, {"paths": [path]})
+    assert live.entries(wire.STATS) == []
     if path != "":
-        host.send(wire.LIST, {"path": path})
-    host.send(wire.GET, {"path": path})
-    host.send(wire.PING, {"n": 1})
-    host.expect(wire.PONG)
-    assert [one["id"] for one in host.failed] == [0] * (3 if path else 2)
-    host.bye()
+        live.send(wire.LIST, {"path": path})
+    live.send(wire.GET, {"path": path})
+    live.send(wire.PING, {"n": 1})
+    live.expect(wire.PONG)
+    assert [one["id"] for one in live.failed] == [0] * (3 if path else 2)
 
 
 @pytest.mark.parametrize(
@@ -77,24 +75,20 @@ def test_nothing_outside_the_root_is_read(host: Host, root: Path, path: str) -> 
     ],
     ids=ascii,
 )  # fmt: skip
-def test_no_symlink_that_may_lead_out_is_made(host: Host, root: Path, path: str, target: str) -> None:
-    host.open(root)
-    (failed,) = host.do(wire.LINK, {"path": path, "target": target, "stamp": ""})
+def test_no_symlink_that_may_lead_out_is_made(live: Host, root: Path, path: str, target: str) -> None:
+    (failed,) = live.do(wire.LINK, {"path": path, "target": target, "stamp": ""})
     assert failed["reason"]
     assert not os.path.lexists(root / path)
-    host.bye()
 
 
 @pytest.mark.parametrize(
     ("path", "target"), [("l", "x"), ("a/l", "../x"), ("a/b/l", "../../x/y"), ("a/l", "b/c"), ("l", ".")]
 )
 def test_symlinks_that_stay_inside_are_made_as_they_are(
-    host: Host, root: Path, path: str, target: str
+    live: Host, root: Path, path: str, target: str
 ) -> None:
-    host.open(root)
-    assert host.do(wire.LINK, {"path": path, "target": target, "stamp": ""}) == []
+    assert live.do(wire.LINK, {"path": path, "target": target, "stamp": ""}) == []
     assert os.readlink(root / path) == target  # noqa: PTH115 - the text as it is
-    host.bye()
 
 
 def test_nothing_is_written_through_a_symlink_of_the_stream(host: Host, root: Path) -> None:
@@ -156,13 +150,12 @@ def swap(root: Path, outside: Path, swaps: Any) -> None:
         time.sleep(0.0005)
 
 
-def test_a_folder_that_another_process_swaps_for_a_symlink_leads_nowhere(host: Host, root: Path) -> None:
+def test_a_folder_that_another_process_swaps_for_a_symlink_leads_nowhere(live: Host, root: Path) -> None:
     """A real race: while files flow into a folder, it is swapped for a symlink to a folder outside, and back."""
-    host.open(root)
     outside = root.parent / "victim"
     outside.mkdir()
     (root / "d").mkdir()
-    # Not a thread: between its two renames it would wait for this one, and the host would always be first.
+    # Not a thread: between its two renames it would wait for this one, and the live would always be first.
     context = multiprocessing.get_context("spawn")
     swaps = context.Value("i", 0)
     process = context.Process(target=swap, args=(root, outside, swaps), daemon=True)
@@ -175,23 +168,22 @@ def test_a_folder_that_another_process_swaps_for_a_symlink_leads_nowhere(host: H
             assert time.monotonic() < end, swaps.value
             data = b"%d" % index
             if index % 3:
-                host.begin(wire.PUT, entry(f"d/f{index % 50}", data), data)
+                live.begin(wire.PUT, entry(f"d/f{index % 50}", data), data)
             else:
                 files = {f"f{(index + more) % 50}": data for more in range(5)}
-                host.send(wire.PACK, *packed(host.number + 1, "d", files))
-                host.number += len(files)
+                live.send(wire.PACK, *packed(live.number + 1, "d", files))
+                live.number += len(files)
             if index % 7 == 0:
-                host.begin(wire.DELETE, {"path": f"d/f{index % 50}"})
+                live.begin(wire.DELETE, {"path": f"d/f{index % 50}"})
             if index % 11 == 0:
-                host.begin(wire.MODE, {"path": f"d/f{index % 50}", "mode": 0o600, "stamp": ""})
-        host.settle()
+                live.begin(wire.MODE, {"path": f"d/f{index % 50}", "mode": 0o600, "stamp": ""})
+        live.settle()
     finally:
         process.kill()
         process.join()
     assert list(outside.iterdir()) == []
     outside.rmdir()
-    assert all(one["reason"] for one in host.failed)
-    host.bye()
+    assert all(one["reason"] for one in live.failed)
 
 
 def hello(root: object, **more: Any) -> bytes:
@@ -331,28 +323,26 @@ def test_a_hello_that_is_none_is_refused(host: Host, root: Path, more: dict[str,
     assert list(root.iterdir()) == []
 
 
-def test_content_that_is_not_what_its_digest_or_size_says_is_not_put_there(host: Host, root: Path) -> None:
-    host.open(root)
-    host.put("a", b"right")
-    assert "digest" in host.do(wire.PUT, entry("a", b"right"), b"wrong")[0]["reason"]
-    assert "4 bytes came of 5" in host.do(wire.PUT, entry("a", b"right"), b"shor")[0]["reason"]
-    assert "6 bytes came of 5" in host.do(wire.PUT, entry("a", b"right"), b"longer")[0]["reason"]
+def test_content_that_is_not_what_its_digest_or_size_says_is_not_put_there(live: Host, root: Path) -> None:
+    live.put("a", b"right")
+    assert "digest" in live.do(wire.PUT, entry("a", b"right"), b"wrong")[0]["reason"]
+    assert "4 bytes came of 5" in live.do(wire.PUT, entry("a", b"right"), b"shor")[0]["reason"]
+    assert "6 bytes came of 5" in live.do(wire.PUT, entry("a", b"right"), b"longer")[0]["reason"]
     for body, reason in (
         (b"wrong", "digest"),
         (b"sho", "3 bytes came of 5"),
         (b"much too long", "more bytes"),
     ):
-        number = host.begin(wire.BEGIN, entry("a", b"RIGHT"))
-        assert host.expect(wire.RESUME) == {"id": number, "offset": 0}
-        host.send(wire.DATA, {"id": number}, body)
-        host.send(wire.DATA, {"id": number}, b"")
-        host.send(wire.END, {"id": number})
-        host.settle()
-        assert reason in host.failed[-1]["reason"]
-        assert host.failed[-1]["path"] == "a"
+        number = live.begin(wire.BEGIN, entry("a", b"RIGHT"))
+        assert live.expect(wire.RESUME) == {"id": number, "offset": 0}
+        live.send(wire.DATA, {"id": number}, body)
+        live.send(wire.DATA, {"id": number}, b"")
+        live.send(wire.END, {"id": number})
+        live.settle()
+        assert reason in live.failed[-1]["reason"]
+        assert live.failed[-1]["path"] == "a"
     assert (root / "a").read_bytes() == b"right"
     assert list((root / ".dkdbg-sync" / "tmp").iterdir()) == []
-    host.bye()
 
 
 def test_what_the_ledger_does_not_hold_is_not_deleted(host: Host, root: Path) -> None:

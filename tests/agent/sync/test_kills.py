@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dkdbg.agent.sync import wire
+from tests.agent.dap_probe import wait_for
 from tests.agent.sync.host import Host, digest, entry, packed
 
 if TYPE_CHECKING:
@@ -151,10 +152,7 @@ def test_kills_in_the_middle_of_2000_files(start: Callable[..., Host], root: Pat
     real = {path: one for path, one in real_files(root).items() if one}
     assert real == {path: digest(data) for path, data in wanted.items()}, f"seed {seed}"
     host.bye()
-    end = time.monotonic() + 300
-    while reader.reads <= 1000:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_for(lambda: reader.reads, lambda count: count > 1000)
     assert reader.half == [], f"seed {seed}"
 
 
@@ -171,8 +169,7 @@ def test_a_rename_that_was_not_confirmed_is_known_by_its_content(
     start: Callable[..., Host], root: Path
 ) -> None:
     """The state between rename and confirmation, made by hand: the intent is all that the log says."""
-    host = start()
-    host.open(root)
+    host = start(at=root)
     host.put("a", b"old")
     host.put("b", b"old")
     host.bye()
@@ -200,8 +197,7 @@ def test_who_only_looks_removes_nothing_that_a_rename_has_left(
     start: Callable[..., Host], root: Path
 ) -> None:
     """It may be no leftover: another receiver may be about to rename it."""
-    host = start()
-    host.open(root)
+    host = start(at=root)
     host.put("a", b"old")
     host.bye()
     stray = root / ".dkdbg-sync.0123456789abcdef"
@@ -220,8 +216,7 @@ def test_who_only_looks_removes_nothing_that_a_rename_has_left(
 def test_what_happens_while_the_receiver_is_away_is_noticed(
     start: Callable[..., Host], root: Path, what: str
 ) -> None:
-    host = start()
-    host.open(root)
+    host = start(at=root)
     host.put("d/a", b"content")
     host.put("d/b", b"other")
     host.bye()
@@ -262,8 +257,7 @@ def test_what_happens_while_the_receiver_is_away_is_noticed(
 
 def test_a_large_file_is_continued_after_a_kill(start: Callable[..., Host], root: Path) -> None:
     data = os.urandom(3 << 20)
-    host = start()
-    host.open(root)
+    host = start(at=root)
     number = host.begin(wire.BEGIN, entry("big", data))
     host.expect(wire.RESUME)
     host.send(wire.DATA, {"id": number}, data[: 1 << 20])
@@ -287,14 +281,12 @@ def test_a_large_file_is_continued_after_a_kill(start: Callable[..., Host], root
 
 def test_pieces_of_a_large_file_that_went_bad_are_noticed(start: Callable[..., Host], root: Path) -> None:
     data = os.urandom(2 << 20)
-    host = start()
-    host.open(root)
+    host = start(at=root)
     host.put("other", b"1")
     host.bye()
     part = root / ".dkdbg-sync" / "tmp" / f"part-{digest(data)}"
     part.write_bytes(b"x" * (1 << 20))
-    host = start()
-    host.open(root)
+    host = start(at=root)
     for offset in (1 << 20, 0):
         number = host.begin(wire.BEGIN, entry("big", data))
         assert host.expect(wire.RESUME)["offset"] == offset

@@ -33,8 +33,7 @@ ODD = ["],[", 'a],["', "],\n[", "\\", "\udcff", "caf\u00e9", "a\n,b"]
 def test_files_get_content_mode_and_time_and_are_listed_at_the_next_start(
     start: Callable[..., Host], root: Path
 ) -> None:
-    host = start()
-    host.open(root)
+    host = start(at=root)
     files = {f"f{index}": b"%d" % index * index for index in range(150)}
     time = 1_600_000_000_123_456_789
     assert host.pack("a/b", files, mode=0o751, mtime_ns=time, stamp="1") == []
@@ -63,35 +62,31 @@ def test_files_get_content_mode_and_time_and_are_listed_at_the_next_start(
 def test_names_that_look_like_the_ledgers_own_signs_survive_in_it(
     start: Callable[..., Host], root: Path
 ) -> None:
-    host = start()
-    host.open(root)
+    host = start(at=root)
     assert host.pack("],[", dict.fromkeys(ODD, b"x")) == []
     host.bye()
     assert set(start().open(root)) == {"],[", *(f"],[/{name}" for name in ODD)}
 
 
-def test_a_file_that_fails_takes_no_other_with_it(host: Host, root: Path) -> None:
-    host.open(root)
+def test_a_file_that_fails_takes_no_other_with_it(live: Host, root: Path) -> None:
     (root / "d" / "in the way").mkdir(parents=True)
     wrong = ["bad", "..", ".", "", ".dkdbg-sync", "n" * 300, "a\0b", "\ud800"]
     files = {name: b"%d" % index for index, name in enumerate(["first", *wrong, "last"])}
     head, body = packed(1, "d", files)
     head["files"][1][5] = digest(b"something else")
-    host.number = len(files)
-    host.send(wire.PACK, head, body)
-    host.settle()
-    assert [(one["id"], one["path"]) for one in host.failed] == [
+    live.number = len(files)
+    live.send(wire.PACK, head, body)
+    live.settle()
+    assert [(one["id"], one["path"]) for one in live.failed] == [
         (2 + index, f"d/{name}") for index, name in enumerate(wrong)
     ]
     assert sorted(one.name for one in (root / "d").iterdir()) == ["first", "in the way", "last"]
     assert list((root / ".dkdbg-sync" / "tmp").iterdir()) == []
-    host.bye()
 
 
-def test_what_somebody_made_or_changed_there_is_kept_one_by_one(host: Host, root: Path) -> None:
-    host.open(root)
+def test_what_somebody_made_or_changed_there_is_kept_one_by_one(live: Host, root: Path) -> None:
     names = ("edited", "touched", "same", "folder", "link")
-    host.pack("d", dict.fromkeys(names, b"from here"))
+    live.pack("d", dict.fromkeys(names, b"from here"))
     (root / "d" / "edited").write_bytes(b"work of somebody")
     (root / "d" / "touched").touch()
     (root / "d" / "theirs").write_bytes(b"their own")
@@ -101,18 +96,17 @@ def test_what_somebody_made_or_changed_there_is_kept_one_by_one(host: Host, root
     (root / "d" / "folder").mkdir()
     (root / "d" / "folder" / "work").write_bytes(b"in a folder")
     (root / "d" / "link").symlink_to("edited")
-    assert host.pack("d", dict.fromkeys((*names, "theirs", "equal", "new"), b"second")) == []
+    assert live.pack("d", dict.fromkeys((*names, "theirs", "equal", "new"), b"second")) == []
     for name in (*names, "theirs", "equal", "new"):
         assert (root / "d" / name).read_bytes() == b"second"
         assert not (root / "d" / name).is_symlink()
-    ids = {one["path"]: one["id"] for one in host.kept}
+    ids = {one["path"]: one["id"] for one in live.kept}
     assert ids == {"d/edited": 6, "d/folder": 9, "d/link": 10, "d/theirs": 11}
-    where = {one["path"]: root / one["where"] for one in host.kept}
+    where = {one["path"]: root / one["where"] for one in live.kept}
     assert where["d/edited"].read_bytes() == b"work of somebody"
     assert where["d/theirs"].read_bytes() == b"their own"
     assert (where["d/folder"] / "work").read_bytes() == b"in a folder"
     assert where["d/link"].is_symlink()
-    host.bye()
 
 
 def test_a_file_in_the_place_of_the_folder_is_kept(host: Host, root: Path) -> None:
@@ -125,26 +119,22 @@ def test_a_file_in_the_place_of_the_folder_is_kept(host: Host, root: Path) -> No
     host.bye()
 
 
-def test_a_folder_that_is_removed_while_packs_come_is_made_again(host: Host, root: Path) -> None:
-    host.open(root)
+def test_a_folder_that_is_removed_while_packs_come_is_made_again(live: Host, root: Path) -> None:
     for index in range(50):
-        assert host.pack("d/e", {"a": b"%d" % index, "b": b"2"}) == []
+        assert live.pack("d/e", {"a": b"%d" % index, "b": b"2"}) == []
         assert (root / "d/e/a").read_bytes() == b"%d" % index
         shutil.rmtree(root / "d")
-    host.bye()
 
 
-def test_python_never_runs_an_old_pyc(host: Host, root: Path) -> None:
-    host.open(root)
+def test_python_never_runs_an_old_pyc(live: Host, root: Path) -> None:
     for value in (1, 2, 3, 4):
         if value == 3:
-            host.do(wire.DELETE, {"path": "module.py"})
-        assert host.pack("", {"module.py": b"value = %d\n" % value, "other.py": b""}) == []
+            live.do(wire.DELETE, {"path": "module.py"})
+        assert live.pack("", {"module.py": b"value = %d\n" % value, "other.py": b""}) == []
         run = [sys.executable, "-c", "import module; print(module.value)"]
         assert (
             subprocess.run(run, cwd=root, capture_output=True, text=True, check=True).stdout == f"{value}\n"
         )
-    host.bye()
 
 
 def operations(root: Path) -> tuple[Operations, State, Ledger]:
@@ -340,33 +330,29 @@ def test_a_folder_that_is_there_is_not_replaced_by_a_new_one(
     assert ((root / "d").stat().st_ino, (root / "d").stat().st_mode & 0o777) == (before, 0o700)
 
 
-def test_of_a_new_folder_what_fails_takes_nothing_with_it(host: Host, root: Path) -> None:
-    host.open(root)
+def test_of_a_new_folder_what_fails_takes_nothing_with_it(live: Host, root: Path) -> None:
     wrong = ["bad", "..", "", ".dkdbg-sync", "n" * 300, "a\0b"]
     head, body = packed(
         1, "d", {name: b"%d" % index for index, name in enumerate(["first", *wrong, "last"])}, make=0o755
     )
     head["files"][1][5] = digest(b"something else")
-    host.number = len(head["files"]) + 1
-    host.send(wire.PACK, head, body)
-    host.settle()
-    assert [(one["id"], one["path"]) for one in host.failed] == [
+    live.number = len(head["files"]) + 1
+    live.send(wire.PACK, head, body)
+    live.settle()
+    assert [(one["id"], one["path"]) for one in live.failed] == [
         (3 + index, f"d/{name}") for index, name in enumerate(wrong)
     ]
     assert sorted(one.name for one in (root / "d").iterdir()) == ["first", "last"]
     assert list((root / ".dkdbg-sync" / "tmp").iterdir()) == []
-    host.bye()
 
 
-def test_a_new_folder_that_cannot_be_made_fails_with_all_that_is_in_it(host: Host, root: Path) -> None:
-    host.open(root)
+def test_a_new_folder_that_cannot_be_made_fails_with_all_that_is_in_it(live: Host, root: Path) -> None:
     head, body = packed(1, "../d", {"a": b"1", "b": b"2"}, make=0o755)
-    host.number = 3
-    host.send(wire.PACK, head, body)
-    host.settle()
-    assert [(one["id"], one["path"]) for one in host.failed] == [(1, "../d"), (2, "../d/a"), (3, "../d/b")]
+    live.number = 3
+    live.send(wire.PACK, head, body)
+    live.settle()
+    assert [(one["id"], one["path"]) for one in live.failed] == [(1, "../d"), (2, "../d/a"), (3, "../d/b")]
     assert not (root.parent / "d").exists()
-    host.bye()
 
 
 def test_a_new_folder_inherits_what_the_folder_above_hands_on(root: Path) -> None:
@@ -438,10 +424,8 @@ def test_two_names_that_the_file_system_folds_are_not_put_over_each_other(root: 
     assert sorted(one.name for one in root.iterdir()) == [".dkdbg-sync", "Readme", "other"]
 
 
-def test_done_comes_after_the_last_file(host: Host, root: Path) -> None:
-    host.open(root)
-    host.send(wire.PACK, *packed(5, "d", {"a": b"1", "b": b"2"}))
-    host.number = 6
-    assert host.expect(wire.DONE) == {"upto": 6}
+def test_done_comes_after_the_last_file(live: Host, root: Path) -> None:
+    live.send(wire.PACK, *packed(5, "d", {"a": b"1", "b": b"2"}))
+    live.number = 6
+    assert live.expect(wire.DONE) == {"upto": 6}
     assert (root / "d" / "b").exists()
-    host.bye()

@@ -305,8 +305,7 @@ def test_a_full_disk_is_said_and_the_stream_goes_on(
     tmp_path: Path, mounted: Callable[..., Path], start: Callable[..., Host]
 ) -> None:
     root = mounted(tmp_path / "small", "size=1m")
-    host = start()
-    host.open(root)
+    host = start(at=root)
     host.put("kept", b"old")
     data = os.urandom(900_000)
     host.put("fits", data[:400_000])
@@ -336,8 +335,7 @@ def test_a_disk_without_room_for_the_ledger_loses_no_truth(
 ) -> None:
     """tmpfs has pages of 4 KiB: empty files need none, but the log of them does."""
     root = mounted(tmp_path / "small", "size=64k,nr_inodes=3000")
-    host = start()
-    host.open(root)
+    host = start(at=root)
     for index in range(1000):
         host.begin(wire.PUT, entry(f"empty{index}", b""))
     host.settle()
@@ -353,8 +351,7 @@ def test_a_disk_that_is_full_in_the_middle_of_a_pack_fails_the_files_that_do_not
     tmp_path: Path, mounted: Callable[..., Path], start: Callable[..., Host]
 ) -> None:
     root = mounted(tmp_path / "small", "size=256k")
-    host = start()
-    host.open(root)
+    host = start(at=root)
     assert host.pack("d", {f"f{index}": b"old" for index in range(10)}) == []
     files = {f"f{index}": b"%d" % index * 8000 for index in range(40)}
     failed = host.pack("d", files)
@@ -383,8 +380,7 @@ def test_a_disk_without_room_for_the_log_of_a_pack_loses_no_truth(
     tmp_path: Path, mounted: Callable[..., Path], start: Callable[..., Host]
 ) -> None:
     root = mounted(tmp_path / "small", "size=64k,nr_inodes=3000")
-    host = start()
-    host.open(root)
+    host = start(at=root)
     failed = []
     for first in range(0, 1000, 50):
         failed += host.pack("", {f"empty{first + index}": b"" for index in range(50)})
@@ -418,8 +414,7 @@ def test_a_file_system_mounted_below_the_root_gets_whole_files(
     root = tmp_path / "root"
     volume = mounted(root / "data", "size=4m")
     (volume / "theirs").write_text("work")
-    host = start()
-    host.open(root)
+    host = start(at=root)
     assert host.put("data/a", b"1", mode=0o751) == []
     assert host.put("data/d/a", b"1") == []
     assert host.put("data/theirs", b"ours") == []

@@ -44,22 +44,19 @@ def test_ready_says_what_the_host_has_to_know(host: Host, root: Path) -> None:
     host.bye()
 
 
-def test_a_file_gets_content_mode_and_time(host: Host, root: Path) -> None:
-    host.open(root)
-    host.put("a/b/c.sh", b"#!/bin/sh\n", mode=0o755, mtime_ns=1_600_000_000_123_456_789)
+def test_a_file_gets_content_mode_and_time(live: Host, root: Path) -> None:
+    live.put("a/b/c.sh", b"#!/bin/sh\n", mode=0o755, mtime_ns=1_600_000_000_123_456_789)
     info = (root / "a/b/c.sh").stat()
     assert (info.st_mode & 0o7777, info.st_mtime_ns) == (0o755, 1_600_000_000_123_456_789)
     assert (root / "a/b/c.sh").read_bytes() == b"#!/bin/sh\n"
-    host.put("a/b/c.sh", b"")
+    live.put("a/b/c.sh", b"")
     assert (root / "a/b/c.sh").read_bytes() == b""
-    host.put("old", b"1969", mtime_ns=-5)
+    live.put("old", b"1969", mtime_ns=-5)
     assert (root / "old").stat().st_mtime_ns == -5
-    host.bye()
 
 
 def test_the_listing_of_the_next_start_is_what_was_put(start: Callable[..., Host], root: Path) -> None:
-    host = start()
-    host.open(root)
+    host = start(at=root)
     name = os.fsdecode(b"odd \xff\n'\"name \xc3\xa9")
     host.put(name, b"x", stamp="1:2:3")
     host.do(wire.MKDIR, {"path": "empty", "mode": 0o555})
@@ -76,27 +73,25 @@ def test_the_listing_of_the_next_start_is_what_was_put(start: Callable[..., Host
     assert (root / "empty").stat().st_mode & 0o777 == 0o755
 
 
-def test_local_wins_and_what_was_changed_there_is_kept(host: Host, root: Path) -> None:
-    host.open(root)
+def test_local_wins_and_what_was_changed_there_is_kept(live: Host, root: Path) -> None:
     for path in ("edited", "touched", "same", "deleted"):
-        host.put(path, b"from here")
+        live.put(path, b"from here")
     (root / "edited").write_bytes(b"work of somebody")
     (root / "deleted").write_bytes(b"more work")
     (root / "touched").touch()
     (root / "theirs").write_bytes(b"their own")
     (root / "equal").write_bytes(b"second")
     for path in ("edited", "touched", "same", "theirs", "equal"):
-        host.put(path, b"second")
+        live.put(path, b"second")
         assert (root / path).read_bytes() == b"second"
-    host.do(wire.DELETE, {"path": "deleted"})
+    live.do(wire.DELETE, {"path": "deleted"})
     assert not (root / "deleted").exists()
-    assert host.failed == []
-    assert kept(root, host) == {
+    assert live.failed == []
+    assert kept(root, live) == {
         "edited": b"work of somebody",
         "theirs": b"their own",
         "deleted": b"more work",
     }
-    host.bye()
 
 
 def test_a_folder_in_the_way_of_a_file_is_kept_whole(host: Host, root: Path) -> None:
@@ -127,21 +122,18 @@ def test_a_file_or_symlink_in_the_way_of_a_folder_is_kept(host: Host, root: Path
     host.bye()
 
 
-def test_an_empty_folder_of_ours_gives_way_to_a_file(host: Host, root: Path) -> None:
-    host.open(root)
-    host.do(wire.MKDIR, {"path": "a", "mode": 0o755})
-    host.put("a", b"file")
-    host.do(wire.DELETE, {"path": "a"})
-    host.do(wire.LINK, {"path": "a", "target": "b", "stamp": ""})
-    host.do(wire.MKDIR, {"path": "a", "mode": 0o755})
+def test_an_empty_folder_of_ours_gives_way_to_a_file(live: Host, root: Path) -> None:
+    live.do(wire.MKDIR, {"path": "a", "mode": 0o755})
+    live.put("a", b"file")
+    live.do(wire.DELETE, {"path": "a"})
+    live.do(wire.LINK, {"path": "a", "target": "b", "stamp": ""})
+    live.do(wire.MKDIR, {"path": "a", "mode": 0o755})
     assert (root / "a").is_dir()
-    assert host.failed + host.kept == []
-    host.bye()
+    assert live.failed + live.kept == []
 
 
 def test_a_folder_goes_only_when_nothing_is_left_in_it(start: Callable[..., Host], root: Path) -> None:
-    host = start()
-    host.open(root)
+    host = start(at=root)
     host.put("d/a", b"1")
     (root / "d" / "made there").write_text("theirs")
     host.do(wire.DELETE, {"path": "d/a"})
@@ -152,69 +144,59 @@ def test_a_folder_goes_only_when_nothing_is_left_in_it(start: Callable[..., Host
     assert start().open(root) == {}
 
 
-def test_deleting_again_is_done(host: Host, root: Path) -> None:
-    host.open(root)
-    host.put("a", b"1")
+def test_deleting_again_is_done(live: Host) -> None:
+    live.put("a", b"1")
     for _ in range(2):
-        assert host.do(wire.DELETE, {"path": "a"}) == []
-    assert host.do(wire.DELETE, {"path": "no/such/thing"}) == []
-    host.bye()
+        assert live.do(wire.DELETE, {"path": "a"}) == []
+    assert live.do(wire.DELETE, {"path": "no/such/thing"}) == []
 
 
-def test_what_took_the_place_of_ours_is_not_deleted(host: Host, root: Path) -> None:
-    host.open(root)
-    host.put("a", b"1")
+def test_what_took_the_place_of_ours_is_not_deleted(live: Host, root: Path) -> None:
+    live.put("a", b"1")
     (root / "a").unlink()
     (root / "a").mkdir()
     (root / "a" / "theirs").touch()
-    host.do(wire.DELETE, {"path": "a"})
+    live.do(wire.DELETE, {"path": "a"})
     assert (root / "a" / "theirs").exists()
-    assert host.kept[0]["where"] == "a"
-    host.bye()
+    assert live.kept[0]["where"] == "a"
 
 
-def test_an_empty_folder_that_took_the_place_of_our_file_is_not_deleted(host: Host, root: Path) -> None:
-    host.open(root)
-    host.put("a", b"1")
+def test_an_empty_folder_that_took_the_place_of_our_file_is_not_deleted(live: Host, root: Path) -> None:
+    live.put("a", b"1")
     (root / "a").unlink()
     (root / "a").mkdir()
-    host.do(wire.DELETE, {"path": "a"})
+    live.do(wire.DELETE, {"path": "a"})
     assert (root / "a").is_dir()
-    assert host.kept[0]["where"] == "a"
-    host.bye()
+    assert live.kept[0]["where"] == "a"
 
 
-def test_a_folder_that_was_moved_out_of_the_root_is_not_written_to(host: Host, root: Path) -> None:
-    host.open(root)
-    host.put("d/a", b"1")
+def test_a_folder_that_was_moved_out_of_the_root_is_not_written_to(live: Host, root: Path) -> None:
+    live.put("d/a", b"1")
     away = root.parent / "away"
     (root / "d").rename(away)
-    host.put("d/a", b"2")
+    live.put("d/a", b"2")
     assert (away / "a").read_bytes() == b"1"
     assert (root / "d" / "a").read_bytes() == b"2"
     shutil.rmtree(away)
-    host.bye()
 
 
-def test_mode_changes_what_sync_holds_and_nothing_else(host: Host, root: Path) -> None:
-    host.open(root)
-    host.put("a", b"1")
-    host.put("linked", b"1")
+def test_mode_changes_what_sync_holds_and_nothing_else(live: Host, root: Path) -> None:
+    live.put("a", b"1")
+    live.put("linked", b"1")
     os.link(root / "linked", root / "other name")
     (root / "theirs").write_text("x")
-    host.do(wire.MKDIR, {"path": "d", "mode": 0o755})
+    live.do(wire.MKDIR, {"path": "d", "mode": 0o755})
     for path in ("a", "linked", "d"):
-        assert host.do(wire.MODE, {"path": path, "mode": 0o700, "stamp": "2"}) == []
+        assert live.do(wire.MODE, {"path": path, "mode": 0o700, "stamp": "2"}) == []
         assert (root / path).stat().st_mode & 0o777 == 0o700
     assert (root / "other name").stat().st_mode & 0o777 == 0o644
     assert (
-        "no file or folder" in host.do(wire.MODE, {"path": "theirs", "mode": 0o700, "stamp": ""})[0]["reason"]
+        "no file or folder" in live.do(wire.MODE, {"path": "theirs", "mode": 0o700, "stamp": ""})[0]["reason"]
     )
     (root / "a").write_bytes(b"2")
-    assert "changed there" in host.do(wire.MODE, {"path": "a", "mode": 0o600, "stamp": ""})[0]["reason"]
-    host.send(wire.VERIFY)
-    assert {one[0]: one[2:] for one in host.entries(wire.LISTING)}["linked"] == [0o700, 1, digest(b"1"), "2"]
-    host.bye()
+    assert "changed there" in live.do(wire.MODE, {"path": "a", "mode": 0o600, "stamp": ""})[0]["reason"]
+    live.send(wire.VERIFY)
+    assert {one[0]: one[2:] for one in live.entries(wire.LISTING)}["linked"] == [0o700, 1, digest(b"1"), "2"]
 
 
 def test_adopt_notes_only_what_is_really_there(start: Callable[..., Host], root: Path) -> None:
@@ -252,41 +234,37 @@ def test_a_file_that_changed_between_stat_and_adopt_is_not_noted(host: Host, roo
     host.bye()
 
 
-def test_python_never_runs_an_old_pyc(host: Host, root: Path) -> None:
+def test_python_never_runs_an_old_pyc(live: Host, root: Path) -> None:
     """Saves of the same size and time: each must invalidate the .pyc that any of the earlier ones left."""
-    host.open(root)
     for value in (1, 2, 3, 4):
         if value == 3:  # as an editor that moves the old file away before it writes the new one
-            host.do(wire.DELETE, {"path": "module.py"})
-        host.put("module.py", b"value = %d\n" % value)
+            live.do(wire.DELETE, {"path": "module.py"})
+        live.put("module.py", b"value = %d\n" % value)
         run = [sys.executable, "-c", "import module; print(module.value)"]
         result = subprocess.run(run, cwd=root, capture_output=True, text=True, check=True)
         assert result.stdout == f"{value}\n"
     py_compile.compile(str(root / "module.py"))
-    host.put("longer.py", b"value = 10\n")
+    live.put("longer.py", b"value = 10\n")
     assert (root / "longer.py").stat().st_mtime_ns == NOW
-    host.bye()
 
 
-def test_verify_reads_everything_anew_and_says_what_else_is_there(host: Host, root: Path) -> None:
-    host.open(root)
-    host.put("a", b"right")
-    host.put("d/b", b"right")
+def test_verify_reads_everything_anew_and_says_what_else_is_there(live: Host, root: Path) -> None:
+    live.put("a", b"right")
+    live.put("d/b", b"right")
     info = (root / "a").stat()
     (root / "a").write_bytes(b"WRONG")
     os.utime(root / "a", ns=(info.st_atime_ns, info.st_mtime_ns))
     (root / "d" / "theirs").write_text("12345")
     (root / "l").symlink_to("/etc")
     os.mkfifo(root / "pipe")
-    host.send(wire.VERIFY)
-    listing = {one[0]: one for one in host.entries(wire.LISTING)}
+    live.send(wire.VERIFY)
+    listing = {one[0]: one for one in live.entries(wire.LISTING)}
     assert listing["a"][4:] == [digest(b"WRONG"), ""]
     assert listing["d/b"][4:] == [digest(b"right"), "s"]
-    assert sorted((one[0], one[1], one[3]) for one in host.entries(wire.REMOTE)) == [
+    assert sorted((one[0], one[1], one[3]) for one in live.entries(wire.REMOTE)) == [
         ("d/theirs", "f", 5),
         ("l", "l", 4),
     ]
-    host.bye()
 
 
 def test_pull_lists_and_reads_without_following_symlinks(host: Host, root: Path) -> None:
@@ -331,8 +309,7 @@ def test_a_receiver_that_was_told_nothing_leaves_nothing(start: Callable[..., Ho
     host.open(root, probe=True)
     host.bye()
     assert list(root.iterdir()) == []
-    host = start()
-    host.open(root)
+    host = start(at=root)
     host.put("a", b"1")
     host.bye()
     host = start()
@@ -416,23 +393,21 @@ def test_reading_beside_nothing_makes_nothing(host: Host, root: Path) -> None:
     assert [one.name for one in root.iterdir()] == ["a"]
 
 
-def test_done_never_passes_a_file_that_is_still_coming(host: Host, root: Path) -> None:
-    host.open(root)
-    large = host.begin(wire.BEGIN, entry("large", b"12345678"))
-    assert host.expect(wire.RESUME) == {"id": large, "offset": 0}
-    host.send(wire.DATA, {"id": large}, b"1234")
-    host.begin(wire.PUT, entry("small", b"1"), b"1")
-    host.send(wire.PING, {"n": 1})
+def test_done_never_passes_a_file_that_is_still_coming(live: Host, root: Path) -> None:
+    large = live.begin(wire.BEGIN, entry("large", b"12345678"))
+    assert live.expect(wire.RESUME) == {"id": large, "offset": 0}
+    live.send(wire.DATA, {"id": large}, b"1234")
+    live.begin(wire.PUT, entry("small", b"1"), b"1")
+    live.send(wire.PING, {"n": 1})
     heads = []
-    while (frame := host.next())[0] != wire.PONG:
+    while (frame := live.next())[0] != wire.PONG:
         heads.append(frame[1])
     assert all(head["upto"] < large for head in heads)
     assert (root / "small").exists()
-    host.send(wire.DATA, {"id": large}, b"5678")
-    host.send(wire.END, {"id": large})
-    host.settle()
+    live.send(wire.DATA, {"id": large}, b"5678")
+    live.send(wire.END, {"id": large})
+    live.settle()
     assert (root / "large").read_bytes() == b"12345678"
-    host.bye()
 
 
 @pytest.mark.parametrize("what", ["folder", "root"])
@@ -448,8 +423,7 @@ def test_a_ledger_that_is_gone_ends_the_stream(host: Host, root: Path, what: str
 
 
 def test_a_log_of_many_saves_is_written_anew(start: Callable[..., Host], root: Path) -> None:
-    host = start()
-    host.open(root)
+    host = start(at=root)
     host.put("a", b"1")
     frames = []
     for index in range(30_000):
