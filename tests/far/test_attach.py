@@ -19,6 +19,7 @@ from dkdbg.dap.values import AttachOptions
 from tests.engine.host_doors import host_door
 from tests.engine.projects import LOOP, marked_line, write
 from tests.ports import free_port
+from tests.slurm.test_place import running as interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,33 +34,16 @@ def running(laptop, root) -> Iterator[subprocess.Popen[str]]:
     """`dkdbg run --on` two hops away."""
     write(root, **{"train.py": LOOP})
     laptop.put("node1", "/home/me/code/train.py", (root / "train.py").read_text())
-    words = ["run", "--on", f"{NODE}/~/code", "--wait", "300", "--", "python3", "train.py"]
-    started = subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", *words], cwd=root, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    words = ("--on", f"{NODE}/~/code", "--wait", "300", "--", "python3", "train.py")
     try:
-        yield started
+        with interrupted(root, *words) as started:
+            yield started
     finally:
-        started.send_signal(signal.SIGINT)
-        started.communicate(timeout=300)
         laptop.sh("node1", "pkill -INT -u me python3", check=False)
 
 
 def options(root, port: int) -> AttachOptions:
     return AttachOptions(host="127.0.0.1", port=port, path_mappings=((str(root), "/home/me/code"),))
-
-
-def test_a_breakpoint_that_was_set_here_stops_two_hops_away(laptop, tmp_path):
-    with running(laptop, tmp_path), host_door(tmp_path, NODE) as door:
-        with Debugger(options(tmp_path, door.port)) as debugger:
-            here = str(tmp_path / "train.py")
-            debugger.set_breakpoints(here, [marked_line(tmp_path / "train.py")])
-            debugger.attach()
-            top = debugger.stack(debugger.wait_stopped(300))[0]
-            assert (top.path, top.name) == (here, "step")
-            assert "loss" in debugger.local_values(top)
-        assert door.end() == 0
 
 
 def test_a_session_outlives_killed_and_silent_connections(laptop, tmp_path, record_property):
@@ -69,7 +53,9 @@ def test_a_session_outlives_killed_and_silent_connections(laptop, tmp_path, reco
             debugger.set_breakpoints(str(tmp_path / "train.py"), [marked_line(tmp_path / "train.py")])
             debugger.attach()
             stopped = debugger.wait_stopped(300)
-            count = int(debugger.local_values(debugger.stack(stopped)[0])["n"])
+            top = debugger.stack(stopped)[0]
+            assert (top.path, top.name) == (str(tmp_path / "train.py"), "step")
+            count = int(debugger.local_values(top)["n"])
 
             def usable() -> None:
                 """Step on to the next stop: it is that of the next round."""
