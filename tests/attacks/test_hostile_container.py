@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import wait_for
 from tests.attacks.host_editor import HostEditor
-from tests.engine.host_doors import host_door, ready_door
+from tests.engine.host_doors import door_of, host_door, ready_door
 from tests.engine.projects import dkdbg
 from tests.engine.synced import Box, docker, following, run_box, sync, take_away
 from tests.leftovers import unique
@@ -56,13 +55,11 @@ def hostile(base_image: str, tmp_path: Path) -> Iterator[Callable[..., Box]]:
     """Make an image with settings of an attacker, and run it."""
     made: list[str] = []
 
-    def run(*lines: str, flags: tuple[str, ...] = (), files: dict[str, str] | None = None) -> Box:
+    def run(*lines: str, flags: tuple[str, ...] = ()) -> Box:
         name = unique("dkdbg-hostile")
         made.append(name)
         folder = tmp_path / name
         folder.mkdir()
-        for path, text in (files or {}).items():
-            (folder / path).write_text(textwrap.dedent(text))
         (folder / "Dockerfile").write_text("\n".join([f"FROM {base_image}", *lines]) + "\n")
         docker("build", "-q", "-t", name, str(folder))
         return run_box(name, name, *flags)
@@ -211,11 +208,8 @@ class Fake:
         """All that was said to it."""
         return docker("logs", self.name)
 
-    def wait_heard(self, text: str, timeout: float = 300) -> None:
-        end = time.monotonic() + timeout
-        while text not in self.heard():
-            assert time.monotonic() < end, self.heard()
-            time.sleep(0.1)
+    def wait_heard(self, text: str) -> None:
+        wait_for(self.heard, lambda heard: text in heard)
 
 
 @pytest.fixture
@@ -316,12 +310,10 @@ def test_a_target_makes_an_editor_do_nothing_but_attach_to_its_processes(
             assert number >= 1 << 24
         assert b"pwn" not in editor.raw.replace(b"command:pwn", b"").replace(b"0;pwn", b"")
         assert b"198.51.100.1" not in editor.raw
-        end = time.monotonic() + 300  # they are on their way
-        while (
-            len(refused := [line for line in target.heard().splitlines() if '"request_seq": 900' in line]) < 3
-        ):
-            assert time.monotonic() < end, refused
-            time.sleep(0.1)
+        refused = wait_for(  # they are on their way
+            lambda: [line for line in target.heard().splitlines() if '"request_seq": 900' in line],
+            lambda found: len(found) >= 3,
+        )
         assert sum('"success": false' in line for line in refused) == 3, refused
         assert json.loads(urlopen(f"http://127.0.0.1:{door.port}/status").read())["state"] == "attached"
 
@@ -351,6 +343,10 @@ def test_a_process_makes_an_editor_do_nothing(fake: Callable[..., Fake], tmp_pat
         target.wait_heard('"success": false')
 
 
+#: `dkdbg attach` that waits 5 s instead of 25 for a target that never takes the attach.
+HURRIED = "import sys; from dkdbg.door import router; router.ARRIVAL_LIMIT = 5.0; from dkdbg.main import main; sys.exit(main())"
+
+
 @pytest.mark.attack(11)
 @pytest.mark.parametrize(
     "mode",
@@ -361,8 +357,19 @@ def test_a_hostile_target_leaves_the_others_alone(
 ) -> None:
     """Answers with deep, odd, endless, huge or no JSON, floods, or hangs up: it is named, and the other target is debugged."""
     target = fake(mode)
+    command = [
+        sys.executable,
+        "-c",
+        HURRIED,
+        "attach",
+        target.address,
+        good,
+        "--port",
+        str(free_port()),
+        "--json",
+    ]
     with (
-        host_door(tmp_path, target.address, good) as door,
+        door_of(command, tmp_path) as door,
         Debugger(AttachOptions(port=door.port)) as debugger,
     ):
         debugger.set_breakpoints(str(tmp_path / "train.py"), [4])
@@ -518,14 +525,22 @@ take()
 
 
 @pytest.fixture
-def liar(hostile: Callable[..., Box]) -> Callable[[str], Box]:
+def liar(base_image: str, tmp_path: Path) -> Iterator[Callable[[str], Box]]:
     """A container whose python3 is the attacker's; `code` goes on after HELLO."""
+    name = f"dkdbg-hostile-{secrets.token_hex(4)}"
+    program = tmp_path / "evil" / "python3"
 
     def run(code: str) -> Box:
-        lines = ("COPY --chmod=755 python3 /evil/python3", "ENV PATH=/evil:/usr/bin:/bin", "RUN mkdir /loot")
-        return hostile(*lines, files={"python3": LIAR + textwrap.dedent(code)})
+        program.parent.mkdir()
+        program.write_text(LIAR + textwrap.dedent(code))
+        program.chmod(0o755)
+        flags = ("-v", f"{program.parent}:/evil:ro", "-e", "PATH=/evil:/usr/bin:/bin")
+        box = run_box(name, base_image, *flags)
+        box.sh("mkdir /loot")
+        return box
 
-    return run
+    yield run
+    take_away(name)
 
 
 MEASURED = """
@@ -584,16 +599,28 @@ def test_a_file_of_three_bytes_writes_three_bytes(root: Path, liar: Callable[[st
 
 @pytest.mark.attack(17)
 @pytest.mark.parametrize(
-    "endless",
+    ("endless", "verbs"),
     [
-        'while True: listing(*[file("out/" + os.urandom(30).hex(), 1) for _ in range(2000)], end=False)',
-        'while True: listing(*[file("out/" + str(n) * 900, 1) for n in range(900)], end=False)',
-        "while True: listing(end=False)",
-        'while True: say(LISTING, text=b\'{"end": false, "entries": [\' + b"[]," * 300000 + b"[]]}")',
+        (
+            'while True: listing(*[file("out/" + os.urandom(30).hex(), 1) for _ in range(2000)], end=False)',
+            [("--once",), ("--verify",), ("--pull", "out")],
+        ),
+        # What follows is refused where each verb counts and checks what a listing brings.
+        (
+            'while True: listing(*[file("out/" + str(n) * 900, 1) for n in range(900)], end=False)',
+            [("--verify",)],
+        ),
+        ("while True: listing(end=False)", [("--verify",)]),
+        (
+            'while True: say(LISTING, text=b\'{"end": false, "entries": [\' + b"[]," * 300000 + b"[]]}")',
+            [("--verify",)],
+        ),
     ],
     ids=["names", "long names", "nothing", "lists"],
 )
-def test_a_listing_without_an_end_is_ended(root: Path, liar: Callable[[str], Box], endless: str) -> None:
+def test_a_listing_without_an_end_is_ended(
+    root: Path, liar: Callable[[str], Box], endless: str, verbs: list[tuple[str, ...]]
+) -> None:
     """Lists files without an end: it is ended after 200,000, and the host's memory stays small."""
     box = liar(f"""\
         say(0xC1, ready)
@@ -601,7 +628,7 @@ def test_a_listing_without_an_end_is_ended(root: Path, liar: Callable[[str], Box
         if os.path.exists("/loot/once"): say(SUMMARY, {{"entries": [["pkg", "0" * 64]], "end": True}}); take()
         {endless}
         """)
-    for words in [("--once",), ("--verify",), ("--pull", "out")]:
+    for words in verbs:
         box.sh(f"rm -f /loot/*; touch /loot/{words[0].removeprefix('--')}")
         done, peak = measured(root, f"docker://{box.name}", "--to", "/ws", *words)
         refused_in_one_line(done)
