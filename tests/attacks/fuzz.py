@@ -6,6 +6,8 @@ import os
 
 import hypothesis
 
+FULL = bool(os.environ.get("DKDBG_TEST_FULL"))
+
 
 def fuzz_settings(few: int = 100, full: int = 300) -> hypothesis.settings:
     """Return the settings of a fuzz test.
@@ -14,7 +16,7 @@ def fuzz_settings(few: int = 100, full: int = 300) -> hypothesis.settings:
         few: number of inputs by default, some ten seconds of them.
         full: number of inputs with DKDBG_TEST_FULL=1.
     """
-    default = full if os.environ.get("DKDBG_TEST_FULL") else few
+    default = full if FULL else few
     return hypothesis.settings(
         max_examples=int(os.environ.get("DKDBG_TEST_FUZZ", str(default))),
         deadline=None,

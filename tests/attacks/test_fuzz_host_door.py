@@ -7,7 +7,6 @@ import json
 import socket
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from hypothesis import strategies as st
 from dkdbg.agent.dap import frames
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
+from tests.agent.dap_probe import wait_for
 from tests.attacks.fuzz import fuzz_settings
 from tests.attacks.host_editor import HostEditor
 from tests.engine.host_doors import host_door, ready_door
@@ -100,10 +100,8 @@ class Watched:
     def has_not_grown(self) -> None:
         """Within the seconds that a connection has to end."""
         allowed = {"threads": 8, "descriptors": 8, "megabytes": 150}
-        end = time.monotonic() + 300
-        while any(now > self.before[what] + allowed[what] for what, now in self.sizes().items()):
-            assert time.monotonic() < end, (self.before, self.sizes())
-            time.sleep(0.2)
+        most = {what: before + allowed[what] for what, before in self.before.items()}
+        wait_for(self.sizes, lambda now: all(now[what] <= most[what] for what in most))
         assert self.door.process.poll() is None
 
 
