@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -14,12 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
 from dkdbg.delivery import single_file
 from dkdbg.errors import DkdbgError
 from tests.openpai import rest
+from tests.pythons import need
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +70,12 @@ class Launch:
 
     def __init__(self, process: subprocess.Popen[bytes], runtime: Path, name: str) -> None:
         self.process, self.runtime, self.name = process, runtime, name
+        self.script = ""
+
+    @functools.cached_property
+    def port(self) -> int:
+        """The port for an editor, once the agent has begun."""
+        return int(self.wait_state("waiting", "running", "attached", "idle")["port"])
 
     def record(self) -> dict[str, Any]:
         for path in self.runtime.glob(f"{self.name}-*/session.json"):
@@ -82,6 +92,17 @@ class Launch:
                 break
             time.sleep(0.01)
         pytest.fail(f"state {self.record().get('state')}, code {self.process.poll()}, not {states}")
+
+    @contextlib.contextmanager
+    def debugged(self, *lines: int, filters: Sequence[str] = ()) -> Iterator[Debugger]:
+        """Attach an editor, with breakpoints in these lines of the script; the program goes on when it leaves."""
+        with Debugger(AttachOptions(port=self.port)) as debugger:
+            if lines:
+                debugger.set_breakpoints(self.script, lines)
+            if filters:
+                debugger.set_exception_filters(filters)
+            debugger.attach()
+            yield debugger
 
     def finish(self, timeout: float = 300) -> tuple[int, str, str]:
         out, err = self.process.communicate(timeout=timeout)
@@ -118,7 +139,7 @@ def launch(layout: Path, runtime: Path, tmp_path: Path) -> Iterator[Any]:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        started.append(Launch(process, runtime, name))
+        started.append(Launch(process, Path(environment["DKDBG_RUNTIME_DIR"]), name))
         return started[-1]
 
     yield start
@@ -133,10 +154,32 @@ def launch(layout: Path, runtime: Path, tmp_path: Path) -> Iterator[Any]:
 
 
 @pytest.fixture
-def loop(launch, tmp_path: Path) -> Any:
+def program(launch, tmp_path: Path) -> Any:
+    """Launch a program that consists of this text; the agent's `script` is its file."""
+
+    def start(text: str, *arguments: str, name: str = "train.py", **more: Any) -> Launch:
+        (tmp_path / name).write_text(text)
+        running: Launch = launch(more.get("python", sys.executable), name, *arguments, **more)
+        running.script = str(tmp_path / name)
+        return running
+
+    return start
+
+
+@pytest.fixture
+def loop(program, tmp_path: Path) -> Any:
     """A program that goes round until it is told to end; `loop(env)` returns its agent."""
-    (tmp_path / "train.py").write_text(
-        "import os, time\nn = 0\nwhile not os.path.exists('stop'):\n    n += 1\n    time.sleep(0.02)\n"
-    )
-    yield lambda **env: launch(sys.executable, "train.py", env=env)
+    text = "import os, time\nn = 0\nwhile not os.path.exists('stop'):\n    n += 1\n    time.sleep(0.02)\n"
+    yield lambda **env: program(text, env=env)
     (tmp_path / "stop").touch()
+
+
+@pytest.fixture
+def under(request: pytest.FixtureRequest) -> Any:
+    """Return the options of `launch` for CPython 3.MINOR: the interpreter, and an agent with a debugpy for it."""
+
+    def options(minor: int) -> dict[str, Any]:
+        python = need(minor)
+        return {"python": python, "layout": request.getfixturevalue("old_layout" if minor < 10 else "layout")}
+
+    return options

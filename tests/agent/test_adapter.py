@@ -93,13 +93,10 @@ def test_a_process_is_taken_for_the_one_that_the_kernel_tells(folder: Path, offs
 
 
 def test_processes_join_where_the_path_of_the_session_is_too_long_for_a_socket(
-    launch, tmp_path: Path
+    program, tmp_path: Path
 ) -> None:
     runtime = tmp_path / ("long" * 30)
-    script = tmp_path / "train.py"
-    script.write_text("x = 1\ny = 2\n")
-    running = launch(sys.executable, "train.py", wait="300", env={"DKDBG_RUNTIME_DIR": str(runtime)})
-    running.runtime = runtime
-    with Editor(running.wait_state("waiting")["port"], {str(script): [2]}) as editor:
+    running = program("x = 1\ny = 2\n", wait="300", env={"DKDBG_RUNTIME_DIR": str(runtime)})
+    with Editor(running.port, {running.script: [2]}) as editor:
         assert [stop["line"] for stop in editor.wait_stops(1)] == [2]
     assert running.finish()[0] == 0

@@ -58,8 +58,7 @@ def test_a_breakpoint_stops_however_python_is_started(launch, tmp_path: Path, ki
     command, file = lay_out(tmp_path, kind)
     first = 1 if kind in ("script", "module", "shell", "child") else 2
     running = launch(*command, wait="300")
-    port = running.wait_state("waiting")["port"]
-    with Editor(port, {str(file): [first]}) as editor:
+    with Editor(running.port, {str(file): [first]}) as editor:
         stops = editor.wait_stops(1)
         code, out, _ = running.finish()
     assert [(stop["line"], stop["path"]) for stop in stops] == [(first, str(file))]
@@ -67,62 +66,15 @@ def test_a_breakpoint_stops_however_python_is_started(launch, tmp_path: Path, ki
     assert editor.errors == []
 
 
-MULTIPROCESSING = """
-import multiprocessing, sys
-
-def work(n):
-    doubled = n * 2
-    return doubled
-
-def both_are_here(barrier):
-    barrier.wait()
-
-if __name__ == "__main__":
-    context = multiprocessing.get_context(sys.argv[1])
-    with context.Pool(2, both_are_here, (context.Barrier(2),)) as pool:
-        print(sorted(pool.map(work, range(4), chunksize=1)))
-"""
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_workers_of_multiprocessing_stop(launch, tmp_path: Path, method: str) -> None:
-    script = tmp_path / "pool.py"
-    script.write_text(MULTIPROCESSING)
-    running = launch(sys.executable, "pool.py", method, wait="300")
-    port = running.wait_state("waiting")["port"]
-    with Editor(port, {str(script): [5]}) as editor:
-        editor.wait_stops(4)
-        code, out, err = running.finish()
-    assert (code, out) == (0, "[0, 2, 4, 6]\n"), err
-    assert len(editor.stops) == 4
-    assert editor.errors == []
-
-
-def test_a_child_forked_by_the_program_itself_stops_and_its_parent_goes_on(launch, tmp_path: Path) -> None:
-    script = tmp_path / "forks.py"
-    script.write_text(
-        "import os\npid = os.fork()\nif pid == 0:\n    a = 1\n    os._exit(7)\n"
-        "_, status = os.waitpid(pid, 0)\nprint(status >> 8)\n"
-    )
-    running = launch(sys.executable, "forks.py", wait="300")
-    port = running.wait_state("waiting")["port"]
-    with Editor(port, {str(script): [4, 7]}) as editor:
-        stops = editor.wait_stops(2)
-        code, out, _ = running.finish()
-    assert [stop["line"] for stop in stops] == [4, 7]
-    assert (code, out) == (0, "7\n")
-
-
-def test_a_preexec_fn_neither_registers_nor_hangs(launch, tmp_path: Path) -> None:
-    script = tmp_path / "preexec.py"
-    script.write_text(
+def test_a_preexec_fn_neither_registers_nor_hangs(program) -> None:
+    running = program(
         "import os, subprocess\nx = 1\n"
         "out = subprocess.run(['echo', 'child'], preexec_fn=os.setsid, stdout=subprocess.PIPE).stdout\n"
-        "print(out)\n"
+        "print(out)\n",
+        wait="300",
+        name="preexec.py",
     )
-    running = launch(sys.executable, "preexec.py", wait="300")
-    port = running.wait_state("waiting")["port"]
-    with Editor(port, {str(script): [2]}) as editor:
+    with Editor(running.port, {running.script: [2]}) as editor:
         editor.wait_stops(1)
         code, out, err = running.finish()
     assert (code, out) == (0, "b'child\\n'\n"), err
@@ -151,15 +103,10 @@ while True:
 """
 
 
-def test_a_late_attach_stops_in_the_main_frame_and_in_a_thread_that_run_already(
-    launch, tmp_path: Path
-) -> None:
-    script = tmp_path / "loop.py"
-    script.write_text(LOOP)
-    running = launch(sys.executable, "loop.py")
-    port = running.wait_state("running")["port"]
+def test_a_late_attach_stops_in_the_main_frame_and_in_a_thread_that_run_already(program) -> None:
+    running = program(LOOP, name="loop.py")
     assert running.process.stdout.readline() == b"up\n"
-    with Editor(port, {str(script): [5, 18]}) as editor:
+    with Editor(running.port, {running.script: [5, 18]}) as editor:
         while {stop["line"] for stop in editor.stops} != {5, 18}:
             editor.wait_stops(len(editor.stops) + 1)
         running.wait_state("attached")
@@ -167,25 +114,9 @@ def test_a_late_attach_stops_in_the_main_frame_and_in_a_thread_that_run_already(
     running.wait_state("running")
 
 
-def test_an_editor_that_left_can_come_back(launch, tmp_path: Path) -> None:
-    script = tmp_path / "loop.py"
-    script.write_text(LOOP)
-    running = launch(sys.executable, "loop.py")
-    port = running.wait_state("running")["port"]
-    for _ in range(3):
-        with Editor(port, {str(script): [18]}) as editor:
-            editor.wait_stops(1)
-        running.wait_state("running")
-
-
-def test_an_editor_that_ignores_child_sessions_delays_a_program_but_never_hangs_it(
-    launch, tmp_path: Path
-) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(CODE)
-    running = launch(sys.executable, "train.py", wait="300", env={"DKDBG_JOIN_DEADLINE": "0.5"})
-    port = running.wait_state("waiting")["port"]
-    with Editor(port, {str(script): [1]}, follow=False):
+def test_an_editor_that_ignores_child_sessions_delays_a_program_but_never_hangs_it(program) -> None:
+    running = program(CODE, wait="300", env={"DKDBG_JOIN_DEADLINE": "0.5"})
+    with Editor(running.port, {running.script: [1]}, follow=False):
         code, out, _ = running.finish(300)
     assert (code, out) == (0, "sum 3\n")
 
@@ -199,8 +130,7 @@ def test_the_editor_is_told_of_the_start_and_of_the_exit_code(launch) -> None:
                 super()._event(session, name, body)
 
     running = launch(sys.executable, "-c", "raise SystemExit(3)", wait="300")
-    port = running.wait_state("waiting")["port"]
-    with OfTheRoot(port, {}) as editor:
+    with OfTheRoot(running.port, {}) as editor:
         code, _, _ = running.finish()
     pid = running.record()["child"]
     console = [line for line in editor.output if line.startswith("dkdbg:")]
@@ -212,23 +142,20 @@ def test_the_editor_is_told_of_the_start_and_of_the_exit_code(launch) -> None:
 
 def test_the_editor_can_end_the_program(launch) -> None:
     running = launch(sys.executable, "-c", "import time; time.sleep(600)", wait="300")
-    port = running.wait_state("waiting")["port"]
-    with Editor(port, {}) as editor:
+    with Editor(running.port, {}) as editor:
         running.wait_state("attached")
         editor.sessions[0].request("disconnect", terminateDebuggee=True)
         code, _, _ = running.finish()
     assert code == 143
 
 
-def test_a_killed_adapter_is_replaced_and_the_program_goes_on(launch, tmp_path: Path) -> None:
-    script = tmp_path / "loop.py"
-    script.write_text(LOOP)
-    running = launch(sys.executable, "loop.py")
+def test_a_killed_adapter_is_replaced_and_the_program_goes_on(program) -> None:
+    running = program(LOOP, name="loop.py")
     record = running.wait_state("running")
     (adapter,) = children(record["pid"], "adapter.py")
     os.kill(adapter, signal.SIGKILL)
     wait_for(lambda: set(children(record["pid"], "adapter.py")) - {adapter}, bool)
-    with Editor(record["port"], {str(script): [18]}) as editor:
+    with Editor(record["port"], {running.script: [18]}) as editor:
         editor.wait_stops(1)
 
 
@@ -241,14 +168,13 @@ def test_the_editors_stop_button_on_the_last_process_ends_the_root_session_too(
         "import os, time\nn = 0\nwhile not os.path.exists('stop'):\n    n += 1\n    time.sleep(0.02)\n"
     )
     running = launch(sys.executable, str(script), wait="300")
-    port = running.wait_state("waiting")["port"]
-    with Debugger(AttachOptions(port=port)) as debugger:
+    with Debugger(AttachOptions(port=running.port)) as debugger:
         debugger.set_breakpoints(str(script), [4])
         root = debugger.attach()
         stop = debugger.wait_stopped()
         stop.session.send("disconnect", {"terminateDebuggee": False})  # `terminated` comes before its answer
         debugger.wait_ended(session=root)
-    with Debugger(AttachOptions(port=port)) as again:
+    with Debugger(AttachOptions(port=running.port)) as again:
         again.set_breakpoints(str(script), [4])
         again.attach()
         assert again.stack(again.wait_stopped())[0].line == 4

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import Editor, wait_for
-from tests.pythons import need
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,11 +19,10 @@ STEPS = "x = 1\ny = 2\n\n\ndef work(n):\n    return n + 1\n"
 STARTS = "import os, subprocess, sys\n{0}\n"
 
 
-def _in_program(launch, tmp_path: Path, program: str, **more: object) -> tuple[object, Editor]:
-    (tmp_path / "train.py").write_text(program)
+def _in_program(program, tmp_path: Path, text: str) -> tuple[Any, Editor]:
     (tmp_path / "steps.py").write_text(STEPS)
-    running = launch(sys.executable, "train.py", wait="300", **more)
-    return running, Editor(running.wait_state("waiting")["port"], {str(tmp_path / "steps.py"): [2]})
+    running = program(text, wait="300")
+    return running, Editor(running.port, {str(tmp_path / "steps.py"): [2]})
 
 
 CHILDREN = {
@@ -63,8 +59,8 @@ CHILDREN = {
 
 
 @pytest.mark.parametrize("start", CHILDREN.values(), ids=CHILDREN.keys())
-def test_a_child_stops_at_a_breakpoint_of_its_first_lines(launch, tmp_path: Path, start: str) -> None:
-    running, editor = _in_program(launch, tmp_path, STARTS.format(start))
+def test_a_child_stops_at_a_breakpoint_of_its_first_lines(program, tmp_path: Path, start: str) -> None:
+    running, editor = _in_program(program, tmp_path, STARTS.format(start))
     with editor:
         assert [stop["line"] for stop in editor.wait_stops(1)] == [2]
         assert running.finish()[0] == 0
@@ -83,8 +79,7 @@ def test_a_function_that_a_spawn_pool_gets_stops(launch, tmp_path: Path) -> None
     (tmp_path / "train.py").write_text(POOL)
     (tmp_path / "steps_of_pool.py").write_text(STEPS)
     running = launch(sys.executable, "train.py", wait="300")
-    port = running.wait_state("waiting")["port"]
-    with Editor(port, {str(tmp_path / "steps_of_pool.py"): [6]}) as editor:
+    with Editor(running.port, {str(tmp_path / "steps_of_pool.py"): [6]}) as editor:
         assert {stop["line"] for stop in editor.wait_stops(4)} == {6}
         assert running.finish()[0] == 0
 
@@ -122,16 +117,13 @@ FAILS = {
 }
 
 
-@pytest.mark.parametrize("program", FAILS.values(), ids=FAILS.keys())
-def test_an_uncaught_exception_stops_in_a_child(launch, tmp_path: Path, program: str) -> None:
-    (tmp_path / "fails.py").write_text(program)
-    (tmp_path / "train.py").write_text(
-        "import subprocess, sys\nsubprocess.run([sys.executable, 'fails.py'], stderr=subprocess.DEVNULL)\n"
+@pytest.mark.parametrize("text", FAILS.values(), ids=FAILS.keys())
+def test_an_uncaught_exception_stops_in_a_child(program, tmp_path: Path, text: str) -> None:
+    (tmp_path / "fails.py").write_text(text)
+    running = program(
+        STARTS.format("subprocess.run([sys.executable, 'fails.py'], stderr=subprocess.DEVNULL)"), wait="300"
     )
-    running = launch(sys.executable, "train.py", wait="300")
-    with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
-        debugger.set_exception_filters(["uncaught"])
-        debugger.attach()
+    with running.debugged(filters=["uncaught"]) as debugger:
         stop = debugger.wait_stopped(300)
         assert debugger.stack(stop)[0].path == str(tmp_path / "fails.py")
         debugger.continue_(stop)
@@ -146,19 +138,17 @@ LEAVES = {
 
 
 @pytest.mark.parametrize("minor", [8, 11, 13])
-@pytest.mark.parametrize("program", LEAVES.values(), ids=LEAVES.keys())
+@pytest.mark.parametrize("text", LEAVES.values(), ids=LEAVES.keys())
 def test_an_exit_with_a_failure_code_stops_in_a_child(
-    launch, request, tmp_path: Path, program: str, minor: int
+    program, under, tmp_path: Path, text: str, minor: int
 ) -> None:
-    (tmp_path / "leaves.py").write_text(program)
-    (tmp_path / "train.py").write_text(
-        "import subprocess, sys\nsubprocess.run([sys.executable, 'leaves.py'], stderr=subprocess.DEVNULL)\n"
+    (tmp_path / "leaves.py").write_text(text)
+    running = program(
+        STARTS.format("subprocess.run([sys.executable, 'leaves.py'], stderr=subprocess.DEVNULL)"),
+        wait="300",
+        **under(minor),
     )
-    python, layout = need(minor), request.getfixturevalue("old_layout" if minor < 10 else "layout")
-    running = launch(python, "train.py", wait="300", python=python, layout=layout)
-    with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
-        debugger.set_exception_filters(["uncaught"])
-        debugger.attach()
+    with running.debugged(filters=["uncaught"]) as debugger:
         stop = debugger.wait_stopped(300)
         frame = debugger.stack(stop)[0]
         assert (stop.text, frame.path, frame.line) == ("SystemExit", str(tmp_path / "leaves.py"), 4)
@@ -166,17 +156,17 @@ def test_an_exit_with_a_failure_code_stops_in_a_child(
         assert running.finish()[0] == 0
 
 
-def test_what_a_child_prints_to_the_programs_own_output_is_in_the_editor(launch, tmp_path: Path) -> None:
+def test_what_a_child_prints_to_the_programs_own_output_is_in_the_editor(program, tmp_path: Path) -> None:
     child = "print('shown'); import sys; sys.stderr.write('too\\n')"
     captured = "print('kept')"
-    (tmp_path / "train.py").write_text(
+    running = program(
         "import subprocess, sys\n"
         f"subprocess.run([sys.executable, '-c', {child!r}], check=True)\n"
         f"done = subprocess.run([sys.executable, '-c', {captured!r}], check=True, stdout=subprocess.PIPE)\n"
-        "print(done.stdout)\n"
+        "print(done.stdout)\n",
+        wait="300",
     )
-    running = launch(sys.executable, "train.py", wait="300")
-    with Editor(running.wait_state("waiting")["port"], {str(tmp_path / "other.py"): [1]}) as editor:
+    with Editor(running.port, {str(tmp_path / "other.py"): [1]}) as editor:
         wait_for(lambda: "".join(editor.output), lambda text: "shown" in text and "too" in text)
         code, out, err = running.finish()
     assert (code, out) == (0, "shown\nb'kept\\n'\n")
@@ -193,18 +183,15 @@ KIDS = {
 
 @pytest.mark.parametrize(("ends", "code"), KIDS.values(), ids=KIDS.keys())
 def test_a_child_that_an_editor_comes_late_for_runs_to_its_end(
-    launch, tmp_path: Path, ends: str, code: int
+    program, tmp_path: Path, ends: str, code: int
 ) -> None:
     """The hook's thread joins while the main thread imports, raises or ends."""
     (tmp_path / "steps.py").write_text(STEPS)
     (tmp_path / "child.py").write_text(
         f"import os, time\nopen('runs', 'w').close()\nwhile not os.path.exists('go'):\n    time.sleep(0.001)\n{ends}\n"
     )
-    (tmp_path / "train.py").write_text(
-        "import subprocess, sys\nprint(subprocess.run([sys.executable, 'child.py']).returncode)\n"
-    )
-    running = launch(sys.executable, "train.py")
+    running = program(STARTS.format("print(subprocess.run([sys.executable, 'child.py']).returncode)"))
     wait_for((tmp_path / "runs").exists, bool)
-    with Editor(running.wait_state("running")["port"], {str(tmp_path / "steps.py"): [2]}):
+    with Editor(running.port, {str(tmp_path / "steps.py"): [2]}):
         (tmp_path / "go").touch()
         assert running.finish()[1].splitlines()[-1] == str(code)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +13,7 @@ from dkdbg.agent.dap import messages
 from dkdbg.agent.program import choosing, ranks
 from dkdbg.agent.record import choice, processes
 from dkdbg.launchers import registry
-from tests.agent.dap_probe import Client, Editor
+from tests.agent.dap_probe import Client, Editor, wait_for
 from tests.frameworks import python_with
 
 if TYPE_CHECKING:
@@ -50,15 +49,6 @@ def main():
 main()
 """
 LINE = 1 + TRAIN.splitlines().index("    dist.all_reduce(x)")
-
-
-def wait_for(read: Any, fits: Any) -> Any:
-    """Wait until it fits; several Pythons with torch take long to come up and to join on a busy machine."""
-    end = time.monotonic() + 300
-    while not fits(value := read()):
-        assert time.monotonic() < end, value
-        time.sleep(0.01)
-    return value
 
 
 @pytest.fixture
@@ -118,8 +108,7 @@ def stopped_in(editor: Editor, running: Any, count: int) -> set[int]:
 
 def test_chosen_ranks_stop_from_the_start_and_the_others_are_never_traced(job, tmp_path: Path) -> None:
     running = job(4, "--ranks", "0,3", wait="300")
-    port = running.wait_state("waiting")["port"]
-    with Editor(port, {str(tmp_path / "train.py"): [LINE]}) as editor:
+    with Editor(running.port, {str(tmp_path / "train.py"): [LINE]}) as editor:
         running.wait_state("attached")
         there(running, 4)
         assert stopped_in(editor, running, 2) == {0, 3}

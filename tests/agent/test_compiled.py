@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.agent.dap_probe import Editor
+from tests.agent.dap_probe import Editor, wait_for
 from tests.frameworks import python_with
 
 if TYPE_CHECKING:
@@ -35,8 +34,7 @@ def test_a_swallowed_breakpoint_is_said_once_in_the_console_and_on_stderr(launch
     script = tmp_path / "train.py"
     script.write_text(CODE)
     running = launch(python_with("torch"), "train.py", wait="300")
-    port = running.wait_state("waiting")["port"]
-    with Editor(port, {str(script): [5, 8]}) as editor:
+    with Editor(running.port, {str(script): [5, 8]}) as editor:
         code, out, err = running.finish(300)
     assert (code, out) == (0, "end\n"), err
     text = "torch.compile has compiled step: the breakpoint at train.py:5 does not stop there. Run with `launch --no-compile`"
@@ -52,9 +50,7 @@ def test_it_is_said_too_when_the_function_was_compiled_before_the_editor_came(la
     port = running.wait_state("running")["port"]
     assert running.process.stdout.readline() == b"up\n"
     with Editor(port, {str(script): [5]}) as editor:
-        end = time.monotonic() + 300
-        while not any("has compiled step" in line for line in editor.output) and time.monotonic() < end:
-            time.sleep(0.02)
+        wait_for(lambda: "".join(editor.output), lambda text: "has compiled step" in text)
         gate.write_text("")
         code, _, err = running.finish(300)
     assert code == 0
@@ -65,8 +61,7 @@ def test_without_compiling_it_stops(launch, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(CODE)
     running = launch(python_with("torch"), "train.py", wait="300", options=("--no-compile",))
-    port = running.wait_state("waiting")["port"]
-    with Editor(port, {str(script): [5]}) as editor:
+    with Editor(running.port, {str(script): [5]}) as editor:
         code, _, err = running.finish(300)
     assert code == 0
     assert [stop["line"] for stop in editor.stops] == [5, 5, 5]

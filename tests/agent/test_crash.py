@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dkdbg.agent.program import crash
-from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
 from tests.agent.dap_probe import Editor
 from tests.frameworks import python_with
@@ -103,9 +101,8 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_the_crash_of_a_worker_of_multiprocessing_is_held(launch, tmp_path: Path, method: str) -> None:
-    (tmp_path / "train.py").write_text(WORKER)
-    running = launch(sys.executable, "train.py", method, options=("--on-crash", "hold=1m"))
+def test_the_crash_of_a_worker_of_multiprocessing_is_held(program, tmp_path: Path, method: str) -> None:
+    running = program(WORKER, method, options=("--on-crash", "hold=1m"))
     record = running.wait_state("post-mortem")
     with Editor(record["port"], {}, hold=True) as editor:
         stop = editor.wait_stops(1)[0]
@@ -158,11 +155,9 @@ def test_unattended_crashes_of_thread_child_and_program_leave_no_trace_of_dkdbg(
     assert (b"child 1\n" in said, plain.returncode) == (True, 1)
 
 
-def test_an_attached_editor_stops_at_once_and_once(launch, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(CRASH)
-    running = launch(sys.executable, "train.py", wait="300", options=("--on-crash", "hold=1m"))
-    port = running.wait_state("waiting")["port"]
-    with Editor(port, {}) as editor:
+def test_an_attached_editor_stops_at_once_and_once(program) -> None:
+    running = program(CRASH, wait="300", options=("--on-crash", "hold=1m"))
+    with Editor(running.port, {}) as editor:
         stop = editor.wait_stops(1)[0]
         code, _, _ = running.finish()
     assert (stop["line"], code, len(editor.stops)) == (3, 1, 1)
@@ -194,13 +189,13 @@ def test_the_programs_own_hook_runs_first(launch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chained", [False, True])
-def test_a_program_that_sets_its_own_hook_later_is_held_once(launch, tmp_path: Path, chained: bool) -> None:
+def test_a_program_that_sets_its_own_hook_later_is_held_once(program, chained: bool) -> None:
     call = "former(kind, value, trace)" if chained else "print('mine', value)"
-    (tmp_path / "train.py").write_text(
+    running = program(
         "import sys\nformer = sys.excepthook\n"
-        f"def mine(kind, value, trace):\n    {call}\nsys.excepthook = mine\nraise ValueError('x')\n"
+        f"def mine(kind, value, trace):\n    {call}\nsys.excepthook = mine\nraise ValueError('x')\n",
+        options=("--on-crash", "hold=1m"),
     )
-    running = launch(sys.executable, "train.py", options=("--on-crash", "hold=1m"))
     record = running.wait_state("post-mortem")
     with Editor(record["port"], {}) as editor:
         assert editor.wait_stops(1)[0]["line"] == 6
@@ -256,21 +251,16 @@ for divisor in (1, 0):
 
 @pytest.mark.parametrize("on_crash", [(), ("--on-crash", "hold=1m")])
 def test_an_editors_filter_for_uncaught_exceptions_stops_a_program_that_waited_for_it(
-    launch, tmp_path: Path, on_crash: tuple[str, ...]
+    program, tmp_path: Path, on_crash: tuple[str, ...]
 ) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(UNCAUGHT)
-    running = launch(sys.executable, "train.py", options=("--wait", "300", *on_crash))
-    with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
-        debugger.set_breakpoints(str(script), [5])
-        debugger.set_exception_filters(["uncaught"])
-        debugger.attach()
+    running = program(UNCAUGHT, options=("--wait", "300", *on_crash))
+    with running.debugged(5, filters=["uncaught"]) as debugger:
         reasons = []
         while len(reasons) < 3:
             stop = debugger.wait_stopped()
             reasons.append((stop.reason, debugger.stack(stop)[0].line))
             if reasons == [("breakpoint", 5)]:
-                debugger.set_breakpoints(str(script), [8])  # pydevd traces its frames anew
+                debugger.set_breakpoints(running.script, [8])  # pydevd traces its frames anew
             elif stop.reason == "exception":
                 assert debugger.local_values(debugger.stack(stop)[0])["divisor"] == "0"
             debugger.continue_(stop)

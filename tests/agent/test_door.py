@@ -6,14 +6,14 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.door import connection, door, seats
+from tests.unit.door.test_router import JSON, PARAMETERS, event, request
 
 TOKEN = "sésame"
-PARAMETERS = settings(max_examples=150, deadline=None)
 
 
 class Building:
@@ -33,34 +33,29 @@ class Building:
     def door(self, address: str = "192.0.2.1") -> door.Door:
         return door.Door(self.seats, address)
 
+    def introduced(self, address: str = "192.0.2.1", **arguments: Any) -> door.Door:
+        one = self.door(address)
+        one.from_client(request("initialize", **arguments))
+        return one
+
     def attached(self, **arguments: Any) -> door.Door:
-        one = self.door()
-        one.from_client(request("initialize"))
+        one = self.introduced()
         one.from_client(request("attach", seq=2, **arguments))
         one.from_adapter(response("attach", 2))
         assert one.phase == connection.HOLDING
         return one
 
     def onlooker(self, **arguments: Any) -> door.Door:
-        one = self.door("192.0.2.2")
-        one.from_client(request("initialize"))
+        one = self.introduced("192.0.2.2")
         one.from_client(request("attach", seq=2, dkdbgRole="look-on", **arguments))
         one.from_client(request("configurationDone", seq=3))
         assert one.phase == connection.LOOKING
         return one
 
 
-def request(command: str, seq: int = 1, **arguments: Any) -> bytes:
-    return json.dumps({"seq": seq, "type": "request", "command": command, "arguments": arguments}).encode()
-
-
 def response(command: str, to: int, *, success: bool = True, **body: Any) -> bytes:
     head = {"seq": 7, "type": "response", "request_seq": to, "success": success, "command": command}
     return json.dumps({**head, "body": body}).encode()
-
-
-def event(name: str, /, **body: Any) -> bytes:
-    return json.dumps({"seq": 8, "type": "event", "event": name, "body": body}).encode()
 
 
 def sent(actions: list[connection.Action], kind: str) -> list[dict[str, Any]]:
@@ -79,8 +74,7 @@ def test_after_the_attach_a_body_passes_as_it_came() -> None:
 
 @pytest.mark.parametrize("command", ["evaluate", "setExpression", "launch", "threads", "pydevdSystemInfo"])
 def test_nothing_passes_before_the_attach(command: str) -> None:
-    one = Building().door()
-    one.from_client(request("initialize"))
+    one = Building().introduced()
     (action,) = one.from_client(request(command, seq=2))
     assert action.kind == connection.TO_CLIENT
     assert json.loads(action.body)["success"] is False
@@ -90,8 +84,7 @@ def test_guessing_is_slowed_down_and_a_right_token_gets_in_at_any_time() -> None
     building = Building(TOKEN)
 
     def attach(token: Any, address: str) -> tuple[str, float]:
-        one = building.door(address)
-        one.from_client(request("initialize"))
+        one = building.introduced(address)
         actions = one.from_client(request("attach", seq=2, dkdbgToken=token))
         waits = sum(action.seconds for action in actions)
         if waits:
@@ -167,8 +160,7 @@ def test_an_onlooker_sees_copies_and_its_questions_are_asked_for_it() -> None:
 def test_a_second_client_without_a_role_waits_for_a_first_one_that_is_just_leaving() -> None:
     building = Building()
     first = building.attached()
-    second = building.door()
-    second.from_client(request("initialize"))
+    second = building.introduced()
     (wait,) = second.from_client(request("attach", seq=2))
     assert wait.kind == connection.WAIT
     assert not second.ready()
@@ -183,8 +175,7 @@ def test_a_second_client_without_a_role_waits_for_a_first_one_that_is_just_leavi
 def test_a_take_over_tells_the_first_client_and_waits_for_its_end() -> None:
     building = Building()
     root, child = building.attached(), building.attached(subProcessId=7)
-    second = building.door("192.0.2.5")
-    second.from_client(request("initialize"))
+    second = building.introduced("192.0.2.5")
     actions = second.from_client(request("attach", seq=2, dkdbgRole="take-over"))
     for one in (root, child):
         of_it = [action for action in actions if action.connection is one.connection]
@@ -215,8 +206,7 @@ def test_what_an_editor_still_opens_after_its_root_session_was_left_ends_at_once
         (child.connection, connection.TO_ADAPTER),
     ]
     assert strange.phase == connection.HOLDING
-    late = building.door()
-    late.from_client(request("initialize"))
+    late = building.introduced()
     told = sent(
         late.from_client(request("attach", seq=2, subProcessId=9, dkdbgEditor=root.connection.editor)),
         connection.TO_CLIENT,
@@ -293,8 +283,7 @@ def test_a_root_session_is_set_up_at_a_new_adapter_with_what_the_client_has_set(
     ],
 )
 def test_a_client_that_opens_no_child_sessions_is_told_what_to_do(client: Any, key: Any, told: bool) -> None:
-    one = Building().door()
-    one.from_client(request("initialize", **client))
+    one = Building().introduced(**client)
     one.from_client(request("attach", seq=2, **key))
     said = sent(one.from_adapter(response("attach", 2)), connection.TO_CLIENT)
     assert ["dkdbg attach --ports" in json.dumps(message) for message in said[1:]] == [True] * told
@@ -338,8 +327,7 @@ def test_who_looks_on_longest_gets_a_process_and_knows_its_breakpoints_again() -
 def test_a_look_on_that_still_waits_gets_the_process_and_is_not_told_of_it_a_second_time() -> None:
     building = Building()
     first, second = building.attached(), building.onlooker()
-    waiting = building.door("192.0.2.2")
-    waiting.from_client(request("initialize"))
+    waiting = building.introduced("192.0.2.2")
     editor = second.connection.editor
     (wait,) = waiting.from_client(
         request("attach", seq=2, dkdbgRole="look-on", subProcessId=7, dkdbgEditor=editor)
@@ -364,8 +352,7 @@ def test_who_begins_to_look_on_before_a_process_has_a_session_is_told_of_it_too(
     building = Building()
     first = building.attached()
     first.from_adapter(event("debugpyAttach", name="Subprocess 7", subProcessId=7))
-    second = building.door("192.0.2.2")
-    second.from_client(request("initialize"))
+    second = building.introduced("192.0.2.2")
     second.from_client(request("attach", seq=2, dkdbgRole="look-on"))
     told = sent(second.from_client(request("configurationDone", seq=3)), connection.TO_CLIENT)
     offers = [each["body"] for each in told if each.get("event") == "debugpyAttach"]
@@ -391,18 +378,12 @@ def test_who_looks_on_at_a_process_does_not_get_it_before_its_editor_has_the_roo
 
 def test_an_attach_that_fails_leaves_the_process_free() -> None:
     building = Building()
-    one = building.door()
-    one.from_client(request("initialize"))
+    one = building.introduced()
     one.from_client(request("attach", seq=2))
     one.from_adapter(response("attach", 2, success=False))
     assert building.seats.holder(connection.ROOT) is None
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=8,
-)
 NAMES = [
     "initialize",
     "attach",

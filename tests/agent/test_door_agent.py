@@ -65,17 +65,17 @@ def test_without_the_right_token_nothing_is_attached_or_evaluated(
     assert (tmp_path / "evaluated").exists()
 
 
-def test_children_show_the_token_by_themselves_and_it_is_said_nowhere(launch, tmp_path: Path) -> None:
+def test_children_show_the_token_by_themselves_and_it_is_said_nowhere(program, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN + "\n")
-    script = tmp_path / "train.py"
-    script.write_text("import os\nx = 1\nprint([k for k in os.environ if k.startswith('DKDBG_TOKEN')])\n")
-    running = launch(
-        sys.executable, "train.py", wait="300", env={"DKDBG_TOKEN_FILE": str(tmp_path / "token")}
+    running = program(
+        "import os\nx = 1\nprint([k for k in os.environ if k.startswith('DKDBG_TOKEN')])\n",
+        wait="300",
+        env={"DKDBG_TOKEN_FILE": str(tmp_path / "token")},
     )
-    port = running.wait_state("waiting")["port"]
+    port = running.port
     with Client(port) as wrong:
         wrong.refusal("attach", dkdbgToken="wrong")
-    editor = Editor(port, {str(script): [2]}, hold=True)
+    editor = Editor(port, {running.script: [2]}, hold=True)
     arguments = {"connect": {"host": "127.0.0.1", "port": port}, "dkdbgToken": TOKEN}
     with contextlib.closing(editor.attach(arguments=arguments).sessions[0]):
         stop = editor.wait_stops(1)[0]
@@ -126,18 +126,17 @@ def get(port: int, path: str, **headers: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("token", ["", TOKEN])
 def test_the_status_shows_no_command_line_and_without_the_token_only_states_and_counts(
-    launch, tmp_path: Path, token: str
+    program, tmp_path: Path, token: str
 ) -> None:
-    (tmp_path / "train.py").write_text("import time\ntime.sleep(600)\n")
-    running = launch(sys.executable, "train.py", "--key=hunter2", env={"DKDBG_TOKEN": token})
-    port = running.wait_state("running")["port"]
+    running = program("import time\ntime.sleep(600)\n", "--key=hunter2", env={"DKDBG_TOKEN": token})
+    running.wait_state("running")
     wait_for(lambda: running.record()["processes"], bool)
-    shown = get(port, "/status", authorization=f"bearer  {TOKEN} ")
+    shown = get(running.port, "/status", authorization=f"bearer  {TOKEN} ")
     assert "hunter2" not in json.dumps(shown)
     assert (shown["program"], shown["processes"][0]["name"]) == ("train.py", "train.py")
     assert shown["cwd"] == str(tmp_path)
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}):
-        open_to_all = get(port, "/status", **headers)
+        open_to_all = get(running.port, "/status", **headers)
         assert open_to_all["state"] == "running"
         if token:
             assert open_to_all["process_count"] == 1
@@ -145,7 +144,7 @@ def test_the_status_shows_no_command_line_and_without_the_token_only_states_and_
             assert "train" not in json.dumps(open_to_all)
         else:
             assert open_to_all["program"] == "train.py"
-    assert get(port, "/healthz") == {"state": "running", "client": False}
+    assert get(running.port, "/healthz") == {"state": "running", "client": False}
 
 
 def test_an_empty_token_file_ends_the_agent(launch, tmp_path: Path) -> None:
@@ -175,10 +174,8 @@ if __name__ == "__main__":
 """
 
 
-def test_sessions_are_named_by_what_the_process_is(launch, tmp_path: Path) -> None:
-    (tmp_path / "run.py").write_text(NAMES)
-    running = launch(sys.executable, "run.py", wait="300")
-    port = running.wait_state("waiting")["port"]
+def test_sessions_are_named_by_what_the_process_is(program) -> None:
+    running = program(NAMES, wait="300", name="run.py")
     names: list[str] = []
 
     class Noting(Editor):
@@ -187,7 +184,7 @@ def test_sessions_are_named_by_what_the_process_is(launch, tmp_path: Path) -> No
                 names.append(body["name"])
             super()._event(session, name, body)
 
-    with Noting(port, {}) as editor:
+    with Noting(running.port, {}) as editor:
         code, _, err = running.finish(timeout=300)
     assert code == 0, err
     assert editor.errors == []
@@ -207,8 +204,11 @@ def test_sessions_are_named_by_what_the_process_is(launch, tmp_path: Path) -> No
 
 def test_a_second_client_looks_on_and_changes_nothing(loop, tmp_path: Path) -> None:
     running = loop()
-    port = running.wait_state("running")["port"]
-    with Client(port).attach() as first, first.child() as child, Client(port).attach() as second:
+    with (
+        Client(running.port).attach() as first,
+        first.child() as child,
+        Client(running.port).attach() as second,
+    ):
         assert "you look on: another editor (since " in second.event("output", text="look on")["output"]
         with second.child() as onlooker:
             child.session.request("pause", threadId=1)
@@ -248,11 +248,10 @@ def first_process(running: Any) -> dict[str, Any]:
 
 def test_a_client_that_takes_over_gets_the_session(loop, tmp_path: Path) -> None:
     running = loop()
-    port = running.wait_state("running")["port"]
     with contextlib.ExitStack() as stack:
-        first = stack.enter_context(Client(port).attach())
+        first = stack.enter_context(Client(running.port).attach())
         child = stack.enter_context(first.child())
-        second = stack.enter_context(Client(port).attach(dkdbgRole="take-over"))
+        second = stack.enter_context(Client(running.port).attach(dkdbgRole="take-over"))
         with second.child() as taken:
             assert "(127.0.0.1) has taken this session over" in first.event("output", text="taken")["output"]
             first.event("terminated")

@@ -53,7 +53,6 @@ def test_an_attach_before_the_adapter_is_up_stops_at_the_first_line(
     runtime = tmp_path / "run"
     environment = {"DKDBG_PORT": str(free_port()), "DKDBG_RUNTIME_DIR": str(runtime)}
     running = launch(sys.executable, "train.py", wait="300", env=environment, layout=slow)
-    running.runtime = runtime
     record = running.wait_state("starting")
     assert healthz(record["port"]) == (503, "starting")
     assert health.trouble(str(runtime)) == f"session {record['id']} is starting"
@@ -68,7 +67,6 @@ def test_an_attach_before_the_adapter_is_up_stops_at_the_first_line(
 def test_health_and_healthz_say_yes_together(launch, slow: Path, tmp_path: Path) -> None:
     runtime = tmp_path / "run"
     running = launch("sleep", "600", layout=slow, env={"DKDBG_RUNTIME_DIR": str(runtime)})
-    running.runtime = runtime
     port = running.wait_state("starting")["port"]
     assert health.trouble(str(runtime))
     (slow / "up").touch()
@@ -99,37 +97,33 @@ def repacked(layout: Path, folder: Path, file: str, line: str, before: str) -> P
 
 @pytest.mark.parametrize("wait", ["0", "300"])
 def test_an_agent_that_is_slow_to_let_processes_join_asks_none_before_and_starts_none(
-    launch, layout: Path, tmp_path: Path, wait: str
+    program, layout: Path, tmp_path: Path, wait: str
 ) -> None:
     """Longer than it takes to look for processes, and to look whether an editor is there."""
     slow = repacked(layout, tmp_path / "slow", "record/records.py", "write_json(os.path.join(self.directory, contract.JOIN_NAME)", "time.sleep(2)")  # fmt: skip
-    script = tmp_path / "train.py"
-    script.write_text("import time\nwhile True:\n    time.sleep(0.02)\n")
-    running = launch(sys.executable, "train.py", wait=wait, layout=slow)
+    running = program("import time\nwhile True:\n    time.sleep(0.02)\n", wait=wait, layout=slow)
     record = running.wait_state("running" if wait == "0" else "waiting")
     if wait == "0":
         wait_for(lambda: running.record()["processes"], bool)
     line = 3 if wait == "0" else 1  # nobody comes to line 1 again
-    with Editor(record["port"], {str(script): [line]}) as editor:
+    with Editor(record["port"], {running.script: [line]}) as editor:
         assert editor.wait_stops(1)[0]["line"] == line
 
 
 def test_a_process_that_was_asked_as_its_editor_left_is_asked_for_the_next_one(
-    launch, layout: Path, tmp_path: Path
+    program, layout: Path, tmp_path: Path
 ) -> None:
     asking, go = str(tmp_path / "asking"), str(tmp_path / "go")
     waits = f"found and open({asking!r}, 'w').close()\n        while found and not os.path.exists({go!r}): time.sleep(0.01)"
     slow = repacked(layout, tmp_path / "slow", "record/processes.py", "new = [pid for pid in found if self.is_chosen(pid)]", waits)  # fmt: skip
-    script = tmp_path / "train.py"
-    script.write_text("import time\nwhile True:\n    time.sleep(0.02)\n")
-    running = launch(sys.executable, "train.py", layout=slow)
-    port = running.wait_state("running")["port"]
+    running = program("import time\nwhile True:\n    time.sleep(0.02)\n", layout=slow)
+    running.wait_state("running")
     wait_for(lambda: running.record()["processes"], bool)
-    with Editor(port, {}):
+    with Editor(running.port, {}):
         wait_for((tmp_path / "asking").exists, bool)
     wait_for(lambda: running.record()["client"], lambda client: not client)
     (tmp_path / "go").touch()
-    with Editor(port, {str(script): [3]}) as editor:
+    with Editor(running.port, {running.script: [3]}) as editor:
         assert editor.wait_stops(1)[0]["line"] == 3
 
 

@@ -34,8 +34,7 @@ def test_a_client_that_keeps_ended_sessions_open_does_not_fill_the_agent(launch,
     child = tmp_path / "child.py"
     child.write_text("x = 1\n")
     running = launch(sys.executable, "train.py")
-    port = running.wait_state("running")["port"]
-    with Careless(port, {str(child): [1]}) as editor:
+    with Careless(running.port, {str(child): [1]}) as editor:
         editor.wait_attached(2)
         before = _weight(running.process.pid)
         (tmp_path / "go").touch()

@@ -72,17 +72,13 @@ FAILURES = {
 
 def attached(running: Any) -> Debugger:
     """See the program through to its end."""
-    with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
-        debugger.attach()
+    with running.debugged() as debugger:
         debugger.wait_ended(300)
         return debugger
 
 
 def wait_until_gone(pid: int) -> None:
-    end = time.monotonic() + 300
-    while Path(f"/proc/{pid}").exists():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_for(Path(f"/proc/{pid}").exists, lambda exists: not exists)
 
 
 def console(debugger: Debugger, name: str) -> str:
@@ -167,8 +163,7 @@ def test_what_the_agent_says_stands_in_every_console_of_vs_code_and_once_elsewhe
         script.write_text("import time\nopen('runs', 'w').close()\nwhile True: time.sleep(0.02)\n")
         (tmp_path / "runs").unlink(missing_ok=True)
         running = launch(PYTHON, "train.py", wait="300", verb="supervise", options=("--reload",))
-        with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
-            debugger.attach()
+        with running.debugged() as debugger:
             debugger.wait_session(lambda session: "train.py" in session.name, "the program")
             wait_for((tmp_path / "runs").exists, bool)  # it has read the file
             draft = tmp_path / "new"
@@ -258,8 +253,7 @@ def test_a_python_that_leaves_the_agent_out_is_told_to_the_editor(
 def test_a_program_that_runs_on_without_the_agent_is_told_once_and_another_not_at_all(launch: Any) -> None:
     for command, times in ((("sleep", "600"), 1), ((PYTHON, "-c", "import time; time.sleep(600)"), 0)):
         running = launch(*command, wait="300")
-        with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
-            debugger.attach()
+        with running.debugged() as debugger:
             running.wait_state("attached")
             if times:
                 debugger.wait_output(unseen.NOTE, timeout=300)
@@ -281,15 +275,12 @@ def test_a_program_that_was_asked_to_end_is_kept_for_nobody(
         "time.sleep(600)\n"
     )
     running = launch(PYTHON, "train.py", env={"DKDBG_LINGER": "forever"})
-    end = time.monotonic() + 300
-    while not (tmp_path / "ready").exists():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    wait_for((tmp_path / "ready").exists, bool)
     running.process.send_signal(number)
     assert running.finish()[0] == 7
 
 
-def test_a_program_begins_when_the_hooks_thread_runs(launch, tmp_path: Path) -> None:
+def test_a_program_begins_when_the_hooks_thread_runs(program, tmp_path: Path) -> None:
     """CPython 3.11.2 crashed when a program had ended before that thread ran at all, on a busy machine."""
     folder = tmp_path / "late"
     folder.mkdir()
@@ -298,12 +289,11 @@ def test_a_program_begins_when_the_hooks_thread_runs(launch, tmp_path: Path) -> 
         "def late(function, args):\n    def run():\n        time.sleep(0.3)\n        sys.begun.append(1)\n"
         "        function(*args)\n    return start(run, ())\n\n_thread.start_new_thread = late\n"
     )
-    (tmp_path / "train.py").write_text("import sys\nprint(sys.begun)\n")
-    running = launch(sys.executable, "train.py", env={"PYTHONPATH": str(folder)})
+    running = program("import sys\nprint(sys.begun)\n", env={"PYTHONPATH": str(folder)})
     assert running.finish()[:2] == (0, "[1]\n")
 
 
-def test_a_program_runs_where_no_thread_can_be_started(launch, tmp_path: Path) -> None:
+def test_a_program_runs_where_no_thread_can_be_started(program, tmp_path: Path) -> None:
     """As under a limit of processes (`ulimit -u`): it is not waited for a thread that never runs."""
     folder = tmp_path / "site"
     folder.mkdir()
@@ -311,6 +301,7 @@ def test_a_program_runs_where_no_thread_can_be_started(launch, tmp_path: Path) -
         "import _thread, sys\n\ndef refuse(*_):\n    raise RuntimeError('cannot start new thread')\n\n"
         "if sys.orig_argv[1:] == ['train.py']:\n    _thread.start_new_thread = refuse\n"
     )
-    (tmp_path / "train.py").write_text("import _thread\nprint(_thread.start_new_thread.__name__)\n")
-    running = launch(sys.executable, "train.py", env={"PYTHONPATH": str(folder)})
+    running = program(
+        "import _thread\nprint(_thread.start_new_thread.__name__)\n", env={"PYTHONPATH": str(folder)}
+    )
     assert running.finish()[:2] == (0, "refuse\n")

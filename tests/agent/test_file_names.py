@@ -10,7 +10,6 @@ import pytest
 from dkdbg.agent.program import file_names
 from dkdbg.agent.run import edited
 from tests.agent.dap_probe import Client, Editor, wait_for
-from tests.pythons import need
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,12 +28,12 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("minor", [8, 11, 13])
 def test_breakpoints_of_the_file_stop_in_it_and_in_its_workers(
-    launch: Any, request: Any, tmp_path: Path, *, minor: int
+    launch: Any, under: Any, tmp_path: Path, *, minor: int
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(SPAWNS)
-    python, layout = need(minor), request.getfixturevalue("old_layout" if minor < 10 else "layout")
-    running = launch(python, f"/{script}", wait="300", python=python, layout=layout)
+    options = under(minor)
+    running = launch(options["python"], f"/{script}", wait="300", **options)
     with Editor(running.wait_state("waiting")["port"], {str(script): [4]}) as editor:
         code, out, err = running.finish(300)
         assert (code, out) == (0, "3\n"), err

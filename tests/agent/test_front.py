@@ -8,7 +8,6 @@ import contextlib
 import json
 import socket
 import struct
-import sys
 import threading
 import time
 import urllib.error
@@ -24,7 +23,6 @@ from tests.agent.dap_probe import Editor, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 INITIALIZE = frames.encode({"seq": 1, "type": "request", "command": "initialize", "arguments": {}})
 GARBAGE = [
@@ -337,15 +335,10 @@ def test_a_refused_peer_is_closed_and_logged_once(behind: Behind, monkeypatch: p
     assert behind.received == []
 
 
-def test_an_attach_works_after_a_thousand_probes_and_a_hundred_pieces_of_garbage(
-    launch, tmp_path: Path
-) -> None:
-    script = tmp_path / "train.py"
-    script.write_text("x = 1\nprint(x)\n")
-    running = launch(sys.executable, "train.py", wait="300")
-    port = running.wait_state("waiting")["port"]
+def test_an_attach_works_after_a_thousand_probes_and_a_hundred_pieces_of_garbage(program) -> None:
+    running = program("x = 1\nprint(x)\n", wait="300")
     for number in range(1000):
-        sock = dial(port)
+        sock = dial(running.port)
         if number % 4 == 1:
             sock.sendall(b"GET / HTTP/1.0\r\n\r\n")
         elif number % 4 == 2:
@@ -353,12 +346,12 @@ def test_an_attach_works_after_a_thousand_probes_and_a_hundred_pieces_of_garbage
         elif number % 100 == 3:
             sock.sendall(INITIALIZE)  # a client that changes its mind
         sock.close()
-    half_open = [dial(port) for _ in range(10)]
+    half_open = [dial(running.port) for _ in range(10)]
     for number in range(100):
-        with dial(port) as sock:
+        with dial(running.port) as sock:
             sock.sendall(GARBAGE[number % len(GARBAGE)])
     assert running.record()["state"] == "waiting"
-    with Editor(port, {str(script): [1]}) as editor:
+    with Editor(running.port, {running.script: [1]}) as editor:
         editor.wait_stops(1)
         code, _, err = running.finish()
     for sock in half_open:

@@ -39,10 +39,9 @@ def test_a_client_that_waits_for_debugpys_greeting_gets_it_and_attaches(launch, 
     (tmp_path / "train.py").write_text("print('end')\n")
     # It opens no session of the program's process, which is not to wait for one.
     running = launch(sys.executable, "train.py", wait="300", env={"DKDBG_JOIN_DEADLINE": "1"})
-    port = running.wait_state("waiting")["port"]
-    session = client.Session(greeted(port), name="patient")
+    session = client.Session(greeted(running.port), name="patient")
     session.request("initialize", {"adapterID": "debugpy", "clientID": "vscode"})
-    attached = session.send("attach", {"connect": {"host": "127.0.0.1", "port": port}})
+    attached = session.send("attach", {"connect": {"host": "127.0.0.1", "port": running.port}})
     session.wait(lambda: session.has_seen("initialized"), "initialized", timeout=300)
     session.request("configurationDone")
     session.response(attached)

@@ -28,13 +28,17 @@ def agent(layout: Path, runtime: Path, *words: str) -> subprocess.CompletedProce
     )
 
 
-def test_health_follows_the_session(launch, layout: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def sleeper(launch, tmp_path: Path):
+    """Launch a program that sleeps, with a runtime folder of its own."""
+    return lambda **more: launch("sleep", "600", env={"DKDBG_RUNTIME_DIR": str(tmp_path / "run")}, **more)
+
+
+def test_health_follows_the_session(sleeper, layout: Path, tmp_path: Path) -> None:
     runtime = tmp_path / "run"
-    own = {"DKDBG_RUNTIME_DIR": str(runtime)}
     result = agent(layout, runtime, "health")
     assert (result.returncode, result.stdout) == (1, f"no session in {runtime}\n")
-    running = launch("sleep", "600", wait="300", env=own)
-    running.runtime = runtime
+    running = sleeper(wait="300")
     running.wait_state("waiting")
     assert agent(layout, runtime, "health").returncode == 0
     listed = json.loads(agent(layout, runtime, "sessions", "--json").stdout)
@@ -49,29 +53,26 @@ def test_health_follows_the_session(launch, layout: Path, tmp_path: Path) -> Non
     )
 
 
-def test_a_killed_agent_is_not_healthy(launch, tmp_path: Path) -> None:
-    runtime = tmp_path / "run"
-    running = launch("sleep", "600", env={"DKDBG_RUNTIME_DIR": str(runtime)})
-    running.runtime = runtime
+def test_a_killed_agent_is_not_healthy(sleeper) -> None:
+    running = sleeper()
     record = running.wait_state("running")
-    assert health.trouble(str(runtime)) == ""
+    assert health.trouble(str(running.runtime)) == ""
     running.process.kill()
     running.process.wait()  # its output does not end before the program does
     assert (
-        health.trouble(str(runtime)) == f"the agent of session {record['id']} (pid {record['pid']}) is gone"
+        health.trouble(str(running.runtime))
+        == f"the agent of session {record['id']} (pid {record['pid']}) is gone"
     )
     os.killpg(running.process.pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("field", ["port", "adapter_up"])
-def test_a_port_that_nobody_listens_on_is_not_healthy(launch, tmp_path: Path, field: str) -> None:
-    runtime = tmp_path / "run"
-    running = launch("sleep", "600", env={"DKDBG_RUNTIME_DIR": str(runtime)})
-    running.runtime = runtime
+def test_a_port_that_nobody_listens_on_is_not_healthy(sleeper, field: str) -> None:
+    running = sleeper()
     record = running.wait_state("running")
-    path = runtime / record["id"] / "session.json"
+    path = running.runtime / record["id"] / "session.json"
     path.write_text(json.dumps({**record, field: field == "port"}))
-    assert health.trouble(str(runtime)) in ("nobody listens on port 1", "debugpy's adapter is gone")
+    assert health.trouble(str(running.runtime)) in ("nobody listens on port 1", "debugpy's adapter is gone")
 
 
 def test_a_pid_that_is_used_again_does_not_count_as_the_agent(tmp_path: Path) -> None:
@@ -82,14 +83,12 @@ def test_a_pid_that_is_used_again_does_not_count_as_the_agent(tmp_path: Path) ->
     assert health.trouble(str(tmp_path)).endswith("is gone")
 
 
-def test_health_loads_nothing_that_costs(launch, layout: Path, tmp_path: Path) -> None:
+def test_health_loads_nothing_that_costs(sleeper, layout: Path) -> None:
     """Its slow way, with a Python: it may run every other second beside a training job."""
-    runtime = tmp_path / "run"
-    running = launch("sleep", "600", env={"DKDBG_RUNTIME_DIR": str(runtime)})
-    running.runtime = runtime
+    running = sleeper()
     running.wait_state("running")
     command = [sys.executable, "-X", "importtime", "-I", "-S", "-B", str(layout / "agent.pyz"), "health"]
-    environment = dict(os.environ, DKDBG_RUNTIME_DIR=str(runtime))
+    environment = dict(os.environ, DKDBG_RUNTIME_DIR=str(running.runtime))
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert done.returncode == 0
@@ -116,15 +115,13 @@ def test_health_loads_nothing_that_costs(launch, layout: Path, tmp_path: Path) -
     }
 
 
-def test_health_needs_no_python_while_all_is_well(launch, layout: Path, tmp_path: Path) -> None:
+def test_health_needs_no_python_while_all_is_well(sleeper, layout: Path) -> None:
     """It runs every other second beside a training job."""
-    runtime = tmp_path / "run"
-    running = launch("sleep", "600", wait="300", env={"DKDBG_RUNTIME_DIR": str(runtime)})
-    running.runtime = runtime
+    running = sleeper(wait="300")
     running.wait_state("waiting")
     environment = {
         "PATH": "/nonexistent",
-        "DKDBG_RUNTIME_DIR": str(runtime),
+        "DKDBG_RUNTIME_DIR": str(running.runtime),
         "DKDBG_PYTHON": "/nonexistent/python",
     }
     argv = ["/bin/sh", str(layout / "agent.pyz"), "health"]
@@ -143,50 +140,41 @@ def waiting_check(layout: Path, runtime: Path) -> subprocess.Popen[str]:
 
 
 def test_a_waiting_check_that_began_before_the_agent_ends_when_an_attach_will_work(
-    launch, layout: Path, tmp_path: Path
+    sleeper, layout: Path, tmp_path: Path
 ) -> None:
     """An engine learns of it at once, without asking again and again."""
     runtime = tmp_path / "run"
     with waiting_check(layout, runtime) as check:
         with pytest.raises(subprocess.TimeoutExpired):  # it waits although nothing is there yet
             check.wait(0.5)
-        running = launch("sleep", "600", wait="300", env={"DKDBG_RUNTIME_DIR": str(runtime)})
-        running.runtime = runtime
+        running = sleeper(wait="300")
         assert check.communicate(timeout=300) == ("", None)
     assert check.returncode == 0
     assert running.record()["state"] == "waiting"
 
 
-def test_a_waiting_check_of_an_agent_that_was_ready_before_takes_its_time(
-    launch, layout: Path, tmp_path: Path
-) -> None:
+def test_a_waiting_check_of_an_agent_that_was_ready_before_takes_its_time(sleeper, layout: Path) -> None:
     """The engine asks again 0.2 s after each answer, beside a training job."""
-    runtime = tmp_path / "run"
-    running = launch("sleep", "600", wait="300", env={"DKDBG_RUNTIME_DIR": str(runtime)})
-    running.runtime = runtime
-    with waiting_check(layout, runtime) as check:
+    running = sleeper(wait="300")
+    with waiting_check(layout, running.runtime) as check:
         assert check.wait(300) == 0
-    ready = runtime / "ready"
+    ready = running.runtime / "ready"
     pid, port, since = ready.read_text().split()
     ready.write_text(f"{pid} {port} {int(since) - 1000}\n")  # 10 s earlier
     began = time.monotonic()
-    with waiting_check(layout, runtime) as check:
+    with waiting_check(layout, running.runtime) as check:
         assert check.wait(300) == 0
     assert time.monotonic() - began >= 2
 
 
-def test_a_waiting_check_says_why_an_agent_that_was_ready_is_no_more(
-    launch, layout: Path, tmp_path: Path
-) -> None:
-    runtime = tmp_path / "run"
-    running = launch("sleep", "600", wait="300", env={"DKDBG_RUNTIME_DIR": str(runtime)})
-    running.runtime = runtime
-    with waiting_check(layout, runtime) as check:
+def test_a_waiting_check_says_why_an_agent_that_was_ready_is_no_more(sleeper, layout: Path) -> None:
+    running = sleeper(wait="300")
+    with waiting_check(layout, running.runtime) as check:
         assert check.wait(300) == 0
     record = running.record()
     running.process.terminate()
     running.finish()
-    with waiting_check(layout, runtime) as check:
+    with waiting_check(layout, running.runtime) as check:
         output, _ = check.communicate(timeout=300)
     assert (check.returncode, output) == (1, f"the last session, {record['id']}, has ended with code 143\n")
 

@@ -120,15 +120,15 @@ def test_a_command_that_cannot_start_is_named(
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGWINCH"])
-def test_a_signal_reaches_the_program_once(launch, tmp_path: Path, name: str) -> None:
-    (tmp_path / "t.py").write_text(
+def test_a_signal_reaches_the_program_once(program, name: str) -> None:
+    running = program(
         "import signal, time\nseen = []\n"
         f"signal.signal(signal.{name}, lambda n, f: seen.append(n))\n"
         "print('ready', flush=True)\n"
         "while not seen: time.sleep(0.01)\n"
-        "time.sleep(0.1)\nprint(len(seen), flush=True)\nraise SystemExit(9)\n"
+        "time.sleep(0.1)\nprint(len(seen), flush=True)\nraise SystemExit(9)\n",
+        name="t.py",
     )
-    running = launch(sys.executable, "t.py")
     assert running.process.stdout.readline() == b"ready\n"
     os.kill(running.process.pid, getattr(signal, name))
     code, out, _ = running.finish()

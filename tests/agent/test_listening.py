@@ -13,7 +13,6 @@ import pytest
 from dkdbg.agent.record import procfs
 from tests.agent.dap_probe import Client, Editor, wait_for
 from tests.ports import free_port
-from tests.pythons import need
 
 ATTACHED = """import debugpy, sys
 print(debugpy.is_client_connected())
@@ -51,14 +50,11 @@ def adapters(port: int) -> list[int]:
 
 @pytest.mark.parametrize("minor", [8, 11, 13])
 def test_a_program_that_listens_while_it_is_debugged_gets_the_agents_endpoint(
-    launch, request, tmp_path: Path, minor: int
+    program, under, tmp_path: Path, minor: int
 ) -> None:
-    python = need(minor)
-    layout = request.getfixturevalue("old_layout" if minor < 10 else "layout")
-    (tmp_path / "train.py").write_text(ATTACHED)
     own = free_port()
-    running = launch(python, "train.py", str(own), wait="300", python=python, layout=layout)
-    port = running.wait_state("waiting")["port"]
+    running = program(ATTACHED, str(own), wait="300", **under(minor))
+    port = running.port
     with Editor(port, {}) as editor:
         stop = editor.wait_stops(1)[0]
         wait_for((tmp_path / "arrived").exists, bool)

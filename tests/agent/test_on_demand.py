@@ -37,8 +37,7 @@ def program(folder: Path, call: str) -> Path:
 def test_it_stops_with_the_editor_attached(launch, tmp_path: Path, call: str) -> None:
     script = program(tmp_path, CALLS[call])
     running = launch(sys.executable, "train.py", wait="300")
-    port = running.wait_state("waiting")["port"]
-    with Editor(port, {}) as editor:
+    with Editor(running.port, {}) as editor:
         stop = editor.wait_stops(1)[0]
         code, out, err = running.finish()
     assert (stop["path"], stop["line"]) in [(str(script), 2), (str(script), 3)]
@@ -63,9 +62,10 @@ def test_it_waits_for_an_editor_that_comes_later(launch, tmp_path: Path) -> None
     assert (code, out) == (0, "42\n")
 
 
-def test_nobody_comes_and_it_goes_on_and_waits_no_second_time(launch, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("for n in range(3):\n    breakpoint()\nprint('on')\n")
-    running = launch(sys.executable, "train.py", env={"DKDBG_BREAKPOINT_WAIT": "0.3"})
+def test_nobody_comes_and_it_goes_on_and_waits_no_second_time(program) -> None:
+    running = program(
+        "for n in range(3):\n    breakpoint()\nprint('on')\n", env={"DKDBG_BREAKPOINT_WAIT": "0.3"}
+    )
     code, out, err = running.finish()
     lines = [line for line in err.splitlines() if "breakpoint at" in line]
     assert (code, out) == (0, "on\n")
@@ -81,22 +81,20 @@ def test_without_a_wait_it_goes_on_at_once_and_says_where_to_attach(launch, tmp_
     assert "dkdbg: breakpoint at train.py:2: no debugger, going on (attach on 127.0.0.1:" in err
 
 
-def test_it_stops_in_a_thread_and_in_a_forked_child(launch, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(
+def test_it_stops_in_a_thread_and_in_a_forked_child(program) -> None:
+    running = program(
         "import os, threading, dkdbg\n"
         "def work(n):\n    dkdbg.breakpoint()\n    n += 1\n    return n\n"
         "thread = threading.Thread(target=work, args=(1,)); thread.start(); thread.join()\n"
         "pid = os.fork()\n"
         "if pid == 0:\n    work(2)\n    os._exit(0)\n"
-        "print(os.waitpid(pid, 0)[1])\n"
+        "print(os.waitpid(pid, 0)[1])\n",
+        wait="300",
     )
-    running = launch(sys.executable, "train.py", wait="300")
-    port = running.wait_state("waiting")["port"]
-    with Editor(port, {}) as editor:
+    with Editor(running.port, {}) as editor:
         stops = editor.wait_stops(2)
         code, out, err = running.finish()
-    assert {(stop["path"], stop["line"]) for stop in stops} <= {(str(script), 3), (str(script), 4)}
+    assert {(stop["path"], stop["line"]) for stop in stops} <= {(running.script, 3), (running.script, 4)}
     assert stops[0]["session"] is not stops[1]["session"]
     assert (code, out) == (0, "0\n"), err
 
@@ -172,12 +170,10 @@ def test_settrace_with_a_port_reaches_nc_from_everywhere(
 
 
 @pytest.mark.parametrize("where", ["fork", "spawn", "forkserver"])
-def test_a_worker_stops_for_the_editor(launch, tmp_path: Path, where: str) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(WHERE.replace("CALL", "dkdbg.breakpoint()"))
-    running = launch(sys.executable, "train.py", where, wait="300")
-    with Editor(running.wait_state("waiting")["port"], {}) as editor:
+def test_a_worker_stops_for_the_editor(program, where: str) -> None:
+    running = program(WHERE.replace("CALL", "dkdbg.breakpoint()"), where, wait="300")
+    with Editor(running.port, {}) as editor:
         stop = editor.wait_stops(1)[0]
         code, out, err = running.finish()
-    assert (stop["path"], stop["line"] in (5, 6)) == (str(script), True)
+    assert (stop["path"], stop["line"] in (5, 6)) == (running.script, True)
     assert (code, out) == (0, "done\n"), err

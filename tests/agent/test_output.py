@@ -17,7 +17,6 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import Client, Editor, wait_for
 from tests.processes import children
-from tests.pythons import need
 
 LINES = 100_000
 
@@ -42,21 +41,20 @@ def run(running: Any, *, breakpoints: dict[str, list[int]] | None = None, **opti
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("version", [8, 11, 13])
 def test_prints_and_a_traceback_reach_the_editor_apart_and_the_log_as_before(
-    request, launch, tmp_path: Path, version: int, unbuffered: str
+    program, under, version: int, unbuffered: str
 ) -> None:
-    python = need(version)
-    layout = request.getfixturevalue("old_layout" if version < 10 else "layout")
-    script = tmp_path / "train.py"
-    script.write_text(
+    environment = {"PYTHONUNBUFFERED": unbuffered, "PYTHONIOENCODING": "utf-8"}
+    running = program(
         "import atexit, logging, sys\n"
         "print('loss', 0.5)\n"
         "sys.stdout.buffer.write(b'raw \\xc3\\xa4\\n') if sys.stdout.write_through else print('raw \\u00e4')\n"
         "logging.warning('slow')\n"
         "print('step', end=''); print(' one')\n"
-        "raise ValueError('bad batch')\n"
+        "raise ValueError('bad batch')\n",
+        wait="300",
+        env=environment,
+        **under(version),
     )
-    environment = {"PYTHONUNBUFFERED": unbuffered, "PYTHONIOENCODING": "utf-8"}
-    running = launch(python, "train.py", wait="300", env=environment, python=python, layout=layout)
     debugger = run(running)
     code, out, err = running.finish()
     assert (code, out) == (1, "loss 0.5\nraw ä\nstep one\n")
@@ -66,9 +64,10 @@ def test_prints_and_a_traceback_reach_the_editor_apart_and_the_log_as_before(
     assert said(debugger, "stderr", by="train.py") == printed
 
 
-def test_a_hundred_thousand_lines_arrive_all_in_order_in_few_events(launch, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(f"for i in range({LINES}): print('line', i)\n")
-    running = launch(sys.executable, "train.py", wait="300", env={"PYTHONUNBUFFERED": "1"})
+def test_a_hundred_thousand_lines_arrive_all_in_order_in_few_events(program) -> None:
+    running = program(
+        f"for i in range({LINES}): print('line', i)\n", wait="300", env={"PYTHONUNBUFFERED": "1"}
+    )
     read: list[str] = []
     reader = threading.Thread(target=lambda: read.append(running.process.stdout.read().decode()))
     reader.start()
@@ -81,18 +80,19 @@ def test_a_hundred_thousand_lines_arrive_all_in_order_in_few_events(launch, tmp_
     assert running.process.wait(300) == 0
 
 
-def test_each_rank_prints_in_its_own_session(launch, tmp_path: Path) -> None:
+def test_each_rank_prints_in_its_own_session(program, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import os, sys\nrank = os.environ['RANK']\nprint('rank', rank, 'is up')\n"
         "if rank == '2': sys.exit('rank 2 has no data')\n"
     )
-    (tmp_path / "start.py").write_text(
+    running = program(
         "import os, subprocess, sys\n"
         "ranks = [subprocess.Popen([sys.executable, 'train.py'], env=dict(os.environ, RANK=str(r), LOCAL_RANK=str(r),"
         " WORLD_SIZE='4')) for r in range(4)]\n"
-        "sys.exit(max(rank.wait() for rank in ranks))\n"
+        "sys.exit(max(rank.wait() for rank in ranks))\n",
+        wait="300",
+        name="start.py",
     )
-    running = launch(sys.executable, "start.py", wait="300")
     debugger = run(running)
     code, out, _ = running.finish()
     assert code == 1
@@ -102,13 +102,9 @@ def test_each_rank_prints_in_its_own_session(launch, tmp_path: Path) -> None:
     assert said(debugger, "stderr", by="rank 2") == "rank 2 has no data\n"
 
 
-def test_what_was_printed_before_a_stop_is_there_before_it(launch, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text("for i in range(20):\n    print('before', i)\n    i += 0\nprint('end')\n")
-    running = launch(sys.executable, "train.py", wait="300")
-    with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
-        debugger.set_breakpoints(str(script), [3])
-        debugger.attach()
+def test_what_was_printed_before_a_stop_is_there_before_it(program) -> None:
+    running = program("for i in range(20):\n    print('before', i)\n    i += 0\nprint('end')\n", wait="300")
+    with running.debugged(3) as debugger:
         for i in range(20):
             stop = debugger.wait_stopped(300)
             assert said(debugger, "stdout").endswith(f"before {i}\n")
@@ -118,13 +114,9 @@ def test_what_was_printed_before_a_stop_is_there_before_it(launch, tmp_path: Pat
 
 
 @pytest.mark.parametrize("version", [8, 11, 13, 14])
-def test_a_step_into_a_print_comes_to_the_next_line(request, launch, tmp_path: Path, version: int) -> None:
-    python = need(version)
-    layout = request.getfixturevalue("old_layout" if version < 10 else "layout")
-    script = tmp_path / "train.py"
-    script.write_text("a = 1\nprint(a)\nb = 2\n")
-    running = launch(python, "train.py", wait="300", python=python, layout=layout)
-    with Editor(running.wait_state("waiting")["port"], {str(script): [2]}, hold=True) as editor:
+def test_a_step_into_a_print_comes_to_the_next_line(program, under, version: int) -> None:
+    running = program("a = 1\nprint(a)\nb = 2\n", wait="300", **under(version))
+    with Editor(running.port, {running.script: [2]}, hold=True) as editor:
         first = editor.wait_stops(1)[0]
         first["session"].send("stepIn", threadId=first["thread"])
         second = editor.wait_stops(2)[1]
@@ -133,18 +125,17 @@ def test_a_step_into_a_print_comes_to_the_next_line(request, launch, tmp_path: P
         assert second["line"] == 3
 
 
-def test_an_editor_can_do_without(launch, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("print('loss', 0.5)\n")
-    running = launch(sys.executable, "train.py", wait="300")
+def test_an_editor_can_do_without(program) -> None:
+    running = program("print('loss', 0.5)\n", wait="300")
     debugger = run(running, redirect_output=False)
     assert running.finish()[:2] == (0, "loss 0.5\n")
     assert said(debugger, "stdout", "stderr") == ""
 
 
 def test_the_streams_stay_what_they_were_and_are_bare_when_the_editor_has_left(
-    launch, tmp_path: Path
+    program, tmp_path: Path
 ) -> None:
-    (tmp_path / "train.py").write_text(
+    running = program(
         "import io, os, sys, time\n"
         "assert sys.stdout is sys.__stdout__ and type(sys.stdout) is io.TextIOWrapper, sys.stdout\n"
         "print('attached', flush=True)\n"
@@ -152,11 +143,10 @@ def test_the_streams_stay_what_they_were_and_are_bare_when_the_editor_has_left(
         "end = time.monotonic() + 300\n"
         "layers = [sys.stdout, sys.stdout.buffer, sys.stderr, sys.stderr.buffer]\n"
         "while any('write' in layer.__dict__ for layer in layers) and time.monotonic() < end: time.sleep(0.01)\n"
-        "print([layer.__dict__.get('write') for layer in layers])\n"
+        "print([layer.__dict__.get('write') for layer in layers])\n",
+        wait="300",
     )
-    running = launch(sys.executable, "train.py", wait="300")
-    with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
-        debugger.attach()
+    with running.debugged() as debugger:
         debugger.wait_output("attached\n")
     (tmp_path / "left").touch()
     code, out, err = running.finish()
@@ -191,16 +181,17 @@ def test_a_terminal_stays_a_terminal(layout: Path, runtime: Path, tmp_path: Path
         os.close(theirs)
 
 
-def test_a_forked_worker_that_fails_says_so_in_its_own_session_and_once(launch, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(
+def test_a_forked_worker_that_fails_says_so_in_its_own_session_and_once(program) -> None:
+    running = program(
         "import multiprocessing, sys\n"
         "def work():\n    print('in the worker'); raise ValueError('bad sample')\n"
         "if __name__ == '__main__':\n"
         "    print('before the fork')\n"
         "    worker = multiprocessing.get_context('fork').Process(target=work, name='loader')\n"
-        "    worker.start(); worker.join(); print('after it')\n"
+        "    worker.start(); worker.join(); print('after it')\n",
+        wait="300",
+        env={"PYTHONUNBUFFERED": "1"},
     )
-    running = launch(sys.executable, "train.py", wait="300", env={"PYTHONUNBUFFERED": "1"})
     debugger = run(running)
     assert running.finish()[0] == 0
     assert said(debugger, "stdout", by="loader") == "in the worker\n"
@@ -245,16 +236,17 @@ def resident(pid: int) -> int:
     return int((status.partition("VmRSS:")[2].split() or ["0"])[0]) >> 10
 
 
-def test_an_editor_that_does_not_read_holds_nothing_up_and_nothing_grows(launch, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(
+def test_an_editor_that_does_not_read_holds_nothing_up_and_nothing_grows(program, tmp_path: Path) -> None:
+    running = program(
         "import os, sys, time\n"
         "while not os.path.exists('go'): time.sleep(0.02)\n"
         "for i in range(1500): print(i, 'x' * 40000)\n"
         "print('the last line', file=sys.stderr)\n"
         "open('printed', 'w').close()\n"
-        "while not os.path.exists('stop'): time.sleep(0.02)\n"
+        "while not os.path.exists('stop'): time.sleep(0.02)\n",
+        wait="300",
+        env={"PYTHONUNBUFFERED": "1"},
     )
-    running = launch(sys.executable, "train.py", wait="300", env={"PYTHONUNBUFFERED": "1"})
     read: list[int] = []
     reader = threading.Thread(target=lambda: read.append(len(running.process.stdout.read())))
     reader.start()
@@ -276,14 +268,15 @@ def test_an_editor_that_does_not_read_holds_nothing_up_and_nothing_grows(launch,
     assert read == [sum(len(f"{i} ") + 40001 for i in range(1500))]
 
 
-def test_a_program_ends_beside_an_editor_that_does_not_read(launch, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(
+def test_a_program_ends_beside_an_editor_that_does_not_read(program, tmp_path: Path) -> None:
+    running = program(
         "import os, time\n"
         "while not os.path.exists('go'): time.sleep(0.02)\n"
         "for i in range(200): print(i, 'x' * 40000)\n"
-        "open('printed', 'w').close()\n"
+        "open('printed', 'w').close()\n",
+        wait="300",
+        env={"PYTHONUNBUFFERED": "1"},
     )
-    running = launch(sys.executable, "train.py", wait="300", env={"PYTHONUNBUFFERED": "1"})
     threading.Thread(target=running.process.stdout.read, daemon=True).start()
     root, deaf = attach_deaf(running, tmp_path)
     with root, deaf:
@@ -294,16 +287,17 @@ def test_a_program_ends_beside_an_editor_that_does_not_read(launch, tmp_path: Pa
         assert running.process.wait(300) == 0
 
 
-def test_a_handler_of_a_signal_may_print_in_the_middle_of_a_print(launch, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(
+def test_a_handler_of_a_signal_may_print_in_the_middle_of_a_print(program) -> None:
+    running = program(
         "import signal, sys\ncount = 0\n"
         "def handler(*_):\n    global count\n    count += 1\n    sys.stderr.write('tick\\n')\n"
         "signal.signal(signal.SIGALRM, handler)\n"
         "signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)\n"
         "for i in range(20000): print(i)\n"
-        "signal.setitimer(signal.ITIMER_REAL, 0)\nprint('ticks', count)\n"
+        "signal.setitimer(signal.ITIMER_REAL, 0)\nprint('ticks', count)\n",
+        wait="300",
+        env={"PYTHONUNBUFFERED": "1"},
     )
-    running = launch(sys.executable, "train.py", wait="300", env={"PYTHONUNBUFFERED": "1"})
     threading.Thread(target=running.process.stdout.read, daemon=True).start()
     debugger = run(running)
     assert running.process.wait(300) == 0
@@ -314,13 +308,12 @@ def test_a_handler_of_a_signal_may_print_in_the_middle_of_a_print(launch, tmp_pa
     assert said(debugger, "stderr") == "tick\n" * ticks
 
 
-def test_a_program_that_is_killed_leaves_what_it_had_printed_before(launch, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(
-        "import os, time\nprint('step 1')\nwhile not os.path.exists('go'): time.sleep(0.01)\nos.kill(os.getpid(), 9)\n"
+def test_a_program_that_is_killed_leaves_what_it_had_printed_before(program, tmp_path: Path) -> None:
+    running = program(
+        "import os, time\nprint('step 1')\nwhile not os.path.exists('go'): time.sleep(0.01)\nos.kill(os.getpid(), 9)\n",
+        wait="300",
     )
-    running = launch(sys.executable, "train.py", wait="300")
-    with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
-        debugger.attach()
+    with running.debugged() as debugger:
         debugger.wait_output("step 1\n")  # stdout has it in its buffer still: the log never gets it
         (tmp_path / "go").touch()
         debugger.wait_ended(300)

@@ -49,12 +49,12 @@ def stops(launch: Any, script: Path, line: int, *command: str, **more: Any) -> t
 
 @pytest.mark.parametrize("minor", MINORS)
 def test_the_tracer_of_a_program_is_said_and_the_debugger_comes_back_after_it(
-    launch: Any, request: Any, tmp_path: Path, minor: int
+    launch: Any, under: Any, tmp_path: Path, minor: int
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(OWN)
-    python, layout = need(minor), request.getfixturevalue("old_layout" if minor < 10 else "layout")
-    lines, shown, err = stops(launch, script, 4, python, "train.py", python=python, layout=layout)
+    options = under(minor)
+    lines, shown, err = stops(launch, script, 4, options["python"], "train.py", **options)
     if minor < 12:
         assert lines == [4, 4]
         assert shown.count(f"train.py:10 {NOTE}") == err.count(f"train.py:10 {NOTE}") == 1

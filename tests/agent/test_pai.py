@@ -378,10 +378,9 @@ def test_below_the_agent_no_dkdbg_has_to_be_installed(launch, tmp_path: Path, wo
     assert running.finish()[0] == 0
 
 
-def test_an_attached_editor_gets_the_stop(launch, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(TRAINING)
-    running = launch(sys.executable, "train.py", wait="300", env=pai_environment(free_port()))
-    with Editor(running.wait_state("waiting")["port"], {}) as editor:
+def test_an_attached_editor_gets_the_stop(program) -> None:
+    running = program(TRAINING, wait="300", env=pai_environment(free_port()))
+    with Editor(running.port, {}) as editor:
         stop = editor.wait_stops(1)[0]
         code, out, _ = running.finish()
-    assert (stop["path"], stop["line"] in (4, 5), code, out) == (str(tmp_path / "train.py"), True, 0, "42\n")
+    assert (stop["path"], stop["line"] in (4, 5), code, out) == (running.script, True, 0, "42\n")

@@ -84,8 +84,7 @@ def test_pdb_is_refused_while_an_editor_is_there_and_works_afterwards(
     script = tmp_path / "train.py"
     script.write_text(SPIN)
     running = launch(need(minor), "train.py")
-    port = running.wait_state("running")["port"]
-    with Editor(port, {str(script): [5]}, hold=True) as editor:
+    with Editor(running.port, {str(script): [5]}, hold=True) as editor:
         stop = editor.wait_stops(1)[0]
         refused = terminal(running.name).process
         assert refused.wait(300) == 1
@@ -93,9 +92,7 @@ def test_pdb_is_refused_while_an_editor_is_there_and_works_afterwards(
         session = stop["session"]
         session.request("next", threadId=stop["thread"])  # the editor's session is unharmed
         assert editor.wait_stops(2)[1]["line"] == 6
-    end = time.monotonic() + 300
-    while running.record().get("client") and time.monotonic() < end:
-        time.sleep(0.02)
+    wait_for(lambda: running.record()["client"], lambda client: not client)
     pdb = entered(terminal, running)
     pdb.say("b 5")
     pdb.say("c")
@@ -127,11 +124,9 @@ def test_an_editor_that_attaches_meanwhile_gets_the_process_when_pdb_leaves(
         assert editor.wait_stops(1)[0]["line"] == 6
 
 
-def test_a_pdb_client_that_was_killed_is_in_nobodys_way(launch, terminal, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(SPIN)
-    running = launch(sys.executable, "train.py")
-    port = running.wait_state("running")["port"]
+def test_a_pdb_client_that_was_killed_is_in_nobodys_way(program, terminal) -> None:
+    running = program(SPIN)
+    running.wait_state("running")
     wait_for(lambda: running.record()["processes"], bool)
     pdb = terminal(running.name)
     pdb.until(b"(dkdbg) ")
@@ -141,24 +136,22 @@ def test_a_pdb_client_that_was_killed_is_in_nobodys_way(launch, terminal, tmp_pa
     assert b"another pdb is connected to this process" in second.stderr.read()
     pdb.process.kill()
     pdb.process.wait()
-    with Editor(port, {str(script): [6]}, hold=True) as editor:
+    with Editor(running.port, {running.script: [6]}, hold=True) as editor:
         assert editor.wait_stops(1)[0]["line"] == 6
 
 
 def test_of_several_processes_rank_0_is_entered_and_another_by_its_rank(
-    launch, layout: Path, runtime: Path, tmp_path: Path
+    program, layout: Path, runtime: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text(SPIN)
-    (tmp_path / "launcher.py").write_text(
+    running = program(
         "import os, subprocess, sys\n"
         "ranks = [subprocess.Popen([sys.executable, 'train.py'], env=dict(os.environ, RANK=str(n))) for n in (1, 0)]\n"
         "print('up', flush=True)\n"
-        "for rank in ranks: rank.wait()\n"
+        "for rank in ranks: rank.wait()\n",
+        name="launcher.py",
     )
-    running = launch(sys.executable, "launcher.py")
-    end = time.monotonic() + 300
-    while len(running.record().get("processes", [])) < 3 and time.monotonic() < end:
-        time.sleep(0.05)
+    wait_for(lambda: running.record().get("processes", []), lambda found: len(found) == 3)
     for words, rank in (([], 0), (["--rank", "1"], 1)):
         done = subprocess.run(
             [sys.executable, "-I", "-S", str(layout / "agent.pyz"), "pdb", "--name", running.name, *words],

@@ -92,17 +92,15 @@ def test_the_debugpy_that_is_installed_here_fits() -> None:
     assert _look(Path(directory).parent)[1:] == [[], []]
 
 
-def test_a_stop_with_the_oldest_version(released, launch, monkeypatch, tmp_path: Path) -> None:
+def test_a_stop_with_the_oldest_version(released, program, monkeypatch, tmp_path: Path) -> None:
     oldest = VERSIONS[0][2:], released(VERSIONS[0]) / "debugpy"
     monkeypatch.setattr(debugpy, "for_python", lambda python: oldest)  # noqa: ARG005
     root = tmp_path / "layout"
     root.mkdir()
     (root / single_file.NAME).write_bytes(single_file.build(sys.version_info[:2]))
     (root / single_file.NAME).chmod(0o755)
-    script = tmp_path / "train.py"
-    script.write_text("x = 1\ny = 2\n")
-    running = launch(sys.executable, "train.py", wait="300", layout=root)
-    with Editor(running.wait_state("waiting")["port"], {str(script): [2]}) as editor:
+    running = program("x = 1\ny = 2\n", wait="300", layout=root)
+    with Editor(running.port, {running.script: [2]}) as editor:
         assert [stop["line"] for stop in editor.wait_stops(1)] == [2]
         assert running.record()["debugpy"] == VERSIONS[0][2:]
         assert running.finish()[0] == 0
@@ -146,18 +144,15 @@ def test_a_debugpy_without_a_name_is_not_touched(released, tmp_path: Path) -> No
     assert _look(tmp_path)[1:] == [["_pydevd_bundle.pydevd_api.PyDevdAPI.request_disconnect"], []]
 
 
-def test_a_program_with_a_strange_debugpy_runs_and_the_user_is_told(launch, tmp_path: Path) -> None:
+def test_a_program_with_a_strange_debugpy_runs_and_the_user_is_told(program, tmp_path: Path) -> None:
     (tmp_path / "debugpy").mkdir()
     (tmp_path / "debugpy" / "__init__.py").write_text("__version__ = '2.0.0'\n")
-    script = tmp_path / "train.py"
-    script.write_text(
+    running = program(
         "import os, time\nimport debugpy\nprint('up', flush=True)\n"
         "while not os.path.exists('stop'):\n    time.sleep(0.02)\nprint('end')\n"
     )
-    running = launch(sys.executable, "train.py")
-    port = running.wait_state("running")["port"]
     assert running.process.stdout.readline() == b"up\n"
-    with Editor(port, {str(script): [5]}) as editor:
+    with Editor(running.port, {running.script: [5]}) as editor:
         said = "cannot be debugged: not joined: the program has imported debugpy 2.0.0; dkdbg works with "
         line = running.process.stderr.readline().decode()
         while line and said not in line:

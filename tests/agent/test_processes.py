@@ -29,15 +29,12 @@ REASON = (
 
 
 def test_why_a_process_cannot_be_debugged_is_said_once_on_stderr_and_in_the_editors_console(
-    launch, tmp_path: Path
+    program, tmp_path: Path
 ) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(PROGRAM)
-    running = launch(sys.executable, "train.py")
-    port = running.wait_state("running")["port"]
+    running = program(PROGRAM)
     wait_for(lambda: sorted(tmp_path.glob("ready?")), lambda found: len(found) == 2)
     for turn in range(2):
-        with Editor(port, {}) as editor:
+        with Editor(running.port, {}) as editor:
             wait_for(lambda: [one for one in running.record()["processes"] if one["joined"]], bool)
             if turn == 0:
                 said = wait_for(lambda: [line for line in editor.output if REASON in line], bool)
@@ -50,13 +47,10 @@ def test_why_a_process_cannot_be_debugged_is_said_once_on_stderr_and_in_the_edit
     assert lines in (["dkdbg: rank 0 " + REASON], ["dkdbg: rank 1 " + REASON])
 
 
-def test_processes_that_join_say_nothing(launch, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text("import os, time\nwhile not os.path.exists('stop'):\n    time.sleep(0.02)\n")
-    running = launch(sys.executable, "train.py")
-    port = running.wait_state("running")["port"]
+def test_processes_that_join_say_nothing(program, tmp_path: Path) -> None:
+    running = program("import os, time\nwhile not os.path.exists('stop'):\n    time.sleep(0.02)\n")
     for _ in range(3):  # "already joined" and "no editor is attached" come about
-        with Editor(port, {}):
+        with Editor(running.port, {}):
             wait_for(lambda: [one["joined"] for one in running.record()["processes"]], any)
     (tmp_path / "stop").touch()
     code, _, err = running.finish()

@@ -12,28 +12,28 @@ import pytest
 from dkdbg.agent.program import bundle
 from tests.agent.dap_probe import Editor
 from tests.agent.repack import repack
-from tests.pythons import MINORS, need
+from tests.pythons import MINORS
+
+AGENT = Path(bundle.__file__).parents[1] / "__main__.py"
 
 
 @pytest.mark.parametrize("minor", MINORS)
 def test_a_first_line_and_a_late_attach_stop_under_every_python(
-    launch, request, tmp_path: Path, minor: int
+    program, under, tmp_path: Path, minor: int
 ) -> None:
-    python = need(minor)
-    layout = request.getfixturevalue("old_layout" if minor < 10 else "layout")
-    script = tmp_path / "train.py"
-    script.write_text(
+    running = program(
         "import os, time\nx = 1\npid = os.fork()\nname = 'child' if pid == 0 else 'parent'\n"
         "if pid == 0:\n    os._exit(0)\nos.waitpid(pid, 0)\nn = 0\n"
-        "while not os.path.exists('stop'):\n    n += 1\n    time.sleep(0.02)\nprint('end')\n"
+        "while not os.path.exists('stop'):\n    n += 1\n    time.sleep(0.02)\nprint('end')\n",
+        wait="300",
+        env={"PYTHONWARNINGS": "ignore"},
+        **under(minor),
     )
-    running = launch(python, "-W", "ignore", "train.py", wait="300", python=python, layout=layout)
-    port = running.wait_state("waiting")["port"]
-    with Editor(port, {str(script): [1, 4]}) as editor:
+    with Editor(running.port, {running.script: [1, 4]}) as editor:
         editor.wait_stops(3)
     assert sorted(stop["line"] for stop in editor.stops) == [1, 4, 4]
     running.wait_state("running")
-    with Editor(port, {str(script): [10]}) as editor:
+    with Editor(running.port, {running.script: [10]}) as editor:
         editor.wait_stops(2)
         (tmp_path / "stop").touch()
     code, out, err = running.finish()
@@ -42,27 +42,22 @@ def test_a_first_line_and_a_late_attach_stop_under_every_python(
 
 
 @pytest.mark.parametrize("minor", [8, 11])
-def test_a_running_loop_stops_without_pydevds_library(launch, request, tmp_path: Path, minor: int) -> None:
+def test_a_running_loop_stops_without_pydevds_library(program, under, tmp_path: Path, minor: int) -> None:
     """As on musl and on aarch64, where the library does not load: the main thread traces itself."""
-    python = need(minor)
-    layout = request.getfixturevalue("old_layout" if minor < 10 else "layout")
+    options = under(minor)
     bare = repack(
-        layout / "agent.pyz",
+        options["layout"] / "agent.pyz",
         tmp_path / "bare" / "agent.pyz",
         lambda name, content: None if name.endswith(".so") else content,
     ).parent
-    script = tmp_path / "loop.py"
-    script.write_text(
-        "import time\nn = 0\nprint('up', flush=True)\nwhile True:\n    n += 1\n    time.sleep(0.02)\n"
-    )
     runtime = tmp_path / "run"
-    running = launch(
-        python, "loop.py", python=python, env={"DKDBG_RUNTIME_DIR": str(runtime)}, layout=bare, cwd=tmp_path
+    running = program(
+        "import time\nn = 0\nprint('up', flush=True)\nwhile True:\n    n += 1\n    time.sleep(0.02)\n",
+        env={"DKDBG_RUNTIME_DIR": str(runtime)},
+        **{**options, "layout": bare},
     )
-    running.runtime = runtime
-    port = running.wait_state("running")["port"]
     assert running.process.stdout.readline() == b"up\n"
-    with Editor(port, {str(script): [5]}) as editor:
+    with Editor(running.port, {running.script: [5]}) as editor:
         editor.wait_stops(2)
         running.process.terminate()
         _, _, err = running.finish()
@@ -70,29 +65,18 @@ def test_a_running_loop_stops_without_pydevds_library(launch, request, tmp_path:
 
 
 @pytest.mark.parametrize("minor", MINORS)
-def test_breakpoint_crash_and_pdb_work_under_every_python(
-    launch, request, tmp_path: Path, minor: int
-) -> None:
-    python = need(minor)
-    layout = request.getfixturevalue("old_layout" if minor < 10 else "layout")
-    script = tmp_path / "train.py"
-    script.write_text(
+def test_breakpoint_crash_and_pdb_work_under_every_python(program, under, minor: int) -> None:
+    options = under(minor)
+    running = program(
         "import time\ndef spin(n):\n    while n:\n        n += 1\n        time.sleep(0.01)\n        if n < 0:\n            n = 0\n"
-        "print('up', flush=True)\nspin(1)\nbreakpoint()\nx = 1\nx / 0\n"
+        "print('up', flush=True)\nspin(1)\nbreakpoint()\nx = 1\nx / 0\n",
+        options=("--on-crash", "hold=1m"),
+        **options,
     )
-    running = launch(python, "train.py", python=python, options=("--on-crash", "hold=1m"), layout=layout)
-    port = running.wait_state("running")["port"]
+    port, script = running.port, running.script
     assert running.process.stdout.readline() == b"up\n"
     pdb = subprocess.run(
-        [
-            python,
-            "-I",
-            "-S",
-            str(Path(bundle.__file__).parents[1] / "__main__.py"),
-            "pdb",
-            "--name",
-            running.name,
-        ],
+        [options["python"], "-I", "-S", str(AGENT), "pdb", "--name", running.name],
         input="p spin.__name__\nn\nn\nn\nn\nn\nq\n",
         env={"DKDBG_RUNTIME_DIR": str(running.runtime)},
         capture_output=True,
@@ -101,10 +85,10 @@ def test_breakpoint_crash_and_pdb_work_under_every_python(
     )
     assert "'spin'" in pdb.stdout, (pdb.stdout, pdb.stderr)
     assert "detached" in pdb.stdout
-    with Editor(port, {str(script): [4]}, hold=True) as editor:
+    with Editor(port, {script: [4]}, hold=True) as editor:
         stop = editor.wait_stops(1)[0]
         session = stop["session"]
-        session.request("setBreakpoints", source={"path": str(script)}, breakpoints=[])
+        session.request("setBreakpoints", source={"path": script}, breakpoints=[])
         session.request("evaluate", expression="n = -9", frameId=stop["frame"], context="repl")
         session.request("continue", threadId=stop["thread"])
         on_demand = editor.wait_stops(2)[1]
@@ -119,18 +103,15 @@ def test_breakpoint_crash_and_pdb_work_under_every_python(
 
 
 @pytest.mark.parametrize("minor", MINORS)
-def test_a_child_stops_under_every_python(
-    launch, request, tmp_path: Path, minor: int
-) -> None:
-    python = need(minor)
-    layout = request.getfixturevalue("old_layout" if minor < 10 else "layout")
+def test_a_child_stops_under_every_python(program, under, tmp_path: Path, minor: int) -> None:
     (tmp_path / "steps.py").write_text("x = 1\ny = 2\n\n\ndef work():\n    return x\n\n\nwork()\n")
-    (tmp_path / "train.py").write_text(
+    running = program(
         "import subprocess, sys\n"
-        "subprocess.run([sys.executable, '-c', 'import json, steps; steps.work()'], check=True)\n"
+        "subprocess.run([sys.executable, '-c', 'import json, steps; steps.work()'], check=True)\n",
+        wait="300",
+        **under(minor),
     )
-    running = launch(python, "train.py", wait="300", python=python, layout=layout)
-    with Editor(running.wait_state("waiting")["port"], {str(tmp_path / "steps.py"): [1, 6]}) as editor:
+    with Editor(running.port, {str(tmp_path / "steps.py"): [1, 6]}) as editor:
         assert [stop["line"] for stop in editor.wait_stops(3)] == [1, 6, 6]
         code, _, err = running.finish()
     assert code == 0, err

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.agent.dap_probe import Editor, wait_for
-from tests.pythons import need
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,13 +49,12 @@ sys.exit(max(rank.wait() for rank in ranks))
 
 
 @pytest.mark.parametrize("minor", [8, 12, 13])
-def test_an_attach_stops_all_ranks_at_the_same_iteration(launch, request, tmp_path: Path, minor: int) -> None:
-    python = need(minor)
-    layout = request.getfixturevalue("old_layout" if minor < 10 else "layout")
+def test_an_attach_stops_all_ranks_at_the_same_iteration(launch, under, tmp_path: Path, minor: int) -> None:
     (tmp_path / "rank.py").write_text(RANK)
     (tmp_path / "launcher.py").write_text(LAUNCHER)
-    running = launch(python, "launcher.py", python=sys.executable, layout=layout)
-    port = running.wait_state("running", "attached")["port"]
+    options = under(minor)
+    running = launch(options["python"], "launcher.py", python=sys.executable, layout=options["layout"])
+    port = running.port
     wait_for(lambda: list(tmp_path.glob("up?")), lambda found: len(found) == RANKS)
     for _ in range(2):
         editor = Editor(port, {str(tmp_path / "rank.py"): [LINE]}, hold=True).attach()

@@ -71,12 +71,11 @@ print("up", flush=True)
 
 
 def test_a_process_whose_session_ended_with_its_program_is_not_announced_again_to_the_same_editor(
-    launch, tmp_path: Path
+    program, tmp_path: Path
 ) -> None:
     """The agent's question comes late on a busy machine: the process has joined by itself, and has ended."""
-    (tmp_path / "train.py").write_text(LINGERING)
-    running = launch(sys.executable, "train.py", wait="300")
-    with Editor(running.wait_state("waiting")["port"], {}) as editor:
+    running = program(LINGERING, wait="300")
+    with Editor(running.port, {}) as editor:
         wait_for((tmp_path / "lingers").exists, bool)
         pid = running.record()["child"]
         session = wait_for(lambda: editor.sessions.get(pid), bool)

@@ -22,9 +22,8 @@ def port() -> int:
     return free_port()
 
 
-def test_a_breakpoint_stops_for_a_plain_client(launch, tmp_path: Path, port: int) -> None:
-    (tmp_path / "train.py").write_text(LOOP)
-    running = launch(sys.executable, "train.py", env={"DKDBG_PDB": str(port), "DKDBG_BREAKPOINT_WAIT": "300"})
+def test_a_breakpoint_stops_for_a_plain_client(program, port: int) -> None:
+    running = program(LOOP, env={"DKDBG_PDB": str(port), "DKDBG_BREAKPOINT_WAIT": "300"})
     client = Client(port, running.process)
     assert "train.py" in client.until()
     assert client.ask("p n") == "0\n" + PROMPT
@@ -42,19 +41,15 @@ def test_a_breakpoint_stops_for_a_plain_client(launch, tmp_path: Path, port: int
     assert f"waiting for pdb on 127.0.0.1:{port} (nc 127.0.0.1 {port}); type this first: " in client.said
 
 
-def test_nobody_comes_and_it_goes_on(launch, tmp_path: Path, port: int) -> None:
-    (tmp_path / "train.py").write_text(LOOP)
-    running = launch(sys.executable, "train.py", env={"DKDBG_PDB": str(port), "DKDBG_BREAKPOINT_WAIT": "0.3"})
+def test_nobody_comes_and_it_goes_on(program, port: int) -> None:
+    running = program(LOOP, env={"DKDBG_PDB": str(port), "DKDBG_BREAKPOINT_WAIT": "0.3"})
     code, out, err = running.finish()
     assert (code, out) == (0, "0\n2\n4\n")
     assert err.count("no pdb client within 0.3 s, going on") == 1
 
 
-def test_settrace_with_a_port_opens_it(launch, tmp_path: Path, port: int) -> None:
-    (tmp_path / "train.py").write_text(
-        f"import dkdbg\nx = 5\ndkdbg.settrace(port={port}, timeout=300)\nprint(x)\n"
-    )
-    running = launch(sys.executable, "train.py")
+def test_settrace_with_a_port_opens_it(program, port: int) -> None:
+    running = program(f"import dkdbg\nx = 5\ndkdbg.settrace(port={port}, timeout=300)\nprint(x)\n")
     client = Client(port, running.process)
     client.until()
     client.ask("x = 6")
@@ -62,9 +57,8 @@ def test_settrace_with_a_port_opens_it(launch, tmp_path: Path, port: int) -> Non
     assert running.finish()[:2] == (0, "6\n")
 
 
-def test_launched_for_pdb_it_stops_at_the_first_line(launch, tmp_path: Path, port: int) -> None:
-    (tmp_path / "train.py").write_text('"""Train."""\nx = 1\nprint(x)\n')
-    running = launch(sys.executable, "train.py", wait="300", options=("--pdb", str(port)))
+def test_launched_for_pdb_it_stops_at_the_first_line(program, port: int) -> None:
+    running = program('"""Train."""\nx = 1\nprint(x)\n', wait="300", options=("--pdb", str(port)))
     client = Client(port, running.process)
     assert "train.py(1)<module>()" in client.until()
     client.ask("n")
@@ -76,22 +70,19 @@ def test_launched_for_pdb_it_stops_at_the_first_line(launch, tmp_path: Path, por
 
 
 @pytest.mark.parametrize(("then", "expected"), [("exit", (124, "")), ("run", (0, "on\n"))])
-def test_launched_for_pdb_and_nobody_comes(
-    launch, tmp_path: Path, port: int, then: str, expected: tuple[int, str]
-) -> None:
-    (tmp_path / "train.py").write_text("print('on')\n")
-    running = launch(sys.executable, "train.py", wait="0.5", options=("--pdb", str(port), "--then", then))
+def test_launched_for_pdb_and_nobody_comes(program, port: int, then: str, expected: tuple[int, str]) -> None:
+    running = program("print('on')\n", wait="0.5", options=("--pdb", str(port), "--then", then))
     code, out, err = running.finish()
     assert (code, out) == expected
     assert ("the program was not started" in err) == (then == "exit")
 
 
-def test_a_forked_child_leaves_its_parents_client_alone(launch, tmp_path: Path, port: int) -> None:
-    (tmp_path / "train.py").write_text(
+def test_a_forked_child_leaves_its_parents_client_alone(program, port: int) -> None:
+    running = program(
         "import os, dkdbg\nbreakpoint()\npid = os.fork()\nif pid == 0:\n"
-        "    dkdbg.set_trace(timeout=0.3)\n    os._exit(7)\nprint(os.waitpid(pid, 0)[1] >> 8)\n"
+        "    dkdbg.set_trace(timeout=0.3)\n    os._exit(7)\nprint(os.waitpid(pid, 0)[1] >> 8)\n",
+        env={"DKDBG_PDB": str(port), "DKDBG_BREAKPOINT_WAIT": "300"},
     )
-    running = launch(sys.executable, "train.py", env={"DKDBG_PDB": str(port), "DKDBG_BREAKPOINT_WAIT": "300"})
     client = Client(port, running.process)
     client.until()
     for _ in range(4):
@@ -130,9 +121,8 @@ def test_a_crash_is_looked_at_in_pdb(launch, tmp_path: Path, port: int) -> None:
 SPIN = "import time\ndef spin(n):\n    while n:\n        n += 1\n        time.sleep(0.01)\n        if n > 10**6: n = 0\nprint('up', flush=True)\nspin(1)\nprint('left')\n"
 
 
-def test_a_running_process_is_entered(launch, layout: Path, runtime: Path, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(SPIN)
-    running = launch(sys.executable, "train.py")
+def test_a_running_process_is_entered(program, layout: Path, runtime: Path) -> None:
+    running = program(SPIN)
     running.wait_state("running")
     assert running.process.stdout.readline() == b"up\n"
     for _ in range(2):  # the first client detaches; a second one comes

@@ -7,7 +7,6 @@ import ctypes
 import os
 import signal
 import socket
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,8 +67,7 @@ def unread_by(pid: int) -> list[bytes]:
 
 def test_a_killed_adapter_leaves_the_editors_session_and_breakpoints(loop, tmp_path: Path) -> None:
     running = loop()
-    port = running.wait_state("running")["port"]
-    script = str(tmp_path / "train.py")
+    port, script = running.port, running.script
     with Editor(port, {script: [LINE]}, hold=True) as editor:
         root, first = editor.sessions[0], editor.wait_stops(1)[0]
         for times in range(1, 4):
@@ -95,8 +93,7 @@ def test_a_killed_adapter_leaves_the_editors_session_and_breakpoints(loop, tmp_p
 
 
 def test_an_adapter_that_dies_too_often_ends_the_editors_sessions_and_says_so(loop, tmp_path: Path) -> None:
-    running = loop()
-    port = running.wait_state("running")["port"]
+    port = (running := loop()).port
     with Editor(port, {}) as editor:
         editor.wait_attached(2)
         killed: set[int] = set()
@@ -116,18 +113,18 @@ def test_an_adapter_that_dies_too_often_ends_the_editors_sessions_and_says_so(lo
 
 
 @pytest.mark.parametrize("left", ["held", "held after a step", "stepping"])
-def test_a_thread_stops_at_breakpoints_only_after_its_adapter_died(launch, tmp_path: Path, left: str) -> None:
+def test_a_thread_stops_at_breakpoints_only_after_its_adapter_died(
+    program, tmp_path: Path, left: str
+) -> None:
     """Almost all of the time it is in line 5: what the former adapter has left behind would stop it in line 6."""
     (tmp_path / "waiting.py").write_text(
         "import os, time\ndef here():\n    time.sleep(0.4)\n    while os.path.exists('hold'): time.sleep(0.02)\n"
     )
-    (tmp_path / "train.py").write_text(
+    running = program(
         "import os, waiting\nn = 0\nwhile not os.path.exists('stop'):\n    n += 1\n    waiting.here()\n    n += 0\n"
     )
-    running = launch(sys.executable, "train.py")
-    port = running.wait_state("running")["port"]
-    script = str(tmp_path / "train.py")
-    with Editor(port, {script: [LINE]}, hold=True) as editor:
+    script = running.script
+    with Editor(running.port, {script: [LINE]}, hold=True) as editor:
         stop = editor.wait_stops(1)[0]
         if left != "held":
             stop["session"].request("next", threadId=stop["thread"])
@@ -144,8 +141,7 @@ def test_a_thread_stops_at_breakpoints_only_after_its_adapter_died(launch, tmp_p
 
 
 def test_requests_that_a_killed_adapter_has_not_answered_are_answered_by_the_door(loop) -> None:
-    running = loop()
-    port = running.wait_state("running")["port"]
+    port = (running := loop()).port
     with Client(port).attach() as root, root.child() as child:
         (pid,) = children(running.process.pid, "adapter.py")
         os.kill(pid, signal.SIGSTOP)
@@ -163,11 +159,9 @@ def test_requests_that_a_killed_adapter_has_not_answered_are_answered_by_the_doo
         assert root.session.request("threads")["threads"] == [{"id": 1, "name": "dkdbg agent"}]
 
 
-def test_a_new_adapter_is_no_new_editor_for_a_program_that_waits_for_one(launch, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("print('run')\n")
-    running = launch(sys.executable, "train.py", verb="supervise", wait="300")
-    port = running.wait_state("waiting")["port"]
-    with Editor(port, {}) as editor:
+def test_a_new_adapter_is_no_new_editor_for_a_program_that_waits_for_one(program) -> None:
+    running = program("print('run')\n", verb="supervise", wait="300")
+    with Editor(running.port, {}) as editor:
         running.wait_state("idle")
         (former,) = children(running.process.pid, "adapter.py")
         os.kill(former, signal.SIGKILL)
@@ -180,8 +174,7 @@ def test_a_new_adapter_is_no_new_editor_for_a_program_that_waits_for_one(launch,
 
 def test_who_looks_on_gets_the_session_when_the_other_editor_leaves(loop, tmp_path: Path) -> None:
     running = loop()
-    port = running.wait_state("running")["port"]
-    script = str(tmp_path / "train.py")
+    port, script = running.port, running.script
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(Editor(port, {}))
         first.wait_attached(2)
@@ -209,8 +202,7 @@ def test_who_looks_on_gets_the_session_when_the_other_editor_leaves(loop, tmp_pa
 
 
 def test_an_editor_that_comes_back_at_once_keeps_its_session(loop) -> None:
-    running = loop()
-    port = running.wait_state("running")["port"]
+    port = loop().port
     with Client(port).attach() as first, Client(port).attach() as second:
         second.event("output", text="you look on")
         first.session.send("disconnect", restart=True)
@@ -224,11 +216,10 @@ def test_an_editor_that_comes_back_at_once_keeps_its_session(loop) -> None:
 
 def test_editors_that_are_gone_when_asked_to_open_a_session_keep_nobody_out(loop) -> None:
     """The adapter waited for their answer for ever: whoever came later heard that the program is being debugged."""
-    running = loop()
-    port = running.wait_state("running")["port"]
+    port = loop().port
     with Client(port).attach() as first:
         first.event("debugpyAttach")
-    for _ in range(10):
+    for _ in range(10 if os.environ.get("DKDBG_TEST_FULL") else 4):
         gone = Session(port, lambda *_: None)
         gone.request("initialize", clientID="vscode", adapterID="debugpy", supportsStartDebuggingRequest=True)
         gone.send("attach")
@@ -241,8 +232,7 @@ def test_editors_that_are_gone_when_asked_to_open_a_session_keep_nobody_out(loop
 
 def test_an_editor_that_never_answers_keeps_nobody_out_once_it_is_gone(loop) -> None:
     """It is asked to open a session of the process, holds its connection and says nothing."""
-    running = loop()
-    port = running.wait_state("running")["port"]
+    port = loop().port
     with Client(port).attach() as first:
         first.event("debugpyAttach")
     for _ in range(3):
@@ -263,22 +253,19 @@ def test_an_editor_that_never_answers_keeps_nobody_out_once_it_is_gone(loop) -> 
         after.event("debugpyAttach")
 
 
-def both_attached(stack: contextlib.ExitStack, port: int, script: str) -> tuple[Editor, Editor]:
+def both_attached(stack: contextlib.ExitStack, running: Any) -> tuple[Editor, Editor]:
     """Two editors with a session of each process; the first one holds them."""
-    first = stack.enter_context(Editor(port, {}))
+    first = stack.enter_context(Editor(running.port, {}))
     first.wait_attached(2)
-    second = stack.enter_context(Editor(port, {script: [LINE]}, hold=True))
+    second = stack.enter_context(Editor(running.port, {running.script: [LINE]}, hold=True))
     second.wait_attached(2)
     return first, second
 
 
-def test_the_stop_button_of_the_other_editor_hands_the_session_on(loop, tmp_path: Path) -> None:
+def test_the_stop_button_of_the_other_editor_hands_the_session_on(loop) -> None:
     """VS Code's button ends the child in focus alone, whereupon the adapter ends the root's session."""
-    running = loop()
-    port = running.wait_state("running")["port"]
-    script = str(tmp_path / "train.py")
     with contextlib.ExitStack() as stack:
-        first, second = both_attached(stack, port, script)
+        first, second = both_attached(stack, loop())
         child = next(session for pid, session in first.sessions.items() if pid)
         child.send("disconnect", terminateDebuggee=False)
         wait_for(lambda: first.sessions[0].closed, bool)
@@ -316,8 +303,7 @@ def inherit(stack: contextlib.ExitStack, port: int, script: str) -> tuple[Editor
 @pytest.mark.parametrize("pause", [0, 0.01, 0.03])
 def test_a_take_over_at_the_moment_of_inheriting_gets_the_process(loop, tmp_path: Path, pause: float) -> None:
     running = loop()
-    port = running.wait_state("running")["port"]
-    script = str(tmp_path / "train.py")
+    port, script = running.port, running.script
     with contextlib.ExitStack() as stack:
         second, _ = inherit(stack, port, script)
         time.sleep(pause)
@@ -336,10 +322,9 @@ def test_a_take_over_at_the_moment_of_inheriting_gets_the_process(loop, tmp_path
         assert running.finish()[0] == 0
 
 
-def test_who_inherits_a_process_has_one_session_of_it(loop, tmp_path: Path) -> None:
+def test_who_inherits_a_process_has_one_session_of_it(loop) -> None:
     running = loop()
-    port = running.wait_state("running")["port"]
-    script = str(tmp_path / "train.py")
+    port, script = running.port, running.script
     with contextlib.ExitStack() as stack:
         second, opened = inherit(stack, port, script)
         child = next(session for pid, session in second.sessions.items() if pid)
@@ -349,14 +334,12 @@ def test_who_inherits_a_process_has_one_session_of_it(loop, tmp_path: Path) -> N
         assert len(opened) == 2
 
 
-def test_a_killed_adapter_leaves_the_one_who_looks_on_looking(loop, tmp_path: Path) -> None:
+def test_a_killed_adapter_leaves_the_one_who_looks_on_looking(loop) -> None:
     running = loop()
-    port = running.wait_state("running")["port"]
-    script = str(tmp_path / "train.py")
     with contextlib.ExitStack() as stack:
-        first, second = both_attached(stack, port, script)
+        first, second = both_attached(stack, running)
         before = second.sessions.copy()
-        first.hold, first.breakpoints = True, {script: [LINE]}
+        first.hold, first.breakpoints = True, {running.script: [LINE]}
         kill_adapter(running)
         assert first.wait_stops(1)[0]["line"] == LINE
         stop = second.wait_stops(1)[0]
@@ -369,10 +352,9 @@ def test_a_killed_adapter_leaves_the_one_who_looks_on_looking(loop, tmp_path: Pa
 
 
 @pytest.fixture
-def workers(launch, tmp_path: Path) -> Iterator[Any]:
+def workers(program, tmp_path: Path) -> Iterator[Any]:
     """WORKERS under an agent."""
-    (tmp_path / "train.py").write_text(WORKERS)
-    yield launch(sys.executable, "train.py")
+    yield program(WORKERS)
     (tmp_path / "stop").touch()
 
 
@@ -396,9 +378,9 @@ def leave_root(editor: Editor) -> None:
 def test_with_the_root_session_the_sessions_of_its_processes_end_and_the_processes_run_on(
     workers, tmp_path: Path
 ) -> None:
-    port = workers.wait_state("running")["port"]
+    port = workers.port
     for _ in range(2):  # a new attach stops again
-        with Editor(port, {str(tmp_path / "train.py"): [6]}, hold=True) as editor:
+        with Editor(port, {workers.script: [6]}, hold=True) as editor:
             two_stops(editor)
             leave_root(editor)
     (tmp_path / "stop").touch()
@@ -409,8 +391,8 @@ def test_with_the_root_session_the_sessions_of_its_processes_end_and_the_process
 @pytest.mark.parametrize("focus", ["the program", "a worker", "the root session"])
 def test_one_stop_leaves_all_processes_and_they_run_on(workers, tmp_path: Path, focus: str) -> None:
     """VS Code's button disconnects the session in focus alone."""
-    port = workers.wait_state("running")["port"]
-    with Editor(port, {str(tmp_path / "train.py"): [6]}, hold=True) as editor:
+    port = workers.port
+    with Editor(port, {workers.script: [6]}, hold=True) as editor:
         held = two_stops(editor)
         editor.wait_attached(4)
         others = [one for pid, one in editor.sessions.items() if pid and one not in held]
@@ -419,16 +401,16 @@ def test_one_stop_leaves_all_processes_and_they_run_on(workers, tmp_path: Path, 
         for one in editor.sessions.values():
             wait_for(lambda one=one: one.closed, bool)
         assert (editor.errors, len(editor.sessions)) == ([], 4)
-    with Editor(port, {str(tmp_path / "train.py"): [6]}, hold=True) as again:  # nobody holds them any more
+    with Editor(port, {workers.script: [6]}, hold=True) as again:  # nobody holds them any more
         two_stops(again)
     (tmp_path / "stop").touch()
     assert workers.finish()[0] == 0
     assert sorted(path.name for path in tmp_path.glob("done*")) == ["done0", "done1"]
 
 
-def test_stop_leaves_one_process_where_the_configuration_says_so(workers, tmp_path: Path) -> None:
-    port = workers.wait_state("running")["port"]
-    with Editor(port, {str(tmp_path / "train.py"): [6]}, hold=True, more={"dkdbgStop": "process"}) as editor:
+def test_stop_leaves_one_process_where_the_configuration_says_so(workers) -> None:
+    port = workers.port
+    with Editor(port, {workers.script: [6]}, hold=True, more={"dkdbgStop": "process"}) as editor:
         first, second = two_stops(editor)
         assert first.request("disconnect", terminateDebuggee=False) == {}
         wait_for(lambda: first.closed, bool)
@@ -437,10 +419,9 @@ def test_stop_leaves_one_process_where_the_configuration_says_so(workers, tmp_pa
 
 
 def test_with_the_root_session_of_who_looks_on_its_others_end_and_the_holder_keeps_the_processes(
-    workers, tmp_path: Path
+    workers,
 ) -> None:
-    port = workers.wait_state("running")["port"]
-    script = str(tmp_path / "train.py")
+    port, script = workers.port, workers.script
     with Editor(port, {script: [6]}, hold=True) as first:
         stops = two_stops(first)
         with Editor(port, {}) as second:
@@ -452,10 +433,9 @@ def test_with_the_root_session_of_who_looks_on_its_others_end_and_the_holder_kee
 
 
 def test_who_looks_on_gets_all_processes_of_the_editor_that_ends_its_root_session(
-    workers, tmp_path: Path
+    workers,
 ) -> None:
-    port = workers.wait_state("running")["port"]
-    script = str(tmp_path / "train.py")
+    port, script = workers.port, workers.script
     with Editor(port, {}) as first:
         first.wait_attached(4)
         with Editor(port, {script: [6]}, hold=True) as second:
@@ -468,9 +448,8 @@ def test_who_looks_on_gets_all_processes_of_the_editor_that_ends_its_root_sessio
             wait_for(lambda: "".join(second.output), lambda text: "this session is yours now" in text)
 
 
-def test_a_root_session_that_restarts_or_breaks_leaves_the_others_alone(workers, tmp_path: Path) -> None:
-    port = workers.wait_state("running")["port"]
-    script = str(tmp_path / "train.py")
+def test_a_root_session_that_restarts_or_breaks_leaves_the_others_alone(workers) -> None:
+    port, script = workers.port, workers.script
     for restarts in (True, False):
         with Editor(port, {script: [6]}, hold=True) as editor:
             held = two_stops(editor)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.agent.dap_probe import Editor
-from tests.pythons import need
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,27 +31,21 @@ print("all")
 
 
 @pytest.mark.parametrize("minor", [8, 11, 13])
-def test_threads_at_a_breakpoint_at_the_same_time_all_go_on(
-    launch, request, tmp_path: Path, minor: int
-) -> None:
-    python = need(minor)
-    layout = request.getfixturevalue("old_layout" if minor < 10 else "layout")
-    script = tmp_path / "train.py"
-    script.write_text(CODE)
-    running = launch(python, "train.py", wait="300", python=python, layout=layout)
-    with Editor(running.wait_state("waiting")["port"], {str(script): [6, 7]}) as editor:
+def test_threads_at_a_breakpoint_at_the_same_time_all_go_on(program, under, minor: int) -> None:
+    running = program(CODE, wait="300", **under(minor))
+    with Editor(running.port, {running.script: [6, 7]}) as editor:
         code, out, err = running.finish(300)
     assert (code, out) == (0, "all\n"), err
     # A thread that an answer to another stop has let go shows where it is by now.
     assert {stop["line"] for stop in editor.stops} >= {6, 7}
 
 
-def test_continue_is_answered_where_nothing_is_held_and_the_next_request_too(launch, tmp_path: Path) -> None:
+def test_continue_is_answered_where_nothing_is_held_and_the_next_request_too(program, tmp_path: Path) -> None:
     """Who presses the key twice; debugpy's adapter handles no request before that one has an answer."""
-    script = tmp_path / "train.py"
-    script.write_text("import os, time\nx = 1\nwhile not os.path.exists('stop'):\n    time.sleep(0.01)\n")
-    running = launch(sys.executable, "train.py", wait="300")
-    with Editor(running.wait_state("waiting")["port"], {str(script): [2]}, hold=True) as editor:
+    running = program(
+        "import os, time\nx = 1\nwhile not os.path.exists('stop'):\n    time.sleep(0.01)\n", wait="300"
+    )
+    with Editor(running.port, {running.script: [2]}, hold=True) as editor:
         stop = editor.wait_stops(1)[0]
         for _ in range(2):
             stop["session"].wait(stop["session"].send("continue", threadId=stop["thread"]), timeout=300)

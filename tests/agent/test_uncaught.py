@@ -52,10 +52,9 @@ def end(launch: Any, command: tuple[str, ...], **attach: object) -> tuple[int, s
 
 
 @pytest.mark.parametrize("minor", MINORS)
-def test_an_exit_with_a_code_stops_under_every_python(launch, request, tmp_path: Path, minor: int) -> None:
+def test_an_exit_with_a_code_stops_under_every_python(launch, under, tmp_path: Path, minor: int) -> None:
     (tmp_path / "train.py").write_text(EXIT)
-    layout = request.getfixturevalue("old_layout" if minor < 10 else "layout")
-    found = end(launch, ("train.py",), python=need(minor), layout=layout)
+    found = end(launch, ("train.py",), **under(minor))
     assert found == (3, "", [("SystemExit", 4)])
 
 
@@ -73,10 +72,9 @@ def test_which_exit_codes_stop_is_the_editors_choice(
 
 
 @pytest.mark.parametrize("minor", [8, 11, 13])
-def test_a_program_with_a_hook_of_its_own_stops(launch, request, tmp_path: Path, minor: int) -> None:
+def test_a_program_with_a_hook_of_its_own_stops(launch, under, tmp_path: Path, minor: int) -> None:
     (tmp_path / "train.py").write_text(OWN_HOOK)
-    layout = request.getfixturevalue("old_layout" if minor < 10 else "layout")
-    found = end(launch, ("train.py",), python=need(minor), layout=layout)
+    found = end(launch, ("train.py",), **under(minor))
     assert found == (1, "mine x\n", [("ValueError", 3)])
 
 
@@ -89,14 +87,13 @@ def test_a_held_crash_of_a_program_with_a_hook_of_its_own_stops_once(launch, tmp
 @pytest.mark.parametrize("minor", [8, 11])
 @pytest.mark.parametrize("name", ["-m", "-c", "folder"])
 def test_modules_commands_and_folders_stop_like_scripts(
-    launch, request, tmp_path: Path, minor: int, name: str
+    launch, under, tmp_path: Path, minor: int, name: str
 ) -> None:
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").touch()
     (tmp_path / "package" / "__main__.py").write_text(EXIT)
     command = {"-m": ("-m", "package"), "-c": ("-c", EXIT), "folder": ("package",)}[name]
-    layout = request.getfixturevalue("old_layout" if minor < 10 else "layout")
-    assert end(launch, command, python=need(minor), layout=layout)[2] == [("SystemExit", 4)]
+    assert end(launch, command, **under(minor))[2] == [("SystemExit", 4)]
 
 
 FINE = """
@@ -125,11 +122,10 @@ for _ in Rounds(): pass
 
 @pytest.mark.parametrize("minor", [8, 9, 10, 11, 13])
 def test_a_program_that_handles_its_exceptions_does_not_stop(
-    launch, request, tmp_path: Path, minor: int
+    launch, under, tmp_path: Path, minor: int
 ) -> None:
     (tmp_path / "train.py").write_text(FINE)
-    layout = request.getfixturevalue("old_layout" if minor < 10 else "layout")
-    assert end(launch, ("train.py",), python=need(minor), layout=layout) == (0, "", [])
+    assert end(launch, ("train.py",), **under(minor)) == (0, "", [])
 
 
 @pytest.mark.parametrize(
@@ -153,10 +149,9 @@ def test_an_exception_has_its_name_and_the_outermost_frame_too(launch, tmp_path:
     (tmp_path / "train.py").write_text("def fail():\n    raise ValueError('x')\n\nfail()\n")
     python = need(minor)
     running = launch(python, "train.py", wait="300", python=python)
-    port = running.wait_state("waiting")["port"]
-    with Client(port) as root:
+    with Client(running.port) as root:
         root.attach()
-        with Client(port) as child:
+        with Client(running.port) as child:
             body = {k: v for k, v in root.event("debugpyAttach").items() if k != "request"}
             number = child.session.send("attach", **body)
             child.event("initialized")

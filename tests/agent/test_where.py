@@ -124,9 +124,8 @@ def test_a_rank_that_does_not_answer_is_seen_from_outside(hang, tmp_path: Path) 
 KEEPS_THE_GIL = "import ctypes\nctypes.PyDLL(None).sleep(600)\n"
 
 
-def test_a_process_that_keeps_the_gil_in_c_is_seen_from_outside(launch, tmp_path: Path) -> None:
-    (tmp_path / "keeps.py").write_text(KEEPS_THE_GIL)
-    running = launch(sys.executable, "keeps.py")
+def test_a_process_that_keeps_the_gil_in_c_is_seen_from_outside(program) -> None:
+    running = program(KEEPS_THE_GIL, name="keeps.py")
     running.wait_state("running")
     said = [""]
 
@@ -138,14 +137,12 @@ def test_a_process_that_keeps_the_gil_in_c_is_seen_from_outside(launch, tmp_path
     assert "keeps.py (" in said[0]
 
 
-def test_a_process_that_a_debugger_holds_is_where_it_is_held(launch, tmp_path: Path) -> None:
+def test_a_process_that_a_debugger_holds_is_where_it_is_held(program) -> None:
     """It was shown in the debugger's own frames, as if they were the program's."""
-    script = tmp_path / "train.py"
-    script.write_text("def step():\n    return 1\n\nwhile True:\n    step()\n")
-    running = launch(sys.executable, "train.py", wait="300")
-    options = AttachOptions(port=running.wait_state("waiting")["port"])
+    running = program("def step():\n    return 1\n\nwhile True:\n    step()\n", wait="300")
+    options = AttachOptions(port=running.port)
     with Debugger(options) as debugger:
-        debugger.set_breakpoints(str(script), [2])
+        debugger.set_breakpoints(running.script, [2])
         debugger.attach()
         debugger.wait_stopped(300)
         said = [""]

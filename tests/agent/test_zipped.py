@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.agent.dap_probe import Editor
-from tests.pythons import need
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,15 +18,15 @@ NOTE = "app.pyz is a zip: what runs are the copies in it"
 @pytest.mark.parametrize(("name", "stops"), [("app.pyz", []), ("app", [1])])
 @pytest.mark.parametrize("minor", [8, 11, 13])
 def test_a_program_in_a_zip_is_said_and_the_folder_that_it_was_made_of_stops(
-    launch: Any, request: Any, tmp_path: Path, *, minor: int, name: str, stops: list[int]
+    launch: Any, under: Any, tmp_path: Path, *, minor: int, name: str, stops: list[int]
 ) -> None:
     source = tmp_path / "app"
     source.mkdir()
     (source / "__main__.py").write_text("print('work')\n")
     zipapp.create_archive(source, tmp_path / "app.pyz")
-    python, layout = need(minor), request.getfixturevalue("old_layout" if minor < 10 else "layout")
-    running = launch(python, name, wait="300", python=python, layout=layout)
-    with Editor(running.wait_state("waiting")["port"], {str(source / "__main__.py"): [1]}) as editor:
+    options = under(minor)
+    running = launch(options["python"], name, wait="300", **options)
+    with Editor(running.port, {str(source / "__main__.py"): [1]}) as editor:
         code, out, err = running.finish(300)
         assert (code, out) == (0, "work\n"), err
     # What the editor was told last has been read when its sessions are closed.

@@ -527,7 +527,7 @@ take()
 @pytest.fixture
 def liar(base_image: str, tmp_path: Path) -> Iterator[Callable[[str], Box]]:
     """A container whose python3 is the attacker's; `code` goes on after HELLO."""
-    name = f"dkdbg-hostile-{secrets.token_hex(4)}"
+    name = unique("dkdbg-hostile")
     program = tmp_path / "evil" / "python3"
 
     def run(code: str) -> Box:
