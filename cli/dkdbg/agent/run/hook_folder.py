@@ -32,7 +32,6 @@ FILES = (
     "pai.py",
     "choosing.py",
     "crash.py",
-    "exits.py",
     "file_names.py",
     "listening.py",
     "loaded.py",
@@ -68,7 +67,6 @@ FILES = (
     "torch_profile.py",
     "uncaught.py",
     "untrace.py",
-    "waiting.py",
     "waking.py",
     "zipped.py",
 )
