@@ -33,7 +33,7 @@ _hook: Any = None
 
 def watch(debugger_class: Any, api_class: Any) -> None:
     """Follow the editors of this process from now on."""
-    if sys.version_info >= (3, 12) or getattr(debugger_class, "dkdbg_untraces", False) or "gevent" in sys.modules:
+    if sys.version_info >= (3, 12) or getattr(debugger_class, "dkdbg_untraces", False):
         return
     debugger_class.dkdbg_untraces = True
     disconnect, dispose = debugger_class.on_disconnect, debugger_class.dispose_and_kill_all_pydevd_threads
