@@ -19,6 +19,7 @@ TRAIN = """\
     """
 
 
+@pytest.mark.core
 def test_f5_stops_at_the_first_code_line_and_shows_the_variables(repository, open_editor, record_property):
     root = repository(**{"train.py": TRAIN})
     editor = open_editor(root, "train.py", line=1)

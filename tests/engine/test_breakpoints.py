@@ -22,11 +22,13 @@ def check(root, base, file, *, init=()):
     return stopped
 
 
+@pytest.mark.core
 def test_without_a_dockerfile(tmp_path, base_image):
     root = repo(tmp_path / unique("bare"), {"train.py": LOOP, "requirements.txt": "# nothing\n"})
     assert check(root, base_image, "train.py").values["loss"] == "1.0"
 
 
+@pytest.mark.core
 def test_with_an_own_dockerfile_that_copies_everything(tmp_path, base_image):
     dockerfile = f"""\
         FROM {base_image}
@@ -84,6 +86,7 @@ def test_with_a_service_that_shows_the_gpu_and_a_documented_command(tmp_path, ba
     check(repo(tmp_path / unique("monitor"), files), base_image, "train.py")
 
 
+@pytest.mark.core
 def test_with_an_own_compose_of_two_services(tmp_path, base_image):
     compose = """\
         services:

@@ -136,6 +136,7 @@ def teammate(base_image, tmp_path_factory):
         take_away(clone, mate.env)
 
 
+@pytest.mark.core
 def test_it_is_healthy_and_stops_at_the_breakpoint_of_the_clone(teammate):
     assert docker("inspect", "-f", "{{.State.Health.Status}}", teammate.container()).strip() == "healthy"
     stopped = stop_in(teammate.root, "train.py")
@@ -145,11 +146,13 @@ def test_it_is_healthy_and_stops_at_the_breakpoint_of_the_clone(teammate):
     )
 
 
+@pytest.mark.core
 def test_ports_are_published_on_loopback_only(teammate):
     ports = json.loads(docker("inspect", "-f", "{{json .NetworkSettings.Ports}}", teammate.container()))
     assert {each["HostIp"] for bindings in ports.values() for each in bindings or ()} == {"127.0.0.1"}
 
 
+@pytest.mark.core
 def test_a_neighbour_on_the_network_is_refused_while_the_host_attaches(teammate):
     port = str(launch_options(teammate.root).port)
     network = f"{teammate.root.name}_default"
@@ -166,6 +169,7 @@ def test_bare_probes_do_not_deafen_it(teammate):
     stop_in(teammate.root, "train.py")
 
 
+@pytest.mark.core
 def test_what_the_program_writes_belongs_to_the_owner_of_the_clone(teammate):
     stop_in(teammate.root, "train.py")
     until((teammate.root / "made.txt").exists, "the program's file")

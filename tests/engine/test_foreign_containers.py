@@ -67,6 +67,7 @@ def said_about(root, target, last):
         return "\n".join(each["text"] for each in door.events)
 
 
+@pytest.mark.core
 def test_a_container_without_an_agent_is_described_and_the_advice_works(tmp_path, foreign):
     said = said_about(tmp_path, f"docker://{foreign}", "dkdbg run --on")
     assert re.search(r"process \d+ \(Python 3\.11\): python3 -c 'import time; time.sleep\(1e6\)'", said), said
@@ -103,6 +104,7 @@ def running(tmp_path):
         subprocess.run(["docker", "rm", "-f", name], check=False, capture_output=True)
 
 
+@pytest.mark.core
 def test_a_container_without_a_python_gets_one_under_dkdbg_as_it_says(tmp_path, base_image, running):
     (tmp_path / "train.py").write_text("print('hello')\n")
     name = running(base_image, "sleep", "infinity")

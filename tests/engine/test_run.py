@@ -65,6 +65,7 @@ def finish(running: subprocess.Popen[str]) -> tuple[int, str, str]:
     return running.returncode, out, err
 
 
+@pytest.mark.core
 def test_output_and_exit_code_are_the_programs_and_nothing_is_left(container, tmp_path):
     put(container, tmp_path, "ends.py", ENDS)
     done = dkdbg(tmp_path, "run", "--on", f"docker://{container}", "--", "python3", "ends.py")
@@ -76,6 +77,7 @@ def test_output_and_exit_code_are_the_programs_and_nothing_is_left(container, tm
     assert left(container) == []
 
 
+@pytest.mark.core
 def test_a_breakpoint_is_hit_through_dkdbg_attach(container, tmp_path):
     put(container, tmp_path, "train.py", LOOP)
     running = start(tmp_path, "--on", f"docker://{container}", "--", "python3", "train.py")
@@ -100,6 +102,7 @@ def test_a_breakpoint_is_hit_through_dkdbg_attach(container, tmp_path):
         running.wait()
 
 
+@pytest.mark.core
 def test_ctrl_c_is_the_programs(container, tmp_path):
     put(container, tmp_path, "waits.py", WAITS)
     running = start(tmp_path, "--on", f"docker://{container}", "--", "python3", "waits.py")

@@ -78,6 +78,7 @@ def expected(root):
     return {**local_tree(root), "absolute": "l train.py"}
 
 
+@pytest.mark.core
 def test_everything_arrives_as_it_is_and_a_second_time_nothing_is_sent(root, box):
     done = sync(root, f"docker://{box.name}", *TO, "--once")
     assert (done.returncode, done.stderr) == (0, "")
@@ -96,6 +97,7 @@ def test_a_link_that_leads_outside_is_left_out_with_a_reason(root, box):
     assert "outside" not in box.tree("/ws")
 
 
+@pytest.mark.core
 def test_saves_renames_deletes_and_branches_are_followed(root, box):
     git(root, "add", ".")
     git(root, "commit", "-qm", "one")

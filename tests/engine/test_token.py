@@ -127,6 +127,7 @@ def test_the_right_token_stops_at_the_breakpoint(guarded, token):
 @pytest.mark.parametrize(
     ("shown", "said"), [({"dkdbgToken": "guessed"}, "the token is wrong"), ({}, "the token is missing")]
 )
+@pytest.mark.core
 def test_without_it_nothing_is_evaluated_and_the_refusal_says_what_to_do(guarded, shown, said):
     options = guarded.options(**shown)
     session = Session(dial(options.host, options.port), name="stranger")

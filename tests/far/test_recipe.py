@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
 PATIENCE = 300.0
 
 
+@pytest.mark.core
 def test_each_command_of_the_recipe_for_two_ssh_hops_does_what_the_page_says(laptop, tmp_path):
     page = Page.of("recipes/two-ssh-hops.md")
     write(tmp_path, **{"train.py": LOOP, "dkdbg.toml": page.block("toml", "[places.node]")})

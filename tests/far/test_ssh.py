@@ -64,6 +64,7 @@ def test_output_and_exit_code_are_the_programs_and_nothing_is_left(laptop, tmp_p
 
 @pytest.mark.usefixtures("laptop")
 @pytest.mark.parametrize("user", ["me", "fish", "csh", "zsh"])
+@pytest.mark.core
 def test_words_arrive_as_they_are_whatever_the_login_shell(tmp_path, user):
     place = registry.place_of(f"ssh://login,{user}@node1/tmp", tmp_path)
     try:

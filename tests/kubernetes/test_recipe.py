@@ -67,6 +67,7 @@ def real(tmp_path_factory, monkeypatch, root):
 
 
 @pytest.mark.parametrize("where", ["stand_in", "real"])
+@pytest.mark.core
 def test_the_recipe_of_a_pod_does_what_its_page_says(where, root, request):
     request.getfixturevalue(where)
     page = Page.of("recipes/pod.md")

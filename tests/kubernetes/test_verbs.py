@@ -133,6 +133,7 @@ def test_a_terminal_is_the_commands_too(root):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
 
 
+@pytest.mark.core
 def test_sync_follows_a_save_into_the_working_folder_of_the_pod(root, box):
     (root / "train.py").write_text("first\n")
     process = subprocess.Popen(

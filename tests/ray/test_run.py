@@ -111,6 +111,7 @@ def running(ray, typed, tmp_path):
             process.wait(LIMIT)
 
 
+@pytest.mark.core
 def test_a_driver_and_a_chosen_actor_stop_where_the_editor_says_and_a_restarted_actor_again(
     running, typed, tmp_path
 ):

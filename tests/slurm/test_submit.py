@@ -69,6 +69,7 @@ def test_a_job_beside_another_one_of_mine_on_the_same_node_is_itself_alone(lapto
                 assert debugger.evaluate("__import__('os').environ['SLURM_JOB_ID']", frame) == f"'{job}'"
 
 
+@pytest.mark.core
 def test_all_ranks_of_all_nodes_stop_at_a_breakpoint_that_was_set_here(ways, tmp_path):
     write(tmp_path, **{"train.py": LOOP})
     ways.put(f"{CODE}/train.py", (tmp_path / "train.py").read_text())

@@ -272,7 +272,10 @@ def _welcome(
         entry=entry,
     )
     looks = [(each, each.look()) for each in upstreams]
-    found = [*entered, *(pair for each, seen in looks for pair in _code_of(root, each.place, seen))]
+    found = [
+        *entered,
+        *(pair for each, seen in looks for pair in _code_of(root, each.place, seen, guess=not entered)),
+    ]
     if not found and any(isinstance(each.place, Far) for each in upstreams):
         plan = None  # that is of a container here
     reporter.entry(entry_for(plan, port, found))
@@ -295,12 +298,17 @@ def _said_by_sessions(upstreams: Sequence[Upstream]) -> set[tuple[str, str]]:
     return {pair for each in seen if each is not None and each.record for pair in each.record.mappings}
 
 
-def _code_of(root: Path, place: Place, seen: Seen) -> Sequence[tuple[str, str]]:
-    """Where the code lies on a far place: what runs there says it, else where it would be brought to."""
+def _code_of(root: Path, place: Place, seen: Seen, *, guess: bool) -> Sequence[tuple[str, str]]:
+    """Return where the code lies on a far place: what runs there says it, else `guess` names where it would be brought to.
+
+    Without `guess` a session that is slow to answer adds no folder that it does not use.
+    """
     if not isinstance(place, Far):
         return ()
     if seen.record is not None and seen.record.mappings:
         return seen.record.mappings
+    if not guess:
+        return ()
     with contextlib.suppress(DkdbgError):  # nothing says it
         if seen.record is None and isinstance(place, Roomy):
             lies = place.room(folder_name(root))
