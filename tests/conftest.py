@@ -25,8 +25,20 @@ hypothesis.settings.load_profile("suite")
 BASE_IMAGE = os.environ.get("DKDBG_TEST_BASE", "dkdbg-test/python:3.11")
 
 
-#: Folders whose tests all are `core`: they are pure and take no set-up.
-CORE = tuple(Path(__file__).with_name(name) for name in ("unit", "golden"))
+#: Folders and files whose tests are all `core`; elsewhere single tests are marked so.
+CORE = tuple(
+    Path(__file__).with_name(folder) / name
+    for folder, names in {
+        "unit": [""],
+        "golden": [""],
+        "agent": [
+            "sync/test_boot.py", "sync/test_receiver.py", "sync/test_wire.py", "test_breakpoints.py", "test_bundle.py",
+            "test_door.py", "test_frames.py", "test_front.py", "test_gate.py", "test_hook.py", "test_identity.py",
+            "test_launch.py", "test_local_users.py", "test_mapping.py", "test_naming.py",
+        ],
+    }.items()
+    for name in names
+)  # fmt: skip
 
 
 def pytest_configure(config):

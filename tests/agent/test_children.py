@@ -75,6 +75,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.core
 def test_a_function_that_a_spawn_pool_gets_stops(launch, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(POOL)
     (tmp_path / "steps_of_pool.py").write_text(STEPS)
@@ -182,6 +183,7 @@ KIDS = {
 
 
 @pytest.mark.parametrize(("ends", "code"), KIDS.values(), ids=KIDS.keys())
+@pytest.mark.core
 def test_a_child_that_an_editor_comes_late_for_runs_to_its_end(
     program, tmp_path: Path, ends: str, code: int
 ) -> None:

@@ -127,6 +127,7 @@ def test_a_process_that_was_asked_as_its_editor_left_is_asked_for_the_next_one(
         assert editor.wait_stops(1)[0]["line"] == 3
 
 
+@pytest.mark.core
 def test_a_program_that_waits_for_an_editor_starts_though_the_editor_leaves_at_once(
     launch, layout: Path, tmp_path: Path
 ) -> None:
