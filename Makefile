@@ -12,7 +12,7 @@ PYTEST_WORKERS ?= 4
 
 PYTEST_OPTIONS = -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
-.PHONY: demo test test-all .checked lint clean
+.PHONY: demo test test-all .checked .engine .linted lint clean
 
 # Where no registry can be reached, the base image of the tests serves the demo too, once `make test` has built it.
 demo: $(VENV)/.installed
@@ -30,10 +30,16 @@ test-all: .checked
 	@.ci/neovim || [ -z "$$CI" ]
 	$(BIN)/python -m tests.run core 'not core' -- $(PYTEST_OPTIONS)
 
-.checked: $(VENV)/.installed-test
+# The engine with its image and the linters do not need each other.
+.checked:
+	@$(MAKE) --no-print-directory -j 2 .engine .linted
+
+.engine:
 	@.ci/engine || [ -z "$$CI" ]
 	@.ci/base-image 3.11
 	@.ci/kubectl || [ -z "$$CI" ]
+
+.linted: $(VENV)/.installed-test
 	$(BIN)/ruff check cli tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports

@@ -32,7 +32,7 @@ CORE = tuple(
         "unit": [""],
         "golden": [""],
         "agent": [
-            "sync/test_boot.py", "sync/test_receiver.py", "sync/test_wire.py", "test_breakpoints.py", "test_bundle.py",
+            "sync/test_boot.py", "sync/test_receiver.py", "test_breakpoints.py", "test_bundle.py",
             "test_door.py", "test_frames.py", "test_front.py", "test_gate.py", "test_hook.py", "test_identity.py",
             "test_launch.py", "test_local_users.py", "test_mapping.py", "test_naming.py",
         ],

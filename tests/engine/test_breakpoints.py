@@ -28,7 +28,6 @@ def test_without_a_dockerfile(tmp_path, base_image):
     assert check(root, base_image, "train.py").values["loss"] == "1.0"
 
 
-@pytest.mark.core
 def test_with_an_own_dockerfile_that_copies_everything(tmp_path, base_image):
     dockerfile = f"""\
         FROM {base_image}

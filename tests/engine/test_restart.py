@@ -45,7 +45,6 @@ def attach(root):
     return debugger
 
 
-@pytest.mark.core
 def test_a_file_saved_on_the_host_and_a_request_restart_it_under_the_attached_editor(root):
     with attach(root) as debugger:
         first = debugger.wait_stopped(300)

@@ -20,8 +20,8 @@ import pytest
 
 from dkdbg.sync.roots import Roots
 from dkdbg.sync.session import Session
+from tests.agent.sync.churn import RULE_FILES, Churn, contents, left_out, picture
 from tests.processes import children
-from tests.unit.sync.churn import RULE_FILES, Churn, contents, left_out, picture
 
 PART = 10
 ALL = 2000 if os.environ.get("DKDBG_TEST_FULL") else 100
