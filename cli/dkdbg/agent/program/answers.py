@@ -47,7 +47,7 @@ def answer(member: Member, connection: Optional[socket], command: bytes) -> bool
         ):  # its threads never run here; with debugpy comes a `threading` that it has not changed
             from . import join
 
-            join.load(member.directory)
+            join.load(member.directory, member.main_ident)
         return True
     from . import own_socket
 

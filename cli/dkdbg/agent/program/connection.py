@@ -13,10 +13,9 @@ import _socket
 import contextlib
 import os
 import sys
-import threading
-import time
 
 from . import member, own_socket
+from .natives import threading, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

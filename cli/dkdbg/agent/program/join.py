@@ -62,12 +62,21 @@ def join(session_dir: str, at_start: bool) -> str:
             _joining = False
 
 
-def load(session_dir: str) -> None:
-    """Import debugpy, if an editor is attached and it fits this process; what is wrong with it `join` says."""
+def load(session_dir: str, main_ident: int) -> None:
+    """Import debugpy on this thread, if an editor is attached and it fits this process; `join` says what is wrong with it.
+
+    The copy of `threading` that comes with it takes the thread that imports it for the main one. With a main thread that
+    has ended pydevd would end the session.
+    """
     with _lock, contextlib.suppress(Exception):
         info = _info(session_dir)
         if info is not None and not _why_not_this_debugpy():
-            _import_debugpy(info, False)
+            module = _import_debugpy(info, False).threading
+            main: Any = module._main_thread
+            if main.ident != main_ident and module is not sys.modules.get("threading"):
+                del module._active[main.ident]
+                main._ident, main.is_alive = main_ident, lambda: True
+                module._active[main_ident] = main
 
 
 def forget() -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
             listener: takes what the agent asks; only after `owns_listener()`.
             done: a lock that is held while the hook's thread runs.
             running: whether that thread runs. thread_id: its number in the kernel.
+            main_ident: of the main thread, as Python numbers threads without gevent.
             forking: whether a fork wants that thread away.
             joined: whether this process has joined an adapter at some time.
             fork_armed: whether the callback for forked children is registered.
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         forking: bool
         joined: bool
         thread_id: int
+        main_ident: int
         fork_armed: bool
 
         @property

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
-import time
+
+from .natives import threading, time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

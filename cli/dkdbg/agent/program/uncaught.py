@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
+
+from .natives import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

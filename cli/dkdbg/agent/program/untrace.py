@@ -16,7 +16,8 @@ import ctypes
 import itertools
 import os
 import sys
-import threading
+
+from .natives import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -36,6 +36,7 @@ FILES = (
     "listening.py",
     "loaded.py",
     "member.py",
+    "natives.py",
     "nsight.py",
     "output.py",
     "patterns.py",

@@ -214,9 +214,11 @@ class _Member(object):
         self.free = False
         self._allocate_lock = _native("allocate_lock")
         self._start_new_thread = _native("start_new_thread")
+        self._get_ident = _native("get_ident")
         self.reset()
 
     def reset(self):  # type: () -> None
+        self.main_ident = self._get_ident()
         self.lock = self._allocate_lock()  # guards `running`, and registering again
         self.done = self._allocate_lock()  # held while the thread runs
         self.begun = self._allocate_lock()  # held from when the thread is started until it runs

@@ -1,0 +1,17 @@
+"""`threading` and `time` as Python has them, also where gevent has put its own functions into these modules.
+
+With GEVENT_SUPPORT (greenlets.py) pydevd has copies of its own, made when it was imported. Modules that run on pydevd's
+threads take them from here, and are imported after pydevd.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+__all__ = ["threading", "time"]
+
+TYPE_CHECKING = False
+if not TYPE_CHECKING and "pydevd" in sys.modules:
+    threading, time = sys.modules["pydevd"].threading, sys.modules["pydevd"].time
