@@ -142,12 +142,36 @@ def test_a_file_where_the_folder_belongs_is_replaced(single: Path, runtime: Path
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
-def test_somebody_elses_runtime_folder_is_refused(single: Path, runtime: Path) -> None:
+def test_in_somebody_elses_runtime_folder_the_program_runs_without_the_debugger(
+    single: Path, runtime: Path
+) -> None:
     runtime.mkdir()
     os.chown(runtime, 12345, 12345)
     done = start(single, runtime)
-    assert done.returncode == 125
+    assert ran(done)
     assert f"{runtime} belongs to uid 12345" in done.stderr
+    assert "runs without the debugger" in done.stderr
+    assert list(runtime.iterdir()) == []
+
+
+@pytest.mark.parametrize("blocks", [0, 100, 1800])
+def test_where_the_disk_takes_no_more_the_program_runs_without_the_debugger(
+    single: Path, runtime: Path, blocks: int
+) -> None:
+    """Files end after BLOCKS of 512 bytes: when the agent unpacks, or later."""
+    line = f'ulimit -f {blocks}; exec sh "$0" launch --wait 0 -- sh -c "echo ran; exit 3"'
+    done = subprocess.run(
+        ["sh", "-c", line, str(single)], env=environment(runtime), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (3, "ran\n"), done.stderr
+    assert ("runs without the debugger" in done.stderr) == (blocks < 1800)
+
+
+def test_a_command_that_is_not_there_is_said_also_without_the_debugger(single: Path, runtime: Path) -> None:
+    runtime.write_text("no folder")
+    done = start(single, runtime, "launch", "--", "no-such-program")
+    assert done.returncode == 127
+    assert "no-such-program" in done.stderr
 
 
 def test_a_changed_file_gets_a_folder_of_its_own(single: Path, runtime: Path, tmp_path: Path) -> None:

@@ -84,14 +84,21 @@ def _run(
             folder = folder_of(archive, runtime, suffix)
         _go_on_from(folder)
     except runtime_dir.RuntimeDirError as error:
-        sys.stderr.write("dkdbg: %s\n" % error)
-        return 125
+        return _give_up(words, str(error))
     except OSError as error:
-        sys.stderr.write("dkdbg: cannot unpack %s: %s\n" % (archive, error))
-        return 125
+        return _give_up(words, "cannot unpack %s: %s" % (archive, error))
     from dkdbg.agent import __main__ as agent
 
     return agent.main(words)
+
+
+def _give_up(words: List[str], reason: str) -> int:
+    if words[:1] == ["launch"] and "--" in words:
+        from dkdbg.agent.run import undebugged
+
+        return undebugged.become(words[words.index("--") + 1 :], reason)
+    sys.stderr.write("dkdbg: %s\n" % reason)
+    return 125
 
 
 def folder_of(archive: str, runtime: str, suffix: str = "") -> str:

@@ -18,7 +18,7 @@ from dkdbg.agent import console, contract
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterable, List, NamedTuple, Optional, Sequence, Set
+    from typing import Iterable, List, NamedTuple, NoReturn, Optional, Sequence, Set
 
     class Arrival(NamedTuple):
         """A signal, and whether the kernel sent it because of the terminal."""
@@ -114,12 +114,8 @@ class Child:
             spawn = functools.partial(os.posix_spawnp, setpgroup=0) if own_group else os.posix_spawnp
             argv = _with_python(list(argv))
             self.pid = spawn(argv[0], argv, environment, setsigmask=mask, setsigdef=_RESET)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise StartError(_not_found(argv[0]), contract.EXIT_NOT_FOUND) from error
         except OSError as error:
-            raise StartError(
-                "cannot execute %s: %s" % (argv[0], error.strerror), contract.EXIT_NOT_EXECUTABLE
-            ) from error
+            raise _start_error(argv[0], error) from error
 
     def pass_on(self, arrival: Arrival) -> None:
         """Send the child a signal, unless the terminal has done so."""
@@ -157,6 +153,32 @@ class Child:
             self.exit_code = 128 + self.signal
         else:
             self.exit_code = os.WEXITSTATUS(status)
+
+
+def become(argv: Sequence[str], environment: dict[str, str], mask: Optional[Iterable[int]]) -> NoReturn:
+    """Execute a command in the place of this process.
+
+    Args:
+        mask: the signals that it starts with blocked; None leaves them as they are.
+
+    Raises:
+        StartError: there is no such command, or it cannot be executed.
+    """
+    argv = _with_python(list(argv))
+    for number in _RESET:
+        signal.signal(number, signal.SIG_DFL)
+    if mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    try:
+        os.execvpe(argv[0], argv, environment)  # noqa: S606 - the user's own command
+    except OSError as error:
+        raise _start_error(argv[0], error) from error
+
+
+def _start_error(command: str, error: OSError) -> StartError:
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        return StartError(_not_found(command), contract.EXIT_NOT_FOUND)
+    return StartError("cannot execute %s: %s" % (command, error.strerror), contract.EXIT_NOT_EXECUTABLE)
 
 
 def describe_end(exit_code: int, number: Optional[int]) -> str:

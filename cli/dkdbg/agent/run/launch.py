@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import signal
 
-from dkdbg.agent import console, contract
 from dkdbg.agent.run import child, session
 
 TYPE_CHECKING = False
@@ -46,8 +45,6 @@ class Launch:
         except child.StartError as error:
             shared.tell(str(error))
             return error.exit_code, str(error)
-        except OSError as error:
-            return contract.EXIT_AGENT, cannot_prepare(error)
         while running.poll() is None and (self._leaving or not shared.restarts.reason):
             self._take_signal(shared.inbox.next(1.0), running)
         if running.poll() is None:
@@ -104,10 +101,3 @@ class Launch:
             self._session.ended_by_editor.clear()
             if running is not None:
                 running.send(signal.SIGTERM)
-
-
-def cannot_prepare(error: OSError) -> str:
-    """Say on stderr that the hook could not be laid out, and return it for the record."""
-    detail = "cannot prepare the hook: %s" % error
-    console.log(detail)
-    return detail

@@ -25,6 +25,7 @@ from dkdbg.agent.run import (
     own_client,
     profiles,
     restarts,
+    undebugged,
     unseen,
 )
 
@@ -53,12 +54,14 @@ def run(options: Options, program: Program) -> int:
         records.prune(runtime)
         debugpy_dir = bundle.ensure_debugpy(search_dirs(), runtime)
         session = Session(options, inbox, runtime, debugpy_dir, allow)
-    except (runtime_dir.RuntimeDirError, bundle.NoDebugpy, ValueError) as error:
+    except ValueError as error:
         console.log(str(error))
         return contract.EXIT_AGENT
-    except OSError as error:
-        console.log("cannot start: %s" % error)
-        return contract.EXIT_AGENT
+    except (runtime_dir.RuntimeDirError, bundle.NoDebugpy, OSError) as error:
+        if options.supervision is not None:
+            console.log("cannot start: %s" % error)
+            return contract.EXIT_AGENT
+        return undebugged.become(options.command, str(error), inbox.former_mask)
     return session.run(program)
 
 
@@ -257,11 +260,15 @@ class Session:
 
         Raises:
             StartError: it cannot be started.
-            OSError: the hook cannot be prepared.
         """
         command = self.options.command
         self._unseen.begin()
-        running = child.Child(command, self.environment(), self.inbox.former_mask, own_group=own_group)
+        try:
+            environment = self.environment()
+        except OSError as error:
+            self.tell("cannot prepare the hook: %s: the program runs without the debugger" % error, "important")
+            environment = tokens.without(os.environ)
+        running = child.Child(command, environment, self.inbox.former_mask, own_group=own_group)
         runs = self.store.snapshot()["runs"] + 1
         self._service.program_started(running.pid)
         self._since = time.monotonic()
@@ -476,7 +483,10 @@ class Session:
             self._tell_unseen_after(max(0.0, self._since + unseen.PATIENCE - time.monotonic()))
         changed, self._edited = self._edited, []
         self._service.gatekeeper.begin(self._table.ranks_to_gather())  # before one of them can join, and stop
-        self.store.open_for_joining(self._join_info())
+        try:
+            self.store.open_for_joining(self._join_info())
+        except OSError as error:
+            self.tell("no process can be debugged: %s" % error, "important")
         self._has_attached.set()  # after that: the program starts now, and is to join at its start
         self._write(client=True)
         self._table.follow_timeouts()

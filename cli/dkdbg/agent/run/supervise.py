@@ -11,8 +11,8 @@ import signal
 import threading
 import time
 
-from dkdbg.agent import console, contract
-from dkdbg.agent.run import child, launch, reload, session
+from dkdbg.agent import console
+from dkdbg.agent.run import child, reload, session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,9 +85,6 @@ class Supervisor:
             self._leaving = (
                 self._leaving or self._restarts.runs == 0
             )  # a wrong command line does not mend itself
-            return
-        except OSError as error:
-            self._ended(contract.EXIT_AGENT, launch.cannot_prepare(error))
             return
         while (
             running.poll() is None and not self._restarts.reason and not self._quitting and not self._halted
