@@ -119,7 +119,7 @@ def test_ports_over_there_are_here_and_come_back(laptop, tmp_path):
         finally:
             forwarding.kill()
             forwarding.wait()
-            laptop.sh("node1", "pkill -u me python3", check=False)
+            laptop.sh("node1", "pkill -u me python3; rm -rf /home/me/www", check=False)
 
 
 def wait_listening(laptop, *ports: int) -> None:
