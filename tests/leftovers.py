@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_VARIABLE = "DKDBG_TEST_RUN"
+#: Environment variable by which processes inherit the PID of their run.
+VARIABLE = "DKDBG_TEST_RUN"
 _NAME = re.compile(r"-p(\d+)-[0-9a-f]{4}")
 _KINDS = {
     "container": (["ps", "-a", "--format", "{{.Names}}"], ["rm", "-f", "-v"]),
@@ -31,7 +32,7 @@ _KINDS = {
 
 def run_pid() -> int:
     """Return the PID of this test run: with pytest-xdist that of the controller, whose environment its workers inherit."""
-    return int(os.environ.setdefault(_VARIABLE, str(os.getpid())))
+    return int(os.environ.setdefault(VARIABLE, str(os.getpid())))
 
 
 def unique(name: str) -> str:
@@ -51,7 +52,7 @@ def remove_own() -> list[str]:
 
 def _remove(is_meant) -> list[str]:
     removed = []
-    for pid, run in _processes():
+    for pid, run in list(_processes()):
         if is_meant(run):
             with contextlib.suppress(OSError):
                 removed.append(f"process {pid}: {_command(pid)}")
@@ -70,15 +71,28 @@ def _remove(is_meant) -> list[str]:
 
 
 def _processes() -> Iterator[tuple[int, int]]:
-    """Yield the PID and the run of each process that inherited a run's PID, but for this one and those above it."""
-    above = {os.getpid(), os.getppid(), run_pid()}
+    """Yield the PID and the run of each process that inherited a run's PID, or descends from one that did.
+
+    Podman gives its containers an environment without it. This process and those above it are left out.
+    """
+    runs: dict[int, int] = {}
+    parents: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended, or belongs to another user
+            pid = int(entry.name)
+            parents[pid] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
             found = re.search(
-                rb"(?:^|\0)" + _VARIABLE.encode() + rb"=(\d+)(?:\0|$)", (entry / "environ").read_bytes()
+                rb"(?:^|\0)" + VARIABLE.encode() + rb"=(\d+)(?:\0|$)", (entry / "environ").read_bytes()
             )
-            if found and int(entry.name) not in above:
-                yield int(entry.name), int(found[1])
+            if found:
+                runs[pid] = int(found[1])
+    above = {os.getpid(), os.getppid(), run_pid()}
+    for pid in parents:
+        marked = pid
+        while marked not in runs and marked in parents:
+            marked = parents[marked]
+        if marked in runs and pid not in above:
+            yield pid, runs[marked]
 
 
 def _command(pid: int) -> str:

@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests import leftovers
+
 ROOT = Path(__file__).resolve().parents[2]
 
 #: Where this machine's kernel or container allows less than Podman asks for by itself.
@@ -53,6 +55,7 @@ class Podman:
             "DOCKER_HOST": f"unix://{self.folder}/podman.sock",
             "PYTHONPATH": ":".join(map(str, self._code)),
             "PYTHONDONTWRITEBYTECODE": "1",
+            leftovers.VARIABLE: str(leftovers.run_pid()),
         }
 
     def start(self, image: str) -> Podman:

@@ -33,6 +33,19 @@ def test_a_process_of_an_ended_run_is_killed_and_one_of_a_living_run_is_not(ende
         living.kill()
 
 
+def test_what_a_process_of_an_ended_run_started_without_its_environment_is_killed_too(ended_run, tmp_path):
+    line = f"env -i sleep 300 & echo $! >{tmp_path}/pid; wait"
+    dead = subprocess.Popen(["sh", "-c", line], env={**os.environ, "DKDBG_TEST_RUN": str(ended_run)})
+    try:
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().endswith("\n"):
+            assert dead.poll() is None
+        pid = int((tmp_path / "pid").read_text())
+        assert any(line.startswith(f"process {pid}: ") for line in leftovers.remove_of_ended_runs())
+        assert dead.wait(60) == -signal.SIGKILL
+    finally:
+        dead.kill()
+
+
 @pytest.mark.engine
 def test_what_an_ended_run_left_on_the_engine_is_removed(ended_run, base_image):
     def docker(*words: str) -> str:
