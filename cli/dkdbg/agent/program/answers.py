@@ -42,9 +42,8 @@ def answer(member: Member, connection: Optional[socket], command: bytes) -> bool
         program ends.
     """
     if command == b"join" and not member.joined and not _is_known():
-        if (
-            "gevent" in sys.modules
-        ):  # its threads never run here; with debugpy comes a `threading` that it has not changed
+        # Threads of gevent's never run here; with debugpy comes a `threading` that gevent has not changed.
+        if "gevent" in sys.modules:
             from . import join
 
             join.load(member.directory, member.main_ident)

@@ -49,9 +49,8 @@ def join(session_dir: str, at_start: bool) -> str:
     """
     global _joining  # noqa: PLW0603
     with _lock:
-        if (
-            _joining
-        ):  # by this thread: debugpy, while it is imported, runs code of the program that has a breakpoint()
+        # Joining on this thread: debugpy, while it is imported, runs code of the program that calls breakpoint().
+        if _joining:
             return "not joined: it is about to"
         _joining = True
         try:
@@ -356,7 +355,7 @@ def _watch_configuration() -> Any:
     `ready_to_run` cannot tell it: pydevd sets it at once when it is asked not to wait, and asked to wait it waits
     for ever (debugpy #549).
     """
-    from _pydev_bundle._pydev_saved_modules import threading
+    from .natives import threading
 
     api = _api()
     configured = threading.Event()

@@ -202,7 +202,6 @@ PROGRAM: "Tuple[Tuple[str, str, str, str], ...]" = (
         "text of stdout or stderr",
     ),
     ("_pydev_bundle._pydev_saved_modules", "_queue", "output", "the class of that queue"),
-    ("_pydev_bundle._pydev_saved_modules", "threading", "join", "events that gevent has not replaced"),
     (
         "_pydevd_bundle.pydevd_extension_utils",
         "extensions_of_type",

@@ -266,7 +266,9 @@ class Session:
         try:
             environment = self.environment()
         except OSError as error:
-            self.tell("cannot prepare the hook: %s: the program runs without the debugger" % error, "important")
+            self.tell(
+                "cannot prepare the hook: %s: the program runs without the debugger" % error, "important"
+            )
             environment = tokens.without(os.environ)
         running = child.Child(command, environment, self.inbox.former_mask, own_group=own_group)
         runs = self.store.snapshot()["runs"] + 1

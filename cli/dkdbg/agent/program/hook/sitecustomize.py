@@ -4,7 +4,7 @@
 The agent puts this folder first on PYTHONPATH. At start a process runs the user's own `sitecustomize`, announces
 itself in the session's folder, and leaves one thread asleep on a socket. Nothing of debugpy, json or socket is
 imported. A process that starts while an editor is attached joins on its main thread, before the program's first line.
-A process that runs already joins on that thread of ours when the agent asks. There is no third way.
+A process that runs already joins on the hook's thread when the agent asks, or in a `breakpoint()` of its code.
 
 Nothing here may break or delay the program: every error is swallowed, and DKDBG_DEBUG=1 shows it. The file is read
 by whatever Python the user starts, so it is valid Python 2 as well; there it only runs the user's `sitecustomize`.
