@@ -382,7 +382,7 @@ def test_a_runtime_folder_that_was_made_beforehand_is_not_taken(shared: Path, ot
         str(trap / "debugpy-1.8.99" / "debugpy"),
     )
     done = launched(shared, other_user)
-    assert (done.returncode, done.stdout) == (125, "")
+    assert (done.returncode, done.stdout) == (125, ""), done.stderr
     assert f"belongs to uid {other_user.uid}" in done.stderr
     assert "set DKDBG_RUNTIME_DIR to a folder of yours" in done.stderr
     assert [path.name for path in trap.iterdir()] == ["debugpy-1.8.99"]
