@@ -307,7 +307,7 @@ def test_a_fake_agent_of_another_user_is_not_attached_to(impostor, tmp_path: Pat
 #: A uid with no entry in passwd, as the owner of a mounted workspace often has none in a container.
 OWNER = 1_000_000 + os.getpid()
 #: A program that says where its home and its session are.
-TELLS = "import os; print(os.environ['HOME'], os.environ['DKDBG_SESSION_DIR'], os.getuid())\n"
+TELLS = "import os; print(os.environ['HOME'], os.environ.get('DKDBG_SESSION_DIR', '-'), os.getuid())\n"
 
 
 @pytest.fixture
@@ -375,14 +375,14 @@ def test_a_home_that_was_made_beforehand_is_not_taken(shared: Path, other_user, 
 
 @pytest.mark.attack(16)
 def test_a_runtime_folder_that_was_made_beforehand_is_not_taken(shared: Path, other_user, taken) -> None:
-    """Makes the runtime folder, with a debugpy of his in it: refused, with the way to use another."""
+    """Makes the runtime folder, with a debugpy of his in it: the program runs without, and the way to use another is said."""
     trap = taken(f"dkdbg-{OWNER}")
     other_user.python(
         "import os, sys; os.makedirs(sys.argv[1]); open(sys.argv[1] + '/__init__.py', 'w').write('raise SystemExit(66)')",
         str(trap / "debugpy-1.8.99" / "debugpy"),
     )
     done = launched(shared, other_user)
-    assert (done.returncode, done.stdout) == (125, ""), done.stderr
+    assert (done.returncode, done.stdout.split()[1:]) == (0, ["-", str(OWNER)]), done.stderr
     assert f"belongs to uid {other_user.uid}" in done.stderr
     assert "set DKDBG_RUNTIME_DIR to a folder of yours" in done.stderr
     assert [path.name for path in trap.iterdir()] == ["debugpy-1.8.99"]
