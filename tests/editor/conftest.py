@@ -48,8 +48,9 @@ def vscode() -> Installed:
     return installed()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(vscode: Installed) -> Iterator[Browser]:
+    """Start a browser for the tests of one file: one that idles beside an hour of other tests takes their memory."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=vscode.browser, args=list(CHROMIUM))
         yield browser
