@@ -264,6 +264,30 @@ def test_a_program_that_runs_on_without_the_agent_is_told_once_and_another_not_a
         assert console(debugger, "debugger").count(unseen.NOTE) == times
 
 
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("PYTHONPATH=lib {} left.py", "its PYTHONPATH is lib"),
+        ("env -i {} left.py", "its environment has been emptied"),
+        ("{} -uS left.py", "python -S"),
+        ("{} -E left.py", "python -E ignores PYTHONPATH"),
+    ],
+)
+def test_one_of_a_programs_pythons_that_is_not_debugged_is_named_with_the_reason(
+    launch: Any, tmp_path: Path, line: str, reason: str
+) -> None:
+    (tmp_path / "train.py").write_text("import time\ntime.sleep(100)\n")
+    (tmp_path / "left.py").write_text("import time\ntime.sleep(100)\n")
+    running = launch("sh", "-c", f"{PYTHON} train.py & {line.format(PYTHON)}", wait="300")
+    with running.debugged() as debugger:
+        debugger.wait_output("left.py (pid ", timeout=300)
+        said = console(debugger, "debugger")
+        assert reason in said
+        assert "train.py (pid " not in said
+        running.process.terminate()
+        debugger.wait_ended(300)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_program_that_was_asked_to_end_is_kept_for_nobody(
     launch: Any, tmp_path: Path, number: signal.Signals

@@ -56,7 +56,7 @@ def test_the_first_start_unpacks_and_the_next_one_finds_it(single: Path, runtime
     assert ran(start(single, runtime))
     assert unpacked(runtime).stat().st_ino == first
     assert [path.name for path in runtime.iterdir() if path.name.startswith(".")] == []
-    assert {stat.S_IMODE(path.stat().st_mode) for path in (runtime, folder)} == {0o700}
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (runtime, folder)] == [0o700, 0o755]
 
 
 def test_the_agents_modules_keep_their_pyc_there(single: Path, runtime: Path) -> None:

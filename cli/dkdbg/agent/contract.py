@@ -136,6 +136,9 @@ RECORD_VERSION = 1
 RECORD_NAME = "session.json"
 JOIN_NAME = "join.json"
 PROCESSES_NAME = "p"
+#: In the session's folder: for each other user of processes below the agent a folder, named by the uid, in which they
+#: find what others find in the session's.
+USERS_NAME = "u"
 #: Which ranks are debugged, while not all are; see program/choosing.py.
 RANKS_NAME = "ranks"
 #: In the processes' folder, where a path is short enough for a socket: takes `restart` and `stop`.
@@ -220,6 +223,9 @@ ENV_TORCH_PROFILE_STEPS = "DKDBG_TORCH_PROFILE_STEPS"
 ENV_PROFILE_DIR = "DKDBG_PROFILE_DIR"
 #: As ENV_NSYS, in NeMo RL's words.
 ENV_NEMO_RL_NSYS = "NRL_NSYS_WORKER_PATTERNS"
+#: Set to 1 where the container is the session's own: the hook comes into its Pythons by a second way (run/sites.py), and
+#: an agent that is root lets processes of other users take part.
+ENV_OWN_CONTAINER = "DKDBG_OWN_CONTAINER"
 #: Set by the agent for the program: the session's folder. The hook does nothing without it.
 ENV_SESSION_DIR = "DKDBG_SESSION_DIR"
 

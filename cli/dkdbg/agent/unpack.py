@@ -27,13 +27,18 @@ _WHEN = 315532800
 _FOLDER = "agent-"
 #: Set where the file goes with a batch job: what was unpacked goes with the last program on the node. Its folder has
 #: another name, as a brought file of the same digest has a lock of its own.
+_ENV_OWN_CONTAINER = "DKDBG_OWN_CONTAINER"
 _ENV_TRANSIENT, _TRANSIENT = "DKDBG_TRANSIENT", "-job"
 
 
 def main(archive: str) -> int:
     """Launch or supervise as the command line says, from the single file `archive`; return the exit code."""
-    owner.become_owner(os.environ)
     words = sys.argv[1:]
+    if words[:1] in (["launch"], ["supervise"]) and os.environ.get(_ENV_OWN_CONTAINER) == "1":
+        from dkdbg.agent.run import sites
+
+        sites.open_files(os.environ)
+    owner.become_owner(os.environ)
     hold = None
     if os.environ.pop(_ENV_TRANSIENT, "") == "1":
         return _run_and_remove(archive, words)
@@ -202,10 +207,10 @@ def _unpack(archive: str, target: str, contents: Contents) -> None:
         with zipfile.ZipFile(archive) as source:
             for name in source.namelist():
                 path = source.extract(name, scratch)
-                os.chmod(path, 0o600)
+                os.chmod(path, 0o644)  # other users of a container of our own load the hook from here
                 os.utime(path, (_WHEN, _WHEN))
         for folder, _, _ in os.walk(scratch):
-            os.chmod(folder, 0o700)
+            os.chmod(folder, 0o755)  # noqa: S103
         try:
             os.rename(scratch, target)
         except OSError:

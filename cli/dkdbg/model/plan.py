@@ -107,6 +107,7 @@ class ServicePlan:
         restart: what an attach does by default when sources were changed after the program's start; see config.py.
         ranks: which ranks are debugged by default; see config.py.
         continues: what continuing one of them does to the others, in the same way.
+        as_owner: whether it becomes the owner of the workspace; else it runs as the user that its image or service says.
         gpu: whether GPU variants are written.
         processes: how many a launcher starts as the repository documents it, 0 where it says no number. A start takes
             what the machine can of them: a committed file cannot know the machine.
@@ -147,6 +148,7 @@ class ServicePlan:
     restart: str = "auto"
     ranks: str = "all"
     continues: str = "all"
+    as_owner: bool = True
     gpu: bool = False
     processes: int = 0
     needs_gpu: bool = False

@@ -11,7 +11,7 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.launchers import registry
 from dkdbg.launchers.launcher import NOTEBOOK
 from dkdbg.launchers.lines.blanks import as_words, without_blanks
-from dkdbg.launchers.lines.command_lines import one_process, serves
+from dkdbg.launchers.lines.command_lines import one_process, runs_python_alone, serves
 from dkdbg.launchers.lines.idling import idles
 from dkdbg.model import twin
 from dkdbg.model.compose_files import main_files
@@ -107,6 +107,7 @@ def plan_service(
         restart=config.restart,
         ranks=config.ranks,
         continues=config.continues,
+        as_owner=idle or _is_for_owner(image, base, dockerfile, chosen.argv),
         gpu=facts.gpu != "none" or bool(base and base.gpu),
         processes=chosen.processes,
         needs_gpu=facts.gpu == "required",
@@ -124,6 +125,7 @@ def plan_service(
         (
             Decision(what=f"service {name} in {compose_file}", why=f"it runs {where} under debugpy; {_why_file(merge)}"),
             Decision(what=f"command {_shown(chosen)}", why=chosen.why),
+            *_as_its_user(plan),
             *_profiled(plan),
             *_built_here(base),
             *_environment(by_hand),
@@ -133,6 +135,26 @@ def plan_service(
         ),
         (*chosen.notes, *_unreadable(facts, chosen.argv), *_missing(facts), *_env_files(base, read_whole=base is not None and base.file in (*facts.compose_read, *others.includes)), *_needs(base), *_without(facts, base, others.without), *_same_name(facts, base, config), *_more(base)),
     )  # fmt: skip
+
+
+def _is_for_owner(
+    image: ImagePlan, base: ServiceFact | None, dockerfile: DockerfileFact | None, argv: tuple[str, ...]
+) -> bool:
+    """Whether the program can run as the owner of the workspace from its start.
+
+    An entrypoint that root starts may prepare what only root can, or change to a user itself (gosu, su, supervisord).
+    """
+    if base is None and image.ours:
+        return True
+    user = base.user if base and base.user is not None else dockerfile.user if dockerfile else None
+    return (user or "0").partition(":")[0] not in {"0", "root"} or runs_python_alone(argv)
+
+
+def _as_its_user(plan: ServicePlan) -> tuple[Decision, ...]:
+    if plan.as_owner:
+        return ()
+    why = f"{plan.argv[0]} may need it; what the program writes here belongs to that user"
+    return (Decision(what="it runs as the user of its image", why=why),)
 
 
 def _profiled(plan: ServicePlan) -> tuple[Decision, ...]:

@@ -130,6 +130,8 @@ def _service(plan: ProjectPlan, project: str) -> str:
     service, image, first = plan.service, plan.image, len(plan.service.entrypoint)
     owner = (
         next((remote for local, remote in service.mounts if set(local) <= set("./")), None) or plan.workspace
+        if service.as_owner
+        else None
     )
     context, dockerfile = ".", image.dockerfile
     released = service.extends if service.extends and service.extends.release else None

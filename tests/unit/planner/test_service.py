@@ -57,6 +57,27 @@ def test_an_entrypoint_of_compose_drops_the_images_cmd():
     assert made.service.argv == ("python", "b.py")
 
 
+@pytest.mark.parametrize(
+    ("entrypoint", "command", "user", "is_owner"),
+    [
+        ((), ("python3", "train.py"), None, True),
+        ((), ("sh", "-c", "cd src && PYTHONPATH=lib exec python3 -u train.py"), None, True),
+        ((), ("uv", "run", "train.py"), None, True),
+        (("./entrypoint.sh",), ("python3", "train.py"), None, False),
+        (("./entrypoint.sh",), ("python3", "train.py"), "app", True),
+        ((), ("gosu", "app", "python3", "train.py"), None, False),
+        ((), ("sh", "-c", "chown -R app /data && su app -c 'python3 train.py'"), None, False),
+        ((), ("supervisord", "-n"), None, False),
+        ((), ("gunicorn", "--user", "app", "web:app"), None, False),
+    ],
+)
+def test_the_owner_of_the_workspace_runs_what_needs_no_root(entrypoint, command, user, is_owner):
+    image = dockerfile((".", "/app"), entrypoint=entrypoint, cmd=command, user=user)
+    made = plan(dockerfiles=(image,), mappings=((".", "/app"),))
+    assert made.service.as_owner is is_owner
+    assert ("it runs as the user of its image" in [each.what for each in made.decisions]) is not is_owner
+
+
 def test_a_virtual_environment_below_the_mounted_code_stays_visible():
     command = ("/app/.venv/bin/python", "a.py")
     image = dockerfile((".", "/app"), workdir="/app", cmd=command, venvs=("/app/.venv",))

@@ -125,8 +125,10 @@ class Processes:
         if option is None:  # macOS: the folder is ours alone
             return 0
         pid, uid, _ = struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, option, 12))
-        known = uid in (0, os.getuid()) and os.path.exists(os.path.join(self._folder, "%d.json" % pid))
-        return pid if known else None
+        folder = self._folder
+        if uid not in (0, os.getuid()):  # of another user: in a folder that the agent has made
+            folder = os.path.join(os.path.dirname(folder), "u", str(uid), "p")
+        return pid if os.path.exists(os.path.join(folder, "%d.json" % pid)) else None
 
 
 def check_claims(servers: Any, processes: Processes) -> None:

@@ -140,7 +140,8 @@ def _join(session_dir: str, at_start: bool) -> str:
     info = _info(session_dir)
     if info is None:
         return NO_EDITOR
-    os.kill(info["ppid"], 0)  # an agent that was killed leaves its file behind
+    with contextlib.suppress(PermissionError):  # root's, of another user's program
+        os.kill(info["ppid"], 0)  # an agent that was killed leaves its file behind
     if _pdb_is_here(session_dir):
         return "not joined: a pdb client holds this process"
     reason = _why_not_this_debugpy() or _what_is_too_little()

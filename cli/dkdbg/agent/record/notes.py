@@ -7,17 +7,26 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Optional, Set, Tuple
+    from typing import Callable, Dict, List, Optional, Set, TextIO, Tuple
 
     from dkdbg.agent import contract
 
 POST_MORTEM = "post-mortem"
 
 
-def read(directory: str, pid: int) -> Tuple[str, str, Optional[float]]:
-    """Return state (`breakpoint`, `post-mortem`, empty for none), detail, and the end of the wait in epoch seconds."""
+def opened(path: str) -> TextIO:
+    """Open what a process has written; it may be another user's, and no regular file.
+
+    Raises:
+        OSError: it is a link, or not there. A pipe is empty.
+    """
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC))
+
+
+def read(path: str) -> Tuple[str, str, Optional[float]]:
+    """Return what a process's note says: state (`breakpoint`, `post-mortem`, empty for none), detail, and the end of the wait in epoch seconds."""
     try:
-        with open(os.path.join(directory, "%d.note" % pid)) as source:
+        with opened(path) as source:
             raw = json.load(source)
         expires = raw["expires"]
         return str(raw["state"]), str(raw["detail"]), None if expires is None else float(expires)

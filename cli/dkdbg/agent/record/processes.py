@@ -47,31 +47,37 @@ class ProcessTable:
 
     Args:
         directory: where processes announce themselves.
+        users: by uid, the folders of other users that have one; see SessionStore.
         attached: tells whether an editor is attached now, and who is asked to join can.
         on_change: called with the processes, by pid, whenever something about them changed.
         on_refusal: told once for each reason why a process cannot be debugged, in one line.
         choice: returns which ranks are debugged.
         on_absent: told of each process that has not joined when it was asked, and of each that has ended.
         on_raised: told whenever a process has raised the timeouts of its process groups.
+        before_look: called before each look at the folder.
     """
 
     def __init__(
         self,
         directory: str,
         *,
+        users: Dict[int, str],
         attached: Callable[[], bool],
         on_change: Callable[[List[contract.Process]], None],
         on_refusal: Callable[[str], None],
         choice: Callable[[], ranks.RankSet] = lambda: ranks.EVERYONE,
         on_absent: Callable[[int], None] = lambda _: None,
         on_raised: Callable[[], object] = lambda: None,
+        before_look: Callable[[], object] = lambda: None,
     ) -> None:
         self._directory = directory
+        self._users = users
         self._attached = attached
         self._on_change = on_change
         self._on_refusal = on_refusal
         self._choice = choice
         self._on_raised = on_raised
+        self._before_look = before_look
         self._belongs: Dict[int, Optional[int]] = {}
         self._unclear: Dict[int, int] = {}
         self._watching: Set[int] = set()
@@ -121,7 +127,7 @@ class ProcessTable:
             self._ask_timeouts(pid)
 
     def _ask_timeouts(self, pid: int) -> None:
-        path = os.path.join(self._directory, "%d.sock" % pid)
+        path = self._path(pid, ".sock")
 
         def ask_one() -> None:
             answer = ask(path, "timeouts", CHANGED_LIMIT)
@@ -146,7 +152,7 @@ class ProcessTable:
         answers: List[str] = []
 
         def ask_one(pid: int) -> None:
-            answers.append(ask(os.path.join(self._directory, "%d.sock" % pid), "changed", CHANGED_LIMIT))
+            answers.append(ask(self._path(pid, ".sock"), "changed", CHANGED_LIMIT))
 
         threads = [
             threading.Thread(target=ask_one, args=(process["pid"],), daemon=True) for process in oldest
@@ -172,7 +178,7 @@ class ProcessTable:
         """Return what a process is; one that has announced itself a moment ago is known too."""
         with self._lock:
             process = self._known.get(pid)
-        process = process or _read(os.path.join(self._directory, "%d.json" % pid))
+        process = process or _read(self._path(pid, ".json"))
         if process is None:
             return "process %d" % pid
         with self._lock:
@@ -196,7 +202,7 @@ class ProcessTable:
         if (
             choice.failing
             and self.rank_of(pid) is not None
-            and notes.read(self._directory, pid)[0] == "post-mortem"
+            and notes.read(self._path(pid, ".note"))[0] == "post-mortem"
         ):
             return True
         return choice.contains(self.rank_of(pid))
@@ -207,7 +213,7 @@ class ProcessTable:
             process = self._known.get(pid)
             if process is not None and pid in self._belongs:
                 return self._belongs[pid]
-        announced = _announced(os.path.join(self._directory, "%d.json" % pid))
+        announced = _announced(self._path(pid, ".json"))
         if announced is None:
             return None
         parent = self._parent_of(announced.process)
@@ -237,7 +243,7 @@ class ProcessTable:
         None where one of them waits for the editor in a breakpoint: that one is to stop where it is.
         """
         found = [each for each in self._ranks_now(1) if self.is_chosen(each["pid"])]
-        return [] if any(notes.read(self._directory, each["pid"])[0] for each in found) else found
+        return [] if any(notes.read(self._path(each["pid"], ".note"))[0] for each in found) else found
 
     def ranks_now(self) -> List[int]:
         """Return those that run; none when there is one only."""
@@ -245,12 +251,10 @@ class ProcessTable:
 
     def _ranks_now(self, least: int) -> List[contract.Process]:
         """Return them from the folder itself: the table may be half a second behind."""
-        found, names = [], []
-        with contextlib.suppress(OSError):
-            names = os.listdir(self._directory)
-        for name in names:
-            process = _read(os.path.join(self._directory, name)) if name.endswith(".json") else None
-            if process is not None and procfs.alive(process["pid"]):
+        found = []
+        for pid in self.announced():
+            process = _read(self._path(pid, ".json"))
+            if process is not None and procfs.alive(pid):
                 found.append(process)
         return job.ranks(found, least)
 
@@ -258,11 +262,9 @@ class ProcessTable:
         """Let a process go on that waits at its start: nobody will open a session for it now."""
         with self._lock:
             known = pid in self._known
-        if known or _read(os.path.join(self._directory, "%d.json" % pid)):
-            with contextlib.suppress(OSError), open(
-                os.path.join(self._directory, "%d%s" % (pid, join.NOBODY)), "w"
-            ):
-                pass
+        if known or _read(self._path(pid, ".json")):
+            with contextlib.suppress(OSError):  # no link is followed: the folder may be another user's
+                os.close(os.open(self._path(pid, join.NOBODY), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
 
     def set_stopped(self, pid: int, where: str) -> None:
         """Note where a debugger holds a process; empty when it runs."""
@@ -272,12 +274,35 @@ class ProcessTable:
             self._stops[pid] = where
         self._report()
 
+    def announced(self) -> List[int]:
+        """Return the pids of the processes that have announced themselves, in order."""
+        found: Set[int] = set()
+        for folder in self._folders():
+            with contextlib.suppress(OSError):
+                names = [name[:-5] for name in os.listdir(folder) if name.endswith(".json")]
+                pids = {int(name) for name in names if name.isdigit()}
+                # Of another user's folder only what is his: he may have written any number.
+                found |= {
+                    pid
+                    for pid in pids
+                    if os.path.dirname(self._path(pid, "")) == folder or not procfs.alive(pid)
+                }
+        return sorted(found)
+
+    def _folders(self) -> List[str]:
+        return [self._directory, *(os.path.join(each, "p") for each in list(self._users.values()))]
+
+    def _path(self, pid: int, suffix: str) -> str:
+        """Return the path of a process's file: a user other than ours has a folder of its own."""
+        folder = self._users.get(procfs.owner(pid), "") if self._users else ""
+        return os.path.join((folder and os.path.join(folder, "p")) or self._directory, "%d%s" % (pid, suffix))
+
     def _parent_of(self, process: contract.Process) -> Optional[contract.Process]:
         pid = process["ppid"]
         for _ in range(2):  # a forkserver in between is not what was asked for; mostly it has not registered
             with self._lock:
                 parent = self._known.get(pid)
-            parent = parent or _read(os.path.join(self._directory, "%d.json" % pid))
+            parent = parent or _read(self._path(pid, ".json"))
             if not naming.is_forkserver(process):
                 return parent
             if parent is not None and not naming.is_forkserver(parent):
@@ -288,20 +313,20 @@ class ProcessTable:
     def _watch(self) -> None:
         while not self._stopped:
             with contextlib.suppress(Exception):  # a folder removed under us is no reason to end the program
+                self._before_look()
                 self._look()
             self._wake.wait(INTERVAL)
             self._wake.clear()
 
     def _look(self) -> None:
-        found = {int(name[:-5]) for name in os.listdir(self._directory) if name.endswith(".json")}
         changed = False
         new: List[int] = []
-        for pid in sorted(found):
+        for pid in self.announced():
             if not procfs.alive(pid):
                 self._forget(pid)
                 changed = True
                 continue
-            announced = _announced(os.path.join(self._directory, "%d.json" % pid))
+            announced = _announced(self._path(pid, ".json"))
             if announced is None:
                 continue
             process = announced.process
@@ -342,14 +367,14 @@ class ProcessTable:
                 self._unclear.pop(pid)
                 continue
             self._unclear[pid] = tries - 1
-            path = os.path.join(self._directory, "%d.sock" % pid)
+            path = self._path(pid, ".sock")
             threading.Thread(target=ask, args=(path, "who"), name="dkdbg ask", daemon=True).start()
 
     def _look_at_notes(self) -> bool:
         changed = False
         with self._lock:
             for pid, process in self._known.items():
-                state, detail, expires = notes.read(self._directory, pid)
+                state, detail, expires = notes.read(self._path(pid, ".note"))
                 if state != process["state"] or detail != process["detail"]:
                     process["state"], process["detail"], process["expires"] = state, detail, expires
                     changed = True
@@ -371,11 +396,11 @@ class ProcessTable:
         for pid in free:
             if pid not in self._watching:
                 self._watching.add(pid)
-                path = os.path.join(self._directory, "%d.sock" % pid)
+                path = self._path(pid, ".sock")
                 threading.Thread(target=ask, args=(path, "failing"), name="dkdbg ask", daemon=True).start()
 
     def _ask(self, pid: int) -> None:
-        path = os.path.join(self._directory, "%d.sock" % pid)
+        path = self._path(pid, ".sock")
         with self._slots:
             answer, since = self._ask_once(path)
             while answer == "already joined" and self._is_orphaned(pid):
@@ -412,8 +437,9 @@ class ProcessTable:
 
     def _forget(self, pid: int) -> None:
         for suffix in (".json", ".sock", ".note", ".pdb", join.NOBODY):
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(self._directory, "%d%s" % (pid, suffix)))
+            for folder in self._folders():
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(folder, "%d%s" % (pid, suffix)))
         with self._lock:
             self._known.pop(pid, None)
             self._stops.pop(pid, None)
@@ -491,8 +517,10 @@ def _read(path: str) -> Optional[contract.Process]:
 
 def _announced(path: str) -> Optional[Announced]:
     try:
-        with open(path) as source:
+        with notes.opened(path) as source:
             raw: Dict[str, Any] = json.load(source)
+        if os.path.basename(path) != "%d.json" % raw["pid"]:
+            return None
         rank, local_rank, world_size = registry.ranks(raw["env"])
         process: contract.Process = {
             "pid": int(raw["pid"]),

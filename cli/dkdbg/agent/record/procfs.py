@@ -57,6 +57,14 @@ def parent(pid: int) -> int:
     return int(fields[1]) if fields is not None else 0
 
 
+def owner(pid: int) -> int:
+    """Return the uid as which a process runs; -1 when it is gone or /proc is missing."""
+    try:
+        return os.stat("/proc/%d" % pid).st_uid
+    except OSError:
+        return -1
+
+
 def pid_namespace() -> str:
     """Return the identity of this process's PID namespace, empty where there is none."""
     try:
@@ -116,6 +124,17 @@ def parents() -> Dict[int, int]:
             fields = _stat_fields(int(name))
             if fields is not None and fields[0] not in ("Z", "X"):
                 found[int(name)] = int(fields[1])
+    return found
+
+
+def below(pid: int, parents: Dict[int, int]) -> Set[int]:
+    """Return a process and all that descend from it, of `parents`."""
+    found, pending = {pid}, [pid]
+    while pending:
+        above = pending.pop()
+        new = [each for each, parent in parents.items() if parent == above and each not in found]
+        found.update(new)
+        pending += new
     return found
 
 

@@ -153,6 +153,7 @@ def _keep_record_alone(directory: str) -> None:
     """Remove from a session's folder what a running agent needs."""
     import shutil
 
+    shutil.rmtree(os.path.join(directory, contract.USERS_NAME), ignore_errors=True)
     for name in (contract.JOIN_NAME, contract.RANKS_NAME):
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(directory, name))
@@ -170,6 +171,7 @@ class SessionStore:
 
     Attributes:
         lets_join: whether `join.json` is there.
+        users: by uid, the folders of other users; see `let_in`.
     """
 
     def __init__(self, folder: str, name: str) -> None:
@@ -179,6 +181,7 @@ class SessionStore:
         safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name)[:24].strip(".-") or "session"
         self.id = "%s-%d" % (safe, os.getpid())
         self.lets_join = False
+        self.users: Dict[int, str] = {}
         self.directory = os.path.join(folder, self.id)
         shutil.rmtree(self.directory, ignore_errors=True)  # a former container's session with the same pid
         # sun_path holds 107 bytes and a pid up to 7 digits: a longer folder gets a short one for its sockets.
@@ -192,6 +195,7 @@ class SessionStore:
             os.rmdir(self.processes_dir)
             os.symlink(short, self.processes_dir)
             self.processes_dir = short
+        self._join_info: Optional[contract.JoinInfo] = None
         self._lock = threading.Lock()
         self._record: Optional[contract.Record] = None
         self._ready = ""
@@ -225,13 +229,58 @@ class SessionStore:
     def open_for_joining(self, info: contract.JoinInfo) -> None:
         """Tell every Python process that starts from now on to join."""
         write_json(os.path.join(self.directory, contract.JOIN_NAME), info)
-        self.lets_join = True
+        self.lets_join, self._join_info = True, info
+        for uid in list(self.users):
+            self._let_join(uid, info)
 
     def close_for_joining(self) -> None:
         """Let Python processes start bare again."""
-        self.lets_join = False
+        self.lets_join, self._join_info = False, None
+        for directory in (self.directory, *self.users.values()):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(directory, contract.JOIN_NAME))
+
+    def open_for_users(self) -> None:
+        """Have the session's folder entered by other users, who find there the folder that is theirs, and nothing else.
+
+        Raises:
+            OSError: it cannot be done.
+        """
+        users = os.path.join(self.directory, contract.USERS_NAME)
+        os.mkdir(users)
+        for folder in (users, self.directory, os.path.dirname(self.directory)):
+            os.chmod(folder, 0o711)  # noqa: S103 - to be passed through, not to be read
+
+    def let_in(self, uid: int, gid: int) -> None:
+        """Let processes of another user take part; root alone can. The caller knows that they run below the agent.
+
+        Raises:
+            OSError: it cannot be done.
+        """
+        folder = os.path.join(self.directory, contract.USERS_NAME, str(uid))
+        processes = os.path.join(folder, contract.PROCESSES_NAME)
+        os.mkdir(folder)
+        os.chmod(folder, 0o711)  # noqa: S103 - ours: nobody can put a link in the place of what we write
+        self.users[uid] = folder
+        info = self._join_info
+        if info is not None:
+            self._let_join(uid, info)
+        os.mkdir(processes, 0o700)
+        os.chown(processes, uid, gid)  # the last step: a process of the user's waits for it
+
+    def _let_join(self, uid: int, info: contract.JoinInfo) -> None:
+        folder = self.users[uid]
+        adapter = os.path.join(folder, contract.ADAPTER_NAME)
         with contextlib.suppress(OSError):
-            os.unlink(os.path.join(self.directory, contract.JOIN_NAME))
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(adapter)
+            # One socket under two names: its folders say who reaches it.
+            os.chmod(info["adapter"], 0o666)  # noqa: S103
+            os.link(info["adapter"], adapter)
+            scratch = os.path.join(folder, "new")
+            write_json(scratch, dict(info, adapter=adapter))
+            os.chown(scratch, uid, -1)
+            os.rename(scratch, os.path.join(folder, contract.JOIN_NAME))
 
     def finish(self) -> None:
         """Remove everything but the record."""

@@ -86,14 +86,7 @@ class Ending:
         for pid in parents:
             if pid not in roots and procfs.environment_holds(pid, self._mark):
                 roots.add(pid)
-        found = set(roots)
-        pending = list(roots)
-        while pending:
-            parent = pending.pop()
-            for pid, ppid in parents.items():
-                if ppid == parent and pid not in found:
-                    found.add(pid)
-                    pending.append(pid)
+        found = {pid for root in roots for pid in procfs.below(root, parents)}
         found -= {os.getpid(), 0, 1}
         self._found = {pid: procfs.start_ticks(pid) for pid in found if procfs.alive(pid)}
 

@@ -18,6 +18,7 @@ from dkdbg.agent.program import bundle
 #: What a hooked process loads, relative to `program/`: the hook at start, the others when they are needed.
 FILES = (
     "hook/sitecustomize.py",
+    "site_entry.py",
     "forking.py",
     "crash_watch.py",
     "answers.py",
@@ -43,6 +44,7 @@ FILES = (
     "profiling.py",
     "own_socket.py",
     "own_tracer.py",
+    "passing.py",
     "pdb_login.py",
     "pdb_token.py",
     "privates.py",

@@ -25,6 +25,7 @@ from dkdbg.agent.run import (
     own_client,
     profiles,
     restarts,
+    sites,
     undebugged,
     unseen,
 )
@@ -160,7 +161,13 @@ class Session:
             ) from error
         self.store = records.SessionStore(runtime, options.name)
         self._choice = choice.Choice(self.store.directory, os.environ.get(contract.ENV_RANKS, ""))
-        self._unseen = unseen.Unseen(self.store.processes_dir)
+        self._sites = sites.Sites(os.environ)
+        self._lets_users_in = os.geteuid() == 0 and os.environ.get(contract.ENV_OWN_CONTAINER) == "1"
+        if self._lets_users_in:
+            self.store.open_for_users()
+        self._program = 0
+        self._hook = hook_folder.install(runtime)
+        self._unseen = unseen.Unseen(self.store.processes_dir, self._hook)
         self._adapter_path = os.path.join(self.store.processes_dir, contract.ADAPTER_NAME)
         self._backend = backend.Backend(
             debugpy_dir,
@@ -175,12 +182,14 @@ class Session:
         )
         self._table = processes.ProcessTable(
             self.store.processes_dir,
+            users=self.store.users,
             attached=lambda: self.attached,
             on_change=self._on_processes,
             on_refusal=self.tell,
             choice=lambda: self._choice.current,
             on_absent=self._service.gatekeeper.without,
             on_raised=self._say_raised,
+            before_look=self._look_around,
         )
         self.store.create(
             records.first_record(
@@ -272,6 +281,7 @@ class Session:
             environment = tokens.without(os.environ)
         running = child.Child(command, environment, self.inbox.former_mask, own_group=own_group)
         runs = self.store.snapshot()["runs"] + 1
+        self._program = running.pid
         self._service.program_started(running.pid)
         self._since = time.monotonic()
         self._tell_unseen_after(unseen.PATIENCE)
@@ -283,6 +293,7 @@ class Session:
     def adopt_program(self, running: child.Child) -> None:
         """Note that a program runs which somebody else has started, with `environment()`."""
         self._unseen.begin()
+        self._program = running.pid
         self._service.program_started(running.pid)
         self._since = time.monotonic()
         self._tell_unseen_after(unseen.PATIENCE)
@@ -331,6 +342,20 @@ class Session:
         console.log(text)
         self.say(text, category)
 
+    def _look_around(self) -> None:
+        """Let in the users that processes of the program have changed to, and tell which Pythons are not with us."""
+        if not self._program or self._phase != "running":
+            return
+        if self._lets_users_in:
+            for pid in procfs.below(self._program, procfs.parents()):
+                with contextlib.suppress(OSError):
+                    info = os.stat("/proc/%d" % pid)
+                    if info.st_uid != 0 and info.st_uid not in self.store.users:
+                        self.store.let_in(info.st_uid, info.st_gid)
+        if self.attached:
+            for line in self._unseen.look(self._program, self._table.announced()):
+                self.tell(line, "important")
+
     def _tell_unseen_after(self, seconds: float) -> None:
         def tell() -> None:
             if self._phase == "running" and self.attached and (note := self._unseen.note()):
@@ -346,10 +371,7 @@ class Session:
 
     def registered(self) -> List[int]:
         """Return the pids of the Python processes that have announced themselves."""
-        with contextlib.suppress(OSError):
-            names = os.listdir(self.store.processes_dir)
-            return sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit())
-        return []
+        return self._table.announced()
 
     def _wait_for_editor(self) -> Optional[Tuple[int, str]]:
         """Wait as asked; return None when the program may start, else the agent's exit code and why."""
@@ -411,6 +433,7 @@ class Session:
 
     def _clean_up(self, code: int, detail: str) -> None:
         self._table.stop()
+        self._sites.close()
         if self._warm_up is not None:
             self._warm_up.stop()
         self.store.close_for_joining()
@@ -542,10 +565,11 @@ class Session:
             OSError: the hook cannot be laid out.
         """
         environment = tokens.without(os.environ)
-        hook = hook_folder.install(self._runtime)
+        hook = hook_folder.install(self._runtime)  # a cleaner of /tmp may have been there
         former = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = hook + os.pathsep + former if former else hook
         environment[contract.ENV_SESSION_DIR] = self.store.directory
+        self._sites.lead_to(hook, self.store.directory)
         # Without it a joined process prints four lines about frozen modules (debugpy #1251).
         environment.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
         return environment

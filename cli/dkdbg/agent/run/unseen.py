@@ -1,36 +1,90 @@
-"""Notices that no Python of the program has loaded the agent's hook: an editor would wait for its breakpoints in vain."""
+"""Notices Pythons of the program that have not loaded the agent's hook: an editor would wait for its breakpoints in vain."""
 
 from __future__ import annotations
 
 import os
+import re
+import time
+
+from dkdbg.agent import contract
+from dkdbg.agent.record import procfs
+from dkdbg.launchers import registry
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Collection, Dict, List, Optional, Sequence
 
 #: Seconds after the start of the program from which on it is told: what comes up slowly has announced itself by then.
 PATIENCE = 10.0
-NOTE = "no Python process of the program has loaded the agent, so no breakpoint can stop it; python -S, -I and -E keep the agent out"
+#: Seconds that a Python has from its start until it must have announced itself, and between two looks.
+ANNOUNCING, BETWEEN = 2.0, 1.0
+#: What is told of a program, and of one of its processes.
+NOTE = "no Python process of the program has loaded the agent, so no breakpoint can stop it"
+PROCESS_NOTE = "%s (pid %d) has not loaded the agent, so no breakpoint stops it: %s"
+#: Without a word on how it was started: it was gone before anybody looked.
+_USUAL = (
+    "python -S keeps the agent out; outside of dkdbg's own containers -I, -E and another PYTHONPATH do too"
+)
+_PYTHON = re.compile(r"python[0-9.]*$")
+#: Serve others, build or install, and come to no session on purpose: those of the hook's lists besides the launchers'.
+_HELPERS = ("debugpy/adapter", "dkdbg/agent/", "multiprocessing.forkserver")
+_INSTALLERS = ("pip", "pip3", "uv", "ninja", "cmake", "conda", "mamba", "poetry", "meson")
 
 
 class Unseen:
-    """Whether a process of the program has ever announced itself, also one that has ended since.
+    """What is told once of a program, and once of each of its Pythons, by what it is called and why.
 
     Args:
-        folder: where they do.
+        folder: where processes announce themselves.
+        hook: the hook's folder, as it stands on PYTHONPATH.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, hook: str = "") -> None:
         self._folder = folder
+        self._hook = hook
         self._before = 0
         self._told = False
+        self._program = 0
+        self._looked = 0.0
+        self._since: Dict[int, float] = {}
+        self._said: Dict[str, str] = {}
 
     def begin(self) -> None:
         """Note that the program is about to start."""
         self._before, self._told = self._changed(), False
+        self._since, self._said = {}, {}
 
     def note(self) -> str:
-        """Return what to tell, once for each start; empty when somebody has announced itself."""
-        if self._told or self._changed() != self._before:
+        """Return what to tell of the program; empty when some process of it has announced itself, or it was told."""
+        if self._told or self._said or self._changed() != self._before:
             return ""
         self._told = True
-        return NOTE
+        return "%s; %s" % (NOTE, _USUAL)
+
+    def look(self, program: int, announced: Collection[int]) -> List[str]:
+        """Return what to tell of the Pythons below the program, in lines.
+
+        Args:
+            program: its pid. announced: pids of processes that have announced themselves.
+        """
+        now = time.monotonic()
+        if now < self._looked + BETWEEN:
+            return []
+        self._looked = now
+        parents = procfs.parents()
+        found = {
+            pid: words
+            for pid in procfs.below(program, parents)
+            if pid not in announced and parents.get(pid) not in announced and (words := _python(pid))
+        }
+        self._since = {pid: self._since.get(pid, now) for pid in found}
+        lines = []
+        for pid, words in found.items():
+            name = _name(words)
+            if now >= self._since[pid] + ANNOUNCING and name not in self._said:
+                self._said[name] = reason = why(pid, words, self._hook)
+                lines.append(PROCESS_NOTE % (name, pid, reason))
+        return lines
 
     def _changed(self) -> int:
         """When a name was made or removed in the folder, in nanoseconds: each announcement is a file there."""
@@ -38,3 +92,72 @@ class Unseen:
             return os.stat(self._folder).st_mtime_ns
         except OSError:
             return -1
+
+
+def why(pid: int, words: Sequence[str], hook: str) -> str:
+    """Return why a Python has not loaded the hook, as far as its command line and environment tell."""
+    flags = _flags(words)
+    if "S" in flags:
+        return "python -S loads nothing from site folders"
+    environment = _environment(pid)
+    if environment is None:
+        return "it runs as uid %d, whose processes the agent may not look into" % procfs.owner(pid)
+    if contract.ENV_SESSION_DIR not in environment:
+        return "its environment has been emptied (env -i, sudo, tox)"
+    if {"I", "E"} & set(flags):
+        return "python -%s ignores PYTHONPATH" % ("I" if "I" in flags else "E")
+    path = environment.get("PYTHONPATH", "")
+    if hook and hook not in path.split(os.pathsep):
+        return "its PYTHONPATH is %s" % (path or "empty")
+    return "it is no CPython from 3.8 on, or ends before it has loaded its site folders"
+
+
+def _python(pid: int) -> Optional[List[str]]:
+    """Return the command line of a Python that runs a program of the user's; None for any other process."""
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as source:
+            words = [os.fsdecode(word) for word in source.read().split(b"\0")[:-1]]
+    except OSError:
+        return None
+    if not words or not _PYTHON.match(os.path.basename(words[0])):
+        return None
+    line = " ".join(words)
+    if any(mark in line for mark in (*_HELPERS, *(mark for mark, _ in registry.helpers()))):
+        return None
+    return None if _name(words) in _INSTALLERS else words
+
+
+def _flags(words: Sequence[str]) -> str:
+    """Return the letters of the interpreter's options before `-c`, `-m` or the script."""
+    found = ""
+    rest = list(words[1:])
+    while rest and re.match(r"-[A-Za-z]", rest[0]):
+        word = rest.pop(0)
+        for place, letter in enumerate(word[1:], 1):
+            if letter in "cm":
+                return found
+            if letter in "WX":
+                if place == len(word) - 1:
+                    rest[:1] = []
+                break
+            found += letter
+    return found
+
+
+def _name(words: Sequence[str]) -> str:
+    """Return what a Python runs: its script's name, `-m` with the module, or `python`."""
+    rest = list(words[1:])
+    while rest and rest[0].startswith("-") and rest[0] not in ("-c", "-m"):
+        rest = rest[2:] if rest[0] in ("-W", "-X") else rest[1:]
+    if rest[:1] == ["-m"] and len(rest) > 1:
+        return rest[1] if rest[1] in _INSTALLERS else "-m " + rest[1]
+    return os.path.basename(rest[0]) if rest and rest[0] != "-c" else os.path.basename(words[0])
+
+
+def _environment(pid: int) -> Optional[Dict[str, str]]:
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as source:
+            entries = source.read().split(b"\0")
+    except OSError:
+        return None
+    return {name: value for name, _, value in (os.fsdecode(entry).partition("=") for entry in entries)}

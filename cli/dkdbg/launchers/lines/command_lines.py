@@ -32,6 +32,10 @@ _PASSED_ON = frozenset({"$@", "$*", "${@}", "${*}", "${@:1}"})
 _PROMPT = re.compile(
     r"^\s*(?:\([\w.-]+\)\s*)?(?:\[[\w.@~/ -]+\][$#%>]+|[\w.-]+@[\w.-]+[:\s][^$#]*[$%#>]+|[$%>!]+)\s+|^\s*!(?=\w)|^\s*>>>\s*"
 )
+#: Commands of a shell that start no other program, or only the one behind them.
+_SHELL_WORDS = frozenset({"cd", "export", "set", "exec", "echo", "ulimit", "umask", "mkdir", "true", "sleep"})
+#: What changes the user: in place of root, and of launchers themselves (gunicorn, celery, uWSGI).
+_CHANGES_USER = frozenset({"sudo", "gosu", "su-exec", "--user", "--uid", "--group", "--gid"})
 #: How deep shells, wrappers and entry scripts stand inside one another.
 _DEEPEST = 8
 
@@ -136,6 +140,23 @@ def launchers_in(argv: Sequence[str], depth: int = 0) -> list[tuple[Launcher, Li
         return [inner for words in segments for inner in launchers_in(words, depth + 1)]
     script = bash.Bash.script_of(found[1].rest)
     return launchers_in(script[1:], depth + 1) if script else []
+
+
+def runs_python_alone(argv: Sequence[str]) -> bool:
+    """Tell whether an argv starts Python programs and nothing else that could need another user's rights."""
+    words = unwrapped(list(argv))
+    if any(word.partition("=")[0] in _CHANGES_USER for word in argv):
+        return False
+    if not words:
+        return bool(argv)
+    found = Lines().find(words)
+    if found is None:
+        return words[0].endswith(".py") or words[0] in _SHELL_WORDS
+    if found[0] is not bash.LAUNCHER:
+        return True
+    text = bash.Bash.lines_of(found[1].rest)
+    segments = [segment for line in logical_lines(text or "") for segment in _segments(line)]
+    return bool(segments) and all(map(runs_python_alone, segments))
 
 
 def serves(argv: Sequence[str]) -> bool:

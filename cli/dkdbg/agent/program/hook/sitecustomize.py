@@ -10,7 +10,7 @@ Nothing here may break or delay the program: every error is swallowed, and DKDBG
 by whatever Python the user starts, so it is valid Python 2 as well; there it only runs the user's `sitecustomize`.
 """
 # Annotations are comments here: Python 2 reads this file too.
-# ruff: noqa: ANN001, ANN202, ANN204, F401, SIM105
+# ruff: noqa: ANN001, ANN002, ANN202, ANN204, F401, SIM105
 # mypy: disable-error-code="import-not-found"
 
 import os
@@ -49,6 +49,8 @@ _NEVER = ("debugpy/adapter", "pydevd.py", "dkdbg/agent/")
 _NAMELESS = ("--multiprocessing-fork", "multiprocessing.forkserver", "exec(eval(sys.stdin.readline()))")
 #: Programs that build or install; they start many short processes.
 _SKIP_PROGRAMS = ("pip", "pip3", "uv", "ninja", "cmake", "conda", "mamba", "poetry", "meson")
+#: Seconds for the agent to see that a process has changed its user.
+_ADMISSION = 5.0
 #: In Python 2 the globals of a module that nobody holds are gone.
 _kept = {}  # type: Dict[str, Any]
 _RANK_NAMES = (
@@ -142,6 +144,7 @@ if TYPE_CHECKING:
         join,
         kin,
         on_demand,
+        passing,
         profiling,
         ray_hook,
         socket_pdb,
@@ -154,10 +157,11 @@ else:
         _Late("crash_watch"),
         _Late("forking"),
     )
-    join, kin, on_demand, profiling, ray_hook, socket_pdb, timeouts = (
+    join, kin, on_demand, passing, profiling, ray_hook, socket_pdb, timeouts = (
         _Late("join"),
         _Late("kin"),
         _Late("on_demand"),
+        _Late("passing"),
         _Late("profiling"),
         _Late("ray_hook"),
         _Late("socket_pdb"),
@@ -423,6 +427,43 @@ def _profile(directory, words):  # type: (str, List[str]) -> None
         sys.stderr.write("dkdbg: pid %d cannot be profiled: %s\n" % (os.getpid(), error))
 
 
+def _admitted(directory):  # type: (str) -> str
+    """Return the folder of the session for the user that this process has become; the agent makes it when it sees one.
+
+    Raises KeyError where it makes none.
+    """
+    import time
+
+    session = directory.partition("/u/")[0]
+    own, end = "%s/u/%d" % (session, os.geteuid()), time.time() + _ADMISSION
+    while os.path.isdir(session + "/u") and time.time() < end:
+        if os.access(own + "/p", os.W_OK):
+            os.environ["DKDBG_SESSION_DIR"] = own
+            return own
+        time.sleep(0.02)
+    raise KeyError("no folder for uid %d in %s" % (os.geteuid(), session))
+
+
+def _hand_on(directory):  # type: (str) -> None
+    """Hand the session on to programs that get an environment of the program's making; see passing.py."""
+    import _posixsubprocess
+
+    fork_exec = _posixsubprocess.fork_exec
+
+    def handed_on(*words):  # type: (Any) -> int
+        return fork_exec(*passing.fork_exec(directory, _HERE, words))
+
+    def started(start):  # type: (Callable[..., Any]) -> Callable[..., Any]
+        return lambda path, argv, env, **more: start(
+            path, argv, passing.mended(directory, _HERE, env), **more
+        )
+
+    _posixsubprocess.fork_exec = handed_on
+    for name in ("execve", "posix_spawn", "posix_spawnp"):
+        if hasattr(os, name):
+            setattr(os, name, started(getattr(os, name)))
+
+
 def _enter():  # type: () -> None
     directory = os.environ.get("DKDBG_SESSION_DIR")
     if not directory or not os.path.isdir(directory):
@@ -430,6 +471,9 @@ def _enter():  # type: () -> None
     words = _command_line()
     if _is_housekeeping(words):
         return
+    if not os.access(directory + "/p", os.W_OK):
+        directory = _admitted(directory)
+    _hand_on(directory)
     if "DKDBG_PROFILE" in os.environ:
         _profile(directory, words)
     member = _Member(directory, words)

@@ -1,0 +1,64 @@
+"""Hands the session on to programs whose environment this process has set up itself, with or without what was in ours.
+
+`subprocess`, `os.execve` and `os.posix_spawn` take an environment from the program; tox, and what starts a Python with
+`env={"PYTHONPATH": ...}`, leave the hook out of it. The program's own objects stay as they are.
+"""
+
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Tuple
+
+_SESSION, _PATH = b"DKDBG_SESSION_DIR", b"PYTHONPATH"
+#: Position of the environment, a list of `NAME=value` or None for ours, in `_posixsubprocess.fork_exec`; 3.8 to 3.14.
+_FORK_EXEC_ENVIRONMENT = 5
+
+
+def fork_exec(directory: str, hook: str, words: Tuple[Any, ...]) -> Tuple[Any, ...]:
+    """Return the arguments of `_posixsubprocess.fork_exec` with the session in the environment among them."""
+    at = _FORK_EXEC_ENVIRONMENT
+    entries = words[at]
+    if entries is None:
+        return words
+    more = _missing(directory, hook, dict(entry.partition(b"=")[::2] for entry in entries))
+    kept = [entry for entry in entries if entry.partition(b"=")[0] not in more]
+    return (*words[:at], kept + [name + b"=" + value for name, value in more.items()], *words[at + 1 :])
+
+
+def mended(directory: str, hook: str, environment: Any) -> Any:
+    """Return an environment for `os.execve` with the session in it.
+
+    Args:
+        directory: the session's folder. hook: the hook's, as it stands on PYTHONPATH.
+        environment: a mapping; of anything else the call itself says what is wrong.
+    """
+    try:
+        pairs = {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
+    except (AttributeError, TypeError):
+        return environment
+    more = _missing(directory, hook, pairs)
+    return {**pairs, **more} if more else environment
+
+
+def _missing(directory: str, hook: str, pairs: Dict[bytes, bytes]) -> Dict[bytes, bytes]:
+    """Return what an environment lacks; nothing where another session is meant."""
+    session, ours = os.fsencode(directory), os.fsencode(hook)
+    if pairs.get(_SESSION, session) != session:
+        return {}
+    more: Dict[bytes, bytes] = {}
+    entries = [each for each in pairs.get(_PATH, b"").split(b":") if each]
+    if ours not in entries:
+        more[_PATH] = b":".join([ours, *entries])
+    if _SESSION not in pairs:
+        more.update(
+            (name, value)
+            for name, value in os.environb.items()
+            if name.startswith(b"DKDBG_") and name not in pairs
+        )
+        more[_SESSION] = session
+    return more

@@ -1,0 +1,81 @@
+"""Programs that set, clear or ignore their environment, or change the user, run as they were meant and stop all the same."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from tests.engine.projects import MARK, dkdbg, launch_options, marked_line, must, repo, take_away, unique
+from tests.ports import free_port
+
+pytestmark = pytest.mark.engine
+
+#: Each writes who it is into its own file, which its user may do.
+PROGRAM = f"import os, sys\nme = os.path.basename(__file__)\nuid = os.getuid()  {MARK}\nprint(me, uid, os.environ.get('OWN'), flush=True)\n"
+#: What the entrypoint does, in order: (the program, its line for the shell, the uid as which it has to run).
+WAYS = {
+    "own_path.py": ("OWN=1 PYTHONPATH=lib python3 own_path.py", 0),
+    "empty.py": ("env -i /usr/bin/python3 empty.py", 0),
+    "isolated.py": ("python3 -I isolated.py", 0),
+    "ignoring.py": ("python3 -E -u ignoring.py", 0),
+    "other_user.py": ("setpriv --reuid=4242 --regid=4242 --init-groups python3 other_user.py", 4242),
+    "child_of_user.py": ("setpriv --reuid=4242 --regid=4242 --clear-groups sh -c 'python3 child_of_user.py; true'", 4242),
+    "logged_in.py": ("su - svc -c 'python3 /app/logged_in.py'", 4242),
+    "new_venv.py": ("python3 -m venv --without-pip /tmp/v && python3 start.py /tmp/v/bin/python new_venv.py", 0),
+    "executed.py": ("python3 execute.py /usr/bin/python3 executed.py", 0),
+    "spawned.py": ("python3 spawn.py /usr/bin/python3 spawned.py", 0),
+    "dropped.py": ("python3 drop.py", 4242),
+}  # fmt: skip
+STARTERS = {
+    "start.py": "import subprocess, sys\nsubprocess.run(sys.argv[1:], env={'PYTHONPATH': 'lib'}, check=True)\n",
+    "execute.py": "import os, sys\nos.execve(sys.argv[1], sys.argv[1:], {'PATH': '/nowhere'})\n",
+    "spawn.py": "import os, sys\nos.waitpid(os.posix_spawn(sys.argv[1], sys.argv[1:], {}), 0)\n",
+    "drop.py": "import os, subprocess, sys\nif os.fork() == 0:\n    os.setgid(4242)\n    os.setuid(4242)\n"
+    "    os.execve(sys.executable, [sys.executable, 'dropped.py'], {})\nos.wait()\n",
+}
+DOCKERFILE = """
+    FROM {base}
+    RUN useradd -u 4242 -m svc
+    WORKDIR /app
+    COPY . .
+    ENTRYPOINT ["sh", "start.sh"]
+    CMD ["all", "of", "them"]
+    """
+COMPOSE = "services:\n  job:\n    build: .\n    volumes: ['.:/app']\n"
+
+
+def test_each_program_of_an_entrypoint_stops_whatever_it_does_to_its_environment_and_user(
+    base_image, tmp_path
+):
+    lines = "\n".join(line for line, _ in WAYS.values())
+    root = repo(
+        tmp_path / unique("ways"),
+        {**dict.fromkeys(WAYS, PROGRAM), **STARTERS, "Dockerfile": DOCKERFILE.format(base=base_image)}
+        | {
+            "compose.yaml": COMPOSE,
+            "start.sh": f"set -ex\nchown svc /home/svc\nid -u\n{lines}\necho $1 done\n",
+        },
+    )
+    for path in (root, *root.iterdir()):  # a developer's, whose uid nobody in the container has
+        os.chown(path, 1001, 1001)
+    try:
+        must(dkdbg(root, "init", "--yes"))
+        (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
+        must(dkdbg(root, "up"))
+        with Debugger(launch_options(root)) as debugger:
+            for name in WAYS:
+                debugger.set_breakpoints(str(root / name), [marked_line(root / name)])
+            debugger.attach()
+            for name, (_, uid) in WAYS.items():
+                stop = debugger.wait_stopped(120)
+                top = debugger.stack(stop)[0]
+                assert (top.path, debugger.evaluate("os.getuid()", top)) == (str(root / name), str(uid))
+                debugger.continue_(stop)
+            debugger.wait_ended(120)
+        said = must(dkdbg(root, "logs")).stdout
+        assert "own_path.py 0 1\n" in said
+        assert "all done\n" in said
+    finally:
+        take_away(root, dict(os.environ))
