@@ -226,6 +226,8 @@ ENV_NEMO_RL_NSYS = "NRL_NSYS_WORKER_PATTERNS"
 #: Set to 1 where the container is the session's own: the hook comes into its Pythons by a second way (run/sites.py), and
 #: an agent that is root lets processes of other users take part.
 ENV_OWN_CONTAINER = "DKDBG_OWN_CONTAINER"
+#: The service whose name the container answers to in its place.
+ENV_STANDS_FOR = "DKDBG_STANDS_FOR"
 #: Set by the agent for the program: the session's folder. The hook does nothing without it.
 ENV_SESSION_DIR = "DKDBG_SESSION_DIR"
 

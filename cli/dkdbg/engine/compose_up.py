@@ -7,6 +7,7 @@ import shlex
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from dkdbg import process
 from dkdbg.agent.contract import ENV_TOKEN
 from dkdbg.engine import compose, containers, podman
 from dkdbg.engine.host import host_facts
@@ -17,7 +18,7 @@ from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.model.plan import GPU_KINDS
 from dkdbg.render import dotenv
 from dkdbg.render.transaction import read
-from dkdbg.targets.compose import ComposeService, asks_for_token, open_addresses
+from dkdbg.targets.compose import ComposeService, asks_for_token, callers, open_addresses, stands_for
 from dkdbg.targets.engine_errors import with_port
 from dkdbg.targets.place import Started
 from dkdbg.targets.podman import unlabelled
@@ -36,9 +37,7 @@ def start(
 ) -> Started:
     """As `Startable.up`, for a service of the compose project in `root`."""
     service = wanted.service
-    host = host_facts()
-    gpu, why = choose_gpu(root, service, host)
-    report(f"{host.called}; GPU: {gpu} ({why})")
+    host, gpu = _machine(root, service, report)
     processes = choose_processes(root, service, gpu, host, report=report)
     token = wanted.token()
     target = ComposeService(service=service.name)
@@ -51,6 +50,7 @@ def start(
     if token and compose.take_away_other_token(target, root, token):
         report(f"{service.name} ran with another token; it is being restarted")
 
+    take_place(model, service, root, report=report)
     image = ImageBuild(root, service, target)
     build = image.is_needed
 
@@ -98,6 +98,29 @@ def start(
         port=running.port if running and running.port else port, gpu=gpu, token=bool(token), name=running.name if running else None,
         ports=running.others if running else (),
     )  # fmt: skip
+
+
+def take_place(
+    model: Mapping[str, object], service: DebugService, root: Path, *, report: Callable[[str], None]
+) -> None:
+    """Stop the service whose name the debug service answers to, and say how those start that would start it again."""
+    name = stands_for(model, service.name)
+    original = ComposeService(service=name)
+    if not name:
+        return
+    found = compose.running(original, root, service.port)
+    if found is not None and found.state == "running":
+        process.run(original.stop(), cwd=root)
+        report(
+            f"{name} is stopped while {service.name} answers in its place; later: docker compose start {name}"
+        )
+    others = [each for each in callers(model, name) if each != service.name]
+    if others:
+        shown = " ".join(map(shlex.quote, others))
+        report(
+            f"{', '.join(others)}: compose starts {name} for them, beside {service.name}; without it: "
+            f"docker compose up --no-deps {shown}"
+        )
 
 
 def check_started(
@@ -175,6 +198,13 @@ def check_published(model: Mapping[str, object], service: DebugService, token: s
             "then dkdbg init and dkdbg up",
             exit_code=EXIT_CONFLICT,
         )
+
+
+def _machine(root: Path, service: DebugService, report: Callable[[str], None]) -> tuple[HostFacts, GpuKind]:
+    host = host_facts()
+    gpu, why = choose_gpu(root, service, host)
+    report(f"{host.called}; GPU: {gpu} ({why})")
+    return host, gpu
 
 
 def choose_gpu(root: Path, service: DebugService, host: HostFacts) -> tuple[GpuKind, str]:

@@ -150,6 +150,8 @@ class ServiceFact:
             read and that are not here; compose refuses that file without them, unless it only extends from it.
         pythonpath: PYTHONPATH of its environment, None when not said.
         variables: names of its environment, those without a value included.
+        networks: names of those that it is in, as written; none for the project's default one.
+        called: other names by which its neighbours may call it: `container_name`, `hostname`.
         says: the keys of its section, what it extends included.
         is_python: whether its image evidently runs a Python program of this repository or of its own.
     """
@@ -182,6 +184,8 @@ class ServiceFact:
     needs_files: tuple[tuple[str, str | None], ...] = ()
     pythonpath: str | None = None
     variables: frozenset[str] = frozenset()
+    networks: tuple[str, ...] = ()
+    called: tuple[str, ...] = ()
     says: frozenset[str] = frozenset()
     is_python: bool = False
 

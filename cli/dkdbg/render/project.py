@@ -185,10 +185,18 @@ def _service(plan: ProjectPlan, project: str) -> str:
         continues=service.continues,
         token=plan.token != FROM_NOWHERE,
         owner=owner,
+        aliases=_aliases(service),
         mappings=quoted(for_compose(json.dumps(editor.path_mappings(plan.mappings)))),
         volumes=[*(_bind(*mount) for mount in service.mounts)],
         masks=[mask if ":" not in mask else {"type": "volume", "target": mask} for mask in service.masks],
     )
+
+
+def _aliases(service: ServicePlan) -> tuple[str, ...]:
+    """The names of the extended service, for the debug service in its place; none where it is in no network of compose."""
+    base = service.extends
+    alone = base is None or "network_mode" in base.says or not twin.is_name(base.name)
+    return () if base is None or alone else tuple(dict.fromkeys((base.name, *base.called)))
 
 
 def _compose_words(service: ServicePlan) -> list[str]:
@@ -292,6 +300,7 @@ def _payload(root: Path, plan: ProjectPlan) -> dict[str, FileWanted]:
         token=plan.token,
         compose_file=plan.service.compose_file,
         host_network=plan.service.host_network,
+        stands_for=next(iter(_aliases(plan.service)), ""),
         command_sh=_sh_words(plan.service),
     )
     files = {

@@ -6,7 +6,7 @@ import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dkdbg.agent.contract import ENV_TOKEN_FILE
+from dkdbg.agent.contract import ENV_STANDS_FOR, ENV_TOKEN_FILE
 from dkdbg.model.twin import DEVCONTAINER_PROFILE, PROFILE
 
 if TYPE_CHECKING:
@@ -96,6 +96,10 @@ class ComposeService:
         profiles = ("--profile", PROFILE, "--profile", DEVCONTAINER_PROFILE)
         return ("docker", "compose", *profiles, "down", "--timeout", "5")
 
+    def stop(self) -> tuple[str, ...]:
+        """Stop the service's containers, which stay."""
+        return self._compose("stop", self.service)
+
     def ps(self) -> tuple[str, ...]:
         """State of the service as JSON, stopped ones included."""
         return self._compose("ps", "--all", "--format", "json", self.service)
@@ -148,6 +152,22 @@ def asks_for_token(model: Mapping[str, Any], service: str) -> bool:
     named = str((found.get("environment") or {}).get(ENV_TOKEN_FILE) or "")
     targets = {str(each.get("target") or each.get("source")) for each in found.get("secrets") or ()}
     return any(named in {target, f"/run/secrets/{target}"} for target in targets)
+
+
+def stands_for(model: Mapping[str, Any], service: str) -> str:
+    """Return the service of the user's whose place a debug service takes; empty for none.
+
+    Args:
+        model: the project as compose merges it.
+    """
+    given = model.get("services", {}).get(service, {}).get("environment") or {}
+    return str(given.get(ENV_STANDS_FOR) or "")
+
+
+def callers(model: Mapping[str, Any], service: str) -> tuple[str, ...]:
+    """Return the services that compose starts `service` for."""
+    found = model.get("services", {})
+    return tuple(sorted(name for name, body in found.items() if service in (body.get("depends_on") or {})))
 
 
 def _is_loopback(host: str) -> bool:

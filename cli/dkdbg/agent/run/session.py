@@ -15,6 +15,7 @@ from dkdbg.agent.front import front, local_users, peers, tokens
 from dkdbg.agent.program import bundle, timeouts
 from dkdbg.agent.record import choice, naming, notes, processes, procfs, records, runtime_dir
 from dkdbg.agent.run import (
+    beside,
     child,
     control,
     edited,
@@ -162,6 +163,7 @@ class Session:
         self.store = records.SessionStore(runtime, options.name)
         self._choice = choice.Choice(self.store.directory, os.environ.get(contract.ENV_RANKS, ""))
         self._sites = sites.Sites(os.environ)
+        self._beside = beside.Beside(os.environ)
         self._lets_users_in = os.geteuid() == 0 and os.environ.get(contract.ENV_OWN_CONTAINER) == "1"
         if self._lets_users_in:
             self.store.open_for_users()
@@ -354,6 +356,8 @@ class Session:
                         self.store.let_in(info.st_uid, info.st_gid)
         if self.attached:
             for line in self._unseen.look(self._program, self._table.announced()):
+                self.tell(line, "important")
+            if line := self._beside.look():
                 self.tell(line, "important")
 
     def _tell_unseen_after(self, seconds: float) -> None:

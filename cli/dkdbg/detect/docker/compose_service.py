@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from dkdbg.detect.files import Tree
 
 
+#: A name of a container without a variable in it.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ComposeBuild:
     """The parts of a build section that decide what a Dockerfile means."""
@@ -52,6 +56,10 @@ def read_body(tree: Tree, path: str, name: str, body: Value) -> tuple[ServiceFac
         env_files=_env_files(tree, here, body.get("env_file")),
         pythonpath=_environment(body.get("environment")).get("PYTHONPATH"),
         variables=_variables(body.get("environment")),
+        networks=_networks(body.get("networks")),
+        called=tuple(
+            filter(_NAME.fullmatch, (_text(body.get(key)) or "" for key in ("container_name", "hostname")))
+        ),
         says=frozenset(str(key) for key, value in body.items() if value is not None),
     )
     return fact, build
@@ -75,6 +83,10 @@ def _refers(body: Value) -> Iterator[tuple[str, tuple[str, ...]]]:
     for key, found in named.items():
         if found:
             yield key, tuple(found)
+
+
+def _networks(said: Value) -> tuple[str, ...]:
+    return tuple(str(name) for name in (said if isinstance(said, dict) else elements(said)))
 
 
 def _optional(depends: Value) -> Iterator[str]:

@@ -103,6 +103,10 @@ if [ "$what" = up ]; then
   done
 fi
 
+if [ "$what" = up ] && [ -n "$(docker compose --profile debug ps --quiet --status running api 2>/dev/null)" ]; then
+  docker compose --progress plain --profile debug stop api
+  echo "dkdbg: api is stopped while api-debug answers in its place; later: docker compose start api"
+fi
 # A build would run git in its context, with the configuration that lies there.
 export BUILDX_GIT_INFO=false
 build=--build

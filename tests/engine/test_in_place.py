@@ -1,0 +1,93 @@
+"""The debug service takes the place of the service that it extends: others reach it by that one's name."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from tests.engine.projects import (
+    MARK,
+    command,
+    dkdbg,
+    launch_options,
+    marked_line,
+    must,
+    repo,
+    take_away,
+    unique,
+)
+from tests.ports import free_port
+
+pytestmark = pytest.mark.engine
+
+API = f"""\
+import http.server
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"3")  {MARK}
+
+
+http.server.ThreadingHTTPServer(("0.0.0.0", 8000), Handler).serve_forever()
+"""
+FRONT = """\
+import urllib.request
+
+while True:
+    for name in ("api", "my-api"):
+        print(urllib.request.urlopen(f"http://{name}:8000/").read(), flush=True)
+"""
+COMPOSE = """\
+services:
+  api:
+    image: {base}
+    working_dir: /app
+    volumes: [".:/app"]
+    command: [python3, api.py]
+    hostname: my-api
+    networks: [back]
+  front:
+    image: {base}
+    working_dir: /app
+    volumes: [".:/app"]
+    command: [python3, -u, front.py]
+    depends_on: [api]
+    networks: {{back: {{}}}}
+    restart: always
+networks:
+  back: {{}}
+"""
+
+
+def test_calls_by_the_name_of_the_service_stop_and_one_beside_it_is_told(base_image, tmp_path):
+    root = repo(
+        tmp_path / unique("place"),
+        {"api.py": API, "front.py": FRONT, "compose.yaml": COMPOSE.format(base=base_image)},
+    )
+    api = root / "api.py"
+    try:
+        command(["docker", "compose", "up", "-d", "api"], root)
+        must(dkdbg(root, "init", "--yes", "--service", "api"))
+        (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
+        said = must(dkdbg(root, "up")).stdout
+        assert "api is stopped while api-debug answers in its place" in said
+        assert "docker compose up --no-deps front" in said
+        with Debugger(launch_options(root)) as debugger:
+            debugger.set_breakpoints(str(api), [marked_line(api)])
+            debugger.attach()
+            command(["docker", "compose", "up", "-d", "--no-deps", "front"], root)
+            for name in ("api", "my-api"):
+                stop = debugger.wait_stopped(300)
+                host = debugger.evaluate("self.headers['Host']", debugger.stack(stop)[0])
+                assert host == f"'{name}:8000'"
+                debugger.continue_(stop)
+            debugger.set_breakpoints(str(api), [])
+            command(["docker", "compose", "start", "api"], root)
+            debugger.wait_output("end it with: docker compose stop api", timeout=300)
+    finally:
+        take_away(root, dict(os.environ))
