@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
+from dkdbg import hints
 from dkdbg.dap.debugger import Debugger
+from tests.engine.host_doors import typed_door
 from tests.engine.projects import (
     MARK,
     command,
@@ -18,6 +21,7 @@ from tests.engine.projects import (
     take_away,
     unique,
 )
+from tests.hints import hinted
 from tests.ports import free_port
 
 pytestmark = pytest.mark.engine
@@ -63,6 +67,16 @@ networks:
   back: {{}}
 """
 
+ALONE = """\
+services:
+  job:
+    image: {base}
+    working_dir: /app
+    volumes: [".:/app"]
+    command: [python3, job.py]
+    network_mode: none
+"""
+
 
 def test_calls_by_the_name_of_the_service_stop_and_one_beside_it_is_told(base_image, tmp_path):
     root = repo(
@@ -89,5 +103,50 @@ def test_calls_by_the_name_of_the_service_stop_and_one_beside_it_is_told(base_im
             debugger.set_breakpoints(str(api), [])
             command(["docker", "compose", "start", "api"], root)
             debugger.wait_output("end it with: docker compose stop api", timeout=300)
+    finally:
+        take_away(root, dict(os.environ))
+
+
+def test_a_service_without_a_network_is_debugged_through_dkdbg_attach(base_image, tmp_path):
+    root = repo(
+        tmp_path / unique("alone"),
+        {"job.py": f"x = 1\nprint(x)  {MARK}\n", "compose.yaml": ALONE.format(base=base_image)},
+    )
+    (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
+    try:
+        must(dkdbg(root, "init", "--yes"))
+        said = must(dkdbg(root, "up")).stdout
+        assert "which has no network" in said
+        [line] = hinted(said, hints.REMOTE_ATTACH)
+        f5 = command(["sh", ".dkdbg/up.sh"], root, check=False)
+        assert f5.returncode == 1
+        assert line in f5.stderr
+        with (
+            typed_door(root, line) as door,
+            Debugger(replace(launch_options(root), port=door.port)) as debugger,
+        ):
+            debugger.set_breakpoints(str(root / "job.py"), [marked_line(root / "job.py")])
+            debugger.attach()
+            assert debugger.stack(debugger.wait_stopped(300))[0].name == "<module>"
+    finally:
+        take_away(root, dict(os.environ))
+
+
+def test_a_file_that_is_mounted_alone_is_the_new_one_after_a_restart(base_image, tmp_path):
+    loop = "import time\nwhile True:\n    print('{}', flush=True)\n    time.sleep(0.1)\n"
+    dockerfile = f"FROM {base_image}\nWORKDIR /app\nCOPY app.py .\nCMD ['python3', 'app.py']\n".replace(
+        "'", '"'
+    )
+    root = repo(tmp_path / unique("alone"), {"app.py": loop.format("old"), "Dockerfile": dockerfile})
+    try:
+        must(dkdbg(root, "init", "--yes"))
+        (root / ".env").write_text(f"DKDBG_PORT={free_port()}\nDKDBG_WAIT=0\n")
+        must(dkdbg(root, "up"))
+        (root / "new").write_text(loop.format("new"))
+        (root / "new").rename(root / "app.py")
+        assert "/app/app.py: mounted by itself" in must(dkdbg(root, "restart")).stdout
+        while not (said := must(dkdbg(root, "logs", "--tail", "3")).stdout):
+            pass
+        assert said.splitlines()[-1] == "new"
     finally:
         take_away(root, dict(os.environ))

@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING
 
 from dkdbg import console, process
 from dkdbg.commands.init import check_root, debug_service
+from dkdbg.commands.up import up
 from dkdbg.errors import DkdbgError
 from dkdbg.places import registry
+from dkdbg.printable import printable
 from dkdbg.targets import sessions
+from dkdbg.targets.place import Startable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.targets.place import Place
+
+#: Seconds for a service that is made anew to become healthy, as `dkdbg up` waits.
+WAIT = 300
 
 
 def restart(root: Path, target: str | None = None) -> int:
@@ -29,7 +35,16 @@ def restart(root: Path, target: str | None = None) -> int:
     """
     if target is None:
         check_root(root, "restart")
-        place = registry.home(root, debug_service(root).name)
+        service = debug_service(root)
+        place = registry.home(root, service.name)
+        replaced = place.replaced() if isinstance(place, Startable) else ()
+        if isinstance(place, Startable) and replaced:
+            console.say(
+                f"{', '.join(map(printable, replaced))}: mounted by itself, and another file is in its place since: "
+                "the container is made anew, and an editor attaches again"
+            )
+            place.down(service, everything=False)
+            return up(root, as_json=False, wait_timeout=WAIT)
     else:
         place = registry.place_of(target, root)
     with contextlib.closing(place):

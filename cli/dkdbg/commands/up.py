@@ -69,11 +69,15 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
         console.emit({**state, "container": started.name, "engine": started.engine or None, "ports": ports})
     elif started.port is None:
         port = attaches_to or before
-        console.say(
-            f"ready at {printable(started.engine)}. Your editor gets there, and F5 works, while this runs:"
+        where = (
+            f"at {printable(started.engine)}"
+            if started.engine
+            else f"in {started.name}, which has no network"
         )
+        console.say(f"ready {where}. Your editor gets there, and F5 works, while this runs:")
         console.say(hints.REMOTE_ATTACH(port=port))
-        console.say(hints.REMOTE_SYNC())
+        if started.engine:
+            console.say(hints.REMOTE_SYNC())
     else:
         console.say(f'ready: attach to 127.0.0.1:{started.port} (F5, configuration "dkdbg: attach")')
         for inside, outside in started.ports:

@@ -19,6 +19,7 @@ from dkdbg.model.plan import GPU_KINDS
 from dkdbg.render import dotenv
 from dkdbg.render.transaction import read
 from dkdbg.targets.compose import ComposeService, asks_for_token, callers, open_addresses, stands_for
+from dkdbg.targets.container import has_network
 from dkdbg.targets.engine_errors import with_port
 from dkdbg.targets.place import Started
 from dkdbg.targets.podman import unlabelled
@@ -94,10 +95,17 @@ def start(
         port = on_free_port(port, ours=running.port if running else None, start=up)
     running = compose.running(target, root, service.port)
     check_started(running, target, root, env=environment(port=port, gpu=gpu, token=token), report=report)
+    reached = _is_reached(running)
     return Started(
-        port=running.port if running and running.port else port, gpu=gpu, token=bool(token), name=running.name if running else None,
-        ports=running.others if running else (),
+        port=(running.port if running and running.port else port) if reached else None, gpu=gpu, token=bool(token),
+        name=running.name if running else None, ports=running.others if running else (),
     )  # fmt: skip
+
+
+def _is_reached(running: compose.Running | None) -> bool:
+    """Whether this machine reaches ports of the service: not with `network_mode: none`."""
+    found = containers.of_name(running.id) if running else None
+    return found is None or has_network(found)
 
 
 def take_place(

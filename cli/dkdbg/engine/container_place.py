@@ -9,7 +9,7 @@ from dkdbg.delivery.running import running_at
 from dkdbg.engine import client, containers
 from dkdbg.errors import DkdbgError
 from dkdbg.targets import again, foreign
-from dkdbg.targets.container import ContainerReach, door_of, logs_words, no_door, workspace_of
+from dkdbg.targets.container import ContainerReach, door_of, has_network, logs_words, no_door, workspace_of
 from dkdbg.targets.place import Door
 from dkdbg.targets.record import BadRecord
 
@@ -201,14 +201,15 @@ class ContainerPlace:
     def _is_near(self, found: Container | None) -> bool:
         """Whether a container's ports can be reached from this machine: published here, or by its own address.
 
-        Not on an engine of another machine; on a rootless one only where they are published, as its networks are its own.
+        Not on an engine of another machine, nor without a network (`network_mode: none`); on a rootless one only where
+        they are published, as its networks are its own.
         """
         if self._engine is None:
             where = client.endpoint()
             self._engine = "elsewhere" if not where.is_local else "rootless" if where.is_a_persons else "here"
         if self._engine == "rootless":
             return found is not None and (found.host_network or found.port in found.published)
-        return self._engine == "here"
+        return self._engine == "here" and (found is None or has_network(found))
 
     def _far_door(self, found: Container | None) -> Door:
         with self._lock:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dkdbg import process
 from dkdbg.engine import client, containers, image_build
 from dkdbg.engine.container_place import ContainerPlace
 from dkdbg.errors import EXIT_USAGE, DkdbgError
@@ -17,7 +21,6 @@ from dkdbg.targets.place import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from dkdbg.engine.container_place import RelayedDoor
     from dkdbg.model.plan import DebugService
@@ -90,6 +93,20 @@ class ComposePlace(ContainerPlace):
         from dkdbg.engine.compose_once import prepare
 
         return prepare(self._root, wanted, report=report)
+
+    def replaced(self) -> tuple[str, ...]:
+        """By their contents, there and here."""
+        found = self.look()
+        files = {} if found is None else {there: Path(here) for there, here in found.binds.items()}
+        stale = []
+        for there, here in files.items():
+            with suppress(OSError):
+                if here.is_file():
+                    seen = process.run(self.wrap(["sha256sum", there]), cwd=self._root)
+                    digest = hashlib.sha256(here.read_bytes()).hexdigest()
+                    if not seen.code and seen.stdout.split()[:1] != [digest]:
+                        stale.append(there)
+        return tuple(stale)
 
     def down(self, service: DebugService, *, everything: bool) -> str:
         """`docker compose rm` or `down`."""

@@ -245,6 +245,11 @@ def door_of(container: Container | None) -> Door:
     return Door(endpoint=endpoint, why=f"container {container.name} is starting")
 
 
+def has_network(container: Container) -> bool:
+    """Whether a running container can be reached at all from its engine's machine; one that does not run may be later."""
+    return not container.running or _endpoint_of(container) is not None
+
+
 def _endpoint_of(container: Container) -> tuple[str, int] | None:
     if container.host_network:
         return "127.0.0.1", container.port

@@ -206,6 +206,12 @@ class Startable(Protocol):
             DkdbgError: whatever hindered it, with cause and next step.
         """
 
+    def replaced(self) -> Sequence[str]:
+        """Return the files, paths there, that are mounted by themselves and of which the former one is there.
+
+        An editor that saves by a rename, and git, put another file in the place of the one that is mounted.
+        """
+
     def down(self, service: DebugService, *, everything: bool) -> str:
         """Stop and remove the debug service, or all that belongs to it; say what is down.
 

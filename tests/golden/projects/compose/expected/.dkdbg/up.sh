@@ -138,6 +138,11 @@ if [ "$status" != 0 ]; then
       ;;
   esac
 fi
+if [ "$status" = 0 ] && ! docker compose --profile debug port api-debug 5678 2>/dev/null | grep -q ':[1-9]' &&
+  [ -r /proc/net/tcp ] && ! listens "${attaches_to:-$port}"; then
+  echo "dkdbg: api-debug has no port on this machine; run this in a terminal, and press F5 again:  dkdbg attach --port ${attaches_to:-$port}" >&2
+  exit 1
+fi
 # Still the same container: the program in it is the former one.
 if [ "$status" = 0 ] && [ -n "$running" ] &&
   [ "$(docker compose --profile debug ps --quiet --status running api-debug)" = "$running" ]; then
