@@ -46,7 +46,7 @@ def start(
         target, root, env={**environment(port=service.port, gpu=gpu, token=token), **processes}
     )
     check_published(model, service, token)
-    check_name(str(model.get("name", "")), root)
+    check_name(project := str(model.get("name", "")), root)
     running = None if service.host_network else compose.running(target, root, service.port)
     if token and compose.take_away_other_token(target, root, token):
         report(f"{service.name} ran with another token; it is being restarted")
@@ -62,9 +62,9 @@ def start(
         if host.is_podman:
             up_podman(env)
             return
-        if build and service.masks:
+        if build and (service.masks or service.image_files):
             compose.build(target, root, env=env, report=report)
-            image.take_away_stale()
+        image.take_away_stale(project)
         try:
             compose.up(target, root, build=build, env=env, report=report, wait_timeout=wanted.wait)
         except DkdbgError as error:
@@ -82,7 +82,7 @@ def start(
             now = unlabelled(now, service.name)
         if build:
             podman.build(now, service.name, root, env=env, report=report)
-            image.take_away_stale()
+        image.take_away_stale(project)
         given = podman.given(now, target, root)
         podman.up(given, root, service.port, env=env, report=report, wait_timeout=wanted.wait)
         if build:

@@ -68,12 +68,25 @@ class ImageBuild:
             words = (word for each in filters for word in ("--filter", each))
             process.run(("docker", "image", "prune", "--force", *words), cwd=self._root)
 
-    def take_away_stale(self) -> None:
-        """Remove the container of a former image with the volumes that show folders of it, which compose would keep."""
+    def take_away_stale(self, project: str = "") -> None:
+        """Remove the container of a former image with the volumes that show folders of it, which compose would keep.
+
+        What the image alone has below the mount is copied into the volume `dkdbg-image`, once for each image.
+
+        Args:
+            project: compose's name of it; empty where the engine does not see the checkout.
+        """
         found = self._container() if self._service.masks else None
-        if found is None or self._id_of(found["Config"]["Image"]) == found["Image"]:
-            return
-        remove_with_volumes(self._root, self._target, self._service.masks)
+        if found is not None and self._id_of(found["Config"]["Image"]) != found["Image"]:
+            remove_with_volumes(self._root, self._target, self._service.masks)
+        if project and self._service.image_files:
+            self._copy_files(project)
+
+    def _copy_files(self, project: str) -> None:
+        service = self._service
+        script = artefact("templates", "image_files.sh").read_text("utf-8") + '\nimage_files "$@"'
+        words = (project, service.name, service.image_files, "1" if service.as_owner else "0")
+        process.run(("sh", "-c", script, "sh", *words, *service.masks), cwd=self._root, timeout=600.0)
 
     def _look(self) -> tuple[str, Path | None]:
         if self._service.inputs is None:

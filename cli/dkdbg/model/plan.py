@@ -108,6 +108,8 @@ class ServicePlan:
         ranks: which ranks are debugged by default; see config.py.
         continues: what continuing one of them does to the others, in the same way.
         as_owner: whether it becomes the owner of the workspace; else it runs as the user that its image or service says.
+        image_files: folder in the image that a mount of ours hides, and of which what the image alone has is shown again;
+            empty for none.
         gpu: whether GPU variants are written.
         processes: how many a launcher starts as the repository documents it, 0 where it says no number. A start takes
             what the machine can of them: a committed file cannot know the machine.
@@ -149,6 +151,7 @@ class ServicePlan:
     ranks: str = "all"
     continues: str = "all"
     as_owner: bool = True
+    image_files: str = ""
     gpu: bool = False
     processes: int = 0
     needs_gpu: bool = False
@@ -178,6 +181,8 @@ class DebugService:
     masks: tuple[str, ...] = ()
     processes: int = 0
     needs_gpu: bool = False
+    image_files: str = ""
+    as_owner: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +222,8 @@ class ProjectPlan:
         return DebugService(
             name=service.name, compose_file=service.compose_file, port=service.port, gpu=service.gpu,
             host_network=service.host_network, token=self.token, inputs=service.inputs, masks=service.masks,
-            processes=service.processes, needs_gpu=service.needs_gpu,
+            processes=service.processes, needs_gpu=service.needs_gpu, image_files=service.image_files,
+            as_owner=service.as_owner,
         )  # fmt: skip
 
     def describe(self, columns: int | None = None) -> str:

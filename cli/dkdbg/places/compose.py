@@ -112,10 +112,12 @@ class ComposePlace(ContainerPlace):
         """`docker compose rm` or `down`."""
         target = ComposeService(service=self.address.rest)
         kept: tuple[str, ...] = ()
+        project = ""
         if client.endpoint().is_local:
             from dkdbg.engine import compose, compose_up
 
-            compose_up.check_name(str(compose.check_project(target, self._root).get("name", "")), self._root)
+            project = str(compose.check_project(target, self._root).get("name", ""))
+            compose_up.check_name(project, self._root)
         else:
             from dkdbg.engine import far_up
 
@@ -126,6 +128,8 @@ class ComposePlace(ContainerPlace):
             result = image_build.remove_project(self._root, target, service)
         if result.code:
             raise explain(result.code, result.stderr)
+        if service.image_files and project:
+            process.run(("docker", "volume", "rm", f"{project}_dkdbg-image"), cwd=self._root)
         down = "the project is down" if everything else f"{self.address.rest} is down"
         if kept:  # what the program wrote lies there, and nowhere else
             down += f"; its files are still there (docker volume rm {' '.join(kept)})"

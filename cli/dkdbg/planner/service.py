@@ -107,6 +107,7 @@ def plan_service(
         restart=config.restart,
         ranks=config.ranks,
         continues=config.continues,
+        image_files=_hidden(mounts, dockerfile),
         as_owner=idle or _is_for_owner(image, base, dockerfile, chosen.argv),
         gpu=facts.gpu != "none" or bool(base and base.gpu),
         processes=chosen.processes,
@@ -148,6 +149,12 @@ def _is_for_owner(
         return True
     user = base.user if base and base.user is not None else dockerfile.user if dockerfile else None
     return (user or "0").partition(":")[0] not in {"0", "root"} or runs_python_alone(argv)
+
+
+def _hidden(mounts: tuple[tuple[str, str], ...], dockerfile: DockerfileFact | None) -> str:
+    """The folder of the image over which the whole checkout is mounted by us."""
+    found = (remote for local, remote in mounts if local.rstrip("/") == "." and remote != WORKSPACE)
+    return next(found, "") if dockerfile is not None else ""
 
 
 def _as_its_user(plan: ServicePlan) -> tuple[Decision, ...]:

@@ -137,6 +137,8 @@ def debug_service(root: Path) -> DebugService | None:
                     masks=_texts(_service(note).get("masks")) or (),
                     processes=_count(_service(note).get("processes")),
                     needs_gpu=_service(note).get("needs_gpu") is True,
+                    image_files=str(_service(note).get("image_files") or ""),
+                    as_owner=_service(note).get("as_owner") is not False,
                 )
     return None
 

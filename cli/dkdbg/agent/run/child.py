@@ -15,10 +15,11 @@ import signal
 import threading
 
 from dkdbg.agent import console, contract
+from dkdbg.agent.run import image_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterable, List, NamedTuple, NoReturn, Optional, Sequence, Set
+    from typing import Iterable, List, Mapping, NamedTuple, NoReturn, Optional, Sequence, Set
 
     class Arrival(NamedTuple):
         """A signal, and whether the kernel sent it because of the terminal."""
@@ -112,7 +113,7 @@ class Child:
             # Not subprocess: descriptors that we were given on purpose stay open, and no code runs between
             # fork and exec of a process with threads.
             spawn = functools.partial(os.posix_spawnp, setpgroup=0) if own_group else os.posix_spawnp
-            argv = _with_python(list(argv))
+            argv = _by_interpreter(_with_python(list(argv)), environment)
             self.pid = spawn(argv[0], argv, environment, setsigmask=mask, setsigdef=_RESET)
         except OSError as error:
             raise _start_error(argv[0], error) from error
@@ -200,11 +201,27 @@ def _with_python(argv: List[str]) -> List[str]:
     return argv
 
 
+def _by_interpreter(argv: List[str], environment: Mapping[str, str]) -> List[str]:
+    """The same, by the interpreter of its first line where a mounted script lacks the x bit that it has in the image."""
+    path = argv[0]
+    if environment.get(contract.ENV_OWN_CONTAINER) != "1" or "/" not in path or not os.path.isfile(path):
+        return argv
+    if os.access(path, os.X_OK):
+        return argv
+    with contextlib.suppress(OSError), open(path, "rb") as source:
+        first = source.readline(200)
+        if first.startswith(b"#!"):
+            console.log("%s may not be executed here: running it by its first line" % path)
+            return [os.fsdecode(word) for word in first[2:].split(None, 1)] + argv
+    return argv
+
+
 def _not_found(command: str) -> str:
     if "/" in command:
         if os.path.exists(command):
             return "cannot start %s: the interpreter in its first line does not exist" % command
-        return "no such file: %s (in %s)" % (command, os.getcwd())
+        hidden = image_files.hides(command, os.environ)
+        return "no such file: %s (in %s)%s" % (command, os.getcwd(), hidden)
     return "command not found: %s (PATH=%s)" % (command, os.environ.get("PATH", ""))
 
 

@@ -22,6 +22,7 @@ from dkdbg.agent.run import (
     end_note,
     ending,
     hook_folder,
+    image_files,
     outward,
     own_client,
     profiles,
@@ -164,6 +165,7 @@ class Session:
         self._choice = choice.Choice(self.store.directory, os.environ.get(contract.ENV_RANKS, ""))
         self._sites = sites.Sites(os.environ)
         self._beside = beside.Beside(os.environ)
+        self._image_files = image_files.ImageFiles(os.environ)
         self._lets_users_in = os.geteuid() == 0 and os.environ.get(contract.ENV_OWN_CONTAINER) == "1"
         if self._lets_users_in:
             self.store.open_for_users()
@@ -208,6 +210,7 @@ class Session:
         """Wait for the editor as asked, run the program, and clean up whatever happens."""
         code, detail = contract.EXIT_AGENT, ""
         asked = control.Control(self.store.processes_dir, self.restarts.ask, self.ask_ranks)
+        self._image_files.show()
         try:
             self._front.start()  # before the adapter: who attaches meanwhile waits for it
             self._backend.start()
@@ -438,6 +441,7 @@ class Session:
     def _clean_up(self, code: int, detail: str) -> None:
         self._table.stop()
         self._sites.close()
+        self._image_files.hide()
         if self._warm_up is not None:
             self._warm_up.stop()
         self.store.close_for_joining()

@@ -1,0 +1,97 @@
+"""Shows what the image alone has below the folder that the checkout is mounted over: generated modules, weights, scripts.
+
+`dkdbg up` and F5 have copied it into a volume (templates/image_files.sh). For each name that the checkout lacks a link
+is put there while the session lasts; git is told to leave it out (`.git/info/exclude`). Nothing that is there is touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator, List, Mapping
+
+#: The folder in the container over which the checkout is mounted.
+ENV_FOLDER = "DKDBG_IMAGE_FILES"
+#: Where the volume is.
+VOLUME = "/opt/dkdbg-image"
+_BEGIN, _END = b"\n# dkdbg: of the image, while it is debugged\n", b"# dkdbg: end\n"
+
+
+def hides(path: str, environ: Mapping[str, str]) -> str:
+    """Return what to tell of a file that is not there: the image may have it, and nobody has copied that; else empty."""
+    folder = environ.get(ENV_FOLDER, "")
+    inside = folder and os.path.abspath(path).startswith(folder.rstrip("/") + "/")
+    with contextlib.suppress(OSError):
+        if inside and not os.listdir(VOLUME):
+            return "; if the image has it, your files are mounted over it: dkdbg up, or F5, shows it again"
+    return ""
+
+
+class ImageFiles:
+    """The links of this session.
+
+    Args:
+        environ: names the folder; without, there are none.
+        volume: where the copies are.
+    """
+
+    def __init__(self, environ: Mapping[str, str], volume: str = VOLUME) -> None:
+        self._folder = environ.get(ENV_FOLDER, "")
+        self._volume = volume
+        self._links: List[str] = []
+
+    def show(self) -> None:
+        """Make the links; those of an agent that was killed are taken over."""
+        if not self._folder or not os.path.isdir(self._volume):
+            return
+        with contextlib.suppress(OSError):
+            for name in self._missing(""):
+                path = os.path.join(self._folder, name)
+                if not os.path.islink(path):
+                    os.symlink(os.path.join(self._volume, name), path)
+                self._links.append(name)
+        if self._links:
+            self._exclude(self._links)
+
+    def hide(self) -> None:
+        """Remove them."""
+        for name in self._links:
+            path = os.path.join(self._folder, name)
+            with contextlib.suppress(OSError):
+                if os.readlink(path) == os.path.join(self._volume, name):
+                    os.unlink(path)
+        if self._links:
+            self._exclude([])
+        self._links = []
+
+    def _missing(self, below: str) -> Iterator[str]:
+        for name in sorted(os.listdir(os.path.join(self._volume, below))):
+            each = os.path.join(below, name)
+            here, there = os.path.join(self._folder, each), os.path.join(self._volume, each)
+            is_ours = os.path.islink(here) and os.readlink(here) == there
+            if is_ours or not os.path.lexists(here):
+                yield each
+            elif (
+                not os.path.islink(here)
+                and os.path.isdir(here)
+                and os.path.isdir(there)
+                and not os.path.ismount(here)
+            ):
+                yield from self._missing(each)
+
+    def _exclude(self, names: List[str]) -> None:
+        """Have git leave out these; what else the file says stays."""
+        path = os.path.join(self._folder, ".git", "info", "exclude")
+        with contextlib.suppress(OSError, ValueError):
+            with open(path, "rb") as source:
+                text = source.read()
+            if _BEGIN in text:
+                text = text[: text.index(_BEGIN)] + text[text.index(_END) + len(_END) :]
+            if names:
+                text += _BEGIN + b"".join(b"/%s\n" % os.fsencode(name) for name in names) + _END
+            with open(path, "r+b") as out:
+                out.write(text)
+                out.truncate()

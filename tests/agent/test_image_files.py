@@ -1,0 +1,70 @@
+"""Links that show what the image alone has below the mounted checkout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.agent.run.image_files import ENV_FOLDER, ImageFiles
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    checkout, volume = tmp_path / "checkout", tmp_path / "volume"
+    (checkout / "pkg").mkdir(parents=True)
+    (checkout / "train.py").write_text("mine\n")
+    (checkout / ".git" / "info").mkdir(parents=True)
+    (checkout / ".git" / "info" / "exclude").write_text("*.mine")
+    (volume / "pkg" / "native").mkdir(parents=True)
+    for name in ("schema.py", "pkg/kernel.so", "pkg/native/one", "train.py"):
+        (volume / name).write_text("image\n")
+    return checkout, volume
+
+
+def shown(checkout: Path) -> set[str]:
+    return {str(path.relative_to(checkout)) for path in checkout.rglob("*") if path.is_symlink()}
+
+
+def test_what_the_checkout_lacks_is_linked_while_the_session_lasts(folders: tuple[Path, Path]) -> None:
+    checkout, volume = folders
+    files = ImageFiles({ENV_FOLDER: str(checkout)}, str(volume))
+    files.show()
+    assert shown(checkout) == {"schema.py", "pkg/kernel.so", "pkg/native"}
+    assert (checkout / "pkg" / "native" / "one").read_text() == "image\n"
+    assert (checkout / "train.py").read_text() == "mine\n"
+    lines = (checkout / ".git" / "info" / "exclude").read_text().splitlines()
+    assert {"*.mine", "/schema.py", "/pkg/kernel.so", "/pkg/native"} <= set(lines)
+    (checkout / "schema.py").unlink()
+    (checkout / "schema.py").write_text("the user's own\n")
+    files.hide()
+    assert shown(checkout) == set()
+    assert (checkout / "schema.py").read_text() == "the user's own\n"
+    assert (checkout / ".git" / "info" / "exclude").read_text() == "*.mine"
+
+
+def test_links_of_an_agent_that_was_killed_go_with_the_next_one(folders: tuple[Path, Path]) -> None:
+    checkout, volume = folders
+    ImageFiles({ENV_FOLDER: str(checkout)}, str(volume)).show()
+    files = ImageFiles({ENV_FOLDER: str(checkout)}, str(volume))
+    files.show()
+    files.hide()
+    assert shown(checkout) == set()
+    assert (checkout / ".git" / "info" / "exclude").read_text() == "*.mine"
+
+
+def test_a_link_of_the_users_is_neither_followed_nor_replaced(
+    folders: tuple[Path, Path], tmp_path: Path
+) -> None:
+    checkout, volume = folders
+    (tmp_path / "elsewhere").mkdir()
+    (checkout / "pkg").rmdir()
+    (checkout / "pkg").symlink_to(tmp_path / "elsewhere")
+    files = ImageFiles({ENV_FOLDER: str(checkout)}, str(volume))
+    files.show()
+    files.hide()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert (checkout / "pkg").is_symlink()

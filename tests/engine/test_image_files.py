@@ -1,0 +1,82 @@
+"""What the image alone has below the mounted checkout is there in the debug service, as in plain `docker compose up`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from tests.engine.projects import (
+    MARK,
+    command,
+    dkdbg,
+    launch_options,
+    marked_line,
+    must,
+    repo,
+    take_away,
+    unique,
+)
+from tests.ports import free_port
+
+pytestmark = pytest.mark.engine
+
+MAIN = f"""\
+import pathlib
+
+import pkg.made
+import schema
+
+here = pathlib.Path(__file__).parent
+total = schema.N + pkg.made.N + len((here / "weights" / "w.bin").read_text())
+print("total", total, flush=True)  {MARK}
+(here / "weights" / "log.txt").write_text("x")
+"""
+DOCKERFILE = """\
+FROM {base}
+WORKDIR /app
+COPY . .
+RUN echo 'N = 3' >schema.py && echo 'N = 4' >pkg/made.py && mkdir weights && printf 12345 >weights/w.bin
+RUN chmod +x tool.sh && printf '#!/bin/sh\\nexec /app/bin/python main.py\\n' >start.sh && chmod +x start.sh
+RUN python3 -m venv --without-pip /app
+CMD ["./tool.sh"]
+"""
+FILES = {
+    "main.py": MAIN,
+    "pkg/__init__.py": "",
+    ".gitignore": "__pycache__/\n",
+    "tool.sh": "#!/bin/sh\nexec ./start.sh\n",
+    "compose.yaml": "services:\n  job:\n    build: .\n",
+}
+
+
+def test_files_that_only_the_image_has_are_there_and_the_checkout_stays_as_it_was(base_image, tmp_path):
+    root = repo(tmp_path / unique("shown"), {**FILES, "Dockerfile": DOCKERFILE.format(base=base_image)})
+
+    def status() -> str:
+        return command(["git", "status", "--short", "--untracked-files=all"], root).stdout
+
+    try:
+        assert "total 12" in command(["docker", "compose", "run", "--rm", "job"], root).stdout
+        (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
+        must(dkdbg(root, "init", "--yes"))
+        for start in (["sh", ".dkdbg/up.sh"], [sys.executable, "-m", "dkdbg", "up"]):
+            command(start, root)
+            before = status()
+            with Debugger(launch_options(root)) as debugger:
+                debugger.set_breakpoints(str(root / "main.py"), [marked_line(root / "main.py")])
+                debugger.attach()
+                stop = debugger.wait_stopped(300)
+                assert debugger.evaluate("total", debugger.stack(stop)[0]) == "12"
+                assert (root / "schema.py").is_symlink()
+                assert status() == before
+                assert "schema.py" not in before
+                debugger.continue_(stop)
+                debugger.wait_ended(300)
+            assert "total 12" in must(dkdbg(root, "logs")).stdout
+            must(dkdbg(root, "down"))
+            assert [path for path in root.rglob("*") if path.is_symlink()] == []
+    finally:
+        take_away(root, dict(os.environ))
