@@ -518,3 +518,16 @@ def test_a_worker_that_cannot_use_cuda_after_a_fork_is_told_once_what_helps() ->
     assert "set_start_method('spawn')" in said[1]["body"]["output"]
     again = one.from_adapter(event("output", category="stderr", output=text))
     assert len(sent(again, connection.TO_CLIENT)) == 1
+
+
+def test_the_first_process_of_a_former_run_waits_for_no_end_that_is_told() -> None:
+    building = Building()
+    building.seats.program = 7
+    one = building.introduced(clientID="vscode")
+    one.from_client(request("attach", seq=2, subProcessId=7))
+    one.from_adapter(response("attach", 2))
+    (wait,) = one.from_adapter(event("terminated"))
+    assert (wait.kind, one.ready()) == (connection.WAIT, False)
+    building.seats.program = 8  # started anew
+    assert one.ready()
+    assert [each["event"] for each in sent(one.resume(), connection.TO_CLIENT)] == ["terminated"]

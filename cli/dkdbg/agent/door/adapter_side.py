@@ -135,8 +135,8 @@ class AdapterSide:
     # -- the end of the program -------------------------------------------------------------------------------------
 
     def knows_the_end(self) -> bool:
-        """Tell whether what the end of this session waits for has come."""
-        return bool(self._seats.end)
+        """Tell whether what the end of this session waits for has come, or never will: the program was started anew."""
+        return bool(self._seats.end) or self._connection.key != self._seats.program
 
     def let_end(self) -> List[Action]:
         """End the session, with a word on how the program has ended: its console is the one that the editor shows."""
