@@ -6,7 +6,7 @@ import contextlib
 import signal
 import sys
 from pathlib import PurePath
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, cast
 
 from dkdbg import console, hints, process
 from dkdbg.agent.contract import DEFAULT_PORT
@@ -17,7 +17,8 @@ from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
 from dkdbg.render import manifest
 from dkdbg.targets.mapping import folder_name
-from dkdbg.targets.place import Apart, Far, Leased, Outliving, Relaying, Roomy, Spreading
+from dkdbg.targets.place import Apart, Door, Far, Leased, Outliving, Relaying, Roomy, Spreading
+from dkdbg.targets.record import BadRecord
 from dkdbg.tunnel import far_program
 
 if TYPE_CHECKING:
@@ -105,7 +106,8 @@ def run(
             )
         if attach is not None:
             again = registry.place_of(target or "local:", root)
-            open_door(opened, again.each() if isinstance(again, Spreading) else [again], attach)
+            places = again.each() if isinstance(again, Spreading) else [cast("Place", _FromNowOn(again))]
+            open_door(opened, places, attach)
             console.warn(f"dkdbg: attach an editor to 127.0.0.1:{attach}")
         if (sync or reload) and isinstance(place, Roomy):
             place = opened.enter_context(contextlib.closing(_with_folder(place, place, root, python)))
@@ -170,6 +172,32 @@ def open_door(opened: contextlib.ExitStack, places: Sequence[Place], port: int) 
         )
     door.start()
     door.follow()
+
+
+class _FromNowOn:
+    """A place whose door is there as soon as a session runs there that did not run before: what ran is another program."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._before: set[str] | None = self._live()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._place, name)
+
+    def door(self) -> Door:
+        """That of the place, or what is waited for."""
+        if self._before is not None:
+            if not self._live() - self._before:
+                return Door(endpoint=None, why="the program is being started")
+            self._before = None
+        return self._place.door()
+
+    def _live(self) -> set[str]:
+        with contextlib.suppress(DkdbgError, BadRecord):
+            return {
+                each.id for each in self._place.sessions() if not each.is_ended and each.started is not None
+            }
+        return set()
 
 
 class _Quiet:
