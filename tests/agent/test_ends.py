@@ -154,6 +154,24 @@ def test_vs_code_has_the_end_in_the_console_of_the_program_too(
     assert console(debugger, "train.py").endswith(f"dkdbg: the program exited with code {end}\n")
 
 
+def test_what_the_program_prints_is_in_the_console_that_vs_code_shows_and_a_childs_in_its_own(
+    launch, tmp_path: Path, monkeypatch
+) -> None:
+    for client, times in (("vscode", 1), ("neovim", 0)):
+        monkeypatch.setitem(debuggers._CLIENT, "clientID", client)
+        (tmp_path / "train.py").write_text(
+            "import subprocess, sys\nprint('loss 0.5', flush=True)\nsubprocess.run([sys.executable, 'child.py'])\n"
+        )
+        (tmp_path / "child.py").write_text("print('of the child', flush=True)\n")
+        running = launch(PYTHON, "train.py", wait="300")
+        debugger = attached(running)
+        running.finish()
+        assert console(debugger, "debugger").count("loss 0.5\n") == times
+        assert console(debugger, "train.py").count("loss 0.5\n") == 1
+        assert "of the child" not in console(debugger, "debugger") + console(debugger, "train.py")
+        assert console(debugger, "child.py").count("of the child\n") == 1
+
+
 def test_what_the_agent_says_stands_in_every_console_of_vs_code_and_once_elsewhere(
     launch, tmp_path: Path, monkeypatch
 ) -> None:

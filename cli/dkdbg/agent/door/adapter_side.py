@@ -130,7 +130,20 @@ class AdapterSide:
             return passed + ends
         if name in _COPIED and content.get("category") != "telemetry":
             passed += [one.to_client(body) for one in beside]
+        root = self._seats.holder(ROOT)
+        if name == "output" and root is not None and self._prints_for(root, content):
+            passed.append(root.to_client(body))
         return passed
+
+    def _prints_for(self, root: Connection, content: Message) -> bool:
+        """Tell whether what the program has printed belongs into the root session's console too.
+
+        An editor that shows one console of several shows the root's until a process stops.
+        """
+        connection = self._connection
+        is_program = connection.key == self._seats.program and content.get("category") in ("stdout", "stderr")
+        shows_it = root.editor == connection.editor and not root.leaving
+        return is_program and shows_it and messages.has_consoles(connection.introduction)
 
     # -- the end of the program -------------------------------------------------------------------------------------
 
