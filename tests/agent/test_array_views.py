@@ -51,6 +51,7 @@ mock = unittest.mock.Mock(spec=torch.Tensor)
 array = numpy.arange(20.0).reshape(4, 5)
 objects = numpy.array([object(), None])
 masked = numpy.ma.array([1, 2], mask=[0, 1])
+mapped = numpy.memmap("mapped", "int32", "w+", shape=(4, 5))
 state = torch.get_rng_state().sum().item(), torch.is_grad_enabled()
 print("stop")
 def one(x):
@@ -124,6 +125,7 @@ def test_tensors_are_read_and_those_that_cannot_be_say_why(stopped) -> None:
             "freed": "its storage is freed (0 bytes)",
             "objects": "its elements are objects",
             "masked": "some of it is masked",
+            "mapped": "it lies in a file",
         }
         for name, reason in reasons.items():
             assert text[name].endswith("not read: " + reason), text[name]
@@ -151,10 +153,11 @@ def test_tensors_are_read_and_those_that_cannot_be_say_why(stopped) -> None:
         assert attributes["ndim"]["value"] == "2"
         for context in ("hover", "watch"):
             assert _evaluate(stop, "small", context) == text["small"]
-        assert _evaluate(stop, "plain", "repl").splitlines() == [
-            text["plain"],
-            "[nan, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...]",
-        ]
+        for name in ("plain", "small", "objects", "masked", "array"):
+            assert _evaluate(stop, name, "repl") == eval(_evaluate(stop, f"repr({name})", "clipboard"))
+        assert _children(stop, values["objects"]["variablesReference"])["[1]"]["value"] == "None"
+        assert _children(stop, values["masked"]["variablesReference"])["[1]"]["value"] == "masked"
+        assert "[0]" in _children(stop, values["mapped"]["variablesReference"])
         assert _evaluate(stop, "small", "clipboard") == "tensor([0, 1, 2, 3])"
         compared = json.loads(_evaluate(stop, "weight", "dkdbg-compare"))
         assert compared["digest"] == json.loads(_evaluate(stop, "weight.clone()", "dkdbg-compare"))["digest"]

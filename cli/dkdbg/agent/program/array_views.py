@@ -59,7 +59,7 @@ class ArrayViews:
         return None if view is None else view.text()
 
     def get_str_in_context(self, val: Any, context: str) -> Optional[str]:
-        """Return the text for a place in the editor; what is copied is the value as the program would print it."""
+        """Return the text for a place in the editor; what is copied or typed there is the value as the program would print it."""
         if context == "clipboard":
             return None
         if context == COMPARED:
@@ -67,14 +67,8 @@ class ArrayViews:
         view = _view(val)
         if view is None:
             return None
-        text = view.text()
-        if context == "repl" and view.flat is not None and not view.values and view.figures is not None:
-            from . import array_figures
-
-            first = view.flat(array_figures.SHORT)
-            more = ", ..." if view.figures.count > len(first) else ""
-            text += "\n%s" % array_figures.listed(first).replace("]", more + "]")
-        return text
+        # Of what may not be touched (another thread's GPU, a traced function) not even the program could print it.
+        return None if context == "repl" and (view.rows is not None or not view.why) else view.text()
 
     def get_contents_debug_adapter_protocol(self, obj: Any, fmt: Any = None) -> Children:
         """Return the children, each with how it is written after the name of the whole."""

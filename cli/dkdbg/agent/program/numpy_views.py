@@ -12,29 +12,31 @@ from .array_figures import PAGE, SHORT, Figures, View
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, List, Tuple
+    from typing import Any, List, Optional, Tuple
 
 #: Bases of a view that are looked at for the file that it lies in.
 _DEPTH = 16
 
 
-def look(value: Any, deadline: float, digest: bool) -> View:
-    """Describe an array; see array_figures.View.
+def look(value: Any, deadline: float, digest: bool) -> Optional[View]:
+    """Describe an array; see array_figures.View. None for the element of a masked array that has no value.
 
     Args:
         deadline: when to stop reading, on the monotonic clock. digest: with a digest of what is read.
     """
     numpy = sys.modules["numpy"]
+    if value is getattr(sys.modules.get("numpy.ma"), "masked", numpy):
+        return None
     plain = numpy.ndarray.view(value, numpy.ndarray)  # whatever a subclass makes of it
     name = "array" if type(value) is numpy.ndarray else type(value).__name__
     view = View(name, str(tuple(plain.shape)), array_figures.clean(plain.dtype))
     view.why = _why_not(numpy, value, plain)
-    if view.why:
+    if view.why:  # no figures, which would read all of it; the elements are there for who opens them
+        view.rows = lambda: rows(value if "masked" in view.why else plain)
         return view
     flat = _flat(plain)
     if plain.dtype.kind in "biufc":
         figures(view, flat, int(plain.size), deadline, digest)
-    view.flat = lambda most: list(flat[:most].tolist())
     if plain.size <= SHORT:
         view.values = array_figures.listed(plain.reshape(-1).tolist(), not plain.ndim)
     view.rows, view.grid = lambda: rows(plain), lambda: grid(plain)
@@ -66,7 +68,8 @@ def rows(whole: Any) -> List[Tuple[str, Any, str]]:
         return [("value", whole.item(), "[()]")]
     length = min(PAGE, len(whole))
     width = len(str(length - 1))
-    items = whole[:length].tolist() if whole.ndim == 1 and whole.dtype.kind in "biufc" else whole[:length]
+    are_numbers = whole.ndim == 1 and whole.dtype.kind in "biufc" and not hasattr(whole, "mask")
+    items = whole[:length].tolist() if are_numbers else whole[:length]
     return [("[%0*d]" % (width, at), each, "[%d]" % at) for at, each in enumerate(items)]
 
 
