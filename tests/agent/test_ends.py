@@ -172,6 +172,12 @@ def test_what_the_program_prints_is_in_the_console_that_vs_code_shows_and_a_chil
         assert console(debugger, "child.py").count("of the child\n") == 1
 
 
+def test_input_without_a_terminal_is_answered_with_what_has_one(launch, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("input('name? ')\n")
+    debugger = attached(launch(PYTHON, "train.py", wait="300"))
+    assert "dkdbg run -- COMMAND" in console(debugger, "train.py")
+
+
 def test_what_the_agent_says_stands_in_every_console_of_vs_code_and_once_elsewhere(
     launch, tmp_path: Path, monkeypatch
 ) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-#: A part of what is printed (torch/cuda/__init__.py, `_lazy_init`) -> what we say to that, in the same console.
+#: A part of what is printed (torch/cuda/__init__.py, `_lazy_init`) -> what we say to that, in the same console. CPython says the second.
 TRAPS = {
     "Cannot re-initialize CUDA in forked subprocess": (
         "CUDA was used in this process's parent before it was forked: by the program, or by an expression in the "
         "debugger (torch.cuda...). Start workers with spawn: multiprocessing.set_start_method('spawn'), "
         "DataLoader(..., multiprocessing_context='spawn')"
+    ),
+    "EOFError: EOF when reading a line": (
+        "input() has no terminal to read from where F5 starts the program: start it in one with dkdbg run -- COMMAND, and "
+        "press F5 while it waits"
     ),
 }
 
