@@ -18,11 +18,13 @@ from tests.engine.projects import (
     marked_line,
     must,
     repo,
+    stop_in,
     take_away,
     unique,
 )
 from tests.hints import hinted
 from tests.ports import free_port
+from tests.typed import typed
 
 pytestmark = pytest.mark.engine
 
@@ -67,6 +69,7 @@ networks:
   back: {{}}
 """
 
+LATER = f"x = 1\nprint(x)  {MARK}\n"
 ALONE = """\
 services:
   job:
@@ -150,3 +153,22 @@ def test_a_file_that_is_mounted_alone_is_the_new_one_after_a_restart(base_image,
         assert said.splitlines()[-1] == "new"
     finally:
         take_away(root, dict(os.environ))
+
+
+def test_where_nothing_runs_up_and_f5_say_so_and_dkdbg_run_gets_the_port(base_image, tmp_path):
+    compose = f"services:\n  db:\n    image: {base_image}\n    command: sleep 1000\n    init: true\n"
+    root = repo(tmp_path / unique("idle"), {"compose.yaml": compose, "later.py": LATER})
+    env = {"DKDBG_BASE": base_image}
+    (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
+    try:
+        must(dkdbg(root, "init", "--yes", "--command", "sleep infinity", env=env))
+        assert "no program runs in it: dkdbg run -- COMMAND" in must(dkdbg(root, "up", env=env)).stdout
+        f5 = command(["sh", ".dkdbg/up.sh"], root, env=env, check=False)
+        assert (f5.returncode, "no program runs" in f5.stderr) == (1, True)
+        command(["docker", "compose", "up", "-d", "db"], root, env=env)
+        with typed(root, "dkdbg run --wait 300 -- python3 later.py", tmp_path / "said", env) as said:
+            said.wait("waiting for a debugger")
+            assert stop_in(root, "later.py").line == marked_line(root / "later.py")
+        assert "still running: db (dkdbg down --all ends the project)" in must(dkdbg(root, "down")).stdout
+    finally:
+        take_away(root, env)

@@ -67,6 +67,11 @@ def up(root: Path, *, as_json: bool, wait_timeout: int) -> int:
         }
         ports = {str(inside): outside for inside, outside in started.ports}
         console.emit({**state, "container": started.name, "engine": started.engine or None, "ports": ports})
+    elif started.idle:
+        console.say(
+            f"{service.name} is up, and no program runs in it: dkdbg run -- COMMAND starts one there and says where to attach; "
+            "dkdbg init --command COMMAND makes it the program of F5; Reopen in Container opens it"
+        )
     elif started.port is None:
         port = attaches_to or before
         where = (

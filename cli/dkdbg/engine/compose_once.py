@@ -15,7 +15,7 @@ from dkdbg.engine.image_build import ImageBuild
 from dkdbg.engine.ports import free_port, is_free
 from dkdbg.errors import EXIT_ENGINE, DkdbgError
 from dkdbg.launchers.lines.command_lines import launchers_in
-from dkdbg.targets.compose import LOOPBACK, ComposeService
+from dkdbg.targets.compose import LOOPBACK, ComposeService, runs_nothing
 from dkdbg.targets.place import Prepared
 
 if TYPE_CHECKING:
@@ -47,9 +47,14 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepa
     gpu, _ = choose_gpu(root, service, host)
     token = wanted.token()
     target = ComposeService(service=service.name)
+    env = environment(port=wanted.port, gpu=gpu, token=token)
+    model = compose.check_project(target, root, env=env)
+    running = compose.running(target, root, service.port)
+    if running is not None and running.state == "running" and runs_nothing(model, service.name):
+        report(f"{service.name}, in which nothing runs, is stopped: its port is for this program")
+        process.run(target.stop(), cwd=root)
     port = wanted.port if service.host_network else free_port(wanted.port, ours=None)
     env = environment(port=port, gpu=gpu, token=token)
-    model = compose.check_project(target, root, env=env)
     check_published(model, service, token)
     check_name(str(model.get("name", "")), root)
     if ImageBuild(root, service, target).is_needed:

@@ -18,7 +18,14 @@ from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.model.plan import GPU_KINDS
 from dkdbg.render import dotenv
 from dkdbg.render.transaction import read
-from dkdbg.targets.compose import ComposeService, asks_for_token, callers, open_addresses, stands_for
+from dkdbg.targets.compose import (
+    ComposeService,
+    asks_for_token,
+    callers,
+    open_addresses,
+    runs_nothing,
+    stands_for,
+)
 from dkdbg.targets.container import has_network
 from dkdbg.targets.engine_errors import with_port
 from dkdbg.targets.place import Started
@@ -99,6 +106,7 @@ def start(
     return Started(
         port=(running.port if running and running.port else port) if reached else None, gpu=gpu, token=bool(token),
         name=running.name if running else None, ports=running.others if running else (),
+        idle=runs_nothing(model, service.name),
     )  # fmt: skip
 
 

@@ -131,6 +131,10 @@ class ComposePlace(ContainerPlace):
         if service.image_files and project:
             process.run(("docker", "volume", "rm", f"{project}_dkdbg-image"), cwd=self._root)
         down = "the project is down" if everything else f"{self.address.rest} is down"
+        if left := sorted(
+            {each.service for each in containers.of_project(self._root) if each.running and each.service}
+        ):
+            down += f"; still running: {', '.join(left)} (dkdbg down --all ends the project)"
         if kept:  # what the program wrote lies there, and nowhere else
             down += f"; its files are still there (docker volume rm {' '.join(kept)})"
         return down

@@ -304,6 +304,7 @@ def _payload(root: Path, plan: ProjectPlan) -> dict[str, FileWanted]:
         token=plan.token,
         compose_file=plan.service.compose_file,
         host_network=plan.service.host_network,
+        idle=plan.service.idle,
         stands_for=next(iter(_aliases(plan.service)), ""),
         command_sh=_sh_words(plan.service),
     )

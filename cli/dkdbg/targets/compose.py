@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.contract import ENV_STANDS_FOR, ENV_TOKEN_FILE
+from dkdbg.launchers.lines.idling import idles
 from dkdbg.model.twin import DEVCONTAINER_PROFILE, PROFILE
 
 if TYPE_CHECKING:
@@ -162,6 +163,13 @@ def stands_for(model: Mapping[str, Any], service: str) -> str:
     """
     given = model.get("services", {}).get(service, {}).get("environment") or {}
     return str(given.get(ENV_STANDS_FOR) or "")
+
+
+def runs_nothing(model: Mapping[str, Any], service: str) -> bool:
+    """Return whether a debug service idles: it is there for Reopen in Container and `dkdbg run`."""
+    body = model.get("services", {}).get(service, {})
+    words = [str(word) for word in (*(body.get("entrypoint") or ()), *(body.get("command") or ()))]
+    return "--" in words and idles(tuple(words[words.index("--") + 1 :]))
 
 
 def callers(model: Mapping[str, Any], service: str) -> tuple[str, ...]:

@@ -181,6 +181,7 @@ class Started:
         name: of the container, pod or job; None when that is not known.
         engine: the address of an engine of another machine; empty for one of this.
         ports: the program's own: (port inside, `host:port` here) of each that is published.
+        idle: whether no program runs in it.
     """
 
     port: int | None
@@ -189,6 +190,7 @@ class Started:
     name: str | None
     engine: str = ""
     ports: tuple[tuple[int, str], ...] = ()
+    idle: bool = False
 
 
 @runtime_checkable
