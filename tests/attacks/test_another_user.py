@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dkdbg.agent.record import processes, records
 from tests.agent.dap_probe import Editor, wait_for
 from tests.agent.nc import PROMPT, Client
 from tests.attacks import listening
@@ -604,3 +605,47 @@ def test_silent_connections_of_another_user_keep_nobody_out(launch, other_user) 
         with Editor(port, {}, token="right-token") as editor:
             editor.wait_attached(1)
         silent.communicate("", timeout=300)
+
+
+@pytest.mark.attack(16)
+def test_a_user_to_whom_the_program_changes_leads_the_agent_nowhere(shared: Path, other_user) -> None:
+    """Is let in as a user that the program changes to, and leaves links, pipes and foreign pids: none is followed or believed."""
+    store = records.SessionStore(str(shared), "attacked")
+    store.open_for_users()
+    store.let_in(other_user.uid, other_user.gid)
+    store.create(records.first_record(session_id=store.id, name="x", host="h", port=1, debugpy="1", argv=[]))
+    table = processes.ProcessTable(
+        store.processes_dir,
+        users=store.users,
+        attached=lambda: False,
+        on_change=lambda _: None,
+        on_refusal=lambda _: None,
+    )
+    precious = shared / "precious"
+    precious.write_text("stays\n")
+    plant = (
+        "import json, os, subprocess, sys; place, ours, precious = sys.argv[1:]; os.chdir(place + '/p')\n"
+        "sleeps = subprocess.Popen(['sleep', '600'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)\n"
+        "said = {'ppid': 1, 'argv': ['x'], 'started': 1.0, 'env': {}}\n"
+        "open(ours + '.json', 'w').write(json.dumps({**said, 'pid': int(ours)}))\n"
+        "os.mkfifo('%d.json' % sleeps.pid); os.mkfifo('%d.note' % sleeps.pid)\n"
+        "os.symlink(precious, '%d.nobody' % sleeps.pid)\n"
+        "for path in (place + '/join.json', place + '/x', place + '/../x', place + '/../../session.json'):\n"
+        "    try: open(path, 'a'); print('wrote', path)\n"
+        "    except PermissionError: pass\n"
+        "try: open(place + '/../../session.json').read(); print('read the record')\n"
+        "except PermissionError: pass\n"
+        "print(sleeps.pid)\n"
+    )
+    done = other_user.python(plant, store.users[other_user.uid], str(os.getpid()), str(precious))
+    assert done.returncode == 0, done.stderr
+    pid = int(done.stdout)  # nothing was written or read
+    try:
+        assert table.announced() == [pid]
+        assert table.name_of(pid) == f"process {pid}"
+        table.release(pid)
+        table._look()
+        assert precious.read_text() == "stays\n"
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        store.finish()
