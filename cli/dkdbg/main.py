@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,8 @@ def main(argv: list[str] | None = None) -> int:
         console.failure(error)
         return error.exit_code
     except KeyboardInterrupt:
+        if argv is None:  # once more while Python ends: it ends at once, without a traceback
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
         console.warn("dkdbg: interrupted")
         return EXIT_INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last line of defence writes a report instead of a traceback
