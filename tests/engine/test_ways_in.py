@@ -7,8 +7,20 @@ import os
 import pytest
 
 from dkdbg.dap.debugger import Debugger
-from tests.engine.projects import MARK, dkdbg, launch_options, marked_line, must, repo, take_away, unique
+from dkdbg.dap.values import AttachOptions
+from tests.engine.projects import (
+    MARK,
+    command,
+    dkdbg,
+    launch_options,
+    marked_line,
+    must,
+    repo,
+    take_away,
+    unique,
+)
 from tests.ports import free_port
+from tests.typed import typed
 
 pytestmark = pytest.mark.engine
 
@@ -79,3 +91,30 @@ def test_each_program_of_an_entrypoint_stops_whatever_it_does_to_its_environment
         assert "all done\n" in said
     finally:
         take_away(root, dict(os.environ))
+
+
+def test_what_dkdbg_run_starts_in_a_container_stops_too_and_nothing_stays_there(base_image, tmp_path):
+    name, port = unique("ways"), free_port()
+    root = repo(tmp_path / "repo", {"own_path.py": PROGRAM, "empty.py": PROGRAM})
+    start = ["docker", "run", "-d", "--init", "--name", name, "-w", "/srv", "-v", f"{root}:/srv", base_image]
+    command([*start, "sleep", "1000"])
+    line = "OWN=1 PYTHONPATH=lib python3 own_path.py; env -i /usr/bin/python3 empty.py"
+    try:
+        words = f"dkdbg run --on docker://{name} --wait 300 --attach {port} -- sh -c '{line}'"
+        with typed(root, words, tmp_path / "said") as said:
+            said.wait("attach an editor to")
+            options = AttachOptions(port=port, path_mappings=((str(root), "/srv"),))
+            with Debugger(options) as debugger:
+                for each in ("own_path.py", "empty.py"):
+                    debugger.set_breakpoints(str(root / each), [marked_line(root / each)])
+                debugger.attach()
+                for each in ("own_path.py", "empty.py"):
+                    stop = debugger.wait_stopped(300)
+                    assert debugger.stack(stop)[0].path == str(root / each)
+                    debugger.continue_(stop)
+            said.wait("empty.py 0 None")
+            said.process.wait(300)
+        left = command(["docker", "exec", name, "find", "/", "-xdev", "-name", "dkdbg*.pth"]).stdout
+        assert left == ""
+    finally:
+        command(["docker", "rm", "-f", name])

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from dkdbg import console, hints, process
-from dkdbg.agent.contract import DEFAULT_PORT
+from dkdbg.agent.contract import DEFAULT_PORT, ENV_OWN_CONTAINER
 from dkdbg.commands.profiling import Profiling, fetch
 from dkdbg.commands.rank_option import continues_of, ranks_of
 from dkdbg.delivery.bring import bring
@@ -17,7 +17,7 @@ from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
 from dkdbg.render import manifest
 from dkdbg.targets.mapping import folder_name
-from dkdbg.targets.place import Apart, Door, Far, Leased, Outliving, Relaying, Roomy, Spreading
+from dkdbg.targets.place import Apart, Contained, Door, Far, Leased, Outliving, Relaying, Roomy, Spreading
 from dkdbg.targets.record import BadRecord
 from dkdbg.tunnel import far_program
 
@@ -136,12 +136,18 @@ def run(
         if attach is None:
             console.warn(f"dkdbg: {hints.ATTACH_WITH(target=target or place.address)}")
         words = (*_words(place, command, port=port, wait=wait, verb=verb), *command)
-        told = ("env", *copy.environment) if copy else ()
+        told = _told(place, copy.environment if copy else ())
         code = _attached(place, reach, brought, (*told, *brought.argv, *words))
         if profiling and profiling.pull and target is not None:
             with _interruptible():
                 return fetch(root, target, place, reach, python, code=code)
         return code
+
+
+def _told(place: Place, more: Sequence[str]) -> tuple[str, ...]:
+    """The words that set variables for the agent there."""
+    own = (f"{ENV_OWN_CONTAINER}=1",) if isinstance(place, Contained) else ()
+    return ("env", *own, *more) if own or more else ()
 
 
 def _with_folder(place: Place, roomy: Roomy, root: Path, python: str | None) -> Place:

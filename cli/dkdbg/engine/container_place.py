@@ -50,6 +50,7 @@ class ContainerPlace:
 
     #: An engine is asked by a process, and tells of changes.
     pause = 3.0
+    is_container = True
     #: See `Enterable`.
     is_meant = False
 

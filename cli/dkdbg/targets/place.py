@@ -418,6 +418,13 @@ class Apart(Protocol):
 
 
 @runtime_checkable
+class Contained(Protocol):
+    """A place that is a container: what its Pythons load is its own, and goes with it."""
+
+    is_container: bool
+
+
+@runtime_checkable
 class Relaying(Protocol):
     """A place whose door may be reached by a relay, which asks the agent there where its newest session listens."""
 

@@ -23,7 +23,7 @@ NOTE = "no Python process of the program has loaded the agent, so no breakpoint 
 PROCESS_NOTE = "%s (pid %d) has not loaded the agent, so no breakpoint stops it: %s"
 #: Without a word on how it was started: it was gone before anybody looked.
 _USUAL = (
-    "python -S keeps the agent out; outside of dkdbg's own containers -I, -E and another PYTHONPATH do too"
+    "python -S keeps the agent out; outside of containers -I, -E and another PYTHONPATH do too"
 )
 _PYTHON = re.compile(r"python[0-9.]*$")
 #: Serve others, build or install, and come to no session on purpose: those of the hook's lists besides the launchers'.

@@ -53,6 +53,7 @@ class PodPlace:
 
     #: A cluster is asked by a process, and tells of changes.
     pause = 3.0
+    is_container = True
     outlives_cuts = True
 
     def __init__(self, address: Address) -> None:
