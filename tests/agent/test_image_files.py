@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,12 +49,25 @@ def test_what_the_checkout_lacks_is_linked_while_the_session_lasts(folders: tupl
 
 def test_links_of_an_agent_that_was_killed_go_with_the_next_one(folders: tuple[Path, Path]) -> None:
     checkout, volume = folders
-    ImageFiles({ENV_FOLDER: str(checkout)}, str(volume)).show()
+    killed = ImageFiles({ENV_FOLDER: str(checkout)}, str(volume))
+    killed.show()
+    os.close(killed._held)  # as the kernel does
     files = ImageFiles({ENV_FOLDER: str(checkout)}, str(volume))
     files.show()
     files.hide()
     assert shown(checkout) == set()
     assert (checkout / ".git" / "info" / "exclude").read_text() == "*.mine"
+
+
+def test_the_last_of_two_agents_takes_the_links_away(folders: tuple[Path, Path]) -> None:
+    checkout, volume = folders
+    both = [ImageFiles({ENV_FOLDER: str(checkout)}, str(volume)) for _ in range(2)]
+    for each in both:
+        each.show()
+    both[1].hide()
+    assert "schema.py" in shown(checkout)
+    both[0].hide()
+    assert shown(checkout) == set()
 
 
 def test_a_link_of_the_users_is_neither_followed_nor_replaced(

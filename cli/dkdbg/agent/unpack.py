@@ -34,10 +34,8 @@ _ENV_TRANSIENT, _TRANSIENT = "DKDBG_TRANSIENT", "-job"
 def main(archive: str) -> int:
     """Launch or supervise as the command line says, from the single file `archive`; return the exit code."""
     words = sys.argv[1:]
-    if words[:1] in (["launch"], ["supervise"]) and os.environ.get(_ENV_OWN_CONTAINER) == "1":
-        from dkdbg.agent.run import sites
-
-        sites.open_files(os.environ)
+    if words[:1] in (["launch"], ["supervise"]):
+        _open_sites()
     owner.become_owner(os.environ)
     hold = None
     if os.environ.pop(_ENV_TRANSIENT, "") == "1":
@@ -58,6 +56,17 @@ def main(archive: str) -> int:
     finally:
         if hold is not None:
             hold.release()
+
+
+def _open_sites() -> None:
+    from dkdbg.agent.run import sites
+
+    os.environ.pop(sites.ENV_FILES, None)
+    if os.environ.get(_ENV_OWN_CONTAINER) == "1":
+        try:
+            sites.open_files(os.environ)
+        except Exception as error:  # PYTHONPATH leads in as well
+            sys.stderr.write("dkdbg: no .pth file: %s\n" % error)
 
 
 def _run_and_remove(archive: str, words: List[str]) -> int:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from dkdbg import console, process
 from dkdbg.commands.init import check_root, debug_service
-from dkdbg.commands.up import up
 from dkdbg.errors import DkdbgError
 from dkdbg.places import registry
 from dkdbg.printable import printable
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dkdbg.targets.place import Place
-
-#: Seconds for a service that is made anew to become healthy, as `dkdbg up` waits.
-WAIT = 300
 
 
 def restart(root: Path, target: str | None = None) -> int:
@@ -39,12 +35,12 @@ def restart(root: Path, target: str | None = None) -> int:
         place = registry.home(root, service.name)
         replaced = place.replaced() if isinstance(place, Startable) else ()
         if isinstance(place, Startable) and replaced:
+            place.start_again()
             console.say(
-                f"{', '.join(map(printable, replaced))}: mounted by itself, and another file is in its place since: "
-                "the container is made anew, and an editor attaches again"
+                f"{service.name}: its container is started again, an editor attaches anew: "
+                f"{', '.join(map(printable, replaced))} is mounted by itself, and another file is in its place since"
             )
-            place.down(service, everything=False)
-            return up(root, as_json=False, wait_timeout=WAIT)
+            return 0
     else:
         place = registry.place_of(target, root)
     with contextlib.closing(place):

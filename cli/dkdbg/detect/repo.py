@@ -14,6 +14,7 @@ from dkdbg.detect.docker.dockerfile import run_lines, takes_system_python
 from dkdbg.detect.docker.dockerignore import keeps_bytecode_out
 from dkdbg.detect.docker.images import read_image
 from dkdbg.detect.docker.installed import how_installed, is_compiled, source_root
+from dkdbg.detect.docker.start_scripts import harmless_scripts
 from dkdbg.detect.files import Tree, parent
 from dkdbg.detect.launch.candidates import module_file
 from dkdbg.detect.launch.needs import terminal_asked
@@ -122,6 +123,7 @@ def _facts(survey: Survey) -> RepoFacts:
         devcontainers=tuple(item.path for item in survey.devcontainers),
         apt=apt,
         build_apt=build_apt,
+        harmless_scripts=harmless_scripts(tree),
         notebooks=len(survey.notebooks),
         git=any((folder / ".git").exists() for folder in (tree.root, *tree.root.parents)),
         dockerfile=survey.dockerfile.path if survey.dockerfile else None,

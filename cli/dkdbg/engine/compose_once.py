@@ -8,7 +8,8 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
-from dkdbg.engine import compose, podman
+from dkdbg.agent.contract import ENV_STANDS_FOR
+from dkdbg.engine import compose, containers, podman
 from dkdbg.engine.compose_up import check_name, check_published, choose_gpu, environment
 from dkdbg.engine.host import host_facts
 from dkdbg.engine.image_build import ImageBuild
@@ -33,7 +34,8 @@ _AGENT = ["sh", "/opt/dkdbg/agent.pyz", "launch"]
 def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepared:
     """As `OneOff.once`, for a service of the compose project in `root`; no file is changed.
 
-    A service that runs meanwhile is left alone: then nothing but the debug port is published, on a free one.
+    A service that runs meanwhile is left alone: then nothing but the debug port is published, on a free one. One in which
+    nothing runs is stopped.
     """
     service = wanted.service
     host = host_facts()
@@ -49,19 +51,21 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepa
     target = ComposeService(service=service.name)
     env = environment(port=wanted.port, gpu=gpu, token=token)
     model = compose.check_project(target, root, env=env)
+    check_published(model, service, token)
+    check_name(str(model.get("name", "")), root)
     running = compose.running(target, root, service.port)
-    if running is not None and running.state == "running" and runs_nothing(model, service.name):
+    if running is not None and runs_nothing(model, service.name) and not _is_used(running):
         report(f"{service.name}, in which nothing runs, is stopped: its port is for this program")
         process.run(target.stop(), cwd=root)
     port = wanted.port if service.host_network else free_port(wanted.port, ours=None)
     env = environment(port=port, gpu=gpu, token=token)
-    check_published(model, service, token)
-    check_name(str(model.get("name", "")), root)
-    if ImageBuild(root, service, target).is_needed:
+    image = ImageBuild(root, service, target)
+    if image.is_needed:
         if host.is_podman:
             podman.build(model, service.name, root, env=env, report=report)
         else:
             compose.build(target, root, env=env, report=report)
+    image.copy_files(str(model.get("name", "")), report)
     described: Mapping[str, Any] = _described(model, service.name)
     name = f"{model.get('name')}-{service.name}-run-{secrets.token_hex(6)}"
     argv = target.once(
@@ -72,6 +76,7 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepa
         variables={
             "DKDBG_WAIT": str(wanted.wait),
             "DKDBG_LINGER": "0",
+            ENV_STANDS_FOR: "",  # it has a name of its own alone
             **({"DKDBG_RANKS": wanted.ranks} if wanted.ranks else {}),
         },
         tty=wanted.tty,
@@ -82,6 +87,11 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepa
         argv=argv, environment={**os.environ, **env}, port=port, is_met=not host.is_podman,
         tell=lambda number: _tell(name, number), cleaning=("docker", "rm", "--force", "--volumes", name),
     )  # fmt: skip
+
+
+def _is_used(running: compose.Running) -> bool:
+    """Whether somebody has started something in a container by `docker exec`; one that does not run is used by nobody."""
+    return running.state != "running" or bool(containers.inspected(running.id).get("ExecIDs"))
 
 
 def _tell(name: str, number: int) -> bool:

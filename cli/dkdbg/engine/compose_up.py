@@ -27,7 +27,7 @@ from dkdbg.targets.compose import (
     stands_for,
 )
 from dkdbg.targets.container import has_network
-from dkdbg.targets.engine_errors import with_port
+from dkdbg.targets.engine_errors import explain, with_port
 from dkdbg.targets.place import Started
 from dkdbg.targets.podman import unlabelled
 
@@ -53,12 +53,11 @@ def start(
         target, root, env={**environment(port=service.port, gpu=gpu, token=token), **processes}
     )
     check_published(model, service, token)
-    check_name(project := str(model.get("name", "")), root)
+    check_name(str(model.get("name", "")), root)
     running = None if service.host_network else compose.running(target, root, service.port)
     if token and compose.take_away_other_token(target, root, token):
         report(f"{service.name} ran with another token; it is being restarted")
 
-    take_place(model, service, root, report=report)
     image = ImageBuild(root, service, target)
     build = image.is_needed
 
@@ -71,7 +70,7 @@ def start(
             return
         if build and (service.masks or service.image_files):
             compose.build(target, root, env=env, report=report)
-        image.take_away_stale(project)
+        _before_start(image, model, service, root, report)
         try:
             compose.up(target, root, build=build, env=env, report=report, wait_timeout=wanted.wait)
         except DkdbgError as error:
@@ -89,7 +88,7 @@ def start(
             now = unlabelled(now, service.name)
         if build:
             podman.build(now, service.name, root, env=env, report=report)
-        image.take_away_stale(project)
+        _before_start(image, model, service, root, report)
         given = podman.given(now, target, root)
         podman.up(given, root, service.port, env=env, report=report, wait_timeout=wanted.wait)
         if build:
@@ -110,6 +109,19 @@ def start(
     )  # fmt: skip
 
 
+def _before_start(
+    image: ImageBuild,
+    model: Mapping[str, object],
+    service: DebugService,
+    root: Path,
+    report: Callable[[str], None],
+) -> None:
+    """Do what the start of a service needs, once its image is there."""
+    image.take_away_stale()
+    image.copy_files(str(model.get("name", "")), report)
+    take_place(model, service, root, report=report)
+
+
 def _is_reached(running: compose.Running | None) -> bool:
     """Whether this machine reaches ports of the service: not with `network_mode: none`."""
     found = containers.of_name(running.id) if running else None
@@ -119,14 +131,20 @@ def _is_reached(running: compose.Running | None) -> bool:
 def take_place(
     model: Mapping[str, object], service: DebugService, root: Path, *, report: Callable[[str], None]
 ) -> None:
-    """Stop the service whose name the debug service answers to, and say how those start that would start it again."""
+    """Stop the service whose name the debug service answers to, and say how those start that would start it again.
+
+    Raises:
+        DkdbgError: it cannot be stopped.
+    """
     name = stands_for(model, service.name)
     original = ComposeService(service=name)
     if not name:
         return
-    found = compose.running(original, root, service.port)
-    if found is not None and found.state == "running":
-        process.run(original.stop(), cwd=root)
+    running = process.run(original.running(), cwd=root)
+    if not running.code and running.stdout.strip():
+        stopped = process.run(original.stop(), cwd=root, timeout=None)
+        if stopped.code:
+            raise explain(stopped.code, stopped.stderr)
         report(
             f"{name} is stopped while {service.name} answers in its place; later: docker compose start {name}"
         )

@@ -18,7 +18,7 @@ from dkdbg.render.artefacts import artefact
 from dkdbg.targets.container import PROJECT_NAME, SERVICE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from dkdbg.model.plan import DebugService
     from dkdbg.targets.compose import ComposeService
@@ -68,25 +68,27 @@ class ImageBuild:
             words = (word for each in filters for word in ("--filter", each))
             process.run(("docker", "image", "prune", "--force", *words), cwd=self._root)
 
-    def take_away_stale(self, project: str = "") -> None:
-        """Remove the container of a former image with the volumes that show folders of it, which compose would keep.
-
-        What the image alone has below the mount is copied into the volume `dkdbg-image`, once for each image.
-
-        Args:
-            project: compose's name of it; empty where the engine does not see the checkout.
-        """
+    def take_away_stale(self) -> None:
+        """Remove the container of a former image with the volumes that show folders of it, which compose would keep."""
         found = self._container() if self._service.masks else None
         if found is not None and self._id_of(found["Config"]["Image"]) != found["Image"]:
             remove_with_volumes(self._root, self._target, self._service.masks)
-        if project and self._service.image_files:
-            self._copy_files(project)
 
-    def _copy_files(self, project: str) -> None:
+    def copy_files(self, project: str, report: Callable[[str], None]) -> None:
+        """Copy what the image alone has below the mount into the volume `dkdbg-image`, once for each image.
+
+        Args:
+            project: compose's name of it.
+        """
         service = self._service
-        script = artefact("templates", "image_files.sh").read_text("utf-8") + '\nimage_files "$@"'
-        words = (project, service.name, service.image_files, "1" if service.as_owner else "0")
-        process.run(("sh", "-c", script, "sh", *words, *service.masks), cwd=self._root, timeout=600.0)
+        if service.image_files:
+            script = artefact("templates", "image_files.sh").read_text("utf-8") + '\nimage_files "$@"'
+            words = (project, service.name, service.image_files, "1" if service.as_owner else "0")
+            done = process.run(
+                ("sh", "-c", script, "sh", *words, *service.masks), cwd=self._root, timeout=None
+            )
+            if said := (done.stdout + done.stderr).strip():
+                report(f"files that only the image has: {said.splitlines()[-1]}")
 
     def _look(self) -> tuple[str, Path | None]:
         if self._service.inputs is None:

@@ -291,6 +291,7 @@ class RepoFacts:
         devcontainers: paths of existing devcontainer.json files.
         apt: Debian packages that wheels of this repository need at run time.
         build_apt: Debian packages needed to build its dependencies (compilers, git).
+        harmless_scripts: names of shell scripts here that name nothing which needs another user's rights.
         notebooks: number of notebooks.
         git: whether the root is in a git work tree.
         dockerfile: the Dockerfile that the program is built with outside compose, None without a fitting one.
@@ -340,6 +341,7 @@ class RepoFacts:
     devcontainers: tuple[str, ...] = ()
     apt: tuple[str, ...] = ()
     build_apt: tuple[str, ...] = ()
+    harmless_scripts: frozenset[str] = frozenset()
     notebooks: int = 0
     git: bool = False
     dockerfile: str | None = None

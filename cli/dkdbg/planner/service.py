@@ -107,8 +107,8 @@ def plan_service(
         restart=config.restart,
         ranks=config.ranks,
         continues=config.continues,
-        image_files=_hidden(mounts, dockerfile),
-        as_owner=idle or _is_for_owner(image, base, dockerfile, chosen.argv),
+        image_files="" if bare else _hidden(mounts, dockerfile),
+        as_owner=idle or _is_for_owner(facts, image, base, dockerfile, chosen.argv),
         gpu=facts.gpu != "none" or bool(base and base.gpu),
         processes=chosen.processes,
         needs_gpu=facts.gpu == "required",
@@ -139,7 +139,11 @@ def plan_service(
 
 
 def _is_for_owner(
-    image: ImagePlan, base: ServiceFact | None, dockerfile: DockerfileFact | None, argv: tuple[str, ...]
+    facts: RepoFacts,
+    image: ImagePlan,
+    base: ServiceFact | None,
+    dockerfile: DockerfileFact | None,
+    argv: tuple[str, ...],
 ) -> bool:
     """Whether the program can run as the owner of the workspace from its start.
 
@@ -148,12 +152,14 @@ def _is_for_owner(
     if base is None and image.ours:
         return True
     user = base.user if base and base.user is not None else dockerfile.user if dockerfile else None
-    return (user or "0").partition(":")[0] not in {"0", "root"} or runs_python_alone(argv)
+    return (user or "0").partition(":")[0] not in {"0", "root"} or runs_python_alone(
+        argv, facts.harmless_scripts
+    )
 
 
 def _hidden(mounts: tuple[tuple[str, str], ...], dockerfile: DockerfileFact | None) -> str:
     """The folder of the image over which the whole checkout is mounted by us."""
-    found = (remote for local, remote in mounts if local.rstrip("/") == "." and remote != WORKSPACE)
+    found = (remote for local, remote in mounts if local.rstrip("/") == ".")
     return next(found, "") if dockerfile is not None else ""
 
 

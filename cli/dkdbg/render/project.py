@@ -128,10 +128,8 @@ def _source_roots(plan: ProjectPlan) -> tuple[str, ...]:
 
 def _service(plan: ProjectPlan, project: str) -> str:
     service, image, first = plan.service, plan.image, len(plan.service.entrypoint)
-    owner = (
+    workspace = (
         next((remote for local, remote in service.mounts if set(local) <= set("./")), None) or plan.workspace
-        if service.as_owner
-        else None
     )
     context, dockerfile = ".", image.dockerfile
     released = service.extends if service.extends and service.extends.release else None
@@ -184,7 +182,8 @@ def _service(plan: ProjectPlan, project: str) -> str:
         ranks=service.ranks,
         continues=service.continues,
         token=plan.token != FROM_NOWHERE,
-        owner=owner,
+        owner=workspace if service.as_owner else None,
+        workspace=workspace,
         aliases=_aliases(service),
         image_files=service.image_files,
         mappings=quoted(for_compose(json.dumps(editor.path_mappings(plan.mappings)))),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.contract import ENV_STANDS_FOR, ENV_TOKEN_FILE
+from dkdbg.launchers.lines.command_lines import launchers_in
 from dkdbg.launchers.lines.idling import idles
 from dkdbg.model.twin import DEVCONTAINER_PROFILE, PROFILE
 
@@ -97,9 +98,17 @@ class ComposeService:
         profiles = ("--profile", PROFILE, "--profile", DEVCONTAINER_PROFILE)
         return ("docker", "compose", *profiles, "down", "--timeout", "5")
 
+    def restart(self) -> tuple[str, ...]:
+        """Start the service's container again, as it is."""
+        return self._compose("restart", "--timeout", "5", self.service)
+
     def stop(self) -> tuple[str, ...]:
         """Stop the service's containers, which stay."""
         return self._compose("stop", self.service)
+
+    def running(self) -> tuple[str, ...]:
+        """The ids of the service's containers that run."""
+        return self._compose("ps", "--quiet", "--status", "running", self.service)
 
     def ps(self) -> tuple[str, ...]:
         """State of the service as JSON, stopped ones included."""
@@ -169,7 +178,8 @@ def runs_nothing(model: Mapping[str, Any], service: str) -> bool:
     """Return whether a debug service idles: it is there for Reopen in Container and `dkdbg run`."""
     body = model.get("services", {}).get(service, {})
     words = [str(word) for word in (*(body.get("entrypoint") or ()), *(body.get("command") or ()))]
-    return "--" in words and idles(tuple(words[words.index("--") + 1 :]))
+    argv = words[words.index("--") + 1 :] if "--" in words else []
+    return idles(tuple(argv)) and not launchers_in(argv)
 
 
 def callers(model: Mapping[str, Any], service: str) -> tuple[str, ...]:

@@ -214,6 +214,13 @@ class Startable(Protocol):
         An editor that saves by a rename, and git, put another file in the place of the one that is mounted.
         """
 
+    def start_again(self) -> None:
+        """Start what runs there again, with all mounts made anew.
+
+        Raises:
+            DkdbgError: it cannot be started.
+        """
+
     def down(self, service: DebugService, *, everything: bool) -> str:
         """Stop and remove the debug service, or all that belongs to it; say what is down.
 

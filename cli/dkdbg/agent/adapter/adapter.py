@@ -125,10 +125,12 @@ class Processes:
         if option is None:  # macOS: the folder is ours alone
             return 0
         pid, uid, _ = struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, option, 12))
-        folder = self._folder
-        if uid not in (0, os.getuid()):  # of another user: in a folder that the agent has made
-            folder = os.path.join(os.path.dirname(folder), "u", str(uid), "p")
-        return pid if os.path.exists(os.path.join(folder, "%d.json" % pid)) else None
+        # Of another user: in a folder that the agent has made, or in ours before the process changed its user.
+        others = os.path.join(os.path.dirname(self._folder), "u", str(uid), "p")
+        folders = (
+            (self._folder, others) if os.getuid() == 0 else (self._folder,) if uid in (0, os.getuid()) else ()
+        )
+        return pid if any(os.path.exists(os.path.join(each, "%d.json" % pid)) for each in folders) else None
 
 
 def check_claims(servers: Any, processes: Processes) -> None:

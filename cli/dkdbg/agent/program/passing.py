@@ -51,9 +51,9 @@ def _missing(directory: str, hook: str, pairs: Dict[bytes, bytes]) -> Dict[bytes
     if pairs.get(_SESSION, session) != session:
         return {}
     more: Dict[bytes, bytes] = {}
-    entries = [each for each in pairs.get(_PATH, b"").split(b":") if each]
-    if ours not in entries:
-        more[_PATH] = b":".join([ours, *entries])
+    path = pairs.get(_PATH, b"")
+    if ours not in path.split(b":"):
+        more[_PATH] = ours + b":" + path if path else ours  # an empty entry is the working folder
     if _SESSION not in pairs:
         more.update(
             (name, value)

@@ -15,13 +15,14 @@ def _is_below(agent):  # type: (int) -> bool
     """Tell whether this process descends from the agent: others in the container are not ours."""
     pid = os.getpid()
     while pid not in (0, 1, agent):
-        with open("/proc/%d/stat" % pid) as source:
-            pid = int(source.read().rpartition(")")[2].split()[1])
+        with open("/proc/%d/stat" % pid, "rb") as source:
+            pid = int(source.read().rpartition(b")")[2].split()[1])
     return pid == agent
 
 
 def _enter(session, agent, hook):  # type: (str, int, str) -> None
-    if not os.path.isdir(session) or not _is_below(agent):
+    # `site` imports sitecustomize after the site folders; later on somebody reads this folder once more.
+    if "sitecustomize" in sys.modules or not os.path.isdir(session) or not _is_below(agent):
         return
     if not os.path.isdir(os.environ.get("DKDBG_SESSION_DIR", "")):
         os.environ["DKDBG_SESSION_DIR"] = session

@@ -30,7 +30,7 @@ def read(path: str) -> Tuple[str, str, Optional[float]]:
             raw = json.load(source)
         expires = raw["expires"]
         return str(raw["state"]), str(raw["detail"]), None if expires is None else float(expires)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return "", "", None
 
 

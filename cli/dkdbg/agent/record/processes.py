@@ -294,8 +294,12 @@ class ProcessTable:
 
     def _path(self, pid: int, suffix: str) -> str:
         """Return the path of a process's file: a user other than ours has a folder of its own."""
-        folder = self._users.get(procfs.owner(pid), "") if self._users else ""
-        return os.path.join((folder and os.path.join(folder, "p")) or self._directory, "%d%s" % (pid, suffix))
+        folder = self._directory
+        # In ours one may have announced itself before it changed its user.
+        if self._users and not os.path.exists(os.path.join(folder, "%d.json" % pid)):
+            users = self._users.get(procfs.owner(pid))
+            folder = os.path.join(users, "p") if users else folder
+        return os.path.join(folder, "%d%s" % (pid, suffix))
 
     def _parent_of(self, process: contract.Process) -> Optional[contract.Process]:
         pid = process["ppid"]
@@ -312,9 +316,11 @@ class ProcessTable:
 
     def _watch(self) -> None:
         while not self._stopped:
-            with contextlib.suppress(Exception):  # a folder removed under us is no reason to end the program
-                self._before_look()
-                self._look()
+            for look in (self._before_look, self._look):
+                with contextlib.suppress(
+                    Exception
+                ):  # a folder removed under us is no reason to end the program
+                    look()
             self._wake.wait(INTERVAL)
             self._wake.clear()
 
@@ -544,5 +550,5 @@ def _announced(path: str) -> Optional[Announced]:
             process["rank"] = said
         environment = {str(name): str(value) for name, value in raw["env"].items()}
         return Announced(process, process["rank"], environment)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None  # of another user it may be anything

@@ -6,7 +6,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Optional, Set
+    from typing import Dict, Iterable, List, Optional, Set
 
 _LISTEN = "0A"
 
@@ -106,7 +106,7 @@ def listening_ports() -> Optional[Set[int]]:
 def _stat_fields(pid: int) -> Optional[list[str]]:
     """Fields of /proc/PID/stat from the third (state) on: the second, the name, may hold blanks and brackets."""
     try:
-        with open("/proc/%d/stat" % pid) as stat:
+        with open("/proc/%d/stat" % pid, encoding="latin-1") as stat:  # a name is any bytes
             return stat.read().rpartition(")")[2].split()
     except OSError:
         return None
@@ -127,14 +127,18 @@ def parents() -> Dict[int, int]:
     return found
 
 
-def below(pid: int, parents: Dict[int, int]) -> Set[int]:
-    """Return a process and all that descend from it, of `parents`."""
-    found, pending = {pid}, [pid]
+def below(pids: Iterable[int], parents: Dict[int, int]) -> Set[int]:
+    """Return processes and all that descend from them, of `parents`."""
+    children: Dict[int, List[int]] = {}
+    for pid, parent in parents.items():
+        children.setdefault(parent, []).append(pid)
+    found: Set[int] = set()
+    pending = list(pids)
     while pending:
-        above = pending.pop()
-        new = [each for each, parent in parents.items() if parent == above and each not in found]
-        found.update(new)
-        pending += new
+        pid = pending.pop()
+        if pid not in found:
+            found.add(pid)
+            pending += children.get(pid, [])
     return found
 
 

@@ -134,7 +134,7 @@ def _temporary_ones(name: str) -> List[str]:
             names = [each for each in os.listdir(base) if each.startswith(name + "-")]
             for path in sorted(os.path.join(base, each) for each in names):
                 info = os.lstat(path)
-                private = not _foreign(info) and stat.S_IMODE(info.st_mode) == 0o700
+                private = not _foreign(info) and not info.st_mode & 0o066
                 if private and not _is_exchangeable(path):
                     found.append(path)
     return found
@@ -161,7 +161,7 @@ def _make_private(folder: str, info: os.stat_result) -> bool:
     was_open = bool(mode & 0o022)
     if was_open and not _is_all_ours(folder):
         return False
-    if mode != 0o700:
+    if mode & 0o066:  # 0711 is open to nobody: who passes through has to be let in further below
         os.chmod(folder, 0o700)
     if was_open and not _is_all_ours(folder):
         os.chmod(folder, mode)

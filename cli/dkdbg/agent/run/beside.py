@@ -3,47 +3,66 @@
 from __future__ import annotations
 
 import socket
-import time
+import threading
 
 from dkdbg.agent import contract
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Mapping, Set
+    from typing import Callable, Mapping
 
 #: Seconds between two looks; the engine's name server answers in a millisecond.
 BETWEEN = 5.0
 
 
 class Beside:
-    """What is told once of the service's name.
+    """Looks on a thread of its own, as a name server may hang.
 
     Args:
-        environ: names it in DKDBG_STANDS_FOR; without, nothing is ever told.
+        environ: names the service in DKDBG_STANDS_FOR; without, nothing is ever told.
+        listens: whether there is somebody to tell. tell: takes the line, once.
     """
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], listens: Callable[[], bool], tell: Callable[[str], None]
+    ) -> None:
         self._name = environ.get(contract.ENV_STANDS_FOR, "")
-        self._looked = 0.0
+        self._listens, self._tell = listens, tell
+        self._over = threading.Event()
 
-    def look(self) -> str:
-        """Return what to tell; empty for nothing. May wait for the name server."""
-        now = time.monotonic()
-        if not self._name or now < self._looked + BETWEEN:
-            return ""
-        self._looked = now
-        others = _addresses(self._name) - _addresses(socket.gethostname())
-        if not others:
-            return ""
-        name, self._name = self._name, ""
-        return (
-            "%s is answered by its own container too (%s): calls that go there do not stop here; "
-            "end it with: docker compose stop %s" % (name, ", ".join(sorted(others)), name)
-        )
+    def start(self) -> None:
+        """Look from now on."""
+        if self._name:
+            threading.Thread(target=self._look, name="dkdbg beside", daemon=True).start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._over.set()
+
+    def _look(self) -> None:
+        while not self._over.wait(BETWEEN):
+            if self._listens() and (others := _elsewhere(self._name)):
+                text = (
+                    "%s is answered by its own container too (%s): calls that go there do not stop here; "
+                    "end it with: docker compose stop %s"
+                )
+                self._tell(text % (self._name, ", ".join(others), self._name))
+                return
 
 
-def _addresses(host: str) -> Set[str]:
+def _elsewhere(host: str) -> list[str]:
+    """Return the addresses of a name that are not this container's."""
     try:
-        return {str(entry[4][0]) for entry in socket.getaddrinfo(host, None, socket.AF_INET)}
-    except OSError:
-        return set()
+        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None, socket.AF_INET)}
+    except (OSError, UnicodeError):
+        return []
+    return sorted(each for each in found if not _is_ours(each))
+
+
+def _is_ours(address: str) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+        return True

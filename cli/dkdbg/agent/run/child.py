@@ -212,7 +212,7 @@ def _by_interpreter(argv: List[str], environment: Mapping[str, str]) -> List[str
         first = source.readline(200)
         if first.startswith(b"#!"):
             console.log("%s may not be executed here: running it by its first line" % path)
-            return [os.fsdecode(word) for word in first[2:].split(None, 1)] + argv
+            return [os.fsdecode(word) for word in first[2:].strip().split(None, 1)] + argv
     return argv
 
 

@@ -86,7 +86,7 @@ class Ending:
         for pid in parents:
             if pid not in roots and procfs.environment_holds(pid, self._mark):
                 roots.add(pid)
-        found = {pid for root in roots for pid in procfs.below(root, parents)}
+        found = procfs.below(roots, parents)
         found -= {os.getpid(), 0, 1}
         self._found = {pid: procfs.start_ticks(pid) for pid in found if procfs.alive(pid)}
 

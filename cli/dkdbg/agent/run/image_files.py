@@ -7,6 +7,7 @@ is put there while the session lasts; git is told to leave it out (`.git/info/ex
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 
 TYPE_CHECKING = False
@@ -42,11 +43,16 @@ class ImageFiles:
         self._folder = environ.get(ENV_FOLDER, "")
         self._volume = volume
         self._links: List[str] = []
+        self._held = -1
 
     def show(self) -> None:
         """Make the links; those of an agent that was killed are taken over."""
         if not self._folder or not os.path.isdir(self._volume):
             return
+        # Another agent in this container shows the same ones: the last to end takes them away.
+        self._held = os.open(self._volume, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with contextlib.suppress(OSError):
+            fcntl.flock(self._held, fcntl.LOCK_SH)
         with contextlib.suppress(OSError):
             for name in self._missing(""):
                 path = os.path.join(self._folder, name)
@@ -57,7 +63,16 @@ class ImageFiles:
             self._exclude(self._links)
 
     def hide(self) -> None:
-        """Remove them."""
+        """Remove them, unless another agent shows them."""
+        if self._held < 0:
+            return
+        held, self._held = self._held, -1
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return
+        finally:
+            os.close(held)
         for name in self._links:
             path = os.path.join(self._folder, name)
             with contextlib.suppress(OSError):

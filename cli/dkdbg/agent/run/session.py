@@ -164,7 +164,9 @@ class Session:
         self.store = records.SessionStore(runtime, options.name)
         self._choice = choice.Choice(self.store.directory, os.environ.get(contract.ENV_RANKS, ""))
         self._sites = sites.Sites(os.environ)
-        self._beside = beside.Beside(os.environ)
+        self._beside = beside.Beside(
+            os.environ, lambda: self.attached, lambda line: self.tell(line, "important")
+        )
         self._image_files = image_files.ImageFiles(os.environ)
         self._lets_users_in = os.geteuid() == 0 and os.environ.get(contract.ENV_OWN_CONTAINER) == "1"
         if self._lets_users_in:
@@ -217,6 +219,7 @@ class Session:
             self.store.update(adapter_up=True)
             self._call_out()
             self._table.start()
+            self._beside.start()
             self._warm_up = backend.WarmUp(self._debugpy_dir)
             ended = self._wait_for_editor()
             code, detail = program(self) if ended is None else ended
@@ -352,16 +355,22 @@ class Session:
         if not self._program or self._phase != "running":
             return
         if self._lets_users_in:
-            for pid in procfs.below(self._program, procfs.parents()):
-                with contextlib.suppress(OSError):
+            for pid in procfs.below([self._program], procfs.parents()):
+                with contextlib.suppress(FileNotFoundError):
                     info = os.stat("/proc/%d" % pid)
                     if info.st_uid != 0 and info.st_uid not in self.store.users:
-                        self.store.let_in(info.st_uid, info.st_gid)
+                        self._let_in(info.st_uid, info.st_gid)
         if self.attached:
             for line in self._unseen.look(self._program, self._table.announced()):
                 self.tell(line, "important")
-            if line := self._beside.look():
-                self.tell(line, "important")
+
+    def _let_in(self, uid: int, gid: int) -> None:
+        try:
+            self.store.let_in(uid, gid)
+        except OSError as error:  # without CAP_CHOWN, for one: then nobody has to wait for it
+            self._lets_users_in = False
+            self.store.close_for_users()
+            self.tell("processes of other users cannot be debugged: %s" % error)
 
     def _tell_unseen_after(self, seconds: float) -> None:
         def tell() -> None:
@@ -440,6 +449,7 @@ class Session:
 
     def _clean_up(self, code: int, detail: str) -> None:
         self._table.stop()
+        self._beside.stop()
         self._sites.close()
         self._image_files.hide()
         if self._warm_up is not None:

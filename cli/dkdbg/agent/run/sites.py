@@ -16,17 +16,30 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterable, Mapping, MutableMapping, Set
+    from typing import Dict, Iterable, Mapping, MutableMapping, Set
 
 #: Descriptors of the open files, separated by commas: from the first steps of the single file to its session.
 ENV_FILES = "DKDBG_SITES"
+#: Where Docker, Podman and a kubelet keep volumes.
+_VOLUME = re.compile(r"/volumes/[^/]+/_data|kubernetes\.io~empty-dir")
+#: Folders that are looked into, of each.
+_MOST = 200
 _PYTHON = re.compile(r"python[0-9.]*$")
 _SITES = ("lib/python3*/site-packages", "lib/python3*/dist-packages", "local/lib/python3*/dist-packages")
-#: Where virtual environments lie whose Python is on no PATH.
-_ENVIRONMENTS = (
-    "*/pyvenv.cfg", "*/*/pyvenv.cfg", "/*/pyvenv.cfg", "/*/*/pyvenv.cfg", "/home/*/*/pyvenv.cfg",
-    "/home/*/*/*/pyvenv.cfg", "/root/.virtualenvs/*/pyvenv.cfg", "/opt/*/envs/*/conda-meta",
-)  # fmt: skip
+#: Folders whose folders may be virtual environments, or hold them, with no Python on PATH.
+_ABOVE = (
+    "",
+    "/",
+    "/opt",
+    "/srv",
+    "/usr/src",
+    "/usr/local",
+    "/home",
+    "/root",
+    "/root/.virtualenvs",
+    "/opt/conda/envs",
+    "/var/lib",
+)
 #: One line, which begins with `import`: `site` executes it. Who reads the other file trusts itself and root alone.
 _LINE = (
     "import os, sys; %(hook)r in sys.path or (os.path.exists(%(file)r) and os.stat(%(file)r).st_uid in (0, os.getuid())"
@@ -35,10 +48,14 @@ _LINE = (
 
 
 def open_files(environ: MutableMapping[str, str]) -> None:
-    """Make the files, empty, and note their descriptors in the environment; where that is not possible there are none."""
+    """Make the files, empty, and note their descriptors in the environment.
+
+    Raises:
+        OSError: /proc says nothing of mounts.
+    """
     descriptors = []
     mounted = _Mounts()
-    for folder in sorted(_site_folders(environ)):
+    for folder in sorted(_site_folders(environ, mounted)):
         if mounted.is_of_container(folder):
             path = os.path.join(folder, "dkdbg-%d.pth" % os.getpid())
             with contextlib.suppress(OSError):
@@ -78,46 +95,67 @@ class Sites:
         self._descriptors = []
 
 
-def _site_folders(environ: Mapping[str, str]) -> Set[str]:
+def _site_folders(environ: Mapping[str, str], mounted: _Mounts) -> Set[str]:
     found: Set[str] = set()
-    for prefix in _prefixes(environ):
+    for prefix in _prefixes(environ, mounted):
         for pattern in _SITES:
             found.update(map(os.path.realpath, glob.glob(os.path.join(glob.escape(prefix), pattern))))
     return found
 
 
-def _prefixes(environ: Mapping[str, str]) -> Iterable[str]:
+def _prefixes(environ: Mapping[str, str], mounted: _Mounts) -> Iterable[str]:
     """Return the folders that hold `bin/python`, as far as they can be found without starting one."""
     folders = [*environ.get("PATH", "").split(os.pathsep), "/usr/bin", "/usr/local/bin", "/opt/conda/bin"]
     found = {environ[name] for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if environ.get(name)}
-    for pattern in _ENVIRONMENTS:
-        found.update(os.path.dirname(each) for each in glob.glob(pattern))
+    found.update(filter(_is_environment, mounted.volumes()))
+    for folder in filter(mounted.is_of_container, map(os.path.abspath, _ABOVE)):
+        for below in (folder, *_folders(folder, mounted)):
+            found.update(each for each in (below, *_folders(below, mounted)) if _is_environment(each))
     found.add(".")  # a workspace that is an environment itself
     folders += [os.path.join(each, "bin") for each in found]
-    for folder in folders:
+    for folder in filter(mounted.is_of_container, map(os.path.abspath, folders)):
         with contextlib.suppress(OSError):
-            for name in os.listdir(folder or "."):
-                if _PYTHON.match(name):
+            for name in os.listdir(folder):
+                if _PYTHON.match(name) and mounted.is_of_container(os.path.realpath(folder)):
                     found.add(os.path.dirname(os.path.abspath(folder)))
                     real = os.path.realpath(os.path.join(folder, name))
                     found.add(os.path.dirname(os.path.dirname(real)))
     return found
 
 
+def _folders(folder: str, mounted: _Mounts) -> Iterable[str]:
+    """Return the folders in one, of the container itself: what is mounted may be a disk of another machine that is gone."""
+    with contextlib.suppress(OSError):
+        with os.scandir(folder) as entries:
+            paths = [each.path for each in entries if each.is_dir(follow_symlinks=False)][:_MOST]
+        return [path for path in paths if mounted.is_of_container(path)]
+    return []
+
+
+def _is_environment(folder: str) -> bool:
+    return any(os.path.exists(os.path.join(folder, mark)) for mark in ("pyvenv.cfg", "conda-meta"))
+
+
 class _Mounts:
     """Tells the container's own folders, volumes of the engine among them, from those of the host that are mounted."""
 
     def __init__(self) -> None:
-        self._roots = {}
-        with open("/proc/self/mountinfo") as source:
+        self._roots: Dict[str, str] = {}
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as source:
             for line in source:
                 words = line.split()
-                self._roots[words[4]] = words[
+                point = re.sub(r"\\(\d{3})", lambda found: chr(int(found[1], 8)), words[4])
+                self._roots[point] = words[
                     3
                 ]  # proc(5): 4 is the root within its file system, 5 the mount point
 
+    def volumes(self) -> Iterable[str]:
+        """Return where volumes of the engine are mounted."""
+        return [point for point, root in self._roots.items() if _VOLUME.search(root)]
+
     def is_of_container(self, folder: str) -> bool:
+        """Tell it of an absolute path without links."""
         point = folder
-        while point not in self._roots:
+        while point not in self._roots and point != "/":
             point = os.path.dirname(point)
-        return point == "/" or "/volumes/" in self._roots[point]
+        return point == "/" or _VOLUME.search(self._roots[point]) is not None

@@ -17,14 +17,12 @@ if TYPE_CHECKING:
 #: Seconds after the start of the program from which on it is told: what comes up slowly has announced itself by then.
 PATIENCE = 10.0
 #: Seconds that a Python has from its start until it must have announced itself, and between two looks.
-ANNOUNCING, BETWEEN = 2.0, 1.0
+ANNOUNCING, BETWEEN = 3.0, 1.0
 #: What is told of a program, and of one of its processes.
 NOTE = "no Python process of the program has loaded the agent, so no breakpoint can stop it"
 PROCESS_NOTE = "%s (pid %d) has not loaded the agent, so no breakpoint stops it: %s"
 #: Without a word on how it was started: it was gone before anybody looked.
-_USUAL = (
-    "python -S keeps the agent out; outside of containers -I, -E and another PYTHONPATH do too"
-)
+_USUAL = "python -S keeps the agent out; outside of containers -I, -E and another PYTHONPATH do too"
 _PYTHON = re.compile(r"python[0-9.]*$")
 #: Serve others, build or install, and come to no session on purpose: those of the hook's lists besides the launchers'.
 _HELPERS = ("debugpy/adapter", "dkdbg/agent/", "multiprocessing.forkserver")
@@ -74,7 +72,7 @@ class Unseen:
         parents = procfs.parents()
         found = {
             pid: words
-            for pid in procfs.below(program, parents)
+            for pid in procfs.below([program], parents)
             if pid not in announced and parents.get(pid) not in announced and (words := _python(pid))
         }
         self._since = {pid: self._since.get(pid, now) for pid in found}
@@ -122,7 +120,8 @@ def _python(pid: int) -> Optional[List[str]]:
     if not words or not _PYTHON.match(os.path.basename(words[0])):
         return None
     line = " ".join(words)
-    if any(mark in line for mark in (*_HELPERS, *(mark for mark, _ in registry.helpers()))):
+    more = [mark for mark in os.environ.get(contract.ENV_SKIP, "").split(",") if mark]
+    if any(mark in line for mark in (*_HELPERS, *more, *(mark for mark, _ in registry.helpers()))):
         return None
     return None if _name(words) in _INSTALLERS else words
 

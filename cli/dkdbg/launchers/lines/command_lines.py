@@ -32,10 +32,19 @@ _PASSED_ON = frozenset({"$@", "$*", "${@}", "${*}", "${@:1}"})
 _PROMPT = re.compile(
     r"^\s*(?:\([\w.-]+\)\s*)?(?:\[[\w.@~/ -]+\][$#%>]+|[\w.-]+@[\w.-]+[:\s][^$#]*[$%#>]+|[$%>!]+)\s+|^\s*!(?=\w)|^\s*>>>\s*"
 )
-#: Commands of a shell that start no other program, or only the one behind them.
-_SHELL_WORDS = frozenset({"cd", "export", "set", "exec", "echo", "ulimit", "umask", "mkdir", "true", "sleep"})
-#: What changes the user: in place of root, and of launchers themselves (gunicorn, celery, uWSGI).
-_CHANGES_USER = frozenset({"sudo", "gosu", "su-exec", "--user", "--uid", "--group", "--gid"})
+#: Commands in a shell's line that need nobody else's rights, and its own words.
+_SHELL_WORDS = frozenset({
+    "cd", "export", "set", "exec", "echo", "printf", "ulimit", "umask", "mkdir", "true", "sleep", "tee", "cat", "test", "[",
+    "[[", "if", "then", "else", "fi", "while", "until", "do", "done", "for", "nc", "ls", "date", "touch", "wait", "trap", "exit",
+    "pip", "pip3", "uv", "alembic", "source", ".", "tail", "grep", "curl", "wget", "unset", "env", "nvidia-smi", "git",
+})  # fmt: skip
+#: What changes the user in the place of root, and options by which these launchers do so themselves.
+_CHANGES_USER = frozenset({"sudo", "gosu", "su-exec"})
+_USER_OPTIONS = {
+    "gunicorn": ("-u", "--user", "-g", "--group"),
+    "celery": ("--uid", "--gid"),
+    "uwsgi": ("--uid", "--gid"),
+}
 #: How deep shells, wrappers and entry scripts stand inside one another.
 _DEEPEST = 8
 
@@ -142,21 +151,50 @@ def launchers_in(argv: Sequence[str], depth: int = 0) -> list[tuple[Launcher, Li
     return launchers_in(script[1:], depth + 1) if script else []
 
 
-def runs_python_alone(argv: Sequence[str]) -> bool:
-    """Tell whether an argv starts Python programs and nothing else that could need another user's rights."""
-    words = unwrapped(list(argv))
-    if any(word.partition("=")[0] in _CHANGES_USER for word in argv):
+def runs_python_alone(argv: Sequence[str], scripts: Collection[str] = ()) -> bool:
+    """Tell whether an argv starts Python programs and nothing else that could need another user's rights.
+
+    Args:
+        scripts: names of shell scripts of which that is known.
+    """
+    if _CHANGES_USER.intersection(argv):
         return False
+    words = unwrapped(list(argv))
     if not words:
         return bool(argv)
+    name = words[0].rsplit("/", 1)[-1]
     found = Lines().find(words)
     if found is None:
-        return words[0].endswith(".py") or words[0] in _SHELL_WORDS
-    if found[0] is not bash.LAUNCHER:
-        return True
-    text = bash.Bash.lines_of(found[1].rest)
-    segments = [segment for line in logical_lines(text or "") for segment in _segments(line)]
-    return bool(segments) and all(map(runs_python_alone, segments))
+        return name.endswith(".py") or name in _SHELL_WORDS or name in scripts
+    launcher, line = found
+    if launcher is not bash.LAUNCHER:
+        options = _USER_OPTIONS.get(launcher.name, ())
+        return not any(word.partition("=")[0] in options for word in line.rest)
+    text = bash.Bash.lines_of(line.rest)
+    if text is None:
+        script = bash.Bash.script_of(line.rest)
+        return bool(script) and script is not None and script[0].rsplit("/", 1)[-1] in scripts
+    bare = re.sub(r"\d?>&\d|\d?>>?\s*\S+|<\s*\S+", " ", text)
+    segments = [segment for each in logical_lines(bare) for segment in _segments(each)]
+    return bool(segments) and all(runs_python_alone(_after_keyword(each), scripts) for each in segments)
+
+
+def _after_keyword(words: Sequence[str]) -> Sequence[str]:
+    """Return a simple command without the shell's words before it: `then python train.py`, `while ! nc ...`."""
+    while len(words) > 1 and words[0] in {
+        "if",
+        "then",
+        "else",
+        "elif",
+        "while",
+        "until",
+        "do",
+        "!",
+        "{",
+        "(",
+    }:
+        words = words[1:]
+    return words
 
 
 def serves(argv: Sequence[str]) -> bool:

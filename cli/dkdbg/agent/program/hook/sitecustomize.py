@@ -10,7 +10,7 @@ Nothing here may break or delay the program: every error is swallowed, and DKDBG
 by whatever Python the user starts, so it is valid Python 2 as well; there it only runs the user's `sitecustomize`.
 """
 # Annotations are comments here: Python 2 reads this file too.
-# ruff: noqa: ANN001, ANN002, ANN202, ANN204, F401, SIM105
+# ruff: noqa: ANN001, ANN002, ANN003, ANN202, ANN204, F401, SIM105
 # mypy: disable-error-code="import-not-found"
 
 import os
@@ -427,17 +427,30 @@ def _profile(directory, words):  # type: (str, List[str]) -> None
         sys.stderr.write("dkdbg: pid %d cannot be profiled: %s\n" % (os.getpid(), error))
 
 
+def _is_below(agent):  # type: (int) -> bool
+    """Tell whether this process descends from the agent, as far as /proc says it."""
+    pid = os.getpid()
+    while pid not in (0, 1, agent):
+        with open("/proc/%d/stat" % pid, "rb") as source:
+            pid = int(source.read().rpartition(b")")[2].split()[1])
+    return pid == agent
+
+
 def _admitted(directory):  # type: (str) -> str
     """Return the folder of the session for the user that this process has become; the agent makes it when it sees one.
 
-    Raises KeyError where it makes none.
+    It sees those that descend from it. Raises KeyError, ValueError or OSError where there will be none.
     """
     import time
 
-    session = directory.partition("/u/")[0]
+    users, uid = os.path.split(directory)
+    session = os.path.dirname(users) if os.path.basename(users) == "u" and uid.isdigit() else directory
     own, end = "%s/u/%d" % (session, os.geteuid()), time.time() + _ADMISSION
-    while os.path.isdir(session + "/u") and time.time() < end:
-        if os.access(own + "/p", os.W_OK):
+    is_coming = os.geteuid() != 0 and _is_below(int(session.rpartition("-")[2]))
+    while is_coming and os.path.isdir(session + "/u") and time.time() < end:
+        if os.path.isdir(own + "/p"):
+            if not os.access(own + "/p", os.W_OK):
+                break
             os.environ["DKDBG_SESSION_DIR"] = own
             return own
         time.sleep(0.02)
@@ -451,17 +464,29 @@ def _hand_on(directory):  # type: (str) -> None
     fork_exec = _posixsubprocess.fork_exec
 
     def handed_on(*words):  # type: (Any) -> int
-        return fork_exec(*passing.fork_exec(directory, _HERE, words))
+        try:
+            words = passing.fork_exec(directory, _HERE, words)
+        except Exception as error:  # our folder is out of reach, after a chroot or as another user
+            _say("not handed on: %r" % (error,))
+        return fork_exec(*words)
 
     def started(start):  # type: (Callable[..., Any]) -> Callable[..., Any]
-        return lambda path, argv, env, **more: start(
-            path, argv, passing.mended(directory, _HERE, env), **more
-        )
+        def handed_on(path, argv, env, **more):  # type: (Any, Any, Any, Any) -> Any
+            try:
+                env = passing.mended(directory, _HERE, env)
+            except Exception as error:
+                _say("not handed on: %r" % (error,))
+            return start(path, argv, env, **more)
+
+        return handed_on
 
     _posixsubprocess.fork_exec = handed_on
     for name in ("execve", "posix_spawn", "posix_spawnp"):
         if hasattr(os, name):
-            setattr(os, name, started(getattr(os, name)))
+            former = getattr(os, name)
+            setattr(os, name, started(former))
+            if former in os.supports_fd:
+                os.supports_fd.add(getattr(os, name))
 
 
 def _enter():  # type: () -> None

@@ -103,10 +103,6 @@ if [ "$what" = up ]; then
   done
 fi
 
-if [ "$what" = up ] && [ -n "$(docker compose --profile debug ps --quiet --status running api 2>/dev/null)" ]; then
-  docker compose --progress plain --profile debug stop api
-  echo "dkdbg: api is stopped while api-debug answers in its place; later: docker compose start api"
-fi
 # A build would run git in its context, with the configuration that lies there.
 export BUILDX_GIT_INFO=false
 build=--build
@@ -116,6 +112,10 @@ container() {
   docker inspect --format '{{.Config.Image}} {{.Image}} {{index .Config.Labels "com.docker.compose.project"}}' \
     "$(docker compose --profile debug ps --all --quiet api-debug | head -n 1)" 2>/dev/null
 }
+if [ -n "$(docker compose --profile debug ps --quiet --status running api 2>/dev/null)" ]; then
+  docker compose --progress plain --profile debug stop api
+  echo "dkdbg: api is stopped while api-debug answers in its place; later: docker compose start api"
+fi
 running=$([ "$what" = up ] || docker compose --profile debug ps --quiet --status running api-debug 2>/dev/null) || :
 start=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 status=0

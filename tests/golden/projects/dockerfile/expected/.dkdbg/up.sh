@@ -150,20 +150,26 @@ container() {
 # usage: image_files PROJECT SERVICE FOLDER OWNER [MASK...]
 #   FOLDER: in the image, over which the working directory is mounted. OWNER: 1 gives the copies to whom that belongs.
 image_files() {
-  project=$1 volume=${1}_dkdbg-image folder=$3 owner=$4
-  image=$(docker image ls --quiet --filter "label=com.docker.compose.project=$1" \
-    --filter "label=com.docker.compose.service=$2" | head -n 1)
+  project=$1 service=$2 folder=$3 owner=$4 volume=${1}_dkdbg-image
   shift 4
+  image=$(docker image ls --quiet --filter dangling=false --filter "label=com.docker.compose.project=$project" \
+    --filter "label=com.docker.compose.service=$service" | head -n 1)
   id=$(docker image inspect --format '{{.Id}}' "$image" 2>/dev/null) || return 0
-  [ "$(docker volume inspect --format '{{index .Labels "dev.dkdbg.image"}}' "$volume" 2>/dev/null)" != "$id" ] || return 0
-  docker volume rm "$volume" >/dev/null 2>&1 || docker volume inspect "$volume" >/dev/null 2>&1 && {
-    docker ps --all --quiet --filter "volume=$volume" | xargs -r docker rm --force >/dev/null
-    docker volume rm "$volume" >/dev/null
-  }
+  former=$(docker volume inspect --format '{{index .Labels "dev.dkdbg.image"}}' "$volume" 2>/dev/null) || former=
+  [ "$former" != "$id" ] || return 0
+  # The debug service itself gets a new container with the new image; others may run somebody's program.
+  docker ps --all --quiet --filter "volume=$volume" --filter "label=com.docker.compose.service=$service" \
+    --filter label=com.docker.compose.oneoff=False | while read -r one; do docker rm --force "$one" >/dev/null; done
+  docker volume rm "$volume" >/dev/null 2>&1 || :
+  if docker volume inspect "$volume" >/dev/null 2>&1; then
+    echo "a container that runs still has those of a former image"
+    return 0
+  fi
   docker volume create --label "dev.dkdbg.image=$id" --label "com.docker.compose.project=$project" \
     --label com.docker.compose.volume=dkdbg-image "$volume" >/dev/null
-  docker run --rm --user 0:0 --network none --volume "$volume:/opt/dkdbg-image" --volume "$(pwd -P):/opt/dkdbg-code:ro" \
-    --entrypoint sh "$image" -c '
+  docker run --rm --user 0:0 --network none --security-opt label=disable \
+    --mount "type=volume,source=$volume,target=/opt/dkdbg-image" \
+    --mount "type=bind,\"source=$(pwd -P)\",target=/opt/dkdbg-code,readonly" --entrypoint sh "$image" -c '
       cd "$1" 2>/dev/null || exit 0
       folder=$1 owner=$2 code=/opt/dkdbg-code to=/opt/dkdbg-image
       shift 2
@@ -178,17 +184,21 @@ image_files() {
             if [ -d "$path" ] && [ ! -L "$path" ] && [ -d "$code/$name" ]; then look "$path"; fi
           else
             case $name in */*) mkdir -p "$to/${name%/*}" ;; esac
-            cp -a "$path" "$to/$name"
+            cp -a "$path" "$to/$name" || exit 1
           fi
         done
       }
       look .
-      [ "$owner" != 1 ] || chown -R "$(stat -c %u:%g "$code")" "$to"' sh "$folder" "$owner" "$@"
+      [ "$owner" != 1 ] || chown -R "$(stat -c %u:%g "$code")" "$to"' sh "$folder" "$owner" "$@" || {
+    docker volume rm "$volume" >/dev/null 2>&1 || :
+    echo "they could not be copied; the next start tries again"
+  }
 }
 if [ -n "$build" ]; then
-  docker compose --progress plain --profile debug build app-debug && build=
+  docker compose --progress plain --profile debug build app-debug || exit 1
+  build=
 fi
-project=$(docker compose --profile debug config --format json 2>/dev/null | sed -n 's/^ *"name": "\([^"]*\)",\{0,1\}$/\1/p' | head -n 1)
+project=$(docker compose --profile debug config --format json 2>/dev/null | sed -n 's/^  "name": "\([^"]*\)",\{0,1\}$/\1/p' | head -n 1)
 image_files "$project" app-debug /app 1 || :
 running=$([ "$what" = up ] || docker compose --profile debug ps --quiet --status running app-debug 2>/dev/null) || :
 start=$(date -u +%Y-%m-%dT%H:%M:%SZ)
