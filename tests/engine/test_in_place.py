@@ -147,7 +147,7 @@ def test_a_file_that_is_mounted_alone_is_the_new_one_after_a_restart(base_image,
         must(dkdbg(root, "up"))
         (root / "new").write_text(loop.format("new"))
         (root / "new").rename(root / "app.py")
-        assert "/app/app.py: mounted by itself" in must(dkdbg(root, "restart")).stdout
+        assert "/app/app.py is mounted by itself" in must(dkdbg(root, "restart")).stdout
         while not (said := must(dkdbg(root, "logs", "--tail", "3")).stdout):
             pass
         assert said.splitlines()[-1] == "new"

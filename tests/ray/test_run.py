@@ -163,8 +163,8 @@ ALONE = """\
     """
 
 
-def test_a_driver_with_a_path_of_its_own_runs_as_without_dkdbg(ray, tmp_path):
-    """There our hook does not run, and Ray could not import what it would be told to ask (issue 14)."""
+def test_a_driver_with_a_path_of_its_own_runs_with_that_path(ray, tmp_path):
+    """Ray has to import what it is told to ask there too (issue 14)."""
     ray.write("alone.py", ALONE)
     done = subprocess.run(
         [
@@ -173,5 +173,5 @@ def test_a_driver_with_a_path_of_its_own_runs_as_without_dkdbg(ray, tmp_path):
         ],
         capture_output=True, text=True, check=False, timeout=LIMIT, cwd=tmp_path, env=environment(),
     )  # fmt: skip
-    assert "alone /opt/ray None 0" in done.stdout, done.stderr
+    assert "alone /opt/ray 0 0" in done.stdout, done.stderr
     assert done.returncode == 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dkdbg import process
 from dkdbg.agent.contract import ENV_STANDS_FOR
-from dkdbg.engine import compose, containers, podman
+from dkdbg.engine import compose, podman
 from dkdbg.engine.compose_up import check_name, check_published, choose_gpu, environment
 from dkdbg.engine.host import host_facts
 from dkdbg.engine.image_build import ImageBuild
@@ -91,7 +91,16 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepa
 
 def _is_used(running: compose.Running) -> bool:
     """Whether somebody has started something in a container by `docker exec`; one that does not run is used by nobody."""
-    return running.state != "running" or bool(containers.inspected(running.id).get("ExecIDs"))
+    if running.state != "running":
+        return True
+    lines = process.run(
+        ("docker", "top", running.id, "-o", "pid,ppid,args"), timeout=None
+    ).stdout.splitlines()[1:]
+    rows = [line.split(None, 2) for line in lines]
+    inside = {row[0] for row in rows}
+    # The parents of the first process, and of what was started by exec, are outside of the container.
+    begun = [row for row in rows if row[1] not in inside and "agent.pyz health" not in row[-1]]
+    return len(begun) > 1
 
 
 def _tell(name: str, number: int) -> bool:
