@@ -97,7 +97,7 @@ def left_over(root):
 def volumes(root):
     ids = out("docker", "ps", "--all", "--quiet", "--filter", f"label=com.docker.compose.project={root.name}")
     names = out("docker", "inspect", "--format", "{{range .Mounts}}{{println .Name}}{{end}}", *ids.split())
-    return set(names.split())
+    return {name for name in names.split() if not name.endswith("_dkdbg-image")}
 
 
 def exists(volume):

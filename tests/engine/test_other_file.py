@@ -66,7 +66,7 @@ def test_networks_volumes_configs_and_secrets_of_a_file_in_a_subfolder_come_with
     root, _ = made({"docker/compose.yaml": APP.format(context="..") + PARTS})
     found = config(root, "--profile", "debug")
     service = found["services"]["app-debug"]
-    assert service["networks"] == {"inner": {"aliases": ["trainer"]}}
+    assert service["networks"] == {"inner": {"aliases": ["trainer", "app"]}}
     assert {"cache", "scratch"} <= {each.get("source") for each in service["volumes"]}
     assert found["networks"]["inner"]["internal"] is True
     assert found["volumes"]["cache"]["labels"] == {"of": "nobody"}

@@ -11,6 +11,9 @@ import pytest
 
 from tests import leftovers
 
+#: Each run of these removes what ended runs have left.
+pytestmark = pytest.mark.xdist_group("leftovers")
+
 
 @pytest.fixture
 def ended_run() -> int:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from dkdbg.targets.compose import ComposeService
     from dkdbg.targets.container import Container
 
-#: What the engine calls a volume that was given no name.
-_ANONYMOUS = re.compile(r"[0-9a-f]{64}")
+#: What the engine calls a volume that was given no name, and the one that templates/image_files.sh makes.
+_OURS = re.compile(r"[0-9a-f]{64}|.+_dkdbg-image")
 
 
 class ImageBuild:
@@ -70,9 +70,9 @@ class ImageBuild:
 
     def take_away_stale(self) -> None:
         """Remove the container of a former image with the volumes that show folders of it, which compose would keep."""
-        found = self._container() if self._service.masks else None
+        found = self._container() if self._service.image_volumes else None
         if found is not None and self._id_of(found["Config"]["Image"]) != found["Image"]:
-            remove_with_volumes(self._root, self._target, self._service.masks)
+            remove_with_volumes(self._root, self._target, self._service.image_volumes)
 
     def copy_files(self, project: str, report: Callable[[str], None]) -> None:
         """Copy what the image alone has below the mount into the volume `dkdbg-image`, once for each image.
@@ -117,8 +117,8 @@ def inspected(root: Path, target: ComposeService) -> dict[str, Any] | None:
 
 
 def masked_volumes(found: Mapping[str, Any], masks: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of a container's volumes that show the image's own folders `masks`, and that nobody has named."""
-    mounts = [each for each in found.get("Mounts") or () if _ANONYMOUS.fullmatch(str(each.get("Name")))]
+    """Return the names of a container's volumes that show the image's own folders `masks`, and that no person has named."""
+    mounts = [each for each in found.get("Mounts") or () if _OURS.fullmatch(str(each.get("Name")))]
     return tuple(each["Name"] for each in mounts if each.get("Destination") in masks)
 
 
@@ -153,7 +153,11 @@ def _ours(there: Sequence[Container], service: DebugService) -> list[Container]:
 
 
 def _masked(container: Container, service: DebugService) -> tuple[str, ...]:
-    return masked_volumes(containers.inspected(container.id), service.masks) if service.masks else ()
+    return (
+        masked_volumes(containers.inspected(container.id), service.image_volumes)
+        if service.image_volumes
+        else ()
+    )
 
 
 def lines_to_remove(root: Path, service: DebugService) -> list[str]:

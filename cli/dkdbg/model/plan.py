@@ -22,6 +22,10 @@ FROM_PERSON: TokenKind = "prompt"
 TOKEN_KINDS = (FROM_NOWHERE, FROM_ENVIRONMENT, FROM_PERSON)
 
 
+#: Where a debug service has what the image alone has below the mounted checkout (agent/run/image_files.py).
+IMAGE_FILES = "/opt/dkdbg-image"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Decision:
     """One line of the plan: what was decided and why."""
@@ -183,6 +187,11 @@ class DebugService:
     needs_gpu: bool = False
     image_files: str = ""
     as_owner: bool = True
+
+    @property
+    def image_volumes(self) -> tuple[str, ...]:
+        """Where volumes are mounted in it that hold nothing but the image's own files."""
+        return (*self.masks, *([IMAGE_FILES] if self.image_files else []))
 
 
 @dataclass(frozen=True, kw_only=True)

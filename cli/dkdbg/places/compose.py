@@ -129,24 +129,20 @@ class ComposePlace(ContainerPlace):
         """`docker compose rm` or `down`."""
         target = ComposeService(service=self.address.rest)
         kept: tuple[str, ...] = ()
-        project = ""
         if client.endpoint().is_local:
             from dkdbg.engine import compose, compose_up
 
-            project = str(compose.check_project(target, self._root).get("name", ""))
-            compose_up.check_name(project, self._root)
+            compose_up.check_name(str(compose.check_project(target, self._root).get("name", "")), self._root)
         else:
             from dkdbg.engine import far_up
 
             far_up.check_service(target, self._root)
             kept = far_up.volumes_left(target, self._root)
-        result = image_build.remove_with_volumes(self._root, target, service.masks)
+        result = image_build.remove_with_volumes(self._root, target, service.image_volumes)
         if everything and not result.code:
             result = image_build.remove_project(self._root, target, service)
         if result.code:
             raise explain(result.code, result.stderr)
-        if service.image_files and project:
-            process.run(("docker", "volume", "rm", f"{project}_dkdbg-image"), cwd=self._root)
         down = "the project is down" if everything else f"{self.address.rest} is down"
         if left := sorted(
             {each.service for each in containers.of_project(self._root) if each.running and each.service}
