@@ -188,8 +188,8 @@ if [ "$status" != 0 ]; then
       ;;
   esac
 fi
-if [ "$status" = 0 ] && ! docker compose --profile debug port app-debug 5678 2>/dev/null | grep -q ':[1-9]' &&
-  [ -r /proc/net/tcp ] && ! listens "${attaches_to:-$port}"; then
+published=$(docker compose --profile debug port app-debug 5678 2>/dev/null) || published=:0
+if [ "$status" = 0 ] && [ "${published##*:}" = 0 ] && [ -r /proc/net/tcp ] && ! listens "${attaches_to:-$port}"; then
   echo "dkdbg: app-debug has no port on this machine; run this in a terminal, and press F5 again:  dkdbg attach --port ${attaches_to:-$port}" >&2
   exit 1
 fi
