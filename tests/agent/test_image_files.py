@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dkdbg.agent.run.image_files import ENV_FOLDER, ImageFiles
+from dkdbg.agent.contract import ENV_IMAGE_FILES
+from dkdbg.agent.run.image_files import ImageFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +33,7 @@ def shown(checkout: Path) -> set[str]:
 
 def test_what_the_checkout_lacks_is_linked_while_the_session_lasts(folders: tuple[Path, Path]) -> None:
     checkout, volume = folders
-    files = ImageFiles({ENV_FOLDER: str(checkout)}, str(volume))
+    files = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
     files.show()
     assert shown(checkout) == {"schema.py", "pkg/kernel.so", "pkg/native"}
     assert (checkout / "pkg" / "native" / "one").read_text() == "image\n"
@@ -49,10 +50,10 @@ def test_what_the_checkout_lacks_is_linked_while_the_session_lasts(folders: tupl
 
 def test_links_of_an_agent_that_was_killed_go_with_the_next_one(folders: tuple[Path, Path]) -> None:
     checkout, volume = folders
-    killed = ImageFiles({ENV_FOLDER: str(checkout)}, str(volume))
+    killed = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
     killed.show()
     os.close(killed._held)  # as the kernel does
-    files = ImageFiles({ENV_FOLDER: str(checkout)}, str(volume))
+    files = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
     files.show()
     files.hide()
     assert shown(checkout) == set()
@@ -61,13 +62,27 @@ def test_links_of_an_agent_that_was_killed_go_with_the_next_one(folders: tuple[P
 
 def test_the_last_of_two_agents_takes_the_links_away(folders: tuple[Path, Path]) -> None:
     checkout, volume = folders
-    both = [ImageFiles({ENV_FOLDER: str(checkout)}, str(volume)) for _ in range(2)]
+    both = [ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume)) for _ in range(2)]
     for each in both:
         each.show()
     both[1].hide()
     assert "schema.py" in shown(checkout)
     both[0].hide()
     assert shown(checkout) == set()
+
+
+@pytest.mark.parametrize("link", [".git", ".git/info", ".git/info/exclude"])
+def test_nothing_is_written_behind_a_link_of_a_hostile_repository(
+    folders: tuple[Path, Path], tmp_path: Path, link: str
+) -> None:
+    checkout, volume = folders
+    (checkout / link).rename(tmp_path / "elsewhere")
+    (checkout / link).symlink_to(tmp_path / "elsewhere")
+    files = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
+    files.show()
+    assert "schema.py" in shown(checkout)
+    assert (checkout / ".git" / "info" / "exclude").read_text() == "*.mine"
+    files.hide()
 
 
 def test_a_link_of_the_users_is_neither_followed_nor_replaced(
@@ -77,7 +92,7 @@ def test_a_link_of_the_users_is_neither_followed_nor_replaced(
     (tmp_path / "elsewhere").mkdir()
     (checkout / "pkg").rmdir()
     (checkout / "pkg").symlink_to(tmp_path / "elsewhere")
-    files = ImageFiles({ENV_FOLDER: str(checkout)}, str(volume))
+    files = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
     files.show()
     files.hide()
     assert list((tmp_path / "elsewhere").iterdir()) == []

@@ -637,7 +637,8 @@ def test_a_user_to_whom_the_program_changes_leads_the_agent_nowhere(shared: Path
         "except PermissionError: pass\n"
         "print(sleeps.pid)\n"
     )
-    done = other_user.python(plant, store.users[other_user.uid], str(os.getpid()), str(precious))
+    place = str(Path(store.users[other_user.uid]).parent)
+    done = other_user.python(plant, place, str(os.getpid()), str(precious))
     assert done.returncode == 0, done.stderr
     pid = int(done.stdout)  # nothing was written or read
     try:

@@ -228,6 +228,8 @@ ENV_NEMO_RL_NSYS = "NRL_NSYS_WORKER_PATTERNS"
 ENV_OWN_CONTAINER = "DKDBG_OWN_CONTAINER"
 #: The service whose name the container answers to in its place.
 ENV_STANDS_FOR = "DKDBG_STANDS_FOR"
+#: The folder of the image over which the checkout is mounted, and where a volume has what the image alone has there.
+ENV_IMAGE_FILES, IMAGE_FILES = "DKDBG_IMAGE_FILES", "/opt/dkdbg-image"
 #: Set by the agent for the program: the session's folder. The hook does nothing without it.
 ENV_SESSION_DIR = "DKDBG_SESSION_DIR"
 

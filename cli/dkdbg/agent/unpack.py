@@ -27,8 +27,11 @@ _WHEN = 315532800
 _FOLDER = "agent-"
 #: Set where the file goes with a batch job: what was unpacked goes with the last program on the node. Its folder has
 #: another name, as a brought file of the same digest has a lock of its own.
-_ENV_OWN_CONTAINER = "DKDBG_OWN_CONTAINER"
 _ENV_TRANSIENT, _TRANSIENT = "DKDBG_TRANSIENT", "-job"
+
+
+#: Of contract.py and run/sites.py, which most starts need not import.
+_ENV_OWN_CONTAINER, _ENV_SITES = "DKDBG_OWN_CONTAINER", "DKDBG_SITES"
 
 
 def main(archive: str) -> int:
@@ -59,10 +62,10 @@ def main(archive: str) -> int:
 
 
 def _open_sites() -> None:
-    from dkdbg.agent.run import sites
-
-    os.environ.pop(sites.ENV_FILES, None)
+    os.environ.pop(_ENV_SITES, None)
     if os.environ.get(_ENV_OWN_CONTAINER) == "1":
+        from dkdbg.agent.run import sites
+
         try:
             sites.open_files(os.environ)
         except Exception as error:  # PYTHONPATH leads in as well

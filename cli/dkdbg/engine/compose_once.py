@@ -54,7 +54,8 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepa
     check_published(model, service, token)
     check_name(str(model.get("name", "")), root)
     running = compose.running(target, root, service.port)
-    if running is not None and runs_nothing(model, service.name) and not _is_used(running):
+    runs = running is not None and running.state == "running"
+    if running is not None and runs and runs_nothing(model, service.name) and not _is_entered(running.id):
         report(f"{service.name}, in which nothing runs, is stopped: its port is for this program")
         process.run(target.stop(), cwd=root)
     port = wanted.port if service.host_network else free_port(wanted.port, ours=None)
@@ -89,13 +90,10 @@ def prepare(root: Path, wanted: Once, *, report: Callable[[str], None]) -> Prepa
     )  # fmt: skip
 
 
-def _is_used(running: compose.Running) -> bool:
-    """Whether somebody has started something in a container by `docker exec`; one that does not run is used by nobody."""
-    if running.state != "running":
-        return True
-    lines = process.run(
-        ("docker", "top", running.id, "-o", "pid,ppid,args"), timeout=None
-    ).stdout.splitlines()[1:]
+def _is_entered(container: str) -> bool:
+    """Whether somebody has started something in a container by `docker exec`."""
+    asked = process.run(("docker", "top", container, "-o", "pid,ppid,args"), timeout=None)
+    lines = asked.stdout.splitlines()[1:]
     rows = [line.split(None, 2) for line in lines]
     inside = {row[0] for row in rows}
     # The parents of the first process, and of what was started by exec, are outside of the container.

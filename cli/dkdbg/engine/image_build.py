@@ -70,9 +70,9 @@ class ImageBuild:
 
     def take_away_stale(self) -> None:
         """Remove the container of a former image with the volumes that show folders of it, which compose would keep."""
-        found = self._container() if self._service.image_volumes else None
+        found = self._container() if self._service.masks else None
         if found is not None and self._id_of(found["Config"]["Image"]) != found["Image"]:
-            remove_with_volumes(self._root, self._target, self._service.image_volumes)
+            remove_with_volumes(self._root, self._target, self._service.masks)
 
     def copy_files(self, project: str, report: Callable[[str], None]) -> None:
         """Copy what the image alone has below the mount into the volume `dkdbg-image`, once for each image.

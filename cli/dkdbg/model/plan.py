@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from dkdbg.agent import contract
+
 if TYPE_CHECKING:
     from pathlib import PurePosixPath
 
@@ -20,10 +22,6 @@ FROM_NOWHERE: TokenKind = "none"
 FROM_ENVIRONMENT: TokenKind = "env"
 FROM_PERSON: TokenKind = "prompt"
 TOKEN_KINDS = (FROM_NOWHERE, FROM_ENVIRONMENT, FROM_PERSON)
-
-
-#: Where a debug service has what the image alone has below the mounted checkout (agent/run/image_files.py).
-IMAGE_FILES = "/opt/dkdbg-image"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +189,7 @@ class DebugService:
     @property
     def image_volumes(self) -> tuple[str, ...]:
         """Where volumes are mounted in it that hold nothing but the image's own files."""
-        return (*self.masks, *([IMAGE_FILES] if self.image_files else []))
+        return (*self.masks, *([contract.IMAGE_FILES] if self.image_files else []))
 
 
 @dataclass(frozen=True, kw_only=True)

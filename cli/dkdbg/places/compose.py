@@ -144,8 +144,9 @@ class ComposePlace(ContainerPlace):
         if result.code:
             raise explain(result.code, result.stderr)
         down = "the project is down" if everything else f"{self.address.rest} is down"
+        there = [] if everything else containers.of_project(self._root)
         if left := sorted(
-            {each.service for each in containers.of_project(self._root) if each.running and each.service}
+            {each.service for each in there if each.running and each.service and not each.one_off}
         ):
             down += f"; still running: {', '.join(left)} (dkdbg down --all ends the project)"
         if kept:  # what the program wrote lies there, and nowhere else

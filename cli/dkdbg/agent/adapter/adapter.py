@@ -125,12 +125,13 @@ class Processes:
         if option is None:  # macOS: the folder is ours alone
             return 0
         pid, uid, _ = struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, option, 12))
-        # Of another user: in a folder that the agent has made, or in ours before the process changed its user.
+        if uid not in (0, os.getuid()) and os.getuid() != 0:
+            return None
+        # A process of another user announces itself in a folder of its own (USERS_NAME in contract.py), or in ours
+        # before it changes its user.
         others = os.path.join(os.path.dirname(self._folder), "u", str(uid), "p")
-        folders = (
-            (self._folder, others) if os.getuid() == 0 else (self._folder,) if uid in (0, os.getuid()) else ()
-        )
-        return pid if any(os.path.exists(os.path.join(each, "%d.json" % pid)) for each in folders) else None
+        known = any(os.path.exists(os.path.join(each, "%d.json" % pid)) for each in (self._folder, others))
+        return pid if known else None
 
 
 def check_claims(servers: Any, processes: Processes) -> None:

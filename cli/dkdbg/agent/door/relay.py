@@ -112,7 +112,7 @@ class Service:
         with self._lock:
             self._seats.program, self._seats.end = pid, ""
             self._seats.last_words.forget()
-            self._lock.notify_all()  # the former one's session waits for an end that nobody tells any more
+            self._lock.notify_all()  # the session of the former program waits for its end, which is not told any more
 
     def program_ended(self, end: str) -> None:
         """Note how it has ended, in words."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: A part of what is printed (torch/cuda/__init__.py, `_lazy_init`) -> what we say to that, in the same console. CPython says the second.
+#: A part of what is printed (torch/cuda/__init__.py, `_lazy_init`) -> what we say to that, in the same console.
 TRAPS = {
     "Cannot re-initialize CUDA in forked subprocess": (
         "CUDA was used in this process's parent before it was forked: by the program, or by an expression in the "

@@ -105,7 +105,6 @@ class View:
         figures: None where nothing was read.
         values: the elements as text, where there are few.
         digest: of the elements that were read, where it was asked for.
-        flat: returns so many first elements as Python numbers; None where nothing may be read.
         grid: returns the width and the numbers of a picture of SIDE by SIDE elements at most, row by row.
         rows: returns the children, (name, value, how the value is written after the name of the whole).
     """
@@ -117,7 +116,6 @@ class View:
         self.figures: Optional[Figures] = None
         self.values = ""
         self.digest = ""
-        self.flat: Optional[Callable[[int], List[object]]] = None
         self.grid: Optional[Callable[[], Tuple[int, List[float]]]] = None
         self.rows: Optional[Callable[[], List[Tuple[str, object, str]]]] = None
 

@@ -67,7 +67,7 @@ class ArrayViews:
         view = _view(val)
         if view is None:
             return None
-        # Of what may not be touched (another thread's GPU, a traced function) not even the program could print it.
+        # A value that must not be read (of a GPU that is busy, of a function that is traced) is not printed either.
         return None if context == "repl" and (view.rows is not None or not view.why) else view.text()
 
     def get_contents_debug_adapter_protocol(self, obj: Any, fmt: Any = None) -> Children:

@@ -7,7 +7,10 @@ as a worker of a DataLoader does; the first Python of a job is rank 0, unless it
 
 from __future__ import annotations
 
+import itertools
 import os
+
+from . import site_entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,15 +115,5 @@ def own_rank(member: Member) -> Optional[int]:
 
 def _is_below(directory: str) -> bool:
     """Whether a Python process of the session is above this one."""
-    pid = os.getppid()
-    for _ in range(32):
-        if pid <= 1:
-            return False
-        if os.path.exists("%s/p/%d.json" % (directory, pid)):
-            return True
-        try:
-            with open("/proc/%d/stat" % pid, "rb") as source:
-                pid = int(source.read().rpartition(b")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            return False
-    return False
+    parents = itertools.islice(site_entry.above(), 32)
+    return any(pid > 1 and os.path.exists("%s/p/%d.json" % (directory, pid)) for pid in parents)

@@ -65,7 +65,7 @@ def enter(files: str, directory: str) -> str:
     for finder in sys.meta_path:
         if type(finder).__name__ == "_DkdbgFinder":
             return _move(finder.member, directory, files)  # type: ignore[attr-defined]
-    hook = sys.modules[HOOK] = _hook(files)
+    hook = sys.modules[HOOK] = hook_functions(files)
     words: List[str] = hook._command_line()
     if hook._is_housekeeping(words):
         del sys.modules[HOOK]
@@ -77,8 +77,12 @@ def enter(files: str, directory: str) -> str:
     return ENTERED
 
 
-def _hook(files: str) -> ModuleType:
-    """The hook's functions, without the last line, by which it runs them when Python starts."""
+def hook_functions(files: str) -> ModuleType:
+    """Return the hook's functions, without the last line, by which it runs them when Python starts.
+
+    Args:
+        files: the folder of what the hook loads.
+    """
     path = files + "/hook/sitecustomize.py"
     hook = type(sys)(HOOK)
     hook.__file__ = path

@@ -34,17 +34,15 @@ def look(value: Any, deadline: float, digest: bool) -> View:
     view.device = _devices(value)
     numpy = sys.modules["numpy"]
     plain = numpy.asarray(value)
+    flat = None
     if plain.dtype.kind in "biufc":
         flat = plain.reshape(-1) if plain.flags.c_contiguous else numpy_views._flat(plain)
         numpy_views.figures(view, flat, int(plain.size), deadline, digest)
-        view.flat = lambda most: list(flat[:most].tolist())
     elif plain.dtype.itemsize <= 2:  # bfloat16 and its smaller kin, of ml_dtypes
-        flat = plain.reshape(-1)
-        part = flat[: array_figures.MOST].astype(numpy.float32)
-        numpy_views.figures(view, part, int(plain.size), deadline, digest)
-        view.flat = lambda most: list(part[:most].tolist())
-    if plain.size <= SHORT and view.flat is not None:
-        view.values = array_figures.listed(view.flat(SHORT), not plain.ndim)
+        flat = plain.reshape(-1)[: array_figures.MOST].astype(numpy.float32)
+        numpy_views.figures(view, flat, int(plain.size), deadline, digest)
+    if plain.size <= SHORT and flat is not None:
+        view.values = array_figures.listed(flat.tolist(), not plain.ndim)
     view.rows, view.grid = lambda: numpy_views.rows(plain), lambda: numpy_views.grid(plain)
     return view
 

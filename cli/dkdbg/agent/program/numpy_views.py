@@ -31,8 +31,10 @@ def look(value: Any, deadline: float, digest: bool) -> Optional[View]:
     name = "array" if type(value) is numpy.ndarray else type(value).__name__
     view = View(name, str(tuple(plain.shape)), array_figures.clean(plain.dtype))
     view.why = _why_not(numpy, value, plain)
-    if view.why:  # no figures, which would read all of it; the elements are there for who opens them
-        view.rows = lambda: rows(value if "masked" in view.why else plain)
+    if (
+        view.why
+    ):  # figures would read all of it; opened, it shows its first elements, of a masked array with the mask
+        view.rows = lambda: rows(value if _is_masked(value) else plain)
         return view
     flat = _flat(plain)
     if plain.dtype.kind in "biufc":
@@ -68,7 +70,7 @@ def rows(whole: Any) -> List[Tuple[str, Any, str]]:
         return [("value", whole.item(), "[()]")]
     length = min(PAGE, len(whole))
     width = len(str(length - 1))
-    are_numbers = whole.ndim == 1 and whole.dtype.kind in "biufc" and not hasattr(whole, "mask")
+    are_numbers = whole.ndim == 1 and whole.dtype.kind in "biufc" and not _is_masked(whole)
     items = whole[:length].tolist() if are_numbers else whole[:length]
     return [("[%0*d]" % (width, at), each, "[%d]" % at) for at, each in enumerate(items)]
 
@@ -82,9 +84,13 @@ def grid(plain: Any) -> Tuple[int, List[float]]:
     return int(width), part.astype(numpy.float64).reshape(-1).tolist()
 
 
-def _why_not(numpy: Any, value: Any, plain: Any) -> str:
+def _is_masked(value: Any) -> bool:
     masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
-    if masked is not None and masked in type(value).__mro__:
+    return masked is not None and masked in type(value).__mro__
+
+
+def _why_not(numpy: Any, value: Any, plain: Any) -> str:
+    if _is_masked(value):
         return "some of it is masked"
     if plain.dtype.hasobject:
         return "its elements are objects"

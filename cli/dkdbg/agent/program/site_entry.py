@@ -1,28 +1,36 @@
 # -*- coding: utf-8 -*-
-"""What a .pth file of the agent's executes in a Python that has not come to the hook by PYTHONPATH; see run/sites.py.
+"""Leads a Python to the hook that PYTHONPATH has not led there: a .pth file of the agent executes it (run/sites.py).
 
-It only puts the hook's folder first on `sys.path`, before `site` imports `sitecustomize`, and what the program has
-cleared back into the environment. Given: `session`, the session's folder, `agent`, the agent's pid, and `hook`, that
-folder. The file is read by whatever Python the user starts, so it is valid Python 2 as well.
+It puts the hook's folder first on `sys.path`, before `site` imports `sitecustomize`, and the session back into the
+environment. The .pth file gives `session`, the session's folder, `agent`, the agent's pid, and `hook`, the hook's folder.
+Whatever Python the user starts reads this file, so it is valid Python 2 as well.
 """
-# ruff: noqa: ANN001, ANN202, SIM105
+# Annotations are comments here: Python 2 reads this file too.
+# ruff: noqa: ANN001, ANN201, ANN202, F401, SIM105
 
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterator
 
-def _is_below(agent):  # type: (int) -> bool
-    """Tell whether this process descends from the agent: others in the container are not ours."""
+
+def above():  # type: () -> Iterator[int]
+    """Yield the pids of the processes above this one, its parent first; fewer where /proc does not tell."""
     pid = os.getpid()
-    while pid not in (0, 1, agent):
-        with open("/proc/%d/stat" % pid, "rb") as source:
-            pid = int(source.read().rpartition(b")")[2].split()[1])
-    return pid == agent
+    while pid > 1:
+        try:
+            with open("/proc/%d/stat" % pid, "rb") as source:
+                pid = int(source.read().rpartition(b")")[2].split()[1])
+        except (OSError, IOError, ValueError, IndexError):
+            return
+        yield pid
 
 
 def _enter(session, agent, hook):  # type: (str, int, str) -> None
-    # `site` imports sitecustomize after the site folders; later on somebody reads this folder once more.
-    if "sitecustomize" in sys.modules or not os.path.isdir(session) or not _is_below(agent):
+    # Later on a program may have `site` read the site folders once more.
+    if "sitecustomize" in sys.modules or not os.path.isdir(session) or agent not in above():
         return
     if not os.path.isdir(os.environ.get("DKDBG_SESSION_DIR", "")):
         os.environ["DKDBG_SESSION_DIR"] = session
@@ -30,7 +38,8 @@ def _enter(session, agent, hook):  # type: (str, int, str) -> None
     sys.path.insert(0, hook)
 
 
-try:
-    _enter(session, agent, hook)  # type: ignore[name-defined]  # noqa: F821
-except Exception:  # nothing here may keep a program from starting
-    pass
+if "session" in globals():
+    try:
+        _enter(session, agent, hook)  # type: ignore[name-defined]  # noqa: F821
+    except Exception:  # nothing here may keep a program from starting
+        pass

@@ -62,9 +62,8 @@ def look(value: Any, deadline: float, digest: bool) -> View:
         except RuntimeError as error:  # a type without these operations, no memory on the device
             view.figures, view.why = None, array_figures.clean(error)
             return view
-    view.flat = lambda most: _first(torch, plain, most)
-    if plain.numel() <= SHORT:
-        view.values = array_figures.listed(view.flat(SHORT), not plain.dim())
+        if plain.numel() <= SHORT:
+            view.values = array_figures.listed(plain.reshape(-1).tolist(), not plain.dim())
     view.rows, view.grid = lambda: _rows(torch, plain), lambda: _grid(torch, plain)
     return view
 
@@ -254,19 +253,6 @@ def _of_piece(torch: Any, piece: Any) -> Tuple[int, int, int, List[float]]:
         return count, nan, inf, []
     figures = torch.stack([work.min(), work.max(), work.sum(), (work * work).sum()]).tolist()
     return count, nan, inf, figures
-
-
-def _first(torch: Any, plain: Any, most: int) -> List[object]:
-    """Return the first elements as Python numbers."""
-    if not plain.numel():
-        return []
-    with _quiet(torch):
-        part = plain
-        while part.dim() > 1:  # no more than is needed
-            size = max(1, part[0].numel())
-            part = part[: -(-most // size)]
-            part = part.flatten(0, 1)
-        return list(part.reshape(-1)[:most].tolist())
 
 
 def _grid(torch: Any, plain: Any) -> Tuple[int, List[float]]:

@@ -47,7 +47,7 @@ class ProcessTable:
 
     Args:
         directory: where processes announce themselves.
-        users: by uid, the folders of other users that have one; see SessionStore.
+        users: by uid, the same of other users; see SessionStore.
         attached: tells whether an editor is attached now, and who is asked to join can.
         on_change: called with the processes, by pid, whenever something about them changed.
         on_refusal: told once for each reason why a process cannot be debugged, in one line.
@@ -281,7 +281,7 @@ class ProcessTable:
             with contextlib.suppress(OSError):
                 names = [name[:-5] for name in os.listdir(folder) if name.endswith(".json")]
                 pids = {int(name) for name in names if name.isdigit()}
-                # Of another user's folder only what is his: he may have written any number.
+                # In another user's folder any number may stand: only pids of his own processes count.
                 found |= {
                     pid
                     for pid in pids
@@ -290,15 +290,14 @@ class ProcessTable:
         return sorted(found)
 
     def _folders(self) -> List[str]:
-        return [self._directory, *(os.path.join(each, "p") for each in list(self._users.values()))]
+        return [self._directory, *list(self._users.values())]
 
     def _path(self, pid: int, suffix: str) -> str:
         """Return the path of a process's file: a user other than ours has a folder of its own."""
         folder = self._directory
         # In ours one may have announced itself before it changed its user.
         if self._users and not os.path.exists(os.path.join(folder, "%d.json" % pid)):
-            users = self._users.get(procfs.owner(pid))
-            folder = os.path.join(users, "p") if users else folder
+            folder = self._users.get(procfs.owner(pid), folder)
         return os.path.join(folder, "%d%s" % (pid, suffix))
 
     def _parent_of(self, process: contract.Process) -> Optional[contract.Process]:
@@ -317,9 +316,8 @@ class ProcessTable:
     def _watch(self) -> None:
         while not self._stopped:
             for look in (self._before_look, self._look):
-                with contextlib.suppress(
-                    Exception
-                ):  # a folder removed under us is no reason to end the program
+                # A folder that is removed under us is no reason to end the program.
+                with contextlib.suppress(Exception):
                     look()
             self._wake.wait(INTERVAL)
             self._wake.clear()

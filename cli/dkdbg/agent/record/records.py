@@ -171,7 +171,7 @@ class SessionStore:
 
     Attributes:
         lets_join: whether `join.json` is there.
-        users: by uid, the folders of other users; see `let_in`.
+        users: by uid, the folders in which processes of other users announce themselves; see `let_in`.
     """
 
     def __init__(self, folder: str, name: str) -> None:
@@ -236,12 +236,12 @@ class SessionStore:
     def close_for_joining(self) -> None:
         """Let Python processes start bare again."""
         self.lets_join, self._join_info = False, None
-        for directory in (self.directory, *self.users.values()):
+        for directory in (self.directory, *map(self._folder_of, self.users)):
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(directory, contract.JOIN_NAME))
 
     def open_for_users(self) -> None:
-        """Have the session's folder entered by other users, who find there the folder that is theirs, and nothing else.
+        """Let other users pass through the session's folder to the folders that are theirs; they read nothing else there.
 
         Raises:
             OSError: it cannot be done.
@@ -252,7 +252,7 @@ class SessionStore:
             os.chmod(folder, 0o711)  # noqa: S103 - to be passed through, not to be read
 
     def close_for_users(self) -> None:
-        """Let nobody in any more."""
+        """Take the folders of other users away."""
         import shutil
 
         self.users.clear()
@@ -264,19 +264,21 @@ class SessionStore:
         Raises:
             OSError: it cannot be done.
         """
-        folder = os.path.join(self.directory, contract.USERS_NAME, str(uid))
+        folder = self._folder_of(uid)
         processes = os.path.join(folder, contract.PROCESSES_NAME)
         os.mkdir(folder)
-        os.chmod(folder, 0o711)  # noqa: S103 - ours: nobody can put a link in the place of what we write
-        self.users[uid] = folder
-        info = self._join_info
-        if info is not None:
-            self._let_join(uid, info)
+        os.chmod(folder, 0o711)  # noqa: S103 - it stays ours: the user cannot replace what we write there by a link
+        self.users[uid] = processes
+        if self._join_info is not None:
+            self._let_join(uid, self._join_info)
         os.mkdir(processes, 0o700)
         os.chown(processes, uid, gid)  # the last step: a process of the user's waits for it
 
+    def _folder_of(self, uid: int) -> str:
+        return os.path.join(self.directory, contract.USERS_NAME, str(uid))
+
     def _let_join(self, uid: int, info: contract.JoinInfo) -> None:
-        folder = self.users[uid]
+        folder = self._folder_of(uid)
         adapter = os.path.join(folder, contract.ADAPTER_NAME)
         with contextlib.suppress(OSError):
             with contextlib.suppress(FileNotFoundError):

@@ -161,7 +161,7 @@ def _make_private(folder: str, info: os.stat_result) -> bool:
     was_open = bool(mode & 0o022)
     if was_open and not _is_all_ours(folder):
         return False
-    if mode & 0o066:  # 0711 is open to nobody: who passes through has to be let in further below
+    if mode & 0o066:  # with 0711 others only pass through, to folders that are theirs
         os.chmod(folder, 0o700)
     if was_open and not _is_all_ours(folder):
         os.chmod(folder, mode)

@@ -1,7 +1,7 @@
 """Shows what the image alone has below the folder that the checkout is mounted over: generated modules, weights, scripts.
 
 `dkdbg up` and F5 have copied it into a volume (templates/image_files.sh). For each name that the checkout lacks a link
-is put there while the session lasts; git is told to leave it out (`.git/info/exclude`). Nothing that is there is touched.
+is put there while the session lasts; git is told to leave it out (`.git/info/exclude`). Existing files are not touched.
 """
 
 from __future__ import annotations
@@ -10,23 +10,21 @@ import contextlib
 import fcntl
 import os
 
+from dkdbg.agent import contract
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator, List, Mapping
 
-#: The folder in the container over which the checkout is mounted.
-ENV_FOLDER = "DKDBG_IMAGE_FILES"
-#: Where the volume is.
-VOLUME = "/opt/dkdbg-image"
 _BEGIN, _END = b"\n# dkdbg: of the image, while it is debugged\n", b"# dkdbg: end\n"
 
 
 def hides(path: str, environ: Mapping[str, str]) -> str:
-    """Return what to tell of a file that is not there: the image may have it, and nobody has copied that; else empty."""
-    folder = environ.get(ENV_FOLDER, "")
+    """Return what to say of a missing file that the image may have, where its files were not copied; else empty."""
+    folder = environ.get(contract.ENV_IMAGE_FILES, "")
     inside = folder and os.path.abspath(path).startswith(folder.rstrip("/") + "/")
     with contextlib.suppress(OSError):
-        if inside and not os.listdir(VOLUME):
+        if inside and not os.listdir(contract.IMAGE_FILES):
             return "; if the image has it, your files are mounted over it: dkdbg up, or F5, shows it again"
     return ""
 
@@ -39,8 +37,8 @@ class ImageFiles:
         volume: where the copies are.
     """
 
-    def __init__(self, environ: Mapping[str, str], volume: str = VOLUME) -> None:
-        self._folder = environ.get(ENV_FOLDER, "")
+    def __init__(self, environ: Mapping[str, str], volume: str = contract.IMAGE_FILES) -> None:
+        self._folder = environ.get(contract.ENV_IMAGE_FILES, "")
         self._volume = volume
         self._links: List[str] = []
         self._held = -1
@@ -98,8 +96,10 @@ class ImageFiles:
                 yield from self._missing(each)
 
     def _exclude(self, names: List[str]) -> None:
-        """Have git leave out these; what else the file says stays."""
-        path = os.path.join(self._folder, ".git", "info", "exclude")
+        """Have git leave out these; what else the file says stays. A file behind a link may be anybody's."""
+        path = os.path.join(os.path.realpath(self._folder), ".git", "info", "exclude")
+        if os.path.realpath(path) != path:
+            return
         with contextlib.suppress(OSError, ValueError):
             with open(path, "rb") as source:
                 text = source.read()

@@ -172,8 +172,7 @@ class Session:
         if self._lets_users_in:
             self.store.open_for_users()
         self._program = 0
-        self._hook = hook_folder.install(runtime)
-        self._unseen = unseen.Unseen(self.store.processes_dir, self._hook)
+        self._unseen = unseen.Unseen(self.store.processes_dir)
         self._adapter_path = os.path.join(self.store.processes_dir, contract.ADAPTER_NAME)
         self._backend = backend.Backend(
             debugpy_dir,
@@ -367,7 +366,7 @@ class Session:
     def _let_in(self, uid: int, gid: int) -> None:
         try:
             self.store.let_in(uid, gid)
-        except OSError as error:  # without CAP_CHOWN, for one: then nobody has to wait for it
+        except OSError as error:  # without CAP_CHOWN, for one; without the folders no process waits for one
             self._lets_users_in = False
             self.store.close_for_users()
             self.tell("processes of other users cannot be debugged: %s" % error)
@@ -583,7 +582,7 @@ class Session:
             OSError: the hook cannot be laid out.
         """
         environment = tokens.without(os.environ)
-        hook = hook_folder.install(self._runtime)  # a cleaner of /tmp may have been there
+        hook = self._unseen.hook = hook_folder.install(self._runtime)
         former = environment.get("PYTHONPATH")
         environment["PYTHONPATH"] = hook + os.pathsep + former if former else hook
         environment[contract.ENV_SESSION_DIR] = self.store.directory

@@ -40,7 +40,7 @@ _ABOVE = (
     "/opt/conda/envs",
     "/var/lib",
 )
-#: One line, which begins with `import`: `site` executes it. Who reads the other file trusts itself and root alone.
+#: One line, which begins with `import`: `site` executes it. It reads the other file only where its own user or root owns it.
 _LINE = (
     "import os, sys; %(hook)r in sys.path or (os.path.exists(%(file)r) and os.stat(%(file)r).st_uid in (0, os.getuid())"
     " and eval(compile(open(%(file)r).read(), %(file)r, 'exec'), {'session': %(session)r, 'agent': %(agent)d, 'hook': %(hook)r}))\n"
@@ -84,7 +84,7 @@ class Sites:
                 os.pwrite(descriptor, line.encode(), 0)
 
     def close(self) -> None:
-        """Lead nobody any more; a file that can be removed goes."""
+        """Empty the files, and remove those that this user may remove."""
         for descriptor in self._descriptors:
             with contextlib.suppress(OSError):
                 os.ftruncate(descriptor, 0)

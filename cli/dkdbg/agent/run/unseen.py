@@ -7,12 +7,12 @@ import re
 import time
 
 from dkdbg.agent import contract
+from dkdbg.agent.program import entered
 from dkdbg.agent.record import procfs
-from dkdbg.launchers import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Collection, Dict, List, Optional, Sequence
+    from typing import Callable, Collection, Dict, List, Optional, Sequence, Set
 
 #: Seconds after the start of the program from which on it is told: what comes up slowly has announced itself by then.
 PATIENCE = 10.0
@@ -24,33 +24,33 @@ PROCESS_NOTE = "%s (pid %d) has not loaded the agent, so no breakpoint stops it:
 #: Without a word on how it was started: it was gone before anybody looked.
 _USUAL = "python -S keeps the agent out; outside of containers -I, -E and another PYTHONPATH do too"
 _PYTHON = re.compile(r"python[0-9.]*$")
-#: Serve others, build or install, and come to no session on purpose: those of the hook's lists besides the launchers'.
-_HELPERS = ("debugpy/adapter", "dkdbg/agent/", "multiprocessing.forkserver")
-_INSTALLERS = ("pip", "pip3", "uv", "ninja", "cmake", "conda", "mamba", "poetry", "meson")
+#: Comes to no session on purpose, besides what the hook itself leaves out: its children, made by fork, do.
+_FORKSERVER = "multiprocessing.forkserver"
 
 
 class Unseen:
-    """What is told once of a program, and once of each of its Pythons, by what it is called and why.
+    """What is told once of a program, and once of its Pythons of one name.
 
     Args:
         folder: where processes announce themselves.
-        hook: the hook's folder, as it stands on PYTHONPATH.
+
+    Attributes:
+        hook: the hook's folder, as it stands on PYTHONPATH; empty before the first start.
     """
 
-    def __init__(self, folder: str, hook: str = "") -> None:
+    def __init__(self, folder: str) -> None:
+        self.hook = ""
         self._folder = folder
-        self._hook = hook
         self._before = 0
         self._told = False
-        self._program = 0
         self._looked = 0.0
         self._since: Dict[int, float] = {}
-        self._said: Dict[str, str] = {}
+        self._said: Set[str] = set()
 
     def begin(self) -> None:
         """Note that the program is about to start."""
         self._before, self._told = self._changed(), False
-        self._since, self._said = {}, {}
+        self._since, self._said = {}, set()
 
     def note(self) -> str:
         """Return what to tell of the program; empty when some process of it has announced itself, or it was told."""
@@ -69,19 +69,22 @@ class Unseen:
         if now < self._looked + BETWEEN:
             return []
         self._looked = now
+        leaves_out = entered.hook_functions(os.path.dirname(self.hook))._is_housekeeping
         parents = procfs.parents()
         found = {
             pid: words
             for pid in procfs.below([program], parents)
-            if pid not in announced and parents.get(pid) not in announced and (words := _python(pid))
+            if pid not in announced
+            and parents.get(pid) not in announced
+            and (words := _python(pid, leaves_out))
         }
         self._since = {pid: self._since.get(pid, now) for pid in found}
         lines = []
         for pid, words in found.items():
             name = _name(words)
             if now >= self._since[pid] + ANNOUNCING and name not in self._said:
-                self._said[name] = reason = why(pid, words, self._hook)
-                lines.append(PROCESS_NOTE % (name, pid, reason))
+                self._said.add(name)
+                lines.append(PROCESS_NOTE % (name, pid, why(pid, words, self.hook)))
         return lines
 
     def _changed(self) -> int:
@@ -110,20 +113,15 @@ def why(pid: int, words: Sequence[str], hook: str) -> str:
     return "it is no CPython from 3.8 on, or ends before it has loaded its site folders"
 
 
-def _python(pid: int) -> Optional[List[str]]:
+def _python(pid: int, leaves_out: Callable[[List[str]], bool]) -> Optional[List[str]]:
     """Return the command line of a Python that runs a program of the user's; None for any other process."""
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as source:
             words = [os.fsdecode(word) for word in source.read().split(b"\0")[:-1]]
     except OSError:
         return None
-    if not words or not _PYTHON.match(os.path.basename(words[0])):
-        return None
-    line = " ".join(words)
-    more = [mark for mark in os.environ.get(contract.ENV_SKIP, "").split(",") if mark]
-    if any(mark in line for mark in (*_HELPERS, *more, *(mark for mark, _ in registry.helpers()))):
-        return None
-    return None if _name(words) in _INSTALLERS else words
+    is_python = bool(words) and _PYTHON.match(os.path.basename(words[0]))
+    return words if is_python and not leaves_out(words) and _FORKSERVER not in " ".join(words) else None
 
 
 def _flags(words: Sequence[str]) -> str:
@@ -149,7 +147,7 @@ def _name(words: Sequence[str]) -> str:
     while rest and rest[0].startswith("-") and rest[0] not in ("-c", "-m"):
         rest = rest[2:] if rest[0] in ("-W", "-X") else rest[1:]
     if rest[:1] == ["-m"] and len(rest) > 1:
-        return rest[1] if rest[1] in _INSTALLERS else "-m " + rest[1]
+        return "-m " + rest[1]
     return os.path.basename(rest[0]) if rest and rest[0] != "-c" else os.path.basename(words[0])
 
 

@@ -173,28 +173,15 @@ def runs_python_alone(argv: Sequence[str], scripts: Collection[str] = ()) -> boo
     text = bash.Bash.lines_of(line.rest)
     if text is None:
         script = bash.Bash.script_of(line.rest)
-        return bool(script) and script is not None and script[0].rsplit("/", 1)[-1] in scripts
+        return script is not None and script[0].rsplit("/", 1)[-1] in scripts
     bare = re.sub(r"\d?>&\d|\d?>>?\s*\S+|<\s*\S+", " ", text)
     segments = [segment for each in logical_lines(bare) for segment in _segments(each)]
     return bool(segments) and all(runs_python_alone(_after_keyword(each), scripts) for each in segments)
 
 
 def _after_keyword(words: Sequence[str]) -> Sequence[str]:
-    """Return a simple command without the shell's words before it: `then python train.py`, `while ! nc ...`."""
-    while len(words) > 1 and words[0] in {
-        "if",
-        "then",
-        "else",
-        "elif",
-        "while",
-        "until",
-        "do",
-        "!",
-        "{",
-        "(",
-    }:
-        words = words[1:]
-    return words
+    """Return a simple command without the shell's words before it: `while ! nc ...`; `then` and its like are wrappers."""
+    return words[1:] if len(words) > 1 and words[0] in {"if", "elif", "while", "until", "{", "("} else words
 
 
 def serves(argv: Sequence[str]) -> bool:

@@ -147,6 +147,7 @@ if TYPE_CHECKING:
         passing,
         profiling,
         ray_hook,
+        site_entry,
         socket_pdb,
         timeouts,
     )
@@ -157,13 +158,14 @@ else:
         _Late("crash_watch"),
         _Late("forking"),
     )
-    join, kin, on_demand, passing, profiling, ray_hook, socket_pdb, timeouts = (
+    join, kin, on_demand, passing, profiling, ray_hook, site_entry, socket_pdb, timeouts = (
         _Late("join"),
         _Late("kin"),
         _Late("on_demand"),
         _Late("passing"),
         _Late("profiling"),
         _Late("ray_hook"),
+        _Late("site_entry"),
         _Late("socket_pdb"),
         _Late("timeouts"),
     )
@@ -427,15 +429,6 @@ def _profile(directory, words):  # type: (str, List[str]) -> None
         sys.stderr.write("dkdbg: pid %d cannot be profiled: %s\n" % (os.getpid(), error))
 
 
-def _is_below(agent):  # type: (int) -> bool
-    """Tell whether this process descends from the agent, as far as /proc says it."""
-    pid = os.getpid()
-    while pid not in (0, 1, agent):
-        with open("/proc/%d/stat" % pid, "rb") as source:
-            pid = int(source.read().rpartition(b")")[2].split()[1])
-    return pid == agent
-
-
 def _admitted(directory):  # type: (str) -> str
     """Return the folder of the session for the user that this process has become; the agent makes it when it sees one.
 
@@ -446,7 +439,7 @@ def _admitted(directory):  # type: (str) -> str
     users, uid = os.path.split(directory)
     session = os.path.dirname(users) if os.path.basename(users) == "u" and uid.isdigit() else directory
     own, end = "%s/u/%d" % (session, os.geteuid()), time.time() + _ADMISSION
-    is_coming = os.geteuid() != 0 and _is_below(int(session.rpartition("-")[2]))
+    is_coming = os.geteuid() != 0 and int(session.rpartition("-")[2]) in site_entry.above()
     while is_coming and os.path.isdir(session + "/u") and time.time() < end:
         if os.path.isdir(own + "/p"):
             if not os.access(own + "/p", os.W_OK):

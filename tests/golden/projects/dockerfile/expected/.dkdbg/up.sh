@@ -146,6 +146,10 @@ container() {
   docker inspect --format '{{.Config.Image}} {{.Image}} {{index .Config.Labels "com.docker.compose.project"}}' \
     "$(docker compose --profile debug ps --all --quiet app-debug | head -n 1)" 2>/dev/null
 }
+if [ -n "$build" ]; then
+  docker compose --progress plain --profile debug build app-debug || exit 1
+  build=
+fi
 # What the image alone has below the folder that the checkout is mounted over, copied into a volume.
 # usage: image_files PROJECT SERVICE FOLDER OWNER [MASK...]
 #   FOLDER: in the image, over which the working directory is mounted. OWNER: 1 gives the copies to whom that belongs.
@@ -194,10 +198,6 @@ image_files() {
     echo "they could not be copied; the next start tries again"
   }
 }
-if [ -n "$build" ]; then
-  docker compose --progress plain --profile debug build app-debug || exit 1
-  build=
-fi
 project=$(docker compose --profile debug config --format json 2>/dev/null | sed -n 's/^  "name": "\([^"]*\)",\{0,1\}$/\1/p' | head -n 1)
 image_files "$project" app-debug /app 1 || :
 running=$([ "$what" = up ] || docker compose --profile debug ps --quiet --status running app-debug 2>/dev/null) || :
