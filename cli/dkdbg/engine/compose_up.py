@@ -152,7 +152,7 @@ def take_place(
     if others:
         shown = " ".join(map(shlex.quote, others))
         report(
-            f"{', '.join(others)}: compose starts {name} for them, beside {service.name}; without it: "
+            f"compose starts {name} beside {service.name} for {', '.join(others)}; without it: "
             f"docker compose up --no-deps {shown}"
         )
 
