@@ -99,6 +99,7 @@ class Editor:
         self.attached: dict[int, Session] = {}
         self.stops: list[dict[str, Any]] = []
         self.output: list[str] = []
+        self.consoles: dict[Session, list[str]] = {}
         self.exit_codes: list[int] = []
         self.errors: list[str] = []
         self.changed = threading.Condition()
@@ -124,6 +125,10 @@ class Editor:
             self.changed.notify_all()
         return self
 
+    def said(self, text: str) -> set[int]:
+        """Return how often a text stands in a console, of the sessions that show it at all."""
+        return {count for lines in self.consoles.values() if (count := "".join(lines).count(text))}
+
     def _event(self, session: Session, name: str, body: dict[str, Any]) -> None:
         if name == "debugpyAttach" and self.follow:
             threading.Thread(target=self._attach_child, args=(body,), daemon=True).start()
@@ -131,6 +136,7 @@ class Editor:
             threading.Thread(target=self._stopped, args=(session, body), daemon=True).start()
         elif name == "output":
             self.output.append(str(body.get("output")))
+            self.consoles.setdefault(session, []).append(self.output[-1])
         elif name == "exited":
             self.exit_codes.append(body["exitCode"])
         elif name == "terminated":

@@ -37,14 +37,14 @@ STEPS = "def step(n):\n    return n + 1\n\nfor n in range(3):\n    step(n)\n"
 NOTE = "traces the program itself: up to Python 3.11 only one tool at a time can"
 
 
-def stops(launch: Any, script: Path, line: int, *command: str, **more: Any) -> tuple[list[int], str, str]:
-    """Run to the end: (lines of the stops, what the editor's console shows, the program's stderr)."""
+def stops(launch: Any, script: Path, line: int, *command: str, **more: Any) -> tuple[list[int], Editor, str]:
+    """Run to the end: (lines of the stops, the editor, the program's stderr)."""
     running = launch(*command, wait="300", **more)
     with Editor(running.wait_state("waiting")["port"], {str(script): [line]}) as editor:
         code, _, err = running.finish(300)
         assert code == 0, err
     # What the editor was told last has been read when its sessions are closed.
-    return [stop["line"] for stop in editor.stops], "".join(editor.output), err
+    return [stop["line"] for stop in editor.stops], editor, err
 
 
 @pytest.mark.parametrize("minor", MINORS)
@@ -54,10 +54,10 @@ def test_the_tracer_of_a_program_is_said_and_the_debugger_comes_back_after_it(
     script = tmp_path / "train.py"
     script.write_text(OWN)
     options = under(minor)
-    lines, shown, err = stops(launch, script, 4, options["python"], "train.py", **options)
+    lines, editor, err = stops(launch, script, 4, options["python"], "train.py", **options)
     if minor < 12:
         assert lines == [4, 4]
-        assert shown.count(f"train.py:10 {NOTE}") == err.count(f"train.py:10 {NOTE}") == 1
+        assert (editor.said(f"train.py:10 {NOTE}"), err.count(f"train.py:10 {NOTE}")) == ({1}, 1)
     else:
         assert (lines, NOTE in err) == ([4, 4, 4], False)
     assert "PYDEV" not in err
@@ -79,13 +79,13 @@ def test_coverage_is_named_with_what_to_do_where_no_breakpoint_stops(
     python = _with_coverage(python, tmp_path / "venv")
     script = tmp_path / "train.py"
     script.write_text(STEPS)
-    lines, shown, _ = stops(launch, script, 2, python, "-m", "coverage", "run", "train.py", python=python)
+    lines, editor, _ = stops(launch, script, 2, python, "-m", "coverage", "run", "train.py", python=python)
     if minor < 12:
         assert lines == []
-        assert f"coverage {NOTE}" in shown
-        assert "(pytest: --no-cov)" in shown
+        assert f"coverage {NOTE}" in "".join(editor.output)
+        assert "(pytest: --no-cov)" in "".join(editor.output)
     else:
-        assert (lines, NOTE in shown) == ([2, 2, 2], False)
+        assert (lines, NOTE in "".join(editor.output)) == ([2, 2, 2], False)
 
 
 def _with_coverage(python: str, folder: Path) -> str:

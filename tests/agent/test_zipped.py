@@ -31,4 +31,4 @@ def test_a_program_in_a_zip_is_said_and_the_folder_that_it_was_made_of_stops(
         assert (code, out) == (0, "work\n"), err
     # What the editor was told last has been read when its sessions are closed.
     assert [stop["line"] for stop in editor.stops] == stops
-    assert ("".join(editor.output).count(NOTE), err.count(NOTE)) == ((0, 0) if stops else (1, 1))
+    assert (editor.said(NOTE), err.count(NOTE)) == ((set(), 0) if stops else ({1}, 1))
