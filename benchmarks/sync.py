@@ -322,6 +322,7 @@ def server(folder: Path) -> Iterator[dict[str, str] | None]:
         yield None
         return
     (folder / "bin").mkdir(parents=True)
+    (folder / "home").mkdir()  # what the user's shell does when it starts is not what is measured
     for key in ("host", "user"):
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key))
     with socket.socket() as free:
@@ -330,6 +331,7 @@ def server(folder: Path) -> Iterator[dict[str, str] | None]:
     (folder / "sshd_config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/user.pub\nPidFile none\n"
         "AuthenticationMethods publickey\nUsePAM no\nStrictModes no\nPermitRootLogin prohibit-password\n"
+        f"SetEnv HOME={folder}/home\n"
     )
     (folder / "known").write_text(f"[127.0.0.1]:{port} {(folder / 'host.pub').read_text()}")
     (folder / "config").write_text(
