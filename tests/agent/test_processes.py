@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import socket
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
+from dkdbg.agent.record.processes import ProcessTable
 from tests.agent.dap_probe import Editor, wait_for
 
 if TYPE_CHECKING:
@@ -68,3 +74,42 @@ def test_debugpy_describes_the_machine_for_a_log_that_is_asked_for_only(launch, 
         with Editor(running.wait_state("waiting")["port"], {str(script): [2]}) as editor:
             assert editor.wait_stops(1)[0]["line"] == 2
             assert running.finish()[:2] == (0, described)
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_process_that_tried_to_join_an_adapter_that_is_gone_is_asked_again(
+    tmp_path: Path, *, gone: bool
+) -> None:
+    """The refusal comes after the agent has noticed that the adapter died, or the adapter is there and the refusal stays."""
+    refusals: list[str] = []
+    answers = ["not joined: ConnectionRefusedError", "joined"]
+    table = ProcessTable(
+        str(tmp_path),
+        users={},
+        attached=lambda: True,
+        on_change=lambda found: joined.extend(each["pid"] for each in found if each["joined"]),
+        on_refusal=refusals.append,
+    )
+    joined: list[int] = []
+    pid = os.getpid()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as process:
+        process.bind(str(tmp_path / f"{pid}.sock"))
+        process.settimeout(300)
+        (tmp_path / f"{pid}.json").write_text(
+            json.dumps({"pid": pid, "ppid": 1, "argv": ["x"], "started": 1.0, "env": {}, "origin": "fork"})
+        )
+        table.start()
+        for number, answer in enumerate(answers[: 2 if gone else 1]):
+            command = b""
+            while command != b"join":
+                command, (descriptor, *_), _, _ = socket.recv_fds(process, 64, 1)
+                asked = socket.socket(fileno=descriptor)
+            if gone and not number:
+                table.adapter_died()
+            asked.sendall(answer.encode() + b"\n")
+            asked.close()
+        wait_for(lambda: joined or refusals, bool)
+        table.stop()
+    assert (joined[-1:], [text.split(": ")[-1] for text in refusals]) == (
+        ([pid], []) if gone else ([], ["ConnectionRefusedError"])
+    )

@@ -86,6 +86,7 @@ class ProcessTable:
         self._reasons: Set[str] = set()
         self._known: Dict[int, contract.Process] = {}
         self._asked: Set[int] = set()
+        self._asking = 0
         self._joined: Dict[int, float] = {}
         self._died = float("-inf")
         self._stops: Dict[int, str] = {}
@@ -112,6 +113,7 @@ class ProcessTable:
         """Forget who was asked: after an editor has left, or a new adapter has taken over."""
         with self._lock:
             self._asked.clear()
+            self._asking += 1
             for process in self._known.values():
                 process["joined"] = False
         self._wake.set()
@@ -406,12 +408,17 @@ class ProcessTable:
     def _ask(self, pid: int) -> None:
         path = self._path(pid, ".sock")
         with self._slots:
+            asking = self._asking
             answer, since = self._ask_once(path)
             while answer == "already joined" and self._is_orphaned(pid):
                 time.sleep(0.05)
                 answer, since = self._ask_once(path)
         if answer.startswith("joined"):
             self._joined[pid] = since
+        elif asking != self._asking:  # it has tried to join an adapter that is gone: it is asked again
+            with self._lock:
+                self._asked.discard(pid)
+            return
         elif answer and not answer.startswith(_HARMLESS):
             self._refused(pid, answer)
         with self._lock:

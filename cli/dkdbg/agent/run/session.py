@@ -560,6 +560,7 @@ class Session:
 
     def _on_restart(self) -> None:
         self.store.update(adapter_up=True)
+        self._table.ask_again()
 
     # -- values -------------------------------------------------------------------------------------------------
 
