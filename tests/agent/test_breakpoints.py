@@ -181,3 +181,33 @@ def test_the_editors_stop_button_on_the_last_process_ends_the_root_session_too(
         (tmp_path / "stop").touch()
         again.set_breakpoints(str(script), [])
     assert running.finish()[0] == 0
+
+
+def test_a_breakpoint_in_a_file_that_the_program_does_not_have_says_so_in_its_hover(
+    program, tmp_path: Path
+) -> None:
+    """VS Code shows the root session's message where no session has verified a breakpoint."""
+    running = program("import os, time\nwhile not os.path.exists('stop'):\n    time.sleep(0.02)\n")
+    (tmp_path / "here.py").touch()
+    mappings = [
+        {"localRoot": "/home/me/code", "remoteRoot": str(tmp_path)},
+        {"localRoot": "c:\\Users\\me", "remoteRoot": f"{tmp_path}/"},
+    ]
+    files = {
+        "/home/me/code/here.py": "",
+        "C:\\Users\\me\\here.py": "",
+        "/home/me/code/gone.py": f"{tmp_path}/gone.py",
+        "C:\\users\\me\\sub\\gone.py": f"{tmp_path}/sub/gone.py",
+        "/home/me/codec/here.py": "/home/me/codec/here.py",
+    }
+    with Editor(running.port, {}, more={"pathMappings": mappings}) as editor:
+        for path, missing in files.items():
+            answer = editor.sessions[0].request(
+                "setBreakpoints", source={"path": path}, breakpoints=[{"line": 1}]
+            )
+            (breakpoint_,) = answer["breakpoints"]
+            said = f"{missing} does not exist where the program runs: no mount or path mapping leads there"
+            assert breakpoint_["message"] == (said if missing else "set in each Python process")
+            assert not breakpoint_["verified"]
+    (tmp_path / "stop").touch()
+    assert running.finish()[0] == 0

@@ -13,13 +13,15 @@ import socket
 import sys
 import threading
 
-from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.dap import frames, messages, paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Optional
+    from typing import Any, Callable, Dict, List, Optional, Tuple
 
 _NAME = "dkdbg agent"
+#: What a breakpoint's hover says of a file that the program does not have.
+MISSING = "%s does not exist where the program runs: no mount or path mapping leads there"
 
 
 class Phantom:
@@ -49,6 +51,7 @@ class Phantom:
         self._on_detach = on_detach
         self._on_lost = on_lost
         self._closing = False
+        self._mappings: List[Tuple[str, str]] = []
         self._sequence = itertools.count(1)
         self._lock = threading.Lock()
         self._sock = sock
@@ -110,6 +113,10 @@ class Phantom:
             "success": True,
             "body": _answer(command, arguments),
         }
+        if command == "attach":
+            self._mappings = paths.pairs(arguments.get("pathMappings"))
+        elif command == "setBreakpoints":
+            answer["body"] = {"breakpoints": self._unset(arguments)}
         # With the answer the door takes the editor for attached, whoever it is.
         is_new = command == "configurationDone" and self._is_new()
         self._send(answer)
@@ -125,6 +132,15 @@ class Phantom:
             self.attached.clear()
             if was_attached and not self._closing:
                 self._on_detach(bool(arguments.get("terminateDebuggee")))
+
+    def _unset(self, arguments: Dict[str, Any]) -> List[Dict[str, Any]]:
+        """Return the answer to `setBreakpoints`; a file that does not exist on this side is said."""
+        path = messages.as_dict(arguments.get("source")).get("path")
+        if isinstance(path, str) and path:
+            there = paths.remote(path, self._mappings)
+            if (there.startswith("/") or there == path) and not os.path.exists(there):
+                return messages.unset(arguments, MISSING % there)
+        return messages.unset(arguments)
 
     def _event(self, event: str, **body: object) -> None:
         self._send({"type": "event", "event": event, "body": body})
@@ -146,7 +162,7 @@ def _answer(command: str, arguments: Dict[str, Any]) -> Dict[str, Any]:
         return {"supportsConfigurationDoneRequest": True}
     if command == "threads":
         return {"threads": [{"id": 1, "name": _NAME}]}
-    if command in ("setBreakpoints", "setFunctionBreakpoints", "setExceptionBreakpoints"):
+    if command in ("setFunctionBreakpoints", "setExceptionBreakpoints"):
         return {"breakpoints": messages.unset(arguments)}
     if command == "stackTrace":
         return {"stackFrames": [], "totalFrames": 0}

@@ -98,14 +98,15 @@ def refuse(request: Dict[str, Any], text: str, *, show: bool = True) -> bytes:
     return body_of(dict(_response(request), success=False, message=text, body={"error": error}))
 
 
-def unset(arguments: Dict[str, Any]) -> List[Dict[str, Any]]:
+def unset(arguments: Dict[str, Any], message: str = "set in each Python process") -> List[Dict[str, Any]]:
     """Return what a root session says of the breakpoints of a `set...` request, one for each.
 
-    Unverified on purpose: an editor shows a breakpoint as set when one of its sessions has verified it.
+    Unverified on purpose: an editor shows a breakpoint as set when one of its sessions has verified it. Where none has,
+    VS Code shows the message of its first session, the root.
     """
     wanted = arguments.get("breakpoints")
     count = len(wanted) if isinstance(wanted, list) else 0
-    return [{"verified": False, "message": "set in each Python process"} for _ in range(count)]
+    return [{"verified": False, "message": message} for _ in range(count)]
 
 
 # -- child sessions -------------------------------------------------------------------------------------------

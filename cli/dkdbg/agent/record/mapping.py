@@ -6,6 +6,7 @@ import json
 import os
 
 from dkdbg.agent import contract
+from dkdbg.agent.dap import paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,11 +19,7 @@ def configured(text: str) -> List[Tuple[str, str]]:
         entries = json.loads(text or "[]")
     except ValueError:
         return []
-    return [
-        (str(entry["localRoot"]), str(entry["remoteRoot"]))
-        for entry in (entries if isinstance(entries, list) else [])
-        if isinstance(entry, dict) and entry.get("localRoot") and entry.get("remoteRoot")
-    ]
+    return paths.pairs(entries)
 
 
 def checked(pairs: Iterable[Tuple[str, str]], mount_points: Optional[List[str]]) -> List[contract.Mapping]:
