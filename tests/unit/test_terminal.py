@@ -106,14 +106,26 @@ def test_a_line_is_cut_by_the_columns_that_its_letters_take(text: str, columns: 
     assert terminal.cropped(text, columns) == shown
 
 
-def build(ending: list[str]) -> str:
-    """A program that reports a build which ends so."""
+def build(ending: list[str], then: str = "") -> str:
+    """A program that reports a build which ends so, and runs `then` before the report is over."""
     return f"""
 from dkdbg.commands.start_report import StartReport
 with StartReport() as report:
     for line in {[*BUILDKIT, *ending]!r}:
         report(line)
+    {then}
 """
+
+
+def test_a_step_that_prints_nothing_shows_that_its_time_passes() -> None:
+    counted = """
+import time
+from dkdbg import console
+times, show = set(), console.Status.show
+console.Status.show = lambda self, text, share: (times.add(text.split()[0]), show(self, text, share))
+"""
+    shown = in_a_terminal(counted + build([], "while len(times) < 3: time.sleep(0.02)"), 100)
+    assert len(set(re.findall(r"(\d+) s  ", ESCAPE.sub("", shown)))) == 3
 
 
 def test_a_build_is_one_line_in_a_terminal_and_all_of_its_log_in_a_pipe() -> None:
