@@ -1,6 +1,6 @@
 """Random trees of processes under the agent: the same output and exit code as without it, no hang, and every stop.
 
-usage: python -m tests.agent.process_trees [--count 500] [--seed 1] [--gevent FOLDER]
+usage: python -m tests.agent.process_trees [--count 500] [--seed 1] [--packages FOLDER]
 
 Each tree runs once plainly and once under the agent, with an editor that attaches at the start, late, or not at all, with
 or without a breakpoint in the line that some nodes run, and with VS Code's filter for uncaught exceptions.
@@ -30,11 +30,20 @@ STARTS = (
     "subprocess", "captured", "shell", "exec", "in a thread", "double fork", "fork", "multiprocessing fork",
     "multiprocessing spawn", "multiprocessing forkserver", "pool",
 )  # fmt: skip
+#: What runs nodes that have no children, and only return or raise; the last two need packages.
+LEAVES = ("pool", "joblib", "xdist")
+TESTS = """
+import json, os, pytest, tree_node
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_node(runs):
+    assert not runs or tree_node.run(json.loads(os.environ["TREE_SPEC"])) == 0
+"""
 #: Seconds for one tree, on a machine with other work.
 LIMIT = 180
 
 
-def tree(seed: int, *, gevent: bool = False) -> dict[str, Any]:
+def tree(seed: int, *, packages: bool = False) -> dict[str, Any]:
     """Return the specification of a random tree (see tree_node.py)."""
     draw = random.Random(seed)
     count = 0
@@ -43,15 +52,15 @@ def tree(seed: int, *, gevent: bool = False) -> dict[str, Any]:
         nonlocal count
         count += 1
         name = f"n{count}"
-        start = draw.choice(STARTS)
+        start = draw.choice([*STARTS, *LEAVES[1:]] if packages else STARTS)
         ends = ["return", "return", "_exit"] + (["raise"] if depth else [])
-        end = draw.choice(ends) if start != "pool" else draw.choice(["return", "raise"])
+        end = draw.choice(ends) if start not in LEAVES else draw.choice(["return", "raise"])
         children = draw.choice([0, 1, 2, 3] if depth < 2 else [0, 0, 1]) if depth < 3 else 0
         return {
             "name": name, "start": start, "before": draw.choice([0, 0, 0.05, 2.5]), "after": draw.choice([0, 0, 0.3]),
             "hits": draw.choice([0, 1, 2]), "end": end, "code": draw.choice([0, 0, 3]),
-            "gevent": gevent and depth > 0 and start in ("subprocess", "captured", "shell") and draw.random() < 0.3,
-            "children": [] if start == "pool" else [node(depth + 1) for _ in range(children)],
+            "gevent": packages and depth > 0 and start in ("subprocess", "captured", "shell") and draw.random() < 0.3,
+            "children": [] if start in LEAVES else [node(depth + 1) for _ in range(children)],
         }  # fmt: skip
 
     root = node(0)
@@ -64,18 +73,19 @@ def hits(spec: dict[str, Any]) -> int:
     return int(spec["hits"]) + sum(map(hits, spec["children"]))
 
 
-def compare(seed: int, agent: Path, *, gevent: str = "") -> str:
+def compare(seed: int, agent: Path, *, packages: str = "") -> str:
     """Run one tree plainly and under the agent; return what differs, empty when nothing does."""
-    spec = tree(seed, gevent=bool(gevent))
+    spec = tree(seed, packages=bool(packages))
     mode = random.Random(-seed).choice(["early", "early", "late", "none"])
     breakpoints = random.Random(seed + 0.5).random() < 0.7
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "tree_marked.py").write_text(MARKED)
+        (folder / "tree_tests.py").write_text(TESTS)
         node = shutil.copy(NODE, folder)
         words = [sys.executable, node, json.dumps(spec)]
         env = {key: value for key, value in os.environ.items() if not key.startswith(("DKDBG_", "PYTHON"))}
-        env |= {"PYTHONPATH": gevent} if gevent else {}
+        env |= {"PYTHONPATH": packages} if packages else {}
         plain = subprocess.run(
             words,
             env=env,
@@ -142,7 +152,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--gevent", default="", help="a folder in which gevent is installed")
+    parser.add_argument(
+        "--packages", default="", help="a folder with gevent, joblib and pytest-xdist (pip install --target)"
+    )
     asked = parser.parse_args()
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -150,7 +162,7 @@ def main() -> int:
         agent.write_bytes(single_file.build(sys.version_info[:2]))
         agent.chmod(0o755)
         for seed in range(asked.seed, asked.seed + asked.count):
-            differs = compare(seed, agent, gevent=asked.gevent)
+            differs = compare(seed, agent, packages=asked.packages)
             failed += bool(differs)
             print(f"{seed}: {differs or 'same'}", flush=True)
     print(f"{asked.count - failed} of {asked.count} the same")

@@ -1,6 +1,6 @@
 """A node of a random tree of processes: starts its children by many means, runs a marked line, and ends in some way.
 
-usage: tree_node.py SPEC     (JSON, see process_trees.py; standard library only, but for gevent)
+usage: tree_node.py SPEC     (JSON, see process_trees.py; standard library only, but for gevent, joblib and pytest-xdist)
 """
 
 import json
@@ -121,6 +121,22 @@ def _pool(spec):
             return 1
 
 
+def _joblib(spec):
+    import joblib
+    import tree_node
+
+    try:
+        return joblib.Parallel(n_jobs=2)(joblib.delayed(each)(spec) for each in (tree_node.run, str))[0]
+    except ValueError:
+        return 1
+
+
+def _xdist(spec):
+    words = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "tree_tests.py"]
+    env = dict(os.environ, TREE_SPEC=json.dumps(spec))
+    return subprocess.run(words, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
+
+
 START = {
     "subprocess": _subprocess,
     "captured": _captured,
@@ -133,6 +149,8 @@ START = {
     "multiprocessing spawn": _multiprocessing("spawn"),
     "multiprocessing forkserver": _multiprocessing("forkserver"),
     "pool": _pool,
+    "joblib": _joblib,
+    "xdist": _xdist,
 }
 
 if __name__ == "__main__":

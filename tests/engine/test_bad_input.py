@@ -107,12 +107,16 @@ def test_a_port_that_is_taken_is_passed_over_and_the_editor_learns_of_it(tmp_pat
     env = {"DKDBG_BASE": base_image, "DKDBG_WAIT": "0"}
     must(run_dkdbg(root, "init", "--yes"))
     launch = (root / ".vscode/launch.json").read_text()
+    must(command(["git", "add", ".vscode/launch.json"], root))
     try:
         with listener():
             done = must(run_dkdbg(root, "up", env=env))
             assert "port 5678 is taken; using" in done.stdout
             port = launch_options(root).port
             assert port > 5678
+            assert (
+                f"{port} is for this machine: keep it out of a commit of .vscode/launch.json\n" in done.stdout
+            )
             assert f"ready: attach to 127.0.0.1:{port}" in done.stdout
             assert (root / ".env").read_text() == f"MINE=1\nDKDBG_PORT={port}  # dkdbg\n"
             assert run_dkdbg(root, "init", "--check").returncode == 0

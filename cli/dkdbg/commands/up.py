@@ -7,7 +7,7 @@ import shlex
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from dkdbg import console, hints
+from dkdbg import console, git, hints
 from dkdbg.agent.contract import ENV_TOKEN
 from dkdbg.commands.init import check_root, check_written, debug_service, local_port, make_plan
 from dkdbg.commands.start_report import StartReport
@@ -158,5 +158,8 @@ def keep_port(root: Path, port: int, *, why: str, report: Callable[[str], None])
     }
     changes.apply(root, changes.between(root, wanted), changes.Journal(root=root))
     report(f"{why}; using {port}, written to {LAUNCH} and .env")
+    shared = [name for name in (LAUNCH, ".env") if git.tracks(root, name)]
+    if shared:
+        report(f"  {port} is for this machine: keep it out of a commit of {' and '.join(shared)}")
     for phrase in launch.yours:
         report(f"  {LAUNCH}: yours stays {phrase}")
