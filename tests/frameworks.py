@@ -14,11 +14,11 @@ import pytest
 
 from tests import pythons
 
-#: What each of them has. PyTorch's own index has wheels without CUDA, a tenth of the size. Of Ray's extras only `default`
-#: has the dashboard with the state API.
+#: What each of them has. PyTorch's own index has wheels without CUDA, a tenth of the size. Of Ray's extras `default`
+#: has the dashboard with the state API, `tune` and `serve` what its libraries need.
 PACKAGES = {
     "torch": ["torch==2.13.0" + ("+cpu" if sys.platform == "linux" else ""), "numpy==2.2.6"],
-    "ray": ["ray[default]==2.60.0", "debugpy==1.8.22"],
+    "ray": ["ray[default,serve,tune]==2.60.0", "debugpy==1.8.22"],
     "py-spy": ["py-spy==0.4.1"],
     "jax": ["jax[cpu]==0.10.2"],
     "launchers": [

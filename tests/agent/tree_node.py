@@ -124,11 +124,14 @@ def _pool(spec):
 def _joblib(spec):
     import joblib
     import tree_node
+    from joblib.externals import loky
 
     try:
         return joblib.Parallel(n_jobs=2)(joblib.delayed(each)(spec) for each in (tree_node.run, str))[0]
     except ValueError:
         return 1
+    finally:  # a node that ends by os._exit would leave the workers behind
+        loky.get_reusable_executor().shutdown(wait=True)
 
 
 def _xdist(spec):

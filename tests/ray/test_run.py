@@ -175,3 +175,99 @@ def test_a_driver_with_a_path_of_its_own_runs_with_that_path(ray, tmp_path):
     )  # fmt: skip
     assert "alone /opt/ray 0 0" in done.stdout, done.stderr
     assert done.returncode == 0
+
+
+#: Each stands in for its library; `threaded` and `grouped` run in threads that C++ makes.
+LIBRARIES = """\
+    import ray
+    import ray.train
+    from ray import serve, tune
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+    ray.init(address="auto", namespace="libraries")
+
+
+    @ray.remote(num_cpus=0.1, max_concurrency=2)
+    class Threaded:
+        def step(self, batch):
+            return batch + 1  # threaded
+
+
+    @ray.remote(num_cpus=0.1, concurrency_groups={"io": 2})
+    class Groups:
+        @ray.method(concurrency_group="io")
+        def read(self, batch):
+            return batch + 2  # grouped
+
+
+    def trial(config):
+        tune.report({"score": config["x"]})  # tune
+
+
+    def loop():
+        ray.train.report({"loss": 1})  # train
+
+
+    class Double:
+        def __call__(self, batch):
+            return {"id": batch["id"] * 2}  # actor of data
+
+
+    def one_more(row):
+        return {"id": row["id"] + 1}  # task of data
+
+
+    @serve.deployment(health_check_timeout_s=600)
+    class Model:
+        def __call__(self, batch):
+            return batch + 3  # serve
+
+
+    def main():
+        threaded = Threaded.remote()
+        print("threaded", [ray.get(threaded.step.remote(each)) for each in range(4)])
+        print("grouped", ray.get(Groups.remote().read.remote(1)))
+        print("tune", tune.Tuner(trial, param_space={"x": 4}).fit()[0].metrics["score"])
+        print("train", DataParallelTrainer(loop, scaling_config=ray.train.ScalingConfig(num_workers=1)).fit().error)
+        print("task", ray.data.range(1).map(one_more).take_all())
+        print("actor", ray.data.range(1).map_batches(Double, concurrency=1).take_all())
+        print("serve", serve.run(Model.bind(), route_prefix=None).remote(1).result())
+        serve.shutdown()
+
+
+    main()
+    """
+
+
+def test_what_ray_s_libraries_and_its_threads_run_of_the_user_s_stops(ray, tmp_path):
+    """Train, Tune, Serve and Data run it in actors and tasks of their own (found/ray.md, BAD 0 and 1)."""
+    path = ray.write("libraries.py", LIBRARIES)
+    line = {
+        text.rpartition("# ")[2]: number
+        for number, text in enumerate(path.read_text().splitlines(), 1)
+        if "  # " in text
+    }
+    target = f"ray+docker://{ray.nodes[0]}"
+    words = ["dkdbg", "run", "--wait", "--on", target, "--workers", "*", "--", "python3", "/job/libraries.py"]
+    with (
+        (tmp_path / "said").open("w") as said,
+        subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            cwd=tmp_path,
+            env=environment(),
+        ) as process,
+        host_door(tmp_path, target) as door,
+        Debugger(AttachOptions(port=door.port)) as debugger,
+    ):
+        debugger.set_breakpoints("/job/libraries.py", list(line.values()))
+        debugger.attach(timeout=LIMIT)
+        seen: list[int] = []
+        while set(seen) != set(line.values()):
+            stop = debugger.wait_stopped(LIMIT)
+            seen.append(debugger.stack(stop, timeout=LIMIT)[0].line)
+            debugger.continue_(stop, timeout=LIMIT)
+        assert process.wait(LIMIT) == 0, (tmp_path / "said").read_text()
+    assert seen.count(line["threaded"]) == 4

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import functools
 import hashlib
 import hmac
+import inspect
 import os
 import socket
 import sys
@@ -28,6 +30,13 @@ _PATIENCE = 10.0
 _MARK = b"dkdbg-ray "
 #: Characters of a name; what the path has of a folder that Ray has unpacked.
 _NAME, _UNPACKED = 100, "/runtime_resources/working_dir_files/"
+#: Ray's own actors that run code of the user's: Train, Tune, Serve, Data. Each task of Data's does too.
+_LIBRARIES = (
+    "ray.train.*.RayTrainWorker",
+    "ray.tune.*.ImplicitFunc",
+    "ray.serve.*.ServeReplica:*",
+    "ray.data.*MapWorker*",
+)
 
 
 def begin(settings: Dict[str, Any], debugpy: bytes) -> None:
@@ -45,19 +54,20 @@ def begin(settings: Dict[str, Any], debugpy: bytes) -> None:
     patterns = [each.strip().lower() for each in settings["patterns"].split(",") if each.strip()]
     opening = _Opening(settings, debugpy)
 
-    def watched(method: Callable[..., Any]) -> Callable[..., Any]:
+    def watched(method: Callable[..., Any], opened: Callable[[Any], Any]) -> Callable[..., Any]:
         def asked(self: Any, job: Any, descriptor: Any, *more: Any, **named: Any) -> Any:
             found = method(self, job, descriptor, *more, **named)
             names = _names(descriptor)
             if any(fnmatch.fnmatchcase(name.lower(), pattern) for name in names for pattern in patterns):
                 opening.open(names[-1] if names[-1] == names[0] else "%s (%s)" % (names[0], names[-1]))
+                return opened(found)
             return found
 
         return asked
 
     manager = function_manager.FunctionActorManager
-    manager.load_actor_class = watched(manager.load_actor_class)
-    manager.get_execution_info = watched(manager.get_execution_info)
+    manager.load_actor_class = watched(manager.load_actor_class, lambda found: found)
+    manager.get_execution_info = watched(manager.get_execution_info, _traced)
 
 
 def _names(descriptor: Any) -> Any:
@@ -65,7 +75,7 @@ def _names(descriptor: Any) -> Any:
     cls, function, module = (
         getattr(descriptor, each, "") or "" for each in ("class_name", "function_name", "module_name")
     )
-    if cls.startswith("__ray_") or module.startswith("ray."):
+    if cls.startswith("__ray_") or (module.startswith("ray.") and not _runs_user_code(module, cls)):
         return []
     what = cls.rpartition(".")[2] if cls else function.rpartition(".")[2]
     names = [what, "%s.%s" % (module, cls or function)]
@@ -76,6 +86,33 @@ def _names(descriptor: Any) -> Any:
     except Exception:  # an older Ray, or one that does not say it yet
         pass
     return names
+
+
+def _runs_user_code(module: str, cls: str) -> bool:
+    """Tell whether a task or an actor of Ray's own libraries runs code of the user's."""
+    if not cls:
+        return module.startswith("ray.data.")
+    return any(fnmatch.fnmatchcase("%s.%s" % (module, cls), pattern) for pattern in _LIBRARIES)
+
+
+def _traced(found: Any) -> Any:
+    """Return what Ray is about to run (FunctionExecutionInfo) so that its thread is traced.
+
+    Threaded actors and concurrency groups run in threads that C++ makes: up to Python 3.11 pydevd traces those only
+    that it sees start.
+    """
+    run = found.function
+    if sys.version_info >= (3, 12) or inspect.iscoroutinefunction(run) or inspect.isasyncgenfunction(run):
+        return found
+
+    @functools.wraps(run)
+    def run_traced(*args: Any, **named: Any) -> Any:
+        if sys.gettrace() is None:
+            with contextlib.suppress(Exception):  # without debugpy the task runs all the same
+                sys.modules["debugpy"].trace_this_thread(True)
+        return run(*args, **named)
+
+    return found._replace(function=run_traced)
 
 
 class _Opening:
