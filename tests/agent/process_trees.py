@@ -112,9 +112,10 @@ def compare(seed: int, agent: Path, *, packages: str = "") -> str:
             stops = 0
             try:
                 editor = None
-                if mode != "none":
+                port = _port(folder / "run", running) if mode != "none" else 0
+                if port:
                     lines = {str(folder / "tree_marked.py"): [MARKED_LINE]} if breakpoints else {}
-                    editor = Editor(_port(folder / "run", running), lines, filters=("uncaught",))
+                    editor = Editor(port, lines, filters=("uncaught",))
                     editor.attach()
                 out = running.communicate(timeout=LIMIT)[0]
                 if editor is not None:
@@ -137,6 +138,7 @@ def compare(seed: int, agent: Path, *, packages: str = "") -> str:
 
 
 def _port(runtime: Path, running: subprocess.Popen[bytes]) -> int:
+    """Return where an editor attaches; 0 when the program has ended before anybody could."""
     end = time.monotonic() + LIMIT
     while time.monotonic() < end and running.poll() is None:
         for path in runtime.glob("*/session.json"):
@@ -144,7 +146,8 @@ def _port(runtime: Path, running: subprocess.Popen[bytes]) -> int:
             if record["state"] in ("waiting", "running"):
                 return int(record["port"])
         time.sleep(0.01)
-    raise AssertionError("no session")
+    assert running.poll() is not None, "no session"
+    return 0
 
 
 def main() -> int:
