@@ -22,12 +22,13 @@ import pytest
 
 import dkdbg
 from dkdbg import git
-from dkdbg.errors import DkdbgError
+from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.render.artefacts import artefact
 from dkdbg.render.manifest import debug_service
 from dkdbg.render.transaction import Change, Transaction
 from dkdbg.sync.pull import destination
 from dkdbg.sync.roots import Roots
+from dkdbg.targets import pai_errors
 from tests.agent.dap_probe import wait_for
 from tests.attacks.fuzz import FULL
 from tests.checkout import checkout, snapshot
@@ -1040,3 +1041,53 @@ def test_a_source_called_what_commands_a_terminal_is_shown_escaped_when_it_chang
     _, _, said = running.finish()
     assert "restarting: a\\x1b]0;pwn\\x07.py changed" in said
     assert "\x1b" not in said
+
+
+@pytest.mark.attack(0)
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "ray://{here}",
+        "pai://{here}/u/j",
+        "ray+pai://{here}/u/j",
+        "ray+ray+pai://{here}/u/j::1::2",
+        "ray+docker://head",
+    ],
+)
+@pytest.mark.parametrize("words", [("ps", "--on", "gpu"), ("attach", "gpu")])
+def test_a_name_in_a_dkdbg_toml_shows_no_token_to_a_server(
+    tmp_path: Path, uri: str, words: tuple[str, ...]
+) -> None:
+    """Names a server of his in dkdbg.toml, which asks for the user's token of Ray or OpenPAI: nobody connects to it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        here = f"127.0.0.1:{server.getsockname()[1]}"
+        (tmp_path / "dkdbg.toml").write_text(f'[places.gpu]\nuri = "{uri.format(here=here)}"\n')
+        secrets = {"RAY_AUTH_TOKEN": "secret", pai_errors.TOKEN: "secret", pai_errors.PLAIN: "1"}
+        done = dkdbg_in(tmp_path, *words, **secrets)
+        assert done.returncode == EXIT_USAGE
+        assert "would be shown your token" in done.stderr
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+
+
+@pytest.mark.attack(0)
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "ssh://login/~",
+        "ray+ssh://login/~::8265",
+        "ssh://mac/users/me",
+        "ssh://login/~/bin",
+        "ssh://mac/~/Library/x",
+    ],
+)
+def test_a_name_in_a_dkdbg_toml_brings_no_file_into_a_home(tmp_path: Path, canary: Canary, uri: str) -> None:
+    """Names a home, or a folder on a PATH, in dkdbg.toml, and brings a .profile: `dkdbg sync` refuses before it connects."""
+    (tmp_path / "dkdbg.toml").write_text(f'[places.gpu]\nuri = "{uri}"\n')
+    (tmp_path / ".profile").write_text("id\n")
+    (canary.program.parent / "ssh").symlink_to(canary.program)
+    path = f"{canary.program.parent}{os.pathsep}{os.environ['PATH']}"
+    done = dkdbg_in(tmp_path, "sync", "gpu", "--once", PATH=path)
+    assert (done.returncode, canary.songs) == (EXIT_USAGE, "")
+    assert "type it instead of gpu" in done.stderr

@@ -91,9 +91,8 @@ def place_at(address: Address, root: Path) -> Place:
     Raises:
         DkdbgError: there are no places of this scheme, or the address makes no sense for them.
     """
-    kind = _entry(address).kind
-    if kind.inner is not None and kind.around is not None:
-        inner = kind.inner(address)
+    kind, inner = _entry(address).kind, _inner(address)
+    if inner is not None and kind.around is not None:
         return kind.around(address, lambda: place_at(inner, root))
     return kind.place(address, root)
 
@@ -116,7 +115,7 @@ def place_of(target: str, root: Path) -> Place:
             known += "".join(f", {each}" for each in names(root))
         return place_at(addresses.parse(target, forms=known), root)
     if (uri := names(root).get(target)) is not None:
-        return place_at(configured.address_of(target, uri, forms=forms()), root)
+        return place_at(configured.address_of(target, uri, forms=forms(), inner=_inner), root)
     silent: DkdbgError | None = None
     for entry in ENTRIES:
         try:
@@ -206,6 +205,16 @@ def sessions() -> tuple[list[SeenSession], dict[str, str]]:
         except DkdbgError as error:  # noqa: PERF203 - each kind by itself
             missing[entry.scheme] = error.message.splitlines()[0]
     return seen, missing
+
+
+def _inner(address: Address) -> Address | None:
+    """The address that this one is around: `ssh://node` of `ray+ssh://node`.
+
+    Raises:
+        DkdbgError: there are no places of this scheme, or the address makes no sense for them.
+    """
+    inner = _entry(address).kind.inner
+    return None if inner is None else inner(address)
 
 
 def _entry(address: Address) -> Entry:

@@ -1,7 +1,8 @@
 """Names that a repository's dkdbg.toml gives to places: `[places.cluster] uri = "ssh://login,node1/~/code"`.
 
 A clone may bring any dkdbg.toml. An address carries no options and no command, whichever its kind is; besides, one from
-here names no folder of this machine and no home elsewhere, where files of a stranger's would be read by a shell. Pure.
+here names no folder of this machine, no home elsewhere, where files of a stranger's would be read by a shell, and no
+server that is shown a token of the user's. This holds for the place around which another one is, too: `ray+ssh://...`. Pure.
 """
 
 from __future__ import annotations
@@ -15,39 +16,55 @@ from dkdbg.targets import address
 from dkdbg.targets.address import ENDPOINT, LOCAL
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dkdbg.targets.address import Address
 
-#: Folders that are somebody's home, without what lies in them.
-_HOME = re.compile(r"/?(~|root|(home|Users)(/[^/]+)?|)")
+#: Folders that are somebody's home, without what lies in them; macOS tells no case apart.
+_HOME = re.compile(r"/?(~|root|var/root|(home|Users)(/[^/]+)?|)", re.IGNORECASE)
+#: Folders that are on a user's PATH, or that macOS starts programs from.
+_RUN = frozenset(("bin", "sbin", "library"))
+#: Schemes whose places send the user's token to the server of the address, and what the token is for.
+_TOKENS = {"pai": "OpenPAI", "ray": "Ray"}
 
 
-def address_of(name: str, uri: str, *, forms: str) -> Address:
+def address_of(name: str, uri: str, *, forms: str, inner: Callable[[Address], Address | None]) -> Address:
     """The address of a name.
 
     Args:
         forms: how an address can be typed, for the hint.
+        inner: returns the address that another one is around, None where there is none; raises DkdbgError.
 
     Raises:
         DkdbgError: it is none, or one that only a person types.
     """
     where = f"{FILE_NAME}: uri of [places.{name}]"
+    layer: Address | None
     try:
-        found = address.parse(uri, forms=forms)
+        found = layer = address.parse(uri, forms=forms)
+        while layer is not None:
+            if why := _why_not(layer):
+                raise DkdbgError(
+                    f"{uri!r} is {why}", hint=f"type it instead of {name}, if that is what you want"
+                )
+            layer = inner(layer)
     except DkdbgError as error:
         raise DkdbgError(f"{where}: {error.message}", hint=error.hint, exit_code=EXIT_USAGE) from error
-    why = ""
-    if found.scheme in {LOCAL, ENDPOINT}:
-        why = "on this machine, where a repository names none"
-    elif found.scheme == "pai":
-        why = "on a server that would be shown your token for OpenPAI, which is for a person to choose"
-    elif any(part.startswith(".") for part in found.parts):
-        why = "in a hidden folder, where programs read their settings"
-    elif len(found.parts) > 1 and _HOME.fullmatch("/".join(found.parts[1:])):
-        why = "a home itself, where shells read their settings; name a folder in it"
-    if why:
-        raise DkdbgError(
-            f"{where}: {uri!r} is {why}",
-            hint=f"type it instead of {name}, if that is what you want",
-            exit_code=EXIT_USAGE,
-        )
     return found
+
+
+def _why_not(found: Address) -> str:
+    """Return why only a person types this address; empty where a repository may name it."""
+    if found.scheme in {LOCAL, ENDPOINT}:
+        return "on this machine, where a repository names none"
+    token = _TOKENS.get(found.scheme.partition("+")[0])
+    if token:
+        return f"on a server that would be shown your token for {token}, which is for a person to choose"
+    _, *folder = found.parts
+    if any(part.startswith(".") for part in found.parts):
+        return "in a hidden folder, where programs read their settings"
+    if any(part.lower() in _RUN for part in folder):
+        return "in a folder whose files are run by their names"
+    if folder and _HOME.fullmatch("/".join(folder)):
+        return "a home itself, where shells read their settings; name a folder in it"
+    return ""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
+from types import SimpleNamespace
 
 import pytest
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
+from dkdbg.targets.address import Address
+from dkdbg.targets.place import Kind
 from tests.engine.projects import dkdbg, must
 
 
@@ -39,6 +43,13 @@ def test_a_name_that_nothing_here_has_is_said_to_be_none_where_no_engine_can_be_
     "uri",
     [
         "pai://elsewhere.example.com/me/job",
+        "ray://elsewhere.example.com",
+        "ray+pai://elsewhere.example.com/me/job",
+        "ray+ray+pai://elsewhere.example.com/me/job",
+        "ray+ssh://elsewhere.example.com/code",
+        "ray+ssh://login/~::8265",
+        "ray+local://.",
+        "RAY://elsewhere.example.com",
         "ssh://-oProxyCommand=id",
         "ssh://login,-oProxyCommand=id/code",
         "ssh://a@-oProxyCommand=id",
@@ -56,6 +67,9 @@ def test_a_name_that_nothing_here_has_is_said_to_be_none_where_no_engine_can_be_
         "ssh://login/~/.ssh",
         "ssh://login/home/me/.config/autostart",
         "ssh://login/home/me",
+        "ssh://mac/users/me",
+        "ssh://login/~/bin",
+        "ssh://mac/~/Library/LaunchAgents",
         "ssh://login/root",
         "ssh://login/~/..",
         "ssh://login//",
@@ -69,6 +83,19 @@ def test_what_could_run_here_or_be_read_by_a_shell_there_is_refused(tmp_path, ur
         registry.place_of("cluster", tmp_path)
     assert caught.value.exit_code == EXIT_USAGE
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("uri", ["toy+ssh://login/~::1", "toy+toy+pai://elsewhere.example.com/me/job::1::2"])
+def test_what_is_refused_is_refused_inside_another_place_too(tmp_path, monkeypatch, uri):
+    def inner(address):
+        return Address(scheme=address.scheme.partition("+")[2], rest=address.rest.rpartition("::")[0])
+
+    kind = Kind(place=lambda *_: None, inner=inner, around=lambda *_: None)
+    monkeypatch.setitem(sys.modules, "toy_around", SimpleNamespace(KIND=kind))
+    toy = registry.Entry(scheme="toy", form="toy+ssh://HOST", module="toy_around", around=True)
+    monkeypatch.setattr(registry, "ENTRIES", (*registry.ENTRIES, toy))
+    with pytest.raises(DkdbgError, match=r"is a home itself|your token for OpenPAI"):
+        registry.place_of("cluster", named(tmp_path, cluster=uri))
 
 
 @pytest.mark.parametrize(
