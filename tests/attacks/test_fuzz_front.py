@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 from dkdbg.agent.dap import frames
 from tests import processes
 from tests.agent.dap_probe import Editor, wait_for
+from tests.agent.test_door import Building
 from tests.attacks.fuzz import fuzz_settings
+from tests.attacks.odd import ASKED, SAID, variants
 from tests.attacks.test_fuzz_pdb import size_of
+from tests.unit.door.test_router import event, request
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,6 +112,46 @@ def test_no_bytes_of_strangers_harm_the_agents_port(launch, tmp_path: Path) -> N
         (tmp_path / "stop").touch()
         code, out, err = running.finish()
     assert (code, out) == (0, ""), err
+
+
+@pytest.mark.attack(9)
+@pytest.mark.parametrize("said", [SAID, ASKED], ids=["adapter", "client"])
+@pytest.mark.parametrize("begun", ["introduced", "attached", "process", "gathering", "onlooker", "rejoining"])
+def test_a_value_of_another_type_ends_no_session(begun: str, said: tuple[bytes, ...]) -> None:
+    """Says each value of each message as a list, an object, an endless number or deep nests: nothing is raised."""
+    for body in (each for message in said for each in variants(message)):
+        building = Building()
+        if begun == "introduced":
+            one = building.introduced()
+        elif begun == "attached":
+            one = building.attached(supportsStartDebuggingRequest=True)
+        else:
+            root, one = building.attached(), building.attached(subProcessId=7)
+            if begun == "gathering":
+                building.attached(subProcessId=8)
+                building.seats.gate.gather([7, 8])
+                building.seats.gate.configured(7)
+            if begun == "onlooker":
+                one = building.onlooker(subProcessId=7)
+            if begun == "rejoining":
+                one = root
+                one.adapter_gone()
+                one.again()
+        for action in one.from_adapter(body) if said is SAID else one.from_client(body):
+            if action.later:
+                action.later()
+        if one.ready():
+            one.resume()
+        one.from_client(request("configurationDone", 6))
+        one.from_adapter(event("stopped", threadId=1, reason="breakpoint"))
+        building.now += 100
+        building.seats.gate.settle()
+        one.from_adapter(event("terminated"))
+        one.adapter_gone()
+        one.again()
+        one.from_adapter(event("initialized"))
+        one.client_gone()
+        one.ended()
 
 
 @pytest.mark.attack(0)

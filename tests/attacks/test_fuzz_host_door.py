@@ -15,13 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dkdbg.agent.dap import frames
+from dkdbg.agent.door import comparing
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
+from dkdbg.door import from_targets
+from dkdbg.errors import DkdbgError
+from dkdbg.targets import ranks
 from tests.agent.dap_probe import wait_for
 from tests.attacks.fuzz import fuzz_settings
 from tests.attacks.host_editor import HostEditor
+from tests.attacks.odd import ASKED, SAID, variants
 from tests.engine.host_doors import host_door, ready_door
-from tests.unit.door.test_router import BODIES, MESSAGES, request
+from tests.unit.door.test_router import BODIES, MESSAGES, Bench, event, request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,8 +45,11 @@ PIECES = st.lists(st.binary(max_size=200) | BODIES.map(frames.wrap) | HEADERS, m
 ATTACHED = PIECES.map(
     lambda rest: frames.wrap(request("initialize")) + frames.wrap(request("attach", 2)) + rest
 )
-SAID = st.lists(
-    MESSAGES.map(lambda message: frames.wrap(json.dumps(message).encode())) | PIECES, max_size=8
+#: Each of them with one value of another type, or as it should be.
+ODD = st.sampled_from(SAID).flatmap(lambda message: st.sampled_from([message, *variants(message)]))
+SAYS = st.lists(
+    MESSAGES.map(lambda message: frames.wrap(json.dumps(message).encode())) | PIECES | ODD.map(frames.wrap),
+    max_size=8,
 ).map(b"".join)
 
 
@@ -127,7 +135,9 @@ def still_debugs(door: HostDoor, script: Path) -> None:
 
 
 @pytest.mark.attack(11)
-def test_any_bytes_at_the_port_of_dkdbg_attach(good: str, tmp_path: Path) -> None:
+def test_any_bytes_at_the_port_of_dkdbg_attach(
+    good: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Sends arbitrary bytes, requests and halves of them to the port of `dkdbg attach`: it lives, does not grow, and debugs."""
     with host_door(tmp_path, good) as door:
         still_debugs(door, tmp_path / "train.py")
@@ -154,7 +164,7 @@ def throw_from(target: Target, door: HostDoor, few: int, **process: int) -> None
     """Attach again and again; each time the target says something else."""
 
     @fuzz_settings(few, full=60)
-    @given(SAID)
+    @given(SAYS)
     def throw(said: bytes) -> None:
         target.said = said
         before = target.served
@@ -167,10 +177,13 @@ def throw_from(target: Target, door: HostDoor, few: int, **process: int) -> None
 
     throw()
     target.said = b""
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.mark.attack(11)
-def test_any_bytes_from_a_target(target: Target, good: str, tmp_path: Path) -> None:
+def test_any_bytes_from_a_target(
+    target: Target, good: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Answers an attach with arbitrary messages and bytes: the others are debugged, and an editor gets what is well formed."""
     with host_door(tmp_path, f"127.0.0.1:{target.port}", good) as door:
         still_debugs(door, tmp_path / "train.py")
@@ -178,10 +191,74 @@ def test_any_bytes_from_a_target(target: Target, good: str, tmp_path: Path) -> N
         throw_from(target, door, 5)  # each waits until the session before it has closed
         watched.has_not_grown()
         still_debugs(door, tmp_path / "train.py")
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.mark.attack(11)
-def test_any_bytes_from_a_process_of_a_target(target: Target, tmp_path: Path) -> None:
+@pytest.mark.parametrize("message", SAID, ids=lambda said: json.loads(said).get("event", "answer"))
+def test_a_value_of_another_type_from_a_target_ends_no_link(message: bytes) -> None:
+    """Says each value of each message as a list, an object, an endless number or deep nests: its connection goes on."""
+    for body in variants(message):
+        from_targets.of_process(body)
+        for bench in (Bench("web", "b").live("web", "b"), Bench("web").introduce().attach().take()):
+            bench.do(bench.router.from_upstream("web", body))
+            bench.do(bench.router.look())
+            for each in bench.heard():  # an editor can read all of it
+                assert each["type"] in {"event", "response"} or each["command"] == "startDebugging"
+
+
+@pytest.mark.attack(0)
+@pytest.mark.parametrize("message", ASKED, ids=lambda said: json.loads(said)["command"])
+def test_a_value_of_another_type_from_an_editor_ends_no_session(message: bytes) -> None:
+    """The same as a client of the port of `dkdbg attach`: nothing is raised, now or when a target comes."""
+    for body in variants(message):
+        for bench in (
+            Bench("web"),
+            Bench("web").introduce(),
+            Bench("web").introduce().attach(),
+            Bench("web").live(),
+        ):
+            bench.client(body)
+            bench.take().client(request("configurationDone", 3))
+            bench.let_run()
+            bench.do(bench.router.from_upstream("web", event("debugpyAttach", subProcessId=7, name="x")))
+
+
+@pytest.mark.attack(14)
+def test_a_value_of_another_type_in_the_answer_of_ranks_is_refused_or_shown() -> None:
+    """Answers `dkdbg ranks` with values of other types, numbers larger than any and deep nests: a table, or one error."""
+    tensor = {
+        "text": "t",
+        "shape": "s",
+        "dtype": "d",
+        "digest": "x",
+        "norm": 1.0,
+        "low": 1.0,
+        "nan": 0,
+        "count": 2,
+        "read": 2,
+    }
+    row: dict[str, Any] = {
+        "pid": 1,
+        "rank": 0,
+        "state": "value",
+        "name": "n",
+        "where": "w",
+        "text": "t",
+        "type": "T",
+        "tensor": tensor,
+    }
+    row["frames"] = [{"name": "f", "path": "a.py", "line": 1}]
+    scalar = {**row, "tensor": {**tensor, "count": 1, "read": 1}}
+    for body in variants(json.dumps({"rows": [row, scalar]}).encode()):
+        with contextlib.suppress(DkdbgError):
+            assert comparing.table(ranks.rows_of(body.decode(), "x"))
+
+
+@pytest.mark.attack(11)
+def test_any_bytes_from_a_process_of_a_target(
+    target: Target, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Answers in the session of one process with arbitrary messages and bytes: `dkdbg attach` lives, does not grow, and serves."""
     with ready_door(tmp_path, f"127.0.0.1:{target.port}") as door:
         watched = Watched(door)
@@ -191,3 +268,4 @@ def test_any_bytes_from_a_process_of_a_target(target: Target, tmp_path: Path) ->
         with HostEditor(door.port) as editor:
             editor.begin(subProcessId=7)
             editor.event("initialized")
+    assert "Traceback" not in capfd.readouterr().err

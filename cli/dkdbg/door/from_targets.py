@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.dap import frames, messages
-from dkdbg.agent.dap.messages import as_dict
+from dkdbg.agent.dap.messages import as_dict, as_text
 from dkdbg.printable import printable
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ def child(arguments: Message, *, called: str, number: int, connect: Message) -> 
 def output(event: Message, prefix: str) -> bytes:
     """Return a target's output for the root session, with the target's name before it; an empty prefix changes nothing."""
     content = as_dict(event.get("body"))
-    category, said = content.get("category"), content.get("output")
-    text = said if isinstance(said, str) else ""
+    category, text = as_text(content.get("category")), as_text(content.get("output"))
     return messages.event(
         "output",
         category=category if category in _CATEGORIES else "console",

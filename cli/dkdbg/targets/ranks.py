@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from dkdbg.agent.door import comparing
 from dkdbg.agent.program import ranks
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 
@@ -13,7 +14,6 @@ MOST = 64 << 20
 ROWS, LONGEST, FRAMES = 4096, 30000, 200
 _STATES = frozenset({"value", "error", "running", "no answer", "not attached", "done"})
 _TENSOR_TEXTS = ("text", "shape", "dtype", "digest")
-_TENSOR_NUMBERS = ("norm", "mean", "low", "high", "nan", "inf", "count", "read")
 
 Row = dict[str, Any]
 #: What helps where an agent and this dkdbg do not understand each other.
@@ -54,7 +54,7 @@ def rows_of(said: str, place: str) -> list[Row]:
         if not isinstance(found, list):
             raise TypeError("no rows")
         return [_row(each) for each in found[:ROWS]]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise DkdbgError(
             f"{place}: its agent's answer cannot be understood",
             hint=_OTHER_VERSION,
@@ -77,8 +77,5 @@ def _row(said: Any) -> Row:  # noqa: ANN401 - from a stranger
         ]
     if isinstance(said.get("tensor"), dict):
         tensor: Row = {name: str(said["tensor"].get(name, ""))[:LONGEST] for name in _TENSOR_TEXTS}
-        for name in _TENSOR_NUMBERS:
-            if isinstance(said["tensor"].get(name), (int, float)):
-                tensor[name] = said["tensor"][name]
-        row["tensor"] = tensor
+        row["tensor"] = {**tensor, **comparing.figures(said["tensor"])}
     return row

@@ -53,6 +53,16 @@ def as_dict(value: object) -> Message:
     return value if isinstance(value, dict) else {}
 
 
+def as_list(value: object) -> List[Any]:
+    """Return a JSON array as it is, anything else as an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def as_text(value: object) -> str:
+    """Return a text as it is, anything else as an empty one."""
+    return value if isinstance(value, str) else ""
+
+
 def body_of(message: Dict[str, Any]) -> bytes:
     """Return the body of a frame for a message."""
     return json.dumps(message, separators=(",", ":")).encode("utf-8", "surrogatepass")

@@ -18,7 +18,7 @@ it has not heard of yet does not count: a request to let pass names the change t
 from __future__ import annotations
 
 from dkdbg.agent.dap import messages
-from dkdbg.agent.dap.messages import as_dict
+from dkdbg.agent.dap.messages import as_dict, as_list
 from dkdbg.agent.door import patience
 from dkdbg.agent.record.job import Share
 
@@ -214,6 +214,6 @@ def _has_conditions(connection: Connection) -> bool:
         as_dict(point)
         for command, arguments, _ in connection.settings.all()
         if command == "setBreakpoints"
-        for point in arguments.get("breakpoints") or []
+        for point in as_list(arguments.get("breakpoints"))
     ]
     return bool(points) and all(point.get("condition") or point.get("hitCondition") for point in points)

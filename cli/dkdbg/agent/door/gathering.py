@@ -11,6 +11,7 @@ import os
 import re
 
 from dkdbg.agent.dap.messages import as_dict
+from dkdbg.agent.door import comparing
 from dkdbg.agent.program.ranks import EVERYONE
 from dkdbg.agent.record import job
 
@@ -241,10 +242,7 @@ def _tensor(text: str, kind: str) -> Optional[Dict[str, Any]]:
     }
     if "text" not in found:
         return None
-    for name in ("norm", "mean", "low", "high", "nan", "inf", "count", "read"):
-        if isinstance(said.get(name), (int, float)) and not isinstance(said[name], bool):
-            found[name] = said[name]
-    return found
+    return dict(found, **comparing.figures(said))
 
 
 def _frame(frame: Message) -> Dict[str, Any]:
