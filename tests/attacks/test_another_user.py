@@ -411,6 +411,39 @@ def test_a_runtime_folder_of_ours_that_was_open_is_not_taken_with_what_others_le
     assert is_private(folder, OWNER)
 
 
+#: Locks /tmp, and all in it that he may open, until he is told to end.
+LOCKS = """
+import fcntl, glob, os, sys
+held = []
+for path in ["/tmp", *glob.glob("/tmp/dkdbg-*")]:
+    try:
+        held.append(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+        fcntl.flock(held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        pass
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.attack(0)
+def test_a_lock_that_others_hold_in_tmp_is_not_waited_for(tmp_path: Path, other_user) -> None:
+    """Locks /tmp and what he can open there: a program that its environment brings under the debugger does not wait."""
+    opens = "from dkdbg.agent.start import job; job._CHOOSING = float('inf'); print(job._open_runtime())"
+    command, env = [sys.executable, "-c", opens], {**os.environ, "DKDBG_RUNTIME_DIR": str(tmp_path / "run")}
+    subprocess.run(command, env=env, check=True, timeout=300)  # what it leaves is there before he comes
+    words = [other_user.interpreter(), "-c", LOCKS]
+    with subprocess.Popen(
+        words, **other_user.popen(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as thief:
+        try:
+            assert thief.stdout.readline() == "held\n"
+            done = subprocess.run(command, env=env, check=True, timeout=60, stdout=subprocess.PIPE, text=True)
+        finally:
+            thief.stdin.close()
+    assert done.stdout.strip() == str(tmp_path / "run")
+
+
 @pytest.mark.attack(16)
 def test_a_runtime_folder_that_others_can_exchange_is_not_taken(shared: Path, other_user) -> None:
     """Exchanges the runtime folder in a folder that everybody may write to, without a sticky bit: it lies elsewhere."""

@@ -76,20 +76,29 @@ def _is_python() -> bool:
 
 def _open_runtime() -> str:
     """Open the runtime folder, one after the other: where its usual place is not safe, each would make one of its own."""
-    import fcntl
-
-    base = os.open("/tmp", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # noqa: S108 - locked, nothing else
+    lock = _own_lock()
     try:
         end = time.monotonic() + _CHOOSING
-        while time.monotonic() < end:  # whoever may read /tmp may hold this lock: not for good
-            try:
-                fcntl.flock(base, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                time.sleep(_PAUSE)
+        while lock is not None and not _lock(lock) and time.monotonic() < end:  # it may have been stopped
+            time.sleep(_PAUSE)
         return runtime_dir.open_runtime_dir()
     finally:
-        os.close(base)
+        if lock is not None:
+            os.close(lock)
+
+
+def _own_lock() -> Optional[int]:
+    """Return a file that no other user can open, and so lock; None where there is none, or somebody else has made it."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        file = os.open("/tmp/dkdbg-%d.lock" % os.getuid(), flags, 0o600)  # noqa: S108 - looked at below
+    except OSError:
+        return None
+    info = os.fstat(file)
+    if info.st_uid == os.getuid() and not info.st_mode & 0o077:
+        return file
+    os.close(file)
+    return None
 
 
 def _meet(archive: str, words: List[str], runtime: str) -> Optional[note.Note]:
