@@ -6,11 +6,13 @@ The API server is a stand-in.
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 
 from dkdbg.errors import DkdbgError
 from dkdbg.places import registry
+from dkdbg.targets import hostlist
 from dkdbg.targets.pod import BadPod, pods_of
 from dkdbg.targets.pod_address import is_name, is_pod_name
 from tests.engine.projects import dkdbg
@@ -61,6 +63,29 @@ def test_what_a_cluster_says_commands_no_terminal(root, cluster):  # noqa: F811
         assert done.returncode == 1
         assert "\\x1b" in done.stderr
         assert names_no_terminal(done.stderr)
+
+
+@pytest.mark.attack(0)
+@pytest.mark.parametrize(
+    "text",
+    [
+        ",".join(["n[1-99999]"] * 40),
+        ",".join(["n"] * (hostlist.MOST + 1)),
+        "n[1-99999]" + "x" * 3000,
+        "x" * 3000 + "[1-99999]",
+        "n[1-999]" + "[1]" * 100_000,
+    ],
+    ids=["many ranges", "many names", "a long end", "a long beginning", "many brackets"],
+)
+def test_a_list_of_nodes_stands_for_no_more_than_there_can_be(text):
+    """Answers with a short list of nodes that stands for millions, or for endless names: refused before they are made."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="is not a list of"):
+            hostlist.expand(text)
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.attack(0)

@@ -6,6 +6,8 @@ import re
 
 #: Names that one list may stand for: the largest machines have some ten thousand nodes.
 MOST = 100_000
+#: Characters of a node's name.
+_LONGEST = 255
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 #: What a node may be called: nothing that ssh, srun or a shell would take for something else.
@@ -14,7 +16,7 @@ _NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 def is_node(name: str) -> bool:
     """Whether a node may have this name."""
-    return len(name) < 256 and _NODE.fullmatch(name) is not None
+    return len(name) <= _LONGEST and _NODE.fullmatch(name) is not None
 
 
 def expand(text: str) -> tuple[str, ...]:
@@ -23,7 +25,9 @@ def expand(text: str) -> tuple[str, ...]:
     Raises:
         ValueError: it is none.
     """
-    names = [name for item in _items(text) for name in _expand_item(item)]
+    names: list[str] = []
+    for item in _items(text):
+        names += _expand_item(item, MOST - len(names))
     if not all(is_node(name) for name in names):
         raise ValueError(f"{text[:100]!r} is not a list of nodes")
     return tuple(names)
@@ -40,15 +44,17 @@ def _items(text: str) -> list[str]:
     return [each for each in (*found, text[start:]) if each]
 
 
-def _expand_item(item: str) -> list[str]:
+def _expand_item(item: str, most: int) -> list[str]:
     names = [""]
     end = 0
     for brackets in _BRACKETS.finditer(item):
-        numbers = _numbers(brackets[1])
-        if len(names) * len(numbers) > MOST:
+        numbers, between = _numbers(brackets[1]), item[end : brackets.start()]
+        if len(names) * len(numbers) > most or len(names[0]) + len(between) > _LONGEST:
             raise ValueError(f"{item[:100]!r} is not a list of that many nodes")
-        names = [f"{name}{item[end : brackets.start()]}{number}" for name in names for number in numbers]
+        names = [f"{name}{between}{number}" for name in names for number in numbers]
         end = brackets.end()
+    if len(names) > most or len(item) - end > _LONGEST:
+        raise ValueError(f"{item[:100]!r} is not a list of that many nodes")
     return [name + item[end:] for name in names]
 
 
