@@ -268,6 +268,7 @@ def attached(
     on_signal: Callable[[int], None] | None = None,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    outputs: tuple[int | None, int | None] = (None, None),
 ) -> int:
     """Run `argv` with our standard input, output and error, and return its exit code as a shell would show it.
 
@@ -277,6 +278,7 @@ def attached(
         on_signal: is told what we are asked to end with, which the child is not: what it runs elsewhere is meant. What it
             raises ends the child. None tells the child.
         cwd, env: the child's folder and environment; ours by default.
+        outputs: descriptors for its standard output and error, None for ours.
 
     Raises:
         DkdbgError: the program does not exist.
@@ -289,6 +291,8 @@ def attached(
             cwd=cwd,
             env=_told(env, cwd),
             start_new_session=not tty,
+            stdout=outputs[0],
+            stderr=outputs[1],
         )
     except FileNotFoundError as error:
         raise DkdbgError(
@@ -314,6 +318,46 @@ def attached(
         for each, handler in former.items():
             signal.signal(each, handler)
     return code if code >= 0 else 128 - code
+
+
+def shown(argv: Sequence[str], cleaner: Callable[[], Callable[[bytes], bytes]]) -> int:
+    """Run `argv` as `attached`, and clean what it prints to a terminal; what goes elsewhere is not changed.
+
+    Args:
+        cleaner: returns a function for one stream, which takes what comes, nothing at the end, and returns what is shown.
+
+    Raises:
+        DkdbgError: the program does not exist.
+    """
+    writers: list[int | None] = []
+    threads = []
+    for stream in (sys.stdout, sys.stderr):
+        writers.append(None)
+        if stream.isatty():
+            reader, writers[-1] = os.pipe()
+            words = (reader, stream.fileno(), cleaner())
+            threads.append(threading.Thread(target=_show, args=words, daemon=True))
+            threads[-1].start()
+    try:
+        return attached(argv, tty=True, outputs=(writers[0], writers[1]))
+    finally:
+        for writer in writers:
+            if writer is not None:
+                os.close(writer)
+        for thread in threads:
+            thread.join(_GRACE)
+
+
+def _show(reader: int, terminal: int, clean: Callable[[bytes], bytes]) -> None:
+    """Copy what comes to a terminal, cleaned; end with the first error, so that the writer gets SIGPIPE."""
+    with open(reader, "rb", buffering=0) as source, contextlib.suppress(OSError):
+        more = True
+        while more:
+            data = source.read(1 << 16)
+            more = bool(data)
+            shown = memoryview(clean(data))
+            while shown:
+                shown = shown[os.write(terminal, shown) :]
 
 
 def start(

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import shlex
 import signal
 import subprocess
@@ -853,6 +855,25 @@ def test_text_of_the_receiver_commands_no_terminal(root: Path, liar: Callable[[s
         for char in "\x1b\x07\u202e":
             assert char not in done.stdout + done.stderr
         assert "\nhint: curl" not in done.stdout + done.stderr
+
+
+@pytest.mark.attack(14)
+def test_what_a_program_has_printed_commands_no_terminal(root: Path, hostile: Callable[..., Box]) -> None:
+    """Prints sequences that set the title and the clipboard: `dkdbg logs` shows them escaped; a file gets them as they are."""
+    said = b"\x1b]52;c;aWQ=\x07\x1b]0;pwn\x07\x1b[2J\x1b[31mred\x1b[0m\n"
+    box = hostile()
+    octal = "".join(f"\\{each:03o}" for each in said)
+    docker("exec", box.name, "sh", "-c", f"printf '{octal}' >/proc/1/fd/1")
+    command = [str(Path(sys.executable).with_name("dkdbg")), "logs", f"docker://{box.name}"]
+    assert subprocess.run(command, cwd=root, stdout=subprocess.PIPE, check=True).stdout == said
+    ours, theirs = pty.openpty()
+    try:
+        subprocess.run(command, cwd=root, stdout=theirs, stderr=theirs, check=True, timeout=300)
+        shown = os.read(ours, 4096)
+    finally:
+        os.close(theirs)
+        os.close(ours)
+    assert shown == b"\\x1b]52;c;aWQ=\\x07\\x1b]0;pwn\\x07\\x1b[2J\x1b[31mred\x1b[0m\r\n"
 
 
 @pytest.mark.attack(14)

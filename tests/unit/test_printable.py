@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dkdbg import console
-from dkdbg.printable import printable, printable_lines
+from dkdbg.printable import ForTerminal, is_text, printable, printable_lines
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,34 @@ from dkdbg.printable import printable, printable_lines
 )
 def test_letters_stay_and_what_commands_a_terminal_is_escaped(text: object, shown: str) -> None:
     assert printable(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("pieces", "shown"),
+    [
+        ([b"a\tb\r\n", b"c"], "a\tb\r\nc"),
+        ([b"\x1b[1;31", b"mred\x1b[0m"], "\x1b[1;31mred\x1b[0m"),
+        ([b"\x1b]52;c;", b"aWQ=\x07"], "\\x1b]52;c;aWQ=\\x07"),
+        ([b"\x1b[2J\x1b[6n\x1bc"], "\\x1b[2J\\x1b[6n\\x1bc"),
+        ([b"\x1b[1", b"A\x1b"], "\\x1b[1A\\x1b"),
+        ([b"\x1b[" + b"1" * 99, b"m"], "\\x1b[" + "1" * 99 + "m"),
+        ([b"10 %\r", b"20 %\r", b"\n"], "10 %\n20 %\r\n"),
+        (["ü🙂".encode()[:3], "ü🙂".encode()[3:]], "ü🙂"),
+        ([b"\xc2", b"\x9b31m \xff\x08"], "\\x9b31m \\xff\\x08"),
+        (["cod\u202egpj".encode()], "cod\\u202egpj"),
+    ],
+)
+def test_output_for_a_terminal_keeps_lines_tabs_and_colours(pieces: list[bytes], shown: str) -> None:
+    clean = ForTerminal()
+    assert "".join(clean(each).decode() for each in (*pieces, b"")) == shown
+
+
+@given(st.lists(st.binary(max_size=12) | st.sampled_from([b"\x1b", b"[", b"1;3", b"m", b"\r", b"\n"])))
+def test_no_output_commands_a_terminal(pieces: list[bytes]) -> None:
+    clean = ForTerminal()
+    shown = "".join(clean(each).decode() for each in (*filter(None, pieces), b""))
+    left = re.sub(r"\x1b\[[0-9;:]*m|[\n\t]|\r(?=\n)", "", shown)
+    assert all(map(is_text, left))
 
 
 def test_lines_keep_their_ends_and_tabs() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import TYPE_CHECKING
 
 from dkdbg import hints, process
 from dkdbg.commands.init import check_root, debug_service
 from dkdbg.errors import EXIT_ERROR, EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
+from dkdbg.printable import ForTerminal
 from dkdbg.targets.attach_only import AttachOnly
 from dkdbg.targets.place import Logged
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def logs(root: Path, target: str | None, *, follow: bool, lines: int | None) -> int:
-    """Print what the program there has printed, and does not come back: the command that has kept it takes over.
+    """Print what the program there has printed; where none of it goes to a terminal, the command that has kept it takes over.
 
     Args:
         root: the repository's root, resolved.
@@ -44,7 +46,9 @@ def logs(root: Path, target: str | None, *, follow: bool, lines: int | None) -> 
             if target is None and error.exit_code == EXIT_ERROR:
                 raise DkdbgError(f"{place.label} does not run", hint=hints.SERVICE_UP()) from error
             raise
-    process.become(argv)
+    if sys.stdout.isatty() or sys.stderr.isatty():
+        return process.shown(argv, ForTerminal)
+    return process.become(argv)
 
 
 def _kept_nowhere(place: Place) -> DkdbgError:
