@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from tests.agent.dap_probe import wait_for
 from tests.agent.test_succession import WORKERS
 from tests.engine.host_doors import HostDoor, host_door
 from tests.engine.projects import dkdbg
+from tests.hints import in_shell
 from tests.ports import free_port
 from tests.processes import running_in
 
@@ -167,6 +169,75 @@ def test_whoever_holds_looks_on_inherits_or_takes_over_is_decided_behind_the_doo
         third.disconnect()
         fourth.wait_output("this session is yours now")
         assert not fourth.sessions[0].is_ended
+
+
+DIFFER = "the file here and the one at job differ{}: the breakpoint stands in other code. Run `"
+
+
+@pytest.mark.parametrize(
+    ("here", "name", "count"),
+    [
+        (SCRIPT, "train.py", None),
+        (SCRIPT.replace("\n", "\r\n"), "train.py", None),
+        (SCRIPT, "only_here.py", None),
+        ("# one\n# two\n# three\n" + SCRIPT, "train.py", " (3 lines more here)"),
+        (SCRIPT.replace("0.02", "0.03"), "train.py", ""),
+        (SCRIPT.replace("n = 0\n", "", 1), "train.py", " (1 line fewer here)"),
+    ],
+)
+def test_a_breakpoint_in_a_file_that_differs_at_the_target_says_so(
+    agent, tmp_path: Path, here: str, name: str, count: str | None
+) -> None:
+    local = tmp_path / "here"
+    local.mkdir()
+    (local / name).write_text(here)
+    os.utime(local / name, (1, 1))
+    options = {"path_mappings": ((str(local), str(tmp_path)),)}
+    with (
+        host_door(tmp_path, "local:job") as door,
+        Debugger(AttachOptions(port=door.port, **options)) as debugger,
+    ):
+        debugger.set_breakpoints(str(local / name), [4])
+        debugger.attach()
+        agent()
+        wait_for(lambda: [each.name for each in debugger.sessions], lambda names: "train.py" in names)
+        wait_for(lambda: debugger.set_breakpoints(str(local / name), [4]), lambda found: len(found) == 2)
+        found = debugger.set_breakpoints(str(local / name), [4])
+        told = "".join(each.text for each in debugger.output)
+        assert told.count(f"{name}:4: ") == (count is not None)
+        messages = [each.message for each in found if DIFFER.partition("{")[0] in each.message]
+        assert len(messages) == (count is not None)
+        if count is None:
+            return
+        assert DIFFER.format(count) in messages[0]
+        assert f"{name}:4: {messages[0]}\n" in told
+        line = messages[0].rpartition("Run `")[2].removesuffix("`")
+        done = in_shell(tmp_path, f"{line} --once")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert (tmp_path / name).read_text() == here
+        again = debugger.set_breakpoints(str(local / name), [4])
+        assert not [each for each in again if "differ" in each.message]
+
+
+def test_a_file_that_was_saved_a_moment_ago_is_told_only_if_nothing_brings_it(agent, tmp_path: Path) -> None:
+    local = tmp_path / "here"
+    local.mkdir()
+    options = {"path_mappings": ((str(local), str(tmp_path)),)}
+    (tmp_path / "model.py").write_text("x = 1\n")
+    with (
+        host_door(tmp_path, "local:job") as door,
+        Debugger(AttachOptions(port=door.port, **options)) as debugger,
+    ):
+        debugger.attach()
+        agent()
+        wait_for(lambda: debugger.set_breakpoints(str(local / "none.py"), [1]), lambda found: len(found) == 2)
+        for name in ("train.py", "model.py"):
+            (local / name).write_text("y = 2\n")
+            found = debugger.set_breakpoints(str(local / name), [1])
+            assert not [each for each in found if "differ" in each.message]
+        (tmp_path / "model.py").write_text("y = 2\n")
+        debugger.wait_output("train.py:1: the file here and the one at job differ (4 lines fewer here)")
+        assert "model.py:1: " not in "".join(each.text for each in debugger.output)
 
 
 def test_a_token_that_could_be_guessed_from_a_proof_is_said(

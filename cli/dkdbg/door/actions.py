@@ -45,6 +45,7 @@ class Process:
         upstream: name of the target; pid: there.
         name: what it is, prefixed by the target where there are several.
         shown: what the attach to it shows the door besides, and the editor need not know.
+        told: see `Sources`.
     """
 
     number: int
@@ -52,6 +53,7 @@ class Process:
     pid: int
     name: str
     shown: Mapping[str, object] = field(default_factory=dict)
+    told: dict[object, object] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -200,14 +202,14 @@ class Exchange:
         self._numbers = itertools.count(FIRST_NUMBER)
         self._processes: dict[int, Process] = {}
 
-    def announced(self, upstream: str, found: Announced) -> Process:
-        """Give a process a number."""
+    def announced(self, upstream: str, found: Announced, told: dict[object, object]) -> Process:
+        """Give a process a number; `told` is shared by those of one editor."""
         name = named(upstream, found.name, self.upstreams) if len(self.upstreams) > 1 else found.name
         shown: dict[str, object] = {} if found.editor is None else {EDITOR: found.editor}
         if found.looks_on:
             shown[ROLE] = LOOK_ON
         number = next(self._numbers)
-        process = Process(number=number, upstream=upstream, pid=found.pid, name=name, shown=shown)
+        process = Process(number=number, upstream=upstream, pid=found.pid, name=name, shown=shown, told=told)
         self._processes[process.number] = process
         return process
 

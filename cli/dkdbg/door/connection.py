@@ -125,7 +125,8 @@ class Connection(Editor):
             return
         self._outbox.hand_over()
         self._client.settimeout(None)
-        passage = Passage(self._client, self._parser, upstream, branch, must_prove=not owned)
+        place = self.board.upstreams[branch.process.upstream].place
+        passage = Passage(self._client, self._parser, upstream, branch, place, must_prove=not owned)
         with self.board.lock:
             self.board.passages.add(passage)
         try:

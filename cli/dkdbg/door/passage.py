@@ -9,12 +9,16 @@ import threading
 from typing import TYPE_CHECKING
 
 from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.dap.messages import as_dict
 from dkdbg.door import from_targets, wires
 from dkdbg.door.introduction import Introduction
+from dkdbg.door.sources import SYNC_LIMIT, Sources
 
 if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
     from dkdbg.door.actions import Branch
+    from dkdbg.door.sources import Asked
+    from dkdbg.targets.place import Place
 
 #: Seconds that an editor has to close its connection after its process is gone.
 GOODBYE = 2.0
@@ -28,6 +32,7 @@ class Passage:
     Args:
         client, parser: the editor's socket, and what came after its attach.
         upstream: a connection to the door. must_prove: see Introduction.
+        place: where the process runs.
 
     Attributes:
         begun: the process was there: the editor was asked for its breakpoints.
@@ -39,6 +44,7 @@ class Passage:
         parser: frames.FrameParser,
         upstream: socket.socket,
         branch: Branch,
+        place: Place,
         *,
         must_prove: bool = False,
     ) -> None:
@@ -51,6 +57,10 @@ class Passage:
         self._introduction = Introduction(
             branch.initialize, branch.attach, lambda: next(numbers), must_prove=must_prove
         )
+        self._sources = Sources(
+            as_dict(branch.attach.get("arguments")).get("pathMappings"), place, branch.process.upstream,
+            branch.process.told, lambda: next(numbers),
+        )  # fmt: skip
         self._introduced = threading.Event()
         self.begun = False
         self._lock = threading.Lock()
@@ -82,7 +92,7 @@ class Passage:
         wires.cut(self._upstream)
 
     def _to_upstream(self, body: bytes) -> bool:
-        self._send([body])
+        self._send([*self._sources.question(body), body])
         return True
 
     def _send(self, bodies: list[bytes]) -> None:
@@ -105,6 +115,11 @@ class Passage:
 
     def _from_upstream(self, body: bytes) -> bool:
         shown, message = from_targets.of_process(body)
+        if (
+            message.get("command") == "initialize"
+            and as_dict(message.get("body")).get(messages.SOURCE) is True
+        ):
+            self._sources.is_answered = True
         if not self._introduction.is_over:  # nothing passes before it
             self._send(self._introduction.take(message) or [])
             if self._introduction.is_over:
@@ -113,9 +128,27 @@ class Passage:
             self._send([messages.refuse(message, "a target may not ask for this")])
         elif message.get("request_seq") == self._hidden and message.get("command") == "initialize":
             self._hidden = None
+        elif (answer := self._sources.answered(message)) is not None:
+            self._tell(*answer)
+        elif shown and (noted := self._sources.noted(message)) is not None:
+            self._to_client(messages.body_of(noted), noted)
         elif shown:
             self._to_client(shown, message)
         return True
+
+    def _tell(self, text: str, again: Asked | None) -> None:
+        """Say where a file differs, and ask again later about one that was just saved."""
+        if text:
+            said = messages.say(text, "important")
+            self._to_client(said, frames.decode(said))
+        if again is not None:
+            later = threading.Timer(SYNC_LIMIT, self._ask, (again,))
+            later.daemon = True
+            later.start()
+
+    def _ask(self, asked: Asked) -> None:
+        with contextlib.suppress(OSError):
+            self._send([self._sources.ask(asked)])
 
     def _to_client(self, body: bytes, message: Message | None = None) -> None:
         said = message.get("event") if message is not None else None

@@ -80,6 +80,7 @@ class Router:
         self._attach: Message = {}
         self._gathering = Gathering(clock)
         self._looks = False
+        self._told: dict[object, object] = {}
         self._numbers = count(messages.OWN_SEQUENCE)
 
     # -- the editor's side --------------------------------------------------------------------------------------
@@ -358,7 +359,7 @@ class Router:
         return actions
 
     def _announce(self, upstream: str, session: UpstreamSession, found: Announced) -> list[Action]:
-        process = self._exchange.announced(upstream, found)
+        process = self._exchange.announced(upstream, found, self._told)
         session.processes.append(process)
         self._exchange.forget(session.processes[:-MAX_PROCESSES])
         del session.processes[:-MAX_PROCESSES]

@@ -39,6 +39,8 @@ RELEASE = "dkdbgRelease"
 GATHER = "dkdbgGather"
 GATE = "dkdbgGate"
 TOGETHER = "dkdbgTogether"
+#: The request by which `dkdbg attach` asks for the digest of a source file (`path`), and the agent's word that it answers.
+SOURCE = "dkdbgSource"
 #: The property by which a child session shows whose it is. We add it to each announcement.
 EDITOR = "dkdbgEditor"
 #: Of the attach request, what the session of a process does not get: debugpy does not hand these on either, or they are ours.

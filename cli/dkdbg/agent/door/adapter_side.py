@@ -77,6 +77,9 @@ class AdapterSide:
         if self._pending.is_ours(sequence):
             return self._pending.answered_us(sequence, message)
         self._pending.answered_client(sequence)
+        if message.get("command") == "initialize" and message.get("success") is True:
+            can = dict(as_dict(message.get("body")), **{messages.SOURCE: True})
+            passed = [connection.to_client(messages.body_of(dict(message, body=can)))]
         attached = message.get("command") == "attach" and sequence == connection.attach.get("seq")
         if connection.phase.name == HOLDING and attached:
             connection.configured = message.get("success") is True

@@ -47,6 +47,8 @@ LOOK = "look"
 RECONNECT = "reconnect"
 #: Do what `Action.later` says after `seconds`; nobody waits meanwhile.
 LATER = "later"
+#: Do what `Action.later` says at once, without the lock: it reads a file.
+READ = "read"
 
 #: debugpy's adapter pauses all of them, whichever is named.
 _ANY_THREAD = 1
@@ -60,7 +62,7 @@ class Action:
         body: a frame's body, for TO_CLIENT and TO_ADAPTER.
         reason: of a CLOSE, one line.
         seconds: of a WAIT, a RECONNECT and a LATER.
-        later: of a LATER, what to ask then.
+        later: of a LATER, what to ask then; of a READ, what reads.
     """
 
     __slots__ = ("body", "connection", "kind", "later", "reason", "seconds")

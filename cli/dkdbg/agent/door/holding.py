@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dkdbg.agent.dap import messages
+from dkdbg.agent.dap import messages, sources
 from dkdbg.agent.dap.messages import as_dict
 from dkdbg.agent.door import at_ranks, succession, together
-from dkdbg.agent.door.connection import EVICTED, HOLDING, JOINING, ROOT, TO_ADAPTER, Action, Phase
+from dkdbg.agent.door.connection import EVICTED, HOLDING, JOINING, READ, ROOT, TO_ADAPTER, Action, Phase
 from dkdbg.agent.program import ranks
 
 TYPE_CHECKING = False
@@ -59,6 +59,8 @@ class Holding(Phase):
             return self._of_all_agents(request)
         if command == messages.RELEASE:
             return self._release(request)
+        if command == messages.SOURCE:
+            return [Action(READ, connection, later=lambda: self._source(request))]
         ends: List[Action] = []
         if command == "disconnect":
             ends = together.left(connection, self._seats, request)  # while the root session is there
@@ -161,6 +163,11 @@ class Holding(Phase):
             return [connection.refuse(request, "only the root session takes this, with a subProcessId")]
         self._seats.release(pid)
         return [connection.to_client(messages.answer(request))]
+
+    def _source(self, request: Message) -> List[Action]:
+        """Say what a source file is here; whoever asks can run anything in this process."""
+        found = sources.look(str(as_dict(request.get("arguments")).get("path", "")))
+        return [self.connection.to_client(messages.answer(request, **found))]
 
     def _lost(self) -> List[Action]:
         """The adapter has closed the connection of a client that was attached, and has not said why: it died.

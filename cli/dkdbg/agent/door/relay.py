@@ -430,6 +430,8 @@ class Relay:
                 relay.reconnect(action.seconds)
             elif action.kind == connection.LATER:
                 relay.later(action)
+            elif action.kind == connection.READ:
+                self._act(action.later() if action.later is not None else [])
             else:
                 relay.close(action.reason)
 
