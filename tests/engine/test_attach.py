@@ -410,3 +410,21 @@ def test_after_a_thousand_probes_and_a_hundred_pieces_of_garbage_an_attach_works
             assert debugger.stack(debugger.wait_stopped(300))[0].line == 4
         for sock in half_open:
             sock.close()
+
+
+def test_a_container_that_only_a_relay_reaches_and_that_was_killed_ends_the_session(laid_out, containers):
+    name = containers.run("python3", "train.py", publish=False, flags=("--network", "none"))
+    script = laid_out / "train.py"
+    with (
+        host_door(laid_out, f"docker://{name}") as door,
+        Debugger(containers.options(door.port)) as debugger,
+    ):
+        debugger.set_breakpoints(str(script), [marked_line(script)])
+        debugger.attach()
+        former = debugger.wait_stopped(300).session
+        docker("kill", name)
+        debugger.wait_ended(60, session=former)
+        debugger.wait_output("the connection to the process was lost")
+        debugger.wait_output(f"container {name} is not running")
+        docker("start", name)
+        assert debugger.wait_stopped(300).session is not former

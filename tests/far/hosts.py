@@ -32,6 +32,7 @@ RUN apt-get update -qq \\
 """
 _START = """\
 set -e
+find /tmp -mindepth 1 -delete
 ssh-keygen -A >/dev/null
 for each in me other fish csh zsh; do
   install -d -m 700 -o $each -g $each /home/$each/.ssh

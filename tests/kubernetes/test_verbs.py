@@ -286,6 +286,32 @@ def test_an_editor_hears_that_its_pod_was_deleted_and_finds_the_next_one(root, c
             each.communicate(timeout=300)
 
 
+def test_an_editor_hears_that_the_container_of_its_pod_was_restarted(root, box):
+    """The pod and its name stay, and nothing of the former session is in the new container."""
+    write(root, **{"train.py": LOOP})
+    docker("cp", str(root / "train.py"), f"{box.name}:/srv/train.py")
+    started = [launch(root, "k8s://ml/train-0", "python3", "train.py")]
+    try:
+        with host_door(root, "k8s://ml/train-0") as door:
+            options = AttachOptions(host="127.0.0.1", port=door.port, path_mappings=((str(root), "/srv"),))
+            with Debugger(options) as debugger:
+                debugger.set_breakpoints(str(root / "train.py"), [marked_line(root / "train.py")])
+                debugger.attach()
+                former = debugger.wait_stopped(300).session
+                docker("kill", box.name)
+                docker("start", box.name)
+                docker("exec", box.name, "sh", "-c", "rm -rf /tmp/dkdbg*")
+                debugger.wait_ended(60, session=former)
+                debugger.wait_output("the connection to the process was lost")
+                assert started[0].wait(60) == 255
+                started.append(launch(root, "k8s://ml/train-0", "python3", "train.py"))
+                assert debugger.wait_stopped(300).session is not former
+    finally:
+        for each in started:
+            each.send_signal(signal.SIGTERM)
+            each.communicate(timeout=300)
+
+
 def test_a_port_of_a_pod_is_brought_here(root, box):
     serving = "import http.server as h; h.HTTPServer(('127.0.0.1', 8000), h.SimpleHTTPRequestHandler).serve_forever()"
     docker("exec", "-d", box.name, "python3", "-c", serving)

@@ -25,6 +25,8 @@ GOODBYE = 2.0
 #: Seconds until a door has answered `initialize`: it waits for its adapter for 30.
 INTRODUCTION_LIMIT = 40.0
 
+_LOST = "the connection to the process was lost: its container or machine was stopped or restarted, or its debugger was killed"
+
 
 class Passage:
     """Between the editor and a container's door.
@@ -63,6 +65,7 @@ class Passage:
         )  # fmt: skip
         self._introduced = threading.Event()
         self.begun = False
+        self._leaves = False
         self._lock = threading.Lock()
         self._upstream_lock = threading.Lock()
         self._ended = False
@@ -92,6 +95,7 @@ class Passage:
         wires.cut(self._upstream)
 
     def _to_upstream(self, body: bytes) -> bool:
+        self._leaves = self._leaves or b'"disconnect"' in body or b'"terminate"' in body
         self._send([*self._sources.question(body), body])
         return True
 
@@ -103,9 +107,9 @@ class Passage:
     def _pass_back(self) -> None:
         parser = frames.FrameParser()
         try:
-            wires.read_frames(self._upstream, parser, self._from_upstream)
-        except OSError:  # it was killed
-            pass
+            with contextlib.suppress(OSError):  # it was killed
+                wires.read_frames(self._upstream, parser, self._from_upstream)
+            self._say_lost()
         except frames.FrameError as error:
             self._to_client(messages.say(f"the process's session was ended: {error}", "important"))
         self._introduced.set()
@@ -159,6 +163,13 @@ class Passage:
             self.begun = self.begun or said == "initialized"
             if not self._ended and said == "terminated":
                 self._note_ended()
+
+    def _say_lost(self) -> None:
+        """Say why a session ends whose end the agent has not told; a client that leaves knows."""
+        if self.begun and not self._leaves:
+            said = messages.say(_LOST, "important")
+            with contextlib.suppress(OSError):
+                self._to_client(said, frames.decode(said))
 
     def _refuse(self, reason: str) -> None:
         """Answer the attach with an error, as the last word."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from dkdbg.delivery.running import running_at
 from dkdbg.engine import client, containers
-from dkdbg.errors import DkdbgError
+from dkdbg.errors import DkdbgError, GoneError
 from dkdbg.targets import again, foreign
+from dkdbg.targets.brought import relay_words
 from dkdbg.targets.container import ContainerReach, door_of, has_network, logs_words, no_door, workspace_of
 from dkdbg.targets.place import Door
 from dkdbg.targets.record import BadRecord
@@ -214,8 +215,8 @@ class ContainerPlace:
 
     def _far_door(self, found: Container | None) -> Door:
         with self._lock:
-            if self._relay is not None and self._relay.why:  # it asks anew by itself
-                return Door(endpoint=None, why=f"{self.label}: {self._relay.why}")
+            if self._relay is not None and (why := self._relay.why):  # it asks anew by itself
+                return Door(endpoint=None, why=f"{self.label}: {why}")
             self._led = found
             closed = no_door(found)
             if found is None or closed:
@@ -236,9 +237,9 @@ class ContainerPlace:
         found = self._led
         closed = no_door(found)
         if found is None or closed:
-            raise DkdbgError(closed)
+            raise GoneError(closed)
         reach = ContainerReach(name=found.id, label=self.label, user=found.user)
-        return reach.wrap((*found.agent, "relay", word))
+        return reach.wrap(relay_words(found.agent, word))
 
     def _running(self) -> Container:
         if self._found is None:

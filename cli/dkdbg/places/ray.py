@@ -18,6 +18,7 @@ from dkdbg.delivery.bring import bring
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.targets import ray
 from dkdbg.targets.address import LOCAL
+from dkdbg.targets.brought import relay_words
 from dkdbg.targets.place import Door, Far, Kind, Outliving, Several
 from dkdbg.targets.record import BadRecord, SeenRecord, parse_all
 from dkdbg.tunnel.far_sessions import RelayedDoor
@@ -103,8 +104,8 @@ class RayPlace:
     def door(self) -> Door:
         """The one before the workers; it is started there when there is none."""
         with self._lock:
-            if self._door.why:  # it asks anew by itself
-                return Door(endpoint=None, why=self._door.why)
+            if why := self._door.why:  # it asks anew by itself
+                return Door(endpoint=None, why=why)
             try:
                 found = self._doors() or self._started()
             except DkdbgError as error:
@@ -178,7 +179,7 @@ class RayPlace:
             inner.again(silent=silent, limit=limit) if isinstance(inner, Far | Outliving) else inner.find()
         )
         agent = self._brought.argv if self._brought else self._there()[1]
-        return reach.wrap((*agent, "relay", word))
+        return reach.wrap(relay_words(agent, word))
 
 
 def _is_here(host: str) -> bool:

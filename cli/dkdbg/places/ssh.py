@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from dkdbg import process
 from dkdbg.delivery.bring import bring
-from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.errors import EXIT_USAGE, DkdbgError, GoneError
 from dkdbg.printable import printable
 from dkdbg.targets import sessions
 from dkdbg.targets.address import Address
-from dkdbg.targets.brought import is_brought
+from dkdbg.targets.brought import is_brought, relay_words
 from dkdbg.targets.place import Door, Kind, Workspace
 from dkdbg.targets.record import BadRecord, SeenRecord
 from dkdbg.targets.ssh import FAILED, SshReach, hosts_of, quoted
@@ -145,8 +145,8 @@ class SshPlace:
     def door(self) -> Door:
         """That of the newest session there, by a relay: its connections outlive those of ssh."""
         with self._lock:
-            if self._door.why:  # it asks anew by itself
-                return Door(endpoint=None, why=f"{self.label}: {self._door.why}")
+            if why := self._door.why:  # it asks anew by itself
+                return Door(endpoint=None, why=f"{self.label}: {why}")
             try:
                 self._reach = self._look_again(asks=self._reach is None, limit=CONNECT_LIMIT)
                 found = self._records()
@@ -217,8 +217,8 @@ class SshPlace:
             _, _, _, *found = self._look(reach)
             agents = tuple(found)
         if not agents:
-            raise DkdbgError(f"no session runs on {self.label}")
-        return reach.wrap(("sh", agents[-1], "relay", word))
+            raise GoneError(f"no session runs on {self.label}")
+        return reach.wrap(relay_words(("sh", agents[-1]), word))
 
     def _look(self, reach: SshReach, at: str | None = None) -> list[str]:
         """User, host, folder, and the paths of agents that were brought.

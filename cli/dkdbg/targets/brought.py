@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+from dkdbg.agent.relay import wire
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 #: Where `dkdbg run` brings one.
 _BROUGHT = re.compile(r"/.*/agent-[0-9a-f]{32}\.pyz")
@@ -19,6 +25,19 @@ done
 def is_brought(path: str) -> bool:
     """Whether `dkdbg run` brings an agent to such a path."""
     return _BROUGHT.fullmatch(path) is not None
+
+
+def relay_words(agent: Sequence[str], word: str, *more: str) -> tuple[str, ...]:
+    """The command line that, run at a place, is a relay's far end, or says that the agent's file is gone.
+
+    A keeper holds that file as long as it lives (`agent/record/kept.py`): without the file there is no keeper either.
+
+    Args:
+        agent: runs the agent there; its last word is the agent's file.
+        word, more: see `agent/relay/stdio.py`.
+    """
+    script = f'[ -e "$0" ] && exec "$@"; echo "{word}{wire.GONE.decode()}"'
+    return ("sh", "-c", script, agent[-1], *agent, "relay", word, *more)
 
 
 def finding_words() -> tuple[str, ...]:

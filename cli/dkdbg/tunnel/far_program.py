@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from dkdbg.agent.relay import wire
 from dkdbg.errors import EXIT_TIMEOUT, DkdbgError, GoneError
+from dkdbg.targets.brought import relay_words
 from dkdbg.targets.place import Stepwise
 from dkdbg.tunnel.relay import Relay
 
@@ -105,8 +106,7 @@ class _FarProgram:
         if not self._was_connected and isinstance(reach, Stepwise):
             return reach.starting(relay)
         if self._was_connected:
-            script = f'[ -e "$0" ] && exec "$@"; echo "{word}{wire.GONE.decode()}"'
-            relay = ("sh", "-c", script, self._agent[-1], *relay, "again")
+            relay = relay_words(self._agent, word, "again")
         return reach.wrap(relay)
 
     def exited(self, code: int) -> None:
@@ -169,7 +169,7 @@ class _FarProgram:
                 if self._was_connected and not is_told and now - cut > TOLD_AFTER:
                     is_told = True
                     self._say(
-                        f"{self._label}: {why}. The program keeps running; its output comes when the connection is back"
+                        f"{self._label}: {why}. Trying again; if the program still runs, its output comes when the connection is back"
                     )
             self._news.wait(_LOOK)
 

@@ -49,8 +49,17 @@ class RelayedDoor:
 
     @property
     def why(self) -> str:
-        """What is wrong while the relay, which tries again by itself, leads nowhere; empty where it does, or was not needed yet."""
-        return "" if self._relay is None else self._relay.why
+        """What is wrong while the relay, which tries again by itself, leads nowhere; empty where it does, or was not needed yet.
+
+        Why one has ended is said once: sessions are looked for anew then.
+        """
+        if self._relay is None:
+            return ""
+        why = self._relay.why
+        if self._relay.is_gone:
+            self.close()
+            self._relay = None
+        return why
 
     def of(self, found: Sequence[SeenRecord | str], *, nobody: str) -> Door:
         """The door of the newest of these sessions.
@@ -62,7 +71,7 @@ class RelayedDoor:
         if not live:
             return Door(endpoint=None, why=nobody)
         if self._relay is None:
-            self._relay = Relay(self._command)
+            self._relay = Relay(self._command, ends=True)
             self._local = self._relay.listen(live[-1].port)
         self._relay.aim(self._local, live[-1].port)
         return Door(endpoint=("127.0.0.1", self._local), why="its session does not answer")

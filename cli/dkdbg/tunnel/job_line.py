@@ -8,8 +8,9 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dkdbg.errors import DkdbgError
+from dkdbg.errors import DkdbgError, GoneError
 from dkdbg.printable import printable
+from dkdbg.targets.brought import relay_words
 from dkdbg.targets.job import choose_node
 from dkdbg.targets.job_node import JobNode, looked, looking
 from dkdbg.tunnel.relay import Relay
@@ -136,8 +137,8 @@ class JobLine:
         """The relay's command line; on its thread."""
         node = self.again(silent=silent, limit=limit)
         if not node.agents:
-            raise DkdbgError(f"no session runs on {node.reach.label}")
-        return node.reach.wrap(("sh", node.agents[0], "relay", word))
+            raise GoneError(f"no session runs on {node.reach.label}")
+        return node.reach.wrap(relay_words(("sh", node.agents[0]), word))
 
     def _enter(self, login: Reach, job: Job, name: str) -> Node:
         """By ssh from the login node; as a step of the job where that is closed, which is tried once."""

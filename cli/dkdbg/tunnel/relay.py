@@ -94,8 +94,10 @@ class Relay:
             Raises DkdbgError; GoneError where what was connected to is no more, which ends the connections, and who is
             led there later is another.
         program: what runs there in the place of ports that are led on; told of its end.
+        ends: end with what was connected to, in place of leading to what comes there later.
 
     Attributes:
+        is_gone: what was connected to is no more, and this relay has ended with it.
         why: what is wrong while there is no transport, in words; empty while there is one.
         connections: how many transports there have been so far; a cut may be over before anybody looks at `why`.
     """
@@ -104,11 +106,15 @@ class Relay:
         self,
         command: Callable[[str, bool, float], Sequence[str] | Transport],
         program: ProgramThere | None = None,
+        *,
+        ends: bool = False,
     ) -> None:
         self.why = "it is being connected"
+        self.is_gone = False
         self.connections = 0
         self._command = command
         self._program = program
+        self._ends = ends
         self._loop = _Loop(self._found, self._lost, program)
         self._closing = threading.Event()
         self._ended = threading.Event()
@@ -203,7 +209,7 @@ class Relay:
 
     def _connect(self) -> None:
         pause, answer = SHORTEST_PAUSE, FIRST_ANSWER
-        while not self._closing.is_set():
+        while not self._closing.is_set() and not self.is_gone:
             began = time.monotonic()
             try:
                 self._serve(answer)
@@ -211,19 +217,27 @@ class Relay:
             except _KeeperGoneError:
                 if self._program is not None:
                     self._program.lost()
-                return
+                    return
+                self._start_over(
+                    "its keeper there is gone: the machine was restarted, or its processes were killed"
+                )
             except DkdbgError as error:
                 self.why = printable(error.message)
                 self._silent = True  # whatever it was: look again at all of the way
                 if isinstance(error, GoneError) and self._program is None:
-                    self._name, self._secret = _new_names()
-                    self._loop.call(
-                        self._loop.start_over
-                    )  # whoever is connected hears that nothing comes any more
+                    self._start_over(self.why)
                 answer = min(LONGEST_ANSWER, answer * 2)
             if time.monotonic() - began < LONGEST_PAUSE:
                 pause = min(LONGEST_PAUSE, pause * 2)
             self._closing.wait(pause)
+
+    def _start_over(self, why: str) -> None:
+        """Whoever is connected hears that nothing comes any more."""
+        self.why, self.is_gone = why, self._ends
+        self._name, self._secret = _new_names()
+        self._loop.call(self._loop.start_over)
+        if self._ends:
+            self._loop.call(self._loop.say_goodbye)
 
     def _serve(self, limit: float) -> None:
         """One transport, until it is lost.

@@ -112,8 +112,8 @@ class PodPlace:
     def door(self) -> Door:
         """That of the newest session in the pod, by a relay: its connections outlive those of kubectl."""
         with self._lock:
-            if self._door.why:  # it asks anew by itself
-                return Door(endpoint=None, why=f"{self.label}: {self._door.why}")
+            if why := self._door.why:  # it asks anew by itself
+                return Door(endpoint=None, why=f"{self.label}: {why}")
             try:
                 reach, agent = self._way = self._way_there()
                 found = far_sessions.records(reach, ("sh", agent), limit=_ANSWER_LIMIT)
@@ -229,14 +229,16 @@ class PodPlace:
         """The pod that runs now, and the file of the agent in it.
 
         Raises:
-            DkdbgError: there is none.
+            GoneError: nothing runs in its container, as a restarted one.
+            DkdbgError: there is no pod, or it does not answer.
         """
         found = self._look()
         if found.container in found.pod.trouble:
-            raise not_ready(found.pod, found.container, self._query.namespace)
-        path = _agent_in(found.reach)
+            raise GoneError(not_ready(found.pod, found.container, self._query.namespace).message)
+        done = _asked(found.reach)
+        path = None if done.code else brought.agent_in(done.stdout)
         if path is None:
-            raise DkdbgError(self._nobody(found.pod.name))
+            raise (DkdbgError if done.code else GoneError)(self._nobody(found.pod.name))
         return found.reach, path
 
     def _nobody(self, pod: str) -> str:
@@ -254,7 +256,7 @@ class PodPlace:
             with self._gone_if_deleted(self._way[0].pod):
                 self._way = self._way_there()
         reach, agent = self._way
-        return reach.wrap(("sh", agent, "relay", word))
+        return reach.wrap(brought.relay_words(("sh", agent), word))
 
     def _look(self) -> _Found:
         """The pod that is meant now, running or not.
@@ -294,9 +296,14 @@ class PodPlace:
         return unreadable(target=target, address=str(self.address), id=pod, name=pod, why=why)
 
 
+def _asked(reach: PodReach) -> process.Result:
+    """Ask which agents run there."""
+    return process.read(reach.wrap(brought.finding_words()), most=_MAX_ANSWER, timeout=_ANSWER_LIMIT)
+
+
 def _agent_in(reach: PodReach) -> str | None:
     """The file of an agent that runs there; None when none does, or the pod is gone."""
-    done = process.read(reach.wrap(brought.finding_words()), most=_MAX_ANSWER, timeout=_ANSWER_LIMIT)
+    done = _asked(reach)
     return None if done.code else brought.agent_in(done.stdout)
 
 

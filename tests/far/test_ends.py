@@ -1,0 +1,52 @@
+"""What kept a session two hops away is gone for good: the editor hears it, and what runs next there is attached to."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from tests.engine.host_doors import host_door
+from tests.engine.projects import marked_line
+from tests.far.hosts import docker
+from tests.far.test_attach import NODE, options, running
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
+
+#: Seconds in which an editor hears it; much more than it takes, as other tests run meanwhile.
+HEARD_LIMIT = 60.0
+
+
+def kill(laptop) -> None:
+    """End the keepers, the agent and the program, as the kernel does where memory is short; /tmp is emptied."""
+    laptop.sh("node1", "pkill -KILL -u me python3; rm -rf /tmp/dkdbg-1000 /tmp/dkdbg-relay-1000", check=False)
+
+
+def reboot(laptop) -> None:
+    """Cut the power of node1, and start it again, which empties its /tmp."""
+    docker("kill", laptop.containers["node1"])
+    docker("start", laptop.containers["node1"])
+    laptop.wait_until_up()
+
+
+@pytest.mark.parametrize("end", [kill, reboot])
+def test_an_editor_hears_that_all_is_gone_and_is_attached_to_what_runs_next(
+    laptop, tmp_path, record_property, end
+):
+    with host_door(tmp_path, NODE) as door, Debugger(options(tmp_path, door.port)) as debugger:
+        with running(laptop, tmp_path) as first:
+            debugger.set_breakpoints(str(tmp_path / "train.py"), [marked_line(tmp_path / "train.py")])
+            root = debugger.attach()
+            stopped = debugger.wait_stopped(300)
+            end(laptop)
+            began = time.monotonic()
+            debugger.wait_ended(HEARD_LIMIT, session=stopped.session)
+            record_property("heard", f"{time.monotonic() - began:.1f}")
+            debugger.wait_output("the connection to the process was lost")
+            debugger.wait_output("waiting for login,node1: no session runs on login,node1")
+            assert not root.is_ended
+            assert first.wait(HEARD_LIMIT) == 255
+            record_property("run ended", f"{time.monotonic() - began:.1f}")
+        with running(laptop, tmp_path):
+            assert debugger.wait_stopped(300).session is not stopped.session
