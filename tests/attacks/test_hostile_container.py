@@ -23,7 +23,8 @@ from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import wait_for
 from tests.attacks.host_editor import HostEditor
 from tests.engine.host_doors import door_of, host_door, ready_door
-from tests.engine.projects import dkdbg
+from tests.engine.projects import command, dkdbg, must, write
+from tests.engine.projects import take_away as remove_project
 from tests.engine.synced import Box, docker, following, run_box, sync, take_away
 from tests.leftovers import unique
 from tests.ports import free_port
@@ -899,3 +900,39 @@ def test_names_of_files_command_no_terminal(root: Path, hostile: Callable[..., B
         assert "Traceback" not in done.stderr, done.stderr
         assert "\x1b" not in done.stdout + done.stderr, words
         assert "\nin sync: 7 files" not in done.stdout + done.stderr, words
+
+
+@pytest.mark.attack(0)
+@pytest.mark.parametrize("mount", ["'.:/workspace'", "{type: bind, source: ., target: '/a:b'}", ""])
+def test_a_program_does_not_change_what_f5_runs_on_the_host(
+    base_image: str, tmp_path: Path, mount: str
+) -> None:
+    """Is the program of the debug service, or in its dev container, and rewrites, removes or moves `.dkdbg/up.sh` of the mounted workspace: it is read-only."""
+    name, service, files = unique("f5"), "app", {"train.py": "print(1)\n", "requirements.txt": "# nothing\n"}
+    root = tmp_path / "repository" / name
+    if mount:
+        service, root = "web", tmp_path / name
+        says = f"image: {base_image}\n    volumes: [{mount}]\n    command: [python3, train.py]"
+        files["compose.yaml"] = f"services:\n  web:\n    {says}\n"
+    write(root, **files)
+    subprocess.run(
+        ["git", "init", "-q"], cwd=root if mount else root.parent, check=True
+    )  # all of a repository is mounted, of which this is a part
+    must(dkdbg(root, "init", "--yes"))
+    env = {"DKDBG_BASE": base_image}
+    before = {path: path.read_bytes() for path in (root / ".dkdbg").iterdir()}
+    attack = """for up in $(find / -path /proc -prune -o -path '*/.dkdbg/up.sh' -print); do
+      at=${up%/up.sh}
+      echo evil >>$up; rm -f $up; mv $at $at-2; touch $at/new; mount -o remount,rw $at; echo evil >>$up; echo tried $up
+    done 2>&1"""
+    try:
+        for profile, twin in (
+            ("debug", f"{service}-debug"),
+            ("devcontainer", f"{service}-debug-devcontainer"),
+        ):
+            words = ["docker", "compose", "--profile", profile, "run", "--rm", "--no-deps", "-T"]
+            done = command([*words, "--entrypoint", "sh", twin, "-c", attack], root, env=env)
+            assert "tried" in done.stdout
+            assert {path: path.read_bytes() for path in (root / ".dkdbg").iterdir()} == before, done.stdout
+    finally:
+        remove_project(root, env)

@@ -188,6 +188,7 @@ def _service(plan: ProjectPlan, project: str) -> str:
         image_files=service.image_files,
         mappings=quoted(for_compose(json.dumps(editor.path_mappings(plan.mappings)))),
         volumes=[*(_bind(*mount) for mount in service.mounts)],
+        protected=[_bind(str(manifest.FOLDER), each, read_only=True) for each in _own_folders(plan)],
         masks=[mask if ":" not in mask else {"type": "volume", "target": mask} for mask in service.masks],
     )
 
@@ -219,12 +220,29 @@ def _sh_words(service: ServicePlan) -> str:
     )
 
 
-def _bind(local: str, remote: str) -> str | dict[str, str]:
+def _own_folders(plan: ProjectPlan) -> tuple[str, ...]:
+    """Return where the repository's `.dkdbg` is mounted with the folder that holds it, container side."""
+    base, below = plan.service.extends, PurePosixPath(plan.facts.below).parts
+    theirs = () if base is None else base.binds if base.mounted is None else base.mounted
+    found = []
+    for local, remote in (*plan.service.mounts, *theirs):
+        up = PurePosixPath(local).parts
+        if set(up) <= {".."} and len(up) <= len(below):
+            found.append(str(PurePosixPath(remote, *below[len(below) - len(up) :], manifest.FOLDER)))
+    return tuple(dict.fromkeys(found))
+
+
+def _bind(local: str, remote: str, *, read_only: bool = False) -> str | dict[str, str | bool]:
     """A bind mount as compose has it, in its long form where a colon would end a path."""
     source = local if local.split("/", maxsplit=1)[0] in {".", ".."} else f"./{local}"
     if ":" in local + remote:
-        return {"type": "bind", "source": source, "target": remote}
-    return f"{source}:{remote}"
+        return {
+            "type": "bind",
+            "source": source,
+            "target": remote,
+            **({"read_only": True} if read_only else {}),
+        }
+    return f"{source}:{remote}{':ro' if read_only else ''}"
 
 
 def _app_ports(service: ServicePlan) -> tuple[tuple[int, int], ...]:

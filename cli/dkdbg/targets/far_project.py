@@ -82,8 +82,8 @@ def far_project(model: Mapping[str, Any], service: str, port: int, *, root: str,
             source = PurePosixPath(str(mount.get("source", "")))
             if mount.get("type") != "bind":
                 kept.append(mount)
-            elif name == service and mount.get("target") == AGENT_FOLDER:
-                continue
+            elif name == service and (mount.get("target") == AGENT_FOLDER or source == here / ".dkdbg"):
+                continue  # the copy of the workspace holds one that no host runs
             elif source != here and here not in source.parents:
                 # Of that machine, by an absolute path; one that is not there is an error, and no new folder.
                 bind = {**(mount.get("bind") or {}), "create_host_path": False}

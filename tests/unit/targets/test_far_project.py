@@ -18,7 +18,12 @@ def model(*volumes, secrets=(), **more):
     debug = {
         "environment": {"DKDBG_MAPPINGS": mappings},
         "ports": [{"target": 5678, "published": "5678"}, {"target": 8000, "published": "8000"}],
-        "volumes": [bind(f"{ROOT}/.dkdbg", "/opt/dkdbg"), bind(ROOT, "/workspace"), *volumes],
+        "volumes": [
+            bind(f"{ROOT}/.dkdbg", "/opt/dkdbg"),
+            bind(ROOT, "/workspace"),
+            bind(f"{ROOT}/.dkdbg", "/workspace/.dkdbg"),
+            *volumes,
+        ],
         "secrets": [{"source": each} for each in secrets],
         "depends_on": {"db": {"condition": "service_started"}},
     }
