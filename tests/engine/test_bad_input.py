@@ -59,16 +59,24 @@ REJECTED = {
 }
 
 
-@pytest.mark.parametrize("case", REJECTED)
-def test_up_refuses_and_changes_nothing(tmp_path, base_image, case):
-    text, code, *said = REJECTED[case]
-    compose = SERVICE.replace("BASE", base_image) + text
-    root = checkout(tmp_path / unique("repo"), {"train.py": TRAIN, "compose.yaml": compose})
+@pytest.fixture(scope="module")
+def served(tmp_path_factory, base_image):
+    """A repository with a service of its own, after `init`."""
+    compose = SERVICE.replace("BASE", base_image)
+    files = {"train.py": TRAIN, "compose.yaml": compose}
+    root = checkout(tmp_path_factory.mktemp("bad") / unique("repo"), files)
     must(run_dkdbg(root, "init", "--yes"))
-    before = snapshot(root)
+    return root
+
+
+@pytest.mark.parametrize("case", REJECTED)
+def test_up_refuses_and_changes_nothing(served, base_image, case):
+    text, code, *said = REJECTED[case]
+    (served / "compose.yaml").write_text(SERVICE.replace("BASE", base_image) + text)
+    before = snapshot(served)
     with listener():  # the port would be another, if it came to that
-        refused(run_dkdbg(root, "up"), code, *said)
-    assert snapshot(root) == before
+        refused(run_dkdbg(served, "up"), code, *said)
+    assert snapshot(served) == before
 
 
 def test_a_variant_of_the_gpu_that_does_not_exist(tmp_path, base_image):
