@@ -129,16 +129,28 @@ def clear(editor: Editor, tmp_path: Path) -> None:
                 session.request("setBreakpoints", source={"path": str(tmp_path / "train.py")}, breakpoints=[])
 
 
-def test_an_attach_says_which_ranks_of_a_running_job_are_debugged_and_the_next_one_says_others(
+def test_each_attach_says_which_ranks_of_a_running_job_are_debugged_and_may_choose_others_later(
     job, tmp_path: Path
 ) -> None:
     running = job(4)
     port = running.wait_state("running")["port"]
     pids = there(running, 4)
-    for wanted, chosen in (("1-2", {1, 2}), ("0-3:2", {0, 2}), ("1", {1})):
-        with Editor(port, {str(tmp_path / "train.py"): [LINE]}, more={messages.RANKS: wanted}) as editor:
+    breakpoints = {str(tmp_path / "train.py"): [LINE]}
+    for wanted, chosen in (("1-2", {1, 2}), ("0-3:2", {0, 2}), ("0", {0})):
+        with Editor(port, dict(breakpoints), more={messages.RANKS: wanted}) as editor:
             assert stopped_in(editor, running, len(chosen)) == chosen
-            assert set(editor.attached) == {0} | {pids[rank] for rank in chosen}
+            assert set(editor.attached) == {0} | {
+                pids[rank] for rank in chosen
+            }  # those of the one before left
+            if wanted == "0":
+                editor.sessions[0].request(messages.CHOOSE, ranks="0,2")
+                assert stopped_in(editor, running, 2) == {0, 2}
+                editor.sessions[0].request(messages.CHOOSE, ranks="1")
+                assert stopped_in(editor, running, 3) == {0, 1, 2}
+                number = editor.sessions[0].send(messages.CHOOSE, ranks="2-1")
+                said = "'2-1' ends before it begins; write the lower rank first: 1-2"
+                with pytest.raises(AssertionError, match=said):
+                    editor.sessions[0].wait(number)
             clear(editor, tmp_path)
         wait_for(running.record, lambda record: record["state"] == "running")
     assert ended(running, tmp_path, 4)[3] == "free"
@@ -194,31 +206,6 @@ def watches_for_failure(running: Any, pid: int) -> bool:
     """The agent asks processes that run already; asked once more, such a process answers at once."""
     folder = next(running.runtime.glob(f"{running.name}-*/p"))
     return processes.ask(str(folder.resolve() / f"{pid}.sock"), "failing") == "watching"
-
-
-def test_a_client_may_choose_other_ranks_while_it_is_attached(job, tmp_path: Path) -> None:
-    running = job(3)
-    port = running.wait_state("running")["port"]
-    pids = there(running, 3)
-    path = str(tmp_path / "train.py")
-    with Editor(port, {path: [LINE]}, more={messages.RANKS: "0"}) as editor:
-        assert stopped_in(editor, running, 1) == {0}
-        editor.sessions[0].request(messages.CHOOSE, ranks="0,2")
-        assert stopped_in(editor, running, 2) == {0, 2}
-        clear(editor, tmp_path)
-    wait_for(running.record, lambda record: record["state"] == "running")
-    with Editor(port, {path: [LINE]}, more={messages.RANKS: "0"}) as editor:
-        assert stopped_in(editor, running, 1) == {0}
-        assert set(editor.attached) == {0, pids[0]}  # rank 2 has joined for the one before
-        editor.sessions[0].request(messages.CHOOSE, ranks="2")
-        assert stopped_in(editor, running, 2) == {0, 2}
-        number = editor.sessions[0].send(messages.CHOOSE, ranks="2-1")
-        with pytest.raises(
-            AssertionError, match="'2-1' ends before it begins; write the lower rank first: 1-2"
-        ):
-            editor.sessions[0].wait(number)
-        clear(editor, tmp_path)
-    assert ended(running, tmp_path, 3)[1] == "free"
 
 
 WORKERS = """
