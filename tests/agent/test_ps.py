@@ -109,35 +109,24 @@ def named(done: subprocess.CompletedProcess[str]) -> list[str]:
     return sorted(re.findall(r"local:[^\s,;]+", done.stderr.splitlines()[0]))
 
 
-@pytest.mark.parametrize("words", [("pdb",), ("pdb", "job"), ("pdb", "local:")])
-def test_of_several_sessions_pdb_says_the_addresses_that_it_takes(
-    twins: list[str], tmp_path: Path, words: tuple[str, ...]
+def test_of_several_sessions_each_verb_says_the_addresses_that_it_takes(
+    twins: list[str], tmp_path: Path
 ) -> None:
-    """It said `dkdbg ps shows them; name one`, and no name that `dkdbg ps` shows was one."""
-    done = dkdbg(tmp_path, *words)
-    assert (done.returncode, named(done)) == (2, twins), done.stderr
-    assert done.stderr.splitlines()[-1] in {f"  hint: name one: dkdbg pdb {each}" for each in twins}
-    for each in twins:
-        entered = dkdbg(tmp_path, "pdb", each, stdin="p n > 0\nq\n")
-        assert (entered.returncode, entered.stderr, "True\n" in entered.stdout) == (0, "", True)
-
-
-def test_of_several_sessions_ranks_says_what_was_typed(twins: list[str], tmp_path: Path) -> None:
+    """It said `dkdbg ps shows them; name one`, and no name that `dkdbg ps` shows was one; `restart` took the newest."""
+    verbs = (("pdb",), ("pdb", "job"), ("pdb", "local:"), ("restart", "job"), ("restart", "local:"))
+    for verb, *target in verbs:
+        done = dkdbg(tmp_path, verb, *target)
+        assert (done.returncode, named(done)) == (2, twins), done.stderr
+        assert done.stderr.splitlines()[-1] in {f"  hint: name one: dkdbg {verb} {each}" for each in twins}
     for options in ([], ["--on", "job"]):
         done = dkdbg(tmp_path, "ranks", *options, "eval", "6 * 7")
         assert (done.returncode, named(done)) == (2, twins), done.stderr
         hint = done.stderr.splitlines()[-1].removeprefix("  hint: name one: ")
         assert hint in {f"dkdbg ranks --on {each} eval '6 * 7'" for each in twins}
-        assert "42" in typed(tmp_path, hint).stdout
-
-
-def test_of_several_sessions_restart_takes_none_by_itself(twins: list[str], tmp_path: Path) -> None:
-    """It took the newest one, even where another one was named."""
-    for target in ("job", "local:"):
-        done = dkdbg(tmp_path, "restart", target)
-        assert (done.returncode, named(done)) == (2, twins), done.stderr
-        assert done.stderr.splitlines()[-1] in {f"  hint: name one: dkdbg restart {each}" for each in twins}
+    assert "42" in typed(tmp_path, hint).stdout
     for each in twins:
+        entered = dkdbg(tmp_path, "pdb", each, stdin="p n > 0\nq\n")
+        assert (entered.returncode, entered.stderr, "True\n" in entered.stdout) == (0, "", True)
         done = dkdbg(tmp_path, "restart", each)
         assert (done.returncode, done.stdout) == (0, f"{each.removeprefix('local:')}: restarted, run 2\n")
 
