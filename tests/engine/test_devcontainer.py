@@ -106,8 +106,7 @@ class DevContainer:
         pytest.param(
             (case, owner), id=f"{case}-{owner}", marks=pytest.mark.xdist_group(f"devcontainer-{case}-{owner}")
         )
-        for case in ("bare", "own-user", "second")
-        for owner in (1000, 0)
+        for case, owner in (("bare", 1000), ("own-user", 1000), ("own-user", 0), ("second", 0))
     ],
 )
 def opened(request, base_image, devcontainer_cli, tmp_path_factory):
@@ -162,8 +161,15 @@ def test_it_opens_in_the_repository_with_a_python(opened):
     assert must(opened.inside("python3", "-c", code)).stdout.split() == [opened.folder, "True"]
 
 
-def test_f5_inside_stops_at_the_breakpoint_of_the_open_file(opened):
+@pytest.fixture(scope="module")
+def pressed(opened):
+    """The dev container after a first F5."""
     must(opened.f5())
+    return opened
+
+
+@pytest.mark.usefixtures("pressed")
+def test_f5_inside_stops_at_the_breakpoint_of_the_open_file(opened):
     options = asdict(launch_options(opened.root, opened.folder))
     file, line = f"{opened.folder}/{opened.case.file}", marked_line(opened.root / opened.case.file)
     argument = json.dumps([options, file, line])
@@ -171,9 +177,8 @@ def test_f5_inside_stops_at_the_breakpoint_of_the_open_file(opened):
     assert json.loads(done.stdout.splitlines()[-1]) == [file, line, "1.0"]
 
 
+@pytest.mark.usefixtures("pressed")
 def test_f5_inside_a_second_time_starts_nothing(opened):
-    must(opened.f5())
-
     def sessions():
         return must(opened.inside("sh", "/opt/dkdbg/agent.pyz", "sessions")).stdout
 
