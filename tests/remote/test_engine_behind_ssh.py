@@ -92,25 +92,17 @@ def test_a_fresh_project_is_debugged_there_from_up_to_down(laptop, project):
         assert float(stopped(door, "loss")) < 0
         assert door.end() == 0
     wait_for(lambda: listed(project), lambda found: found == [(SERVICE, "running")])
+    typed = subprocess.run(
+        [sys.executable, "-m", "dkdbg", "pdb"], cwd=project, input="p 6 * 7\nq\n", capture_output=True, text=True,
+        timeout=300, check=False,
+    )  # fmt: skip
+    assert "42" in typed.stdout, typed.stderr
     down = must(dkdbg(project, "down")).stdout
     (mount,) = found["Mounts"]
     line = f"docker volume rm {mount['Name']}"
     assert line in down
     assert laptop.docker("container", "inspect", found["Id"]).returncode
     must(in_shell(project, line))  # nobody uses it any more: no container was left
-
-
-def test_an_engine_without_a_network_for_another_project_gets_one_by_what_is_said(laptop, project):
-    """An engine has address ranges for some thirty networks, and projects that nobody took down hold them."""
-    laptop.sh("while docker network create full-$(docker network ls -q | wc -l); do :; done >/dev/null 2>&1")
-    try:
-        refused = dkdbg(project, "up")
-        assert refused.returncode == EXIT_CONFLICT, refused.stderr
-        assert "docker network prune" in refused.stderr
-        laptop.docker("network", "prune", "--force")
-        must(dkdbg(project, "up"))
-    finally:
-        laptop.docker("network", "prune", "--force")
 
 
 def test_another_command_runs_in_the_debug_service_there(project):
@@ -122,8 +114,10 @@ def test_another_command_runs_in_the_debug_service_there(project):
     assert run in refused.stderr
     must(dkdbg(project, "up"))
     ends = ["python3", "-c", "import os, sys; print(os.getcwd()); sys.exit(7)"]
-    done = dkdbg(project, "run", *words[:3], *ends)
-    assert (done.returncode, done.stdout) == (7, "/workspace\n"), done.stderr
+    by_name = ["--on", f"docker://{project.name}-{SERVICE}-1", "--port", "5680", "--"]
+    for where in (words[:3], by_name):
+        done = dkdbg(project, "run", *where, *ends)
+        assert (done.returncode, done.stdout) == (7, "/workspace\n"), done.stderr
     started = subprocess.Popen(
         ["sh", "-c", f"exec {run.replace(' --on ', ' --wait 300 --on ')}"], cwd=project, stdin=subprocess.DEVNULL,
         env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -138,43 +132,6 @@ def test_another_command_runs_in_the_debug_service_there(project):
     finally:
         started.terminate()
         started.wait(300)
-
-
-def test_pdb_and_run_reach_a_container_there(laptop, tmp_path, base_image):
-    name = unique("plain")
-    must(laptop.docker("run", "-d", "--init", "--name", name, "-w", "/w", base_image, "sleep", "600"))
-    try:
-        done = dkdbg(
-            tmp_path, "run", "--on", f"docker://{name}", "--", "python3", "-c", "import sys; sys.exit(7)"
-        )
-        assert done.returncode == 7, done.stderr
-        write(tmp_path, **{"train.py": LOOP})
-        must(dkdbg(tmp_path, "sync", f"docker://{name}", "--once"))
-        words = ["run", "--on", f"docker://{name}", "--wait", "300", "--", "python3", "train.py"]
-        started = subprocess.Popen(
-            [sys.executable, "-m", "dkdbg", *words], cwd=tmp_path, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        try:
-            with host_door(tmp_path, f"docker://{name}") as door:
-                options = AttachOptions(
-                    host="127.0.0.1", port=door.port, path_mappings=((str(tmp_path), "/w"),)
-                )
-                with Debugger(options) as debugger:
-                    debugger.set_breakpoints(str(tmp_path / "train.py"), [marked_line(tmp_path / "train.py")])
-                    debugger.attach()
-                    debugger.wait_stopped(300)
-                typed = subprocess.run(
-                    [sys.executable, "-m", "dkdbg", "pdb", f"docker://{name}"], cwd=tmp_path, input="p n >= 0\nq\n",
-                    capture_output=True, text=True, timeout=300, check=False,
-                )  # fmt: skip
-                assert "True" in typed.stdout, typed.stderr
-                assert door.end() == 0
-        finally:
-            started.terminate()
-            started.wait(300)
-    finally:
-        laptop.docker("rm", "-f", name)
 
 
 def test_f5_says_what_to_type_and_then_stops(laptop, project):
@@ -209,7 +166,24 @@ def test_f5_says_what_to_type_and_then_stops(laptop, project):
         assert door.end() == 0
 
 
-def test_what_would_be_an_empty_mount_there_is_refused_before_anything_is_made(laptop, project):
+def test_what_up_refuses_there_is_named_before_anything_is_made_and_what_is_said_leads_to_a_start(
+    laptop, project
+):
+    """One reason after the other: a file, the service's scale, two mounts, and no address range for a network."""
+    write(project, **{"compose.override.yaml": f"services:\n  {SERVICE}:\n    scale: 0\n"})
+    refused = dkdbg(project, "up")
+    assert (bool(refused.returncode), "docker compose ps --all" in refused.stderr) == (True, True), (
+        refused.stderr
+    )
+    secret = project / "secret.txt"
+    secret.write_text("nobody reads this\n")
+    secret.chmod(0)
+    (project / "compose.override.yaml").unlink()
+    assert "dkdbg sync --explain" in in_shell(project, "dkdbg up").stderr
+    said = must(in_shell(project, "dkdbg sync --explain secret.txt")).stdout
+    assert said == "secret.txt: takes part: no rule leaves it out\n"
+    write(project, **{"dkdbg.toml": "[sync]\nignore = ['secret.txt']\n"})
+    must(dkdbg(project, "down"))
     (project / "data").mkdir()
     write(
         project,
@@ -227,6 +201,15 @@ def test_what_would_be_an_empty_mount_there_is_refused_before_anything_is_made(l
     assert not laptop.docker("ps", "-q", "--filter", f"name={project.name}").stdout
     assert "none" not in laptop.sh("ls /srv")
     laptop.sh("mkdir -p /srv/none && echo there >/srv/none/file")
+    # An engine has address ranges for some thirty networks, and projects that nobody took down hold them.
+    laptop.docker("network", "prune", "--force")
+    laptop.sh("while docker network create full-$(docker network ls -q | wc -l); do :; done >/dev/null 2>&1")
+    try:
+        refused = dkdbg(project, "up")
+        assert refused.returncode == EXIT_CONFLICT, refused.stderr
+        assert "docker network prune" in refused.stderr
+    finally:
+        laptop.docker("network", "prune", "--force")
     must(dkdbg(project, "up"))
     assert laptop.docker("exec", f"{project.name}-{SERVICE}-1", "cat", "/data/file").stdout == "there\n"
 
@@ -254,27 +237,6 @@ def test_a_service_of_somebody_elses_of_the_same_name_is_left_alone(laptop, proj
         assert "anna@laptop:/home/anna/far-engine has started" in done.stderr
         assert container(laptop, project)["Id"] == before
     laptop.docker("rm", "-f", name)
-
-
-def test_a_file_that_cannot_be_copied_there_is_explained_by_what_is_said(project):
-    secret = project / "secret.txt"
-    secret.write_text("nobody reads this\n")
-    secret.chmod(0)
-    assert "dkdbg sync --explain" in in_shell(project, "dkdbg up").stderr
-    said = must(in_shell(project, "dkdbg sync --explain secret.txt")).stdout
-    assert said == "secret.txt: takes part: no rule leaves it out\n"
-    write(project, **{"dkdbg.toml": "[sync]\nignore = ['secret.txt']\n"})
-    must(in_shell(project, "dkdbg up"))
-
-
-def test_a_service_of_which_compose_makes_no_container_is_looked_at_by_what_is_said(project):
-    write(project, **{"compose.override.yaml": f"services:\n  {SERVICE}:\n    scale: 0\n"})
-    refused = dkdbg(project, "up")
-    assert (bool(refused.returncode), "docker compose ps --all" in refused.stderr) == (True, True), (
-        refused.stderr
-    )
-    (project / "compose.override.yaml").unlink()
-    must(dkdbg(project, "up"))
 
 
 def test_a_context_chooses_it_by_name_as_dockers_own_option_does(laptop, monkeypatch, tmp_path):
