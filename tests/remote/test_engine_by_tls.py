@@ -27,33 +27,31 @@ def tls(laptop, monkeypatch):
     return laptop
 
 
-@pytest.mark.parametrize("by", ["DOCKER_HOST", "a context"])
-def test_a_project_is_debugged_there_from_up_to_down(tls, tmp_path, monkeypatch, by):
-    where = f"tcp://{tls.address}:2376"
-    if by == "a context":
-        folder = tls.folder / "tls/client"
-        for name in ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"):
-            monkeypatch.delenv(name)
-        files = ",".join(f"{each}={folder}/{each}.pem" for each in ("ca", "cert", "key"))
-        docker("context", "create", "by-tls", "--docker", f"host={where},{files}")
-        docker("context", "use", "by-tls")
+def test_a_project_is_debugged_there_by_docker_host_and_by_a_context(tls, tmp_path, monkeypatch):
+    where, folder = f"tcp://{tls.address}:2376", tls.folder / "tls/client"
+    files = ",".join(f"{each}={folder}/{each}.pem" for each in ("ca", "cert", "key"))
+    docker("context", "create", "by-tls", "--docker", f"host={where},{files}")
     root = repo(tmp_path / unique("by-tls"), {"train.py": LOOP})
     must(dkdbg(root, "init", "--yes"))
     try:
-        said = must(dkdbg(root, "up")).stdout
-        assert f"ready at {where}" in said
-        with host_door(root) as door:
-            assert stop_through(door, root) == "step"
-            assert door.end() == 0
-        wait_for(lambda: listed(root), lambda found: found == [(SERVICE, "running")])
+        for by_context in (False, True):
+            if by_context:
+                for name in ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"):
+                    monkeypatch.delenv(name)
+                docker("context", "use", "by-tls")
+            said = must(dkdbg(root, "up")).stdout
+            assert f"ready at {where}" in said
+            with host_door(root) as door:
+                assert stop_through(door, root) == "step"
+                assert door.end() == 0
+            wait_for(lambda: listed(root), lambda found: found == [(SERVICE, "running")])
         must(dkdbg(root, "down"))
     finally:
         take_away(root, dict(os.environ))
         for each in docker("volume", "ls", "-q", "--filter", f"name={root.name}_").split():
             docker("volume", "rm", "-f", each)
-        if by == "a context":
-            docker("context", "use", "default")
-            docker("context", "rm", "-f", "by-tls")
+        docker("context", "use", "default")
+        docker("context", "rm", "-f", "by-tls")
 
 
 def docker(*words: str) -> str:
