@@ -52,6 +52,13 @@ def down(project):
 
 
 @pytest.fixture
+def started(project):
+    """The project, whose program waits in its debug service."""
+    must(dkdbg(project, "up"))
+    return project
+
+
+@pytest.fixture
 def box(base_image):
     """Starts containers that nobody has prepared, in which `python` is a name of Python's; they are removed at the end."""
     names = []
@@ -67,17 +74,13 @@ def box(base_image):
         docker("rm", "-f", "-v", each, check=False)
 
 
-def test_where_no_service_runs_up_starts_it_and_without_its_wait_pdb_enters_it(down):
+def test_where_no_service_runs_or_one_has_ended_up_starts_it_and_without_its_wait_pdb_enters_it(down):
     [line] = hinted(dkdbg(down, "logs").stderr, hints.SERVICE_UP)
     must(in_shell(down, line))
     must(dkdbg(down, "logs"))
     assert "DKDBG_WAIT=0 dkdbg up" in dkdbg(down, "pdb").stderr
     must(in_shell(down, "DKDBG_WAIT=0 dkdbg up"))
     assert entered(down, "dkdbg pdb")
-
-
-def test_a_service_that_has_ended_is_started_by_what_where_says(down):
-    must(dkdbg(down, "up", env={"DKDBG_WAIT": "0"}))
     docker("stop", "-t", "5", f"{down.name}-app-debug-1")
     [line] = hinted(dkdbg(down, "where", "compose://app-debug").stderr, hints.SERVICE_UP)
     must(in_shell(down, f"DKDBG_WAIT=0 {line}"))
@@ -102,23 +105,21 @@ def test_an_agent_that_is_not_understood_is_brought_up_to_date_by_what_is_said(d
     assert "42" in must(dkdbg(down, "ranks", "eval", "6 * 7")).stdout
 
 
-def test_a_container_without_an_agent_says_where_one_runs_and_how_to_begin(down, box):
-    must(dkdbg(down, "up"))
+def test_a_container_without_an_agent_says_where_one_runs_and_how_to_begin(started, box):
     plain = box("-w", "/srv")
-    assert "no agent of dkdbg runs on" in dkdbg(down, "restart", f"docker://{plain}").stderr
-    assert f"{down.name}-app-debug-1" in must(dkdbg(down, "ps")).stdout
+    assert "no agent of dkdbg runs on" in dkdbg(started, "restart", f"docker://{plain}").stderr
+    assert f"{started.name}-app-debug-1" in must(dkdbg(started, "ps")).stdout
     docker("exec", "-d", plain, "python3", "-c", "import time\nwhile True: time.sleep(0.01)")
-    [line] = hinted(dkdbg(down, "pdb", f"docker://{plain}").stderr, hints.HOW_TO_ENTER)
-    with typed_door(down, line) as door:
+    [line] = hinted(dkdbg(started, "pdb", f"docker://{plain}").stderr, hints.HOW_TO_ENTER)
+    with typed_door(started, line) as door:
         said = door.wait_for(lambda each: " --pid " in each["text"])["text"]
         assert door.end() == 0
     assert f"dkdbg attach docker://{plain} --pid" in said
 
 
-def test_a_command_in_the_service_beside_the_one_that_runs_says_how_to_attach(down):
-    must(dkdbg(down, "up"))
+def test_a_command_in_the_service_beside_the_one_that_runs_says_how_to_attach(started):
     running = subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", "run", "--wait", str(LIMIT), "--", "train.py"], cwd=down,
+        [sys.executable, "-m", "dkdbg", "run", "--wait", str(LIMIT), "--", "train.py"], cwd=started,
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
@@ -129,7 +130,7 @@ def test_a_command_in_the_service_beside_the_one_that_runs_says_how_to_attach(do
             assert read, said
             said += read
         [line] = hinted(said, hints.PORT_TAKEN)
-        with typed_door(down, line) as door:
+        with typed_door(started, line) as door:
             door.wait("target", ready=True)
             assert door.end() == 0
     finally:
