@@ -11,7 +11,6 @@ import pytest
 
 from tests.engine import projects
 from tests.engine.synced import docker, following, local_tree, run_box, sync, take_away
-from tests.ports import free_port
 
 pytestmark = pytest.mark.engine
 
@@ -341,19 +340,3 @@ def test_pull_copies_folders_back_and_skips_what_is_here_already(root, box, tmp_
     assert "sources that are synced from here" in done.stderr
     done = sync(root, f"docker://{box.name}", *TO, "--pull", "outputs", "--into", str(tmp_path / "elsewhere"))
     assert (tmp_path / "elsewhere" / "outputs" / "log").read_text() == "1\n"
-
-
-def test_up_with_sync_says_that_a_mounted_workspace_needs_none(base_image, tmp_path):
-
-    toml = f"[debug]\nport = {free_port()}\n"
-    folder = projects.repo(
-        tmp_path / projects.unique("mounted"),
-        {"train.py": projects.LOOP, "requirements.txt": "# nothing\n", "dkdbg.toml": toml},
-    )
-    projects.must(projects.dkdbg(folder, "init", "--yes"))
-    settings = {"DKDBG_BASE": base_image}
-    try:
-        done = projects.must(projects.dkdbg(folder, "up", "--sync", env=settings))
-        assert "nothing to sync: the workspace is mounted" in done.stdout
-    finally:
-        projects.take_away(folder, settings)

@@ -85,8 +85,8 @@ def shop(base_image, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def running(shop):
-    """What `dkdbg up` says."""
-    return must(dkdbg(shop, "up")).stdout
+    """What `dkdbg up --sync` says."""
+    return must(dkdbg(shop, "up", "--sync")).stdout
 
 
 def answer(link):
@@ -106,6 +106,7 @@ def test_up_shows_the_programs_own_port_as_a_link_that_answers(shop, running):
     link = re.search(r"(http://127\.0\.0\.1:\d+) is port 8000 of your program", running)[1]
     assert answer(f"{link}/shown") == b"hello"
     assert "dkdbg logs -f" in running
+    assert "nothing to sync: the workspace is mounted" in running
     alone = must(dkdbg(shop)).stdout
     assert "set up  web-debug in compose.override.yaml" in alone
     assert "press F5 to attach to web-debug" in alone
@@ -241,8 +242,7 @@ def test_f5_stops_in_the_test_that_run_has_started(shop):
         running.wait()
 
 
-@pytest.mark.parametrize("start", ["sh .dkdbg/up.sh", "dkdbg up"])
-def test_a_start_with_a_port_of_the_program_taken_says_which_variable_moves_it(base_image, tmp_path, start):
+def test_a_start_with_a_port_of_the_program_taken_says_which_variable_moves_it(base_image, tmp_path):
     compose = (
         f"services:\n  web:\n    image: {base_image}\n    working_dir: /workspace\n    volumes: ['.:/workspace']\n"
         "    entrypoint: [python3]\n    command: [server.py, '8000']\n    ports: ['8000:8000']\n"
@@ -251,16 +251,16 @@ def test_a_start_with_a_port_of_the_program_taken_says_which_variable_moves_it(b
     taken, free = free_port(), free_port()
     (root / ".env").write_text(f"DKDBG_APP_PORT_8000={taken}\nDKDBG_PORT={free_port()}\n")
     must(dkdbg(root, "init", "--yes"))
-    argv = start.split() if start.startswith("sh") else [sys.executable, "-m", *start.split()]
+    said = r"for port 8000 of the program, write a free one into \.env, such as (DKDBG_APP_PORT_8000)=\d+"
     try:
-        with socket.create_server(("127.0.0.1", taken)):
-            done = subprocess.run(argv, cwd=root, capture_output=True, text=True, check=False, timeout=LIMIT)
-        assert done.returncode != 0
-        hint = re.search(
-            r"for port 8000 of the program, write a free one into \.env, such as (DKDBG_APP_PORT_8000)=\d+",
-            done.stdout + done.stderr,
-        )
-        assert hint, done.stdout + done.stderr
+        for argv in (["sh", ".dkdbg/up.sh"], [sys.executable, "-m", "dkdbg", "up"]):
+            with socket.create_server(("127.0.0.1", taken)):
+                done = subprocess.run(
+                    argv, cwd=root, capture_output=True, text=True, check=False, timeout=LIMIT
+                )
+            assert done.returncode != 0
+            hint = re.search(said, done.stdout + done.stderr)
+            assert hint, done.stdout + done.stderr
         with (root / ".env").open("a") as env:
             env.write(f"{hint[1]}={free}\n")
         must(subprocess.run(argv, cwd=root, capture_output=True, text=True, check=False, timeout=LIMIT))
