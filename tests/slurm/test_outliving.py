@@ -71,7 +71,9 @@ def job(laptop):
     return laptop.job(options=f"-D {CODE}")
 
 
+@pytest.mark.parametrize("ways", ["ssh to nodes closed"], indirect=True)
 def test_what_is_typed_and_printed_passes_cuts_once_and_in_order(ways, job, tmp_path):
+    """With ssh to the nodes open it is what tests/far/test_outliving.py does."""
     with started(tmp_path, ways, f"slurm://login/{job}", "echo.py", ECHO) as running:
         assert running.stdout.readline() == b"up\n"
         cuts = (
@@ -94,10 +96,9 @@ def test_what_is_typed_and_printed_passes_cuts_once_and_in_order(ways, job, tmp_
         ]
 
 
-@pytest.mark.parametrize("scheme", ["slurm", "pbs"])
-def test_ctrl_c_that_was_typed_while_nothing_was_connected_arrives_later(laptop, job, tmp_path, scheme):
+def test_ctrl_c_that_was_typed_while_nothing_was_connected_arrives_later(laptop, job, tmp_path):
     text = "import time\ntry:\n    print('up', flush=True)\n    time.sleep(600)\nexcept KeyboardInterrupt:\n    raise SystemExit(9)\n"
-    with started(tmp_path, laptop, f"{scheme}://login/{job}", "waits.py", text) as running:
+    with started(tmp_path, laptop, f"pbs://login/{job}", "waits.py", text) as running:
         assert running.stdout.readline() == b"up\n"
         laptop.kill_local_ssh()
         running.send_signal(signal.SIGINT)
@@ -105,30 +106,24 @@ def test_ctrl_c_that_was_typed_while_nothing_was_connected_arrives_later(laptop,
         assert running.returncode == 9, err
 
 
-def test_a_program_ends_with_its_job_also_when_the_laptop_is_gone(ways, job, tmp_path):
-    with started(tmp_path, ways, f"slurm://login/{job}", "counts.py", COUNTS) as running:
-        assert running.stdout.readline() == b"0\n"
-        running.kill()
-        running.wait()
+SLEEPS = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
+
+
+def test_programs_end_with_their_job_and_it_is_said_to_a_laptop_that_is_still_there(ways, job, tmp_path):
+    target = f"slurm://login/{job}"
+    with started(tmp_path, ways, target, "counts.py", COUNTS) as left:
+        assert left.stdout.readline() == b"0\n"
+        left.kill()
+        left.wait()
         ways.kill_local_ssh()
-        assert "counts.py" in dkdbg(tmp_path, "ps", f"slurm://login/{job}").stdout
-        ways.sh("login", f"scancel {job}", user="me")
-        ways.until(lambda: "counts.py" not in ways.sh("node-12", "ps -u me -o args=", check=False), 300)
-
-
-def test_the_end_of_the_job_is_said_to_who_is_connected(ways, job, tmp_path):
-    with started(
-        tmp_path,
-        ways,
-        f"slurm://login/{job}",
-        "sleeps.py",
-        "import time\nprint('up', flush=True)\ntime.sleep(600)\n",
-    ) as running:
-        assert running.stdout.readline() == b"up\n"
-        ways.sh("login", f"scancel {job}", user="me")
-        _, err = running.communicate(timeout=300)
-        assert running.returncode != 0
-        assert f"job {job} has ended: C".encode() in err
+        assert "counts.py" in dkdbg(tmp_path, "ps", target).stdout
+        with started(tmp_path, ways, target, "sleeps.py", SLEEPS) as running:
+            assert running.stdout.readline() == b"up\n"
+            ways.sh("login", f"scancel {job}", user="me")
+            _, err = running.communicate(timeout=300)
+            assert running.returncode != 0
+            assert f"job {job} has ended: C".encode() in err
+            ways.until(lambda: "counts.py" not in ways.sh("node-12", "ps -u me -o args=", check=False), 300)
 
 
 @pytest.mark.parametrize("system", [SLURM, PBS], ids=["slurm", "pbs"])
