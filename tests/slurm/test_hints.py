@@ -92,13 +92,14 @@ def test_a_place_that_is_no_queue_says_where_jobs_go_and_how_to_run_at_once(site
     assert must(dkdbg(tmp_path, "run", "--on", target, "--", "hostname")).stdout == "node-12\n"
 
 
-@pytest.mark.parametrize("scheme", ["slurm", "pbs"])
-def test_a_job_that_has_ended_says_how_to_start_another(site, tmp_path, scheme):
+def test_a_job_that_has_ended_says_how_to_start_another(site, tmp_path):
     ended = site.job()
     site.sh("login", f"scancel {ended}", user="me")
     site.until(lambda: site.state(ended) == "CANCELLED")
-    done = dkdbg(tmp_path, "run", "--on", f"{scheme}://login/{ended}", "--", "hostname")
-    [line] = hinted(done.stderr, hints.JOB_ANOTHER)
+    for scheme in ("slurm", "pbs"):
+        done = dkdbg(tmp_path, "run", "--on", f"{scheme}://login/{ended}", "--", "hostname")
+        [line] = hinted(done.stderr, hints.JOB_ANOTHER)
+        assert f"--on {scheme}://login " in line
     comes_up(tmp_path, line)
 
 
