@@ -157,11 +157,10 @@ TABLE = {
         RANKS,
     ),
     "torch.multiprocessing.spawn": Case("launchers", SPAWN, ("{bin}/python", "work.py", "{port}"), RANKS),
-    # Its first rank is the program itself, which has no number until it has started the others.
+    # With ddp_spawn it is torch.multiprocessing again. Its first rank is the program itself, which has no number until it has started the others.
     "Lightning ddp": Case(
         "launchers", LIGHTNING, ("{bin}/python", "work.py", "ddp"), ("work.py", "rank 1"), RANKS
     ),
-    "Lightning ddp_spawn": Case("launchers", LIGHTNING, ("{bin}/python", "work.py", "ddp_spawn"), RANKS),
     "accelerate": Case(
         "launchers",
         ACCELERATE,
