@@ -87,7 +87,6 @@ def all_go_on(folder: Path, ranks: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("mode", "odd"),
     [
-        ("load", f"rank 2 in load_batch at hanging.py:{line_of('load')}"),
         ("skip", f"rank 2 in log_metrics at hanging.py:{line_of('skip')}"),
         ("lock", f"rank 2 in take at hanging.py:{line_of('lock')}"),
     ],
