@@ -28,20 +28,7 @@ def test_without_a_dockerfile(tmp_path, base_image):
     assert check(root, base_image, "train.py").values["loss"] == "1.0"
 
 
-def test_with_an_own_dockerfile_that_copies_everything(tmp_path, base_image):
-    dockerfile = f"""\
-        FROM {base_image}
-        WORKDIR /app
-        COPY . /app
-        CMD ["python3", "train.py"]
-        """
-    check(
-        repo(tmp_path / unique("own"), {"train.py": LOOP, "Dockerfile": dockerfile}), base_image, "train.py"
-    )
-
-
-@pytest.mark.parametrize("compose", ["", "services: {job: {build: .}}\n"])
-def test_with_an_own_dockerfile_that_copies_everything_into_the_top_folder(tmp_path, base_image, compose):
+def test_with_an_own_dockerfile_that_copies_everything_into_the_top_folder(tmp_path, base_image):
     dockerfile = f"""\
         FROM {base_image}
         COPY . .
@@ -49,18 +36,16 @@ def test_with_an_own_dockerfile_that_copies_everything_into_the_top_folder(tmp_p
         """
     files = {
         "train.py": "from models.net import rate\n" + dedent(LOOP), "models/net.py": "rate = 1\n",
-        "Dockerfile": dockerfile, **({"compose.yaml": compose} if compose else {}),
+        "Dockerfile": dockerfile, "compose.yaml": "services: {job: {build: .}}\n",
     }  # fmt: skip
     check(repo(tmp_path / unique("top"), files), base_image, "train.py")
 
 
-@pytest.mark.parametrize("folder", ["/", "/app"])
-def test_with_an_own_dockerfile_that_copies_one_file(tmp_path, base_image, folder):
+def test_with_an_own_dockerfile_that_copies_one_file(tmp_path, base_image):
     """In `/` Python calls it `//train.py`; and the whole repository, with the same file, lies in /workspace beside it."""
     dockerfile = f"""\
         FROM {base_image}
-        WORKDIR {folder}
-        COPY train.py {folder}
+        COPY train.py /
         CMD ["python3", "train.py"]
         """
     check(
@@ -109,9 +94,8 @@ def test_with_an_own_compose_of_two_services(tmp_path, base_image):
     assert (root / "docker-compose.yml").read_bytes() == before
 
 
-@pytest.mark.parametrize("gpu", ["", "gpus: all"])
-def test_with_a_service_that_pulls_a_release_of_the_project(tmp_path, base_image, gpu):
-    """No registry has the release, so what runs are the sources; and its name stays free for the real one."""
+def test_with_a_service_that_pulls_a_release_of_the_project(tmp_path, base_image):
+    """No registry has the release, so what runs are the sources, without its GPU; and its name stays free for it."""
     name = unique("released")
     release = f"127.0.0.1:1/acme/{name}:1"
     compose = f"""\
@@ -121,7 +105,7 @@ def test_with_a_service_that_pulls_a_release_of_the_project(tmp_path, base_image
             pull_policy: always
             depends_on: [store]
             environment: {{STORE: store}}
-            {gpu}
+            gpus: all
           store:
             image: {base_image}
             command: sleep 600
