@@ -119,6 +119,7 @@ def test_of_two_ranks_in_each_of_two_services_the_chosen_one_alone_stops_and_oth
                 stops = [debugger.wait_stopped(300) for _ in RANKS]
                 steps = {debugger.evaluate("step", debugger.stack(stop)[0]) for stop in stops}
                 assert steps == {str(int(step) + 1)}
+                assert not [each.text for each in debugger.output if "without the others" in each.text]
                 debugger.set_breakpoints(train, [])
         (project / "stop").touch()
         for node in nodes:
