@@ -105,30 +105,30 @@ def open_to_all(path: Path) -> None:
     path.chmod(0o666)
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, shorten, change, link, open_to_all])
-def test_a_damaged_folder_is_replaced(single: Path, runtime: Path, damage: Callable[[Path], None]) -> None:
-    start(single, runtime)
+def replaced(single: Path, runtime: Path, spoil: Callable[[Path], object]) -> None:
+    """Start it, and see that the folder which was spoilt before is another one."""
     former = unpacked(runtime)
-    damage(former / "dkdbg" / "agent" / "run" / "launch.py")
+    spoil(former)
     inode = former.stat().st_ino
     done = start(single, runtime)
-    assert ran(done), done.stderr
-    assert unpacked(runtime).stat().st_ino != inode
-    assert [path.name for path in runtime.iterdir() if path.name.startswith(".")] == []
+    assert ran(done), (spoil, done.stderr)
+    assert unpacked(runtime).stat().st_ino != inode, spoil
 
 
-@pytest.mark.parametrize("place", ["", "dkdbg/agent", "dkdbg/agent/run/launch.py"])
+def test_a_damaged_folder_is_replaced(single: Path, runtime: Path) -> None:
+    start(single, runtime)
+    for damage in (Path.unlink, shorten, change, link, open_to_all):
+        replaced(single, runtime, lambda folder, damage=damage: damage(folder / "dkdbg/agent/run/launch.py"))
+        assert [path.name for path in runtime.iterdir() if path.name.startswith(".")] == []
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_what_another_user_owns_is_not_run(single: Path, runtime: Path, place: str) -> None:
+def test_what_another_user_owns_is_not_run(single: Path, runtime: Path) -> None:
     """A runtime folder that was open to all until now may hold a folder that somebody has laid there."""
     start(single, runtime)
-    former = unpacked(runtime)
-    os.chown(former / place, 12345, 12345)
-    inode = former.stat().st_ino
-    done = start(single, runtime)
-    assert ran(done), done.stderr
-    assert unpacked(runtime).stat().st_ino != inode
-    assert unpacked(runtime).stat().st_uid == 0
+    for place in ("", "dkdbg/agent", "dkdbg/agent/run/launch.py"):
+        replaced(single, runtime, lambda folder, place=place: os.chown(folder / place, 12345, 12345))
+        assert unpacked(runtime).stat().st_uid == 0
 
 
 def test_a_file_where_the_folder_belongs_is_replaced(single: Path, runtime: Path) -> None:
