@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import Any
 
 
 def children(pid: int, command: str = "") -> list[int]:
@@ -36,4 +37,14 @@ def thread_states(pid: int) -> list[str]:
     for stat in Path("/proc", str(pid), "task").glob("*/stat"):
         with contextlib.suppress(OSError):  # it ended while we looked
             found.append(stat.read_text().rpartition(")")[2].split()[0])
+    return found
+
+
+def members(record: dict[str, Any]) -> list[int]:
+    """Return the PIDs of living processes with the session in their environment, the agent's own included."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended while we looked, or is somebody else's
+            if record["id"].encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
     return found

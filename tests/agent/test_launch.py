@@ -1,6 +1,6 @@
 """The agent around a program: waiting, signals, exit codes, output, and what is left behind."""
 
-# ruff: noqa: ARG001, PERF203, PLW1510, PTH115, PTH123, SIM115
+# ruff: noqa: ARG001, PLW1510, PTH115, PTH123, SIM115
 
 from __future__ import annotations
 
@@ -17,19 +17,7 @@ import pytest
 from dkdbg.agent import contract
 from dkdbg.agent.record import procfs
 from tests.agent.dap_probe import wait_for
-from tests.processes import children, thread_states
-
-
-def members(record: dict) -> list[int]:
-    """Processes that name this session in their environment or command line, the agent's own included."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if record["id"].encode() in (entry / "environ").read_bytes():
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
+from tests.processes import children, members, thread_states
 
 
 def test_nobody_comes_and_the_program_is_not_started(launch) -> None:

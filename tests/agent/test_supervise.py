@@ -1,6 +1,6 @@
 """Save, restart, still attached: one editor attaches once, and the program is started again under it."""
 
-# ruff: noqa: PERF203, PLW1510
+# ruff: noqa: PLW1510
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import pytest
 from dkdbg.agent.run import reload
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
+from tests.processes import members
 
 #: Saves in a row.
 SAVES = 30 if os.environ.get("DKDBG_TEST_FULL") else 8
@@ -43,18 +44,6 @@ def until(is_done: Any, what: str, timeout: float = 300) -> None:
     while not is_done():
         assert time.monotonic() < end, f"waited {timeout} s for {what}"
         time.sleep(0.02)
-
-
-def members(record: dict[str, Any]) -> list[int]:
-    """Living processes that carry the session in their environment."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if record["id"].encode() in (entry / "environ").read_bytes():
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
 
 
 def ask_restart(running: Any) -> subprocess.CompletedProcess[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.editor.test_loop import TRAIN
 from tests.engine.projects import dkdbg, must, repo, unique
 from tests.far.conftest import hosts, laptop  # noqa: F401 - fixtures
 from tests.pages import environment
@@ -16,14 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("editor-1")]
-
-TRAIN = """\
-    import time
-
-    for step in range(100000):
-        speed = 1
-        time.sleep(0.01)
-    """
 
 
 def test_f5_runs_it_two_hops_away_a_save_stops_there_again_and_nothing_outlives_the_editor(

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.editor.test_loop import TRAIN
+
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("editor-1")]
 
-TRAIN = """\
-    import time
-
-    for step in range(100000):
-        speed = 1
-        time.sleep(0.01)
-    """
 #: Both processes run into the same line.
 TWO = """\
     import multiprocessing
