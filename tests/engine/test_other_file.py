@@ -88,9 +88,12 @@ def test_what_the_compose_file_in_the_root_has_under_the_same_name_stays_as_it_i
     assert "scratch" in found["volumes"]
 
 
-@pytest.mark.parametrize("file", ["docker/compose.yaml", "compose-train.yaml"])
 @pytest.mark.parametrize(
-    "main", [{}, {"compose.yaml": "services: {web: {image: nginx, ports: ['8080:80']}}\n"}]
+    ("file", "main"),
+    [
+        ("docker/compose.yaml", {}),
+        ("compose-train.yaml", {"compose.yaml": "services: {web: {image: nginx, ports: ['8080:80']}}\n"}),
+    ],
 )
 def test_what_it_depends_on_comes_with_it_and_starts_with_the_debug_service_alone(made, file, main):
     context = ".." if "/" in file else "."
@@ -133,7 +136,6 @@ def trainer(more: str = "", rest: str = "") -> str:
 @pytest.mark.parametrize(
     ("env", "files"),
     [
-        ("compose.yaml:compose-train.yaml", {"compose.yaml": WEB, "compose-train.yaml": trainer()}),
         ("./compose.yaml:./compose-train.yaml", {"compose.yaml": WEB, "compose-train.yaml": trainer(", depends_on: [db]", "  db: {image: postgres}\n")}),
         ("compose.yaml;compose-train.yaml\nCOMPOSE_PATH_SEPARATOR=;", {"compose.yaml": WEB, "compose-train.yaml": trainer()}),
         ("", {"compose.yaml": WEB, "compose.override.yaml": trainer()}),
@@ -235,26 +237,26 @@ def test_a_service_that_only_adds_to_another_files_is_refused(tmp_path):
     assert "neither an image nor a build" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "refers", ["links: ['db:base']", "volumes_from: [db]", "pid: 'service:db'", "depends_on: [db]"]
-)
-def test_what_it_refers_to_by_any_key_comes_with_it_in_the_dev_container_too(made, refers):
-    db = "  db: {image: postgres, container_name: thedb, restart: always}\n"
-    files = {"compose.yaml": WEB, "compose-train.yaml": trainer(f", {refers}", db)}
+def test_what_it_refers_to_by_any_key_comes_with_it_in_the_dev_container_too(made):
+    """Each key refers to a service of its own."""
+    refers = {"links": "['a:base']", "volumes_from": "[b]", "pid": "'service:c'", "depends_on": "[d]"}
+    keys = "".join(f", {key}: {value}" for key, value in refers.items())
+    others = "".join(
+        f"  {name}: {{image: postgres, container_name: the{name}, restart: always}}\n" for name in "abcd"
+    )
+    files = {"compose.yaml": WEB, "compose-train.yaml": trainer(keys, others)}
     root, _ = made(files, "--service", "trainer")
     for profile in ("debug", "devcontainer"):
-        found = config(root, "--profile", profile)["services"]["db"]
-        assert "container_name" not in found
-        assert found["restart"] == "no"
-    root, _ = made(
-        {**files, "compose.yaml": "services: {db: {image: mariadb}}\n"}, "--service", "trainer", at="second"
-    )
-    assert refers.partition(":")[0] not in config(root, "--profile", "debug")["services"]["trainer-debug"]
+        found = config(root, "--profile", profile)["services"]
+        assert not [name for name in "abcd" if "container_name" in found[name]]
+        assert {found[name]["restart"] for name in "abcd"} == {"no"}
+    taken = "services: {" + ", ".join(f"{name}: {{image: mariadb}}" for name in "abcd") + "}\n"
+    root, _ = made({**files, "compose.yaml": taken}, "--service", "trainer", at="second")
+    assert not refers.keys() & config(root, "--profile", "debug")["services"]["trainer-debug"].keys()
 
 
-@pytest.mark.parametrize("several", ["scale: 2", "deploy: {replicas: 2}"])
-def test_a_service_of_several_containers_is_debugged_as_one(made, several):
-    root, _ = made({"compose.yaml": trainer(f", {several}")})
+def test_a_service_of_several_containers_is_debugged_as_one(made):
+    root, _ = made({"compose.yaml": trainer(", scale: 2, deploy: {replicas: 2}")})
     found = config(root, "--profile", "debug")["services"]["trainer-debug"]
     assert found.get("scale", 1) == 1
     assert found.get("deploy", {}).get("replicas", 1) == 1
