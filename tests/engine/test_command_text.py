@@ -17,11 +17,9 @@ pytestmark = pytest.mark.engine
 @pytest.mark.parametrize(
     "command",
     [
-        "python train.py --name 'größe 工'",
-        "python train.py --re '^a$b' --x '{{ y }}' --h '#no' --q \"it's\"",
+        "python train.py --name 'größe 工' --re '^a$b' --x '{{ y }}' --h '#no' --q \"it's\" --tab 'a\tb' --back 'a\\nb'",
         'python train.py "$HOME" && echo "a: b"',
         "python a.py\necho 2",
-        "python train.py --tab 'a\tb' --back 'a\\nb'",
     ],
 )
 def test_compose_gives_the_program_the_same_words(tmp_path, command):
