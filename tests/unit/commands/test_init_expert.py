@@ -198,11 +198,12 @@ def test_a_service_with_a_python_that_no_debugger_supports_gets_an_image_beside_
 
 
 @pytest.mark.parametrize(
-    "theirs", ["FROM python:3.6\nWORKDIR /app\nCOPY . .\n", "FROM python:3.6\nRUN pip install project\n"]
-)
-@pytest.mark.parametrize(
-    "compose", [{}, {"compose.yaml": "services: {web: {build: ., command: python train.py}}\n"}]
-)
+    ("theirs", "compose"),
+    [
+        ("FROM python:3.6\nRUN pip install project\n", {}),
+        ("FROM python:3.6\nWORKDIR /app\nCOPY . .\n", {"compose.yaml": "services: {web: {build: ., command: python train.py}}\n"}),
+    ],
+)  # fmt: skip
 def test_an_image_beside_a_dockerfile_that_cannot_be_used_is_built_from_one_of_ours(
     tmp_path, theirs, compose
 ):
