@@ -39,7 +39,7 @@ from tests.ports import free_port
 pytestmark = pytest.mark.engine
 
 FULL = bool(os.environ.get("DKDBG_TEST_FULL"))
-RESTARTS, EDITS = (20, 30) if FULL else (3, 4)
+RESTARTS, EDITS = (20, 30) if FULL else (2, 2)
 PROGRAM = """\
 import time
 n = 0
