@@ -123,14 +123,13 @@ def test_python_3_14_is_entered_by_its_own_door_left_and_entered_again(running, 
     with typed_door(tmp_path, line) as door:
         seen.append(stops(tmp_path, door)[0])
         assert door.end() == 0
-    for _ in range(2):
-        with entering(tmp_path, name) as door:
-            seen += [stops(tmp_path, door)[0] for _ in range(2)]
-            entry = door.wait("entry")["entry"]
-            assert entry["pathMappings"] == [{"localRoot": "${workspaceFolder}", "remoteRoot": "/code"}]
-            assert door.end() == 0
-        after = steps(name)
-        wait_for(lambda after=after: steps(name) > after, "it to run on")
+    with entering(tmp_path, name) as door:
+        seen += [stops(tmp_path, door)[0] for _ in range(2)]
+        entry = door.wait("entry")["entry"]
+        assert entry["pathMappings"] == [{"localRoot": "${workspaceFolder}", "remoteRoot": "/code"}]
+        assert door.end() == 0
+    after = steps(name)
+    wait_for(lambda: steps(name) > after, "it to run on")
     assert seen == sorted(set(seen))
     wait_for(lambda: "agent" not in docker("top", name), "what the door has asked there to end")
 
@@ -278,22 +277,15 @@ def test_where_the_system_or_the_program_says_no_the_reason_and_another_way_are_
         assert stops(tmp_path, port)[0] == 1  # from its start
 
 
-def test_numbers_of_several_places_lead_to_one(running, tmp_path, base_image):
-    name = running(base_image, "python3", "train.py")
-    refused = dkdbg(tmp_path, "attach", f"docker://{name}", "local:", "--pid", python_in(name))
-    assert "dkdbg attach docker://NAME --pid 7" in refused.stderr
-    with entering(tmp_path, name) as door:
-        assert stops(tmp_path, door)[0] > 0
-        assert door.end() == 0
-
-
 def test_a_number_in_a_container_that_is_not_there_is_refused(tmp_path):
     done = dkdbg(tmp_path, "attach", "docker://dkdbg-test-none", "--pid", "7")
     assert "no running container dkdbg-test-none" in done.stderr
 
 
-def test_a_number_that_is_no_python_leads_to_those_that_are(running, tmp_path, base_image):
+def test_numbers_of_several_places_and_of_no_python_lead_to_those_that_are(running, tmp_path, base_image):
     name = running(base_image, "python3", "train.py")
+    refused = dkdbg(tmp_path, "attach", f"docker://{name}", "local:", "--pid", python_in(name))
+    assert "dkdbg attach docker://NAME --pid 7" in refused.stderr
     done = dkdbg(tmp_path, "attach", f"docker://{name}", "--pid", "99999")
     assert done.returncode == 2, done.stdout
     line = f"dkdbg attach docker://{name}"
