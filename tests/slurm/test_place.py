@@ -86,8 +86,9 @@ def test_logs_shows_the_output_file_of_a_job(laptop, tmp_path):
     assert "dkdbg run --on ssh://login -- python3 train.py 2>&1 | tee run.log" in none.stderr
 
 
+@pytest.mark.parametrize("ways", ["ssh to nodes closed"], indirect=True)
 def test_breakpoints_set_here_stop_on_all_nodes_behind_one_port(ways, job, tmp_path):
-    """With sync, ps, restart and pdb on the way."""
+    """With sync, ps, restart and pdb on the way. With ssh to the nodes open: tests/far/test_ranks.py and test_ssh.py."""
     write(tmp_path, **{"train.py": LOOP})
     target = f"slurm://login/{job}"
     must(dkdbg(tmp_path, "sync", "--once", target))
@@ -123,7 +124,9 @@ def test_breakpoints_set_here_stop_on_all_nodes_behind_one_port(ways, job, tmp_p
         assert door.end() == 0
 
 
+@pytest.mark.parametrize("ways", ["ssh to nodes closed"], indirect=True)
 def test_a_session_outlives_killed_connections(ways, job, tmp_path):
+    """With ssh to the nodes open it is what tests/far/test_attach.py does."""
     write(tmp_path, **{"train.py": LOOP})
     ways.put(f"{CODE}/train.py", (tmp_path / "train.py").read_text())
     target = f"slurm://login/{job}/node-22"

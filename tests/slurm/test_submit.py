@@ -70,6 +70,7 @@ def test_a_job_beside_another_one_of_mine_on_the_same_node_is_itself_alone(lapto
 
 
 @pytest.mark.core
+@pytest.mark.parametrize("ways", ["ssh to nodes closed"], indirect=True)
 def test_all_ranks_of_all_nodes_stop_at_a_breakpoint_that_was_set_here(ways, tmp_path):
     write(tmp_path, **{"train.py": LOOP})
     ways.put(f"{CODE}/train.py", (tmp_path / "train.py").read_text())
