@@ -44,10 +44,9 @@ def test_a_key_that_changed_is_taken_out_by_the_command_that_is_said(laptop, tmp
 
 
 def test_where_nothing_runs_the_command_that_is_said_runs_something(python_of_login, tmp_path):
-    for verb in ("pdb", "where"):
-        done = dkdbg(tmp_path, verb, "ssh://login")
-        [line] = hinted(done.stderr, hints.RUN_THERE)
-        assert must(in_shell(tmp_path, line)).stdout == "trains\n"
+    said = [dkdbg(tmp_path, verb, "ssh://login").stderr for verb in ("pdb", "where")]
+    [line] = {line for each in said for line in hinted(each, hints.RUN_THERE)}
+    assert must(in_shell(tmp_path, line)).stdout == "trains\n"
     assert python_of_login
 
 
