@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 
 MINORS = range(8, 15)
+#: The oldest, the last one that is traced by sys.settrace, the first one by sys.monitoring, and the newest.
+EDGES = (8, 11, 12, 14)
 IMAGES = {14: "dkdbg-test/python:3.14"}
 
 

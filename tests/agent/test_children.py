@@ -138,12 +138,14 @@ LEAVES = {
 }
 
 
-@pytest.mark.parametrize("minor", [8, 11, 13])
-@pytest.mark.parametrize("text", LEAVES.values(), ids=LEAVES.keys())
+@pytest.mark.parametrize(
+    ("how", "minor"), [("sys.exit", 8), ("what argparse says", 11), ("raised by name", 13)]
+)
 def test_an_exit_with_a_failure_code_stops_in_a_child(
-    program, under, tmp_path: Path, text: str, minor: int
+    program, under, tmp_path: Path, how: str, minor: int
 ) -> None:
-    (tmp_path / "leaves.py").write_text(text)
+    """Each of them in the program itself, and under each Python: test_uncaught.py."""
+    (tmp_path / "leaves.py").write_text(LEAVES[how])
     running = program(
         STARTS.format("subprocess.run([sys.executable, 'leaves.py'], stderr=subprocess.DEVNULL)"),
         wait="300",

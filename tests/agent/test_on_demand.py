@@ -153,8 +153,11 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("minor", [None, 8, 13, 14])
-@pytest.mark.parametrize("where", ["thread", "os.fork", "fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    ("where", "minor"),
+    [(each, None) for each in ("thread", "os.fork", "fork", "spawn", "forkserver")]
+    + [("fork", 8), ("spawn", 8), ("fork", 13), ("fork", 14), ("forkserver", 14)],
+)
 def test_settrace_with_a_port_reaches_nc_from_everywhere(
     launch, tmp_path: Path, minor: int | None, where: str
 ) -> None:

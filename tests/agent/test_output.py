@@ -38,8 +38,7 @@ def run(running: Any, *, breakpoints: dict[str, list[int]] | None = None, **opti
         return debugger
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("version", [8, 11, 13])
+@pytest.mark.parametrize(("version", "unbuffered"), [(8, ""), (11, "1"), (13, ""), (13, "1")])
 def test_prints_and_a_traceback_reach_the_editor_apart_and_the_log_as_before(
     program, under, version: int, unbuffered: str
 ) -> None:

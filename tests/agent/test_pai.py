@@ -266,9 +266,13 @@ def test_an_exception_is_shown_in_its_frame(start: Start, tmp_path: Path) -> Non
     assert client.ask("p a, b").startswith("(4, 0)")
 
 
-@pytest.mark.parametrize("minor", [None, 8, 13, 14])
 @pytest.mark.parametrize(
-    "index", ["PAI_TASK_ROLE_INDEX", "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX", "PAI_TASK_INDEX"]
+    ("index", "minor"),
+    [
+        (each, None)
+        for each in ("PAI_TASK_ROLE_INDEX", "PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX", "PAI_TASK_INDEX")
+    ]
+    + [("PAI_TASK_INDEX", minor) for minor in (8, 13, 14)],
 )
 def test_settrace_stops_on_the_jobs_debug_port(
     start: Start, tmp_path: Path, minor: int | None, index: str

@@ -12,7 +12,7 @@ import pytest
 from dkdbg.agent.program import bundle
 from tests.agent.dap_probe import Editor
 from tests.agent.repack import repack
-from tests.pythons import MINORS
+from tests.pythons import EDGES, MINORS
 
 AGENT = Path(bundle.__file__).parents[1] / "__main__.py"
 
@@ -64,8 +64,8 @@ def test_a_running_loop_stops_without_pydevds_library(program, under, tmp_path: 
     assert all(line.startswith("dkdbg:") for line in err.splitlines()), err
 
 
-@pytest.mark.parametrize("minor", MINORS)
-def test_breakpoint_crash_and_pdb_work_under_every_python(program, under, minor: int) -> None:
+@pytest.mark.parametrize("minor", EDGES)
+def test_breakpoint_crash_and_pdb_work_under_old_and_new_pythons(program, under, minor: int) -> None:
     options = under(minor)
     running = program(
         "import time\ndef spin(n):\n    while n:\n        n += 1\n        time.sleep(0.01)\n        if n < 0:\n            n = 0\n"
@@ -102,8 +102,8 @@ def test_breakpoint_crash_and_pdb_work_under_every_python(program, under, minor:
     assert "ZeroDivisionError" in err
 
 
-@pytest.mark.parametrize("minor", MINORS)
-def test_a_child_stops_under_every_python(program, under, tmp_path: Path, minor: int) -> None:
+@pytest.mark.parametrize("minor", EDGES)
+def test_a_child_stops_under_old_and_new_pythons(program, under, tmp_path: Path, minor: int) -> None:
     (tmp_path / "steps.py").write_text("x = 1\ny = 2\n\n\ndef work():\n    return x\n\n\nwork()\n")
     running = program(
         "import subprocess, sys\n"
