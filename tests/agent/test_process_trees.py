@@ -13,6 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("seed", range(1, 7))
+@pytest.mark.parametrize("seed", [1, 5, 6])  # which have each kind of start, of end and of editor
 def test_a_tree_of_processes_runs_as_without_the_agent_and_stops_everywhere(layout: Path, seed: int) -> None:
     assert not compare(seed, layout / single_file.NAME)
