@@ -13,6 +13,8 @@ from tests.agent.dap_probe import Editor, wait_for
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.xdist_group("gevent")  # which is installed once
+
 PROGRAM = """import patches
 import gevent, os
 #
