@@ -122,7 +122,7 @@ class SharedConnection:
         batch = () if asks or os.environ.get("SSH_ASKPASS") else ("-o", "BatchMode=yes")
         argv = (
             "ssh", "-f", "-N", "-T", "-S", self._socket, "-o", "ControlMaster=yes", "-o", f"ControlPersist={_PERSIST}",
-            "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "-o", "ConnectTimeout=10", *batch,
+            "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", *self._patience(), *batch,
             *PLAIN_SESSION, *self._hosts.destination(),
         )  # fmt: skip
         with tempfile.TemporaryFile("w+b") as said:  # a pipe would stay open in the process that stays
@@ -147,11 +147,27 @@ class SharedConnection:
         if running.returncode:
             raise explain(self._hosts, text + self._said_by_a_hop())
 
+    def _patience(self) -> tuple[str, ...]:
+        """Options that end a start at a host that is not there; none where the time is not ours to limit.
+
+        `ConnectTimeout` on the command line goes before that of ~/.ssh/config, and behind a hop it covers the whole login
+        at the hop: a passphrase, a one-time password.
+        """
+        with contextlib.suppress(DkdbgError):
+            said = process.run(["ssh", "-G", *self._hosts.destination()], timeout=_CONTROL_LIMIT).stdout
+            settings = dict(line.partition(" ")[::2] for line in said.splitlines())
+            if all(
+                settings.get(name, "none") == "none"
+                for name in ("connecttimeout", "proxyjump", "proxycommand")
+            ):
+                return ("-o", "ConnectTimeout=10")
+        return ()
+
     def _said_by_a_hop(self) -> str:
         """What the ssh that leads through a hop says: where a connection is to be shared, ssh throws that away."""
         if len(self._hosts.hops) < 2:
             return ""
-        argv = ["ssh", "-T", "-S", "none", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", *PLAIN_SESSION]
+        argv = ["ssh", "-T", "-S", "none", "-o", "BatchMode=yes", *PLAIN_SESSION]
         with contextlib.suppress(DkdbgError):
             done = process.run([*argv, *self._hosts.destination(), "exit"], timeout=CONNECT_LIMIT)
             return "\n" + done.stderr
