@@ -38,8 +38,9 @@ class Here:
         return ("env", *settings, "sh", "-c", self.through, "sh", *argv)
 
     def kept(self) -> list[str]:
-        """What the runtime folder holds, but for the records of sessions."""
-        names = [path.name for path in self.runtime.glob("*")]
+        """What the runtime folder holds, but for the records of sessions and the link beside a file."""
+        names = {path.name for path in self.runtime.glob("*")}
+        names -= {name.replace(".pyz", ".python") for name in names if name.endswith(".pyz")}
         return sorted(name for name in names if name.startswith((".", "agent-")))
 
 
@@ -86,6 +87,29 @@ def test_it_is_sent_once_kept_privately_and_removed_by_the_last(here: Here) -> N
     first.close()
     assert here.kept() == [name]
     second.close()
+    assert here.kept() == []
+
+
+def test_what_runs_the_file_later_finds_the_python_by_which_it_was_brought(
+    here: Here, tmp_path: Path
+) -> None:
+    """As on a node whose Pythons come by `module load`: none is on the PATH of `attach` and `ps` (found/far.md 3)."""
+    brought = bring(here)
+    bare = tmp_path / "bin"
+    bare.mkdir()
+    for name in ("sh", "readlink", "id"):
+        (bare / name).symlink_to(f"/bin/{name}" if Path(f"/bin/{name}").exists() else f"/usr/bin/{name}")
+    # In an empty root of names: agent.sh looks into the usual folders too, which this machine has.
+    text = Path(brought.argv[-1]).read_bytes()
+    cut = text.index(b"PK\x03\x04")
+    script = text[:cut].replace(b" /usr/local/bin/python3 /usr/bin/python3", b"")
+    Path(brought.argv[-1]).write_bytes(script + text[cut:])
+    done = subprocess.run(
+        ["sh", brought.argv[-1], "ps"], env={"PATH": str(bare), "DKDBG_RUNTIME_DIR": str(here.runtime)},
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    brought.close()
+    assert "no Python" not in done.stderr, done.stderr
     assert here.kept() == []
 
 

@@ -283,7 +283,7 @@ def test_agent_sh_says_when_there_is_no_python(layout: Path, tmp_path: Path) -> 
         text=True,
     )
     assert result.returncode == 127
-    assert result.stderr == "dkdbg: no Python found in this image; set DKDBG_PYTHON to its path\n"
+    assert result.stderr == "dkdbg: no Python found here; set DKDBG_PYTHON to its path\n"
 
 
 def test_the_working_directory_cannot_shadow_the_agents_modules(launch, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from tests.engine.projects import LOOP, marked_line, must, write
+from tests.engine.projects import LOOP, dkdbg, marked_line, must, write
 from tests.pages import Page, environment
 
 if TYPE_CHECKING:
@@ -95,9 +95,9 @@ def stops(root: Path, port: int, count: int) -> list[str]:
 
 @pytest.fixture
 def root(laptop, tmp_path):
-    """A repository, which the cluster has a copy of in ~/code."""
+    """A repository, of which the cluster has nothing yet."""
     write(tmp_path, **{"train.py": LOOP})
-    laptop.put(f"{CODE}/train.py", (tmp_path / "train.py").read_text())
+    laptop.sh("login", f"rm -rf {CODE}", user="me")
     return tmp_path
 
 
@@ -105,6 +105,13 @@ def test_the_page_on_slurm(laptop, root):
     page = Page.of("recipes/slurm.md")
     typed = Typed(page, root)
     with page.all_run():
+        # found/far.md 5: the page's first command found no folder.
+        refused = dkdbg(root, "submit", "--on", "slurm://login", "--in", "code", "--", "true")
+        assert (refused.returncode, "there is no folder code on" in refused.stderr) == (2, True), (
+            refused.stderr
+        )
+        assert "dkdbg sync ssh://login/~/code --once" in refused.stderr
+        assert "in sync" in typed.run("dkdbg sync ssh://login")
         with typed.running("dkdbg submit --on slurm://login --nodes 2") as submitted:
             typed.job = number(until(submitted, "is submitted"))
             until(submitted, "4 of 4 ranks are up")
@@ -113,7 +120,7 @@ def test_the_page_on_slurm(laptop, root):
         with typed.running("dkdbg attach") as attached:
             assert len(stops(root, port(attached), 4)) == 4
         assert "rank 3" in typed.run("dkdbg ps")
-        assert "in sync" in typed.run("dkdbg sync")
+        assert "in sync" in typed.run("dkdbg sync slurm://login")
         with typed.running("dkdbg forward") as forwarding:
             until(forwarding, "is port 8265 of node-22")
             until(forwarding, "  connected")
@@ -131,6 +138,7 @@ def test_the_page_on_pbs(root):
     page = Page.of("recipes/pbs.md")
     typed = Typed(page, root)
     with page.all_run():
+        assert "in sync" in typed.run("dkdbg sync ssh://login")
         with typed.running(
             "dkdbg submit --on pbs://login -l nodes=node-22:ppn=2:gpus=1 --in code --i"
         ) as held:

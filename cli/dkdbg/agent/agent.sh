@@ -66,7 +66,7 @@ is_ours() { # FOLDER/bin/python: a link counts as what it points to; of pyvenv.c
 }
 is_allowed() { # as it is called below, as it was found
   case $1 in
-    "$DKDBG_PYTHON") return 0 ;;
+    "$DKDBG_PYTHON" | "$brought") return 0 ;;
     ./* | /workspace/* | /app/*) ;;
     *)
       [ -O / ] || return 0
@@ -81,8 +81,12 @@ is_allowed() { # as it is called below, as it was found
   return 1
 }
 
+# The Python by which the file was brought, see record/kept.py: another one may not be on PATH.
+brought=
+case ${0##*/} in agent-????????????????????????????????.pyz) brought=$(readlink "${0%.pyz}.python" 2>/dev/null) ;; esac
+
 tried=
-for python in "$DKDBG_PYTHON" python3 python "$VIRTUAL_ENV/bin/python" ./.venv/bin/python ./venv/bin/python \
+for python in "$DKDBG_PYTHON" "$brought" python3 python "$VIRTUAL_ENV/bin/python" ./.venv/bin/python ./venv/bin/python \
   /opt/venv/bin/python /venv/bin/python /app/.venv/bin/python /app/venv/bin/python /workspace/.venv/bin/python \
   /opt/conda/bin/python /opt/miniconda3/bin/python /usr/local/bin/python3 /usr/bin/python3 /opt/bitnami/python/bin/python \
   python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8 /usr/libexec/platform-python; do
@@ -98,8 +102,8 @@ if [ -n "$foreign" ]; then
   echo "dkdbg: a Python that others than root and uid $me can change is not run:$foreign; set DKDBG_PYTHON to it if you trust them" >&2
 fi
 if [ -n "$tried" ]; then
-  echo "dkdbg: no Python 3.8 or newer in this image (tried:$tried); set DKDBG_PYTHON" >&2
+  echo "dkdbg: no Python 3.8 or newer here (tried:$tried); set DKDBG_PYTHON" >&2
 else
-  echo "dkdbg: no Python found in this image; set DKDBG_PYTHON to its path" >&2
+  echo "dkdbg: no Python found here; set DKDBG_PYTHON to its path" >&2
 fi
 exit 127

@@ -15,6 +15,7 @@ from dkdbg.places import registry
 from dkdbg.sync.beneath import local_root
 from dkdbg.sync.remote.contact import PYTHONS, Contact, SameFolderError
 from dkdbg.sync.report import event, printable
+from dkdbg.targets.mapping import folder_name
 from dkdbg.targets.place import Roomy, Workspace
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ def _sync_with(
     root: Path, place: Place, *, to: str | None, once: bool, verify: bool, pull: Sequence[str], into: str | None,
     python: str | None, as_json: bool, limit: int | None, compares: bool, folder: str,
 ) -> int:  # fmt: skip
+    if isinstance(place, Roomy) and place.names_folder and not (to or verify or pull):
+        place = place.with_folder(folder_name(root))
     reach = place.find()
     workspace = (
         Workspace(local=folder, remote=to, why="--to") if to else _workspace(root, place, reach, python)

@@ -15,7 +15,7 @@ from dkdbg.render.artefacts import render
 from dkdbg.targets.address import Address
 from dkdbg.targets.job import Job, job_address
 from dkdbg.targets.job_script import Script, filling, prepared, preparing, tags_of
-from dkdbg.targets.ssh import FAILED, enter
+from dkdbg.targets.ssh import FAILED, enter, quoted
 from dkdbg.tunnel.login import Login
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class JobQueue:
     def submit(self, wanted: Submission) -> str:
         """Bring the agent and the script, and have the script submitted."""
         login = self._login.reach()
+        self._check_folder(login, wanted.folder)
         tag = f"{'job' if wanted.command else 'held'}-{secrets.token_hex(4)}"
         folder = self._prepare(login, tag)
         script = render(
@@ -115,6 +116,21 @@ class JobQueue:
                 hint=f"does it answer on {self._rest or 'this machine'}?",
             )
         return tags_of(said.stdout)
+
+    def _check_folder(self, login: Reach, folder: str) -> None:
+        """Raise DkdbgError where there is no such folder, absolute or below the home there; empty is the home."""
+        if not folder:
+            return
+        said = self._login.read(login.wrap(("sh", "-c", f"cd {quoted(folder)}")), limit=_LIMIT)
+        if said.code > 0 and said.code != FAILED:
+            below = folder if folder.startswith(("/", "~")) else f"~/{folder}"
+            raise DkdbgError(
+                f"there is no folder {folder} on {login.label} that you may enter",
+                hint=f"dkdbg sync ssh://{self._rest}/{below.lstrip('/')} --once makes it and copies your files there"
+                if self._rest
+                else "make it, or name another: --in FOLDER",
+                exit_code=EXIT_USAGE,
+            )
 
     def _prepare(self, login: Reach, tag: str) -> str:
         """The folder for the script and the agent, which only its user may enter."""

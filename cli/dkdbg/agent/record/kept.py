@@ -79,7 +79,23 @@ def _remove(path: str) -> None:
         os.rename(folder, aside)
     if folder != path:
         os.unlink(path)
+        with contextlib.suppress(OSError):
+            os.unlink(_python_of(path))
     shutil.rmtree(aside, ignore_errors=True)
+
+
+def _python_of(path: str) -> str:
+    """Return the name of the link to the Python that has taken the file, which agent.sh tries first."""
+    return path[: -len(".pyz")] + ".python"
+
+
+def _note_python(path: str) -> None:
+    """Lead whoever runs the file later (`attach`, `ps`, the relay) to this Python: none may be on the PATH there."""
+    link = _python_of(path)
+    new = "%s.%d.new" % (link, os.getpid())
+    with contextlib.suppress(OSError):
+        os.symlink(sys.executable, new)
+        os.rename(new, link)
 
 
 def receive(nonce: str, runtime: str) -> int:
@@ -108,6 +124,7 @@ def receive(nonce: str, runtime: str) -> int:
     except OSError as error:
         say(nonce, "refused", "%s: %s" % (error.filename or runtime, error.strerror))
         return 1
+    _note_python(path)
     say(nonce, "kept", path)
     try:
         for line in iter(lambda: sys.stdin.buffer.readline(200), b""):
