@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -242,7 +243,8 @@ class PodPlace:
         return found.reach, path
 
     def _nobody(self, pod: str) -> str:
-        return f"no session runs in the pod {pod}: {how_to_begin(str(self.address))}"
+        enters = f"dkdbg attach {shlex.quote(str(self.address))} --pid 1 enters a program that runs already"
+        return f"no session runs in the pod {pod}: {how_to_begin(str(self.address))}; {enters}"
 
     def _relayed(self, word: str, silent: bool, _limit: float) -> tuple[str, ...]:
         """The relay's command line; on its thread, while a door may be asked for on another one.
