@@ -14,6 +14,7 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.engine.host_doors import host_door
 from tests.pages import Page, environment
+from tests.ray.cluster import wait_until
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("ray")]
 
@@ -166,6 +167,7 @@ ALONE = """\
 def test_a_driver_with_a_path_of_its_own_runs_with_that_path(ray, tmp_path):
     """Ray has to import what it is told to ask there too (issue 14)."""
     ray.write("alone.py", ALONE)
+    (ray.folder / "dkdbg").mkdir()  # a package without a file, before anything that the hook finds
     done = subprocess.run(
         [
             "dkdbg", "run", "--on", f"ray+docker://{ray.nodes[0]}", "--workers", "*",
@@ -173,8 +175,53 @@ def test_a_driver_with_a_path_of_its_own_runs_with_that_path(ray, tmp_path):
         ],
         capture_output=True, text=True, check=False, timeout=LIMIT, cwd=tmp_path, env=environment(),
     )  # fmt: skip
+    (ray.folder / "dkdbg").rmdir()
     assert "alone /opt/ray 0 0" in done.stdout, done.stderr
+    assert "cannot be debugged" not in done.stdout + done.stderr
     assert done.returncode == 0
+
+
+WAITING = """\
+    import ray
+
+    ray.init(address="auto", namespace="waiting")
+
+
+    @ray.remote(num_cpus=0.1)
+    class Policy:
+        def step(self, batch):
+            loss = batch + 7
+            breakpoint()
+            return loss
+
+
+    print("got", ray.get(Policy.remote().step.remote(5)))
+    """
+
+
+def test_breakpoint_in_an_actor_waits_for_an_editor_under_dkdbg_run_too(ray, tmp_path):
+    """It was passed over where no editor was attached, and plain Ray waits (found/ray.md, BAD 2)."""
+    ray.write("waiting.py", WAITING)
+    target = f"ray+docker://{ray.nodes[0]}"
+    words = ["dkdbg", "run", "--on", target, "--workers", "*", "--", "python3", "/job/waiting.py"]
+    with subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path,
+        env=environment(),
+    ) as process:  # fmt: skip
+        seen = ["dkdbg", "ps", target]
+        wait_until(lambda: "paused" in subprocess.run(
+            seen, capture_output=True, text=True, check=False, timeout=LIMIT, env=environment()
+        ).stdout, "nothing waits")  # fmt: skip
+        with host_door(tmp_path, target) as door, Debugger(AttachOptions(port=door.port)) as debugger:
+            debugger.attach(timeout=LIMIT)
+            stop = debugger.wait_stopped(LIMIT)
+            frame = debugger.stack(stop, timeout=LIMIT)[0]
+            assert frame.path == "/job/waiting.py"
+            assert debugger.local_values(frame, timeout=LIMIT)["loss"] == "12"
+            debugger.continue_(stop, timeout=LIMIT)
+            assert process.wait(LIMIT) == 0
+        assert process.stdout is not None
+        assert "got 12" in process.stdout.read()
 
 
 #: Each stands in for its library; `threaded` and `grouped` run in threads that C++ makes.

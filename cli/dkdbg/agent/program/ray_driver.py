@@ -186,12 +186,14 @@ def _wait(session: str) -> float:
 
 
 def _use_our_breakpoint() -> None:
-    """Ray gives its drivers a `breakpoint()` that listens once more; ours stops in the session that is there."""
+    """Ray gives its drivers a `breakpoint()` that listens once more; ours stops in the session that is there.
+
+    It is not imported as `dkdbg`: a folder of that name may lie on the path.
+    """
     from ray.util import rpdb
 
-    import dkdbg
-
-    rpdb._driver_set_trace = dkdbg.breakpoint
+    on_demand: Any = sys.modules["_dkdbg.on_demand"]  # which has found this file
+    rpdb._driver_set_trace = on_demand.breakpoint
 
 
 def _follow(session: str, run: str, secret: str) -> None:

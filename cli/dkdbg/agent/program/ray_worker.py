@@ -140,6 +140,11 @@ class _Opening:
         from ray.experimental import internal_kv
 
         _, port = debugpy.listen(("127.0.0.1", 0))
+        with contextlib.suppress(ImportError, AttributeError):  # an older Ray
+            from ray.util import debugpy as rays
+
+            # debugpy has taken breakpoint(), and passes it over while no editor is attached; Ray's waits for one.
+            rays._override_breakpoint_hooks()
         guard = Guard(
             worker.node_ip_address, port, self._settings["run"], bytes.fromhex(self._settings["secret"])
         )
