@@ -82,6 +82,29 @@ def test_a_running_program_is_attached_to_stops_and_ends(launch: Any, tmp_path: 
     assert "Traceback" not in err
 
 
+ENDS_MEANWHILE = """import os, sys, threading, time  # gevent
+real = threading
+open("runs", "w").close()
+while sys.modules.get("threading") in (None, real):
+    pass
+if hasattr(threading, "_register_atexit"):  # until pydevd's threads run
+    sys.modules["threading"]._register_atexit(time.sleep, 2)
+print("end")
+"""
+
+
+def test_a_program_that_ends_while_pydevd_copies_threading_ends(
+    launch: Any, tmp_path: Path, gevent: Path
+) -> None:
+    """Its main thread joined the copy's threads, which wait for it; seen in 1 of 20 late attaches on a busy machine."""
+    (tmp_path / "train.py").write_text(ENDS_MEANWHILE)
+    running = launch(sys.executable, "train.py", env={"PYTHONPATH": str(gevent)})
+    wait_for((tmp_path / "runs").exists, bool)
+    with Editor(running.port, {}):
+        code, out, err = running.finish(300)
+    assert (code, out) == (0, "end\n"), err
+
+
 @pytest.mark.parametrize(
     ("code", "env"),
     [

@@ -7,12 +7,13 @@ has gevent: it would be imported, and pydevd's copy of `threading` knows the thr
 
 from __future__ import annotations
 
+# ruff: noqa: ANN401
 import os
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Sequence
+    from typing import Any, Sequence
 
 _SUPPORT = "GEVENT_SUPPORT"
 _MESSAGE = "GEVENT_SUPPORT_NOT_SET_MSG"
@@ -46,6 +47,32 @@ class Told:
     def __exit__(self, *_: object) -> None:
         for name in self._wanted:
             os.environ.pop(name, None)
+
+
+def let_end(threading: Any) -> None:
+    """Let a main thread that ends while pydevd makes its copy of `threading` go on; once, after that.
+
+    The copy stands in sys.modules for a moment. A main thread that ends then joins the threads of the copy: its main
+    thread, which is the thread that imports pydevd and lives on, and pydevd's own. Python 3.13 joins none by the module.
+
+    Args:
+        threading: pydevd's.
+    """
+    main, locks = threading._main_thread, getattr(threading, "_shutdown_locks", None)
+    if threading is sys.modules.get("threading") or not isinstance(locks, set):
+        return
+    threading._shutdown_locks = _Unjoined()
+    lock, main._tstate_lock = main._tstate_lock, threading._allocate_lock()
+    main._tstate_lock.acquire()
+    if lock is not None and lock.locked():
+        lock.release()
+
+
+class _Unjoined(set):  # type: ignore[type-arg]
+    """Takes no lock of a thread that is to be joined."""
+
+    def add(self, _: object) -> None:
+        """Leave it out."""
 
 
 def _is_named(words: Sequence[str]) -> bool:

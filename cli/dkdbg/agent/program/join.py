@@ -335,6 +335,7 @@ def _import_debugpy(info: Dict[str, Any], at_start: bool) -> Any:
             with greenlets.Told(this.words if this is not None else ()):
                 import debugpy  # noqa: F401, T100
                 from debugpy.server import api
+            greenlets.let_end(sys.modules["pydevd"].threading)
         finally:
             sys.path.remove(folder)
             sys.dont_write_bytecode = dont_write
