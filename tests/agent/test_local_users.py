@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dkdbg.agent.front import local_users, namespaces
+from dkdbg.agent.front import local_users
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,20 +52,6 @@ def test_one_that_has_gone_has_no_user_and_is_refused(pair, reset: bool) -> None
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.close()
     assert local_users.refusal(ours, OURS)
-
-
-@pytest.mark.parametrize(
-    ("proof", "refused"), [("", True), ("_is_cgroup_of_ours", False), ("_sees_no_other", False)]
-)
-def test_a_process_that_hides_its_descriptors_needs_another_proof(
-    pair, monkeypatch: pytest.MonkeyPatch, proof: str, refused: bool
-) -> None:
-    """As sshd's process for `ssh -L` does; its real cgroup and the machine's other processes are not ours to arrange."""
-    monkeypatch.setattr(namespaces, "_is_held_here", lambda _: None)
-    for each in ("_is_cgroup_of_ours", "_sees_no_other"):
-        monkeypatch.setattr(namespaces, each, lambda *_, answer=each == proof: answer)
-    monkeypatch.setattr(namespaces, "users_come_from_outside", lambda _: False)
-    assert bool(local_users.refusal(pair[1], OURS)) is refused
 
 
 def no_question(*_: object) -> None:

@@ -12,7 +12,6 @@ import os
 import socket
 import struct
 
-from dkdbg.agent.front import namespaces
 from dkdbg.agent.front.peers import plain
 
 TYPE_CHECKING = False
@@ -27,8 +26,6 @@ _SOCK_DIAG, _BY_FAMILY, _ERROR = 4, 20, 2
 _HEADER, _ASKED, _SOCKET, _REST = "=IHHII", "=BBBBI", "!HH16s16s", "=IIIII"
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _ESTABLISHED, _LISTENS = 1, "0A"
-#: INET_DIAG_CGROUP_ID
-_CGROUP_ID = 21
 _LIMIT = 2.0
 _GONE = "it is nobody's any more"
 #: What the kernel says of a user that this user namespace does not know.
@@ -50,7 +47,7 @@ def of_this_agent(environment: Mapping[str, str]) -> Set[int]:
 
 
 def refusal(sock: socket.socket, allowed: Set[int]) -> str:
-    """Return why a connection of another user or container on this machine is refused, in one line; empty for all others.
+    """Return why a connection of another user of this machine is refused, in one line; empty for all others.
 
     Args:
         sock: our end. allowed: see `of_this_agent`.
@@ -69,22 +66,9 @@ def refusal(sock: socket.socket, allowed: Set[int]) -> str:
     except (OSError, ValueError, struct.error):  # nobody answers here: macOS
         return ""
     uid = found[0]
-    if uid not in allowed and (uid != _NOBODY or namespaces.is_first_user_namespace()):
-        return "it comes from another user of this machine, uid %d" % uid
-    if namespaces.users_come_from_outside(os.environ) or is_beside_us(sock, found):
+    if uid in allowed or (uid == _NOBODY and not _knows_all_users()):
         return ""
-    return "its process, of uid %d, cannot be seen from here: it may be in another container" % uid
-
-
-def is_beside_us(sock: socket.socket, owner: Owner) -> bool:
-    """Return whether the other end of a connection belongs to a process in our PID and user namespaces.
-
-    Args:
-        sock: our end. owner: what `other_end` says of it.
-    """
-    theirs, ours = sock.getpeername(), sock.getsockname()
-    shared = namespaces.are_shared(owner[1], _cgroup(theirs, ours), _cgroup(ours, theirs))
-    return shared and other_end(sock) == owner  # a process that has ended meanwhile is not hidden, but gone
+    return "it comes from another user of this machine, uid %d" % uid
 
 
 def are_told() -> bool:
@@ -130,28 +114,6 @@ def listening(address: Tuple[Any, ...]) -> Optional[Owner]:
 
 def _asked(theirs: Tuple[Any, ...], ours: Tuple[Any, ...]) -> Optional[Owner]:
     """The owner of the socket with these two addresses, its own first. Raises OSError: no such question here."""
-    message = _diagnosed(theirs, ours)
-    if message is None:
-        return None
-    _, _, _, uid, inode = struct.unpack_from(_REST, message, 4 + 48)
-    return int(uid), int(inode)
-
-
-def _cgroup(theirs: Tuple[Any, ...], ours: Tuple[Any, ...]) -> Optional[int]:
-    """Return the identity of the cgroup in which a socket was created; None where the kernel does not tell."""
-    with contextlib.suppress(OSError, ValueError, struct.error, AttributeError):
-        message = _diagnosed(theirs, ours) or b""
-        at = 4 + 48 + struct.calcsize(_REST)
-        while at < len(message):
-            length, kind = struct.unpack_from("=HH", message, at)
-            if kind == _CGROUP_ID:
-                return int(struct.unpack_from("=Q", message, at + 4)[0])
-            at += max(4, (length + 3) & ~3)
-    return None
-
-
-def _diagnosed(theirs: Tuple[Any, ...], ours: Tuple[Any, ...]) -> Optional[bytes]:
-    """Return inet_diag_msg and its attributes of the socket with these addresses. Raises OSError: no such question here."""
     source, target = plain(theirs[0]).packed, plain(ours[0]).packed
     family = socket.AF_INET if len(source) == 4 else socket.AF_INET6
     scope = theirs[3] if len(theirs) > 3 else 0
@@ -170,9 +132,10 @@ def _diagnosed(theirs: Tuple[Any, ...], ours: Tuple[Any, ...]) -> Optional[bytes
         if -number == 2:  # ENOENT
             return None
         raise OSError(-number, os.strerror(-number))
-    return (
-        answer[start:] if answer[start + 4 : start + 4 + len(which)] == which else None
-    )  # else one that listens there
+    if answer[start + 4 : start + 4 + len(which)] != which:  # one that listens there
+        return None
+    _, _, _, uid, inode = struct.unpack_from(_REST, answer, start + 4 + 48)
+    return int(uid), int(inode)
 
 
 # -- read from its list -------------------------------------------------------------------------------------------
@@ -224,3 +187,9 @@ def _is_local(sock: socket.socket) -> bool:
 
 def _state(sock: socket.socket) -> int:
     return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]  # type: ignore[attr-defined,unused-ignore]
+
+
+def _knows_all_users() -> bool:
+    """Tell whether this is the machine's own user namespace."""
+    with open("/proc/self/uid_map") as table:
+        return table.read().split() == ["0", "0", "4294967295"]
