@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import select
 import shlex
 import shutil
 import signal
@@ -345,7 +346,7 @@ def shown(argv: Sequence[str], cleaner: Callable[[], Callable[[bytes], bytes]]) 
             if writer is not None:
                 os.close(writer)
         for thread in threads:
-            thread.join(_GRACE)
+            thread.join()  # a slow terminal gets the last lines too
 
 
 def _show(reader: int, terminal: int, clean: Callable[[bytes], bytes]) -> None:
@@ -357,7 +358,10 @@ def _show(reader: int, terminal: int, clean: Callable[[bytes], bytes]) -> None:
             more = bool(data)
             shown = memoryview(clean(data))
             while shown:
-                shown = shown[os.write(terminal, shown) :]
+                with contextlib.suppress(BlockingIOError):  # a terminal that another program has left so
+                    shown = shown[os.write(terminal, shown) :]
+                    continue
+                select.select([], [terminal], [])
 
 
 def start(

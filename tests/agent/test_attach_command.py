@@ -171,7 +171,7 @@ def test_whoever_holds_looks_on_inherits_or_takes_over_is_decided_behind_the_doo
         assert not fourth.sessions[0].is_ended
 
 
-DIFFER = "the file here and the one at job differ{}: the breakpoint stands in other code. Run `"
+DIFFER = "the file here and the one at job differ{}: the breakpoint may stand in other code. Run `"
 
 
 @pytest.mark.parametrize(

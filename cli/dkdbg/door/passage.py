@@ -25,7 +25,7 @@ GOODBYE = 2.0
 #: Seconds until a door has answered `initialize`: it waits for its adapter for 30.
 INTRODUCTION_LIMIT = 40.0
 
-_LOST = "the connection to the process was lost: its container or machine was stopped or restarted, or its debugger was killed"
+_LOST = "the connection to the process was lost: its container or machine may have been stopped or restarted, or its debugger killed"
 
 
 class Passage:
@@ -165,7 +165,7 @@ class Passage:
                 self._note_ended()
 
     def _say_lost(self) -> None:
-        """Say why a session ends whose end the agent has not told; a client that leaves knows."""
+        """Tell the editor that the connection was lost, unless it is disconnecting."""
         if self.begun and not self._leaves:
             said = messages.say(_LOST, "important")
             with contextlib.suppress(OSError):

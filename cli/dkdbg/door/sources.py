@@ -133,7 +133,7 @@ class Sources:
         found = as_dict(message.get("body")).get("breakpoints")
         if not text or not isinstance(found, list):
             return None
-        said = [{**each, "message": text} if isinstance(each, dict) else each for each in found]
+        said = [{"message": text, **each} if isinstance(each, dict) else each for each in found]
         return {**message, "body": {**message["body"], "breakpoints": said}}
 
     def _described(self, asked: Asked, more: int) -> str:
@@ -142,9 +142,7 @@ class Sources:
             if more
             else ""
         )
-        text = (
-            f"the file here and the one at {self._target} differ{count}: the breakpoint stands in other code"
-        )
+        text = f"the file here and the one at {self._target} differ{count}: the breakpoint may stand in other code"
         if isinstance(self._place, AttachOnly):
             return text
         local, remote = asked.mapping

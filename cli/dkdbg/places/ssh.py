@@ -60,6 +60,7 @@ class SshPlace:
         self._reach: SshReach | None = None
         self._folder = ""
         self._agents: tuple[str, ...] = ()
+        self._host = ""
         self._brought: Brought | None = None
         self._door = RelayedDoor(self._relayed)
 
@@ -205,6 +206,7 @@ class SshPlace:
         options = self._connection.options(asks=asks, limit=limit)
         asking = SshReach(hosts=self._hosts, options=options, label=self.label)
         user, host, self._folder, *agents = self._look(asking)
+        self._host = host
         self._agents = tuple(agents)
         label = f"{SCHEME}://{self._hosts.name} ({printable(user)}@{printable(host)})"
         return SshReach(hosts=self._hosts, options=options, label=label)
@@ -214,7 +216,12 @@ class SshPlace:
         reach = self.again(silent=silent, limit=limit)
         agents = self._agents
         if silent:
-            _, _, _, *found = self._look(reach)
+            _, host, _, *found = self._look(reach)
+            if host != self._host:  # a name for several login nodes: the session lives on, on another one
+                self._connection.drop()
+                raise DkdbgError(
+                    f"{self._hosts.name} is {printable(host)} now, and the session runs on {printable(self._host)}"
+                )
             agents = tuple(found)
         if not agents:
             raise GoneError(f"no session runs on {self.label}")

@@ -19,6 +19,7 @@ _FIND = r"""
 for each in /proc/[0-9]*/cmdline; do tr '\0' '\n' <"$each"; done 2>/dev/null | while read -r word; do
   case $word in /*/agent.pyz | /*/agent-*.pyz) echo "$word" ;; esac
 done
+echo looked
 """
 
 
@@ -52,6 +53,11 @@ def agent_in(said: str) -> str | None:
         said: its output, which the place may have made up: it names what is run there, and nowhere else.
     """
     return next((line for line in said.splitlines()[:100] if _AGENT.fullmatch(line)), None)
+
+
+def has_looked(said: str) -> bool:
+    """Whether such a command has run to its end: kubectl ends with 0 too when its stream breaks."""
+    return said.endswith("looked\n")
 
 
 def is_agent(path: str) -> bool:

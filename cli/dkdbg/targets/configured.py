@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 #: Folders that are somebody's home, without what lies in them; macOS tells no case apart.
 _HOME = re.compile(r"/?(~|root|var/root|(home|Users)(/[^/]+)?|)", re.IGNORECASE)
-#: Folders that are on a user's PATH, or that macOS starts programs from.
-_RUN = frozenset(("bin", "sbin", "library"))
+#: Folders that are on a user's PATH, or in a home of macOS, which starts programs from there.
+_RUN = re.compile(r"(.*/)?s?bin|(~|Users/[^/]+)/Library(/.*)?", re.IGNORECASE)
 #: Schemes whose places send the user's token to the server of the address, and what the token is for.
 _TOKENS = {"pai": "OpenPAI", "ray": "Ray"}
 
@@ -59,11 +59,11 @@ def _why_not(found: Address) -> str:
         return "on this machine, where a repository names none"
     token = _TOKENS.get(found.scheme.partition("+")[0])
     if token:
-        return f"on a server that would be shown your token for {token}, which is for a person to choose"
+        return f"on a server that would be shown your token for {token}, so it is typed and not named"
     _, *folder = found.parts
     if any(part.startswith(".") for part in found.parts):
         return "in a hidden folder, where programs read their settings"
-    if any(part.lower() in _RUN for part in folder):
+    if _RUN.fullmatch("/".join(folder)):
         return "in a folder whose files are run by their names"
     if folder and _HOME.fullmatch("/".join(folder)):
         return "a home itself, where shells read their settings; name a folder in it"

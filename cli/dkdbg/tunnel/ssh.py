@@ -37,6 +37,8 @@ _PERSIST = 15
 CONNECT_LIMIT, _CONTROL_LIMIT = 30.0, 5.0
 #: Seconds between two looks at a process that is starting.
 _LOOK = 0.02
+#: Seconds after which a person is told that a connection takes long.
+_QUIET = 20.0
 #: Bytes of what ssh says that are looked at.
 _MOST_SAID = 1 << 16
 #: A socket's path may have 107 bytes, and ssh appends 17 while it makes one.
@@ -122,13 +124,14 @@ class SharedConnection:
         batch = () if asks or os.environ.get("SSH_ASKPASS") else ("-o", "BatchMode=yes")
         argv = (
             "ssh", "-f", "-N", "-T", "-S", self._socket, "-o", "ControlMaster=yes", "-o", f"ControlPersist={_PERSIST}",
-            "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", *self._patience(), *batch,
+            "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", *self._connect_timeout(), *batch,
             *PLAIN_SESSION, *self._hosts.destination(),
         )  # fmt: skip
         with tempfile.TemporaryFile("w+b") as said:  # a pipe would stay open in the process that stays
             # Where a person is asked it has the terminal, and its Ctrl-C.
             running = process.start(argv, stdout=process.DISCARD, stderr=said.fileno(), new_session=not asks)
-            shown, deadline = 0, time.monotonic() + limit
+            shown, told, begun = 0, False, time.monotonic()
+            deadline = begun + limit
             try:
                 while running.poll() is None:
                     if not asks and time.monotonic() > deadline:
@@ -138,6 +141,11 @@ class SharedConnection:
                             exit_code=EXIT_TIMEOUT,
                         )
                     shown += self._show(said, shown) if asks else 0
+                    if asks and not told and time.monotonic() > begun + _QUIET:
+                        told = True
+                        sys.stderr.write(
+                            f"\r\ndkdbg: ssh://{self._hosts.name}: still connecting; is the VPN up? Ctrl-C ends\r\n"
+                        )
                     time.sleep(_LOOK)
             except BaseException:
                 _end(running.pid, whole_session=not asks)
@@ -147,8 +155,8 @@ class SharedConnection:
         if running.returncode:
             raise explain(self._hosts, text + self._said_by_a_hop())
 
-    def _patience(self) -> tuple[str, ...]:
-        """Options that end a start at a host that is not there; none where the time is not ours to limit.
+    def _connect_timeout(self) -> tuple[str, ...]:
+        """Return ssh options for a connect timeout; empty behind a hop or where the user has set one.
 
         `ConnectTimeout` on the command line goes before that of ~/.ssh/config, and behind a hop it covers the whole login
         at the hop: a passphrase, a one-time password.

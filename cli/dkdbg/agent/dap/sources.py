@@ -25,13 +25,15 @@ def look(path: str) -> Dict[str, Any]:
         return {}
     if file < 0:
         return {}
-    with open(file, "rb") as source:
+    try:
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
             return {}
-        try:
+        with os.fdopen(os.dup(file), "rb") as source:
             content = source.read(MAX_BYTES).replace(b"\r\n", b"\n")
-        except OSError:
-            return {}
+    except OSError:
+        return {}
+    finally:
+        os.close(file)
     lines = content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
     return {"digest": hashlib.sha256(content).hexdigest(), "lines": lines, "changed": found.st_mtime}

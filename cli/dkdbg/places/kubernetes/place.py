@@ -239,7 +239,8 @@ class PodPlace:
         done = _asked(found.reach)
         path = None if done.code else brought.agent_in(done.stdout)
         if path is None:
-            raise (DkdbgError if done.code else GoneError)(self._nobody(found.pod.name))
+            is_gone = not done.code and brought.has_looked(done.stdout)
+            raise (GoneError if is_gone else DkdbgError)(self._nobody(found.pod.name))
         return found.reach, path
 
     def _nobody(self, pod: str) -> str:
