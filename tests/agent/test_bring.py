@@ -18,6 +18,7 @@ import pytest
 
 from dkdbg.agent.record import kept
 from dkdbg.delivery import bring as bringing
+from dkdbg.delivery import single_file
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import DkdbgError
 
@@ -111,6 +112,17 @@ def test_what_runs_the_file_later_finds_the_python_by_which_it_was_brought(
     brought.close()
     assert "no Python" not in done.stderr, done.stderr
     assert here.kept() == []
+
+
+def test_a_link_beside_a_file_that_was_not_brought_leads_to_no_python(tmp_path: Path) -> None:
+    """A repository has `.dkdbg/agent.pyz`, and could bring `agent.python` that leads to a program of its own."""
+    agent, evil = tmp_path / "agent.pyz", tmp_path / "evil"
+    agent.write_bytes(single_file.build(sys.version_info[:2]))
+    evil.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\nexit 1\n")
+    evil.chmod(0o755)
+    agent.with_suffix(".python").symlink_to(evil)
+    subprocess.run(["sh", agent, "ps"], capture_output=True, check=False, timeout=300, cwd=tmp_path)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_program_runs_there_and_its_output_and_exit_code_are_its_own(here: Here, session) -> None:
