@@ -260,8 +260,9 @@ def test_a_breakpoint_is_hit_through_kubectls_that_are_cut_and_in_the_pod_that_c
     wait_until_no_relay_is_left()  # neither of the door's nor of the runs
 
 
-def test_an_editor_hears_that_its_pod_was_deleted_and_finds_the_next_one(root, cluster, made, box):
-    """It went on as if it were attached, and nothing was said."""
+@contextlib.contextmanager
+def attached_to_train_0(root, box):
+    """An editor attached to a program in the pod, and the started commands, which are ended."""
     write(root, **{"train.py": LOOP})
     docker("cp", str(root / "train.py"), f"{box.name}:/srv/train.py")
     started = [launch(root, "k8s://ml/train-0", "python3", "train.py")]
@@ -271,45 +272,39 @@ def test_an_editor_hears_that_its_pod_was_deleted_and_finds_the_next_one(root, c
             with Debugger(options) as debugger:
                 debugger.set_breakpoints(str(root / "train.py"), [marked_line(root / "train.py")])
                 debugger.attach()
-                debugger.wait_stopped(300)
-                cluster.delete("train-0")
-                take_away(box.name)
-                debugger.wait_output("the pod train-0 was deleted", timeout=300)
-                second = made()
-                docker("cp", str(root / "train.py"), f"{second.name}:/srv/train.py")
-                cluster.put(Pod("train-0", {"main": second.name}, labels={"app": "train"}))
-                started.append(launch(root, "k8s://ml/train-0", "python3", "train.py"))
-                assert debugger.stack(debugger.wait_stopped(300))[0].name == "step"
+                yield debugger, started
     finally:
         for each in started:
             each.send_signal(signal.SIGTERM)
             each.communicate(timeout=300)
+
+
+def test_an_editor_hears_that_its_pod_was_deleted_and_finds_the_next_one(root, cluster, made, box):
+    """It went on as if it were attached, and nothing was said."""
+    with attached_to_train_0(root, box) as (debugger, started):
+        debugger.wait_stopped(300)
+        cluster.delete("train-0")
+        take_away(box.name)
+        debugger.wait_output("the pod train-0 was deleted", timeout=300)
+        second = made()
+        docker("cp", str(root / "train.py"), f"{second.name}:/srv/train.py")
+        cluster.put(Pod("train-0", {"main": second.name}, labels={"app": "train"}))
+        started.append(launch(root, "k8s://ml/train-0", "python3", "train.py"))
+        assert debugger.stack(debugger.wait_stopped(300))[0].name == "step"
 
 
 def test_an_editor_hears_that_the_container_of_its_pod_was_restarted(root, box):
     """The pod and its name stay, and nothing of the former session is in the new container."""
-    write(root, **{"train.py": LOOP})
-    docker("cp", str(root / "train.py"), f"{box.name}:/srv/train.py")
-    started = [launch(root, "k8s://ml/train-0", "python3", "train.py")]
-    try:
-        with host_door(root, "k8s://ml/train-0") as door:
-            options = AttachOptions(host="127.0.0.1", port=door.port, path_mappings=((str(root), "/srv"),))
-            with Debugger(options) as debugger:
-                debugger.set_breakpoints(str(root / "train.py"), [marked_line(root / "train.py")])
-                debugger.attach()
-                former = debugger.wait_stopped(300).session
-                docker("kill", box.name)
-                docker("start", box.name)
-                docker("exec", box.name, "sh", "-c", "rm -rf /tmp/dkdbg*")
-                debugger.wait_ended(60, session=former)
-                debugger.wait_output("the connection to the process was lost")
-                assert started[0].wait(60) == 255
-                started.append(launch(root, "k8s://ml/train-0", "python3", "train.py"))
-                assert debugger.wait_stopped(300).session is not former
-    finally:
-        for each in started:
-            each.send_signal(signal.SIGTERM)
-            each.communicate(timeout=300)
+    with attached_to_train_0(root, box) as (debugger, started):
+        former = debugger.wait_stopped(300).session
+        docker("kill", box.name)
+        docker("start", box.name)
+        docker("exec", box.name, "sh", "-c", "rm -rf /tmp/dkdbg*")
+        debugger.wait_ended(60, session=former)
+        debugger.wait_output("the connection to the process was lost")
+        assert started[0].wait(60) == 255
+        started.append(launch(root, "k8s://ml/train-0", "python3", "train.py"))
+        assert debugger.wait_stopped(300).session is not former
 
 
 def test_a_port_of_a_pod_is_brought_here(root, box):

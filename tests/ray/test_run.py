@@ -67,10 +67,10 @@ DRIVER = """\
     """
 
 
-def lines():
+def lines(program):
     return {
         text.rpartition("# ")[2]: number
-        for number, text in enumerate(DRIVER.splitlines(), 1)
+        for number, text in enumerate(program.splitlines(), 1)
         if "  # " in text
     }
 
@@ -90,6 +90,12 @@ def typed(ray, page):
     )
 
 
+def started(words, folder, said):
+    return subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, text=True, cwd=folder, env=environment(),
+    )  # fmt: skip
+
+
 @pytest.fixture
 def running(ray, typed, tmp_path):
     """The driver of the page, waiting for an editor, with the old debugger of Ray asked for."""
@@ -98,14 +104,7 @@ def running(ray, typed, tmp_path):
     cut = words.index("--") + 1
     words[cut:cut] = ["env", "RAY_DEBUG=legacy"]
     with (tmp_path / "said").open("w") as said:
-        process = subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=subprocess.STDOUT,
-            cwd=tmp_path,
-            env=environment(),
-        )
+        process = started(words, tmp_path, said)
         yield process, tmp_path / "said"
         if process.poll() is None:
             process.terminate()
@@ -117,7 +116,7 @@ def test_a_driver_and_a_chosen_actor_stop_where_the_editor_says_and_a_restarted_
     running, typed, tmp_path
 ):
     process, said = running
-    line = lines()
+    line = lines(DRIVER)
     target = typed("dkdbg attach")[2]
     with host_door(tmp_path, target) as door, Debugger(AttachOptions(port=door.port)) as debugger:
         debugger.set_breakpoints("/job/run.py", list(line.values()))
@@ -204,10 +203,7 @@ def test_breakpoint_in_an_actor_waits_for_an_editor_under_dkdbg_run_too(ray, tmp
     ray.write("waiting.py", WAITING)
     target = f"ray+docker://{ray.nodes[0]}"
     words = ["dkdbg", "run", "--on", target, "--workers", "*", "--", "python3", "/job/waiting.py"]
-    with subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path,
-        env=environment(),
-    ) as process:  # fmt: skip
+    with started(words, tmp_path, subprocess.PIPE) as process:
         seen = ["dkdbg", "ps", target]
         wait_until(lambda: "paused" in subprocess.run(
             seen, capture_output=True, text=True, check=False, timeout=LIMIT, env=environment()
@@ -288,24 +284,13 @@ LIBRARIES = """\
 
 def test_what_ray_s_libraries_and_its_threads_run_of_the_user_s_stops(ray, tmp_path):
     """Train, Tune, Serve and Data run it in actors and tasks of their own (found/ray.md, BAD 0 and 1)."""
-    path = ray.write("libraries.py", LIBRARIES)
-    line = {
-        text.rpartition("# ")[2]: number
-        for number, text in enumerate(path.read_text().splitlines(), 1)
-        if "  # " in text
-    }
+    ray.write("libraries.py", LIBRARIES)
+    line = lines(LIBRARIES)
     target = f"ray+docker://{ray.nodes[0]}"
     words = ["dkdbg", "run", "--wait", "--on", target, "--workers", "*", "--", "python3", "/job/libraries.py"]
     with (
         (tmp_path / "said").open("w") as said,
-        subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=subprocess.STDOUT,
-            cwd=tmp_path,
-            env=environment(),
-        ) as process,
+        started(words, tmp_path, said) as process,
         host_door(tmp_path, target) as door,
         Debugger(AttachOptions(port=door.port)) as debugger,
     ):
