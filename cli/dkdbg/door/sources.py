@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dkdbg.agent.dap import frames, messages, sources
+from dkdbg.agent.dap import frames, messages, paths, sources
 from dkdbg.agent.dap.messages import as_dict
 from dkdbg.targets.attach_only import AttachOnly
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dkdbg.agent.dap.messages import Message
     from dkdbg.targets.place import Place
 
-#: Seconds that a running `dkdbg sync` gets to bring what was just saved, before a difference is told.
+#: Seconds to wait for a running `dkdbg sync` after a save, before a difference is reported.
 SYNC_LIMIT = 5.0
 
 
@@ -29,11 +29,13 @@ class Asked:
 
     Attributes:
         request: the sequence number of the editor's setBreakpoints; None where that was answered long ago.
-        path: of the file here. mapping: its folder here, and there. line: of its first breakpoint.
+        path, there: of the file here, and at the target. mapping: its folder here, and there.
+        line: of its first breakpoint.
     """
 
     request: int | None
     path: str
+    there: str
     mapping: tuple[str, str]
     line: int
 
@@ -44,8 +46,8 @@ class Sources:
     Args:
         mappings: `pathMappings` of the attach; a file that is not below one of their local roots is not compared.
         place, target: where the process runs, and its name for people.
-        told: the differences that this editor was told of, by any of its sessions.
-        number: returns the sequence number of a request of ours.
+        told: differences already reported to this editor, by any of its sessions.
+        number: returns the next sequence number for our requests.
 
     Attributes:
         is_answered: the agent compares files; older ones do not.
@@ -59,12 +61,10 @@ class Sources:
         told: dict[object, object],
         number: Callable[[], int],
     ) -> None:
-        entries = [as_dict(each) for each in (mappings if isinstance(mappings, list) else ())]
-        pairs = ((each.get("localRoot"), each.get("remoteRoot")) for each in entries)
         self._mappings = [
             (os.path.normpath(local), remote)
-            for local, remote in pairs
-            if isinstance(local, str) and isinstance(remote, str) and local.startswith("/")
+            for local, remote in paths.pairs(mappings)
+            if local.startswith("/")
         ]
         self._place, self._target, self._told, self._number = place, target, told, number
         self._asked: dict[int, Asked] = {}
@@ -89,17 +89,16 @@ class Sources:
             return []
         line = as_dict(wanted[0]).get("line") if wanted else None
         full, number = os.path.normpath(path), request.get("seq")
-        mapping = next((each for each in self._mappings if full.startswith(f"{each[0].rstrip('/')}/")), None)
-        if mapping is None or not isinstance(line, int) or not isinstance(number, int):
+        found = paths.mapped(full, self._mappings)
+        if found is None or full == found[0][0] or not isinstance(line, int) or not isinstance(number, int):
             return []
-        return [self.ask(Asked(request=number, path=full, mapping=mapping, line=line))]
+        return [self.ask(Asked(request=number, path=full, mapping=found[0], there=found[1], line=line))]
 
     def ask(self, asked: Asked) -> bytes:
         """Return the question."""
-        number, (local, remote) = self._number(), asked.mapping
+        number = self._number()
         self._asked[number] = asked
-        below = os.path.relpath(asked.path, local)
-        return messages.request(number, messages.SOURCE, {"path": f"{remote.rstrip('/')}/{below}"})
+        return messages.request(number, messages.SOURCE, {"path": asked.there})
 
     def answered(self, message: Message) -> tuple[str, Asked | None] | None:
         """Take an answer of the agent; None for any other message.

@@ -33,7 +33,7 @@ def address_of(name: str, uri: str, *, forms: str, inner: Callable[[Address], Ad
 
     Args:
         forms: how an address can be typed, for the hint.
-        inner: returns the address that another one is around, None where there is none; raises DkdbgError.
+        inner: returns the address inside another one (`ssh://x` of `ray+ssh://x`) or None; raises DkdbgError.
 
     Raises:
         DkdbgError: it is none, or one that only a person types.

@@ -49,9 +49,9 @@ class RelayedDoor:
 
     @property
     def why(self) -> str:
-        """What is wrong while the relay, which tries again by itself, leads nowhere; empty where it does, or was not needed yet.
+        """Why the relay is not connected now, while it tries again; empty when it is, or was not needed yet.
 
-        Why one has ended is said once: sessions are looked for anew then.
+        The reason of a relay that has ended is returned once: sessions are looked for anew then.
         """
         if self._relay is None:
             return ""

@@ -134,10 +134,11 @@ class Phantom:
                 self._on_detach(bool(arguments.get("terminateDebuggee")))
 
     def _unset(self, arguments: Dict[str, Any]) -> List[Dict[str, Any]]:
-        """Return the answer to `setBreakpoints`; a file that does not exist on this side is said."""
+        """Return the answer to `setBreakpoints`, with a message where the file does not exist on this side."""
         path = messages.as_dict(arguments.get("source")).get("path")
         if isinstance(path, str) and path:
-            there = paths.remote(path, self._mappings)
+            found = paths.mapped(path, self._mappings)
+            there = path if found is None else found[1]
             if (there.startswith("/") or there == path) and not os.path.exists(there):
                 return messages.unset(arguments, MISSING % there)
         return messages.unset(arguments)

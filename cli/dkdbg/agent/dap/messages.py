@@ -116,9 +116,7 @@ def unset(arguments: Dict[str, Any], message: str = "set in each Python process"
     Unverified on purpose: an editor shows a breakpoint as set when one of its sessions has verified it. Where none has,
     VS Code shows the message of its first session, the root.
     """
-    wanted = arguments.get("breakpoints")
-    count = len(wanted) if isinstance(wanted, list) else 0
-    return [{"verified": False, "message": message} for _ in range(count)]
+    return [{"verified": False, "message": message} for _ in as_list(arguments.get("breakpoints"))]
 
 
 # -- child sessions -------------------------------------------------------------------------------------------

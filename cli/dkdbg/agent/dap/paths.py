@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterable, List, Tuple
+    from typing import Iterable, List, Optional, Tuple
 
 
 def pairs(entries: object) -> List[Tuple[str, str]]:
@@ -16,8 +16,8 @@ def pairs(entries: object) -> List[Tuple[str, str]]:
     ]
 
 
-def remote(path: str, mappings: Iterable[Tuple[str, str]]) -> str:
-    """Return where a file of the editor's lies on this side: itself where no mapping has it.
+def mapped(path: str, mappings: Iterable[Tuple[str, str]]) -> Optional[Tuple[Tuple[str, str], str]]:
+    """Return the first mapping that has a file of the editor's, and the file's path on the program's side; None without one.
 
     Args:
         path: the editor's; of Windows too, where case and the kind of slash do not count.
@@ -28,9 +28,9 @@ def remote(path: str, mappings: Iterable[Tuple[str, str]]) -> str:
     def comparable(text: str) -> str:
         return text.replace("\\", "/").lower() if is_windows else text
 
-    for local, there in mappings:
-        root = comparable(local).rstrip("/")
+    for mapping in mappings:
+        root = comparable(mapping[0]).rstrip("/")
         if (comparable(path) + "/").startswith(root + "/"):
             rest = path[len(root) :]
-            return there.rstrip("/") + (rest.replace("\\", "/") if is_windows else rest)
-    return path
+            return mapping, mapping[1].rstrip("/") + (rest.replace("\\", "/") if is_windows else rest)
+    return None

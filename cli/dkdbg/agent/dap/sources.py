@@ -19,21 +19,15 @@ def look(path: str) -> Dict[str, Any]:
 
     Empty for a path that is not absolute, and for a file that is missing, not readable or larger than MAX_BYTES.
     """
+    if not os.path.isabs(path):
+        return {}
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) if os.path.isabs(path) else -1
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as source:
+            found = os.fstat(source.fileno())
+            if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
+                return {}
+            content = source.read(MAX_BYTES).replace(b"\r\n", b"\n")
     except (OSError, ValueError):
         return {}
-    if file < 0:
-        return {}
-    try:
-        found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
-            return {}
-        with os.fdopen(os.dup(file), "rb") as source:
-            content = source.read(MAX_BYTES).replace(b"\r\n", b"\n")
-    except OSError:
-        return {}
-    finally:
-        os.close(file)
     lines = content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
     return {"digest": hashlib.sha256(content).hexdigest(), "lines": lines, "changed": found.st_mtime}

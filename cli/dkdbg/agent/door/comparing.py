@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 SINGLE = 16
 #: Characters of a value in a row.
 WIDTH = 200
-#: What is said of a tensor in numbers; no integer from here on is shown.
+#: Numeric fields of a tensor; integers of this size and more are left out.
 _FIGURES = ("norm", "mean", "low", "high", "nan", "inf", "count", "read")
 _LARGEST = 1e300
 _NUMBER = re.compile(r"(?:np\.\w+\()?([-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf|nan))\)?", re.IGNORECASE)
 
 
 def figures(said: Dict[str, Any]) -> Dict[str, float]:
-    """Return what is said of a tensor in numbers that `%g` takes: JSON has integers larger than any float."""
+    """Return the numeric fields of a tensor that `%g` can format: JSON has integers larger than any float."""
     numbers = {name: said[name] for name in _FIGURES if type(said.get(name)) in (int, float)}
     return {name: each for name, each in numbers.items() if isinstance(each, float) or abs(each) < _LARGEST}
 

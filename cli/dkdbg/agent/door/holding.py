@@ -165,7 +165,7 @@ class Holding(Phase):
         return [connection.to_client(messages.answer(request))]
 
     def _source(self, request: Message) -> List[Action]:
-        """Say what a source file is here; whoever asks can run anything in this process."""
+        """Return digest and line count of a source file here; a client that asks can run anything in this process."""
         found = sources.look(str(as_dict(request.get("arguments")).get("path", "")))
         return [self.connection.to_client(messages.answer(request, **found))]
 

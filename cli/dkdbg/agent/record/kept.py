@@ -90,7 +90,7 @@ def _python_of(path: str) -> str:
 
 
 def _note_python(path: str) -> None:
-    """Lead whoever runs the file later (`attach`, `ps`, the relay) to this Python: none may be on the PATH there."""
+    """Note this Python for `attach`, `ps` and the relay, which run the file later: none may be on the PATH there."""
     link = _python_of(path)
     new = "%s.%d.new" % (link, os.getpid())
     with contextlib.suppress(OSError):

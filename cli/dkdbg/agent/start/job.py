@@ -88,7 +88,7 @@ def _open_runtime() -> str:
 
 
 def _own_lock() -> Optional[int]:
-    """Return a file that no other user can open, and so lock; None where there is none, or somebody else has made it."""
+    """Return a file that only this user can open and lock; None where it cannot be made or is another user's."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         file = os.open("/tmp/dkdbg-%d.lock" % os.getuid(), flags, 0o600)  # noqa: S108 - looked at below
