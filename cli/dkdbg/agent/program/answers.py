@@ -111,8 +111,9 @@ def _text(member: Member, command: bytes) -> str:
     if command == b"join":
         return str(member.join(False))
     if command == b"timeouts":
-        from . import timeouts
+        from . import clocks, timeouts
 
+        clocks.follow(member.directory)
         return timeouts.follow(member.directory)
     if command == b"failing":
         from . import crash_watch

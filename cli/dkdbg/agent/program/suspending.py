@@ -21,6 +21,8 @@ from __future__ import annotations
 
 import _thread
 
+from . import clocks
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -78,6 +80,8 @@ def _tell_own_resuming(notification_class: Any) -> None:
     suspend = notification_class.on_thread_suspend
 
     def on_thread_suspend(self: Any, thread_id: str, thread: Any, stop_reason: int) -> None:
+        if not self._suspended_thread_id_to_thread:
+            clocks.hold_alarm()
         suspend(self, thread_id, thread, stop_reason)
         with self._lock:
             thread.dkdbg_held_since = self._suspend_time_request
@@ -85,6 +89,8 @@ def _tell_own_resuming(notification_class: Any) -> None:
     def on_thread_resume(self: Any, thread_id: str, thread: Any) -> None:
         with self._lock:
             self._suspended_thread_id_to_thread.pop(thread_id, None)
+            if not self._suspended_thread_id_to_thread:
+                clocks.release_alarm()
             told = self._last_suspend_notification_time
             if thread.dkdbg_held_since >= told > self._last_resume_notification_time:
                 self._last_resume_notification_time = told

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 
-from . import choosing, member
+from . import choosing, imported, member
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ class _State:
 
     raised = False
     patched = False
-    finder: Any = None
     groups: Dict[Tuple[str, str], Any] = {}  # noqa: RUF012
     store: Any = None
 
@@ -57,9 +56,8 @@ def _follow(directory: str) -> str:
     _State.raised = os.path.exists(directory + "/join.json")
     module = sys.modules.get(MODULE)
     if module is None or not hasattr(module, "_store_based_barrier"):
-        if _State.raised and _State.finder is None and _is_rank():
-            _State.finder = _Finder()
-            sys.meta_path.insert(0, _State.finder)
+        if _State.raised and _is_rank():
+            imported.once(MODULE, _patch)
         return "raised 0" if _State.raised else "as they were"
     if _State.raised:
         _patch(module)
@@ -74,37 +72,6 @@ def _is_rank() -> bool:
     return any(name in os.environ for name in ("LOCAL_RANK", *choosing.VARIABLES)) or (
         found is not None and found.origin.startswith("rank:")
     )
-
-
-class _Finder:
-    """Waits for the module to be imported; asked first, and gone then."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:  # noqa: ARG002
-        """Return the module's own spec, patched; None for any other."""
-        if name != MODULE:
-            return None
-        import importlib.machinery
-
-        self.leave()
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
-        run = getattr(spec and spec.loader, "exec_module", None)
-        if spec is None or run is None:
-            return None
-
-        def exec_module(module: Any) -> None:
-            run(module)
-            try:
-                _patch(module)
-            except Exception:  # another version of torch: its timeouts stay as they are
-                _State.patched = True
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign, union-attr]
-        return spec
-
-    def leave(self) -> None:
-        """Be asked no more."""
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
 
 
 def _patch(module: Any) -> None:

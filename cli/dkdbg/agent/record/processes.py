@@ -86,6 +86,7 @@ class ProcessTable:
         self._reasons: Set[str] = set()
         self._known: Dict[int, contract.Process] = {}
         self._asked: Set[int] = set()
+        self._told: Set[int] = set()
         self._asking = 0
         self._joined: Dict[int, float] = {}
         self._died = float("-inf")
@@ -113,6 +114,7 @@ class ProcessTable:
         """Forget who was asked: after an editor has left, or a new adapter has taken over."""
         with self._lock:
             self._asked.clear()
+            self._told.clear()
             self._asking += 1
             for process in self._known.values():
                 process["joined"] = False
@@ -125,6 +127,14 @@ class ProcessTable:
         """
         with self._lock:
             pids = list(self._known)
+        for pid in pids:
+            self._ask_timeouts(pid)
+
+    def tell_of_holds(self) -> None:
+        """Tell each process once for each attach that one of them is held; see program/clocks.py."""
+        with self._lock:
+            pids = [pid for pid in self._known if pid not in self._told]
+            self._told.update(pids)
         for pid in pids:
             self._ask_timeouts(pid)
 

@@ -8,6 +8,7 @@ import os
 import time
 
 from dkdbg.agent import contract
+from dkdbg.agent.program import held_time
 from dkdbg.agent.record import procfs, runtime_dir
 
 TYPE_CHECKING = False
@@ -154,7 +155,7 @@ def _keep_record_alone(directory: str) -> None:
     import shutil
 
     shutil.rmtree(os.path.join(directory, contract.USERS_NAME), ignore_errors=True)
-    for name in (contract.JOIN_NAME, contract.RANKS_NAME):
+    for name in (contract.JOIN_NAME, contract.RANKS_NAME, held_time.NAME):
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(directory, name))
     processes = os.path.join(directory, contract.PROCESSES_NAME)
@@ -286,6 +287,10 @@ class SessionStore:
             # One socket under two names: its folders say who reaches it.
             os.chmod(info["adapter"], 0o666)  # noqa: S103
             os.link(info["adapter"], adapter)
+            with contextlib.suppress(OSError):
+                clocks = os.path.join(self.directory, held_time.NAME)
+                os.chmod(clocks, 0o644)
+                os.link(clocks, os.path.join(folder, held_time.NAME))
             scratch = os.path.join(folder, "new")
             write_json(scratch, dict(info, adapter=adapter))
             os.chown(scratch, uid, -1)

@@ -28,6 +28,7 @@ from dkdbg.agent.run import (
     profiles,
     restarts,
     sites,
+    stopped_clocks,
     undebugged,
     unseen,
 )
@@ -128,7 +129,7 @@ class Session:
             token=token,
             admit=lambda sock: self._front.let_in(sock),  # noqa: PLW0108
             name_of=lambda pid: self._table.name_of(pid),  # noqa: PLW0108
-            on_stop=lambda pid, where: self._table.set_stopped(pid, where),  # noqa: PLW0108
+            on_stop=self._on_stop,
             project=os.environ.get(contract.ENV_PROJECT, ""),
             what_runs=naming.command(options.command),
             look=self._look,
@@ -162,6 +163,10 @@ class Session:
                 reason % (options.host, options.port, error.strerror, contract.ENV_PORT)
             ) from error
         self.store = records.SessionStore(runtime, options.name)
+        self._clocks = stopped_clocks.StoppedClocks(
+            self.store.directory,
+            on_hold=lambda: self._table.tell_of_holds(),  # noqa: PLW0108
+        )
         self._choice = choice.Choice(self.store.directory, os.environ.get(contract.ENV_RANKS, ""))
         self._sites = sites.Sites(os.environ)
         self._beside = beside.Beside(
@@ -516,6 +521,10 @@ class Session:
         self._starts_anew = edited.starts_anew(self._edited, self.options.restart, age, is_held=held)
         return self._table.leave_out() if self._starts_anew else set()
 
+    def _on_stop(self, pid: int, where: str) -> None:
+        self._clocks.note(pid, is_held=bool(where))
+        self._table.set_stopped(pid, where)
+
     # -- called from the phantom's thread -----------------------------------------------------------------------
 
     def _on_attach(self, is_new: bool) -> None:
@@ -542,6 +551,7 @@ class Session:
 
     def _on_detach(self, terminate: bool) -> None:
         self.store.close_for_joining()
+        self._clocks.release()
         self._table.ask_again()
         self._table.follow_timeouts()
         self._raised_for = 0

@@ -139,6 +139,7 @@ if TYPE_CHECKING:
     from dkdbg.agent.program import (
         answers,
         choosing,
+        clocks,
         crash_watch,
         forking,
         join,
@@ -152,9 +153,10 @@ if TYPE_CHECKING:
         timeouts,
     )
 else:
-    answers, choosing, crash_watch, forking = (
+    answers, choosing, clocks, crash_watch, forking = (
         _Late("answers"),
         _Late("choosing"),
+        _Late("clocks"),
         _Late("crash_watch"),
         _Late("forking"),
     )
@@ -384,6 +386,8 @@ class _Member(object):
         are_chosen = os.path.exists(self.directory + "/ranks")
         if (attached or are_chosen) and any(mark in word for word in self.words for mark in _NAMELESS):
             kin.learn(self)
+        if attached:
+            clocks.follow(self.directory)
         is_rank = not self.origin and any(name in os.environ for name in _RANK_NAMES)
         if attached and (is_rank or self.origin.startswith("rank:")):
             timeouts.follow(self.directory)

@@ -1,0 +1,234 @@
+"""Time limits of a job while a process of it is held: none of them ends, in the parent, a sibling or the held process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.agent.program import held_time
+from tests.agent.dap_probe import Editor, wait_for
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Seconds that each wait of the parent lasts at most; the child is held for longer.
+LIMIT = 8
+PARENT = f"""
+import asyncio, concurrent.futures, multiprocessing, os, queue, select, signal, socket, subprocess, sys, threading, time
+from time import monotonic, time as now
+
+LIMIT = {LIMIT}
+waits = {{}}
+
+def wait(name):
+    def add(function):
+        waits[name] = function
+        return function
+    return add
+
+class Answer:
+    \"\"\"What the child has sent, in each form in which a parent may wait for it.\"\"\"
+    event = threading.Event()
+    condition = threading.Condition()
+    semaphore = threading.Semaphore(0)
+    queue = queue.Queue()
+    future = concurrent.futures.Future()
+    thread = threading.Thread(target=event.wait)
+    came = False
+
+def child(connection, answers, event, out, file):
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(9))
+    signal.alarm(LIMIT)
+    os.write(out, b"x")
+    answer = 1  # held
+    signal.alarm(0)
+    connection.send(answer)
+    answers.put(answer)
+    event.set()
+    os.write(out, b"x")
+    file.sendall(b"x\\n")
+
+@wait("threading.Event")
+def _(): return Answer.event.wait(LIMIT)
+
+@wait("threading.Condition")
+def _():
+    with Answer.condition:
+        return Answer.condition.wait_for(lambda: Answer.came, LIMIT)
+
+@wait("threading.Semaphore")
+def _(): return Answer.semaphore.acquire(timeout=LIMIT)
+
+@wait("threading.Thread")
+def _():
+    Answer.thread.join(LIMIT)
+    return not Answer.thread.is_alive()
+
+@wait("queue.Queue")
+def _(): return Answer.queue.get(timeout=LIMIT)
+
+@wait("concurrent.futures.Future")
+def _(): return Answer.future.result(LIMIT)
+
+@wait("concurrent.futures.wait")
+def _(): return not concurrent.futures.wait([Answer.future], LIMIT).not_done
+
+@wait("asyncio.wait_for")
+def _():
+    async def main():
+        event = asyncio.Event()
+        asyncio.get_running_loop().add_reader(out[0], event.set)
+        return await asyncio.wait_for(event.wait(), LIMIT)
+    return asyncio.run(main())
+
+@wait("time.monotonic")
+def _():
+    end = time.monotonic() + LIMIT
+    while not Answer.event.is_set() and time.monotonic() < end:
+        time.sleep(0.05)
+    return Answer.event.is_set()
+
+@wait("time.time by a name of its own")
+def _():
+    end = now() + LIMIT
+    while not Answer.event.is_set() and now() < end:
+        time.sleep(0.05)
+    return Answer.event.is_set()
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    answers, done = context.Queue(), context.Event()
+    out, here = os.pipe(), socket.socketpair()
+
+    @wait("multiprocessing.connection")
+    def _(): return ours.poll(LIMIT) and ours.recv()
+
+    @wait("select.select")
+    def _(): return bool(select.select([out[0]], [], [], LIMIT)[0])
+
+    @wait("multiprocessing.Queue")
+    def _(): return answers.get(timeout=LIMIT)
+
+    @wait("multiprocessing.Event")
+    def _(): return done.wait(LIMIT)
+
+    @wait("multiprocessing.Process")
+    def _():
+        process.join(LIMIT)
+        return process.exitcode == 0
+
+    @wait("a file of a socket")
+    def _():
+        here[0].settimeout(LIMIT)
+        return here[0].makefile("rb").readline() == b"x\\n"
+
+    process = context.Process(target=child, args=(theirs, answers, done, out[1], here[1]))
+
+    @wait("subprocess.Popen")
+    def _(): return helper.wait(LIMIT) == 0
+
+    results = {{}}
+    def run(name):
+        try:
+            results[name] = bool(waits[name]())
+        except Exception as error:
+            results[name] = repr(error)
+    while not os.path.exists("go"):
+        time.sleep(0.05)
+    helper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    process.start()
+    os.read(out[0], 1)  # it is about to be held
+    Answer.thread.start()
+    threads = [threading.Thread(target=run, args=(name,)) for name in waits]
+    for thread in threads:
+        thread.start()
+    process.join()
+    Answer.came = True
+    Answer.event.set()
+    Answer.semaphore.release()
+    Answer.queue.put(1)
+    Answer.future.set_result(1)
+    with Answer.condition:
+        Answer.condition.notify_all()
+    helper.communicate(b"\\n")
+    for thread in threads:
+        thread.join()
+    failed = {{name: found for name, found in results.items() if found is not True}}
+    print("failed:", failed, len(results), process.exitcode, flush=True)
+"""
+LINE = 1 + PARENT.splitlines().index("    answer = 1  # held")
+
+
+@pytest.mark.parametrize(("minor", "late"), [(8, True), (11, False), (14, False)])
+def test_no_wait_of_the_standard_library_ends_while_a_child_is_held_for_longer(
+    program, under, tmp_path: Path, minor: int, late: bool
+) -> None:
+    running = program(PARENT, wait="0" if late else "300", **under(minor))
+    port = running.wait_state("running" if late else "waiting")["port"]
+    with Editor(port, {str(tmp_path / "train.py"): [LINE]}, hold=True) as editor:
+        editor.wait_attached(2)
+        (tmp_path / "go").touch()
+        stop = editor.wait_stops(1)[0]
+        until = time.monotonic() + 1.5 * LIMIT
+        wait_for(time.monotonic, lambda now: now > until)
+        stop["session"].request("continue", threadId=stop["thread"])
+        code, out, err = running.finish()
+    assert out == "failed: {} 17 0\n", err
+    assert code == 0
+
+
+def test_clocks_run_a_thousandth_as_fast_during_a_hold_and_then_catch_up() -> None:
+    held = (
+        2.0,
+        100.0,
+        1 - held_time.SLOW,
+        103.0,
+    )  # 2 s behind when a hold began at 100, which lasts until 103 at least
+    assert held_time.seconds_behind(held, 101.0) == pytest.approx(2.999)
+    assert held_time.seconds_behind(held, 103.0) == pytest.approx(4.997)
+    assert held_time.seconds_behind(held, 104.0) == pytest.approx(4.747)  # the agent was killed
+    assert held_time.seconds_behind((8.0, 100.0, 0.0, 100.0), 104.0) == 7.0
+    assert held_time.seconds_behind((8.0, 100.0, 0.0, 100.0), 132.0) == 0.0
+
+
+def test_clocks_are_the_programs_own_before_a_hold_and_after_the_editor_has_left(tmp_path: Path) -> None:
+    program = """
+import os, sys, time
+from time import monotonic
+from dkdbg.agent.program import clocks, held_time
+
+def kinds():
+    return [type(each).__name__ for each in (time.monotonic, monotonic, time.time, time.perf_counter_ns)]
+
+folder = sys.argv[1]
+writer = held_time.Writer(folder)
+open(folder + "/join.json", "w").close()
+clocks.follow(folder)
+print(set(kinds()))
+writer.hold()
+time.sleep(0.2)
+clocks.follow(folder)
+before = monotonic(), time.time()
+time.sleep(0.2)
+print(set(kinds()), max(monotonic() - before[0], time.time() - before[1]) < 0.01, monotonic() > before[0])
+writer.release()
+os.unlink(folder + "/join.json")
+clocks.follow(folder)
+while type(monotonic).__name__ == "function":
+    monotonic()
+print(set(kinds()))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    own, stopping = "{'builtin_function_or_method'}", "{'function'}"
+    assert done.stdout.splitlines() == [own, stopping + " True True", own], done.stderr
