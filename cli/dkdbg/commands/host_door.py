@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dkdbg.agent.front import front, peers
+from dkdbg.agent.front import containers, front, peers
 from dkdbg.door import greeting, owners
 from dkdbg.door.connection import Connection
 from dkdbg.door.listeners import Listeners
@@ -146,7 +146,7 @@ def listen(
         try:
             listening = front.Front(
                 HOST, chosen, serve=serve, ready=lambda: True, status=status, allow=peers.AllowList(), log=report.line,
-                admit=owners.refusal, greeting=greeting.version(),
+                admit=owners.refusal, outsiders=containers.COME_FROM_HERE, greeting=greeting.version(),
             )  # fmt: skip
         except OSError:  # somebody was faster
             continue

@@ -10,7 +10,7 @@ import re
 import threading
 from typing import TYPE_CHECKING
 
-from dkdbg.agent.front import front, peers
+from dkdbg.agent.front import containers, front, peers
 from dkdbg.door import from_targets, greeting, owners
 from dkdbg.door.actions import Note, named
 from dkdbg.door.connection import Connection
@@ -120,7 +120,7 @@ class Ports:
                 listening = front.Front(
                     HOST, port, serve=lambda *client, slot=slot: self._serve(slot, *client),
                     ready=lambda: True, status=self._board.status, allow=peers.AllowList(), log=self._log,
-                    admit=owners.refusal, greeting=self._greeting,
+                    admit=owners.refusal, outsiders=containers.COME_FROM_HERE, greeting=self._greeting,
                 )  # fmt: skip
             except OSError:
                 port = self._next(None)

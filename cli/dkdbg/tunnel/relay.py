@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dkdbg import process
 from dkdbg.agent import sockets
-from dkdbg.agent.front import local_users
+from dkdbg.agent.front import containers, local_users
 from dkdbg.agent.relay import wire
 from dkdbg.agent.relay.channel import Channel
 from dkdbg.agent.relay.counting import Counting
@@ -487,7 +487,7 @@ class _Loop(Exchange):
         except OSError:
             return
         try:
-            refused = local_users.refusal(client, {0, os.getuid()})
+            refused = local_users.refusal(client, {0, os.getuid()}) or containers.refusal(client)
             if refused or len(self.channels) >= wire.CHANNELS:
                 client.close()
                 return

@@ -13,7 +13,7 @@ import time
 
 from dkdbg.agent import sockets
 from dkdbg.agent.dap import frames, messages
-from dkdbg.agent.front import local_users, peers, proof, tokens, web
+from dkdbg.agent.front import containers, local_users, peers, proof, tokens, web
 from dkdbg.agent.front.newcomers import Newcomers
 
 TYPE_CHECKING = False
@@ -60,6 +60,7 @@ class Front:
         log: takes one line for the user.
         greeting: the version of debugpy that a client is told which waits for that before it introduces itself, as one of
             debugpy's adapter may; empty for nothing.
+        outsiders: what somebody can do who is refused because he comes from another container; empty to refuse nobody so.
         admit: returns why a connection is refused that `allow` lets in, in one line; empty when it is not.
 
     Raises:
@@ -80,10 +81,12 @@ class Front:
         let_in_later: bool = False,
         log: Callable[[str], None],
         greeting: str = "",
+        outsiders: str = "",
         admit: Optional[Callable[[socket.socket], str]] = None,
     ) -> None:
         self._admit = admit
         self._greeting = greeting
+        self._outsiders = outsiders
         self._serve_client = serve
         self._ready = ready
         self._status = status
@@ -211,10 +214,12 @@ class Front:
         if message.get("type") != "request" or message.get("command") != "initialize":
             raise frames.FrameError("the first request is not initialize")
         reason = self._stranger(sock)
+        way = "set DKDBG_TOKEN where the program runs, or DKDBG_ALLOW=any to let everybody in"
+        if not reason and self._outsiders:
+            reason, way = containers.refusal(sock), self._outsiders
         if reason:
-            text = reason + "; set DKDBG_TOKEN where the program runs, or DKDBG_ALLOW=any to let everybody in"
-            self._refuse(sock, reason, "; DKDBG_TOKEN asks for a token instead")
-            sock.sendall(frames.wrap(messages.refuse(message, text)))
+            self._refuse(sock, reason, "; " + way)
+            sock.sendall(frames.wrap(messages.refuse(message, "%s; %s" % (reason, way))))
             _end_after_reading(sock)
             return None
         parser.allow(STRANGERS_BODY)

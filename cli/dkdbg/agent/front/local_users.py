@@ -26,6 +26,8 @@ _SOCK_DIAG, _BY_FAMILY, _ERROR = 4, 20, 2
 _HEADER, _ASKED, _SOCKET, _REST = "=IHHII", "=BBBBI", "!HH16s16s", "=IIIII"
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _ESTABLISHED, _LISTENS = 1, "0A"
+#: An attribute of inet_diag_msg, INET_DIAG_CGROUP_ID.
+_CGROUP_ID = 21
 _LIMIT = 2.0
 _GONE = "it is nobody's any more"
 #: What the kernel says of a user that this user namespace does not know.
@@ -66,7 +68,7 @@ def refusal(sock: socket.socket, allowed: Set[int]) -> str:
     except (OSError, ValueError, struct.error):  # nobody answers here: macOS
         return ""
     uid = found[0]
-    if uid in allowed or (uid == _NOBODY and not _knows_all_users()):
+    if uid in allowed or (uid == _NOBODY and not knows_all_users()):
         return ""
     return "it comes from another user of this machine, uid %d" % uid
 
@@ -109,11 +111,49 @@ def listening(address: Tuple[Any, ...]) -> Optional[Owner]:
     return next((owner for state, owner in _listed(address, None) if state == _LISTENS), None)
 
 
+def knows_all_users() -> bool:
+    """Tell whether this is the machine's own user namespace."""
+    with open("/proc/self/uid_map") as table:
+        return table.read().split() == ["0", "0", "4294967295"]
+
+
+def cgroups(sock: socket.socket) -> Tuple[Optional[int], Optional[int]]:
+    """Return the identities of the cgroups in which the other end of a connection and ours were created.
+
+    None is one of another network namespace, or of a kernel before Linux 5.9.
+
+    Raises:
+        OSError: the kernel does not tell, or the connection is gone already.
+        AttributeError: this is not Linux.
+    """
+    theirs, ours = sock.getpeername(), sock.getsockname()
+    return _cgroup(_diagnosed(theirs, ours)), _cgroup(_diagnosed(ours, theirs))
+
+
 # -- asked of the kernel ------------------------------------------------------------------------------------------
 
 
 def _asked(theirs: Tuple[Any, ...], ours: Tuple[Any, ...]) -> Optional[Owner]:
     """The owner of the socket with these two addresses, its own first. Raises OSError: no such question here."""
+    message = _diagnosed(theirs, ours)
+    if message is None:
+        return None
+    _, _, _, uid, inode = struct.unpack_from(_REST, message, 4 + 48)
+    return int(uid), int(inode)
+
+
+def _cgroup(message: Optional[bytes]) -> Optional[int]:
+    at = 4 + 48 + struct.calcsize(_REST)
+    while message is not None and at < len(message):
+        length, kind = struct.unpack_from("=HH", message, at)
+        if kind == _CGROUP_ID:
+            return int(struct.unpack_from("=Q", message, at + 4)[0])
+        at += max(4, (length + 3) & ~3)
+    return None
+
+
+def _diagnosed(theirs: Tuple[Any, ...], ours: Tuple[Any, ...]) -> Optional[bytes]:
+    """The kernel's inet_diag_msg of that socket, and its attributes. Raises OSError: no such question here."""
     source, target = plain(theirs[0]).packed, plain(ours[0]).packed
     family = socket.AF_INET if len(source) == 4 else socket.AF_INET6
     scope = theirs[3] if len(theirs) > 3 else 0
@@ -134,8 +174,7 @@ def _asked(theirs: Tuple[Any, ...], ours: Tuple[Any, ...]) -> Optional[Owner]:
         raise OSError(-number, os.strerror(-number))
     if answer[start + 4 : start + 4 + len(which)] != which:  # one that listens there
         return None
-    _, _, _, uid, inode = struct.unpack_from(_REST, answer, start + 4 + 48)
-    return int(uid), int(inode)
+    return answer[start:]
 
 
 # -- read from its list -------------------------------------------------------------------------------------------
@@ -187,9 +226,3 @@ def _is_local(sock: socket.socket) -> bool:
 
 def _state(sock: socket.socket) -> int:
     return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]  # type: ignore[attr-defined,unused-ignore]
-
-
-def _knows_all_users() -> bool:
-    """Tell whether this is the machine's own user namespace."""
-    with open("/proc/self/uid_map") as table:
-        return table.read().split() == ["0", "0", "4294967295"]

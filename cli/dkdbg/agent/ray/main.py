@@ -15,7 +15,7 @@ import threading
 import time
 
 from dkdbg.agent import console, contract
-from dkdbg.agent.front import front, local_users, peers
+from dkdbg.agent.front import containers, front, local_users, peers
 from dkdbg.agent.ray import dashboard
 from dkdbg.agent.ray.editor import Editor
 from dkdbg.agent.ray.roll import Roll
@@ -132,7 +132,7 @@ class Door:
         records.prune(folder)
         self._front = front.Front(
             "127.0.0.1", 0, serve=self._serve, ready=lambda: True, status=self._status, allow=peers.AllowList(),
-            users=local_users.of_this_agent(os.environ), log=console.log,
+            users=local_users.of_this_agent(os.environ), outsiders=containers.COME_FROM_HERE, log=console.log,
         )  # fmt: skip
         self.port = self._roll.port = self._front.port
         self.store = records.SessionStore(folder, name)

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 GOODBYE = 1.5
 #: Seconds that the adapter may take to tell it; at most, for it needs milliseconds.
 TOLD = 10.0
+#: What somebody in another container can do who is refused.
+_OUTSIDERS = "set DKDBG_TOKEN where the program runs, and show it as dkdbgToken in the attach configuration"
 
 
 def run(options: Options, program: Program) -> int:
@@ -143,6 +145,7 @@ class Session:
             continues=os.environ.get(contract.ENV_CONTINUE, ""),
             log=console.log,
         )
+        goes_by_user = not (token or allow.anyone)
         try:
             self._front = front.Front(
                 options.host,
@@ -152,7 +155,8 @@ class Session:
                 status=self._status,
                 allow=allow,
                 token=token,
-                users=None if token or allow.anyone else local_users.of_this_agent(os.environ),
+                users=local_users.of_this_agent(os.environ) if goes_by_user else None,
+                outsiders=_OUTSIDERS if goes_by_user else "",
                 let_in_later=True,
                 log=console.log,
                 greeting=os.path.basename(debugpy_dir).partition("-")[2],
