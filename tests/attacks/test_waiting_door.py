@@ -69,6 +69,17 @@ def said_to(sock: socket.socket) -> bytes:
     return data
 
 
+def is_open(sock: socket.socket) -> bool:
+    sock.settimeout(0)
+    with contextlib.suppress(ConnectionError):
+        try:
+            while sock.recv(1 << 16):
+                pass
+        except BlockingIOError:
+            return True
+    return False
+
+
 @pytest.mark.attack(0)
 def test_a_stranger_hears_one_number_from_a_waiting_door_and_nothing_more(waiting: Waiting) -> None:
     """Calls `attach --listen` with garbage, HTTP, a wrong token, a proof that he has heard before: all he gets is a number."""
@@ -143,6 +154,33 @@ def test_a_flood_of_silent_callers_keeps_no_job_out_and_grows_nothing(waiting: W
     assert len(waiting.log) < 10
     for each in open_:
         each.close()
+
+
+@pytest.mark.attack(0)
+def test_a_job_gets_no_line_of_another_one(waiting: Waiting) -> None:
+    """Is a job with the token, and calls under another job's id: it is one more target, and the other's line stays as it is."""
+    about = {"id": "a-1", "name": "a", "port": 1}
+
+    def called(**key: str) -> socket.socket:
+        sock = waiting.connect()
+        line = sealed.introduce(sock, TOKEN, calls=True)
+        line.say(json.dumps({**about, **key}))
+        assert line.hear(200, 300).startswith("dkdbg-")  # its relay begins
+        return sock
+
+    with called(key="ab" * 16) as victim:
+        for key in ({"key": "cd" * 16}, {"key": ""}, {}):
+            with called(**key):
+                pass
+        assert [waiting.arrived.get(timeout=300) for _ in range(3)] == ["a"] * 3
+        assert is_open(victim)
+        with called(key="ab" * 16):  # after a cut the job itself goes on
+            victim.settimeout(300)
+            said_to(victim)
+    assert waiting.arrived.empty()
+    waiting.made.pop(0).close()  # another one of that name came while it was cut
+    with called(key="ab" * 16):
+        assert waiting.arrived.get(timeout=300) == "a"
 
 
 @pytest.mark.attack(0)

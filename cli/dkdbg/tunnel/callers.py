@@ -68,7 +68,7 @@ class Callers:
         self.port: int = self._listener.getsockname()[1]
         self._lock = threading.Lock()
         self._newcomers = Newcomers(NEWCOMERS)
-        self._callers: dict[str, Caller] = {}
+        self._callers: dict[tuple[str, str], Caller] = {}
         self._refused, self._said = 0, 0.0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="dkdbg callers", daemon=True)
@@ -121,16 +121,17 @@ class Callers:
             self._arrived(caller)
 
     def _caller(self, about: About) -> tuple[Caller | None, bool]:
+        key = about.id, about.key
         with self._lock:
-            known = self._callers.get(about.id)
-            if known is not None or self._stopped.is_set():
+            known = self._callers.get(key)
+            if self._stopped.is_set() or (known is not None and not known.is_closed):
                 return known, False
             if len(self._callers) >= JOBS:
-                for each in [key for key, found in self._callers.items() if found.is_closed]:
+                for each in [one for one, found in self._callers.items() if found.is_closed]:
                     del self._callers[each]
             if len(self._callers) >= JOBS:
                 return None, False
-            made = self._callers[about.id] = Caller(about)
+            made = self._callers[key] = Caller(about)
             return made, True
 
     def _refuse(self, address: str, why: str) -> None:
@@ -151,10 +152,12 @@ class About:
 
     Attributes:
         id, name: of its session; the name as an address may have it. port: of its door, there.
+        key: a random number of the session: another job with its id gets none of its line. Empty from an older agent.
         answers: the agent's verbs that can be asked through its relay; none of an older agent.
     """
 
     id: str
+    key: str
     name: str
     port: int
     answers: frozenset[str]
@@ -299,7 +302,10 @@ def _read(about: str) -> About:
     name = (
         _NO_NAME.sub("_", name).lstrip("-")[:63] or "job"
     )  # an address has no name that looks like an option
-    return About(id=id_, name=name, port=port, answers=frozenset(known))
+    key = said.get("key")
+    return About(
+        id=id_, key=key if isinstance(key, str) else "", name=name, port=port, answers=frozenset(known)
+    )
 
 
 def _cut(sock: socket.socket) -> None:

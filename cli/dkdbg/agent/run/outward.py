@@ -58,6 +58,8 @@ class Outward:
 
     def __init__(self, to: Tuple[str, int], token: str, about: Dict[str, Any]) -> None:
         agent = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "__main__.py")
+        # Other jobs of this user have the token too, and none of them has the key.
+        about = dict(about, key=os.urandom(16).hex())
         said = {"host": to[0], "port": to[1], "token": token, "about": about}
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-B", agent, "call"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
