@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 #: For `start`: an output that the caller reads, and one that nobody does.
 PIPE = subprocess.PIPE
 DISCARD = subprocess.DEVNULL
-#: Bytes of a stranger's standard error that are kept, and seconds that it gets to close it.
-_STDERR_KEPT, _GRACE = 16384, 1.0
+#: Bytes of a stranger's standard error that are kept, and that are read; seconds that it gets to close it.
+_STDERR_KEPT, _STDERR_MOST, _GRACE = 16384, 1 << 20, 1.0
 #: What waiting for a started process raises.
 TimeoutExpired = subprocess.TimeoutExpired
 #: What `run` waits for now, on any thread, and who is about to start something.
@@ -172,11 +172,15 @@ def read(argv: Sequence[str], *, most: int, timeout: float) -> Result:
         outran.set()
         running.kill()
 
-    told = [b""]
+    told, left = [b""], [_STDERR_MOST]
 
     def listen() -> None:
         while running.stderr is not None and (data := os.read(running.stderr.fileno(), 1 << 16)):
             told[0] = (told[0] + data)[-_STDERR_KEPT:]
+            left[0] -= len(data)
+            if left[0] < 0:
+                running.kill()
+                return
 
     limit = threading.Timer(timeout, end)
     limit.start()
@@ -193,6 +197,8 @@ def read(argv: Sequence[str], *, most: int, timeout: float) -> Result:
         raise DkdbgError(f"{argv[0]} did not end within {timeout:g} s", exit_code=EXIT_TIMEOUT)
     if len(said) > most:
         raise DkdbgError(f"{argv[0]} wrote more than {most} bytes")
+    if left[0] < 0:
+        raise DkdbgError(f"{argv[0]} wrote more than {_STDERR_MOST} bytes to its standard error")
     return Result(
         argv=tuple(argv),
         code=running.returncode,

@@ -483,6 +483,35 @@ def test_a_malformed_record_is_named_and_the_others_are_listed(
         assert found["name"] == ESCAPES  # for a program it is all there
 
 
+@pytest.mark.attack(0)
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("while :; do printf ' '; sleep 0.3; done", "did not end within 20 s"),
+        ("exec cat /dev/zero >&2", "wrote more than 1048576 bytes to its standard error"),
+    ],
+    ids=["drip", "errors"],
+)
+def test_an_endless_answer_is_ended_once(
+    fake: Callable[..., Fake], tmp_path: Path, script: str, why: str
+) -> None:
+    """Answers drop by drop, or fills its standard error: `dkdbg where` and `ps` ask it once and end with the reason, without reading 200 MB."""
+    script = f"echo asked >>/tmp/asked; {script}"
+    begin = f"mkdir -p /opt/dkdbg; echo {shlex.quote(script)} >/opt/dkdbg/agent.pyz; touch /tmp/asked; exec sleep 600"
+    box = fake("", command=("sh", "-c", begin))
+    wait_for(
+        lambda: (
+            subprocess.run(["docker", "exec", box.name, "test", "-e", "/tmp/asked"], check=False).returncode
+        ),
+        lambda code: code == 0,
+    )
+    for verb in ("where", "ps"):
+        done = dkdbg(tmp_path, verb, f"docker://{box.name}")
+        assert why in done.stderr
+        assert docker("exec", box.name, "cat", "/tmp/asked").split() == ["asked"]
+        docker("exec", box.name, "sh", "-c", ": >/tmp/asked")
+
+
 # -- a container that runs a program of its own in the place of our receiver -----------------------------------------
 
 #: What `docker exec ... python3` starts in the hostile container: it speaks the stream, and then what the attack says.

@@ -124,7 +124,10 @@ def _wanted(root: Path, targets: Sequence[str]) -> list[Wanted]:
     for target in targets:
         for place in registry.places_of(target, root):
             seen = place.sessions()
-            live = [each for each in seen if not each.is_ended]
+            unreadable = next((each for each in seen if each.state == sessions.UNREADABLE), None)
+            live = [each for each in seen if not each.is_ended and each.state != sessions.UNREADABLE]
+            if unreadable is not None and not live:  # it would keep us waiting once more
+                raise DkdbgError(printable(f"{unreadable.target}: {unreadable.detail}"))
             if not live:
                 raise DkdbgError(
                     f"no session is running on {place.label}",
