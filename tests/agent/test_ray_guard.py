@@ -18,19 +18,24 @@ LIMIT = 300.0
 def guarded():
     """A guard, and the connections that have come through it."""
     through = []
-    with socket.create_server(("127.0.0.1", 0)) as inner:
+    ours, theirs = socket.socketpair()
 
-        def greet():
-            while True:
-                try:
-                    client, _ = inner.accept()
-                except OSError:
-                    return
-                through.append(client)
-                client.sendall(b"Content-Length: 2\r\n\r\n{}")
+    def greet():
+        while True:
+            said, descriptors, _, _ = socket.recv_fds(theirs, 1, 1)
+            if not said:
+                return
+            client = socket.socket(fileno=descriptors[0])
+            through.append(client)
+            client.sendall(b"Content-Length: 2\r\n\r\n{}")
 
-        threading.Thread(target=greet, daemon=True).start()
-        yield ray_worker.Guard("127.0.0.1", inner.getsockname()[1], "run1", b"s" * 32), through
+    adapter = threading.Thread(target=greet, daemon=True)
+    adapter.start()
+    with theirs:
+        with ours:
+            yield ray_worker.Guard("127.0.0.1", ours, "run1", b"s" * 32), through
+            ours.shutdown(socket.SHUT_RDWR)
+        adapter.join(LIMIT)
         for each in through:
             each.close()
 

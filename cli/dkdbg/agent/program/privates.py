@@ -30,6 +30,8 @@ PROGRAM: "Tuple[Tuple[str, str, str, str], ...]" = (
     ("debugpy.server.api", "ensure_logging", "join", "the logs that DEBUGPY_LOG_DIR asks for"),
     ("debugpy.server.api", "listen", "listening", "a program that calls it while it is debugged"),
     ("debugpy.server.api", "_starts_debugging", "listening", "check the address"),
+    ("debugpy.server.api", "_starts_debugging", "ray_worker", "have the settings of debugpy.configure()"),
+    ("debugpy.server.api", "_settrace", "ray_worker", "connect a worker of Ray to its adapter"),
     ("debugpy.server.api", "_adapter_process", "listening", "say where the program's own listens"),
     ("pydevd", "settrace", "join", "connect as a child of the phantom root; on_demand stops with it"),
     ("pydevd", "_locked_settrace:access_token", "join", "show the adapter the session's token"),

@@ -1,7 +1,7 @@
 """In a driver of Ray: its workers open for an editor when their task or actor is a chosen one. Imported by Ray itself.
 
 `RAY_RUNTIME_ENV_HOOK` names `hook` (ray_hook.py): Ray calls it with the runtime environment of a driver, once. What it
-adds, a setup function, runs in each worker of the job (`ray_worker.py`), on whatever node, and carries all that is
+adds, a setup function, runs in each worker of the job (`ray_worker.py`, `ray_adapter.py`), on whatever node, and carries all that is
 needed there. Python 3.8+; nothing here may break a driver: what goes wrong is said on stderr.
 """
 
@@ -66,7 +66,7 @@ def _with_setup(runtime_env: Dict[str, Any]) -> Dict[str, Any]:
     run, secret = os.urandom(8).hex(), os.urandom(32).hex()
     settings = {
         "run": run, "secret": secret, "patterns": os.environ.get(ENV_WORKERS, "*"), "wait": _wait(session),
-        "namespace": NAMESPACE,
+        "namespace": NAMESPACE, "adapter": _read("ray_adapter.py"),
     }  # fmt: skip
     profiler = _profiler(run)
     variables = dict(runtime_env.get("env_vars") or {})

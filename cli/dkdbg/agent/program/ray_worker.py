@@ -2,8 +2,8 @@
 
 Ray asks two methods for what it is about to run, and they know its name: nothing of the user's code has run then. The worker
 listens as `ray.util.debugpy` does and says so where that does, so that whoever lists Ray's waiting workers sees it; but
-debugpy itself is on loopback, and on the node's address there is a guard that asks for the secret of the run. A later
-`breakpoint()` of Ray's finds this port and uses it.
+on the node's address there is a guard that asks for the secret of the run and hands the connection to debugpy's adapter
+(ray_adapter.py), which has no port for editors. A later `breakpoint()` of Ray's finds the guard's port and uses it.
 """
 
 # ruff: noqa: ANN401, T100
@@ -16,8 +16,11 @@ import functools
 import hashlib
 import hmac
 import inspect
+import json
 import os
 import socket
+import struct
+import subprocess
 import sys
 import threading
 
@@ -25,8 +28,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict
 
-_CHUNK = 1 << 16
 _PATIENCE = 10.0
+#: Seconds in which the adapter has to start: its first imports, on a busy node.
+_START = 60.0
 _MARK = b"dkdbg-ray "
 #: Characters of a name; what the path has of a folder that Ray has unpacked.
 _NAME, _UNPACKED = 100, "/runtime_resources/working_dir_files/"
@@ -139,14 +143,14 @@ class _Opening:
         from ray._private.worker import global_worker as worker
         from ray.experimental import internal_kv
 
-        _, port = debugpy.listen(("127.0.0.1", 0))
+        editors = _join(self._settings["adapter"])
         with contextlib.suppress(ImportError, AttributeError):  # an older Ray
             from ray.util import debugpy as rays
 
             # debugpy has taken breakpoint(), and passes it over while no editor is attached; Ray's waits for one.
             rays._override_breakpoint_hooks()
         guard = Guard(
-            worker.node_ip_address, port, self._settings["run"], bytes.fromhex(self._settings["secret"])
+            worker.node_ip_address, editors, self._settings["run"], bytes.fromhex(self._settings["secret"])
         )
         worker.set_debugger_port(guard.port)
         key = "%s:%s" % (self._settings["run"], worker.worker_id.hex())
@@ -168,14 +172,14 @@ class _Opening:
 
 
 class Guard:
-    """Leads who knows the secret from a port on this node's address to debugpy's on loopback.
+    """Leads who knows the secret from a port on this node's address to debugpy's adapter.
 
     Args:
-        ip: to listen on. target: port on loopback. run: public name of the run. secret: of the run.
+        ip: to listen on. adapter: takes connections that are sent to it. run: public name of the run. secret: of the run.
     """
 
-    def __init__(self, ip: str, target: int, run: str, secret: bytes) -> None:
-        self._target, self._run, self._secret = target, run, secret
+    def __init__(self, ip: str, adapter: socket.socket, run: str, secret: bytes) -> None:
+        self._adapter, self._run, self._secret = adapter, run, secret
         self._listener = socket.create_server(
             (ip, 0), family=socket.AF_INET6 if ":" in ip else socket.AF_INET
         )
@@ -197,16 +201,10 @@ class Guard:
             try:
                 if not self._knows_us(client):
                     return
-                with socket.create_connection(("127.0.0.1", self._target), _PATIENCE) as inner:
-                    for each in (client, inner):
-                        each.settimeout(None)
-                        each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    back = _hide(
-                        threading.Thread(target=_pump, args=(inner, client), name="dkdbg guard", daemon=True)
-                    )
-                    back.start()
-                    _pump(client, inner)
-                    back.join()
+                client.settimeout(None)
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", client.fileno()))
+                self._adapter.sendmsg([b"c"], [rights])
             except OSError:
                 pass
 
@@ -224,17 +222,42 @@ class Guard:
         return hmac.compare_digest(said, right)
 
 
-def _pump(source: socket.socket, sink: socket.socket) -> None:
-    try:
-        while True:
-            data = source.recv(_CHUNK)
-            if not data:
-                break
-            sink.sendall(data)
-    except OSError:
-        pass
-    with contextlib.suppress(OSError):  # one direction that ended is the end of a debugger's session
-        sink.shutdown(socket.SHUT_WR)
+def _join(adapter: str) -> socket.socket:
+    """Start an adapter and connect this process to it; return the socket by which it gets the connections of editors.
+
+    As `debugpy.listen()` does, but for the port of editors, and for the token on the adapter's command line.
+
+    Args:
+        adapter: the text of ray_adapter.py.
+    """
+    import debugpy.server.api
+
+    api: Any = debugpy.server.api
+    ours, theirs = socket.socketpair()
+    token = os.urandom(32).hex()
+    with theirs:
+        folder = os.path.dirname(os.path.dirname(os.path.abspath(str(debugpy.__file__))))
+        command = [sys.executable, "-I", "-", str(theirs.fileno()), folder]
+        null = subprocess.DEVNULL
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=null, stderr=null, pass_fds=[theirs.fileno()], start_new_session=True
+        ) as process:  # fmt: skip
+            process.communicate(adapter.encode())  # it ends at once, and the adapter is its child
+    ours.settimeout(_START)
+    ours.sendall(json.dumps({"token": token}).encode() + b"\n")
+    with ours.makefile("r") as said:
+        port = json.loads(said.readline())["port"]
+    ours.settimeout(None)
+
+    def connect(address: Any, settings: Any) -> None:
+        api._settrace(
+            host=address[0], port=address[1], wait_for_ready_to_run=False, block_until_connected=True,
+            client_access_token=token, **settings,
+        )  # fmt: skip
+
+    api._starts_debugging(connect)(("127.0.0.1", port))  # which has the settings of debugpy.configure()
+    api.listen.called = True  # a program that calls it too hears so
+    return ours
 
 
 def _hide(thread: Any) -> Any:

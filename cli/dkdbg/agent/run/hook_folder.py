@@ -53,6 +53,7 @@ FILES = (
     "privates.py",
     "py_spy.py",
     "ranks.py",
+    "ray_adapter.py",
     "ray_collect.py",
     "ray_driver.py",
     "ray_hook.py",

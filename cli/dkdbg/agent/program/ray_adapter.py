@@ -1,0 +1,80 @@
+"""debugpy's adapter of one worker of Ray: no port for editors, and no token on a command line. Sent as text, see ray_driver.py.
+
+ray_worker.py runs it as `python -c TEXT FD FOLDER`: a Unix socket, and where debugpy lies. It reads one line of JSON
+there (`token`), writes one (`port`), and then takes each editor's connection that the worker hands over. Only the
+worker and what it starts come to the port, and show the token.
+"""
+
+# debugpy has no types, and this is where it is imported.
+# ruff: noqa: ANN401
+# mypy: disable-error-code="no-untyped-call, attr-defined"
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import sys
+import threading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Tuple
+
+
+class _NoListener:
+    """What debugpy takes for the socket on which editors are waited for."""
+
+    def getsockname(self) -> Tuple[str, int]:
+        return ("127.0.0.1", 0)
+
+    def close(self) -> None:
+        pass
+
+
+def _take(worker: socket.socket, servers: Any, clients: Any, log: Any) -> None:
+    size, flags = struct.calcsize("i"), getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+    while True:
+        try:
+            said, rights, _, _ = worker.recvmsg(1, socket.CMSG_SPACE(size), flags)
+        except OSError:
+            said, rights = b"", []
+        if not said:  # the worker has ended, or lets the adapter end
+            servers.dont_wait_for_first_connection()
+            return
+        for _, _, data in rights:
+            client = socket.socket(fileno=struct.unpack("i", data[:size])[0])
+            try:
+                clients.Client(client)
+            except Exception:  # it is gone already: the next one can come
+                log.swallow_exception("a connection failed during set-up")
+                client.close()
+
+
+def main() -> None:
+    """Serve until the worker and every process that it has started are gone."""
+    if os.fork():  # Ray ends the children of a worker that ends, before they have told their editor
+        os._exit(0)
+    worker = socket.socket(fileno=int(sys.argv[1]))
+    with worker.makefile("r") as asked:
+        token = json.loads(asked.readline())["token"]
+    sys.path.insert(0, sys.argv[2])
+    import debugpy.adapter.clients
+    import debugpy.adapter.servers
+    import debugpy.adapter.sessions
+    import debugpy.common.log
+
+    clients, servers, log = debugpy.adapter.clients, debugpy.adapter.servers, debugpy.common.log
+    log.to_file(prefix="debugpy.adapter")  # only when DEBUGPY_LOG_DIR is set
+    servers.access_token, debugpy.adapter.access_token = None, token
+    clients.listener = _NoListener()
+    port = servers.serve()[1]
+    worker.sendall(json.dumps({"port": port}).encode() + b"\n")
+    threading.Thread(target=_take, args=(worker, servers, clients, log), daemon=True).start()
+    servers.wait_until_disconnected()
+    debugpy.adapter.sessions.wait_until_ended()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Another user of a node of Ray: he connects to whatever listens there, and reads command lines."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dkdbg.dap.debugger import Debugger
+from dkdbg.dap.values import AttachOptions
+from tests.engine.host_doors import host_door
+from tests.pages import environment
+from tests.ray.cluster import wait_until
+from tests.ray.conftest import cluster, ray  # noqa: F401
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.ray.cluster import Cluster
+
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("ray")]
+LIMIT = 300.0
+DRIVER = """\
+    import os
+    import time
+
+    import ray
+
+    ray.init(address="auto", namespace="attacked")
+
+
+    @ray.remote(resources={"node0": 1})
+    class Policy:
+        def step(self, batch):
+            open("/job/there", "w").close()
+            while not os.path.exists("/job/go"):
+                time.sleep(0.05)  # step
+            return batch + 1
+
+
+    print("got", ray.get(Policy.remote().step.remote(5)))
+    """
+#: Speaks DAP to each port that listens here, and prints who answers as a debugger, and which tokens he is shown.
+SCAN = """
+import glob, json, re, socket
+from concurrent.futures import ThreadPoolExecutor
+def frame(**message):
+    body = json.dumps(dict(message, type="request")).encode()
+    return b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body
+def attach(where):
+    said = b""
+    try:
+        with socket.create_connection(where, 30) as sock:
+            sock.settimeout(30)
+            sock.sendall(frame(seq=1, command="initialize", arguments={"adapterID": "debugpy"}))
+            sock.sendall(frame(seq=2, command="attach", arguments={"justMyCode": False}))
+            while b'"initialized"' not in said:
+                data = sock.recv(65536)
+                if not data:
+                    break
+                said += data
+    except OSError:
+        pass
+    return said
+fields = [line.split() for path in ("tcp", "tcp6") for line in list(open("/proc/net/" + path))[1:]]
+ports = sorted({int(each[1].rpartition(":")[2], 16) for each in fields if each[3] == "0A"})
+places = [(host, port) for port in ports for host in ("127.0.0.1", socket.gethostbyname(socket.gethostname()))]
+adapters = 0
+with ThreadPoolExecutor(len(places)) as pool:
+    for place, said in zip(places, pool.map(attach, places)):
+        adapters += b"pydevdAuthorize" in said
+        if b'"initialized"' in said:
+            print("let in at", place)
+        for token in re.findall(rb'"debugServerAccessToken": ?("[^"]*")', said):
+            print("shown a token at", place, token)
+for path in glob.glob("/proc/[0-9]*/cmdline"):
+    words = open(path, "rb").read()
+    if b"access-token" in words or b"--for-server" in words:
+        print("read a token", words)
+print("adapters", adapters)
+"""
+
+
+@pytest.mark.attack(0)
+def test_another_user_of_the_node_attaches_to_no_worker_that_was_opened(ray: Cluster, tmp_path: Path) -> None:  # noqa: F811
+    """Attaches at each port of a node where `dkdbg run --on ray+...` has opened a worker, and reads all command lines: let in at none, and shown no token; the user gets in."""
+    ray.write("attacked.py", DRIVER)
+    line = 1 + [*DRIVER.splitlines()].index("                time.sleep(0.05)  # step")
+    target = f"ray+docker://{ray.nodes[0]}"
+    words = ["dkdbg", "run", "--on", target, "--workers", "*", "--", "python3", "/job/attacked.py"]
+    with subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment()
+    ) as process:
+        try:
+            wait_until((ray.folder / "there").exists, "the actor does not run")
+            scan = ["docker", "exec", "-i", "--user", "61002", ray.nodes[0], "python3", "-"]
+            done = subprocess.run(scan, input=SCAN, capture_output=True, text=True, check=True, timeout=LIMIT)
+            assert done.stdout == "adapters 1\n"
+            with host_door(tmp_path, target) as door, Debugger(AttachOptions(port=door.port)) as debugger:
+                debugger.set_breakpoints("/job/attacked.py", [line])
+                debugger.attach(timeout=LIMIT)
+                stop = debugger.wait_stopped(LIMIT)
+                assert debugger.stack(stop, timeout=LIMIT)[0].line == line
+                (ray.folder / "go").touch()
+                debugger.continue_(stop, timeout=LIMIT)
+                assert process.wait(LIMIT) == 0
+        finally:
+            (ray.folder / "go").touch()
