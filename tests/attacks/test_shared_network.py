@@ -15,6 +15,7 @@ from tests.agent.dap_probe import wait_for
 from tests.attacks.host_editor import HostEditor
 from tests.attacks.test_another_user import CLIENT as SHOWS_A_TOKEN
 from tests.engine.host_doors import host_door
+from tests.far.test_relay import Far, connect, far, relay  # noqa: F401
 from tests.leftovers import unique
 from tests.ports import free_port
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from dkdbg.tunnel.relay import Relay
     from tests.attacks.conftest import OtherUser
 
 pytestmark = pytest.mark.engine
@@ -136,6 +138,23 @@ def test_a_container_with_the_hosts_network_does_not_attach_through_dkdbg_attach
         door.wait_for(lambda each: "from another container" in each["text"])
         with HostEditor(door.port) as mine:
             mine.attach()
+
+
+@pytest.mark.attack(0)
+@pytest.mark.usefixtures("cgroups")
+def test_a_container_with_the_hosts_network_comes_through_no_relay(
+    far: Far,  # noqa: F811
+    relay: Relay,  # noqa: F811
+    base_image: str,
+) -> None:
+    """Connects from a container with the host's network to the port of a relay (`dkdbg attach ssh://...`, `forward`): closed, and nothing arrives over there."""
+    port = relay.listen(far.port)
+    code = f"import socket; print(socket.create_connection(('127.0.0.1', {port})).recv(1))"
+    assert docker("run", "--rm", "--network", "host", base_image, "python3", "-c", code) == "b''\n"
+    with connect(relay, far.port) as mine:
+        there = far.accept()
+        mine.sendall(b"mine")
+        assert there.recv(100) == b"mine"
 
 
 @contextmanager
