@@ -29,11 +29,13 @@ class Project:
         return self.write(path, f"{dedent(body)}\nif __name__ == '__main__':\n    main()\n")
 
     def readme(self, *commands: str) -> Project:
-        return self.write("README.md", "# Project\n\n```bash\n" + "\n".join(commands) + "\n```\n")
+        return self.files({"README.md": commands})
 
-    def files(self, texts: dict[str, str]) -> Project:
+    def files(self, texts: dict[str, str | tuple[str, ...]]) -> Project:
+        """Write these; a tuple is a page whose commands stand in a block of the shell."""
         for path, text in texts.items():
-            self.write(path, text)
+            page = "# Project\n\n```bash\n" + "\n".join(text) + "\n```\n" if isinstance(text, tuple) else text
+            self.write(path, page)
         return self
 
     def facts(self):
