@@ -42,12 +42,11 @@ def test_a_source_is_a_file_of_this_machine_or_has_no_path(path: str, kept: bool
     assert answer["body"]["stackFrames"][0]["source"] == expected
 
 
-def test_a_key_that_is_written_another_way_is_the_same_key() -> None:
+def test_of_a_key_that_is_written_twice_or_another_way_an_editor_gets_what_was_judged_and_no_restart() -> (
+    None
+):
     body = b'{"type":"event","event":"output","body":{"output":"x","\\u0073ource":{"path":"//host/x"}}}'
     assert json.loads(from_targets.of_process(body)[0])["body"]["source"] == {}
-
-
-def test_of_two_keys_an_editor_gets_the_one_that_was_judged() -> None:
     body = b'{"type":"request","command":"runInTerminal","type":"event","event":"stopped","body":{}}'
     assert json.loads(from_targets.of_process(body)[0]) == {
         "seq": 0,
@@ -55,9 +54,6 @@ def test_of_two_keys_an_editor_gets_the_one_that_was_judged() -> None:
         "event": "stopped",
         "body": {},
     }
-
-
-def test_a_session_is_not_started_anew_by_its_end() -> None:
     ended = passed(type="event", event="terminated", body={"restart": {"pwn": 1}})
     assert ended is not None
     assert ended["body"] == {}

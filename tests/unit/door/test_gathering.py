@@ -75,48 +75,35 @@ def test_after_the_limit_those_who_are_there_stop_and_the_missing_are_named_with
     assert why == "stopped without the others: rank 2 on b, rank 3 on b: not at a breakpoint within 10 s"
 
 
-def test_an_agent_that_says_nothing_of_its_ranks_is_waited_for_with_a_limit() -> None:
+def test_those_that_are_there_open_when_an_agent_is_silent_gone_or_has_told_a_stop_or_the_job_is_whole() -> (
+    None
+):
     job = Job()
     job.say("a", armed=2, held=2)
     assert job.later(FIRST_WORD_LIMIT / 2) == {}
     assert job.later(FIRST_WORD_LIMIT) == {"a": OPEN}
-
-
-def test_a_job_that_is_whole_in_one_agent_waits_for_no_other() -> None:
+    job = Job()
+    job.say("a", armed=2, held=2)
+    job.say("b", unarmed=2)
+    job.gathering.forget("b")
+    assert job.later(0) == {"a": OPEN}
+    job = Job()
+    job.say("a", armed=2, held=1)
+    assert job.say("b", over=True) == {"a": OPEN}
     job = Job()
     assert job.say("a", armed=2, held=2, world=2) == {"a": OPEN}
-
-
-def test_two_jobs_beside_each_other_are_gathered_each_by_itself() -> None:
     job = Job()
     job.say("a", armed=2, held=1, ranks=[0, 1])
     job.say("b", armed=2, held=1, ranks=[0, 1])
     assert job.say("b", armed=2, held=2, ranks=[0, 1]) == {"b": OPEN}
 
 
-def test_when_one_agent_has_told_a_stop_the_others_tell_theirs() -> None:
-    job = Job()
-    job.say("a", armed=2, held=1)
-    assert job.say("b", over=True) == {"a": OPEN}
-
-
-def test_an_agent_that_is_gone_is_not_waited_for() -> None:
-    job = Job()
-    job.say("a", armed=2, held=2)
-    job.say("b", unarmed=2)
-    job.gathering.forget("b")
-    assert job.later(0) == {"a": OPEN}
-
-
-def test_a_word_that_comes_after_a_newer_one_does_not_count() -> None:
+def test_an_agents_word_counts_unless_a_newer_one_came_and_whatever_it_says_is_no_error() -> None:
     job = Job()
     job.say("a", armed=2, held=2)
     job.say("b", armed=2, number=8)
     assert job.say("b", unarmed=1, armed=1, number=7) == {}
     assert job.say("b", armed=2, held=2, number=9) == {"a": OPEN, "b": OPEN}
-
-
-def test_whatever_an_agent_says_is_no_error() -> None:
     job = Job()
     for value in (None, -1, True, "x", [], {}, 1 << 80, [None, "x", [1]]):
         said = dict.fromkeys(

@@ -10,10 +10,7 @@ from dkdbg.tunnel import callers
 NESTED = "[" * 100_000
 
 
-def test_a_job_that_says_that_of_itself_is_refused_as_one_that_says_nothing():
+def test_it_is_refused_from_a_job_that_calls_and_no_goodbye_of_an_editor():
     with pytest.raises(ValueError, match="it says nothing of itself"):
         callers._read(NESTED)
-
-
-def test_to_an_editor_that_says_that_it_is_no_goodbye():
     assert not plain._is_leave(NESTED.encode())

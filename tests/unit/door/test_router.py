@@ -150,7 +150,7 @@ def test_the_root_session_is_complete_without_any_container() -> None:
     assert (refused["success"], refused["body"]["error"]["showUser"]) == (False, False)
 
 
-def test_an_upstream_is_configured_only_after_the_editor_has_set_its_breakpoints() -> None:
+def test_an_upstream_is_configured_after_the_breakpoints_and_a_silent_one_keeps_no_editor_waiting() -> None:
     bench = Bench().introduce().attach(justMyCode=False)
     bench.do(bench.router.opened("web"))
     initialize, attach = bench.sent("web")
@@ -162,9 +162,14 @@ def test_an_upstream_is_configured_only_after_the_editor_has_set_its_breakpoints
     assert bench.sent("web") == []
     bench.client(request("configurationDone", 3))
     assert [each["command"] for each in bench.sent("web")] == ["configurationDone"]
+    bench = Bench().introduce().attach()
+    bench.do(bench.router.opened("web"))
+    bench.heard()
+    bench.do(bench.router.waited())
+    assert bench.names() == ["initialized"]
 
 
-def test_a_refusal_of_an_upstream_that_is_there_fails_the_attach_with_its_words() -> None:
+def test_a_refusal_of_an_upstream_fails_the_attach_with_its_words_and_later_ends_the_session() -> None:
     bench = Bench().introduce().attach()
     bench.do(bench.router.opened("web"))
     bench.heard()
@@ -176,9 +181,6 @@ def test_a_refusal_of_an_upstream_that_is_there_fails_the_attach_with_its_words(
     assert answer["message"] == "dkdbg: no\\x1b[2J"
     assert set(answer["body"]["error"]) == {"id", "format", "variables", "showUser"}
     assert isinstance(actions[-1], Close)
-
-
-def test_a_later_refusal_is_shown_and_ends_the_session() -> None:
     bench = Bench().introduce().attach()
     bench.do(bench.router.absent("web", "not yet"))
     bench.client(request("configurationDone", 3))
@@ -204,15 +206,14 @@ def test_a_restarted_container_is_attached_to_again_without_the_editor() -> None
     assert [each["command"] for each in bench.sent("web")] == ["initialize", "attach", "configurationDone"]
 
 
-def test_a_session_that_the_editor_has_ended_in_the_container_is_not_taken_up_again() -> None:
+def test_a_session_that_the_editor_has_ended_is_not_taken_up_again_and_of_two_targets_the_other_stays() -> (
+    None
+):
     """VS Code's stop button leaves the last process: the container's door ends the root session, without `exited`."""
     bench = Bench().live()
     actions = bench.do(bench.router.from_upstream("web", event("terminated")))
     assert HangUp("web", then="replaced") in actions
     assert bench.names() == ["terminated"]
-
-
-def test_with_two_targets_the_other_one_stays() -> None:
     bench = Bench("a", "b").live("a", "b")
     bench.do(bench.router.from_upstream("a", event("terminated")))
     assert bench.names() == ["output"]
@@ -236,27 +237,21 @@ def test_the_same_pid_in_two_containers_gets_two_numbers_and_two_names() -> None
     assert branch.initialize["seq"] == 1
 
 
-def test_a_process_that_is_gone_is_a_session_that_ends_at_once() -> None:
+def test_a_pid_means_a_process_of_the_only_target_and_one_that_is_gone_a_session_that_ends_at_once() -> None:
     shared = exchange("web")
     root = Bench(shared=shared).live()
     number = root.announce(7)["subProcessId"]
     root.do(root.router.lost("web"))
     child = Bench(shared=shared).introduce().attach(subProcessId=number)
     assert child.names() == ["initialize True", "attach True", "terminated"]
-
-
-def test_a_pid_in_the_launch_entry_means_a_process_of_the_only_target() -> None:
     (branch,) = Bench("web").introduce().client(request("attach", 2, subProcessId=7))
     assert branch.process.pid == 7
     assert Bench("a", "b").introduce().attach(subProcessId=7).names()[-1] == "terminated"
 
 
-def test_children_are_told_the_address_by_which_the_editor_came() -> None:
+def test_children_are_told_the_editors_address_or_a_port_is_offered() -> None:
     forwarded = {"host": "localhost", "port": 15677}
     assert Bench().live(connect=forwarded).announce(7)["connect"] == forwarded
-
-
-def test_a_client_without_child_sessions_gets_a_port_offered() -> None:
     bench = Bench()
     bench.client(request("initialize", clientID="plain"))
     bench.attach().take()
@@ -269,7 +264,7 @@ def test_a_client_without_child_sessions_gets_a_port_offered() -> None:
     assert "debugpyAttach" in bench.names()
 
 
-def test_disconnect_is_passed_on_to_every_target_with_its_wish() -> None:
+def test_disconnect_and_restart_are_passed_on_to_every_target_and_a_refusal_is_said() -> None:
     bench = Bench("a", "b").live("a", "b")
     actions = bench.client(request("disconnect", 9, terminateDebuggee=True))
     for upstream in ("a", "b"):
@@ -277,6 +272,17 @@ def test_disconnect_is_passed_on_to_every_target_with_its_wish() -> None:
         assert (sent["command"], sent["arguments"]) == ("disconnect", {"terminateDebuggee": True})
         assert HangUp(upstream) in actions
     assert isinstance(actions[-1], Close)
+    bench = Bench("a", "b").live("a", "b")
+    bench.client(request("restart", 9))
+    assert bench.names() == ["restart True"]
+    for upstream in ("a", "b"):
+        (sent,) = bench.sent(upstream)
+        assert sent["command"] == "restart"
+    bench.do(
+        bench.router.from_upstream("a", response("restart", sent["seq"], success=False, message="no: 7"))
+    )
+    (said,) = bench.heard()
+    assert (said["body"]["category"], said["body"]["output"]) == ("important", "a: no: 7\n")
 
 
 @pytest.mark.parametrize("command", ["evaluate", "setBreakpoints", "configurationDone", "launch"])
@@ -286,14 +292,6 @@ def test_nothing_is_done_before_the_attach(command: str) -> None:
     bench.client(request(command, 2))
     (answer,) = bench.heard()
     assert answer["success"] is False
-
-
-def test_an_upstream_that_does_not_answer_does_not_keep_the_editor_waiting() -> None:
-    bench = Bench().introduce().attach()
-    bench.do(bench.router.opened("web"))
-    bench.heard()
-    bench.do(bench.router.waited())
-    assert bench.names() == ["initialized"]
 
 
 def test_a_client_at_the_port_of_a_process_waits_for_it() -> None:
@@ -431,20 +429,6 @@ def test_any_bytes_in_any_pieces_leave_the_router_standing(parts: list[bytes], d
         "closed",
         "configuring",
     }
-
-
-def test_restart_is_passed_on_to_every_target_and_a_refusal_is_said() -> None:
-    bench = Bench("a", "b").live("a", "b")
-    bench.client(request("restart", 9))
-    assert bench.names() == ["restart True"]
-    for upstream in ("a", "b"):
-        (sent,) = bench.sent(upstream)
-        assert sent["command"] == "restart"
-    bench.do(
-        bench.router.from_upstream("a", response("restart", sent["seq"], success=False, message="no: 7"))
-    )
-    (said,) = bench.heard()
-    assert (said["body"]["category"], said["body"]["output"]) == ("important", "a: no: 7\n")
 
 
 def test_the_project_of_the_editors_entry_is_not_asked_for_at_targets_that_were_chosen() -> None:

@@ -173,17 +173,14 @@ def door_with_token(door: Callable[..., int]) -> int:
     return door(token="right", processes=[{"pid": 8, "name": "train.py"}])
 
 
-def test_the_processes_behind_a_token_are_seen_with_it(door_with_token: int, tmp_path: Path) -> None:
+def test_the_processes_behind_a_token_are_seen_with_it_and_a_wrong_one_is_shown_once(
+    door_with_token: int, tmp_path: Path
+) -> None:
     target = place(f"127.0.0.1:{door_with_token}", tmp_path)
     seen = [Upstream(target, "x", token).look() for token in ("right", "wrong", "")]
     told = [each.record.processes for each in seen if each.record is not None]
     assert told == [(SeenProcess(pid=8, name="train.py"),), None, None]
     assert all(each.agent for each in seen)
-
-
-def test_a_wrong_token_is_shown_once_so_that_the_right_one_is_not_locked_out(
-    door_with_token: int, tmp_path: Path
-) -> None:
     upstream = Upstream(place(f"127.0.0.1:{door_with_token}", tmp_path), "x", "wrong")
     for _ in range(40):
         upstream.poke()

@@ -54,15 +54,11 @@ def test_new_files_get_the_mode_of_the_umask(tmp_path):
     assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in "ab"] == [0o640, 0o750]
 
 
-def test_an_unedited_generated_file_is_overwritten_by_the_next_init(tmp_path):
+def test_a_generated_file_is_overwritten_by_the_next_init_unless_it_was_edited_or_there_before(tmp_path):
     init(tmp_path, {"a": generated(b"1\n")})
     assert is_ours("a", tmp_path)
     init(tmp_path, {"a": generated(b"2\n")})
     assert (tmp_path / "a").read_bytes() == b"2\n"
-
-
-def test_an_edited_generated_file_is_kept_and_said_so(tmp_path):
-    init(tmp_path, {"a": generated(b"1\n")})
     (tmp_path / "a").write_bytes(b"mine\n")
     wanted = {"a": generated(b"2\n")}
     assert not is_ours("a", tmp_path)

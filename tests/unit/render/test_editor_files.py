@@ -25,14 +25,6 @@ def ports(root):
     return [each["connect"]["port"] for each in jsonc.loads((root / LAUNCH).read_text())["configurations"]]
 
 
-def test_only_the_port_changes_and_changes_back(root):
-    before = (root / LAUNCH).read_text()
-    write(root, {LAUNCH: with_port(root, 6001)})
-    assert (root / LAUNCH).read_text() == before.replace("5678", "6001")
-    write(root, {LAUNCH: with_port(root, 5678)})
-    assert (root / LAUNCH).read_text() == before
-
-
 def test_a_port_of_the_users_stays_and_is_named(root):
     path = root / LAUNCH
     path.write_text(path.read_text().replace("5678", "7000"))
@@ -42,13 +34,16 @@ def test_a_port_of_the_users_stays_and_is_named(root):
     assert wanted.yours == ('in "dkdbg: attach" connect > port is 7000, not 6001',)
 
 
-def test_the_other_files_records_stay(root):
-    path = root / ".dkdbg/manifest.json"
-    before = json.loads(path.read_text())
+def test_only_the_port_and_its_record_change_and_change_back(root):
+    before, path = (root / LAUNCH).read_text(), root / ".dkdbg/manifest.json"
+    records = json.loads(path.read_text())
     write(root, {LAUNCH: with_port(root, 6001)})
+    assert (root / LAUNCH).read_text() == before.replace("5678", "6001")
     after = json.loads(path.read_text())
-    assert {name for name in after["notes"] if after["notes"][name] != before["notes"][name]} == {LAUNCH}
-    assert after["files"] == before["files"]
+    assert {name for name in after["notes"] if after["notes"][name] != records["notes"][name]} == {LAUNCH}
+    assert after["files"] == records["files"]
+    write(root, {LAUNCH: with_port(root, 5678)})
+    assert (root / LAUNCH).read_text() == before
 
 
 def test_before_init_nothing_is_known(tmp_path):

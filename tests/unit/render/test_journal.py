@@ -39,7 +39,7 @@ def repo(tmp_path):
     return tmp_path
 
 
-def test_undo_leaves_the_tree_as_it_was(repo):
+def test_undo_leaves_the_tree_as_it_was_and_a_second_one_says_there_is_nothing_to_undo(repo):
     before = snapshot(repo)
     init(repo)
     undone = Journal(root=repo).undo()
@@ -50,6 +50,10 @@ def test_undo_leaves_the_tree_as_it_was(repo):
         ".dkdbg/manifest.json",
         ".dkdbg/.gitignore",
     ]
+    init(repo)
+    Journal(root=repo).undo()
+    with pytest.raises(DkdbgError, match="nothing to undo"):
+        Journal(root=repo).undo()
 
 
 def test_undo_goes_back_to_before_the_first_of_several_inits(repo):
@@ -58,13 +62,6 @@ def test_undo_goes_back_to_before_the_first_of_several_inits(repo):
         init(repo, a=n, launch=n)
     Journal(root=repo).undo()
     assert snapshot(repo) == before
-
-
-def test_a_second_undo_says_there_is_nothing_to_undo(repo):
-    init(repo)
-    Journal(root=repo).undo()
-    with pytest.raises(DkdbgError, match="nothing to undo"):
-        Journal(root=repo).undo()
 
 
 @pytest.mark.parametrize("edited", ["gen/deep/a", "launch.json"])

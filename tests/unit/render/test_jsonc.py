@@ -31,7 +31,7 @@ def add(text, value=ENTRY, last=None):
     return upsert(text, ["configurations"], "name", value, last=last, file="launch.json")
 
 
-def test_an_entry_is_appended_after_the_last_one_and_its_comments():
+def test_an_entry_is_appended_after_the_last_and_its_comments_once_and_comments_in_it_survive():
     assert add(LAUNCH) == LAUNCH.replace(
         """\
         }
@@ -50,31 +50,30 @@ def test_an_entry_is_appended_after_the_last_one_and_its_comments():
         }
 """,
     )
-
-
-def test_a_second_upsert_changes_nothing():
     once = add(LAUNCH)
     assert add(once) == once
-
-
-def test_comments_inside_our_own_entry_survive_while_its_value_is_equal():
     text = add(LAUNCH).replace('"port": 5678', '"port": 5678 // mine')
     assert add(text) == text
 
 
-def test_of_duplicate_names_the_first_is_edited_and_the_others_stay():
+def test_of_duplicate_names_the_first_is_edited_and_of_duplicate_keys_the_last():
     text = '{"configurations": [\n  {"name": "a", "x": 1},\n  {"name": "a", "x": 1}\n]}'
     assert loads(add(text, {"name": "a", "x": 3}, last={"name": "a", "x": 1})) == {
         "configurations": [{"name": "a", "x": 3}, {"name": "a", "x": 1}]
     }
+    assert loads(append('{"a": ["1"], "a": ["2"]}', ["a"], "3")) == {"a": ["2", "3"]}
+    assert append('{"a": ["1"], "a": ["2"]}', ["a"], "3") == '{"a": ["1"], "a": ["2", "3"]}'
 
 
-def test_true_and_one_are_not_equal():
+def test_true_is_not_one_and_a_null_of_last_time_gives_way():
     text = '{"configurations": [{"name": "a", "x": true}]}'
     assert (
         loads(add(text, {"name": "a", "x": 1}, last={"name": "a", "x": True}))["configurations"][0]["x"]
         is not True
     )
+    text = '{"configurations": [{"name": "b", "x": null}]}'
+    changed = add(text, {"name": "b", "x": []}, {"name": "b", "x": None})
+    assert loads(changed) == {"configurations": [{"name": "b", "x": []}]}
 
 
 def test_the_files_newlines_tabs_mark_and_trailing_commas_are_kept():
@@ -103,14 +102,16 @@ def test_a_blank_file_becomes_a_root_object(blank):
     )
 
 
-def test_a_file_of_comments_keeps_them_in_front_of_the_root_object():
+def test_what_is_missing_is_made_a_root_behind_comments_an_array_and_the_objects_on_the_way_with_long_arrays_in_lines():
     assert put("// mine\n\n", ["a"], 1) == '// mine\n{\n    "a": 1\n}\n'
-
-
-def test_a_missing_array_becomes_the_last_member():
     assert add('{\n  "version": "0.2.0" // v\n}\n', {"name": "y"}) == (
         '{\n  "version": "0.2.0", // v\n  "configurations": [\n    {\n      "name": "y"\n    }\n  ]\n}\n'
     )
+    text = append('{"name": "n"}', ["customizations", "vscode", "extensions"], "x")
+    assert loads(text) == {"name": "n", "customizations": {"vscode": {"extensions": ["x"]}}}
+    long = "x" * 50
+    text = put("{}", ["a"], [long, long])
+    assert text == f'{{\n    "a": [\n        "{long}",\n        "{long}"\n    ]\n}}'
 
 
 @pytest.mark.parametrize(
@@ -132,16 +133,6 @@ def test_a_missing_array_becomes_the_last_member():
 def test_a_scalar_joins_an_array_in_the_arrays_own_way(array, expected):
     text = '{\n  "extensions": %s\n}\n'
     assert append(text % array, ["extensions"], "x") == text % expected
-
-
-def test_a_scalar_brings_the_objects_on_its_way():
-    text = append('{"name": "n"}', ["customizations", "vscode", "extensions"], "x")
-    assert loads(text) == {"name": "n", "customizations": {"vscode": {"extensions": ["x"]}}}
-
-
-def test_of_duplicate_keys_the_last_counts_as_in_vs_code():
-    assert loads(append('{"a": ["1"], "a": ["2"]}', ["a"], "3")) == {"a": ["2", "3"]}
-    assert append('{"a": ["1"], "a": ["2"]}', ["a"], "3") == '{"a": ["1"], "a": ["2", "3"]}'
 
 
 @pytest.mark.parametrize(
@@ -167,21 +158,12 @@ def test_an_invalid_file_is_refused_with_its_place(text, message):
     assert "f.json" in caught.value.hint
 
 
-def test_a_value_of_another_kind_on_the_way_is_a_conflict():
+def test_another_kind_on_the_way_is_a_conflict_and_bytes_that_are_not_utf8_are_refused():
     with pytest.raises(DkdbgError, match=r"launch\.json:1:20: configurations must be an array") as caught:
         add('{"configurations": {"a": 1}}')
     assert caught.value.exit_code == EXIT_CONFLICT
-
-
-def test_bytes_that_are_not_utf8_are_refused_by_name():
     with pytest.raises(DkdbgError, match=r"settings\.json: byte 1 is not UTF-8"):
         decode(b"{\xff}", file="settings.json")
-
-
-def test_long_arrays_get_a_line_an_item():
-    long = "x" * 50
-    text = put("{}", ["a"], [long, long])
-    assert text == f'{{\n    "a": [\n        "{long}",\n        "{long}"\n    ]\n}}'
 
 
 SPACE = st.sampled_from(["", " ", "\n", "\r\n  ", "\t", " /* c */ ", " // c\n"])
@@ -218,12 +200,6 @@ def documents(draw):
     names = st.fixed_dictionaries({"name": st.sampled_from("abc"), "x": VALUES})
     value["configurations"] = draw(st.lists(names | SCALARS, max_size=3))
     return value, draw(jsonc(value))
-
-
-def test_a_null_that_was_asked_for_last_time_gives_way_to_a_new_value():
-    text = '{"configurations": [{"name": "b", "x": null}]}'
-    changed = add(text, {"name": "b", "x": []}, {"name": "b", "x": None})
-    assert loads(changed) == {"configurations": [{"name": "b", "x": []}]}
 
 
 @settings(max_examples=150, deadline=None, database=None)

@@ -46,17 +46,14 @@ def kept(text, want):
     return overruled(text, ["configurations"], "name", want)
 
 
-def test_what_the_user_changed_or_added_stays_while_the_plan_is_the_same():
+def test_what_the_user_changed_stays_and_only_what_the_plan_changes_is_another():
     assert merge(MINE, LAST) == MINE
     assert kept(MINE, LAST) == ("justMyCode is false, not true",)
-
-
-def test_only_the_value_that_the_plan_changes_is_another_afterwards():
     want = {**LAST, "connect": {"host": "127.0.0.1", "port": 5679}}
     assert merge(MINE, want) == MINE.replace("5678 // F5", "5679 // F5")
 
 
-def test_a_pair_of_the_users_stays_and_ours_changes_in_its_place():
+def test_a_pair_of_ours_changes_in_its_place_and_a_new_one_comes_before_one_that_it_is_narrower_than():
     app, whole = LAST["pathMappings"]
     want = {**LAST, "pathMappings": [{**app, "remoteRoot": "/srv/app"}, whole]}
     assert loads(merge(MINE, want))["configurations"][0]["pathMappings"] == [
@@ -64,10 +61,6 @@ def test_a_pair_of_the_users_stays_and_ours_changes_in_its_place():
     ]  # fmt: skip
     assert "// mine" in merge(MINE, want)
     assert "// app" in merge(MINE, want)
-
-
-def test_a_new_pair_comes_before_the_one_that_it_is_narrower_than():
-    app, whole = LAST["pathMappings"]
     new = {"localRoot": "${workspaceFolder}/lib", "remoteRoot": "/lib"}
     pairs = loads(merge(MINE, {**LAST, "pathMappings": [app, new, whole]}))["configurations"][0][
         "pathMappings"
@@ -75,18 +68,12 @@ def test_a_new_pair_comes_before_the_one_that_it_is_narrower_than():
     assert pairs.index(new) == pairs.index(whole) - 1
 
 
-def test_what_is_no_longer_wanted_goes_unless_the_user_changed_it():
+def test_what_is_no_longer_wanted_goes_unless_changed_what_was_removed_stays_away_and_a_new_key_is_added():
     want = {key: value for key, value in LAST.items() if key not in {"args", "justMyCode"}}
     assert merge(MINE, want) == MINE.replace('            "args": ["a", "b"],\n', "")
-
-
-def test_what_the_user_removed_does_not_come_back_and_is_said():
     text = MINE.replace('            "args": ["a", "b"],\n', "")
     assert merge(text, LAST) == text
     assert "args is removed" in kept(text, LAST)
-
-
-def test_a_new_key_is_added():
     merged = merge(MINE, {**LAST, "dkdbgToken": "${env:DKDBG_TOKEN}"})
     assert merged == MINE.replace(
         '            "justMyCode": false\n',

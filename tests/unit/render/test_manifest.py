@@ -16,12 +16,9 @@ def root(tmp_path):
     return root
 
 
-def test_the_service_is_the_plans(root):
+def test_the_service_is_the_plans_whatever_comments_dkdbg_toml_has(root):
     plan, _ = make_plan(root)
     assert manifest.debug_service(root) == plan.debug_service
-
-
-def test_a_comment_in_dkdbg_toml_changes_nothing(root):
     with (root / "dkdbg.toml").open("a") as file:
         file.write("# ours\n")
     assert manifest.debug_service(root) is not None
