@@ -33,15 +33,12 @@ def test_the_way_to_a_gpu_is_what_was_seen(info, has_kfd, vendors, kind):
     assert source
 
 
-def test_what_lies_on_this_machine_says_nothing_about_an_engine_elsewhere(tmp_path):
+def test_what_lies_on_this_machine_says_nothing_about_an_engine_elsewhere_which_is_believed(tmp_path):
     (tmp_path / "nvidia.yaml").write_text("kind: nvidia.com/gpu\n")
     info = {"CDISpecDirs": [str(tmp_path)]}
     assert cdi_vendors(info, is_local=True) == CDI
     assert cdi_vendors(info, is_local=False) == NOTHING
     assert not has_kfd(is_local=False)
-
-
-def test_an_engine_that_lists_its_cdi_devices_is_believed(tmp_path):
     info = {
         "CDISpecDirs": [str(tmp_path)],
         "DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}],
@@ -59,22 +56,13 @@ def taken():
         yield other.getsockname()[1]
 
 
-def test_a_free_port_is_kept():
+def test_a_port_is_kept_that_is_free_or_ours_and_a_taken_one_is_passed_over(taken):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     assert free_port(port, ours=None) == port
-
-
-def test_a_taken_port_is_passed_over(taken):
     assert free_port(taken, ours=None) > taken
-
-
-def test_a_port_that_our_own_service_holds_is_ours(taken):
     assert free_port(taken, ours=taken) == taken
-
-
-def test_a_port_that_another_holds_on_all_addresses_is_taken():
     with socket.socket() as other:
         other.bind(("0.0.0.0", 0))
         other.listen()
@@ -106,14 +94,11 @@ def test_a_conflict_that_is_not_about_our_port_is_said(taken):
         on_free_port(taken, ours=None, start=start)
 
 
-def test_no_free_port_is_an_error_with_the_range(taken):
+def test_no_free_port_is_an_error_with_the_range_which_ends_at_the_last_port(taken):
     with pytest.raises(DkdbgError, match=str(taken)) as caught:
         free_port(taken, ours=None, tries=1)
     assert caught.value.exit_code == EXIT_CONFLICT
     assert caught.value.hint
-
-
-def test_the_search_ends_at_the_last_port():
     with socket.socket() as last:
         last.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         last.bind(("127.0.0.1", 65535))

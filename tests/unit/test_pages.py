@@ -39,18 +39,17 @@ def page() -> Page:
     return Page.read(Path("page.md"), TEXT)
 
 
-def test_commands_are_the_lines_of_console_blocks_that_begin_with_a_prompt():
+def test_commands_and_blocks_are_found_and_a_command_runs_as_often_as_it_stands_there(tmp_path):
     assert page().commands == ("echo one two", "echo 'three'", "echo four")
-
-
-def test_a_command_is_run_by_a_shell_and_a_second_time_only_if_it_stands_there_twice(tmp_path):
+    assert page().json("port") == {"port": 5677}
+    assert page().block("sh") == "echo by hand\n"
     read = page()
     assert read.run("echo 'th", cwd=tmp_path).stdout == "three\n"
     with pytest.raises(AssertionError, match="no further command"):
         read.take("echo 'th")
 
 
-def test_a_command_that_nothing_runs_is_named():
+def test_a_command_that_nothing_runs_is_named_unless_another_test_runs_it():
     read = page()
 
     def take_two() -> None:
@@ -60,17 +59,9 @@ def test_a_command_that_nothing_runs_is_named():
 
     with pytest.raises(AssertionError, match=r"nothing runs these commands of page\.md.*three"):
         take_two()
-
-
-def test_a_command_that_another_test_runs_is_named_by_its_beginning():
     read = page()
     with read.all_run(elsewhere=("echo one", "echo 'th")):
         read.take("echo four")
-
-
-def test_blocks_are_found_by_their_language():
-    assert page().json("port") == {"port": 5677}
-    assert page().block("sh") == "echo by hand\n"
 
 
 RUN = [

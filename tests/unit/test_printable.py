@@ -68,16 +68,12 @@ def test_lines_keep_their_ends_and_tabs() -> None:
 
 
 @given(st.text())
-def test_nothing_that_is_shown_is_a_control(text: str) -> None:
+def test_nothing_that_is_shown_is_a_control_and_json_loses_nothing(text: str) -> None:
     shown = printable(text)
     assert not any(ord(each) < 0x20 or 0x7F <= ord(each) < 0xA0 for each in shown)
     assert not set(shown) & set(
         "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029\u200e\u200f"
     )
-
-
-@given(st.text())
-def test_json_for_a_program_loses_nothing_and_commands_no_terminal(text: str) -> None:
     said = console.as_json({"name": text})
     assert json.loads(said) == {"name": text}
     assert not any(ord(each) < 0x20 or 0x7F <= ord(each) < 0xA0 or each == "\u202e" for each in said)

@@ -5,10 +5,7 @@ from __future__ import annotations
 from tests.attacks import table
 
 
-def test_the_table_of_attacks_is_that_of_the_tests() -> None:
+def test_the_table_of_attacks_is_that_of_the_tests_and_has_each_hole() -> None:
     text = table.DOCUMENT.read_text()
     assert table.document(text) == text, "run: python -m tests.attacks.table --write"
-
-
-def test_each_hole_that_was_found_has_a_test() -> None:
     assert set(range(1, 18)) <= {one.hole for one in table.attacks()}

@@ -28,15 +28,12 @@ console.failure(DkdbgError("no [b]such[/b] thing", hint="dkdbg ps"))
 """
 
 
-def test_a_pipe_gets_a_table_without_colours_and_in_one_line_a_row() -> None:
+def test_a_pipe_gets_a_table_of_one_line_a_row_and_a_narrow_terminal_all_of_it_in_lines_that_fit() -> None:
     assert terminal.table(HEADER, ROWS, styles=STYLES) == [
         "TARGET                         STATE    PROCESSES",
         "container [red]training[/red]  running  rank 0, rank 1, rank 2",
         "局部                           lost     -",
     ]
-
-
-def test_a_narrow_terminal_gets_all_of_a_table_in_lines_that_fit() -> None:
     lines = [ESCAPE.sub("", line) for line in terminal.table(HEADER, ROWS, columns=40, styles=STYLES)]
     assert all(len(line) <= 40 for line in lines)
     assert len(lines) > 3
@@ -59,11 +56,14 @@ def test_a_terminal_gets_colours_where_it_wants_them(env: dict[str, str], *, col
     assert plain.endswith("done\ndkdbg: no [b]such[/b] thing\n  hint: dkdbg ps\n")
 
 
-def test_a_bar_and_its_text_stay_in_one_line_of_the_terminal() -> None:
+def test_a_bar_stays_in_one_line_of_a_narrow_terminal_and_in_letters_that_it_can_show() -> None:
     said = ESCAPE.sub("", in_a_terminal(PROGRAM, 40).replace("\r", "\n"))
     (line,) = [line for line in said.splitlines() if "━" in line]
     assert len(line) == 39
     assert "copying: 5 of" in line
+    said = in_a_terminal(PROGRAM, 100, PYTHONIOENCODING="ascii")
+    assert "\\u5c40\\u90e8" in said
+    assert "━" not in said
 
 
 @pytest.mark.parametrize(("columns", "is_whole"), [(80, True), (58, True), (30, False)])
@@ -91,12 +91,6 @@ def test_what_a_stranger_is_called_commands_no_terminal_and_is_no_markup() -> No
     )
     assert ESCAPE.sub("", said).splitlines()[1].strip() == name
     assert "\x1b]" not in said
-
-
-def test_letters_that_a_terminal_cannot_show_are_no_reason_to_fail() -> None:
-    said = in_a_terminal(PROGRAM, 100, PYTHONIOENCODING="ascii")
-    assert "\\u5c40\\u90e8" in said
-    assert "━" not in said
 
 
 @pytest.mark.parametrize(
@@ -138,14 +132,11 @@ def test_a_build_is_one_line_in_a_terminal_and_all_of_its_log_in_a_pipe() -> Non
     assert "\x1b" not in piped.stdout
 
 
-def test_a_build_that_fails_shows_what_its_command_printed() -> None:
+def test_a_build_that_fails_shows_what_its_command_printed_which_commands_no_terminal() -> None:
     shown = in_a_terminal(build(FAILS), 100)
     assert "#6 0.127 a\n" in shown
     assert "------\n" in shown
     assert "echo more | more\n" not in shown
-
-
-def test_what_a_build_prints_commands_no_terminal() -> None:
     owned = "#6 0.2 \x1b]0;owned\x07\x1b[2J"
     shown = in_a_terminal(build([owned, *FAILS]), 100)
     assert "owned" in shown

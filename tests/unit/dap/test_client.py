@@ -45,7 +45,7 @@ def adapter():
     adapter.session.close()
 
 
-def test_responses_may_come_in_any_order(adapter):
+def test_responses_may_come_in_any_order_and_a_refusal_says_what_and_why(adapter):
     first, second = adapter.session.send("a"), adapter.session.send("b")
     requests = [next(adapter.messages), next(adapter.messages)]
     for request in reversed(requests):
@@ -54,9 +54,6 @@ def test_responses_may_come_in_any_order(adapter):
         adapter.sock.sendall(encode(message))
     assert adapter.session.response(first) == {"command": "a"}
     assert adapter.session.response(second) == {"command": "b"}
-
-
-def test_a_refusal_says_what_was_refused_and_why(adapter):
     number = adapter.session.send("attach")
     adapter.answer(success=False, message="no such process")
     with pytest.raises(DkdbgError, match="test: the debug adapter refused attach: no such process"):
@@ -132,16 +129,13 @@ def test_a_disconnect_is_done_when_the_session_ends_without_an_answer(adapter, e
     assert adapter.session.request("disconnect", timeout=300) == {}
 
 
-def test_another_request_is_told_that_the_session_has_ended(adapter):
-    adapter.event("terminated")
-    with pytest.raises(DkdbgError, match="the program ended while waiting for response"):
-        adapter.session.request("threads", timeout=300)
-
-
-def test_a_refused_disconnect_is_told(adapter):
+def test_a_disconnect_that_is_refused_is_told_and_another_request_that_the_session_has_ended(adapter):
     threading.Thread(target=adapter.answer, kwargs={"success": False, "message": "busy"}, daemon=True).start()
     with pytest.raises(DkdbgError, match="refused disconnect: busy"):
         adapter.session.request("disconnect", timeout=300)
+    adapter.event("terminated")
+    with pytest.raises(DkdbgError, match="the program ended while waiting for response"):
+        adapter.session.request("threads", timeout=300)
 
 
 def test_nobody_listening_is_said_with_the_address():

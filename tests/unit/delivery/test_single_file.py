@@ -27,7 +27,9 @@ def test_the_same_dkdbg_gives_the_same_bytes(built: bytes) -> None:
     assert len(built) < 1_200_000
 
 
-def test_it_holds_the_agent_and_debugpy_sorted_and_without_a_date(built: bytes) -> None:
+def test_it_holds_the_agent_and_debugpy_sorted_without_a_date_as_binary_and_no_receiver_of_sync(
+    built: bytes,
+) -> None:
     with zipfile.ZipFile(io.BytesIO(built)) as archive:
         entries = archive.infolist()
         assert archive.testzip() is None
@@ -37,13 +39,7 @@ def test_it_holds_the_agent_and_debugpy_sorted_and_without_a_date(built: bytes) 
     assert {"__main__.py", "dkdbg/__init__.py", "dkdbg/pai.py", "dkdbg/agent/__main__.py"} <= {*names}
     assert "dkdbg/agent/program/hook/sitecustomize.py" in names
     assert any(name.endswith("/debugpy/__init__.py") for name in names)
-
-
-def test_the_receiver_of_sync_is_not_in_it_because_it_travels_through_its_own_standard_input() -> None:
     assert [name for name in single_file.agent_files() if name.startswith("dkdbg/agent/sync")] == []
-
-
-def test_git_takes_it_for_binary_and_never_turns_its_line_ends(built: bytes) -> None:
     assert b"\0" in built[:8000]
 
 

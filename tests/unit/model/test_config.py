@@ -11,15 +11,9 @@ from dkdbg.model.config import Config, SyncConfig, decode, parse, shell_argv, wi
 from dkdbg.render.artefacts import render
 
 
-def test_what_is_not_said_has_its_default():
+def test_what_is_not_said_has_its_default_which_the_template_shows_with_all_keys():
     assert parse("") == parse("[debug]\n") == Config()
-
-
-def test_what_the_template_shows_is_what_holds_without_it():
     assert parse(render("templates/dkdbg.toml.j2")) == Config()
-
-
-def test_the_keys_of_the_template_are_the_keys_that_are_read():
     text = render("templates/dkdbg.toml.j2").replace("\n# command", "\ncommand").replace("\n# ", "\n")
     assert parse(text) == Config(
         command="python train.py --epochs 1",
@@ -79,27 +73,18 @@ def test_sync_has_patterns_in_their_order():
     assert (config.port, config.sync.ignore) == (6000, ("data/", "!data/tiny.csv"))
 
 
-def test_a_byte_that_is_no_utf_8_is_found_by_its_line():
+def test_a_byte_that_is_no_utf_8_is_found_by_its_line_and_a_large_file_refused():
     with pytest.raises(DkdbgError, match=r"dkdbg\.toml:3: byte 0xe4"):
         decode(b"[debug]\n\n# \xe4\n")
-
-
-def test_a_file_that_takes_seconds_to_read_is_refused_by_its_size():
     with pytest.raises(DkdbgError, match="has 102 KB, more than 100"):
         parse("[debug]\n" + "#" * 102_000)
 
 
-def test_a_value_is_set_and_all_else_stays():
+def test_a_value_is_set_in_any_file_and_read_again_and_all_else_stays():
     text = "# top\n\n[debug] # table\nport   = 6001 # taken\n\nwait=1\n# end"
     assert with_values(text, port=6001, command=None) == text
     assert with_values(text, wait=2) == text.replace("wait=1", "wait=2")
-
-
-def test_a_value_goes_into_a_file_without_the_table():
     assert parse(with_values("# mine\n", command="python a.py")).command == "python a.py"
-
-
-def test_what_is_written_is_read_again():
     command = """python -c "print('ä\\n')" --name 'x "y"' \t end"""
     assert parse(with_values("[debug]\n", command=command)).command == command
 

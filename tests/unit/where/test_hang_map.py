@@ -46,7 +46,7 @@ def test_the_one_that_is_elsewhere_comes_before_the_many() -> None:
     ]
 
 
-def test_sessions_with_parts_of_one_world_are_one_job() -> None:
+def test_parts_of_one_world_are_one_job_and_two_jobs_with_the_same_ranks_stay_two() -> None:
     parts = [
         session(process(0, main(STEP)), process(1, main(STEP)), name="a"),
         session(process(2, main(STEP)), name="b"),
@@ -54,9 +54,6 @@ def test_sessions_with_parts_of_one_world_are_one_job() -> None:
     (job,) = hang_map.jobs(parts)
     assert (job.ranks[0].ranks, job.absent) == ((0, 1, 2), (3,))
     assert "rank 3 is not there" in lines(*parts)
-
-
-def test_two_jobs_with_the_same_ranks_stay_two() -> None:
     one = session(process(0, main(STEP)), name="a")
     two = session(process(0, main(LOAD)), name="b")
     assert len(hang_map.jobs([one, two])) == 2
@@ -78,7 +75,7 @@ def test_who_does_not_answer_says_what_is_seen_of_it() -> None:
     assert "rank 1: it does not answer: it is stopped by a signal" in said
 
 
-def test_what_processes_say_commands_no_terminal() -> None:
+def test_what_processes_say_commands_no_terminal_and_makes_no_long_list() -> None:
     evil = "\x1b]0;owned\x07\r\n\u202e"
     frame = Frame(f"/w/{evil}.py", 1, evil, own=True)
     thread = Thread(name=evil, main=False, frames=(frame,))
@@ -86,8 +83,5 @@ def test_what_processes_say_commands_no_terminal() -> None:
     said = lines(session(hostile, process(0, why=evil), name=evil))
     assert not {"\x1b", "\x07", "\r", "\u202e"} & set(said)
     assert all(line.isprintable() for line in said.split("\n"))
-
-
-def test_a_world_of_a_liar_is_no_long_list() -> None:
     said = lines(session(process(0, main(STEP), world_size=1 << 31)))
     assert len(said) < 1000
