@@ -9,56 +9,31 @@ from dkdbg.targets import address
 
 
 @pytest.mark.parametrize(
-    ("text", "scheme", "label"),
+    ("text", "expected"),
     [
-        ("compose://trainer", "compose", "trainer"),
-        ("docker://web-1", "docker", "web-1"),
-        ("local:", "local", "local"),
-        ("local:job", "local", "job"),
-        ("local:/home/me/my -repo", "local", "/home/me/my -repo"),
-        ("127.0.0.1:5678", "endpoint", "127.0.0.1:5678"),
-        ("[::1]:5678", "endpoint", "[::1]:5678"),
-        ("node4:5678", "endpoint", "node4:5678"),
-        ("k8s://ns/pod/main", "k8s", "ns/pod/main"),
-        ("ray://HEAD:8265", "ray", "HEAD:8265"),
-        ("pbs://login/12.server", "pbs", "login/12.server"),
+        ("compose://trainer", {"scheme": "compose", "label": "trainer"}),
+        ("docker://web-1", {"scheme": "docker", "label": "web-1"}),
+        ("local:", {"scheme": "local", "label": "local"}),
+        ("local:job", {"scheme": "local", "label": "job"}),
+        ("local:/home/me/my -repo", {"scheme": "local", "label": "/home/me/my -repo"}),
+        ("127.0.0.1:5678", {"scheme": "endpoint", "label": "127.0.0.1:5678"}),
+        ("[::1]:80", {"scheme": "endpoint", "label": "[::1]:80", "host": "::1", "port": 80}),
+        ("node4:5678", {"scheme": "endpoint", "label": "node4:5678", "host": "node4", "port": 5678}),
+        ("k8s://ns/pod/main", {"label": "ns/pod/main", "parts": ("ns", "pod", "main"), "hops": ("ns",)}),
+        ("k8s://ns/pod", {"scheme": "k8s", "parts": ("ns", "pod"), "hops": ("ns",)}),
+        ("ray://HEAD:8265", {"scheme": "ray", "label": "HEAD:8265", "host": "HEAD", "port": 8265}),
+        ("pbs://login/12.server", {"scheme": "pbs", "label": "login/12.server"}),
+        ("ssh://node", {"host": "", "port": 0}),
+        ("ssh://me@login,node4", {"parts": ("me@login,node4",), "hops": ("me@login", "node4")}),
+        ("slurm://me@a,n4/7", {"parts": ("me@a,n4", "7"), "hops": ("me@a", "n4")}),
     ],
 )
-def test_what_a_person_types_is_an_address_and_is_written_the_same(
-    text: str, scheme: str, label: str
+def test_an_address_is_written_as_it_is_typed_and_its_parts_hops_host_and_port_are_known(
+    text: str, expected: dict[str, object]
 ) -> None:
     found = address.parse(text)
-    assert (found.scheme, found.label, str(found)) == (scheme, label, text)
-
-
-@pytest.mark.parametrize(
-    ("text", "parts", "hops"),
-    [
-        ("k8s://ns/pod/main", ("ns", "pod", "main"), ("ns",)),
-        ("k8s://ns/pod", ("ns", "pod"), ("ns",)),
-        ("ssh://me@login,node4", ("me@login,node4",), ("me@login", "node4")),
-        ("slurm://me@login,node4/4711", ("me@login,node4", "4711"), ("me@login", "node4")),
-    ],
-)
-def test_parts_stand_between_slashes_and_hops_between_commas(
-    text: str, parts: tuple[str, ...], hops: tuple[str, ...]
-) -> None:
-    found = address.parse(text)
-    assert (found.parts, found.hops) == (parts, hops)
-
-
-@pytest.mark.parametrize(
-    ("text", "host", "port"),
-    [
-        ("node4:5678", "node4", 5678),
-        ("[::1]:80", "::1", 80),
-        ("ray://HEAD:8265", "HEAD", 8265),
-        ("ssh://node", "", 0),
-    ],
-)
-def test_host_and_port_are_known(text: str, host: str, port: int) -> None:
-    found = address.parse(text)
-    assert (found.host, found.port) == (host, port)
+    assert str(found) == text
+    assert {name: getattr(found, name) for name in expected} == expected
 
 
 @pytest.mark.parametrize(

@@ -104,12 +104,17 @@ def test_other_networks_are_connected_before_it_starts():
     assert " && docker network connect --alias 'db client' second trainer-dkdbg && docker stop " in line
 
 
-def test_no_value_of_the_environment_is_in_it():
+def test_no_value_of_the_environment_is_in_it_and_a_name_of_the_containers_stays_one_word():
     env = ["TOKEN=s3cret", "KEY=-----BEGIN\ns3cret\nTOKEN=b", "odd name=a\nb", "EMPTY"]
     line = made(Config={"Env": env})
     assert "s3cret" not in line
     assert "KEY" not in line  # nor the value that whoever runs the line has for this name
     assert of_several_lines({"Config": {"Env": env}}) == ("KEY",)
+    line = made(Path="/bin/sh", Args=["-c", "python train.py; rm -rf $HOME && `id`"])
+    inner = line[line.index("{ ") + 2 : line.index("; docker rm --force")]
+    assert shlex.split(inner)[-1] == "python train.py; rm -rf $HOME && `id`"
+    assert made(Args=["\x1b[2J"]) == ""
+    assert made(Args=["a\nb"]) == ""
 
 
 @pytest.mark.parametrize(
@@ -119,14 +124,6 @@ def test_of_a_container_that_only_waits_the_python_in_it_runs(own):
     path, *args = own
     line = made(words=("python3", "-m", "job"), Path=path, Args=args)
     assert ("-- python3 -m job; docker rm" in line) == (own != ("sh", "-c", " "))
-
-
-def test_a_name_of_the_containers_own_making_stays_one_word():
-    line = made(Path="/bin/sh", Args=["-c", "python train.py; rm -rf $HOME && `id`"])
-    inner = line[line.index("{ ") + 2 : line.index("; docker rm --force")]
-    assert shlex.split(inner)[-1] == "python train.py; rm -rf $HOME && `id`"
-    assert made(Args=["\x1b[2J"]) == ""
-    assert made(Args=["a\nb"]) == ""
 
 
 def test_a_shell_with_nothing_to_do_is_no_error():

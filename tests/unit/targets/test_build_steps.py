@@ -54,22 +54,19 @@ def test_each_line_of_a_build_is_a_step_and_its_share_grows():
     assert shares[-1] == 2 / 3
 
 
-def test_a_build_that_ends_well_shows_nothing_of_what_it_printed():
-    steps = BuildSteps()
-    seen = [steps.read(line) for line in [*BUILDKIT, *ENDS]]
-    assert seen[-1] is None
-    assert [each.log for each in seen[:-1] if each.log] == []
-    assert seen[-2].share == 1
-    assert steps.left() == ()
-
-
-def test_a_step_that_fails_brings_all_that_its_command_printed():
+def test_a_step_that_fails_brings_all_that_its_command_printed_and_a_build_that_ends_well_nothing():
     steps = BuildSteps()
     for line in BUILDKIT:
         steps.read(line)
     first, *rest = [steps.read(line) for line in FAILS]
     assert first.log == ("#6 0.127 a", "#6 0.127 b", FAILS[0])
     assert rest == [None] * 5  # shown as they are
+    steps = BuildSteps()
+    seen = [steps.read(line) for line in [*BUILDKIT, *ENDS]]
+    assert seen[-1] is None
+    assert [each.log for each in seen[:-1] if each.log] == []
+    assert seen[-2].share == 1
+    assert steps.left() == ()
 
 
 def test_stages_that_run_beside_each_other_and_begin_late_never_take_the_bar_back():

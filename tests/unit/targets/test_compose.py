@@ -1,12 +1,15 @@
-"""What the engine's messages mean; each text was printed by a real engine (26.1) or compose (2.26)."""
+"""What the engine's messages mean; each text was printed by a real engine (26.1, by ssh 28.2) or compose (2.26)."""
 
 from __future__ import annotations
 
 import pytest
 
+from dkdbg.errors import EXIT_ENGINE
 from dkdbg.targets.compose import ComposeService, open_addresses
 from dkdbg.targets.engine_errors import explain, with_port
 
+GET = 'error during connect: Get "https://172.17.0.5:2376/v1.50/info": '
+#: Text of the engine, cause, and a part of the hint.
 MESSAGES = {
     "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock": "may not use its socket",
     "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?": "no Docker engine",
@@ -43,16 +46,53 @@ MESSAGES = {
     "container create: container-init binary not found on the host: stat /usr/libexec/podman/catatonit: no such file": "Podman has no init",
     "ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed": "certificate",
     "Error response from daemon: container rootfs is marked read-only": "read-only",
+    "Error response from daemon: Client sent an HTTP request to an HTTPS server.": "this engine speaks TLS, and docker was not told to|DOCKER_TLS_VERIFY=1",
+    'error during connect: Get "https://127.0.0.1:2375/v1.50/info": http: server gave HTTP response to HTTPS client': "this engine does not speak TLS|DOCKER_HOST=ssh://",
+    "Failed to initialize: unable to resolve docker endpoint: open /c/ca.pem: no such file or directory": "the certificates for this engine cannot be read|DOCKER_CERT_PATH",
+    "open /root/.docker/ca.pem: no such file or directory": "the certificates for this engine cannot be read|unset DOCKER_TLS_VERIFY",
+    f"{GET}remote error: tls: certificate required": "the engine wants a certificate of yours|cert.pem",
+    f"{GET}tls: failed to verify certificate: x509: certificate signed by unknown authority": "what answers there is not the engine that ca.pem vouches for|ca.pem",
+    "#9 12.3 x509: certificate signed by unknown authority": "the build does not trust",
+    "Error response from daemon: client version 1.99 is too new. Maximum supported API version is 1.45": "this engine is older than the API that docker was told to speak|unset DOCKER_API_VERSION",
+    "Error response from daemon: client version 1.12 is too old. Minimum supported API version is 1.24, please upgrade your": "this docker is older than what the engine still speaks|docker-compose-plugin",
+    '"specify health-check start interval" requires API version 1.44, but the Docker daemon API version is 1.43': "this engine is too old for something that your compose file asks for|upgrade the engine",
+    "Cannot connect to the Docker daemon at http://docker.example.com. Is the docker daemon running?": "ssh gets to the machine|usermod -aG docker",
+    'Error response from daemon: invalid mount config for type "bind": bind source path does not exist: /srv/nowhere': "is not on the engine's machine",
 }
+BY_SSH = (
+    'error during connect: Get "http://docker.example.com/v1.50/containers/json": command [ssh -o ConnectTimeout=30 -T {words} '
+    "docker system dial-stdio] has exited with exit status {code}, make sure the URL is valid, and Docker 18.09 or later is "
+    "installed on the remote host: stderr={said}\n"
+)
 
 
 @pytest.mark.parametrize("text", MESSAGES)
 def test_a_message_of_the_engine_becomes_a_cause_and_a_next_step(text):
     error = explain(1, f"some line before\n{text}\nsome line after")
-    assert MESSAGES[text] in error.message
+    cause, _, hint = MESSAGES[text].partition("|")
+    assert cause in error.message
     assert text in error.message
     assert error.hint
+    assert hint in error.hint
     assert error.exit_code != 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "cause"),
+    [
+        ("-- nowhere.invalid", "ssh: Could not resolve hostname nowhere.invalid: Name or service not known", "there is no host nowhere.invalid"),
+        ("-l nobodyhere -- box", "nobodyhere@172.17.0.3: Permission denied (publickey).", "ssh://nobodyhere@box: nobodyhere@172.17.0.3 does not accept"),
+        ("-p 2 -- box", "ssh: connect to host 172.17.0.3 port 2: Connection refused", "ssh://box:2: nothing listens for ssh at 172.17.0.3, port 2"),
+        ("-- box", "@@@@@\n@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\nHost key verification failed.", "ssh://box: the host key of box has changed"),
+        ("-- box", "bash: line 1: docker: command not found", "docker cannot be run on box"),
+    ],
+)  # fmt: skip
+def test_what_ssh_says_of_an_engine_behind_it_is_said_as_of_ssh(words, said, cause):
+    error = explain(1, BY_SSH.format(words=words, code=127 if "bash" in said else 255, said=said))
+    assert cause in error.message
+    assert error.exit_code == EXIT_ENGINE
+    assert error.hint
+    assert "{" not in error.hint
 
 
 @pytest.mark.parametrize(
@@ -75,16 +115,16 @@ def test_a_port_that_is_taken_is_named_by_what_moves_it(text):
     assert hint("web-debug", port="5678") == explain(1, text).hint
 
 
-def test_another_failure_stays_what_it_is():
-    error = explain(1, "container x-app-debug-1 exited (3)")
-    assert with_port(error, {"services": {}}, "web-debug") is error
-
-
-def test_a_service_that_was_renamed_after_init_is_a_case_for_init():
+def test_a_renamed_service_is_a_case_for_init_and_another_failure_or_an_unknown_message_stays_what_it_is():
     renamed = 'cannot extend service "{}" in /repo/compose.yaml: service "base" not found'
     for name in ("app-debug", "app-dkdbg", "app-dkdbg-2"):
         assert explain(1, renamed.format(name)).hint.startswith("dkdbg init ")
     assert explain(1, renamed.format("app")).hint == "docker compose --profile debug config shows where"
+    error = explain(1, "container x-app-debug-1 exited (3)")
+    assert with_port(error, {"services": {}}, "web-debug") is error
+    error = explain(17, "line one\nsomething nobody has seen")
+    assert "something nobody has seen" in error.message
+    assert "17" in error.message
 
 
 def test_who_has_written_the_dockerfile_decides_where_another_base_image_is_named():
@@ -141,20 +181,11 @@ def test_variables_without_a_value_are_not_blamed_for_anything_else(said):
     assert "not set:" not in error.message.partition("engine:")[0]
 
 
-def test_an_unknown_message_is_shown_as_it_is():
-    error = explain(17, "line one\nsomething nobody has seen")
-    assert "something nobody has seen" in error.message
-    assert "17" in error.message
-
-
-def test_up_builds_waits_and_names_the_service_alone():
+def test_up_builds_waits_and_names_the_service_alone_and_down_the_profile():
     argv = ComposeService(service="web-debug").up(build=True, wait_timeout=30)
     assert " ".join(argv) == (
         "docker compose --progress plain --profile debug up --build --detach --wait --wait-timeout 30 web-debug"
     )
-
-
-def test_down_of_the_project_names_the_profile_or_profiled_services_would_stay():
     assert "--profile debug" in " ".join(ComposeService(service="x").down_project())
 
 

@@ -42,7 +42,7 @@ def with_code(*, mappings: Any = None, workdir: str = "") -> Container:
     return container(environment=environment, workdir=workdir)
 
 
-def test_the_debug_twin_of_a_service_comes_before_the_service() -> None:
+def test_the_debug_twin_comes_before_the_service_unless_it_has_ended() -> None:
     assert chosen([container("app"), container("app-debug")], "app") == "shop-app-debug-1"
     assert (
         chosen([container("app"), container("app-dkdbg-2"), container("app-dkdbg")], "app")
@@ -51,31 +51,22 @@ def test_the_debug_twin_of_a_service_comes_before_the_service() -> None:
     assert chosen([container("app"), container("app-dkdbg-2")], "app") == "shop-app-dkdbg-2-1"
     assert chosen([container("app"), container("db")], "app") == "shop-app-1"
     assert chosen([container("app")], "db") is None
-
-
-def test_a_running_container_goes_before_one_that_has_ended_even_if_that_is_the_twin() -> None:
     assert chosen([container("app"), container("app-debug", running=False)], "app") == "shop-app-1"
 
 
-def test_of_those_that_have_ended_it_is_the_newest() -> None:
+def test_of_several_it_is_the_newest_that_ended_the_first_replica_and_what_compose_run_made_last() -> None:
     old = container(name="old", running=False)
     new = container(name="new", running=False, created="2026-03-01")
     assert chosen([old, new], "web-debug") == chosen([new, old], "web-debug") == "new"
-
-
-def test_of_several_replicas_the_first_by_name_is_taken_every_time() -> None:
     both = [container("app", name="shop-app-2", created="2026-03-01"), container("app", name="shop-app-1")]
     assert chosen(both, "app") == "shop-app-1"
-
-
-def test_the_service_goes_before_what_compose_run_made_of_which_the_newest_counts() -> None:
     first = container("app", name="shop-app-run-9", one_off=True)
     second = container("app", name="shop-app-run-1", one_off=True, created="2026-02-01")
     assert chosen([first, second, container("app")], "app") == "shop-app-1"
     assert chosen([first, second], "app") == "shop-app-run-1"
 
 
-def test_without_a_name_it_is_the_only_debug_service() -> None:
+def test_without_a_name_it_is_the_only_debug_service_and_one_that_does_not_run_is_named() -> None:
     assert (
         only_debug_service([container("app"), container("x-debug"), container("x-debug", running=False)])
         == "x-debug"
@@ -84,9 +75,6 @@ def test_without_a_name_it_is_the_only_debug_service() -> None:
         only_debug_service([container("a-debug"), container("b-debug")])
     with pytest.raises(DkdbgError, match="no debug service of this repository runs; there are: app"):
         only_debug_service([container("app"), container("x-debug", running=False)])
-
-
-def test_a_service_that_does_not_run_is_named_with_those_that_do() -> None:
     error = not_running([container("db"), container("app", running=False)], "app")
     assert error.message == "the service app does not run here; there are: db"
 
@@ -118,19 +106,15 @@ def test_the_endpoint_is_the_published_port_else_the_containers_own(
     assert door_of(container(**more)).endpoint == endpoint
 
 
-def test_a_container_that_dkdbg_has_nothing_to_do_with_is_never_connected_to() -> None:
-    """A plain debugpy may listen there, which a connection without a word would deafen."""
+def test_what_a_door_waits_for_is_said_and_a_container_without_an_agent_is_never_connected_to() -> None:
+    assert door_of(None).why == "there is no container yet"
+    assert door_of(container(running=False)).why == "container shop-web-debug-1 is not running"
+    assert door_of(container()).why == "its debug port is not published"
     door = door_of(container("app", published={5678: "127.0.0.1:6000"}, address="172.17.0.2"))
     assert (door.endpoint, door.why) == (None, "container shop-app-1 runs without an agent of dkdbg")
 
 
-def test_what_a_door_waits_for_is_said() -> None:
-    assert door_of(None).why == "there is no container yet"
-    assert door_of(container(running=False)).why == "container shop-web-debug-1 is not running"
-    assert door_of(container()).why == "its debug port is not published"
-
-
-def test_inspect_says_service_project_port_address_and_workdir() -> None:
+def test_inspect_says_service_project_port_address_and_workdir_if_any() -> None:
     labels = {
         "dev.dkdbg.session": "web-debug", "com.docker.compose.service": "web-debug", "com.docker.compose.oneoff": "True",
         "com.docker.compose.project.working_dir": "/home/me/repo",
@@ -146,9 +130,6 @@ def test_inspect_says_service_project_port_address_and_workdir() -> None:
     assert (found.service, found.project_dir, found.port, found.address, found.workdir, found.one_off, found.devices) == (
         "web-debug", "/home/me/repo", 5690, "172.18.0.3", "/srv", True, True,
     )  # fmt: skip
-
-
-def test_a_container_without_labels_network_or_environment_is_read_too() -> None:
     bare = {
         "Id": "a", "Name": "/x", "Config": {"Labels": None, "Env": None}, "State": {"Running": False},
         "HostConfig": {}, "NetworkSettings": {},
@@ -157,23 +138,14 @@ def test_a_container_without_labels_network_or_environment_is_read_too() -> None
     assert (found.label, found.service, found.published, found.devices) == ("", "", {}, False)
 
 
-def test_the_planned_mapping_beats_the_workdir() -> None:
+def test_the_code_lies_at_the_one_planned_mapping_else_in_the_workdir_and_never_everywhere() -> None:
     found = workspace_of(with_code(mappings=[pair("${workspaceFolder}", "/workspace")], workdir="/srv"))
     assert found == Workspace(local=".", remote="/workspace", why="the mapping that dkdbg init planned")
-
-
-def test_a_mapping_of_one_folder_is_that_folder() -> None:
     found = workspace_of(with_code(mappings=[pair("${workspaceFolder}/src", "/app/src")]))
     assert (found.local, found.remote) == ("src", "/app/src")
-
-
-def test_without_a_mapping_it_is_the_workdir_and_never_the_whole_file_system() -> None:
     assert workspace_of(with_code(workdir="/srv/code")).remote == "/srv/code"
     with pytest.raises(DkdbgError, match="nothing says where the code lies"):
         workspace_of(with_code())
-
-
-def test_several_mapped_folders_are_listed() -> None:
     several = [pair("${workspaceFolder}/a", "/app/a"), pair("${workspaceFolder}/b", "/app/b")]
     with pytest.raises(DkdbgError, match="a at /app/a, b at /app/b"):
         workspace_of(with_code(mappings=several))

@@ -39,32 +39,24 @@ def far(given):
     return far_project(given, "debug", 5678, root=ROOT, owner="me@laptop:/home/me/repo")
 
 
-def test_the_workspace_is_a_volume_and_the_agent_no_mount():
+def test_the_workspace_is_a_volume_of_one_person_and_the_agent_no_mount():
     found = far(model())
     (mount,) = found.model["services"]["debug"]["volumes"]
     (filled,) = found.filled
     assert (mount["type"], mount["target"], mount["volume"]) == ("volume", "/workspace", {"nocopy": True})
     assert found.model["volumes"][mount["source"]] == {"name": filled.volume}
     assert (filled.local, filled.remote) == (".", "/workspace")
-
-
-def test_volumes_of_two_people_with_a_project_of_one_name_differ():
     other = far_project(model(), "debug", 5678, root=ROOT, owner="anna@laptop:/home/me/repo")
     assert other.filled[0].volume != far(model()).filled[0].volume
 
 
-def test_the_debug_port_is_published_nowhere_and_the_programs_stays():
+def test_the_debug_port_is_published_nowhere_all_says_whose_it_is_and_a_folder_there_has_to_be_there():
     assert [each["target"] for each in far(model()).model["services"]["debug"]["ports"]] == [8000]
-
-
-def test_all_that_is_started_says_whose_it_is():
     found = far(model(other={"volumes": []})).model["services"]
     assert [FROM in found[each].get("labels", {}) for each in ("debug", "db", "other")] == [True, True, False]
-
-
-def test_a_folder_of_that_machine_has_to_be_there():
     mount = far(model(bind("/data", "/data"))).model["services"]["debug"]["volumes"][1]
     assert (mount["source"], mount["bind"]["create_host_path"]) == ("/data", False)
+    assert far(model(other={"volumes": [bind(f"{ROOT}/data", "/data")]})).filled
 
 
 @pytest.mark.parametrize(
@@ -81,16 +73,9 @@ def test_what_would_be_empty_there_is_refused(given):
         far(given)
 
 
-def test_a_mount_of_what_is_not_started_hinders_nobody():
-    assert far(model(other={"volumes": [bind(f"{ROOT}/data", "/data")]})).filled
-
-
-def test_a_token_travels_and_what_stands_in_for_none_does_not():
+def test_a_token_travels_without_what_stands_in_for_none_and_the_given_project_is_not_changed():
     found = far(model(secrets=["dkdbg-token", "dkdbg-token-set"])).model["services"]["debug"]
     assert found["secrets"] == [{"source": "dkdbg-token-set"}]
-
-
-def test_the_given_project_is_not_changed():
     given = model()
     before = json.dumps(given)
     far(given)

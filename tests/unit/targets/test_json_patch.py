@@ -48,15 +48,9 @@ def test_the_operations_between_two_documents_make_one_of_the_other(before, afte
     assert between(after, found) == []
 
 
-def test_labels_are_replaced_as_a_whole():
+def test_labels_and_items_of_another_name_are_replaced_as_a_whole_and_pointers_escaped():
     found = between({"labels": {"app": "bert"}, "x": 1}, {"labels": {"ours": "1"}, "x": 1})
     assert found == [{"op": "add", "path": "/labels", "value": {"ours": "1"}}]
-
-
-def test_an_item_of_another_name_is_not_changed_into_this_one():
     before, after = [{"name": "a", "x": 1}], [{"name": "b", "x": 1}]
     assert between({"c": before}, {"c": after}) == [{"op": "replace", "path": "/c", "value": after}]
-
-
-def test_a_pointer_escapes_what_rfc_6901_asks_for():
     assert at("a/b", 0, "m~n") == "/a~1b/0/m~0n"

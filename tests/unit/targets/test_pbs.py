@@ -42,17 +42,11 @@ Job Id: 3.pbs
 """
 
 
-def test_torques_form_is_read():
+def test_both_forms_are_read_with_lines_that_go_on_and_a_node_once_a_core():
     job = PBS.read("8", 0, TORQUE, "")
     assert (job.phase, job.user, job.nodes) == ("running", "me", ("node-12", "node-22"))
-
-
-def test_openpbs_form_is_read_with_lines_that_go_on():
     job = PBS.read("3.pbs", 0, OPENPBS, "")
     assert (job.nodes, job.folder, job.output) == (("node4", "node5"), "/home/me/code", "/home/me/debug.o3")
-
-
-def test_a_node_that_torque_names_once_a_core_is_one():
     text = TORQUE.replace("node-12/3+node-22/1", "node4/0+node4/1+node5/0")
     assert PBS.read("8", 0, text, "").nodes == ("node4", "node5")
 

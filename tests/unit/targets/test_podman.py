@@ -17,16 +17,13 @@ def model(**build):
     return {"name": "repo", "secrets": secrets, "services": {"app": {"build": given, "depends_on": {"db": {}}}, "db": {"image": "postgres"}, "other": {"build": given}}}  # fmt: skip
 
 
-def test_the_image_gets_composes_name_and_labels_at_the_chosen_engine():
+def test_the_image_gets_composes_name_and_labels_and_arguments_secrets_and_stages_travel():
     (argv,) = builds(model(), "app", HOST)
     assert argv[:4] == ("podman", "--url", HOST, "build")
     assert argv[argv.index("--tag") + 1] == "repo-app"
     assert argv[argv.index("--file") + 1] == "/home/me/repo/Dockerfile"
     assert "com.docker.compose.service=app" in argv
     assert argv[-1] == "/home/me/repo"
-
-
-def test_arguments_secrets_and_stages_travel():
     given = model(
         args={"BASE": "b:1", "FROM_ENV": None, "MONEY": "$$5"}, target="dev",
         secrets=[{"source": "ca"}, {"source": "token", "target": "t"}],
@@ -39,14 +36,11 @@ def test_arguments_secrets_and_stages_travel():
     assert argv[argv.index("--target") + 1] == "dev"
 
 
-def test_what_is_started_with_it_is_built_too_and_nothing_else():
+def test_what_is_started_with_it_is_built_too_and_a_build_that_podman_cannot_do_is_refused():
     given = model()
     given["services"]["db"] = {"build": {"context": "/db"}, "image": "mine/db"}
     tags = [argv[argv.index("--tag") + 1] for argv in builds(given, "app", HOST)]
     assert sorted(tags) == ["mine/db", "repo-app"]
-
-
-def test_a_build_that_podman_cannot_do_is_refused_by_name():
     with pytest.raises(DkdbgError, match="app is built with ssh, which podman build does not know"):
         builds(model(ssh=["default"]), "app", HOST)
 

@@ -34,10 +34,13 @@ def local(record: dict[str, Any], *, live: bool = True) -> sessions.SeenSession:
     return sessions.of_record(parse(record), live=live, target="local", address=f"local:{record['id']}")
 
 
-def test_a_local_session_is_attached_to_where_it_listens() -> None:
+def test_a_local_session_is_attached_to_where_it_listens_and_its_jobs_are_names_and_few() -> None:
     seen = local(RECORD)
     assert (seen.target, seen.state, seen.endpoint) == ("local", "running", "127.0.0.1:5678")
     assert seen.processes == ("rank 3", "process 8")
+    assert parse({**RECORD, "jobs": ["7", "7_3"]}).jobs == {"7", "7_3"}
+    assert parse(RECORD).jobs == frozenset()
+    assert len(parse({**RECORD, "jobs": [str(each) for each in range(1000)]}).jobs) <= 10
 
 
 def test_programs_read_in_detail_what_a_person_types_by_hand() -> None:
@@ -45,12 +48,6 @@ def test_programs_read_in_detail_what_a_person_types_by_hand() -> None:
     said = seen.as_json(1001.0)
     assert (said["detail"], "by_hand" in said) == ("nc 10.0.0.1 5678", False)
     assert local({**RECORD, "detail": "runs"}).as_json(1001.0)["detail"] == "runs"
-
-
-def test_the_jobs_of_a_session_are_names_and_few() -> None:
-    assert parse({**RECORD, "jobs": ["7", "7_3"]}).jobs == {"7", "7_3"}
-    assert parse(RECORD).jobs == frozenset()
-    assert len(parse({**RECORD, "jobs": [str(each) for each in range(1000)]}).jobs) <= 10
 
 
 ON_ALL = {"Ports": {"5678/tcp": [{"HostIp": "0.0.0.0", "HostPort": "5681"}]}}
@@ -107,10 +104,6 @@ def test_an_image_that_names_no_port_hides_no_other_container(port: str) -> None
     assert Container.of(inspected(Config=labels)).port == 5678
 
 
-def test_a_name_cannot_move_the_cursor_of_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "a\\x1b[2Jb\\nc" in shown([local({**RECORD, "name": "a\x1b[2Jb\nc"})], 1000.0, capsys)[1]
-
-
 @pytest.mark.parametrize(
     ("state", "live", "shown"), [("running", False, "lost"), ("exited", False, "exited")]
 )
@@ -130,16 +123,16 @@ def shown(seen: list[sessions.SeenSession], now: float, capsys: pytest.CaptureFi
     return capsys.readouterr().out.splitlines()
 
 
-def test_the_table_has_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_a_printable_line_for_each_with_processes_counted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     attached = local({**RECORD, "state": "attached", "client": True})
     lines = shown([attached], 1000.0 + 3 * 3600, capsys)
     assert lines[0].split() == ["TARGET", "SESSION", "STATE", "ATTACH", "TO", "AGE", "EDITOR", "PROCESSES"]
     assert lines[1] == "local   job      attached  127.0.0.1:5678  3 h  attached  rank 3, process 8"
-
-
-def test_many_processes_are_counted() -> None:
     many = {**RECORD, "processes": [{"pid": n, "name": f"rank {n}"} for n in range(9)]}
     assert sessions.rows([local(many)], 1000.0)[0][-1].endswith("rank 3, 5 more")
+    assert "a\\x1b[2Jb\\nc" in shown([local({**RECORD, "name": "a\x1b[2Jb\nc"})], 1000.0, capsys)[1]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +142,7 @@ def test_ages_are_short(seconds: float, text: str) -> None:
     assert sessions.age(seconds) == text
 
 
-def test_one_session_is_chosen_by_its_name_or_id_or_as_the_only_one() -> None:
+def test_one_session_is_chosen_by_what_tells_it_apart_and_where_none_is_what_is_there_is_named() -> None:
     one = local(RECORD)
     two = local({**RECORD, "id": "eval-2", "name": "eval"})
     ended = local({**RECORD, "id": "old-3", "name": "old", "state": "exited"})
@@ -157,6 +150,12 @@ def test_one_session_is_chosen_by_its_name_or_id_or_as_the_only_one() -> None:
     assert choose([one, ended], "web") is one  # the name of its place
     assert choose([one, two], "eval") is two
     assert choose([one, two], "job-1") is one
+    one, two = (replace(local({**RECORD, "id": each}), address="docker://x") for each in ("job-1", "job-2"))
+    with pytest.raises(DkdbgError, match=r"2 sessions fit docker://x; there are: job-1, job-2$") as caught:
+        choose([one, two], "docker://x")
+    assert caught.value.hint == "name one: dkdbg pdb job-1"
+    with pytest.raises(DkdbgError, match=r"no session is called nix; there are: local:job-1$"):
+        choose([], "nix", others=[local(RECORD)])
 
 
 @pytest.mark.parametrize(
@@ -172,18 +171,6 @@ def test_none_or_several_sessions_are_an_error_with_their_names(seen: Any, name:
         choose([local(each) for each in seen], name)
     assert caught.value.exit_code == EXIT_USAGE
     assert ("name one: dkdbg pdb local:job-1" in caught.value.hint) == (said[0] == "2")
-
-
-def test_sessions_of_one_place_are_named_by_what_tells_them_apart() -> None:
-    one, two = (replace(local({**RECORD, "id": each}), address="docker://x") for each in ("job-1", "job-2"))
-    with pytest.raises(DkdbgError, match=r"2 sessions fit docker://x; there are: job-1, job-2$") as caught:
-        choose([one, two], "docker://x")
-    assert caught.value.hint == "name one: dkdbg pdb job-1"
-
-
-def test_where_nothing_of_a_name_is_there_what_is_there_is_named() -> None:
-    with pytest.raises(DkdbgError, match=r"no session is called nix; there are: local:job-1$"):
-        choose([], "nix", others=[local(RECORD)])
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,15 @@ from dkdbg.targets.slurm_errors import explain, unexplained
 RUNNING = "1|RUNNING|me|node-30|node-12,node-[22,30],node-49|None|/home/me/my code\ntasks 8 \n"
 
 
-def test_a_running_job_has_its_nodes_the_scripts_first_its_folder_and_its_tasks():
+def test_a_running_job_has_its_nodes_folder_and_tasks_and_an_array_is_no_single_job():
     job = SLURM.read("1", 0, RUNNING, "")
     assert job.nodes == ("node-30", "node-12", "node-22", "node-49")
     assert (job.phase, job.folder, job.tasks, job.reason) == ("running", "/home/me/my code", 8, "")
+    lines = "6_1|RUNNING|me|node-12|node-12|None|/h\n6_2|RUNNING|me|node-12|node-12|None|/h\n"
+    with pytest.raises(DkdbgError, match="6_1, 6_2") as caught:
+        SLURM.read("6", 0, lines, "")
+    assert caught.value.hint == "name one: 6_1"
+    assert SLURM.read("6_2", 0, lines, "").id == "6_2"
 
 
 @pytest.mark.parametrize(
@@ -32,14 +37,6 @@ def test_a_running_job_has_its_nodes_the_scripts_first_its_folder_and_its_tasks(
 def test_states_are_told_apart(line, phase, reason):
     job = SLURM.read("2", 0, line + "\ntasks 1\n", "")
     assert (job.phase, job.reason) == (phase, reason)
-
-
-def test_an_array_is_no_single_job():
-    lines = "6_1|RUNNING|me|node-12|node-12|None|/h\n6_2|RUNNING|me|node-12|node-12|None|/h\n"
-    with pytest.raises(DkdbgError, match="6_1, 6_2") as caught:
-        SLURM.read("6", 0, lines, "")
-    assert caught.value.hint == "name one: 6_1"
-    assert SLURM.read("6_2", 0, lines, "").id == "6_2"
 
 
 @pytest.mark.parametrize(

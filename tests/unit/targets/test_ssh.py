@@ -50,14 +50,11 @@ def test_a_shell_runs_the_text_that_was_meant(shell):
     assert (done.stdout, done.returncode) == ("a\nb|\\n|it's|!|$x|ü|", 3)
 
 
-def test_a_folder_is_entered_whatever_its_name():
+def test_a_folder_is_entered_whatever_its_name_and_forwards_and_commands_of_the_users_are_not_ours():
     assert enter("") == ""
     assert enter("/a b/$c") == "cd '/a b/$c' || exit 1; "
     assert enter("~/a b") == "cd \"$HOME\"/'a b' || exit 1; "
     assert enter("~") == "cd \"$HOME\"/'' || exit 1; "
-
-
-def test_forwards_and_commands_of_the_users_settings_are_not_ours():
     argv = SshReach(hosts=hosts("ssh://a,b"), options=("-S", "x"), label="b").wrap(["true"], tty=True)
     assert argv[:3] == ("ssh", "-S", "x")
     assert {"ClearAllForwardings=yes", "RemoteCommand=none", "-tt"} <= set(argv)

@@ -29,14 +29,11 @@ def parse(*processes: object, **fields: Any) -> tuple[stacks.Process, ...]:
     return stacks.parse(json.dumps(said), target="local", address="local:a")[0].processes
 
 
-def test_a_process_that_answered_has_its_threads_and_one_that_did_not_says_why() -> None:
+def test_a_process_has_its_threads_or_says_why_not_and_a_child_with_its_parents_rank_is_none() -> None:
     first, second = parse(process(), process(pid=8, rank=1, threads=None, why="it does not answer"))
     assert first.threads is not None
     assert first.threads[0].frames == (stacks.Frame("/w/train.py", 41, "step", own=True),)
     assert (second.threads, second.why) == (None, "it does not answer")
-
-
-def test_a_child_that_has_the_rank_of_its_parent_is_no_rank() -> None:
     parent, child = parse(process(), process(pid=8, ppid=7))
     assert (parent.rank, child.rank) == (0, None)
 
