@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import subprocess
 import sys
 import time
@@ -37,6 +38,12 @@ class Repository:
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(dedent(text).lstrip("\n"))
+        return self
+
+    def empty(self) -> Repository:
+        """Begin another repository at the same place."""
+        shutil.rmtree(self.root)
+        self.root.mkdir()
         return self
 
     def readme(self, *lines: str) -> Repository:

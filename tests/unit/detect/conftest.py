@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,12 @@ class Project:
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(dedent(text).lstrip("\n").replace("\n", newline).encode())
+        return self
+
+    def empty(self) -> Project:
+        """Begin another repository at the same place."""
+        shutil.rmtree(self.root)
+        self.root.mkdir()
         return self
 
     def program(self, path: str, body: str = "") -> Project:

@@ -54,16 +54,10 @@ def test_files_that_are_nobody_s_source_are_not_seen(project, folder):
     assert project.program(f"{folder}/train.py").facts().entrypoint is None
 
 
-def test_a_virtual_environment_of_any_name_is_not_seen(project):
+def test_environments_loops_and_broken_links_are_not_seen(project):
     assert project.write("myenv/pyvenv.cfg").program("myenv/train.py").facts().entrypoint is None
-
-
-def test_a_link_that_leads_out_of_the_tree_in_a_circle_ends(project):
     (project.root / "loop").symlink_to(project.root)
-    assert project.program("train.py").facts().entrypoint.file == "train.py"
-
-
-def test_a_broken_link_is_no_file(project):
+    assert project.empty().program("train.py").facts().entrypoint.file == "train.py"
     (project.root / "requirements.txt").symlink_to(project.root / "gone")
     assert project.facts().package_manager == "none"
 
@@ -80,17 +74,10 @@ def test_marks_and_line_ends_of_other_systems_are_read(raw):
     assert decode(raw) == "a\nb"
 
 
-def test_bytes_that_are_no_text_are_empty():
-    assert decode(b"\x7fELF\0\0") == ""
-
-
-def test_an_old_encoding_is_read(project):
+def test_an_old_encoding_carriage_returns_and_names_with_blanks_are_read(project):
     (project.root / "train.py").write_bytes("# caf\u00e9\nimport torch\nrun()\n".encode("latin-1"))
     assert project.facts().entrypoint.file == "train.py"
-
-
-def test_files_with_carriage_returns_are_read_like_others(project):
-    project.write(
+    project.empty().write(
         "docker-compose.yaml", "services:\n  app:\n    build: .\n    ports:\n      - 1:7860\n", newline="\r\n"
     )
     project.write(
@@ -98,17 +85,15 @@ def test_files_with_carriage_returns_are_read_like_others(project):
     ).program("gui.py")
     facts = project.facts()
     assert (facts.ports, facts.entrypoint.file, facts.mappings) == ((7860,), "gui.py", ((".", "/app"),))
-
-
-def test_names_with_blanks_are_read(project):
     assert (
-        project.write("my docs/read me.md", "x").program("my app/main.py").facts().entrypoint.file
+        project.empty().write("my docs/read me.md", "x").program("my app/main.py").facts().entrypoint.file
         == "my app/main.py"
     )
 
 
-def test_a_path_cannot_leave_the_root():
+def test_a_path_cannot_leave_the_root_and_bytes_that_are_no_text_are_empty():
     assert (join("a", "../b"), join("a", "../../b"), join(".", ".")) == ("b", None, ".")
+    assert decode(b"\x7fELF\0\0") == ""
 
 
 def test_submodules_that_are_not_checked_out_are_named(project):

@@ -31,7 +31,9 @@ def test_an_image_of_tensorflow_1_says_its_python(image, python):
     assert read_image(image).python == python
 
 
-def test_an_environment_of_conda_in_a_folder_is_the_one_that_the_readme_creates(project):
+def test_conda_in_a_folder_counts_if_the_readme_creates_it_by_a_script_too_with_requirements_beside_it(
+    project,
+):
     project.program("lib/train.py").write(
         "scripts/gpu_environment.yml", "channels: [x]\ndependencies:\n  - python=3.10\n  - pytorch=2.3.0\n"
     ).write(
@@ -39,24 +41,18 @@ def test_an_environment_of_conda_in_a_folder_is_the_one_that_the_readme_creates(
     )
     facts = project.facts()
     assert (facts.package_manager, facts.python.version, facts.torch.version) == ("conda", "3.10", "2.3.0")
-
-
-def test_what_the_script_installs_that_makes_the_environment_counts(project):
-    project.write("train.py", TRAIN).write("requirements.txt", "numpy\n").write(
+    project.empty().write("train.py", TRAIN).write("requirements.txt", "numpy\n").write(
         "setup/create_env.sh", "conda create -n x python=3.9\npip install torch==2.0.1\n"
     ).write("README.md", "```bash\nbash setup/create_env.sh\npython train.py\n```\n")
     facts = project.facts()
     assert (facts.python.version, facts.torch.version) == ("3.9", "2.0.1")
-
-
-def test_a_requirements_folder_beside_an_environment_of_conda_says_the_torch(project):
-    project.write("train.py", TRAIN).write("environment.yml", "dependencies:\n  - python=3.9\n").write(
-        "requirements/prod.txt", "torch==1.12.0\n"
-    )
+    project.empty().write("train.py", TRAIN).write(
+        "environment.yml", "dependencies:\n  - python=3.9\n"
+    ).write("requirements/prod.txt", "torch==1.12.0\n")
     assert project.facts().torch.version == "1.12.0"
 
 
-def test_a_service_without_a_framework_needs_no_gpu_though_another_one_has_it(project):
+def test_a_gpu_of_another_service_or_a_side_script_is_not_needed_and_accelerate_takes_what_there_is(project):
     project.program("serve.py").write("requirements.txt", "fastapi\n").write(
         "compose.yaml",
         """\
@@ -70,18 +66,12 @@ def test_a_service_without_a_framework_needs_no_gpu_though_another_one_has_it(pr
         """,
     ).write("Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\n")
     assert project.facts().gpu == "none"
-
-
-def test_a_side_script_with_torch_says_nothing_where_the_lock_has_none(project):
-    project.program("serve.py").write("scripts/export.py", "import torch\ntorch.zeros(1)\n").write(
+    project.empty().program("serve.py").write("scripts/export.py", "import torch\ntorch.zeros(1)\n").write(
         "pyproject.toml", "[project]\nname = 'x'\nversion = '1'\ndependencies = ['fastapi']\n"
     ).write("uv.lock", 'version = 1\n\n[[package]]\nname = "fastapi"\nversion = "0.115.0"\n')
     facts = project.facts()
     assert (facts.torch, facts.gpu) == (None, "none")
-
-
-def test_a_program_of_accelerate_takes_what_there_is(project):
-    project.write(
+    project.empty().write(
         "main.py",
         "import torch\nfrom accelerate import Accelerator\nif __name__ == '__main__':\n    Accelerator().prepare(1)\n",
     ).write("requirements.txt", "torch\naccelerate\n").write(

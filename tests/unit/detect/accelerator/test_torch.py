@@ -48,40 +48,30 @@ def test_the_source_of_uv_names_the_index(project):
     assert (facts.torch.cuda, facts.torch_index) == ("12.8", "https://download.pytorch.org/whl/cu128")
 
 
-def test_the_readme_says_what_the_files_leave_out(project):
+def test_the_readme_says_what_the_files_leave_out_for_pip_and_conda_and_a_pin_in_a_file_beats_it(project):
     project.write("requirements.txt", "numpy\n").write("train.py", "import torch\n")
     project.readme(
         "pip install torch==2.6.0 torchvision==0.21.0 --index-url https://download.pytorch.org/whl/cu124"
     )
     assert said(project) == ("2.6.0", "12.4")
-
-
-def test_a_conda_line_of_the_readme_is_read(project):
-    project.readme("conda install pytorch==1.12.1 torchvision cudatoolkit=11.3 -c pytorch").write(
+    project.empty().readme("conda install pytorch==1.12.1 torchvision cudatoolkit=11.3 -c pytorch").write(
         "train.py", "import torch\n"
     )
     assert said(project) == ("1.12.1", "11.3")
-
-
-def test_a_pin_in_a_file_beats_the_readme(project):
-    project.write("requirements.txt", "torch==2.1.0\n").readme("pip install torch==1.9.0")
+    project.empty().write("requirements.txt", "torch==2.1.0\n").readme("pip install torch==1.9.0")
     assert said(project)[0] == "2.1.0"
 
 
-def test_the_base_image_holds_a_torch(project):
+def test_the_base_image_a_vendors_and_the_build_hold_a_torch(project):
     project.write(
         "Dockerfile", "FROM pytorch/pytorch:2.5.1-cuda12.4-cudnn9-runtime\nRUN pip install x\n"
     ).write("train.py", "import torch\n")
     assert said(project) == ("2.5.1", "12.4")
-
-
-def test_an_ngc_image_holds_a_vendor_torch(project):
-    project.write("Dockerfile", "FROM nvcr.io/nvidia/pytorch:21.08-py3\n").write("train.py", "import torch\n")
+    project.empty().write("Dockerfile", "FROM nvcr.io/nvidia/pytorch:21.08-py3\n").write(
+        "train.py", "import torch\n"
+    )
     assert said(project) == ("1.10", "11.4")
-
-
-def test_the_image_build_installs_a_torch(project):
-    project.write(
+    project.empty().write(
         "Dockerfile", "FROM python:3.10\nRUN pip install \\\n  torch==2.7.0+cu128 \\\n  triton\n"
     ).write("train.py", "import torch\n")
     assert said(project) == ("2.7.0", "12.8")

@@ -20,34 +20,25 @@ def test_the_default_file_comes_first_in_compose_own_order(project):
     )  # fmt: skip
 
 
-def test_a_broken_root_file_says_file_line_and_what_to_do(project):
+def test_a_broken_root_file_says_file_line_and_what_to_do_and_one_elsewhere_is_a_problem(project):
     project.write("compose.yaml", "services:\n  a:\n   image: x\n  b: [\n")
     with pytest.raises(DkdbgError, match=r"compose\.yaml:5: not valid YAML") as caught:
         project.facts()
     assert "docker compose config" in caught.value.hint
-
-
-def test_a_root_file_whose_services_are_a_list_is_no_compose_file(project):
-    project.write("compose.yaml", "services:\n  - a\n")
+    project.empty().write("compose.yaml", "services:\n  - a\n")
     with pytest.raises(DkdbgError, match="mapping of names to services"):
         project.facts()
-
-
-def test_a_broken_file_elsewhere_is_a_recorded_problem(project):
-    project.write("examples/a/compose.yaml", "services: [\n")
+    project.empty().write("examples/a/compose.yaml", "services: [\n")
     assert any(problem.startswith("examples/a/compose.yaml:") for problem in project.facts().problems)
 
 
-def test_reset_and_override_tags_are_plain_values(project):
+def test_tags_are_plain_values_anchors_and_merge_keys_are_followed_and_variables_are_filled_in(project):
     project.write(
         "compose.yaml",
         "services:\n  a:\n    image: x\n    ports: !override ['8000:80']\n    user: !reset null\n",
     )
     assert services(project)["a"].ports == (80,)
-
-
-def test_anchors_and_merge_keys_are_followed(project):
-    project.write(
+    project.empty().write(
         "compose.yaml",
         """
         x-base: &base
@@ -61,10 +52,7 @@ def test_anchors_and_merge_keys_are_followed(project):
     )
     fact = services(project)["a"]
     assert (fact.image, fact.profiles, fact.command) == ("python:3.11", ("gpu",), ("python", "a.py"))
-
-
-def test_variables_come_from_the_env_file_and_from_defaults(project):
-    project.write(".env", "TAG=9 # nine\n")
+    project.empty().write(".env", "TAG=9 # nine\n")
     project.write(
         "compose.yaml",
         "services:\n  a:\n    image: i:${TAG}-${B:-x}-${C:-${D:-y}}\n    ports: ['${P:-80}:81']\n",
@@ -72,7 +60,7 @@ def test_variables_come_from_the_env_file_and_from_defaults(project):
     assert (services(project)["a"].image, services(project)["a"].ports) == ("i:9-x-y", (81,))
 
 
-def test_a_service_of_another_file_is_extended_with_its_own_paths(project):
+def test_a_service_of_another_file_is_extended_with_its_own_paths_also_in_a_circle(project):
     project.write("base/compose.yml", "services:\n  b:\n    build: .\n    volumes: ['./src:/src']\n")
     project.write("base/Dockerfile", "FROM python:3.11\n").write("base/src/a.py")
     project.write(
@@ -81,22 +69,16 @@ def test_a_service_of_another_file_is_extended_with_its_own_paths(project):
     )
     fact = services(project)["a"]
     assert (fact.context, fact.dockerfile, fact.binds) == ("base", "base/Dockerfile", (("base/src", "/src"),))
-
-
-def test_services_that_extend_each_other_in_a_circle_end(project):
-    project.write("compose.yaml", "services:\n  a: {extends: b}\n  b: {extends: a}\n")
+    project.empty().write("compose.yaml", "services:\n  a: {extends: b}\n  b: {extends: a}\n")
     assert set(services(project)) == {"a", "b"}
 
 
-def test_the_override_file_is_part_of_the_default_one(project):
+def test_the_override_file_is_part_of_the_default_one_and_compose_file_names_the_project(project):
     project.write("compose.yaml", "services:\n  a:\n    image: x\n    command: [a]\n    ports: ['1:2']\n")
     project.write("compose.override.yaml", "services:\n  a:\n    command: [b]\n    ports: ['3:4']\n")
     fact = services(project)["a"]
     assert (fact.command, fact.ports, fact.file) == (("b",), (2, 4), "compose.yaml")
-
-
-def test_compose_file_of_the_env_file_names_the_project(project):
-    project.write(".env", "COMPOSE_FILE=a.yml:b.yml\n")
+    project.empty().write(".env", "COMPOSE_FILE=a.yml:b.yml\n")
     project.write("a.yml", "services:\n  a: {image: x}\n").write("b.yml", "services:\n  a: {command: [b]}\n")
     facts = project.facts()
     assert (facts.compose_env, facts.services[0].image, facts.services[0].command) == (
@@ -104,6 +86,9 @@ def test_compose_file_of_the_env_file_names_the_project(project):
         "x",
         ("b",),
     )
+    assert merge({"command": [1], "ports": [1], "a": {"b": 1}}, {"command": [2], "ports": [2], "a": {"c": 2}}) == {
+        "command": [2], "ports": [1, 2], "a": {"b": 1, "c": 2},
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("value", ["", ":", ": "])
@@ -160,47 +145,31 @@ def test_a_bind_of_the_whole_repository(project, source):
     assert services(project)["a"].binds == ((".", "/w"),)
 
 
-def test_named_volumes_and_foreign_folders_are_no_binds(project):
+def test_named_volumes_and_foreign_folders_are_no_binds_and_contexts_are_found_above_and_not_elsewhere(
+    project,
+):
     project.write(
         "compose.yaml",
         "services:\n  a:\n    image: x\n    volumes: ['data:/d', '/tmp:/t', '~/x:/x', '../out:/o']\n",
     )
     assert services(project)["a"].binds == ()
-
-
-def test_a_build_context_above_the_file_is_found(project):
-    project.write(
+    project.empty().write(
         "docker/compose.yml", "services:\n  a:\n    build: {context: .., dockerfile: docker/Dockerfile}\n"
     )
     project.write("docker/Dockerfile", "FROM python:3.11\n")
     fact = services(project)["a"]
     assert (fact.context, fact.dockerfile) == (".", "docker/Dockerfile")
-
-
-def test_a_remote_build_context_is_none_of_ours(project):
-    project.write("compose.yaml", "services:\n  a:\n    build: https://github.com/x/y.git\n")
+    project.empty().write("compose.yaml", "services:\n  a:\n    build: https://github.com/x/y.git\n")
     assert services(project)["a"].context is None
 
 
-def test_merging_replaces_commands_and_appends_lists():
-    assert merge({"command": [1], "ports": [1], "a": {"b": 1}}, {"command": [2], "ports": [2], "a": {"c": 2}}) == {
-        "command": [2], "ports": [1, 2], "a": {"b": 1, "c": 2},
-    }  # fmt: skip
-
-
-def test_the_shell_folder_of_a_file_that_is_named_from_the_root_is_the_root(project):
+def test_the_shell_folder_is_the_files_own_unless_it_is_named_or_builds_from_the_root(project):
     project.write("examples/arm/compose.yml", "services: {a: {build: ., volumes: ['$PWD:/app']}}\n")
     project.write("examples/arm/README.md", "docker compose -f examples/arm/compose.yml up\n").write("x.py")
     assert services(project)["a"].binds == ((".", "/app"),)
-
-
-def test_the_shell_folder_of_a_file_that_builds_from_the_root_is_the_root(project):
-    project.write("docker/compose.yml", "services: {a: {build: '..', volumes: ['${PWD}:/app']}}\n")
+    project.empty().write("docker/compose.yml", "services: {a: {build: '..', volumes: ['${PWD}:/app']}}\n")
     assert services(project)["a"].binds == ((".", "/app"),)
-
-
-def test_the_shell_folder_of_any_other_file_is_its_own(project):
-    project.write("demo/compose.yml", "services: {a: {build: ., volumes: ['$PWD:/app']}}\n")
+    project.empty().write("demo/compose.yml", "services: {a: {build: ., volumes: ['$PWD:/app']}}\n")
     assert services(project)["a"].binds == (("demo", "/app"),)
 
 
@@ -242,18 +211,17 @@ services:
     assert [each.needs_files for each in project.facts().services] == [((".env", known),)] * 3
 
 
-def test_keys_that_are_no_strings_stop_nothing(project):
+def test_keys_that_are_no_strings_stop_nothing_and_a_stage_by_its_name_is_a_compose_file_if_it_has_services(
+    project,
+):
     project.write(
         "examples/compose.yaml",
         "services: {s: {image: x, networks: [n]}}\nnetworks: {n: {x-since: {2024-01-01: first, 1: {2: 3}}}}\n",
     )
     project.program("train.py", "import torch")
     assert project.facts().services[0].parts[0][2] == '{"x-since": {"2024-01-01": "first", "1": {"2": 3}}}'
-
-
-def test_a_stage_by_its_name_is_a_compose_file_if_it_has_services(project):
     body = "services:\n  web: {build: ., command: python train.py}\n"
-    project.write("local.yml", "version: '3'\n\n" + body).write("production.yml", body).write(
+    project.empty().write("local.yml", "version: '3'\n\n" + body).write("production.yml", body).write(
         "dev.yaml", "lr: 0.1\n"
     )
     project.write("conf/local.yml", body).write(

@@ -12,14 +12,11 @@ def mappings(project):
     return project.facts().mappings
 
 
-def test_what_docker_run_mounts_is_where_the_code_lies(project):
+def test_what_docker_run_mounts_is_where_the_code_lies_unless_the_image_copies_it(project):
     project.readme("nvidia-docker run --rm --shm-size 8G -it -v `pwd`:/code -v `pwd`/runs:/runs img")
     project.write("runs/note.txt", "x\n")
     assert mappings(project) == ((".", "/code"),)
-
-
-def test_what_the_image_copies_beats_docker_run(project):
-    project.readme("docker run -v `pwd`:/code img").program("src/train.py")
+    project.empty().readme("docker run -v `pwd`:/code img").program("src/train.py")
     project.write("docker/Dockerfile", IMAGE + "COPY src /app\n")
     assert project.facts().mappings == (("src", "/app"),)
 
@@ -39,9 +36,12 @@ def test_docker_may_have_the_name_of_a_variable(project, path, given, run):
     assert mappings(project) == ((".", "/code"),)
 
 
-def test_another_variable_is_no_docker(project):
+def test_another_variable_is_no_docker_and_many_variables_and_runs_of_a_hostile_script_end_soon(project):
     project.write("run.sh", 'cmd=./launch\n${cmd} run -v "$PWD":/code img\n')
     assert mappings(project) == ()
+    names = "\n".join(f"V{n}=-v{n}$V{n - 1}$V{n - 1}" for n in range(3000))
+    project.empty().write("run.sh", names + "\n" + "\n".join(f"docker run $V{n}" for n in range(3000)))
+    assert project.facts().docker_run is None
 
 
 MAKEFILE = """
@@ -71,9 +71,3 @@ def test_options_that_a_variable_holds_are_read(project, file, text, remote):
     project.write(file, text).write("train.py", "x")
     found = project.facts().docker_run
     assert found.mounts == ((".", remote),)
-
-
-def test_many_variables_and_runs_of_a_hostile_script_end_soon(project):
-    names = "\n".join(f"V{n}=-v{n}$V{n - 1}$V{n - 1}" for n in range(3000))
-    project.write("run.sh", names + "\n" + "\n".join(f"docker run $V{n}" for n in range(3000)))
-    assert project.facts().docker_run is None

@@ -14,23 +14,14 @@ def read(text: str, **options):
     return read_dockerfile(dedent(text), "Dockerfile", **options)
 
 
-def test_a_comment_inside_a_continuation_is_dropped():
+def test_comments_escapes_here_documents_and_first_lines_of_instructions_are_known():
     steps = parse_instructions("RUN a \\\n  # why\n  && b\nUSER me\n")
     assert [(step.keyword, step.rest.split()) for step in steps] == [
         ("RUN", ["a", "&&", "b"]),
         ("USER", ["me"]),
     ]
-
-
-def test_the_escape_directive_changes_the_continuation_character():
     assert parse_instructions("# escape=`\nRUN a `\n b\n")[0].rest.split() == ["a", "b"]
-
-
-def test_instructions_know_their_first_line():
     assert [step.line for step in parse_instructions("FROM a\n\nRUN x \\\n y\nUSER z\n")] == [1, 3, 5]
-
-
-def test_a_here_document_is_no_instruction():
     steps = parse_instructions("RUN <<EOF\npip install torch\nUSER nobody\nEOF\nUSER me\n")
     assert [step.keyword for step in steps] == ["RUN", "USER"]
     assert steps[0].heredocs == ("pip install torch\nUSER nobody",)
@@ -72,18 +63,16 @@ def test_what_a_dockerfile_says(text, name, value):
     assert getattr(read(text), name) == value
 
 
-def test_a_build_argument_wins_over_its_default():
+def test_a_build_argument_wins_a_stage_inherits_and_the_target_is_read():
     assert read("ARG V=3.11\nFROM python:$V\n", args={"V": "3.9"}).base == "python:3.9"
-
-
-def test_a_stage_inherits_what_its_base_stage_set():
     fact = read('FROM python:3.10 AS base\nWORKDIR /a\nENTRYPOINT ["x"]\nFROM base\nCMD ["y"]\n')
     assert (fact.workdir, fact.entrypoint, fact.cmd) == ("/a", ("x",), ("y",))
-
-
-def test_the_target_stage_is_read_when_one_is_named():
     text = "FROM a AS dev\nWORKDIR /dev\nFROM a AS prod\nWORKDIR /prod\n"
     assert read(text, target="dev").workdir == "/dev"
+    text = "FROM a AS build\nWORKDIR /src\nCOPY . .\nFROM a\nCOPY --from=build /src/lib /opt/lib\n"
+    assert read(text).copies == (("lib", "/opt/lib"),)
+    text = "FROM python:3.10\nENV V=/app/.venv\nRUN python3 -m venv $V\nWORKDIR /app\nCOPY . .\n"
+    assert read(text).venvs == ("/app/.venv",)
 
 
 @pytest.mark.parametrize(
@@ -106,11 +95,6 @@ def test_copies_pair_local_and_remote(copy, expected):
     assert read(f"FROM a\nWORKDIR /app\n{copy}\n").copies == (expected,)
 
 
-def test_a_copy_from_another_stage_is_followed_to_the_sources():
-    text = "FROM a AS build\nWORKDIR /src\nCOPY . .\nFROM a\nCOPY --from=build /src/lib /opt/lib\n"
-    assert read(text).copies == (("lib", "/opt/lib"),)
-
-
 @pytest.mark.parametrize(
     ("text", "python"),
     [
@@ -131,18 +115,15 @@ def test_the_python_of_an_image(text, python):
     assert read(text).python == python
 
 
-def test_a_virtual_environment_below_the_workdir_is_seen():
-    text = "FROM python:3.10\nENV V=/app/.venv\nRUN python3 -m venv $V\nWORKDIR /app\nCOPY . .\n"
-    assert read(text).venvs == ("/app/.venv",)
-
-
-def test_run_lines_hold_here_documents_and_resolved_variables():
+def test_run_lines_hold_here_documents_and_resolved_variables_and_python_is_found_in_the_json_form():
     text = "FROM a\nARG CU=cu124\nRUN --mount=type=cache,target=/x pip install torch --index-url u/$CU\nRUN <<E\nmake\nE\n"
     assert [line.strip() for line in run_lines(text)] == [
         "pip install torch --index-url u/cu124",
         "<<E",
         "make",
     ]
+    text = 'FROM ubuntu:22.04\nRUN ["apt-get", "install", "-y", "python3.9"]\n'
+    assert read(text).python == "3.9"
 
 
 def test_an_image_in_a_deeper_docker_folder_is_the_programs_and_conda_names_its_python(project):
@@ -207,11 +188,6 @@ def test_a_run_line_is_read_in_both_of_its_forms(project, run):
     facts = project.write("Dockerfile", text).facts()
     assert facts.installed == (("Dockerfile", "editable"),)
     assert run_lines(text) == ("pip install -e .",)
-
-
-def test_python_is_found_in_the_json_form():
-    text = 'FROM ubuntu:22.04\nRUN ["apt-get", "install", "-y", "python3.9"]\n'
-    assert read(text).python == "3.9"
 
 
 @pytest.mark.parametrize(

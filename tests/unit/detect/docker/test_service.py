@@ -34,42 +34,26 @@ def web(project):
     return project.write("project/Dockerfile", "FROM python:3.11\nWORKDIR /usr/src/app\nCOPY . .\n").facts()
 
 
-def test_the_application_is_chosen_before_its_worker_and_its_database(project):
+def test_the_application_is_chosen_before_its_worker_and_database_with_its_program_mapping_and_port(project):
     assert web(project).service.name == "web"
-
-
-def test_the_program_of_the_service_is_the_program(project):
     entry = web(project).entrypoint
     assert (entry.file, entry.launcher, entry.cwd) == ("project/main.py", "uvicorn", "project")
-
-
-def test_the_module_of_a_celery_application_is_found(project):
     assert "project/worker.py" in [item.file for item in web(project).candidates]
-
-
-def test_the_bind_mount_is_the_mapping(project):
     assert web(project).mappings == (("project", "/usr/src/app"),)
-
-
-def test_ports_are_those_of_the_service(project):
     assert web(project).ports == (8000,)
 
 
-def test_a_database_alone_is_no_service_to_debug(project):
+def test_a_database_or_a_foreign_image_alone_is_no_service_to_debug_and_a_python_image_with_the_code_is_one(
+    project,
+):
     project.write("compose.yaml", "services:\n  db: {image: 'postgres:16'}\n").program("app.py")
     assert project.facts().service is None
-
-
-def test_a_foreign_python_image_is_no_service_to_debug(project):
-    project.write(
+    project.empty().write(
         "compose.yaml",
         "services:\n  tb: {image: 'tensorflow/tensorflow', command: tensorboard --logdir /l}\n",
     ).program("train.py")
     assert project.facts().service is None
-
-
-def test_a_plain_python_image_with_the_code_mounted_is_one(project):
-    project.write(
+    project.empty().write(
         "compose.yaml",
         "services:\n  job:\n    image: python:3.11\n    volumes: ['.:/w']\n    working_dir: /w\n    command: python train.py\n",
     )
@@ -77,18 +61,9 @@ def test_a_plain_python_image_with_the_code_mounted_is_one(project):
     assert (facts.service.name, facts.entrypoint.file, facts.mappings) == ("job", "train.py", ((".", "/w"),))
 
 
-def test_the_default_file_is_chosen_before_its_gpu_variant(project):
-    body = "services:\n  app{0}:\n    build: .\n"
-    project.write("docker-compose.gpu.yml", body.format("-gpu")).write("docker-compose.yml", body.format(""))
-    facts = (
-        project.program("main.py")
-        .write("Dockerfile", "FROM python:3.11\nWORKDIR /a\nCOPY . .\nCMD python main.py\n")
-        .facts()
-    )
-    assert facts.service.name == "app"
-
-
-def test_the_service_of_the_dev_container_is_preferred(project):
+def test_the_service_of_the_dev_container_and_the_default_file_are_preferred_and_a_file_for_tests_is_not(
+    project,
+):
     project.write("compose.yaml", "services:\n  a: {build: .}\n  b: {build: .}\n").write(
         "Dockerfile", "FROM python:3.11\nCOPY . /a\n"
     ).program("main.py")
@@ -97,6 +72,21 @@ def test_the_service_of_the_dev_container_is_preferred(project):
         '{"dockerComposeFile": "../compose.yaml", "service": "b", "workspaceFolder": "/a"}',
     )
     assert project.facts().service.name == "b"
+    body = "services:\n  app{0}:\n    build: .\n"
+    project.empty().write("docker-compose.gpu.yml", body.format("-gpu")).write(
+        "docker-compose.yml", body.format("")
+    )
+    facts = (
+        project.program("main.py")
+        .write("Dockerfile", "FROM python:3.11\nWORKDIR /a\nCOPY . .\nCMD python main.py\n")
+        .facts()
+    )
+    assert facts.service.name == "app"
+    service = "services: {{{0}: {{build: {1}, command: python serve.py}}}}\n"
+    project.empty().write("docker/compose.test.yml", service.format("server", ".."))
+    project.write("docker/gpu/compose.yml", service.format("speech", "../.."))
+    project.write("Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\n").program("serve.py")
+    assert project.facts().service.name == "speech"
 
 
 def test_of_many_example_projects_the_first_is_chosen(project):
@@ -115,7 +105,9 @@ def test_of_many_example_projects_the_first_is_chosen(project):
     )
 
 
-def test_copies_of_the_image_map_where_nothing_is_mounted(project):
+def test_copies_of_the_image_map_where_nothing_is_mounted_and_a_program_that_lies_only_in_it_has_no_file(
+    project,
+):
     project.write(
         "compose.yaml", "services:\n  gui:\n    build: .\n    volumes: ['./models:/app/models']\n"
     ).write("models/a.bin")
@@ -123,10 +115,7 @@ def test_copies_of_the_image_map_where_nothing_is_mounted(project):
         "Dockerfile", 'FROM python:3.11\nCOPY --link . /app\nWORKDIR /app\nCMD ["python", "gui.py"]\n'
     )
     assert project.facts().mappings == ((".", "/app"),)
-
-
-def test_a_program_that_lies_only_in_the_image_has_no_file(project):
-    project.write("compose.yaml", "services:\n  auto: {build: ./services/a}\n").write(
+    project.empty().write("compose.yaml", "services:\n  auto: {build: ./services/a}\n").write(
         "services/a/entrypoint.sh", 'exec "$@"\n'
     ).write("services/a/config.py")
     project.write(
@@ -138,7 +127,7 @@ def test_a_program_that_lies_only_in_the_image_has_no_file(project):
     assert entry.command.startswith("python -u webui.py --port 7860")
 
 
-def test_an_entrypoint_script_of_the_image_is_read(project):
+def test_an_entrypoint_script_is_read_without_what_goes_to_the_background_and_drops_the_command(project):
     project.write("compose.yaml", "services:\n  app: {build: .}\n").write(
         "entrypoint.sh", 'set -e\npython migrate.py\nexec python server.py --port 1 "$@"\n'
     )
@@ -146,6 +135,17 @@ def test_an_entrypoint_script_of_the_image_is_read(project):
         "Dockerfile", 'FROM python:3.11\nWORKDIR /a\nCOPY . .\nENTRYPOINT ["./entrypoint.sh"]\n'
     )
     assert project.facts().entrypoint.file == "server.py"
+    project.empty().write("compose.yml", "services:\n  web: {build: .}\n").program("server.py").program(
+        "sync.py"
+    )
+    project.write("Dockerfile", 'FROM python:3.11\nWORKDIR /app\nCOPY . .\nENTRYPOINT ["./entry.sh"]\n')
+    project.write("entry.sh", "#!/bin/sh\npython server.py\npython sync.py &\nwait\n")
+    assert project.facts().entrypoint.file == "server.py"
+    project.empty().write(
+        "compose.yaml", "services:\n  app: {build: ., entrypoint: ['python', 'b.py']}\n"
+    ).program("a.py").program("b.py")
+    project.write("Dockerfile", 'FROM python:3.11\nWORKDIR /x\nCOPY . .\nCMD ["python", "a.py"]\n')
+    assert project.facts().entrypoint.command == "python b.py"
 
 
 def test_fastapi_finds_its_program_below_a_copied_folder(project):
@@ -158,14 +158,6 @@ def test_fastapi_finds_its_program_below_a_copied_folder(project):
     )
     entry = project.facts().entrypoint
     assert (entry.file, entry.launcher, entry.cwd) == ("backend/app/main.py", "fastapi", "backend")
-
-
-def test_a_service_entrypoint_drops_the_command_of_the_image(project):
-    project.write("compose.yaml", "services:\n  app: {build: ., entrypoint: ['python', 'b.py']}\n").program(
-        "a.py"
-    ).program("b.py")
-    project.write("Dockerfile", 'FROM python:3.11\nWORKDIR /x\nCOPY . .\nCMD ["python", "a.py"]\n')
-    assert project.facts().entrypoint.command == "python b.py"
 
 
 def test_training_of_the_readme_beats_a_server_of_a_compose_file_deep_down(project):
@@ -181,22 +173,13 @@ def test_training_of_the_readme_beats_a_server_of_a_compose_file_deep_down(proje
     assert (facts.service.name, facts.entrypoint.file) == ("server", "scripts/train.py")
 
 
-def test_a_compose_file_for_tests_is_not_chosen_before_the_program_itself(project):
-    service = "services: {{{0}: {{build: {1}, command: python serve.py}}}}\n"
-    project.write("docker/compose.test.yml", service.format("server", ".."))
-    project.write("docker/gpu/compose.yml", service.format("speech", "../.."))
-    project.write("Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\n").program("serve.py")
-    assert project.facts().service.name == "speech"
-
-
-def test_an_image_that_installs_its_own_python_is_a_service_to_debug(project):
+def test_an_image_that_installs_its_own_python_is_a_service_to_debug_and_one_that_node_builds_with_is_not(
+    project,
+):
     project.write("compose.yaml", "services: {ui: {build: ., command: ./start}}\n").program("server.py")
     project.write("Dockerfile", "FROM ubuntu:22.04\nRUN apt update && apt install -y git python3-dev pip\n")
     assert project.facts().service.name == "ui"
-
-
-def test_python_that_node_builds_with_is_no_service_to_debug(project):
-    project.write("compose.yaml", "services: {web: {build: .}}\n")
+    project.empty().write("compose.yaml", "services: {web: {build: .}}\n")
     project.write("Dockerfile", "FROM node:20\nRUN apt-get install -y python3 make\n")
     assert project.facts().service is None
 
@@ -260,13 +243,6 @@ def test_a_release_over_which_the_code_is_mounted_stays_the_image(project):
     project.write("compose.yml", "services:\n  web: {image: 'acme/labels', volumes: ['.:/labels']}\n")
     project.write("Dockerfile", "FROM python:3.11\nWORKDIR /labels\nCOPY . .\nCMD python app.py\n")
     assert [each.release for each in project.facts().services] == [None]
-
-
-def test_an_entrypoint_script_stays_with_what_it_does_not_send_to_the_background(project):
-    project.write("compose.yml", "services:\n  web: {build: .}\n").program("server.py").program("sync.py")
-    project.write("Dockerfile", 'FROM python:3.11\nWORKDIR /app\nCOPY . .\nENTRYPOINT ["./entry.sh"]\n')
-    project.write("entry.sh", "#!/bin/sh\npython server.py\npython sync.py &\nwait\n")
-    assert project.facts().entrypoint.file == "server.py"
 
 
 def test_over_what_an_image_copies_into_its_top_folder_nothing_is_mounted(project):

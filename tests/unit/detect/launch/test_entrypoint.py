@@ -9,7 +9,7 @@ from dkdbg.detect.launch.candidates import role_of
 TRAIN = "import torch\nfor batch in []:\n    loss.backward()\n"
 
 
-def test_a_readme_launch_line_beats_a_script_that_merely_has_a_main_guard(project):
+def test_a_readme_launch_line_beats_a_main_guard_and_what_another_program_executes_is_no_candidate(project):
     project.program("run.py").program("fit_model.py").readme("python fit_model.py --epochs 1")
     entry = project.facts().entrypoint
     assert (entry.file, entry.command, entry.source) == (
@@ -17,67 +17,53 @@ def test_a_readme_launch_line_beats_a_script_that_merely_has_a_main_guard(projec
         "python fit_model.py --epochs 1",
         "README.md",
     )
+    project.empty().write("train.py", TRAIN).write(
+        "config/train_small.py", "batch_size = 1\nlr = 0.1\n"
+    ).readme("python train.py config/train_small.py")
+    assert [item.file for item in project.facts().candidates] == ["train.py"]
 
 
-def test_training_beats_sampling_that_the_readme_shows_first(project):
+def test_training_beats_sampling_and_preparing_data_is_not_the_program(project):
     project.write("train.py", TRAIN).write("sample.py", TRAIN).readme("python sample.py", "python train.py")
     assert project.facts().entrypoint.file == "train.py"
-
-
-def test_preparing_data_is_not_the_program(project):
-    project.write("data/prepare.py", TRAIN).write("model_run.py", TRAIN)
+    project.empty().write("data/prepare.py", TRAIN).write("model_run.py", TRAIN)
     project.readme("python data/prepare.py", "python model_run.py")
     assert project.facts().entrypoint.file == "model_run.py"
 
 
-def test_a_file_executed_by_another_program_is_no_candidate(project):
-    project.write("train.py", TRAIN).write("config/train_small.py", "batch_size = 1\nlr = 0.1\n").readme(
-        "python train.py config/train_small.py"
-    )
-    assert [item.file for item in project.facts().candidates] == ["train.py"]
-
-
-def test_a_module_is_found_and_started_from_the_root(project):
+def test_a_module_or_a_script_without_its_folder_is_found_from_the_root_and_a_change_of_directory_counts(
+    project,
+):
     project.write("scripts/base_train.py", TRAIN).readme(
         "torchrun --nproc_per_node=8 -m scripts.base_train -- --depth=1"
     )
     entry = project.facts().entrypoint
     assert (entry.file, entry.launcher, entry.cwd) == ("scripts/base_train.py", "torchrun", ".")
-
-
-def test_a_script_named_without_its_folder_is_found_there(project):
-    project.write("src/train.py", TRAIN).readme("python train.py trainer=gpu")
+    project.empty().write("src/train.py", TRAIN).readme("python train.py trainer=gpu")
     assert project.facts().entrypoint.command == "python src/train.py trainer=gpu"
-
-
-def test_a_change_of_directory_in_a_code_block_counts(project):
-    project.write("a/train.py", TRAIN).write("b/train.py", TRAIN).readme("cd b", "python train.py")
+    project.empty().write("a/train.py", TRAIN).write("b/train.py", TRAIN).readme("cd b", "python train.py")
     entry = project.facts().entrypoint
     assert (entry.file, entry.cwd) == ("b/train.py", "b")
 
 
-def test_a_shell_script_of_the_readme_is_read_through(project):
+def test_a_shell_script_of_the_readme_is_read_through_also_where_two_source_each_other(project):
     project.write("pretrain.py", TRAIN).write(
         "run.sh", "CFG=big\ntorchrun \\\n  --nproc_per_node=8 \\\n  pretrain.py --cfg $CFG\n"
     )
     entry = project.readme("bash run.sh").facts().entrypoint
     assert (entry.file, entry.command) == ("pretrain.py", "torchrun --nproc_per_node=8 pretrain.py --cfg big")
-
-
-def test_scripts_that_source_each_other_end(project):
-    project.write("a.sh", "source b.sh\npython train.py\n").write("b.sh", ". a.sh\n").write("train.py", TRAIN)
+    project.empty().write("a.sh", "source b.sh\npython train.py\n").write("b.sh", ". a.sh\n").write(
+        "train.py", TRAIN
+    )
     assert project.facts().entrypoint.file == "train.py"
 
 
-def test_a_makefile_shows_the_program(project):
+def test_a_makefile_the_editor_and_the_image_show_the_program(project):
     project.write("src/go.py", "import torch\ngo()\n").write(
         "Makefile", "PY ?= python3\nrun:\n\t@$(PY) src/go.py --fast\n"
     )
     assert project.facts().entrypoint.command == "python3 src/go.py --fast"
-
-
-def test_a_launch_configuration_of_the_editor_shows_the_program(project):
-    project.program("tool_a.py").program("tool_b.py").write(
+    project.empty().program("tool_a.py").program("tool_b.py").write(
         ".vscode/launch.json",
         """
         {"configurations": [ // ours
@@ -86,10 +72,7 @@ def test_a_launch_configuration_of_the_editor_shows_the_program(project):
     """,
     )
     assert project.facts().entrypoint.command == "python tool_b.py --x 1"
-
-
-def test_the_program_of_the_image_is_the_program(project):
-    project.program("gui.py").program("local_train.py").write(
+    project.empty().program("gui.py").program("local_train.py").write(
         "Dockerfile",
         'FROM python:3.11\nWORKDIR /app\nCOPY . .\nENTRYPOINT ["dumb-init", "--"]\nCMD ["python3", "gui.py", "--listen"]\n',
     )
@@ -97,15 +80,22 @@ def test_the_program_of_the_image_is_the_program(project):
     assert (entry.file, entry.command) == ("gui.py", "python3 gui.py --listen")
 
 
-def test_a_console_script_names_its_source_file(project):
+def test_a_program_is_started_by_its_console_script_or_as_a_module_of_its_package(project):
     project.write(
         "pyproject.toml", '[project]\nname = "tool"\n[project.scripts]\ntool = "pkg.cli:main"\n'
     ).program("pkg/cli.py")
     entry = project.facts().entrypoint
     assert (entry.command, entry.launcher, entry.file) == ("tool", "console-script", "pkg/cli.py")
+    project.empty().program("src/book/part2/training.py", APP).write("src/book/__init__.py")
+    entry = project.write("src/book/part2/__init__.py").write("src/book/part2/dsets.py").facts().entrypoint
+    assert (entry.command, entry.cwd, entry.file) == (
+        "python -m book.part2.training",
+        "src",
+        "src/book/part2/training.py",
+    )
 
 
-def test_tests_setup_and_vendored_code_are_never_the_program(project):
+def test_tests_setup_vendored_code_and_a_library_are_never_the_program(project):
     for path in (
         "setup.py",
         "tests/train.py",
@@ -116,63 +106,75 @@ def test_tests_setup_and_vendored_code_are_never_the_program(project):
     ):
         project.program(path)
     assert project.facts().entrypoint is None
-
-
-def test_a_library_has_no_program(project):
-    project.write("lib/__init__.py").write("lib/layers.py", "import torch\nclass A: ...\n").write(
+    project.empty().write("lib/__init__.py").write("lib/layers.py", "import torch\nclass A: ...\n").write(
         "setup.py", "from setuptools import setup\nsetup(name='lib')\n"
     )
     assert project.facts().entrypoint is None
 
 
-def test_a_repository_of_notebooks_is_started_with_jupyter(project):
+def test_notebooks_are_started_with_jupyter_unless_they_lie_beside_a_program(project):
     project.write("lectures/part1.ipynb", '{"cells": []}').write("lectures/part2.ipynb", '{"cells": []}')
     entry = project.facts().entrypoint
     assert (entry.command, entry.launcher, entry.file) == ("jupyter lab", "notebook", "lectures/part1.ipynb")
-
-
-def test_notebooks_beside_a_program_are_side_material(project):
-    project.write("analysis.ipynb", '{"cells": []}').write("train.py", TRAIN)
+    project.empty().write("analysis.ipynb", '{"cells": []}').write("train.py", TRAIN)
     assert project.facts().entrypoint.file == "train.py"
 
 
-def test_the_name_of_a_file_in_a_directory_listing_is_no_launch(project):
+def test_a_name_in_a_directory_listing_a_task_of_no_use_and_a_program_that_starts_the_container_are_no_launch(
+    project,
+):
     project.write(
         "README.md", "    repo\n    \u251c\u2500\u2500 train.py  # trains\n\n```\ntrain.py\n```\n"
     ).write("train.py", TRAIN)
     assert project.facts().entrypoint.source == "its own code"
+    project.empty().write(
+        "pyproject.toml", "[tool.pixi.tasks]\napp = 3\nloop = 'pixi run loop'\n[tool.hatch]\nenvs = []\n"
+    )
+    project.readme("pixi run app", "pixi run loop", "pixi run gone", "python train.py").program("train.py")
+    assert project.facts().entrypoint.command == "python train.py"
+    project.empty().write(
+        "docker/run_docker.py", "import docker\nclient = docker.from_env()\nclient.containers.run('fold')\n"
+    )
+    project.program("run_fold.py").readme("python3 docker/run_docker.py --fasta=x")
+    project.write("docker/Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\nCMD python run_fold.py\n")
+    assert project.facts().entrypoint.file == "run_fold.py"
 
 
-def test_a_required_option_needs_arguments_unless_the_command_gives_it(project):
+def test_a_required_option_or_a_placeholder_needs_arguments_and_the_line_with_less_to_fill_in_is_taken(
+    project,
+):
     project.write(
         "train.py",
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('--data', required=True)\np.parse_args()\n",
     )
     assert project.facts().entrypoint.needs_args
     assert not project.readme("python train.py --data d").facts().entrypoint.needs_args
-
-
-def test_a_placeholder_in_the_command_needs_arguments(project):
-    project.write("train.py", TRAIN).readme("python train.py --data /path/to/data")
+    project.empty().write("train.py", TRAIN).readme("python train.py --data /path/to/data")
     assert project.facts().entrypoint.needs_args
-
-
-def test_of_two_lines_for_one_program_the_one_with_less_to_fill_in_is_taken(project):
-    project.write("train.py", TRAIN).readme(
+    project.empty().write("train.py", TRAIN).readme(
         "python train.py --cfg <file> --data <path> [--batch-size <size> --tag <tag>]",
         "python train.py --cfg a.yaml --data <path> --batch-size 64",
     )
     assert project.facts().entrypoint.command == "python train.py --cfg a.yaml --data <path> --batch-size 64"
+    project.empty().write("pkg/run.py", TRAIN)
+    project.readme(
+        "python -m pkg.run --alg=<name of the algorithm> [additional arguments]",
+        "python -m pkg.run --alg=ppo",
+    )
+    assert project.facts().entrypoint.command == "python -m pkg.run --alg=ppo"
 
 
-def test_a_manage_py_is_started_with_runserver(project):
+def test_a_manage_py_is_started_with_runserver_help_is_no_part_and_a_training_run_beats_an_evaluation(
+    project,
+):
     project.program("manage.py").readme("python manage.py migrate", "python manage.py runserver")
     assert project.facts().entrypoint.command == "python manage.py runserver"
-
-
-def test_help_is_not_part_of_the_command(project):
-    project.program("tool.py").readme("python tool.py --help")
+    project.empty().program("tool.py").readme("python tool.py --help")
     assert project.facts().entrypoint.command == "python tool.py"
+    project.empty().write("main_fit.py", TRAIN).readme(
+        "python main_fit.py --eval", "torchrun main_fit.py --epochs 1"
+    )
+    assert project.facts().entrypoint.command == "torchrun main_fit.py --epochs 1"
 
 
 @pytest.mark.parametrize(
@@ -185,20 +187,12 @@ def test_a_name_says_what_a_program_does(path, role):
     assert role_of(path) == role
 
 
-def test_a_training_run_shows_a_program_better_than_its_evaluation(project):
-    project.write("main_fit.py", TRAIN).readme("python main_fit.py --eval", "torchrun main_fit.py --epochs 1")
-    assert project.facts().entrypoint.command == "torchrun main_fit.py --epochs 1"
-
-
-def test_a_main_with_a_training_loop_is_the_training_program(project):
+def test_a_main_with_a_training_loop_is_the_program_and_of_two_branches_the_one_with_the_launcher(project):
     project.write("digits/main.py", TRAIN).write("spread/fsdp/t5_training.py", TRAIN)
     project.write("digits/README.md", "```bash\npython main.py\n```\n")
     project.write("spread/fsdp/README.md", "```bash\npython t5_training.py\n```\n")
     assert project.facts().entrypoint.file == "digits/main.py"
-
-
-def test_of_two_branches_of_a_script_the_one_with_the_launcher_is_the_run(project):
-    project.write("p/train.py", TRAIN).write(
+    project.empty().write("p/train.py", TRAIN).write(
         "run.sh",
         """
         if [ -n "$DRY" ]; then
@@ -211,16 +205,7 @@ def test_of_two_branches_of_a_script_the_one_with_the_launcher_is_the_run(projec
     assert project.readme("./run.sh").facts().entrypoint.launcher == "torchrun"
 
 
-def test_a_command_to_copy_is_shown_instead_of_a_usage_line(project):
-    project.write("pkg/run.py", TRAIN)
-    project.readme(
-        "python -m pkg.run --alg=<name of the algorithm> [additional arguments]",
-        "python -m pkg.run --alg=ppo",
-    )
-    assert project.facts().entrypoint.command == "python -m pkg.run --alg=ppo"
-
-
-def test_in_a_course_the_notebooks_are_the_program(project):
+def test_in_a_course_the_notebooks_are_the_program_unless_a_package_has_a_training(project):
     for number in range(12):
         project.write(f"unit{number}/lesson.ipynb", '{"cells": []}')
     project.write("unit3/helper_train.py", TRAIN).write(
@@ -229,6 +214,11 @@ def test_in_a_course_the_notebooks_are_the_program(project):
     assert project.facts().entrypoint.launcher == "notebook"
     project.readme("python unit3/helper_train.py")
     assert project.facts().entrypoint.file == "unit3/helper_train.py"
+    for number in range(12):
+        project.empty().write(f"p1/{number}.ipynb", '{"cells": []}')
+    project.program("p2ch11/training.py", APP).write("p2ch11/__init__.py").write("p2ch11/dsets.py")
+    project.write("requirements.txt", "torch\n")
+    assert project.facts().entrypoint.command == "python -m p2ch11.training"
 
 
 @pytest.mark.parametrize(
@@ -253,39 +243,4 @@ def test_a_task_that_the_readme_runs_is_what_it_starts(project, command, text):
     assert (entry.command, entry.source) == ("python tools/serve.py --share", "README.md")
 
 
-def test_a_task_of_no_use_hides_nothing(project):
-    project.write(
-        "pyproject.toml", "[tool.pixi.tasks]\napp = 3\nloop = 'pixi run loop'\n[tool.hatch]\nenvs = []\n"
-    )
-    project.readme("pixi run app", "pixi run loop", "pixi run gone", "python train.py").program("train.py")
-    assert project.facts().entrypoint.command == "python train.py"
-
-
-def test_a_program_of_the_host_that_starts_the_container_is_not_what_runs_in_it(project):
-    project.write(
-        "docker/run_docker.py", "import docker\nclient = docker.from_env()\nclient.containers.run('fold')\n"
-    )
-    project.program("run_fold.py").readme("python3 docker/run_docker.py --fasta=x")
-    project.write("docker/Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\nCMD python run_fold.py\n")
-    assert project.facts().entrypoint.file == "run_fold.py"
-
-
 APP = "import torch\nfrom .dsets import Data\n\ndef main():\n    loss.backward()\n"
-
-
-def test_a_program_of_a_package_is_started_as_a_module(project):
-    project.program("src/book/part2/training.py", APP).write("src/book/__init__.py")
-    entry = project.write("src/book/part2/__init__.py").write("src/book/part2/dsets.py").facts().entrypoint
-    assert (entry.command, entry.cwd, entry.file) == (
-        "python -m book.part2.training",
-        "src",
-        "src/book/part2/training.py",
-    )
-
-
-def test_a_training_program_of_a_package_comes_before_many_notebooks(project):
-    for number in range(12):
-        project.write(f"p1/{number}.ipynb", '{"cells": []}')
-    project.program("p2ch11/training.py", APP).write("p2ch11/__init__.py").write("p2ch11/dsets.py")
-    project.write("requirements.txt", "torch\n")
-    assert project.facts().entrypoint.command == "python -m p2ch11.training"

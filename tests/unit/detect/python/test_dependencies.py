@@ -67,54 +67,44 @@ def test_the_manager(project, files, manager):
     assert project.facts().package_manager == manager
 
 
-def test_of_several_environments_the_plain_one_comes_first_and_the_one_of_the_readme_before_it(project):
+def test_of_several_environments_the_plain_or_the_readmes_comes_first_and_hides_no_project_in_it(project):
     for name in ("environment-chapter7.yml", "environment.yml", "environment_py39.yaml"):
         project.write(name, CONDA)
     assert project.facts().dependency_files == ("environment.yml",)
     project.readme("conda env create -f environment_py39.yaml")
     assert project.facts().dependency_files == ("environment_py39.yaml",)
-
-
-def test_an_environment_that_the_readme_creates_does_not_hide_the_project_that_is_installed_into_it(project):
-    project.write("env/SE3.yml", "channels: [x]\n" + CONDA).readme(
+    project.empty().write("env/SE3.yml", "channels: [x]\n" + CONDA).readme(
         "conda env create --file env/SE3.yml", "pip install -e ."
     )
     project.write("setup.py", "from setuptools import setup\nsetup(name='p', install_requires=['torch'])\n")
     assert project.facts().dependency_files == ("env/SE3.yml", "setup.py")
 
 
-def test_the_requirements_beside_the_program_are_found(project):
+def test_requirements_beside_the_program_or_that_the_image_installs_and_members_of_a_workspace_are_found(
+    project,
+):
     project.write("src/gpu/requirements.txt", "torch\n").program("src/gpu/train.py")
     facts = project.facts()
     assert (facts.package_manager, facts.dependency_files) == ("pip", ("src/gpu/requirements.txt",))
-
-
-def test_the_requirements_that_the_image_installs_are_found(project):
-    project.write("deploy/reqs/requirements.txt", "torch\n").program("main.py")
+    project.empty().write("deploy/reqs/requirements.txt", "torch\n").program("main.py")
     project.write(
         "Dockerfile",
         "FROM python:3.11\nCOPY deploy/reqs/requirements.txt .\nRUN pip install -r deploy/reqs/requirements.txt\n",
     )
     assert project.facts().dependency_files == ("deploy/reqs/requirements.txt",)
-
-
-def test_a_workspace_member_is_added_to_an_empty_root_project(project):
-    project.write("pyproject.toml", '[tool.uv.workspace]\nmembers = ["backend"]\n').write("uv.lock")
+    project.empty().write("pyproject.toml", '[tool.uv.workspace]\nmembers = ["backend"]\n').write("uv.lock")
     project.write("backend/pyproject.toml", PROJECT).program("backend/main.py")
     assert project.facts().dependency_files == ("pyproject.toml", "uv.lock", "backend/pyproject.toml")
 
 
-def test_requirements_follow_includes_and_collect_indexes(project):
+def test_requirements_follow_includes_also_in_a_circle_and_collect_indexes(project):
     project.write(
         "requirements.txt",
         "--extra-index-url https://x/whl/cu121\n-r base.txt\ntorch==2.1.0+cu121 # ours\n-e .\n",
     )
     file = read(project.write("base.txt", "numpy>=1\n"), "requirements.txt")
     assert (names(file), file.indexes) == (["numpy", "torch"], ("https://x/whl/cu121",))
-
-
-def test_requirements_that_include_each_other_end(project):
-    project.write("requirements.txt", "-r requirements-b.txt\na\n").write(
+    project.empty().write("requirements.txt", "-r requirements-b.txt\na\n").write(
         "requirements-b.txt", "-r requirements.txt\nb\n"
     )
     assert "a" in names(read(project, "requirements.txt"))
@@ -141,7 +131,7 @@ def test_a_line_without_a_requirement(line):
     assert parse_requirement(line, "f") is None
 
 
-def test_setup_py_is_read_without_being_run(project):
+def test_setup_py_is_read_without_being_run_with_pins_by_name_and_its_requirements_file(project):
     project.write(
         "setup.py",
         """
@@ -158,34 +148,25 @@ def test_setup_py_is_read_without_being_run(project):
         ((">=3.8", "python_requires"),),
         (("p", "p.cli:main"),),
     )
-
-
-def test_pins_by_name_of_a_hugging_face_setup_py(project):
-    project.write(
+    project.empty().write(
         "setup.py",
         '_deps = ["torch==2.5.1", "numpy>1"]\ndeps = {d: d for d in _deps}\nsetup(name="p", install_requires=[deps["torch"]])\n',
     )
     assert [item.spec for item in read(project, "setup.py").wanted] == ["==2.5.1"]
-
-
-def test_a_setup_py_that_reads_its_requirements_file(project):
-    project.write(
+    project.empty().write(
         "setup.py", "reqs = open('requirements.txt').read().split()\nsetup(name='p', install_requires=reqs)\n"
     )
     assert names(read(project.write("requirements.txt", "torch\n"), "setup.py")) == ["torch"]
 
 
-def test_setup_cfg(project):
+def test_setup_cfg_and_conda_are_read_and_their_pins_translated(project):
     project.write(
         "setup.cfg",
         "[metadata]\nname = p\n[options]\npython_requires = >=3.9\ninstall_requires =\n    torch\n    numpy\n",
     )
     file = read(project, "setup.cfg")
     assert (names(file), file.python) == (["torch", "numpy"], ((">=3.9", "python_requires"),))
-
-
-def test_conda_names_and_pins_are_translated(project):
-    project.write(
+    project.empty().write(
         "environment.yml",
         "name: e\ndependencies:\n  - python >= 3.8\n  - pytorch::pytorch=1.9.1=py3.8_cuda11.1_cudnn8\n  - pip:\n    - timm==0.9\n",
     )
@@ -225,20 +206,14 @@ def test_a_broken_file_is_named_and_nothing_else_happens(project, path, text):
     assert [problem for problem in facts.problems if problem.startswith(path)]
 
 
-def test_names_of_the_readme_stand_in_for_a_missing_file(project):
+def test_names_of_the_readme_or_imports_stand_in_for_a_missing_file_without_the_standard_library(project):
     project.readme("pip install -U torch numpy 'transformers>=4' tiktoken")
     assert project.facts().requirements == ("torch", "numpy", "transformers", "tiktoken")
-
-
-def test_imports_stand_in_where_nothing_is_said(project):
-    project.write(
+    project.empty().write(
         "train.py", "import os, cv2\nimport numpy as np\nfrom PIL import Image\nimport models\n"
     ).write("models.py", "import yaml\n")
     assert set(project.facts().requirements) == {"opencv-python", "numpy", "pillow", "pyyaml"}
-
-
-def test_standard_library_modules_of_notebooks_are_no_packages(project):
-    project.write(
+    project.empty().write(
         "a.ipynb", '{"cells": [{"cell_type": "code", "source": ["import random\\n", "import torch"]}]}'
     )
     assert project.facts().requirements == ("torch",)

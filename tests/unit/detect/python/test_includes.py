@@ -18,7 +18,7 @@ def tree(root, **files: str) -> Tree:
     return Tree(root)
 
 
-def test_what_a_requirements_file_names_is_found_relative_to_it(tmp_path):
+def test_what_requirements_and_conda_environments_name_is_found_and_what_does_not_exist_left_to_pip(tmp_path):
     found = tree(
         tmp_path,
         req__dev_txt="-r base.txt\n--constraint=pins.txt\n",
@@ -26,21 +26,12 @@ def test_what_a_requirements_file_names_is_found_relative_to_it(tmp_path):
         req__pins_txt="",
     )
     assert included_files(found, ["req/dev.txt"]) == ("req/base.txt", "req/pins.txt")
-
-
-def test_files_that_name_each_other_end(tmp_path):
-    found = tree(tmp_path, a_txt="-r b.txt\n", b_txt="-r a.txt\n")
-    assert included_files(found, ["a.txt"]) == ("b.txt", "a.txt")
-
-
-def test_a_file_that_does_not_exist_is_left_to_pip(tmp_path):
-    assert included_files(tree(tmp_path, a_txt="-r nowhere.txt\n"), ["a.txt"]) == ()
-
-
-def test_the_pip_part_of_a_conda_environment_is_read_too(tmp_path):
     environment = "dependencies:\n  - pip:\n      - -r requirements.txt\n      - '-c pins.txt'\n"
     found = tree(tmp_path, environment_yml=environment, requirements_txt="", pins_txt="")
     assert included_files(found, ["environment.yml"]) == ("requirements.txt", "pins.txt")
+    assert included_files(tree(tmp_path, a_txt="-r nowhere.txt\n"), ["a.txt"]) == ()
+    found = tree(tmp_path, a_txt="-r b.txt\n", b_txt="-r a.txt\n")
+    assert included_files(found, ["a.txt"]) == ("b.txt", "a.txt")
 
 
 @pytest.mark.parametrize("line", ["-e .", ".", "-e .[dev]", "--editable=.", "./", "-e ./pkg  # ours", "-e."])

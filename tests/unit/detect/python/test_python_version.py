@@ -11,7 +11,11 @@ def version(project):
     return project.facts().python.version
 
 
-def test_nothing_said_is_the_default(project):
+def test_nothing_said_or_a_statement_outside_the_required_range_is_the_default(project):
+    assert version(project) == "3.11"
+    project.write("pyproject.toml", '[project]\nname = "p"\nrequires-python = ">=3.10"\n').readme(
+        "conda create -n x python=3.8"
+    )
     assert version(project) == "3.11"
 
 
@@ -69,25 +73,21 @@ def test_one_statement(project, path, text, expected):
     assert version(project.write(path, text)) == expected
 
 
-def test_the_image_beats_the_readme(project):
+def test_the_image_beats_the_readme_whose_side_folders_say_nothing_and_a_pin_file_beats_a_distribution(
+    project,
+):
     assert (
         version(project.write("Dockerfile", "FROM python:3.9\n").readme("conda create -n x python=3.10"))
         == "3.9"
     )
-
-
-def test_the_python_of_a_distribution_is_weaker_than_a_pin_file(project):
-    project.write("Dockerfile", "FROM nvidia/cuda:12.1.0-devel-ubuntu20.04\n").write(
+    project.empty().write("Dockerfile", "FROM nvidia/cuda:12.1.0-devel-ubuntu20.04\n").write(
         ".python-version", "3.10\n"
     )
     assert version(project) == "3.10"
-
-
-def test_a_statement_outside_the_required_range_is_not_believed(project):
-    project.write("pyproject.toml", '[project]\nname = "p"\nrequires-python = ">=3.10"\n').readme(
-        "conda create -n x python=3.8"
-    )
+    project.empty().program("train.py").write("extras/README.md", "conda create -n p python=3.8\n")
     assert version(project) == "3.11"
+    project.empty().write("cog.yaml", 'build:\n  python_version: "3.11"\n')
+    assert version(project.readme("conda create -n p python=3.10 -y")) == "3.10"
 
 
 def test_the_dev_container_beside_the_program_speaks(project):
@@ -101,16 +101,6 @@ def test_the_dev_container_beside_the_program_speaks(project):
 
 def test_the_source_of_the_version_is_named(project):
     assert project.write(".python-version", "3.10\n").facts().python.source == ".python-version"
-
-
-def test_what_people_are_told_to_install_beats_a_hosting_file(project):
-    project.write("cog.yaml", 'build:\n  python_version: "3.11"\n')
-    assert version(project.readme("conda create -n p python=3.10 -y")) == "3.10"
-
-
-def test_the_readme_of_a_side_folder_does_not_say_the_python(project):
-    project.program("train.py").write("extras/README.md", "conda create -n p python=3.8\n")
-    assert version(project) == "3.11"
 
 
 def test_a_document_on_getting_started_is_read(project):
