@@ -1,56 +1,12 @@
-"""Small synthetic repositories, and the facts that are read from them."""
-
-from __future__ import annotations
-
-import shutil
-from textwrap import dedent
-from typing import TYPE_CHECKING
+"""A small synthetic repository."""
 
 import pytest
 
-from dkdbg.detect.repo import inspect
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
-class Project:
-    """A repository being written by a test."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def write(self, path: str, text: str = "", *, newline: str = "\n") -> Project:
-        file = self.root / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(dedent(text).lstrip("\n").replace("\n", newline).encode())
-        return self
-
-    def empty(self) -> Project:
-        """Begin another repository at the same place."""
-        shutil.rmtree(self.root)
-        self.root.mkdir()
-        return self
-
-    def program(self, path: str, body: str = "") -> Project:
-        return self.write(path, f"{dedent(body)}\nif __name__ == '__main__':\n    main()\n")
-
-    def readme(self, *commands: str) -> Project:
-        return self.files({"README.md": commands})
-
-    def files(self, texts: dict[str, str | tuple[str, ...]]) -> Project:
-        """Write these; a tuple is a page whose commands stand in a block of the shell."""
-        for path, text in texts.items():
-            page = "# Project\n\n```bash\n" + "\n".join(text) + "\n```\n" if isinstance(text, tuple) else text
-            self.write(path, page)
-        return self
-
-    def facts(self):
-        return inspect(self.root)
+from tests.unit.project import Project
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(tmp_path):
     root = tmp_path / "project"
     root.mkdir()
     return Project(root)

@@ -1,7 +1,5 @@
 """Who else uses a machine, with stand-ins for the accounts of this one."""
 
-from __future__ import annotations
-
 import os
 import pwd
 

@@ -1,7 +1,5 @@
 """What repositories that nobody had prepared say in ways of their own: each case was read wrongly on one of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.detect.docker.images import read_image
@@ -81,12 +79,16 @@ def test_a_gpu_of_another_service_or_a_side_script_is_not_needed_and_accelerate_
     assert project.facts().gpu == "optional"
 
 
-def test_a_console_script_in_the_init_file_of_a_package_is_a_program(project):
+def test_a_console_script_in_an_init_file_is_a_program_and_documents_in_readme_are_about_the_whole(project):
     project.write("lab/cli/__init__.py", "def cli():\n    print(1)\n").write("lab/__init__.py").write(
         "pyproject.toml", "[project]\nname = 'lab'\nversion = '1'\n[project.scripts]\nlab = 'lab.cli:cli'\n"
     ).write("README.md", "```bash\nlab run\n```\n")
     entry = project.facts().entrypoint
     assert (entry.command, entry.file) == ("lab run", "lab/cli/__init__.py")
+    project.empty().write("src/main.py", TRAIN).write("README.md", "# Net\n").write(
+        "readme/INSTALL.md", "Install PyTorch:\n```\nconda install pytorch=1.4.0 -c pytorch\n```\n"
+    )
+    assert project.facts().torch.version == "1.4.0"
 
 
 def test_a_port_without_a_number_is_a_variable_that_compose_needs(project):
@@ -99,10 +101,3 @@ def test_a_port_without_a_number_is_a_variable_that_compose_needs(project):
         """,
     ).write("Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\n")
     assert project.facts().service.needs == ("RAY_DASHBOARD_PORT",)
-
-
-def test_documents_in_a_folder_called_readme_are_about_the_whole(project):
-    project.write("src/main.py", TRAIN).write("README.md", "# Net\n").write(
-        "readme/INSTALL.md", "Install PyTorch:\n```\nconda install pytorch=1.4.0 -c pytorch\n```\n"
-    )
-    assert project.facts().torch.version == "1.4.0"

@@ -1,7 +1,5 @@
 """Command lines that start Python programs."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.launchers.lines.blanks import as_words, has_blank
@@ -54,30 +52,18 @@ def test_a_line_starts_no_program(line):
     assert [found for found in parse_line(line) if found.target != "setup.py"] == []
 
 
-def test_a_known_console_script_is_a_program():
+def test_console_scripts_chains_and_shell_scripts_are_seen_as_a_person_types_them():
     (found,) = parse_line("my-tool --port 1", {"my-tool"})
     assert (found.launcher, found.target, found.args) == ("console-script", "my-tool", ("--port", "1"))
-
-
-def test_every_program_of_a_chain_is_seen_in_order():
     assert [found.target for found in parse_line("python prepare.py && python train.py; uvicorn a:b")] == [
         "prepare.py",
         "train.py",
         "a",
     ]
-
-
-def test_the_command_is_what_a_person_types_without_wrappers():
     (found,) = parse_line("$ CUDA_VISIBLE_DEVICES=0 uv run python train.py --name 'a b'  # comment")
     assert found.command == "python train.py --name 'a b'"
-
-
-def test_a_shell_script_is_left_to_be_read():
     (found,) = parse_line("bash runs/speedrun.sh 1")
     assert (found.shell_script, found.target) == ("runs/speedrun.sh", None)
-
-
-def test_arguments_passed_on_by_a_script_are_no_arguments():
     (found,) = parse_line('exec python launch.py "$@"')
     assert (found.command, found.args) == ("python launch.py", ())
 
@@ -95,17 +81,11 @@ def test_something_to_fill_in_is_seen(command):
     assert has_blank(command)
 
 
-def test_plain_arguments_are_nothing_to_fill_in():
+def test_plain_arguments_and_lists_are_nothing_to_fill_in_and_an_option_in_brackets_is_left_out():
     assert not has_blank("python a.py --lr 0.1 config/base.yaml")
-
-
-def test_an_option_in_brackets_is_left_out_of_the_words():
     line = "python main.py --cfg a.yaml [--batch-size <size> --tag <tag>] [--resume [--from last] -v]"
     assert as_words(line) == ("python", "main.py", "--cfg", "a.yaml")
     assert has_blank("python main.py [--amp]")
-
-
-def test_a_list_in_brackets_is_a_value():
     line = "python main.py gpus=[0,1] --layers [-1,2]"
     assert as_words(line)[2:] == ("gpus=[0,1]", "--layers", "[-1,2]")
     assert not has_blank(line)

@@ -1,15 +1,9 @@
 """A container by its name, with a stand-in for the docker command."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 INSPECTED = {
     "Id": "0123456789abcdef", "Name": "/job", "Created": "2026-01-01T00:00:00Z", "ExecIDs": ["feed"],
@@ -26,7 +20,7 @@ print(place.find().label, place.workspace().remote, *place.wrap(["true"]), "dock
 """
 
 
-def test_a_container_in_which_somebody_has_a_shell_is_found_without_the_sdk(tmp_path: Path) -> None:
+def test_a_container_in_which_somebody_has_a_shell_is_found_without_the_sdk(tmp_path):
     """It takes a third of a second to load, and who syncs does not want to know whose session is in there."""
     docker = tmp_path / "docker"
     docker.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps([INSPECTED])}\nEND\n")

@@ -43,7 +43,7 @@ def _parameters(function: Any) -> list[tuple[str, object]]:
 
 
 @pytest.mark.parametrize("protocol", _protocols(), ids=lambda each: each.__name__)
-def test_who_has_the_methods_of_a_protocol_by_name_has_their_parameters(protocol: type) -> None:
+def test_who_has_the_methods_of_a_protocol_by_name_has_their_parameters(protocol):
     methods = _methods(protocol)
     for each in (known for known in _classes() if all(hasattr(known, name) for name in methods)):
         for name, function in methods.items():
@@ -52,6 +52,6 @@ def test_who_has_the_methods_of_a_protocol_by_name_has_their_parameters(protocol
                 assert _parameters(own) == _parameters(function), f"{each.__qualname__}.{name}"
 
 
-def test_there_are_places_and_protocols_to_compare() -> None:
+def test_there_are_places_and_protocols_to_compare():
     assert len(_protocols()) > 10
     assert len([each for each in _classes() if each.__name__.endswith("Place")]) > 5

@@ -1,7 +1,5 @@
 """Which place a target names, without an engine."""
 
-from __future__ import annotations
-
 import json
 import os
 
@@ -9,7 +7,6 @@ import pytest
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
-from dkdbg.targets import address
 from dkdbg.targets.place import Startable
 
 #: One address of each kind.
@@ -89,18 +86,3 @@ def test_a_name_of_a_session_of_this_machine_is_that_session(tmp_path):
         assert str(place.address) == f"local:{name}"
         assert place.door().endpoint == ("127.0.0.1", 4711)
         assert [each.id for each in place.sessions()] == ["job-7"]
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="a folder of another user takes root")
-def test_a_runtime_folder_that_another_user_made_in_our_name_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    foreign = tmp_path / f"dkdbg-{os.getuid()}-x" / "job-7"
-    foreign.mkdir(parents=True)
-    (foreign / "session.json").write_text(json.dumps({"version": 1, "name": "job"}))
-    os.chown(foreign.parent, 65534, 65534)
-    assert registry.sessions()[0] == []
-
-
-def test_each_form_is_one_that_the_grammar_knows():
-    for text in EXAMPLES.values():
-        assert address.parse(text).scheme in {entry.scheme for entry in registry.ENTRIES}

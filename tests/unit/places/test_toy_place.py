@@ -1,7 +1,5 @@
 """A new kind of places is one file (toy.py) and one line of the registry; then every verb works on it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -11,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from dkdbg.commands.up import startable
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
+from dkdbg.errors import DkdbgError
 from dkdbg.places import registry
 from tests.engine.host_doors import HostDoor
 from tests.ports import free_port
@@ -25,24 +25,13 @@ REPOSITORY = Path(__file__).parents[3]
 LINE = 'registry.Entry(scheme="toy", form="toy://NAME", module="tests.unit.places.toy")'
 DKDBG = f"""import sys
 from dkdbg.main import main
+from dkdbg.errors import DkdbgError
 from dkdbg.places import registry
 registry.ENTRIES = (*registry.ENTRIES, {LINE})
 sys.exit(main())
 """
 SCRIPT = "import time\nn = 0\nwhile n < 50000:\n    n += 1\n    time.sleep(0.02)\n"
-LAUNCH = (
-    "supervise",
-    "--port",
-    "0",
-    "--wait",
-    "0",
-    "--reload",
-    "--name",
-    "job",
-    "--",
-    sys.executable,
-    "code/train.py",
-)
+LAUNCH = ("supervise", "--port", "0", "--wait", "0", "--reload", "--name", "job", "--", sys.executable)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +72,10 @@ def job(repository):  # noqa: ARG001 - its program is the repository's
     place = toy("toy://there")
     with (place.folder / "output.log").open("w") as log:
         process = subprocess.Popen(
-            place.wrap([*place.agent(), *LAUNCH]), stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            place.wrap([*place.agent(), *LAUNCH, "code/train.py"]),
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
         )
     try:
         until(lambda: [each for each in place.sessions() if each.state == "running" and each.processes])
@@ -155,11 +147,8 @@ def test_attach_stops_there_and_restart_starts_the_program_again(job, repository
         attach.wait()
 
 
-@pytest.mark.parametrize("words", [("up",), ("down",)])
-def test_what_cannot_be_started_from_here_says_so(environment, monkeypatch, words):  # noqa: ARG001
-    from dkdbg.commands.up import startable
-    from dkdbg.errors import DkdbgError
-
+@pytest.mark.usefixtures("environment")
+def test_what_cannot_be_started_from_here_says_so():
     with pytest.raises(DkdbgError, match="toy://there cannot be started or ended from here"):
         startable(toy("toy://there"))
 

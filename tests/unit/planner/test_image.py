@@ -1,7 +1,5 @@
 """What our Dockerfile installs: values in, RUN lines out."""
 
-from __future__ import annotations
-
 import subprocess
 
 from dkdbg.model.facts import EntryPoint, TorchFact
@@ -17,13 +15,13 @@ def runs(**values):
     return [install.run for install in image(**values).installs]
 
 
-def test_requirements_files_are_copied_with_the_files_they_include():
+def test_requirements_are_copied_with_what_they_include_or_installed_by_name_after_a_torch_of_the_readme():
     made = image(package_manager="pip", dependency_files=("requirements.txt",), included=("base.txt",))
     assert made.installs[0].run == "pip install -r requirements.txt"
     assert made.installs[0].copy == ("requirements.txt", "base.txt")
-
-
-def test_torch_that_only_the_readme_names_is_installed_first():
+    assert runs(
+        package_manager="setuptools", dependency_files=("setup.py",), declared=("torch>=2", "tqdm")
+    ) == ["pip install 'torch>=2' tqdm"]
     torch = TorchFact(version="2.6.0", cuda="12.4", source="README.md")
     made = runs(
         package_manager="pip", dependency_files=("requirements.txt",), declared=("einops",), torch=torch,
@@ -32,7 +30,7 @@ def test_torch_that_only_the_readme_names_is_installed_first():
     assert made[0] == "pip install --extra-index-url https://download.pytorch.org/whl/cu124 torch==2.6.0"
 
 
-def test_a_lock_file_of_uv_is_obeyed_and_the_gpu_extra_taken():
+def test_lock_files_of_uv_poetry_pdm_and_pipenv_are_obeyed_and_without_one_pip_gets_the_requirements():
     made = runs(
         package_manager="uv",
         dependency_files=("pyproject.toml", "uv.lock"),
@@ -40,43 +38,8 @@ def test_a_lock_file_of_uv_is_obeyed_and_the_gpu_extra_taken():
         gpu="optional",
     )
     assert made[0].endswith("uv sync --frozen --no-install-project --extra gpu")
-
-
-def test_poetry_lives_in_an_environment_of_its_own():
     made = runs(package_manager="poetry", dependency_files=("pyproject.toml", "poetry.lock"))
     assert "/opt/poetry/bin/poetry install --no-root" in made[0]
-
-
-def test_requirements_of_a_setup_py_are_installed_by_name():
-    assert runs(
-        package_manager="setuptools", dependency_files=("setup.py",), declared=("torch>=2", "tqdm")
-    ) == ["pip install 'torch>=2' tqdm"]
-
-
-def test_a_package_that_compiles_against_torch_comes_after_it():
-    made = runs(package_manager="none", requirements=("torch", "flash-attn"))
-    assert made == ["pip install torch", "pip install --no-build-isolation flash-attn"]
-
-
-def test_a_dependency_that_compiles_cuda_needs_an_image_with_nvcc():
-    torch = TorchFact(version="2.5.1", cuda="12.4", source="x")
-    made = image(requirements=("torch", "flash-attn"), torch=torch, gpu="required")
-    assert made.base == "pytorch/pytorch:2.5.1-cuda12.4-cudnn9-devel"
-
-
-def test_a_console_script_needs_the_project_itself():
-    entry = EntryPoint(command="train_command", file="src/train.py", launcher="console-script")
-    assert image(
-        entrypoint=entry, package_manager="setuptools", dependency_files=("setup.py",)
-    ).installs_project
-
-
-def test_a_dockerfile_of_the_repository_is_taken_as_it_is():
-    made = image(dockerfiles=(dockerfile(),))
-    assert (made.dockerfile, made.ours) == ("Dockerfile", False)
-
-
-def test_pdm_and_pipenv_install_what_their_lock_says():
     assert (
         "/opt/pdm/bin/pdm sync --no-self"
         in runs(package_manager="pdm", dependency_files=("pyproject.toml", "pdm.lock"))[0]
@@ -85,12 +48,29 @@ def test_pdm_and_pipenv_install_what_their_lock_says():
         "/opt/pipenv/bin/pipenv sync"
         in runs(package_manager="pipenv", dependency_files=("Pipfile", "Pipfile.lock"))[0]
     )
-
-
-def test_a_manager_without_a_lock_file_leaves_the_requirements_to_pip():
     assert runs(package_manager="pixi", dependency_files=("pyproject.toml",), declared=("numpy",)) == [
         "pip install numpy"
     ]
+
+
+def test_what_compiles_against_torch_comes_after_it_and_what_compiles_cuda_needs_nvcc():
+    made = runs(package_manager="none", requirements=("torch", "flash-attn"))
+    assert made == ["pip install torch", "pip install --no-build-isolation flash-attn"]
+    torch = TorchFact(version="2.5.1", cuda="12.4", source="x")
+    made = image(requirements=("torch", "flash-attn"), torch=torch, gpu="required")
+    assert made.base == "pytorch/pytorch:2.5.1-cuda12.4-cudnn9-devel"
+
+
+def test_a_console_script_needs_the_project_a_dockerfile_is_taken_as_it_is_and_conda_of_a_readme_leaves_pip():
+    entry = EntryPoint(command="train_command", file="src/train.py", launcher="console-script")
+    assert image(
+        entrypoint=entry, package_manager="setuptools", dependency_files=("setup.py",)
+    ).installs_project
+    made = image(dockerfiles=(dockerfile(),))
+    assert (made.dockerfile, made.ours) == ("Dockerfile", False)
+    made = image(package_manager="conda", dependency_files=("setup.py",), requirements=("torch",))
+    assert made.base == "python:3.11-slim"
+    assert [each.run for each in made.installs] == ["pip install torch"]
 
 
 def test_a_conda_environment_that_installs_the_repository_is_installed_without_it_first(tmp_path):
@@ -104,20 +84,11 @@ def test_a_conda_environment_that_installs_the_repository_is_installed_without_i
     assert (tmp_path / "environment.yml").read_text() == before.replace("-e .[dev]  # ours", "pip")
 
 
-def test_conda_that_only_a_readme_names_leaves_the_packages_to_pip():
-    made = image(package_manager="conda", dependency_files=("setup.py",), requirements=("torch",))
-    assert made.base == "python:3.11-slim"
-    assert [each.run for each in made.installs] == ["pip install torch"]
-
-
-def test_numpy_that_nobody_declares_is_installed_with_the_rest_in_one_command():
+def test_numpy_that_nobody_declares_is_installed_with_the_rest_and_of_1_for_an_old_torch():
     said = {"package_manager": "pip", "undeclared": ("numpy",)}
     assert runs(**said, declared=("torch",)) == ["pip install torch numpy"]
     made = runs(**said, declared=("torch",), dependency_files=("requirements.txt",))
     assert made == ["pip install -r requirements.txt numpy"]
-
-
-def test_torch_that_was_built_for_numpy_1_gets_it():
     old = TorchFact(version="1.13.1", cuda="11.7", source="requirements.txt")
     made = runs(package_manager="pip", undeclared=("numpy",), declared=("torch==1.13.1",), torch=old)
     assert made == ["pip install torch==1.13.1 'numpy<2'"]

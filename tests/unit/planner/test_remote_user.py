@@ -1,7 +1,5 @@
 """The user of the dev container: the image's own where it has a name, else the one that our Feature makes."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.model.config import Config
@@ -11,11 +9,8 @@ from tests.unit.planner.given import dockerfile, of_service, plan, service
 TRAIN = Config(command="python train.py")
 
 
-def test_an_image_of_ours_has_no_user_of_its_own():
+def test_an_image_of_ours_has_no_user_of_its_own_and_that_of_the_repositorys_dockerfile_is_taken():
     assert plan(TRAIN).remote_user == REMOTE_USER
-
-
-def test_the_user_of_the_repositorys_dockerfile_is_taken():
     assert plan(TRAIN, dockerfiles=(dockerfile(user="trainer:users"),)).remote_user == "trainer"
 
 

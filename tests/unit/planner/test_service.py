@@ -3,55 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import PurePosixPath
 
 import pytest
 
 from dkdbg.model.config import Config
 from dkdbg.model.facts import DockerRun, EntryPoint
-from dkdbg.model.plan import Mapping
 from tests.unit.planner.given import dockerfile, of_service, plan, service
 
 TRAIN = EntryPoint(command="python train.py", file="train.py", launcher="python", source="README.md")
 
 
-def test_a_bare_repository_gets_a_compose_file_and_a_workspace():
-    made = plan(entrypoint=TRAIN, candidates=(TRAIN,))
-    assert made.service.compose_file == "compose.yaml"
-    assert made.service.command == ("python", "train.py")
-    assert made.mappings == (Mapping(local=".", remote=PurePosixPath("/workspace")),)
-    assert made.image.ours
-
-
-def test_a_compose_file_without_an_override_gets_one():
-    made = of_service(service(file="docker-compose.yml", binds=((".", "/app"),)), mappings=((".", "/app"),))
-    assert made.service.compose_file == "compose.override.yaml"
-    assert made.compose_chain == ("docker-compose.yml", "compose.override.yaml")
-    assert made.compose_file_value is None
-    assert made.service.name == "web-debug"
-    assert made.service.mounts == ()
-
-
-def test_an_override_of_the_users_leads_to_compose_file_in_dotenv():
+def test_an_override_of_the_users_leads_to_compose_file_in_dotenv_which_stays_if_it_names_our_file():
     files = ("docker-compose.yml", "docker-compose.override.yml")
     made = of_service(service(file=files[0]), compose_files=files)
     assert made.compose_file_value == "docker-compose.yml:docker-compose.override.yml:compose.dkdbg.yaml"
-
-
-def test_compose_file_that_names_our_file_already_stays_as_it_is():
     made = of_service(service(file="a.yml"), compose_env="a.yml:compose.dkdbg.yaml")
     assert made.compose_file_value == "a.yml:compose.dkdbg.yaml"
 
 
-def test_the_command_of_the_image_is_entrypoint_and_cmd():
+def test_the_command_of_the_image_is_entrypoint_and_cmd_unless_compose_has_an_entrypoint():
     image = dockerfile((".", "/app"), workdir="/app", entrypoint=("python",), cmd=("app.py",))
     made = plan(dockerfiles=(image,), mappings=((".", "/app"),))
     assert made.service.argv == ("python", "app.py")
     assert made.service.mounts == ((".", "/app"),)
     assert not made.image.ours
-
-
-def test_an_entrypoint_of_compose_drops_the_images_cmd():
     own = service(None, dockerfile="Dockerfile", entrypoint=("python", "b.py"))
     made = of_service(own, dockerfiles=(dockerfile(cmd=("unused.py",)),))
     assert made.service.argv == ("python", "b.py")
@@ -78,68 +53,55 @@ def test_the_owner_of_the_workspace_runs_what_needs_no_root(entrypoint, command,
     assert ("it runs as the user of its image" in [each.what for each in made.decisions]) is not is_owner
 
 
-def test_a_virtual_environment_below_the_mounted_code_stays_visible():
+def test_a_virtual_environment_stays_visible_a_part_gets_the_whole_beside_it_and_a_narrow_mapping_comes_first():
     command = ("/app/.venv/bin/python", "a.py")
     image = dockerfile((".", "/app"), workdir="/app", cmd=command, venvs=("/app/.venv",))
     made = plan(dockerfiles=(image,), mappings=((".", "/app"),))
     assert made.service.masks == ("/app/.venv",)
-
-
-def test_a_part_of_the_repository_in_the_image_gets_the_whole_beside_it():
     made = plan(dockerfiles=(dockerfile(("app", "/app/app")),), mappings=(("app", "/app/app"),))
     assert [str(m.remote) for m in made.mappings] == ["/app/app", "/workspace"]
     assert made.workspace == "/workspace"
-
-
-def test_a_narrow_mapping_comes_before_a_broad_one():
+    whole = of_service(service(binds=((".", "/app"),)), mappings=((".", "/app"),))
+    assert whole.service.mounts == ()
     copies = ((".", "/app"), ("lib", "/opt/lib"))
     made = plan(dockerfiles=(dockerfile(*copies),), mappings=copies)
     assert [m.local for m in made.mappings] == ["lib", "."]
 
 
-def test_a_server_does_not_wait_for_an_editor_and_a_script_does():
+def test_a_script_waits_for_an_editor_and_a_server_or_a_service_with_ports_does_not():
     server = EntryPoint(command="uvicorn main:app", file="main.py", launcher="uvicorn")
     assert plan(entrypoint=server, candidates=(server,)).service.wait == 0
     assert plan(entrypoint=TRAIN, candidates=(TRAIN,)).service.wait == 600
+    assert of_service(service(ports=(7860, 6006))).service.wait == 0
 
 
-def test_the_command_of_the_flag_beats_what_was_seen():
+def test_the_command_of_the_flag_counts_untouched_and_in_a_shell_where_it_needs_one():
     assert plan(Config(command="python other.py"), entrypoint=TRAIN).service.command == ("python", "other.py")
-
-
-def test_a_command_that_needs_a_shell_gets_one():
     assert plan(Config(command="A=1 python x.py | tee log")).service.command[:2] == ("sh", "-c")
+    command = "torchrun --nproc_per_node=8 train.py"
+    assert plan(Config(command=command)).service.argv == tuple(command.split())
 
 
-def test_a_service_of_the_users_with_our_name_is_not_merged_with_ours():
+def test_a_service_with_our_name_is_not_merged_with_ours_and_a_devcontainer_of_the_users_stays():
     services = tuple(service(None, name=name) for name in ("web", "web-debug"))
     made = of_service(services[0], services=services)
     assert made.service.name == "web-dkdbg"
-
-
-def test_notebooks_alone_get_an_idle_container_and_a_note():
-    made = plan(notebooks=3)
-    assert made.service.idle
-    assert any("notebooks" in note for note in made.notes)
-
-
-def test_other_candidates_are_named():
-    other = EntryPoint(command="python sample.py", file="sample.py", launcher="python")
-    made = plan(entrypoint=TRAIN, candidates=(TRAIN, other))
-    assert any("python sample.py" in note for note in made.notes)
-
-
-def test_an_existing_devcontainer_stays_and_ours_is_a_second_one():
     made = plan(devcontainers=(".devcontainer/devcontainer.json",))
     assert made.devcontainer == ".devcontainer/dkdbg/devcontainer.json"
 
 
-def test_the_plan_as_text_gives_a_reason_on_each_line():
+def test_other_candidates_and_notebooks_are_named_and_each_line_has_a_reason():
+    other = EntryPoint(command="python sample.py", file="sample.py", launcher="python")
+    made = plan(entrypoint=TRAIN, candidates=(TRAIN, other))
+    assert any("python sample.py" in note for note in made.notes)
+    made = plan(notebooks=3)
+    assert made.service.idle
+    assert any("notebooks" in note for note in made.notes)
     text = plan(entrypoint=TRAIN, candidates=(TRAIN,)).describe()
     assert all("because" in line or line.startswith("note:") for line in text.splitlines())
 
 
-def test_a_documented_launch_on_eight_gpus_is_one_rank_until_the_machine_is_known_and_says_so():
+def test_a_documented_launch_on_eight_gpus_or_a_placeholder_is_one_rank_which_is_said():
     entry = EntryPoint(
         command="torchrun --standalone --nproc_per_node=8 train.py", file="train.py", launcher="torchrun"
     )
@@ -147,9 +109,6 @@ def test_a_documented_launch_on_eight_gpus_is_one_rank_until_the_machine_is_know
     assert made.service.argv == ("torchrun", "--standalone", "--nproc_per_node=1", "train.py")
     assert made.service.processes == 8
     assert any("8 processes" in note and "DKDBG_PROCESSES" in note for note in made.notes)
-
-
-def test_a_placeholder_for_the_number_of_ranks_becomes_one():
     entry = EntryPoint(command="mpiexec -n N python a.py", file="a.py", launcher="mpiexec")
     assert plan(entrypoint=entry, candidates=(entry,)).service.argv == (
         "mpiexec",
@@ -160,17 +119,10 @@ def test_a_placeholder_for_the_number_of_ranks_becomes_one():
     )
 
 
-def test_the_users_own_launch_line_is_never_touched():
-    command = "torchrun --nproc_per_node=8 train.py"
-    assert plan(Config(command=command)).service.argv == tuple(command.split())
-
-
-def test_a_service_with_ports_of_its_own_serves_and_does_not_wait():
-    assert of_service(service(ports=(7860, 6006))).service.wait == 0
-
-
-def test_a_command_that_compose_says_stays_where_it_is_said():
+def test_a_command_that_compose_says_or_a_shell_that_runs_something_stays():
     assert of_service(service()).service.inherits_command
+    made = of_service(service(("bash", "-c", "python a.py")), entrypoint=TRAIN, candidates=(TRAIN,))
+    assert made.service.argv == ("bash", "-c", "python a.py")
 
 
 @pytest.mark.parametrize(
@@ -205,11 +157,6 @@ def test_nothing_is_mounted_over_all_of_a_container():
     made = plan(dockerfiles=(image,), entrypoint=TRAIN, candidates=(TRAIN,))
     assert "/" not in {remote for _, remote in made.service.mounts}
     assert ("pkg", "/pkg") in made.service.mounts
-
-
-def test_a_shell_that_runs_something_is_a_command():
-    made = of_service(service(("bash", "-c", "python a.py")), entrypoint=TRAIN, candidates=(TRAIN,))
-    assert made.service.argv == ("bash", "-c", "python a.py")
 
 
 COPIES_ALL = dockerfile((".", "/app"), workdir="/app", cmd=("python", "train.py"))

@@ -1,7 +1,5 @@
 """Whether a program needs a GPU, can use one, or has nothing to do with one."""
 
-from __future__ import annotations
-
 import pytest
 
 BACKWARD = "for x in []:\n    x.backward()\n"
@@ -185,10 +183,6 @@ def need(project):
 @pytest.mark.parametrize(("expected", "files"), CASES)
 def test_whether_a_gpu_is_needed(project, expected, files):
     assert need(project.files(files)) == expected
-
-
-def test_the_evidence_names_file_and_line(project):
-    assert project.write("train.py", HARD).facts().gpu_source.startswith("train.py:2")
 
 
 @pytest.mark.parametrize(("gpu", "cpu", "expected"), [(True, False, "required"), (False, True, "optional")])

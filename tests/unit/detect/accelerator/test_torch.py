@@ -1,7 +1,5 @@
 """The torch that a repository asks for."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.detect import torch_matrix
@@ -94,18 +92,21 @@ def test_every_release_has_a_wheel_for_its_default_cuda():
     assert [release.torch for release in torch_matrix.RELEASES if release.default not in release.cuda] == []
 
 
-def test_the_pin_of_the_developers_group_is_not_the_project_own(project):
-    project.write(
+def test_prose_names_the_torch_of_another_package_and_neither_a_side_folder_nor_the_developers_group_counts(
+    project,
+):
+    words = "```bash\nuv pip install vllm==0.8.5\n```\nThis will also install PyTorch `v2.6.0`.\n"
+    project.write("train.py", "import torch\n")
+    assert said(project.write("README.md", words)) == ("2.6.0", "12.4")
+    project.empty().write("train.py", "import torch\n").write(
+        "extras/README.md", "pip install torch==1.8.0\n"
+    )
+    assert said(project)[0] is None
+    project.empty().write(
         "pyproject.toml",
         '[project]\nname = "p"\ndependencies = ["torch>=1.13"]\n[project.optional-dependencies]\ndev = ["torch==2.7.1"]\n',
     )
     assert said(project.readme("pip install torch==2.1.2+cu118")) == ("2.1.2", "11.8")
-
-
-def test_prose_names_the_torch_that_another_package_brings(project):
-    words = "```bash\nuv pip install vllm==0.8.5\n```\nThis will also install PyTorch `v2.6.0`.\n"
-    project.write("train.py", "import torch\n")
-    assert said(project.write("README.md", words)) == ("2.6.0", "12.4")
 
 
 @pytest.mark.parametrize(
@@ -122,17 +123,27 @@ def test_prose_says_which_torch_is_to_be_installed(project, words, version):
     assert said(project)[0] == version
 
 
-def test_the_readme_of_a_side_folder_does_not_say_the_torch(project):
-    project.write("train.py", "import torch\n").write("extras/README.md", "pip install torch==1.8.0\n")
-    assert said(project)[0] is None
-
-
-def test_a_lower_bound_in_an_image_of_an_old_cuda_says_no_version(project):
+def test_an_image_says_its_torch_by_an_old_cuda_a_wheels_file_or_over_its_lock(project):
     project.write("setup.cfg", "[metadata]\nname = p\n[options]\ninstall_requires =\n    torch>=1.12\n")
     project.write(
         "Dockerfile", "FROM nvidia/cuda:11.0.3-devel-ubuntu20.04\nCOPY . /w\nRUN pip install -e /w\n"
     )
     assert said(project) == (None, "11.0")
+    url = "https://download.pytorch.org/whl/cu100/torch-1.1.0-cp36-cp36m-linux_x86_64.whl"
+    project.empty().write("train.py", "import torch\n").write("requirements.txt", "tqdm\n")
+    project.write("Dockerfile", f"FROM nvidia/cuda:10.0-devel-ubuntu18.04\nRUN pip3 install {url}\n")
+    torch = project.facts().torch
+    assert (torch.version, torch.cuda, torch.source) == ("1.1.0", "10.0", "Dockerfile")
+    project.empty().write("train.py", "import torch\n").write(
+        "pyproject.toml", '[tool.poetry]\nname = "x"\n[tool.poetry.dependencies]\ntorch = "^2.1.0"\n'
+    )
+    project.write("poetry.lock", '[[package]]\nname = "torch"\nversion = "2.1.0"\n')
+    project.write(
+        "Dockerfile",
+        "FROM nvidia/cuda:12.1.0-devel-ubuntu22.04\nCOPY . .\nRUN poetry install && pip install torch==2.2.1\n",
+    )
+    torch = project.facts().torch
+    assert (torch.version, torch.source) == ("2.2.1", "Dockerfile")
 
 
 @pytest.mark.parametrize(("said", "cuda"), [('cuda: "11.1"', "11.1"), ("gpu: true", "10.2")])
@@ -141,14 +152,6 @@ def test_cog_says_which_cuda_its_torch_is_for(project, said, cuda):
     project.write("cog.yaml", f'build:\n  {said}\n  python_packages:\n    - "torch==1.10.0"\n')
     torch = project.facts().torch
     assert (torch.version, torch.cuda, torch.source) == ("1.10.0", cuda, "cog.yaml")
-
-
-def test_a_wheel_that_an_image_installs_by_its_file_says_all_of_it(project):
-    url = "https://download.pytorch.org/whl/cu100/torch-1.1.0-cp36-cp36m-linux_x86_64.whl"
-    project.write("train.py", "import torch\n").write("requirements.txt", "tqdm\n")
-    project.write("Dockerfile", f"FROM nvidia/cuda:10.0-devel-ubuntu18.04\nRUN pip3 install {url}\n")
-    torch = project.facts().torch
-    assert (torch.version, torch.cuda, torch.source) == ("1.1.0", "10.0", "Dockerfile")
 
 
 @pytest.mark.parametrize(
@@ -167,19 +170,6 @@ def test_a_list_for_the_cpu_gets_no_index_of_cuda(project, path, text, index):
         "pip install torch==2.9.1 --index-url https://download.pytorch.org/whl/cu128",
     )
     assert project.facts().torch_index == index
-
-
-def test_a_torch_that_an_image_installs_over_its_lock_is_the_one_that_runs(project):
-    project.write("train.py", "import torch\n").write(
-        "pyproject.toml", '[tool.poetry]\nname = "x"\n[tool.poetry.dependencies]\ntorch = "^2.1.0"\n'
-    )
-    project.write("poetry.lock", '[[package]]\nname = "torch"\nversion = "2.1.0"\n')
-    project.write(
-        "Dockerfile",
-        "FROM nvidia/cuda:12.1.0-devel-ubuntu22.04\nCOPY . .\nRUN poetry install && pip install torch==2.2.1\n",
-    )
-    torch = project.facts().torch
-    assert (torch.version, torch.source) == ("2.2.1", "Dockerfile")
 
 
 CASES = {

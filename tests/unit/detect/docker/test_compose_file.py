@@ -1,7 +1,5 @@
 """Compose files are read for facts, without an engine."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.detect.docker.compose_file import merge

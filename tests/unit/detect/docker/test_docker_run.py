@@ -1,7 +1,5 @@
 """`docker run` lines, and where they say that the code lies."""
 
-from __future__ import annotations
-
 import pytest
 
 IMAGE = "FROM python:3.11\nRUN pip install torch\nWORKDIR /code\n"

@@ -1,7 +1,5 @@
 """Which .dockerignore keeps Python's compiled files out of a build."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.detect.docker.dockerignore import keeps_bytecode_out

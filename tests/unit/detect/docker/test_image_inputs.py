@@ -1,7 +1,5 @@
 """Which files an image is made of, when the code is mounted over its copy."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.detect.docker.image_inputs import image_inputs

@@ -1,7 +1,5 @@
 """The compose service to debug, and where the code lies in it."""
 
-from __future__ import annotations
-
 from pathlib import PurePosixPath
 
 import pytest
@@ -89,7 +87,9 @@ def test_the_service_of_the_dev_container_and_the_default_file_are_preferred_and
     assert project.facts().service.name == "speech"
 
 
-def test_of_many_example_projects_the_first_is_chosen(project):
+def test_of_many_example_projects_the_first_is_chosen_and_training_of_the_readme_beats_a_server_deep_down(
+    project,
+):
     for name, service in (("alpha", "alpha"), ("beta", "backend")):
         project.write(f"examples/{name}/compose.yml", f"services:\n  {service}: {{build: .}}\n").write(
             f"examples/{name}/_wsgi.py", "app = 1\n"
@@ -103,6 +103,16 @@ def test_of_many_example_projects_the_first_is_chosen(project):
         "examples/alpha/compose.yml",
         "examples/alpha/_wsgi.py",
     )
+    project.empty().write(
+        "scripts/docker/compose.yml",
+        "services:\n  server:\n    build: {context: ../.., dockerfile: scripts/docker/Dockerfile}\n    command: python scripts/serve.py\n    volumes: ['../..:/app']\n",
+    )
+    project.write("scripts/docker/Dockerfile", "FROM python:3.11\nWORKDIR /app\n").program("scripts/serve.py")
+    project.write("scripts/train.py", "import torch\nloss.backward()\n").readme(
+        "python scripts/train.py base"
+    )
+    facts = project.facts()
+    assert (facts.service.name, facts.entrypoint.file) == ("server", "scripts/train.py")
 
 
 def test_copies_of_the_image_map_where_nothing_is_mounted_and_a_program_that_lies_only_in_it_has_no_file(
@@ -160,19 +170,6 @@ def test_fastapi_finds_its_program_below_a_copied_folder(project):
     assert (entry.file, entry.launcher, entry.cwd) == ("backend/app/main.py", "fastapi", "backend")
 
 
-def test_training_of_the_readme_beats_a_server_of_a_compose_file_deep_down(project):
-    project.write(
-        "scripts/docker/compose.yml",
-        "services:\n  server:\n    build: {context: ../.., dockerfile: scripts/docker/Dockerfile}\n    command: python scripts/serve.py\n    volumes: ['../..:/app']\n",
-    )
-    project.write("scripts/docker/Dockerfile", "FROM python:3.11\nWORKDIR /app\n").program("scripts/serve.py")
-    project.write("scripts/train.py", "import torch\nloss.backward()\n").readme(
-        "python scripts/train.py base"
-    )
-    facts = project.facts()
-    assert (facts.service.name, facts.entrypoint.file) == ("server", "scripts/train.py")
-
-
 def test_an_image_that_installs_its_own_python_is_a_service_to_debug_and_one_that_node_builds_with_is_not(
     project,
 ):
@@ -184,7 +181,9 @@ def test_an_image_that_installs_its_own_python_is_a_service_to_debug_and_one_tha
     assert project.facts().service is None
 
 
-def test_a_released_image_of_the_project_gives_way_to_a_dockerfile_that_has_the_code(project):
+def test_a_released_image_gives_way_to_a_dockerfile_that_has_the_code_unless_the_code_is_mounted_over_it(
+    project,
+):
     project.write("pyproject.toml", '[project]\nname = "labels"\n').program("app.py")
     project.write(
         "docker-compose.prod.yml",
@@ -196,6 +195,10 @@ def test_a_released_image_of_the_project_gives_way_to_a_dockerfile_that_has_the_
     facts = project.facts()
     assert facts.service is None
     assert facts.mappings == ((".", "/labels"),)
+    project.empty().write("pyproject.toml", '[project]\nname = "labels"\n').program("app.py")
+    project.write("compose.yml", "services:\n  web: {image: 'acme/labels', volumes: ['.:/labels']}\n")
+    project.write("Dockerfile", "FROM python:3.11\nWORKDIR /labels\nCOPY . .\nCMD python app.py\n")
+    assert [each.release for each in project.facts().services] == [None]
 
 
 @pytest.mark.parametrize(
@@ -234,13 +237,6 @@ def test_a_service_that_pulls_a_release_of_the_project_is_built_from_its_dockerf
 def test_an_image_that_the_dockerfile_does_not_make_is_not_built_from_it(project, service):
     project.write("pyproject.toml", '[project]\nname = "labels"\n').program("app.py")
     project.write("compose.yml", f"services:\n  web: {service}\n")
-    project.write("Dockerfile", "FROM python:3.11\nWORKDIR /labels\nCOPY . .\nCMD python app.py\n")
-    assert [each.release for each in project.facts().services] == [None]
-
-
-def test_a_release_over_which_the_code_is_mounted_stays_the_image(project):
-    project.write("pyproject.toml", '[project]\nname = "labels"\n').program("app.py")
-    project.write("compose.yml", "services:\n  web: {image: 'acme/labels', volumes: ['.:/labels']}\n")
     project.write("Dockerfile", "FROM python:3.11\nWORKDIR /labels\nCOPY . .\nCMD python app.py\n")
     assert [each.release for each in project.facts().services] == [None]
 

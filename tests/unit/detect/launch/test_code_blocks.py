@@ -1,7 +1,5 @@
 """Blocks of shell commands in documents."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.detect.launch.code_blocks import code_blocks

@@ -1,7 +1,5 @@
 """Which program a repository is about."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.detect.launch.candidates import role_of
@@ -112,12 +110,27 @@ def test_tests_setup_vendored_code_and_a_library_are_never_the_program(project):
     assert project.facts().entrypoint is None
 
 
-def test_notebooks_are_started_with_jupyter_unless_they_lie_beside_a_program(project):
+def test_notebooks_are_started_with_jupyter_unless_they_lie_beside_a_program_or_there_are_many(project):
     project.write("lectures/part1.ipynb", '{"cells": []}').write("lectures/part2.ipynb", '{"cells": []}')
     entry = project.facts().entrypoint
     assert (entry.command, entry.launcher, entry.file) == ("jupyter lab", "notebook", "lectures/part1.ipynb")
     project.empty().write("analysis.ipynb", '{"cells": []}').write("train.py", TRAIN)
     assert project.facts().entrypoint.file == "train.py"
+    project.empty()
+    for number in range(12):
+        project.write(f"unit{number}/lesson.ipynb", '{"cells": []}')
+    project.write("unit3/helper_train.py", TRAIN).write(
+        "unit3/README.md", "```bash\npython helper_train.py\n```\n"
+    )
+    assert project.facts().entrypoint.launcher == "notebook"
+    project.readme("python unit3/helper_train.py")
+    assert project.facts().entrypoint.file == "unit3/helper_train.py"
+    project.empty()
+    for number in range(12):
+        project.write(f"p1/{number}.ipynb", '{"cells": []}')
+    project.program("p2ch11/training.py", APP).write("p2ch11/__init__.py").write("p2ch11/dsets.py")
+    project.write("requirements.txt", "torch\n")
+    assert project.facts().entrypoint.command == "python -m p2ch11.training"
 
 
 def test_a_name_in_a_directory_listing_a_task_of_no_use_and_a_program_that_starts_the_container_are_no_launch(
@@ -203,22 +216,6 @@ def test_a_main_with_a_training_loop_is_the_program_and_of_two_branches_the_one_
         """,
     )
     assert project.readme("./run.sh").facts().entrypoint.launcher == "torchrun"
-
-
-def test_in_a_course_the_notebooks_are_the_program_unless_a_package_has_a_training(project):
-    for number in range(12):
-        project.write(f"unit{number}/lesson.ipynb", '{"cells": []}')
-    project.write("unit3/helper_train.py", TRAIN).write(
-        "unit3/README.md", "```bash\npython helper_train.py\n```\n"
-    )
-    assert project.facts().entrypoint.launcher == "notebook"
-    project.readme("python unit3/helper_train.py")
-    assert project.facts().entrypoint.file == "unit3/helper_train.py"
-    for number in range(12):
-        project.empty().write(f"p1/{number}.ipynb", '{"cells": []}')
-    project.program("p2ch11/training.py", APP).write("p2ch11/__init__.py").write("p2ch11/dsets.py")
-    project.write("requirements.txt", "torch\n")
-    assert project.facts().entrypoint.command == "python -m p2ch11.training"
 
 
 @pytest.mark.parametrize(

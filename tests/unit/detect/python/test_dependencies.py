@@ -1,7 +1,5 @@
 """Who installs the dependencies, from which files, and what those hold."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.detect.files import Tree
@@ -219,12 +217,21 @@ def test_names_of_the_readme_or_imports_stand_in_for_a_missing_file_without_the_
     assert project.facts().requirements == ("torch",)
 
 
-def test_system_packages_follow_the_requirements(project):
+def test_system_packages_follow_the_requirements_and_a_folder_that_the_readme_installs_is_the_project(
+    project,
+):
     facts = project.write("requirements.txt", "opencv-python\nmpi4py\nx @ git+https://h/x.git\n").facts()
     assert (facts.apt, facts.build_apt) == (
         ("libgl1", "libglib2.0-0", "openmpi-bin"),
         ("build-essential", "git", "libopenmpi-dev"),
     )
+    project.empty().write("learn/train.py", "import torch\n")
+    project.write("python/requirements.txt", "torch==0.4.0\n").write(
+        "python/setup.py", "from setuptools import setup\nsetup(name='p')\n"
+    )
+    project.readme("git clone https://example.org/course.git", "cd course/python", "pip install .")
+    facts = project.facts()
+    assert (facts.package_manager, facts.torch.version) == ("pip", "0.4.0")
 
 
 def test_a_pixi_lock_says_python_torch_and_cuda_and_a_pixi_toml_that_a_driver_is_needed(project):
@@ -246,16 +253,6 @@ def test_a_pixi_lock_says_python_torch_and_cuda_and_a_pixi_toml_that_a_driver_is
     assert (facts.package_manager, facts.python.version, facts.gpu) == ("pixi", "3.12", "required")
     assert (facts.torch.version, facts.torch.cuda) == ("2.7.1", "12.6")
     assert names(read(project, "pixi.toml")) == ["torch", "einops"]
-
-
-def test_a_folder_that_the_readme_goes_to_and_installs_is_the_project(project):
-    project.write("learn/train.py", "import torch\n")
-    project.write("python/requirements.txt", "torch==0.4.0\n").write(
-        "python/setup.py", "from setuptools import setup\nsetup(name='p')\n"
-    )
-    project.readme("git clone https://example.org/course.git", "cd course/python", "pip install .")
-    facts = project.facts()
-    assert (facts.package_manager, facts.torch.version) == ("pip", "0.4.0")
 
 
 def test_a_project_that_writes_out_that_it_needs_nothing_gets_nothing(project):

@@ -1,7 +1,5 @@
 """The Python minor version, from the strongest statement to the weakest."""
 
-from __future__ import annotations
-
 import pytest
 
 CI = "jobs:\n  a:\n    steps:\n      - uses: actions/setup-python@v5\n        with:\n          python-version: {0}\n"
@@ -90,26 +88,16 @@ def test_the_image_beats_the_readme_whose_side_folders_say_nothing_and_a_pin_fil
     assert version(project.readme("conda create -n p python=3.10 -y")) == "3.10"
 
 
-def test_the_dev_container_beside_the_program_speaks(project):
+def test_the_dev_container_beside_the_program_a_document_on_getting_started_and_a_simulator_speak(project):
     for name, python in (("a", "3.9"), ("b", "3.12")):
         project.write(f"src/{name}/.devcontainer/Dockerfile", f"FROM python:{python}\n")
         project.write(
             f"src/{name}/.devcontainer/devcontainer.json", '{"build": {"dockerfile": "Dockerfile"},}'
         )
     assert version(project.program("src/b/train.py")) == "3.12"
-
-
-def test_the_source_of_the_version_is_named(project):
-    assert project.write(".python-version", "3.10\n").facts().python.source == ".python-version"
-
-
-def test_a_document_on_getting_started_is_read(project):
-    project.write("get_started.md", "```bash\nconda create -n p python=3.8 -y\n```\n")
+    project.empty().write("get_started.md", "```bash\nconda create -n p python=3.8 -y\n```\n")
     assert version(project) == "3.8"
-
-
-def test_a_simulator_that_few_pythons_have_says_which_where_nothing_else_does(project):
-    project.program("train.py", "import isaacgym\nimport torch\n")
+    project.empty().program("train.py", "import isaacgym\nimport torch\n")
     project.write(
         "setup.py", "from setuptools import setup\nsetup(name='p', install_requires=['numpy==1.23.5'])\n"
     )
