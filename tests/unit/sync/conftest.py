@@ -1,7 +1,5 @@
 """A local root, and a pair of folders: one here, one that stands for the target's."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,32 +1,37 @@
 """When a changed path is due, with a clock of the test's own."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dkdbg.sync.watch.coalesce import LONGEST, QUIET, Coalescer
 
 
-def test_a_settled_path_is_due_at_once_and_once():
+def test_a_settled_path_is_due_at_once_and_once_without_those_that_wait():
     pending = Coalescer()
     pending.settled("a")
     pending.settled("a")
     assert pending.due() == 0.0
     assert pending.take(5.0) == {"a"}
     assert (pending.due(), pending.take(5.0)) == (None, frozenset())
+    pending = Coalescer()
+    pending.unsettled("a", 1.0)
+    pending.settled("a")
+    assert pending.take(1.0) == {"a"}
+    assert pending.due() is None
+    pending = Coalescer()
+    pending.unsettled("gone", 1.0)
+    pending.settled("a")
+    assert pending.take(1.0) == {"a"}
+    assert pending.due() == 1.0 + QUIET
 
 
-def test_an_unsettled_path_waits_for_quiet():
+def test_an_unsettled_path_waits_for_quiet_or_for_a_second():
     pending = Coalescer()
     pending.unsettled("a", 10.0)
     pending.unsettled("a", 10.03)
     assert pending.due() == 10.03 + QUIET
     assert pending.take(10.06) == frozenset()
     assert pending.take(10.03 + QUIET) == {"a"}
-
-
-def test_a_file_that_is_written_to_all_the_time_is_due_after_a_second():
     pending = Coalescer()
     now = 0.0
     while now < LONGEST:
@@ -34,22 +39,6 @@ def test_a_file_that_is_written_to_all_the_time_is_due_after_a_second():
         assert pending.take(now) == frozenset()
         now += QUIET / 2
     assert pending.take(LONGEST) == {"log"}
-
-
-def test_closing_a_file_ends_its_wait():
-    pending = Coalescer()
-    pending.unsettled("a", 1.0)
-    pending.settled("a")
-    assert pending.take(1.0) == {"a"}
-    assert pending.due() is None
-
-
-def test_a_path_taken_with_others_does_not_take_those_that_wait():
-    pending = Coalescer()
-    pending.unsettled("gone", 1.0)
-    pending.settled("a")
-    assert pending.take(1.0) == {"a"}
-    assert pending.due() == 1.0 + QUIET
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.floats(0, 0.4)), max_size=30))

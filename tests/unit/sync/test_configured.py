@@ -1,7 +1,5 @@
 """[sync] of dkdbg.toml at work, and while it is being edited."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -10,16 +8,24 @@ import pytest
 from dkdbg.errors import DkdbgError
 from dkdbg.sync.rules.configured import ConfiguredRules
 from dkdbg.sync.tree.scan import Scanner
-from tests.unit.sync.trees import put, scanned
+from tests.unit.sync.trees import fresh, put, scanned
 
 
 def configured(root):
     return scanned(root, rules=ConfiguredRules())
 
 
-def test_without_a_dkdbg_toml_the_defaults_hold(root):
+def test_ignore_and_max_size_hold_and_without_a_dkdbg_toml_the_defaults(root):
     put(root, {"a.csv": "", "m.pt": ""})
     assert set(configured(root)[1].entries) == {"a.csv"}
+    put(
+        fresh(root),
+        {"dkdbg.toml": "[sync]\nignore = ['*.csv', '!m.pt']\nmax_size = '60 B'\n", "a.csv": "", "m.pt": ""},
+    )
+    put(root, {"big": "x" * 61})
+    _, index = configured(root)
+    assert set(index.entries) == {"dkdbg.toml", "m.pt"}
+    assert "big" in index.skipped
 
 
 STARTS = """
@@ -39,18 +45,9 @@ def test_a_sync_starts_without_what_it_may_not_need(root, files, loaded):
     assert subprocess.run(run, capture_output=True, text=True, check=True).stdout == f"{loaded}\n"
 
 
-def test_ignore_and_max_size_hold(root):
-    put(
-        root,
-        {"dkdbg.toml": "[sync]\nignore = ['*.csv', '!m.pt']\nmax_size = '60 B'\n", "a.csv": "", "m.pt": ""},
-    )
-    put(root, {"big": "x" * 61})
-    _, index = configured(root)
-    assert set(index.entries) == {"dkdbg.toml", "m.pt"}
-    assert "big" in index.skipped
-
-
-def test_a_change_of_sync_is_followed_and_a_change_of_debug_is_a_changed_file(root):
+def test_a_change_of_sync_is_followed_one_of_debug_is_a_changed_file_and_a_broken_one_leaves_what_it_said(
+    root,
+):
     put(root, {"dkdbg.toml": "", "a.csv": ""})
     looking, index = configured(root)
     put(root, {"dkdbg.toml": "[debug]\nport = 6000\n"})
@@ -59,25 +56,19 @@ def test_a_change_of_sync_is_followed_and_a_change_of_debug_is_a_changed_file(ro
     index.apply(changes)
     put(root, {"dkdbg.toml": "[sync]\nignore = ['*.csv']\n"})
     assert looking.rescan(index, ["dkdbg.toml"]).removed == ("a.csv",)
-
-
-def test_a_dkdbg_toml_that_breaks_while_it_is_edited_leaves_what_it_said(root):
-    put(root, {"dkdbg.toml": "[sync]\nignore = ['*.csv']\n", "a.csv": ""})
+    put(fresh(root), {"dkdbg.toml": "[sync]\nignore = ['*.csv']\n", "a.csv": ""})
     looking, index = configured(root)
     put(root, {"dkdbg.toml": "[sync\n"})
     changes = looking.rescan(index, ["dkdbg.toml"])
     assert (list(changes.written), changes.removed) == (["dkdbg.toml"], ())
 
 
-def test_a_dkdbg_toml_that_is_broken_at_the_start_is_said(root):
+def test_a_dkdbg_toml_that_is_broken_at_the_start_or_later_is_said_once_and_so_is_its_end(root):
     put(root, {"dkdbg.toml": "[sync]\nignore = 3\n"})
     with pytest.raises(DkdbgError, match="ignore must be a list"):
         configured(root)
-
-
-def test_a_dkdbg_toml_that_is_not_valid_while_sync_runs_is_said_once_and_so_is_its_end(root):
     said = []
-    put(root, {"dkdbg.toml": "[sync]\nignore = ['*.csv']\n", "a.csv": ""})
+    put(fresh(root), {"dkdbg.toml": "[sync]\nignore = ['*.csv']\n", "a.csv": ""})
     looking = Scanner(str(root), rules=ConfiguredRules(said.append))
     index = looking.scan()
     for _ in range(3):

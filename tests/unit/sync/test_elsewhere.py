@@ -1,7 +1,5 @@
 """What changes somewhere else than where a watch would tell: another name, the target's root, rules further up."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
@@ -10,10 +8,10 @@ import pytest
 
 from dkdbg.sync.tree.scan import Scanner
 from tests.unit.sync.followed import following
-from tests.unit.sync.trees import git, put, scanned
+from tests.unit.sync.trees import fresh, git, put, scanned
 
 
-def test_a_file_that_is_edited_in_place_is_new_under_all_its_names(root):
+def test_a_file_that_is_edited_in_place_is_new_under_all_its_names_and_a_save_by_rename_changes_one(root):
     put(root, {"a": "1", "other": "1", "d/e/": ""})
     (root / "d/b").hardlink_to(root / "a")
     scanner, index = scanned(root)
@@ -21,34 +19,19 @@ def test_a_file_that_is_edited_in_place_is_new_under_all_its_names(root):
     index.apply(scanner.rescan(index, ["d/e/c"]))
     put(root, {"a": "2"})
     assert sorted(scanner.rescan(index, ["a"]).written) == ["a", "d/b", "d/e/c"]
-
-
-def test_a_file_that_was_edited_and_lost_the_name_that_was_used_is_new_under_the_others(root):
-    put(root, {"a": "1"})
+    put(fresh(root), {"a": "1"})
     (root / "b").hardlink_to(root / "a")
     scanner, index = scanned(root)
     put(root, {"a": "2"})
     (root / "a").unlink()
     changes = scanner.rescan(index, ["a"])
     assert (list(changes.written), changes.removed) == (["b"], ("a",))
-
-
-def test_a_save_by_rename_changes_one_name_of_a_file(root):
-    put(root, {"a": "1", "new": "2"})
+    put(fresh(root), {"a": "1", "new": "2"})
     (root / "b").hardlink_to(root / "a")
     scanner, index = scanned(root)
     (root / "new").replace(root / "a")
     index.apply(scanner.rescan(index, ["a", "new"]))
     assert index.entries == Scanner(str(root)).scan().entries
-
-
-def test_an_edit_in_place_arrives_under_every_name(roots, here, there):
-    put(here, {"a": "1"})
-    (here / "b").hardlink_to(here / "a")
-    with following(roots) as followed:
-        put(here, {"a": "two"})
-        followed.until(lambda: (there / "b").read_text() == "two")
-        assert (there / "a").read_text() == "two"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify")

@@ -68,27 +68,22 @@ def test_an_ignored_folder_that_nobody_watches_goes_with_all_that_sync_put_into_
     assert (there / "kept").exists()
 
 
-def test_what_went_while_it_was_ignored_goes_when_the_rule_goes(learnt, here, there):
-    put(here, {"d/sub/f": "1", "d/sub/g": "2", "d/h/i": "3"})
+def test_what_went_while_a_rule_of_the_root_or_of_a_subfolder_ignored_it_goes_with_that_rule(
+    learnt, here, there
+):
+    put(here, {"d/sub/f": "1", "d/sub/g": "2", "d/h/i": "3", "p/e/f": "1", "p/e/g": "2"})
     sync = learnt()
-    put(here, {".gitignore": "d/\n"})
-    sync.see(".gitignore")
+    rules = {".gitignore": "d/\n", "p/.gitignore": "e\n"}
+    put(here, rules)
+    sync.see(*rules)
     (here / "d/sub/f").unlink()
+    (here / "p/e/f").unlink()
     shutil.rmtree(here / "d/h")
-    (here / ".gitignore").unlink()
-    sync.see(".gitignore")
+    for rule in rules:
+        (here / rule).unlink()
+    sync.see(*rules)
     assert sorted(path.name for path in (there / "d").rglob("*")) == ["g", "sub"]
-
-
-def test_what_went_while_a_rule_of_a_subfolder_ignored_it_goes_with_that_rule(learnt, here, there):
-    put(here, {"p/d/f": "1", "p/d/g": "2"})
-    sync = learnt()
-    put(here, {"p/.gitignore": "d\n"})
-    sync.see("p/.gitignore")
-    (here / "p/d/f").unlink()
-    (here / "p/.gitignore").unlink()
-    sync.see("p/.gitignore")
-    assert [path.name for path in (there / "p/d").iterdir()] == ["g"]
+    assert [path.name for path in (there / "p/e").iterdir()] == ["g"]
 
 
 def test_a_file_in_the_place_of_an_ignored_folder_leaves_nothing_of_it(learnt, here, there):

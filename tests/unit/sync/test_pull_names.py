@@ -1,7 +1,5 @@
 """Which folder `--pull` means."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

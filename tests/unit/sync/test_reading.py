@@ -1,7 +1,5 @@
 """A file is read whole or not at all, and a stamp is given only to what can be told from the next version."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import time
@@ -10,7 +8,7 @@ import pytest
 
 from dkdbg.sync.tree.reading import FileChangedError, pieces, read
 from dkdbg.sync.tree.scan import Scanner
-from tests.unit.sync.trees import put
+from tests.unit.sync.trees import fresh, put
 
 LATER = 10_000_000_000
 
@@ -19,30 +17,23 @@ def long_ago():
     return time.time_ns() + LATER
 
 
-def test_a_file_is_read_with_its_digest_body_and_the_stamp_of_the_scan(root):
+def test_a_file_is_read_with_its_digest_and_stamp_and_its_body_if_it_is_small(root):
     put(root, {"d/a": "text"})
     entry = Scanner(str(root)).scan().entries["d/a"]
     content = read(str(root), "d/a", now=long_ago)
     assert content[:3] == (entry, hashlib.sha256(b"text").hexdigest(), b"text")
-
-
-def test_a_file_that_is_too_large_to_keep_has_a_digest_alone(root):
-    put(root, {"a": "x" * 11})
+    put(fresh(root), {"a": "x" * 11})
     content = read(str(root), "a", keep=10)
     assert (content.body, content.digest) == (None, hashlib.sha256(b"x" * 11).hexdigest())
     assert read(str(root), "a", keep=11).body == b"x" * 11
 
 
-def test_a_file_read_in_the_moment_in_which_it_was_written_has_no_stamp(root):
+def test_a_file_read_in_the_moment_in_which_it_was_written_has_no_stamp_and_one_of_the_future_has(root):
     put(root, {"a": "1"})
     changed = (root / "a").stat().st_ctime_ns
     assert read(str(root), "a", now=lambda: changed).entry.stamp == ""
     assert read(str(root), "a", now=lambda: changed + 1_000_000).entry.stamp == ""
     assert read(str(root), "a", now=lambda: changed + LATER).entry.stamp != ""
-
-
-def test_a_file_of_the_future_has_a_stamp_for_the_kernel_keeps_its_own_time(root):
-    put(root, {"a": "1"})
     os.utime(root / "a", ns=(4_000_000_000 * 10**9,) * 2)
     assert read(str(root), "a", now=long_ago).entry.stamp != ""
 
@@ -99,14 +90,11 @@ def test_what_is_no_file_any_more_is_refused_and_never_followed(root, kind):
         read(str(root), path)
 
 
-def test_pieces_go_on_from_an_offset_and_end_with_the_file(root):
+def test_pieces_go_on_from_an_offset_and_end_with_the_file_of_that_version(root):
     put(root, {"a": "0123456789" * 300_000})
     entry = read(str(root), "a").entry
     assert b"".join(pieces(str(root), "a", entry)) == b"0123456789" * 300_000
     assert b"".join(pieces(str(root), "a", entry, offset=2_999_998)) == b"89"
-
-
-def test_pieces_of_another_version_are_refused(root):
     put(root, {"a": "12"})
     entry = read(str(root), "a").entry
     put(root, {"a": "123"})

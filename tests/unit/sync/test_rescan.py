@@ -1,7 +1,5 @@
 """Looking again at what is dirty finds what a whole scan would find."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 
 from dkdbg.sync.rules.rules import Rules
 from dkdbg.sync.tree.scan import Scanner
-from tests.unit.sync.trees import Tree, git, put, scanned
+from tests.unit.sync.trees import Tree, fresh, git, put, scanned
 
 IGNORE = ("!data/keep/x.py", "c/a")
 
@@ -43,43 +41,36 @@ def test_random_changes_looked_at_piecewise_give_what_a_whole_scan_gives(seed):
         shutil.rmtree(folder)
 
 
-def test_what_is_inside_is_removed_before_its_folder_and_made_after_it(root):
+def test_what_is_inside_goes_before_its_folder_or_a_file_in_its_place_and_a_change_of_case_is_a_new_file(
+    root,
+):
     put(root, {"old/deep/x": ""})
     scanner, index = scanned(root)
     (root / "old").rename(root / "new")
     changes = scanner.rescan(index, ["old", "new"])
     assert changes.removed == ("old/deep/x", "old/deep", "old")
     assert list(changes.written) == ["new", "new/deep", "new/deep/x"]
-
-
-def test_a_file_that_becomes_a_folder_is_removed_and_written(root):
-    put(root, {"a": ""})
+    put(fresh(root), {"a": ""})
     scanner, index = scanned(root)
     (root / "a").unlink()
     put(root, {"a/b": ""})
     changes = scanner.rescan(index, ["a"])
     assert (changes.removed, list(changes.written)) == (("a",), ["a", "a/b"])
-
-
-def test_a_rename_that_changes_case_alone_is_a_removal_and_a_new_file(root):
-    put(root, {"Model.py": "x"})
+    put(fresh(root), {"Model.py": "x"})
     scanner, index = scanned(root)
     (root / "Model.py").rename(root / "model.py")
     changes = scanner.rescan(index, ["Model.py", "model.py"])
     assert (changes.removed, list(changes.written)) == (("Model.py",), ["model.py"])
 
 
-def test_a_dirty_path_that_takes_no_part_changes_nothing(root):
+def test_a_dirty_path_that_takes_no_part_or_has_not_changed_changes_nothing(root):
     put(root, {"a.py": "", ".gitignore": "*.log\n"})
     scanner, index = scanned(root)
     put(root, {"x.log": "", "__pycache__/a.pyc": "", "outputs/r/log.txt": ""})
     assert not scanner.rescan(
         index, ["x.log", "__pycache__", "__pycache__/a.pyc", "outputs", "outputs/r/log.txt"]
     )
-
-
-def test_nothing_dirty_and_nothing_changed_change_nothing(root):
-    put(root, {"a/b": ""})
+    put(fresh(root), {"a/b": ""})
     scanner, index = scanned(root)
     assert not scanner.rescan(index, [])
     assert not scanner.rescan(index, ["a/b", "a", "", "gone", "gone/deep"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dkdbg.sync.rules.rules import Rules
 from dkdbg.sync.tree.scan import Scanner
-from tests.unit.sync.trees import git, put
+from tests.unit.sync.trees import fresh, git, put
 
 NAMES = ("a", "b", "c", "ab", "foo", "bar.py", "x.pyc", "data", "A", " ", "a b")
 PARTS = (
@@ -88,14 +88,11 @@ def test_git_and_we_ignore_the_same(tree, texts, exclude):
         shutil.rmtree(root)
 
 
-def test_rules_above_a_root_that_is_not_the_top_of_the_repository_count(root):
+def test_rules_above_a_root_and_the_exclude_file_of_a_worktrees_repository_count(root):
     git(root, "init", "-q")
     put(root, {".gitignore": "*.log\n/work/out\n/out2\n", "work/a.log": "", "work/out": "", "work/out2": ""})
     assert set(Scanner(str(root / "work")).scan().entries) == {"out2"}
-
-
-def test_a_worktree_has_the_exclude_file_of_its_repository(root):
-    put(root, {"main/a.py": ""})
+    put(fresh(root), {"main/a.py": ""})
     git(root / "main", "init", "-q")
     git(root / "main", "add", ".")
     git(root / "main", "commit", "-qm", "x")
@@ -140,7 +137,7 @@ def test_the_docker_sdk_and_we_ignore_the_same(lines):
     assert {path for path in paths if path in entries} == {path for path in paths if not oracle.matches(path)}
 
 
-def test_environments_caches_and_checkpoints_are_out_by_default(root):
+def test_environments_caches_and_checkpoints_are_out_by_default_and_python_files_beside_them_are_source(root):
     put(
         root,
         {
@@ -152,15 +149,12 @@ def test_environments_caches_and_checkpoints_are_out_by_default(root):
         },
     )  # fmt: skip
     assert set(Scanner(str(root)).scan().entries) == {"train.py", "pkg"}
-
-
-def test_python_files_in_a_folder_named_like_a_run_are_source(root):
-    put(root, {"pkg/checkpoints/io.py": "", "pkg/checkpoints/weights.bin": "", "outputs/a/b.txt": ""})
+    put(fresh(root), {"pkg/checkpoints/io.py": "", "pkg/checkpoints/weights.bin": "", "outputs/a/b.txt": ""})
     entries = Scanner(str(root)).scan().entries
     assert set(entries) == {"pkg", "pkg/checkpoints", "pkg/checkpoints/io.py"}
 
 
-def test_what_git_tracks_is_in_whatever_a_default_or_gitignore_says(root):
+def test_what_git_tracks_or_gitignore_brings_back_is_in_and_gitignore_counts_without_a_repository(root):
     put(
         root,
         {
@@ -185,6 +179,11 @@ def test_what_git_tracks_is_in_whatever_a_default_or_gitignore_says(root):
         "node_modules", "node_modules/patched.js",
     }  # fmt: skip
     assert "git tracks it" in scanner.rules.why("data/keep.csv").reason
+    git(fresh(root), "init", "-q")
+    put(root, {".gitignore": "!tiny.pt\n", "tiny.pt": "", "big.pt": ""})
+    assert set(Scanner(str(root)).scan().entries) == {".gitignore", "tiny.pt"}
+    put(fresh(root), {".gitignore": "*.log\n", "a.log": "", "a.py": ""})
+    assert set(Scanner(str(root)).scan().entries) == {".gitignore", "a.py"}
 
 
 def test_the_repository_of_a_git_hook_that_we_run_in_does_not_count(root, monkeypatch):
@@ -194,17 +193,6 @@ def test_the_repository_of_a_git_hook_that_we_run_in_does_not_count(root, monkey
         git(root / folder, "add", "-f", ".")
     monkeypatch.setenv("GIT_DIR", str(root / "other/.git"))
     assert set(Scanner(str(root / "here")).scan().entries) == {"m.pt"}
-
-
-def test_gitignore_brings_back_what_a_default_leaves_out(root):
-    git(root, "init", "-q")
-    put(root, {".gitignore": "!tiny.pt\n", "tiny.pt": "", "big.pt": ""})
-    assert set(Scanner(str(root)).scan().entries) == {".gitignore", "tiny.pt"}
-
-
-def test_gitignore_counts_without_a_repository(root):
-    put(root, {".gitignore": "*.log\n", "a.log": "", "a.py": ""})
-    assert set(Scanner(str(root)).scan().entries) == {".gitignore", "a.py"}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The sender and the session against a real receiver on a local folder."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
@@ -49,15 +47,20 @@ def once(roots):
     return session, [event.as_json() for event in events]
 
 
-def test_a_file_that_the_receiver_refuses_is_one_failure_and_the_others_arrive(roots, here, there):
-    (here / ".dkdbg-sync.mine").write_text("x")
-    (here / "other").write_text("y")
+def test_files_that_the_receiver_refuses_also_in_a_pack_are_one_failure_each_and_the_others_arrive(
+    roots, here, there
+):
+    (here / "d").mkdir()
+    refused = [".dkdbg-sync.mine", "d/.dkdbg-sync.mine"]
+    for name in (*refused, "other", "d/a", "d/b"):
+        (here / name).write_text(name)
     session, events = once(roots)
-    assert list(session.failed) == [".dkdbg-sync.mine"]
-    assert "names that begin with .dkdbg-sync are sync's own" in next(
-        e["reason"] for e in events if e["event"] == "failed"
-    )
-    assert (there / "other").read_text() == "y"
+    failed = {each["path"]: each["reason"] for each in events if each["event"] == "failed"}
+    assert sorted(session.failed) == sorted(failed) == refused
+    assert all("names that begin with .dkdbg-sync are sync's own" in why for why in failed.values())
+    assert session.files == 3
+    assert (there / "other").read_text() == "other"
+    assert sorted(path.name for path in (there / "d").iterdir()) == ["a", "b"]
 
 
 def test_a_file_that_was_refused_and_is_gone_has_not_failed_any_more(roots, here):
@@ -319,17 +322,6 @@ def test_a_receiver_of_another_version_is_an_error_and_its_process_ends(roots):
     with pytest.raises(DkdbgError, match=f"speaks version 1 of the stream, we {wire.VERSION}"):
         contact.ready()
     assert child.poll() is not None
-
-
-def test_a_file_of_a_pack_that_is_refused_is_one_failure(roots, here, there):
-    (here / "d").mkdir()
-    for name in ("a", ".dkdbg-sync.mine", "b"):
-        (here / "d" / name).write_text(name)
-    session, events = once(roots)
-    assert list(session.failed) == ["d/.dkdbg-sync.mine"]
-    assert [e["path"] for e in events if e["event"] == "failed"] == ["d/.dkdbg-sync.mine"]
-    assert session.files == 2
-    assert sorted(path.name for path in (there / "d").iterdir()) == ["a", "b"]
 
 
 def test_small_files_wait_for_answers_when_many_are_on_their_way(roots, here, monkeypatch):

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from dkdbg.sync.tree.scan import Scanner
 from dkdbg.sync.watch.watcher import Watcher
-from tests.unit.sync.trees import Tree, git, put
+from tests.unit.sync.trees import Tree, fresh, git, put
 
 if TYPE_CHECKING:
     from dkdbg.sync.tree.entries import Changes
@@ -166,7 +166,7 @@ def test_a_save_is_due_before_the_file_would_have_to_be_quiet(root, save):
         watcher.close()
 
 
-def test_create_delete_rename_chmod_and_links(root, follow):
+def test_creations_deletions_renames_also_of_case_alone_modes_and_links_are_followed(root, follow):
     put(root, {"a": "1", "b": "2", "d/e/f": "3", "x.sh": ""})
     follower = follow()
     put(root, {"new": "", "empty/": ""})
@@ -177,9 +177,15 @@ def test_create_delete_rename_chmod_and_links(root, follow):
     (root / "d/e").rename(root / "g")
     follower.catch_up(lambda: follower.index.entries["x.sh"].mode == 0o755)
     assert {"new", "empty", "link", "g", "g/f", "d/b2"} <= set(follower.index.entries)
+    put(fresh(root), {"Model.py": "x", "Pkg/a": ""})
+    follower = follow()
+    (root / "Model.py").rename(root / "model.py")
+    (root / "Pkg").rename(root / "pkg")
+    follower.catch_up()
+    assert set(follower.index.entries) == {"model.py", "pkg", "pkg/a"}
 
 
-def test_a_folder_that_was_renamed_is_watched_under_its_new_name(root, follow):
+def test_a_folder_that_was_renamed_or_moved_out_and_back_is_watched(root, follow):
     put(root, {"d/e/f": "3"})
     follower = follow()
     (root / "d").rename(root / "n")
@@ -202,15 +208,6 @@ def test_a_folder_that_moved_out_and_back_is_followed(root, follow):
     follower.catch_up()
     (root / "d/f").write_text("1")
     follower.catch_up(lambda: follower.index.entries["d/f"].size == 1)
-
-
-def test_a_rename_of_case_alone(root, follow):
-    put(root, {"Model.py": "x", "Pkg/a": ""})
-    follower = follow()
-    (root / "Model.py").rename(root / "model.py")
-    (root / "Pkg").rename(root / "pkg")
-    follower.catch_up()
-    assert set(follower.index.entries) == {"model.py", "pkg", "pkg/a"}
 
 
 def test_deep_trees_made_at_once_lose_nothing(root, follow):

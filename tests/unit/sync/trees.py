@@ -33,6 +33,13 @@ def git(root, *argv, stdin=None):
     return done.stdout
 
 
+def fresh(root):
+    """Empty this folder, for another tree."""
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir()
+    return root
+
+
 def scanned(root, **options):
     """A scanner of `root` with these options, and its index."""
     scanner = Scanner(str(root), **options)
