@@ -81,7 +81,7 @@ def test_each_command_line_in_the_program_has_a_verb_and_its_options():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_each_command_line_on_a_page_parses(page: Path):
+def test_each_command_line_on_a_page_parses(page):
     text = re.sub(r"\{\{.*?\}\}", "{}", page.read_text())
     assert wrong(text) == []
     assert [why for line in on_page(text) if (why := refused(line))] == []
@@ -92,7 +92,7 @@ def test_each_command_line_on_a_page_parses(page: Path):
     ["dkdbg pss", "no such session; dkdbg lookup", "stop it, or: dkdbg dwon", "type `dkdbg frob {}`", "dkdbg frob --on {}",
      "dkdbg ps --every shows them", "`dkdbg init --wait`", "dkdbg sync {} --explan PATH; see the page"],
 )  # fmt: skip
-def test_a_wrong_verb_or_option_is_found(text: str):
+def test_a_wrong_verb_or_option_is_found(text):
     assert wrong(text)
 
 

@@ -1,7 +1,5 @@
 """The documentation: every link leads somewhere, the reference is the parser's, and the README stays short."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What this machine's engine offers, and ports; without an engine."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

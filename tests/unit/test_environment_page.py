@@ -18,7 +18,7 @@ def _names(text: str) -> set[str]:
     return {_OF_A_PORT.sub("", name) for name in _NAME.findall(text)}
 
 
-def test_the_pages_name_each_variable_that_is_read_and_no_other() -> None:
+def test_the_pages_name_each_variable_that_is_read_and_no_other():
     sources = [
         path
         for folder in ("cli", "templates", "compose", "devcontainer")

@@ -1,7 +1,5 @@
 """Workers chosen by name: the rules and the cases of NeMo RL's NRL_NSYS_WORKER_PATTERNS (docs/nsys-profiling.md there)."""
 
-from __future__ import annotations
-
 import fnmatch
 
 import pytest
@@ -52,7 +50,7 @@ VLLM, ASYNC_VLLM, SGLANG = (
         ("[*", "[star", "[*"),
     ],
 )
-def test_the_first_pattern_that_matches_all_of_a_name_counts(text: str, worker: str, pattern: str) -> None:
+def test_the_first_pattern_that_matches_all_of_a_name_counts(text, worker, pattern):
     assert patterns.matched([worker], patterns.parse(text)) == pattern
     theirs = [each.strip() for each in text.split(",") if each.strip()]
     assert (
@@ -74,14 +72,14 @@ def test_the_first_pattern_that_matches_all_of_a_name_counts(text: str, worker: 
         (["python", "-c", "pass"], None, "python", set()),
     ],
 )
-def test_what_a_process_is_called(words, rank, worker, others) -> None:
+def test_what_a_process_is_called(words, rank, worker, others):
     known = profiling.names(words, {}, rank)
     assert known[0] == worker
     assert others <= set(known)
     assert profiling.names(words, {"ROLE_NAME": "policy"}, rank)[-1] == "policy"
 
 
-def test_what_the_user_says_of_nsys_is_said_once() -> None:
+def test_what_the_user_says_of_nsys_is_said_once():
     tool = {"path": "/usr/bin/nsys", "options": ["--trace=osrt", "--capture-range=cudaProfilerApi"]}
     words = nsight.line(tool, "/p/100%/worker")
     assert words[:2] == ["/usr/bin/nsys", "profile"]

@@ -1,7 +1,5 @@
 """Text of strangers in the terminal."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -31,7 +29,7 @@ from dkdbg.printable import ForTerminal, is_text, printable, printable_lines
         (7, "7"),
     ],
 )
-def test_letters_stay_and_what_commands_a_terminal_is_escaped(text: object, shown: str) -> None:
+def test_letters_stay_and_what_commands_a_terminal_is_escaped(text, shown):
     assert printable(text) == shown
 
 
@@ -50,25 +48,25 @@ def test_letters_stay_and_what_commands_a_terminal_is_escaped(text: object, show
         (["cod\u202egpj".encode()], "cod\\u202egpj"),
     ],
 )
-def test_output_for_a_terminal_keeps_lines_tabs_and_colours(pieces: list[bytes], shown: str) -> None:
+def test_output_for_a_terminal_keeps_lines_tabs_and_colours(pieces, shown):
     clean = ForTerminal()
     assert "".join(clean(each).decode() for each in (*pieces, b"")) == shown
 
 
 @given(st.lists(st.binary(max_size=12) | st.sampled_from([b"\x1b", b"[", b"1;3", b"m", b"\r", b"\n"])))
-def test_no_output_commands_a_terminal(pieces: list[bytes]) -> None:
+def test_no_output_commands_a_terminal(pieces):
     clean = ForTerminal()
     shown = "".join(clean(each).decode() for each in (*filter(None, pieces), b""))
     left = re.sub(r"\x1b\[[0-9;:]*m|[\n\t]|\r(?=\n)", "", shown)
     assert all(map(is_text, left))
 
 
-def test_lines_keep_their_ends_and_tabs() -> None:
+def test_lines_keep_their_ends_and_tabs():
     assert printable_lines("a\tb\r\nc\rd\x1b[2J\n") == "a\tb\r\nc\\rd\\x1b[2J\n"
 
 
 @given(st.text())
-def test_nothing_that_is_shown_is_a_control_and_json_loses_nothing(text: str) -> None:
+def test_nothing_that_is_shown_is_a_control_and_json_loses_nothing(text):
     shown = printable(text)
     assert not any(ord(each) < 0x20 or 0x7F <= ord(each) < 0xA0 for each in shown)
     assert not set(shown) & set(
@@ -79,7 +77,7 @@ def test_nothing_that_is_shown_is_a_control_and_json_loses_nothing(text: str) ->
     assert not any(ord(each) < 0x20 or 0x7F <= ord(each) < 0xA0 or each == "\u202e" for each in said)
 
 
-def test_what_is_said_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_said_commands_no_terminal(capsys):
     console.say("a\x1b[2J\nb")
     console.warn("c\x9bK")
     console.diff("+d\x1b[2J\n")

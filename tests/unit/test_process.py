@@ -1,21 +1,12 @@
 """What is said of programs that cannot be started."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from dkdbg import process
 from dkdbg.errors import DkdbgError
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-def test_a_program_that_may_not_be_executed_is_shown_where_it_was_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_that_may_not_be_executed_is_shown_where_it_was_found(tmp_path, monkeypatch):
     (tmp_path / "interpreter").touch(0o644)
     program = tmp_path / "docker"
     program.write_text(f"#!{tmp_path / 'interpreter'}\n")

@@ -1,7 +1,5 @@
 """A signal that nothing interrupts is acted upon all the same."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -23,7 +21,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_a_signal_that_another_thread_takes_interrupts_what_the_main_thread_waits_for() -> None:
+def test_a_signal_that_another_thread_takes_interrupts_what_the_main_thread_waits_for():
     """Nothing is ever written to what it reads: without `hear_at_once` it waits for ever."""
     ours, theirs = os.pipe()
     with subprocess.Popen(

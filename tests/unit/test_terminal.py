@@ -28,7 +28,7 @@ console.failure(DkdbgError("no [b]such[/b] thing", hint="dkdbg ps"))
 """
 
 
-def test_a_pipe_gets_a_table_of_one_line_a_row_and_a_narrow_terminal_all_of_it_in_lines_that_fit() -> None:
+def test_a_pipe_gets_a_table_of_one_line_a_row_and_a_narrow_terminal_all_of_it_in_lines_that_fit():
     assert terminal.table(HEADER, ROWS, styles=STYLES) == [
         "TARGET                         STATE    PROCESSES",
         "container [red]training[/red]  running  rank 0, rank 1, rank 2",
@@ -45,7 +45,7 @@ def test_a_pipe_gets_a_table_of_one_line_a_row_and_a_narrow_terminal_all_of_it_i
 @pytest.mark.parametrize(
     ("env", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
 )
-def test_a_terminal_gets_colours_where_it_wants_them(env: dict[str, str], *, coloured: bool) -> None:
+def test_a_terminal_gets_colours_where_it_wants_them(env, *, coloured):
     said = in_a_terminal(PROGRAM, 100, **env)
     assert ("\x1b[32mrunning" in said) == coloured
     assert ("\x1b[1;31mdkdbg:" in said) == coloured
@@ -56,7 +56,7 @@ def test_a_terminal_gets_colours_where_it_wants_them(env: dict[str, str], *, col
     assert plain.endswith("done\ndkdbg: no [b]such[/b] thing\n  hint: dkdbg ps\n")
 
 
-def test_a_bar_stays_in_one_line_of_a_narrow_terminal_and_in_letters_that_it_can_show() -> None:
+def test_a_bar_stays_in_one_line_of_a_narrow_terminal_and_in_letters_that_it_can_show():
     said = ESCAPE.sub("", in_a_terminal(PROGRAM, 40).replace("\r", "\n"))
     (line,) = [line for line in said.splitlines() if "━" in line]
     assert len(line) == 39
@@ -67,7 +67,7 @@ def test_a_bar_stays_in_one_line_of_a_narrow_terminal_and_in_letters_that_it_can
 
 
 @pytest.mark.parametrize(("columns", "is_whole"), [(80, True), (58, True), (30, False)])
-def test_what_people_copy_is_not_taken_apart_while_there_is_room(columns: int, *, is_whole: bool) -> None:
+def test_what_people_copy_is_not_taken_apart_while_there_is_room(columns, *, is_whole):
     header = ("TARGET", "SESSION", "ATTACH TO", "PROCESSES")
     rows = [
         (
@@ -84,7 +84,7 @@ def test_what_people_copy_is_not_taken_apart_while_there_is_room(columns: int, *
     assert any("app-debug " in line for line in plain) == is_whole
 
 
-def test_what_a_stranger_is_called_commands_no_terminal_and_is_no_markup() -> None:
+def test_what_a_stranger_is_called_commands_no_terminal_and_is_no_markup():
     name = "\\x1b]0;mine\\x07\\x1b]8;;http://x\\x07[link=http://x][red]a"
     said = in_a_terminal(
         f"from dkdbg import console\nconsole.table(('NAME',), [('{name}',)], label='\\x20')", 120
@@ -96,7 +96,7 @@ def test_what_a_stranger_is_called_commands_no_terminal_and_is_no_markup() -> No
 @pytest.mark.parametrize(
     ("text", "columns", "shown"), [("train.py", 20, "train.py"), ("train.py", 5, "train"), ("训练", 3, "训 ")]
 )
-def test_a_line_is_cut_by_the_columns_that_its_letters_take(text: str, columns: int, shown: str) -> None:
+def test_a_line_is_cut_by_the_columns_that_its_letters_take(text, columns, shown):
     assert terminal.cropped(text, columns) == shown
 
 
@@ -111,7 +111,7 @@ with StartReport() as report:
 """
 
 
-def test_a_step_that_prints_nothing_shows_that_its_time_passes() -> None:
+def test_a_step_that_prints_nothing_shows_that_its_time_passes():
     counted = """
 import time
 from dkdbg import console
@@ -122,7 +122,7 @@ console.Status.show = lambda self, text, share: (times.add(text.split()[0]), sho
     assert len(set(re.findall(r"(\d+) s  ", ESCAPE.sub("", shown)))) == 3
 
 
-def test_a_build_is_one_line_in_a_terminal_and_all_of_its_log_in_a_pipe() -> None:
+def test_a_build_is_one_line_in_a_terminal_and_all_of_its_log_in_a_pipe():
     shown = in_a_terminal(build(ENDS), 100)
     left = [line.rpartition("\r\x1b[2K")[2] for line in shown.strip("\n").split("\n")]
     assert left == [" Container bp-app-1  Creating"]
@@ -132,7 +132,7 @@ def test_a_build_is_one_line_in_a_terminal_and_all_of_its_log_in_a_pipe() -> Non
     assert "\x1b" not in piped.stdout
 
 
-def test_a_build_that_fails_shows_what_its_command_printed_which_commands_no_terminal() -> None:
+def test_a_build_that_fails_shows_what_its_command_printed_which_commands_no_terminal():
     shown = in_a_terminal(build(FAILS), 100)
     assert "#6 0.127 a\n" in shown
     assert "------\n" in shown

@@ -25,7 +25,7 @@ def _meaning(source: bytes) -> str:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_a_file_of_the_agent_means_the_same_on_the_same_lines(name: str):
+def test_a_file_of_the_agent_means_the_same_on_the_same_lines(name):
     source = SOURCES[name]
     lean = comments.without(source)
     assert _meaning(lean) == _meaning(source)
@@ -55,5 +55,5 @@ def test_the_words_of_the_whole_agent_are_gone():
         (b'f(\n    """kept""",\n)\n', b'f(\n    """kept""",\n)\n'),
     ],
 )
-def test_strings_keep_what_looks_like_a_comment(source: bytes, lean: bytes):
+def test_strings_keep_what_looks_like_a_comment(source, lean):
     assert comments.without(source) == lean

@@ -34,7 +34,7 @@ def frames_of(*sources: object) -> dict[str, Any]:
         ("command:pwn", False),
     ],
 )
-def test_a_source_is_a_file_of_this_machine_or_has_no_path(path: str, kept: bool) -> None:
+def test_a_source_is_a_file_of_this_machine_or_has_no_path(path, kept):
     body = frames_of({"name": "x.py", "path": path, "adapterData": 1})
     answer = passed(seq=1, type="response", request_seq=2, command="stackTrace", success=True, body=body)
     assert answer is not None
@@ -42,9 +42,7 @@ def test_a_source_is_a_file_of_this_machine_or_has_no_path(path: str, kept: bool
     assert answer["body"]["stackFrames"][0]["source"] == expected
 
 
-def test_of_a_key_that_is_written_twice_or_another_way_an_editor_gets_what_was_judged_and_no_restart() -> (
-    None
-):
+def test_of_a_key_that_is_written_twice_or_another_way_an_editor_gets_what_was_judged_and_no_restart():
     body = b'{"type":"event","event":"output","body":{"output":"x","\\u0073ource":{"path":"//host/x"}}}'
     assert json.loads(from_targets.of_process(body)[0])["body"]["source"] == {}
     body = b'{"type":"request","command":"runInTerminal","type":"event","event":"stopped","body":{}}'
@@ -62,7 +60,7 @@ def test_of_a_key_that_is_written_twice_or_another_way_an_editor_gets_what_was_j
 @pytest.mark.parametrize(
     "name", ["${command:x}", "$${command:x}", "a${env:SECRET}", "\x1b[2J", "x" * 500, 7, None, ""]
 )
-def test_a_name_holds_no_variable_of_the_editor(name: object) -> None:
+def test_a_name_holds_no_variable_of_the_editor(name):
     shown = from_targets.name(name)
     assert "${" not in shown
     assert shown.isprintable()

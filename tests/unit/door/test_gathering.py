@@ -36,7 +36,7 @@ class Job:
 OPEN = {"do": "open"}
 
 
-def test_nothing_is_asked_for_until_all_ranks_of_all_agents_are_armed_and_held() -> None:
+def test_nothing_is_asked_for_until_all_ranks_of_all_agents_are_armed_and_held():
     job = Job()
     assert job.say("a", unarmed=2) == {}
     assert job.say("a", armed=2, held=2) == {}  # the other one has said nothing yet
@@ -50,7 +50,7 @@ def test_nothing_is_asked_for_until_all_ranks_of_all_agents_are_armed_and_held()
     assert not job.gathering.gathers
 
 
-def test_those_that_are_held_pass_when_nothing_moves_and_each_agent_is_told_what_is_known_of_it() -> None:
+def test_those_that_are_held_pass_when_nothing_moves_and_each_agent_is_told_what_is_known_of_it():
     job = Job()
     job.say("a", armed=2, held=1)
     job.say("b", armed=2)
@@ -61,7 +61,7 @@ def test_those_that_are_held_pass_when_nothing_moves_and_each_agent_is_told_what
     assert job.say("a", armed=2, held=2) == {"a": OPEN, "b": OPEN}
 
 
-def test_after_the_limit_those_who_are_there_stop_and_the_missing_are_named_with_their_agent() -> None:
+def test_after_the_limit_those_who_are_there_stop_and_the_missing_are_named_with_their_agent():
     job = Job()
     job.say("a", armed=2, held=2)
     job.say("b", armed=2)
@@ -75,9 +75,7 @@ def test_after_the_limit_those_who_are_there_stop_and_the_missing_are_named_with
     assert why == "stopped without the others: rank 2 on b, rank 3 on b: not at a breakpoint within 10 s"
 
 
-def test_those_that_are_there_open_when_an_agent_is_silent_gone_or_has_told_a_stop_or_the_job_is_whole() -> (
-    None
-):
+def test_those_that_are_there_open_when_an_agent_is_silent_gone_or_has_told_a_stop_or_the_job_is_whole():
     job = Job()
     job.say("a", armed=2, held=2)
     assert job.later(FIRST_WORD_LIMIT / 2) == {}
@@ -98,7 +96,7 @@ def test_those_that_are_there_open_when_an_agent_is_silent_gone_or_has_told_a_st
     assert job.say("b", armed=2, held=2, ranks=[0, 1]) == {"b": OPEN}
 
 
-def test_an_agents_word_counts_unless_a_newer_one_came_and_whatever_it_says_is_no_error() -> None:
+def test_an_agents_word_counts_unless_a_newer_one_came_and_whatever_it_says_is_no_error():
     job = Job()
     job.say("a", armed=2, held=2)
     job.say("b", armed=2, number=8)
@@ -114,7 +112,7 @@ def test_an_agents_word_counts_unless_a_newer_one_came_and_whatever_it_says_is_n
         job.later(1)
 
 
-def test_agents_whose_ranks_know_of_no_world_size_stop_apart_which_is_said_once() -> None:
+def test_agents_whose_ranks_know_of_no_world_size_stop_apart_which_is_said_once():
     job = Job()
     assert job.say("a", unarmed=2, world=0, ranks=[0, 1]) == {}
     assert job.gathering.apart() == ""
@@ -132,7 +130,7 @@ def test_agents_whose_ranks_know_of_no_world_size_stop_apart_which_is_said_once(
     assert whole.gathering.apart() == ""
 
 
-def test_an_agent_that_is_about_to_be_attached_to_is_waited_for_and_not_longer_than_any_other() -> None:
+def test_an_agent_that_is_about_to_be_attached_to_is_waited_for_and_not_longer_than_any_other():
     job = Job("a")
     job.gathering.coming = frozenset("b")
     assert job.say("a", armed=2, held=2) == {}

@@ -1,7 +1,5 @@
 """JSON that is nested without end, from a job that has called or an editor, is no JSON, and nothing falls over it."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.door import plain

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dkdbg.agent.dap import frames, messages
+from dkdbg.agent.dap import messages
 from dkdbg.door.actions import (
     FIRST_NUMBER,
     Branch,
@@ -111,7 +111,7 @@ class Bench:
         ]
 
 
-def test_what_dkdbg_attach_was_told_of_ranks_goes_to_all_targets_unless_the_editor_says_it() -> None:
+def test_what_dkdbg_attach_was_told_of_ranks_goes_to_all_targets_unless_the_editor_says_it():
     for more, ranks, continues in (
         ({}, "3", "one"),
         ({"dkdbgRanks": "0", "dkdbgContinue": "all"}, "0", "all"),
@@ -125,7 +125,7 @@ def test_what_dkdbg_attach_was_told_of_ranks_goes_to_all_targets_unless_the_edit
             assert (attach["dkdbgRanks"], attach["dkdbgContinue"]) == (ranks, continues)
 
 
-def test_the_root_session_is_complete_without_any_container() -> None:
+def test_the_root_session_is_complete_without_any_container():
     bench = Bench().introduce()
     (answer,) = bench.heard()
     assert answer["body"]["supportsConditionalBreakpoints"] is True
@@ -150,7 +150,7 @@ def test_the_root_session_is_complete_without_any_container() -> None:
     assert (refused["success"], refused["body"]["error"]["showUser"]) == (False, False)
 
 
-def test_an_upstream_is_configured_after_the_breakpoints_and_a_silent_one_keeps_no_editor_waiting() -> None:
+def test_an_upstream_is_configured_after_the_breakpoints_and_a_silent_one_keeps_no_editor_waiting():
     bench = Bench().introduce().attach(justMyCode=False)
     bench.do(bench.router.opened("web"))
     initialize, attach = bench.sent("web")
@@ -169,7 +169,7 @@ def test_an_upstream_is_configured_after_the_breakpoints_and_a_silent_one_keeps_
     assert bench.names() == ["initialized"]
 
 
-def test_a_refusal_of_an_upstream_fails_the_attach_with_its_words_and_later_ends_the_session() -> None:
+def test_a_refusal_of_an_upstream_fails_the_attach_with_its_words_and_later_ends_the_session():
     bench = Bench().introduce().attach()
     bench.do(bench.router.opened("web"))
     bench.heard()
@@ -192,7 +192,7 @@ def test_a_refusal_of_an_upstream_fails_the_attach_with_its_words_and_later_ends
     assert ended["event"] == "terminated"
 
 
-def test_a_restarted_container_is_attached_to_again_without_the_editor() -> None:
+def test_a_restarted_container_is_attached_to_again_without_the_editor():
     bench = Bench().live()
     bench.do(bench.router.from_upstream("web", event("exited", exitCode=0)))
     actions = bench.do(bench.router.from_upstream("web", event("terminated")))
@@ -206,9 +206,7 @@ def test_a_restarted_container_is_attached_to_again_without_the_editor() -> None
     assert [each["command"] for each in bench.sent("web")] == ["initialize", "attach", "configurationDone"]
 
 
-def test_a_session_that_the_editor_has_ended_is_not_taken_up_again_and_of_two_targets_the_other_stays() -> (
-    None
-):
+def test_a_session_that_the_editor_has_ended_is_not_taken_up_again_and_of_two_targets_the_other_stays():
     """VS Code's stop button leaves the last process: the container's door ends the root session, without `exited`."""
     bench = Bench().live()
     actions = bench.do(bench.router.from_upstream("web", event("terminated")))
@@ -223,7 +221,7 @@ def test_a_session_that_the_editor_has_ended_is_not_taken_up_again_and_of_two_ta
     assert bench.router.is_settled("a")
 
 
-def test_the_same_pid_in_two_containers_gets_two_numbers_and_two_names() -> None:
+def test_the_same_pid_in_two_containers_gets_two_numbers_and_two_names():
     shared = exchange("a", "b")
     bench = Bench(shared=shared).live("a", "b", justMyCode=True)
     first, second = bench.announce(7, "a"), bench.announce(7, "b")
@@ -237,7 +235,7 @@ def test_the_same_pid_in_two_containers_gets_two_numbers_and_two_names() -> None
     assert branch.initialize["seq"] == 1
 
 
-def test_a_pid_means_a_process_of_the_only_target_and_one_that_is_gone_a_session_that_ends_at_once() -> None:
+def test_a_pid_means_a_process_of_the_only_target_and_one_that_is_gone_a_session_that_ends_at_once():
     shared = exchange("web")
     root = Bench(shared=shared).live()
     number = root.announce(7)["subProcessId"]
@@ -249,7 +247,7 @@ def test_a_pid_means_a_process_of_the_only_target_and_one_that_is_gone_a_session
     assert Bench("a", "b").introduce().attach(subProcessId=7).names()[-1] == "terminated"
 
 
-def test_children_are_told_the_editors_address_or_a_port_is_offered() -> None:
+def test_children_are_told_the_editors_address_or_a_port_is_offered():
     forwarded = {"host": "localhost", "port": 15677}
     assert Bench().live(connect=forwarded).announce(7)["connect"] == forwarded
     bench = Bench()
@@ -264,7 +262,7 @@ def test_children_are_told_the_editors_address_or_a_port_is_offered() -> None:
     assert "debugpyAttach" in bench.names()
 
 
-def test_disconnect_and_restart_are_passed_on_to_every_target_and_a_refusal_is_said() -> None:
+def test_disconnect_and_restart_are_passed_on_to_every_target_and_a_refusal_is_said():
     bench = Bench("a", "b").live("a", "b")
     actions = bench.client(request("disconnect", 9, terminateDebuggee=True))
     for upstream in ("a", "b"):
@@ -286,7 +284,7 @@ def test_disconnect_and_restart_are_passed_on_to_every_target_and_a_refusal_is_s
 
 
 @pytest.mark.parametrize("command", ["evaluate", "setBreakpoints", "configurationDone", "launch"])
-def test_nothing_is_done_before_the_attach(command: str) -> None:
+def test_nothing_is_done_before_the_attach(command):
     bench = Bench().introduce()
     bench.heard()
     bench.client(request(command, 2))
@@ -294,7 +292,7 @@ def test_nothing_is_done_before_the_attach(command: str) -> None:
     assert answer["success"] is False
 
 
-def test_a_client_at_the_port_of_a_process_waits_for_it() -> None:
+def test_a_client_at_the_port_of_a_process_waits_for_it():
     shared = exchange("web")
     root = Bench(shared=shared).live()
     bench = Bench(shared=shared, pinned=True).introduce().attach(justMyCode=False)
@@ -374,9 +372,7 @@ STEPS = st.sampled_from(
 
 @PARAMETERS
 @given(st.lists(st.tuples(STEPS, st.sampled_from(["a", "b", "?"]), BODIES), max_size=40), st.integers(0, 3))
-def test_whatever_comes_nothing_is_raised_and_nothing_reaches_a_target_before_an_attach(
-    steps: list[tuple[str, str, bytes]], begun: int
-) -> None:
+def test_whatever_comes_nothing_is_raised_and_nothing_reaches_a_target_before_an_attach(steps, begun):
     bench = Bench("a", "b")
     script = [request("initialize"), request("attach", 2), request("configurationDone", 3)]
     for body in script[:begun]:
@@ -407,31 +403,7 @@ def test_whatever_comes_nothing_is_raised_and_nothing_reaches_a_target_before_an
             assert attached or not isinstance(action, ToUpstream | Dial | Branch)
 
 
-@PARAMETERS
-@given(st.lists(st.binary(max_size=200) | BODIES.map(frames.wrap), max_size=12), st.data())
-def test_any_bytes_in_any_pieces_leave_the_router_standing(parts: list[bytes], data: Any) -> None:
-    stream = frames.wrap(request("initialize")) + b"".join(parts)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
-    bench, parser = Bench("a"), frames.FrameParser(max_body=150)
-    try:
-        for begin, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
-            parser.feed(stream[begin:end])
-            while (body := parser.take()) is not None:
-                bench.client(body)
-    except frames.FrameError:
-        bench.do(bench.router.client_gone())
-    assert bench.router.phase in {
-        "introduced",
-        "arriving",
-        "live",
-        "ended",
-        "branched",
-        "closed",
-        "configuring",
-    }
-
-
-def test_the_project_of_the_editors_entry_is_not_asked_for_at_targets_that_were_chosen() -> None:
+def test_the_project_of_the_editors_entry_is_not_asked_for_at_targets_that_were_chosen():
     bench = (
         Bench().introduce().attach(connect={"host": "127.0.0.1", "port": PORT, "project": "mine-01234567"})
     )
@@ -450,8 +422,6 @@ def test_the_project_of_the_editors_entry_is_not_asked_for_at_targets_that_were_
         ("a.py on node-22", "rank 0", "rank 0 on a.py on node-22"),
     ],
 )
-def test_a_process_is_named_by_its_target_and_a_rank_of_a_batch_job_by_the_node(
-    upstream, name, shown
-) -> None:
+def test_a_process_is_named_by_its_target_and_a_rank_of_a_batch_job_by_the_node(upstream, name, shown):
     targets = ("gpu01", "train.py on node-12", "a.py on node-22", "b.py on node-22")
     assert named(upstream, name, targets) == shown

@@ -31,7 +31,7 @@ def asked(sources: Sources, path: object, wanted: object = ({"line": 1},)) -> li
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "{}/../a.py", "{}", "{}-other/a.py", "a.py", 7, None])
-def test_no_file_outside_the_mapping_is_asked_for(tmp_path: Path, path: object) -> None:
+def test_no_file_outside_the_mapping_is_asked_for(tmp_path, path):
     found = of(tmp_path)
     assert asked(found, path.format(tmp_path) if isinstance(path, str) else path) == []
     (question,) = asked(found, f"{tmp_path}/b/../a.py")
@@ -39,7 +39,7 @@ def test_no_file_outside_the_mapping_is_asked_for(tmp_path: Path, path: object) 
 
 
 @pytest.mark.parametrize("wanted", [[], None, [7], [{"line": "1"}]])
-def test_a_request_without_breakpoints_asks_nothing(tmp_path: Path, wanted: object) -> None:
+def test_a_request_without_breakpoints_asks_nothing(tmp_path, wanted):
     assert asked(of(tmp_path), f"{tmp_path}/a.py", wanted) == []
 
 
@@ -50,7 +50,7 @@ def test_a_request_without_breakpoints_asks_nothing(tmp_path: Path, wanted: obje
         {"digest": "x", "lines": 10**4000}, {"digest": "x"},
     ],
 )  # fmt: skip
-def test_an_answer_that_makes_no_sense_says_nothing(tmp_path: Path, body: object) -> None:
+def test_an_answer_that_makes_no_sense_says_nothing(tmp_path, body):
     (tmp_path / "a.py").write_text("x = 1\n")
     os.utime(tmp_path / "a.py", (1, 1))
     found = of(tmp_path)

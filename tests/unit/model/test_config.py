@@ -1,7 +1,5 @@
 """dkdbg.toml and the command line in it."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -8,18 +8,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from dkdbg.errors import EXIT_CONFLICT, DkdbgError
-from dkdbg.render.changes import Change, FileWanted, Journal, Kept, apply, between, diff, is_ours, kept
-
-
-def tree(root):
-    """Everything below `root`: path -> (mode, bytes or None for a directory)."""
-    return {
-        path.relative_to(root).as_posix(): (
-            stat.S_IMODE(path.lstat().st_mode),
-            path.read_bytes() if path.is_file() else None,
-        )
-        for path in sorted(root.rglob("*"))
-    }
+from dkdbg.render.changes import Change, FileWanted, Journal, apply, between, diff, is_ours, kept
+from tests.checkout import snapshot as tree
 
 
 def generated(content, **more):
@@ -54,23 +44,22 @@ def test_new_files_get_the_mode_of_the_umask(tmp_path):
     assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in "ab"] == [0o640, 0o750]
 
 
-def test_a_generated_file_is_overwritten_by_the_next_init_unless_it_was_edited_or_there_before(tmp_path):
+def test_a_generated_file_is_overwritten_by_the_next_init_unless_it_was_edited_or_is_older_than_dkdbg(
+    tmp_path,
+):
+    (tmp_path / "older").write_bytes(b"theirs\n")
     init(tmp_path, {"a": generated(b"1\n")})
     assert is_ours("a", tmp_path)
     init(tmp_path, {"a": generated(b"2\n")})
     assert (tmp_path / "a").read_bytes() == b"2\n"
     (tmp_path / "a").write_bytes(b"mine\n")
-    wanted = {"a": generated(b"2\n")}
+    wanted = {"a": generated(b"3\n"), "older": generated(b"ours\n")}
     assert not is_ours("a", tmp_path)
     assert between(tmp_path, wanted) == ()
-    assert kept(tmp_path, wanted) == (Kept(path=PurePosixPath("a"), reason="you changed it"),)
-
-
-def test_a_file_that_was_there_before_is_kept(tmp_path):
-    (tmp_path / "a").write_bytes(b"theirs\n")
-    wanted = {"a": generated(b"ours\n")}
-    assert between(tmp_path, wanted) == ()
-    assert [each.reason for each in kept(tmp_path, wanted)] == ["it was there before dkdbg"]
+    assert {str(each.path): each.reason for each in kept(tmp_path, wanted)} == {
+        "a": "you changed it",
+        "older": "it was there before dkdbg",
+    }
 
 
 def test_a_colleagues_clone_knows_generated_files_without_the_journal(tmp_path):
@@ -94,7 +83,7 @@ def test_an_edit_of_the_users_file_keeps_its_mode(tmp_path):
     (tmp_path / "launch.json").write_bytes(b"{}")
     (tmp_path / "launch.json").chmod(0o604)
     init(tmp_path, {"launch.json": edit(b'{"a": 1}')})
-    assert tree(tmp_path)["launch.json"] == (0o604, b'{"a": 1}')
+    assert tree(tmp_path)["launch.json"] == ("file", 0o604, b'{"a": 1}')
 
 
 def test_a_file_that_changed_since_it_was_compared_stops_everything(tmp_path):
@@ -151,7 +140,7 @@ def test_a_link_inside_the_repository_is_read_and_not_written_through(tmp_path):
 def test_nothing_of_gits_own_is_written(tmp_path, path):
     with pytest.raises(DkdbgError, match="git's own"):
         init(tmp_path, {path: generated(b"")})
-    assert tree(tmp_path) == {}
+    assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.parametrize(("path", "message"), [("d", "is a directory"), ("f/a", "is no directory")])

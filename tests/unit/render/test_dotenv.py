@@ -1,7 +1,5 @@
 """One value of .env, everything else to the byte."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -25,13 +25,14 @@ def ports(root):
     return [each["connect"]["port"] for each in jsonc.loads((root / LAUNCH).read_text())["configurations"]]
 
 
-def test_a_port_of_the_users_stays_and_is_named(root):
+def test_a_port_of_the_users_stays_and_is_named_and_before_init_nothing_is_known(root, tmp_path):
     path = root / LAUNCH
     path.write_text(path.read_text().replace("5678", "7000"))
     wanted = with_port(root, 6001)
     write(root, {LAUNCH: wanted})
     assert ports(root) == [7000]
     assert wanted.yours == ('in "dkdbg: attach" connect > port is 7000, not 6001',)
+    assert with_port(tmp_path, 6001) is None
 
 
 def test_only_the_port_and_its_record_change_and_change_back(root):
@@ -44,7 +45,3 @@ def test_only_the_port_and_its_record_change_and_change_back(root):
     assert after["files"] == records["files"]
     write(root, {LAUNCH: with_port(root, 5678)})
     assert (root / LAUNCH).read_text() == before
-
-
-def test_before_init_nothing_is_known(tmp_path):
-    assert with_port(tmp_path, 6001) is None

@@ -96,17 +96,10 @@ def test_an_edit_between_two_inits_is_not_forgotten(repo):
         Journal(root=repo).undo()
 
 
-def test_a_generated_file_that_the_user_removed_is_no_obstacle(repo):
+def test_a_removed_file_and_a_manifest_that_a_merge_changed_are_no_obstacle(repo):
     before = snapshot(repo)
     init(repo)
     (repo / "gen/deep/a").unlink()
-    Journal(root=repo).undo()
-    assert snapshot(repo) == before
-
-
-def test_a_manifest_that_a_merge_changed_is_no_obstacle(repo):
-    before = snapshot(repo)
-    init(repo)
     (repo / ".dkdbg/manifest.json").write_bytes(b'{"version": 1, "files": {}}')
     Journal(root=repo).undo()
     assert snapshot(repo) == before

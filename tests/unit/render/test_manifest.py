@@ -16,12 +16,13 @@ def root(tmp_path):
     return root
 
 
-def test_the_service_is_the_plans_whatever_comments_dkdbg_toml_has(root):
+def test_the_service_is_the_plans_whatever_comments_dkdbg_toml_has_and_unknown_before_init(root, tmp_path):
     plan, _ = make_plan(root)
     assert manifest.debug_service(root) == plan.debug_service
     with (root / "dkdbg.toml").open("a") as file:
         file.write("# ours\n")
     assert manifest.debug_service(root) is not None
+    assert manifest.debug_service(tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,3 @@ def test_it_is_not_known_any_more_when_what_it_came_from_has_changed(root, name,
     else:
         (root / name).write_text(text)
     assert manifest.debug_service(root) is None
-
-
-def test_nothing_is_known_before_init(tmp_path):
-    assert manifest.debug_service(tmp_path) is None

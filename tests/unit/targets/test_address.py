@@ -1,7 +1,5 @@
 """Addresses of targets: their grammar, without a word about which of them are served."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
@@ -28,9 +26,7 @@ from dkdbg.targets import address
         ("slurm://me@a,n4/7", {"parts": ("me@a,n4", "7"), "hops": ("me@a", "n4")}),
     ],
 )
-def test_an_address_is_written_as_it_is_typed_and_its_parts_hops_host_and_port_are_known(
-    text: str, expected: dict[str, object]
-) -> None:
+def test_an_address_is_written_as_it_is_typed_and_its_parts_hops_host_and_port_are_known(text, expected):
     found = address.parse(text)
     assert str(found) == text
     assert {name: getattr(found, name) for name in expected} == expected
@@ -43,7 +39,7 @@ def test_an_address_is_written_as_it_is_typed_and_its_parts_hops_host_and_port_a
         "endpoint://x", "A b://x", "docker://a b", "docker://a\nb", "local://x",
     ],
 )  # fmt: skip
-def test_anything_else_is_refused_with_the_forms_there_are(text: str) -> None:
+def test_anything_else_is_refused_with_the_forms_there_are(text):
     with pytest.raises(DkdbgError) as caught:
         address.parse(text, forms="docker://CONTAINER or nothing")
     assert caught.value.exit_code == EXIT_USAGE
@@ -53,11 +49,11 @@ def test_anything_else_is_refused_with_the_forms_there_are(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["docker://-it", "ssh://-oProxyCommand=x", "ssh://login,-oProxyCommand=x", "ssh://me@-x", "k8s://ns/-x", "-x:22"]
 )  # fmt: skip
-def test_a_name_that_a_program_would_read_as_an_option_is_refused(text: str) -> None:
+def test_a_name_that_a_program_would_read_as_an_option_is_refused(text):
     with pytest.raises(DkdbgError, match="names no target"):
         address.parse(text)
 
 
 @pytest.mark.parametrize(("text", "is_name"), [("trainer", True), ("shop-web-1", True), ("", False), ("a/b", False), ("x:1", False), ("-x", False), ("a b", False)])  # fmt: skip
-def test_a_name_has_no_scheme(text: str, is_name: bool) -> None:
+def test_a_name_has_no_scheme(text, is_name):
     assert address.is_name(text) is is_name

@@ -1,7 +1,5 @@
 """The log of an image build as BuildKit 0.12 and Podman 4.3 have written it."""
 
-from __future__ import annotations
-
 from dkdbg.targets.build_steps import BuildSteps
 
 BUILDKIT = r"""

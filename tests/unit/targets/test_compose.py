@@ -1,7 +1,5 @@
 """What the engine's messages mean; each text was printed by a real engine (26.1, by ssh 28.2) or compose (2.26)."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.errors import EXIT_ENGINE

@@ -42,7 +42,7 @@ def with_code(*, mappings: Any = None, workdir: str = "") -> Container:
     return container(environment=environment, workdir=workdir)
 
 
-def test_the_debug_twin_comes_before_the_service_unless_it_has_ended() -> None:
+def test_the_debug_twin_comes_before_the_service_unless_it_has_ended():
     assert chosen([container("app"), container("app-debug")], "app") == "shop-app-debug-1"
     assert (
         chosen([container("app"), container("app-dkdbg-2"), container("app-dkdbg")], "app")
@@ -54,7 +54,7 @@ def test_the_debug_twin_comes_before_the_service_unless_it_has_ended() -> None:
     assert chosen([container("app"), container("app-debug", running=False)], "app") == "shop-app-1"
 
 
-def test_of_several_it_is_the_newest_that_ended_the_first_replica_and_what_compose_run_made_last() -> None:
+def test_of_several_it_is_the_newest_that_ended_the_first_replica_and_what_compose_run_made_last():
     old = container(name="old", running=False)
     new = container(name="new", running=False, created="2026-03-01")
     assert chosen([old, new], "web-debug") == chosen([new, old], "web-debug") == "new"
@@ -66,7 +66,7 @@ def test_of_several_it_is_the_newest_that_ended_the_first_replica_and_what_compo
     assert chosen([first, second], "app") == "shop-app-run-1"
 
 
-def test_without_a_name_it_is_the_only_debug_service_and_one_that_does_not_run_is_named() -> None:
+def test_without_a_name_it_is_the_only_debug_service_and_one_that_does_not_run_is_named():
     assert (
         only_debug_service([container("app"), container("x-debug"), container("x-debug", running=False)])
         == "x-debug"
@@ -79,7 +79,7 @@ def test_without_a_name_it_is_the_only_debug_service_and_one_that_does_not_run_i
     assert error.message == "the service app does not run here; there are: db"
 
 
-def test_a_container_is_called_by_its_name_or_enough_of_the_beginning_of_its_id() -> None:
+def test_a_container_is_called_by_its_name_or_enough_of_the_beginning_of_its_id():
     one = container(name="web-1")
     assert [one.is_called(name) for name in ("web-1", "abcabcabc", "abc", "web")] == [
         True,
@@ -100,13 +100,11 @@ def test_a_container_is_called_by_its_name_or_enough_of_the_beginning_of_its_id(
         ({}, None),
     ],
 )
-def test_the_endpoint_is_the_published_port_else_the_containers_own(
-    more: dict[str, Any], endpoint: Any
-) -> None:
+def test_the_endpoint_is_the_published_port_else_the_containers_own(more, endpoint):
     assert door_of(container(**more)).endpoint == endpoint
 
 
-def test_what_a_door_waits_for_is_said_and_a_container_without_an_agent_is_never_connected_to() -> None:
+def test_what_a_door_waits_for_is_said_and_a_container_without_an_agent_is_never_connected_to():
     assert door_of(None).why == "there is no container yet"
     assert door_of(container(running=False)).why == "container shop-web-debug-1 is not running"
     assert door_of(container()).why == "its debug port is not published"
@@ -114,7 +112,7 @@ def test_what_a_door_waits_for_is_said_and_a_container_without_an_agent_is_never
     assert (door.endpoint, door.why) == (None, "container shop-app-1 runs without an agent of dkdbg")
 
 
-def test_inspect_says_service_project_port_address_and_workdir_if_any() -> None:
+def test_inspect_says_service_project_port_address_and_workdir_if_any():
     labels = {
         "dev.dkdbg.session": "web-debug", "com.docker.compose.service": "web-debug", "com.docker.compose.oneoff": "True",
         "com.docker.compose.project.working_dir": "/home/me/repo",
@@ -138,7 +136,7 @@ def test_inspect_says_service_project_port_address_and_workdir_if_any() -> None:
     assert (found.label, found.service, found.published, found.devices) == ("", "", {}, False)
 
 
-def test_the_code_lies_at_the_one_planned_mapping_else_in_the_workdir_and_never_everywhere() -> None:
+def test_the_code_lies_at_the_one_planned_mapping_else_in_the_workdir_and_never_everywhere():
     found = workspace_of(with_code(mappings=[pair("${workspaceFolder}", "/workspace")], workdir="/srv"))
     assert found == Workspace(local=".", remote="/workspace", why="the mapping that dkdbg init planned")
     found = workspace_of(with_code(mappings=[pair("${workspaceFolder}/src", "/app/src")]))
@@ -151,7 +149,7 @@ def test_the_code_lies_at_the_one_planned_mapping_else_in_the_workdir_and_never_
         workspace_of(with_code(mappings=several))
 
 
-def test_a_command_runs_in_it_without_a_shell() -> None:
+def test_a_command_runs_in_it_without_a_shell():
     reach = ContainerReach(name="c1", label="docker://c1")
     assert reach.wrap(["python3", "-c", "x y"]) == ("docker", "exec", "-i", "c1", "python3", "-c", "x y")
     assert reach.wrap(["sh"], tty=True) == ("docker", "exec", "-it", "c1", "sh")

@@ -1,7 +1,5 @@
 """What compose is given for an engine that sees no file of this machine."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """RFC 6902: the operations between two documents make one of the other."""
 
-from __future__ import annotations
-
 import copy
 
 from hypothesis import given

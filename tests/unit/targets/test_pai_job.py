@@ -36,9 +36,7 @@ def gone(before: str, after: str) -> list[str]:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_nothing_goes_but_the_name_of_the_deployment(
-    text: str, role: str, changed: list[str], newline: str
-) -> None:
+def test_nothing_goes_but_the_name_of_the_deployment(text, role, changed, newline):
     text = text.replace("\n", newline)
     after = edited(text, role)
     assert gone(text, after) == changed
@@ -51,7 +49,7 @@ def test_nothing_goes_but_the_name_of_the_deployment(
     assert PaiJob(after).with_debugging(PaiJob(after).roles[role], COMMAND).text == after
 
 
-def test_the_debug_deployment_does_what_the_jobs_own_does_after_ours() -> None:
+def test_the_debug_deployment_does_what_the_jobs_own_does_after_ours():
     job = protocol.load(edited(jobs.DEPLOYED, "worker"))
     debug, prod = job["deployments"]
     assert debug["taskRoles"]["worker"]["preCommands"] == [
@@ -61,7 +59,7 @@ def test_the_debug_deployment_does_what_the_jobs_own_does_after_ours() -> None:
     assert debug["taskRoles"]["worker"]["postCommands"] == prod["taskRoles"]["worker"]["postCommands"]
 
 
-def test_the_recipe_by_hand_loses_its_download_and_keeps_the_rest() -> None:
+def test_the_recipe_by_hand_loses_its_download_and_keeps_the_rest():
     after = edited(jobs.BY_HAND, "train")
     deployment = protocol.load(after)["deployments"][0]
     assert deployment["taskRoles"]["train"]["preCommands"] == [COMMAND, "echo data"]
@@ -81,7 +79,7 @@ def test_the_recipe_by_hand_loses_its_download_and_keeps_the_rest() -> None:
         ("ports: null", 'ports: {"debug": 1}'),
     ],
 )
-def test_ports_in_other_spellings(ports: str, after: str) -> None:
+def test_ports_in_other_spellings(ports, after):
     text = jobs.PLAIN.replace("      gpu: 0   # none left\n", f"      gpu: 0\n      {ports}\n")
     assert f"      {after}\n" in edited(text, "worker")
 
@@ -104,7 +102,7 @@ def test_ports_in_other_spellings(ports: str, after: str) -> None:
         ("x" * (1 << 21), "larger than any job protocol"),
     ],
 )
-def test_what_is_no_job_is_told(text: str, said: str) -> None:
+def test_what_is_no_job_is_told(text, said):
     with pytest.raises(BadJob) as error:
         PaiJob(text)
     assert said in str(error.value)
@@ -119,7 +117,7 @@ def test_what_is_no_job_is_told(text: str, said: str) -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_two_roles_share_is_not_changed_for_one(old: str, new: str) -> None:
+def test_what_two_roles_share_is_not_changed_for_one(old, new):
     text = jobs.DEPLOYED.replace(old, new).replace("{cpu: 1,", "&shared {cpu: 1,")
     with pytest.raises(BadJob, match="something else too"):
         edited(text, "worker")
@@ -140,7 +138,5 @@ def test_what_two_roles_share_is_not_changed_for_one(old: str, new: str) -> None
         (["echo 'unfinished", "time python3.8 a.py"], [("python3.8", (), "a.py")]),
     ],
 )  # fmt: skip
-def test_the_script_of_a_jobs_commands(
-    commands: list[str], found: list[tuple[str, tuple[str, ...], str]]
-) -> None:
+def test_the_script_of_a_jobs_commands(commands, found):
     assert [(each.python, each.flags, each.path) for each in pai_command.scripts_of(commands)] == found

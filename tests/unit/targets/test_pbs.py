@@ -4,8 +4,6 @@ TORQUE is what `qstat -f` of slurm-wlm-torque 22.05 printed. OPENPBS is put toge
 from an OpenPBS 23.06 once, in the form that its manual gives; no test runs one.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.errors import DkdbgError

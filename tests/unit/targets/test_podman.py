@@ -1,7 +1,5 @@
 """What Podman is built with, by the project as compose merges it."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.errors import DkdbgError

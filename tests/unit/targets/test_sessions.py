@@ -34,7 +34,7 @@ def local(record: dict[str, Any], *, live: bool = True) -> sessions.SeenSession:
     return sessions.of_record(parse(record), live=live, target="local", address=f"local:{record['id']}")
 
 
-def test_a_local_session_is_attached_to_where_it_listens_and_its_jobs_are_names_and_few() -> None:
+def test_a_local_session_is_attached_to_where_it_listens_and_its_jobs_are_names_and_few():
     seen = local(RECORD)
     assert (seen.target, seen.state, seen.endpoint) == ("local", "running", "127.0.0.1:5678")
     assert seen.processes == ("rank 3", "process 8")
@@ -43,7 +43,7 @@ def test_a_local_session_is_attached_to_where_it_listens_and_its_jobs_are_names_
     assert len(parse({**RECORD, "jobs": [str(each) for each in range(1000)]}).jobs) <= 10
 
 
-def test_programs_read_in_detail_what_a_person_types_by_hand() -> None:
+def test_programs_read_in_detail_what_a_person_types_by_hand():
     seen = replace(local(RECORD), by_hand="nc 10.0.0.1 5678", detail="pdb")
     said = seen.as_json(1001.0)
     assert (said["detail"], "by_hand" in said) == ("nc 10.0.0.1 5678", False)
@@ -63,7 +63,7 @@ ON_ALL = {"Ports": {"5678/tcp": [{"HostIp": "0.0.0.0", "HostPort": "5681"}]}}
     ],
     ids=["published", "published on all addresses", "network of the host", "not published"],
 )
-def test_a_session_in_a_container_is_attached_to_at_its_published_port(more: Any, endpoint: str) -> None:
+def test_a_session_in_a_container_is_attached_to_at_its_published_port(more, endpoint):
     (seen,) = sessions_of(Container.of(inspected(**more)), [{**RECORD, "live": True}])
     assert (seen.target, seen.endpoint) == ("container web-debug-1", endpoint)
     assert seen.address == "docker://web-debug-1"
@@ -89,7 +89,7 @@ def test_a_session_in_a_container_is_attached_to_at_its_published_port(more: Any
         (None, "it is not the record of a session"),
     ],
 )
-def test_a_record_that_makes_no_sense_is_named_and_hides_no_other_one(broken: Any, why: str) -> None:
+def test_a_record_that_makes_no_sense_is_named_and_hides_no_other_one(broken, why):
     first, second = sessions_of(Container.of(inspected()), [broken, {**RECORD, "live": True}])
     assert (first.state, first.target) == ("unreadable", "container web-debug-1")
     assert why in first.detail
@@ -99,7 +99,7 @@ def test_a_record_that_makes_no_sense_is_named_and_hides_no_other_one(broken: An
 
 
 @pytest.mark.parametrize("port", ["9" * 5000, "70000", "-1", "٣", "²", "5678 "])
-def test_an_image_that_names_no_port_hides_no_other_container(port: str) -> None:
+def test_an_image_that_names_no_port_hides_no_other_container(port):
     labels = {"Labels": {"dev.dkdbg.session": "x"}, "Env": [f"DKDBG_PORT={port}"]}
     assert Container.of(inspected(Config=labels)).port == 5678
 
@@ -107,13 +107,13 @@ def test_an_image_that_names_no_port_hides_no_other_container(port: str) -> None
 @pytest.mark.parametrize(
     ("state", "live", "shown"), [("running", False, "lost"), ("exited", False, "exited")]
 )
-def test_an_agent_that_is_gone_is_lost_or_has_ended(state: str, live: bool, shown: str) -> None:
+def test_an_agent_that_is_gone_is_lost_or_has_ended(state, live, shown):
     seen = local({**RECORD, "state": state}, live=live)
     assert (seen.state, seen.endpoint, seen.is_ended) == (shown, "", True)
 
 
 @pytest.mark.parametrize(("running", "state"), [(True, "starting"), (False, "exited")])
-def test_a_container_without_a_record_has_a_state(running: bool, state: str) -> None:
+def test_a_container_without_a_record_has_a_state(running, state):
     seen = sessions_of(Container.of(inspected(State={"Running": running})), [])[0]
     assert (seen.name, seen.state) == ("web-debug", state)
 
@@ -123,9 +123,7 @@ def shown(seen: list[sessions.SeenSession], now: float, capsys: pytest.CaptureFi
     return capsys.readouterr().out.splitlines()
 
 
-def test_the_table_has_a_printable_line_for_each_with_processes_counted(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_table_has_a_printable_line_for_each_with_processes_counted(capsys):
     attached = local({**RECORD, "state": "attached", "client": True})
     lines = shown([attached], 1000.0 + 3 * 3600, capsys)
     assert lines[0].split() == ["TARGET", "SESSION", "STATE", "ATTACH", "TO", "AGE", "EDITOR", "PROCESSES"]
@@ -138,11 +136,11 @@ def test_the_table_has_a_printable_line_for_each_with_processes_counted(
 @pytest.mark.parametrize(
     ("seconds", "text"), [(-1, "0 s"), (59.9, "59 s"), (61, "1 min"), (7300, "2 h"), (180000, "2 d")]
 )
-def test_ages_are_short(seconds: float, text: str) -> None:
+def test_ages_are_short(seconds, text):
     assert sessions.age(seconds) == text
 
 
-def test_one_session_is_chosen_by_what_tells_it_apart_and_where_none_is_what_is_there_is_named() -> None:
+def test_one_session_is_chosen_by_what_tells_it_apart_and_where_none_is_what_is_there_is_named():
     one = local(RECORD)
     two = local({**RECORD, "id": "eval-2", "name": "eval"})
     ended = local({**RECORD, "id": "old-3", "name": "old", "state": "exited"})
@@ -166,7 +164,7 @@ def test_one_session_is_chosen_by_what_tells_it_apart_and_where_none_is_what_is_
         ([RECORD, {**RECORD, "id": "job-2"}], "job", "2 sessions fit job; there are: local:job-1, local:job-2$"),
     ],
 )  # fmt: skip
-def test_none_or_several_sessions_are_an_error_with_their_names(seen: Any, name: Any, said: str) -> None:
+def test_none_or_several_sessions_are_an_error_with_their_names(seen, name, said):
     with pytest.raises(DkdbgError, match=said) as caught:
         choose([local(each) for each in seen], name)
     assert caught.value.exit_code == EXIT_USAGE
@@ -184,14 +182,14 @@ def test_none_or_several_sessions_are_an_error_with_their_names(seen: Any, name:
         ("call://job", "dkdbg ps --all call://job shows those that have ended"),
     ],
 )
-def test_where_nothing_runs_the_hint_leads_on(address: str, hint: str) -> None:
+def test_where_nothing_runs_the_hint_leads_on(address, hint):
     """It was `dkdbg ps`, which says that nothing runs."""
     with pytest.raises(DkdbgError, match=r"no session is running$") as caught:
         choose([], None, address=address)
     assert caught.value.hint == hint
 
 
-def test_a_container_in_which_a_session_has_ended_gets_another_one() -> None:
+def test_a_container_in_which_a_session_has_ended_gets_another_one():
     with pytest.raises(DkdbgError) as caught:
         choose([local({**RECORD, "state": "exited"})], "docker://x", address="docker://x")
     assert caught.value.hint == hints.RUN_THERE(target="docker://x")

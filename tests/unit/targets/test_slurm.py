@@ -1,7 +1,5 @@
 """What Slurm's programs say, on their real texts (22.05, and 24.11 where it differs)."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.errors import DkdbgError

@@ -29,7 +29,7 @@ def parse(*processes: object, **fields: Any) -> tuple[stacks.Process, ...]:
     return stacks.parse(json.dumps(said), target="local", address="local:a")[0].processes
 
 
-def test_a_process_has_its_threads_or_says_why_not_and_a_child_with_its_parents_rank_is_none() -> None:
+def test_a_process_has_its_threads_or_says_why_not_and_a_child_with_its_parents_rank_is_none():
     first, second = parse(process(), process(pid=8, rank=1, threads=None, why="it does not answer"))
     assert first.threads is not None
     assert first.threads[0].frames == (stacks.Frame("/w/train.py", 41, "step", own=True),)
@@ -46,18 +46,18 @@ def test_a_process_has_its_threads_or_says_why_not_and_a_child_with_its_parents_
         {"threads": [{"frames": [["a", -1, "b", 1]]}]}, {"threads": [{"frames": "abc"}]},
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_refused(wrong: dict[str, object]) -> None:
+def test_what_makes_no_sense_is_refused(wrong):
     with pytest.raises(BadRecord):
         parse(process(**wrong))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 2, "sessions": []}', "[" * 100_000])
-def test_what_is_no_answer_is_refused(text: str) -> None:
+def test_what_is_no_answer_is_refused(text):
     with pytest.raises(BadRecord):
         stacks.parse(text, target="local", address="local:")
 
 
-def test_texts_and_lists_have_ends() -> None:
+def test_texts_and_lists_have_ends():
     frames = [["p" * 1000, 1, "f" * 1000, 1], *([["p", 1, "f", 1]] * 150)]
     threads = [{"name": "n", "main": 1, "frames": frames}] * 150
     found = parse(process(threads=threads))[0].threads

@@ -1,9 +1,6 @@
 """How long ssh may take to connect: `ConnectTimeout` is the user's, and no login at a hop is cut short (found/far.md 1)."""
 
-from __future__ import annotations
-
 import shutil
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,9 +8,6 @@ from dkdbg.errors import DkdbgError
 from dkdbg.targets import address
 from dkdbg.targets.ssh import hosts_of
 from dkdbg.tunnel.ssh import SharedConnection
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -27,8 +21,8 @@ if TYPE_CHECKING:
     ],
 )
 def test_ssh_is_limited_to_10_seconds_only_where_nobody_else_says_how_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, settings: str, hosts: str, limited: bool
-) -> None:
+    tmp_path, monkeypatch, *, settings, hosts, limited
+):
     """The real ssh reads the configuration; the connection itself is refused, and its words are kept."""
     (tmp_path / "config").write_text(f"Host node\n{settings}\n")
     wrapper, words = tmp_path / "ssh", tmp_path / "words"

@@ -19,7 +19,7 @@ def rank(number: int, *calls: Collective, group: str = "default_pg", answers: bo
     )  # fmt: skip
 
 
-def test_the_rank_that_lacks_the_first_collective_is_late_also_from_far_behind_or_from_none() -> None:
+def test_the_rank_that_lacks_the_first_collective_is_late_also_from_far_behind_or_from_none():
     found = findings([rank(0, call(5), call(6)), rank(1, call(5)), rank(2, call(5), call(6, age=3.0))])
     assert found == [Late(group="of all ranks", op="all_reduce", seq=6, late=(1,), waiting=(0, 2), age=3.0)]
     (found,) = findings([rank(0, call(6, age=8.0), call(7, age=7.0, op="barrier")), rank(1, call(5))])
@@ -30,7 +30,7 @@ def test_the_rank_that_lacks_the_first_collective_is_late_also_from_far_behind_o
     assert (found.seq, found.late) == (1, (1,))
 
 
-def test_who_did_not_answer_or_goes_on_or_is_in_another_group_is_not_late_and_some_calls_may_differ() -> None:
+def test_who_did_not_answer_or_goes_on_or_is_in_another_group_is_not_late_and_some_calls_may_differ():
     assert findings([rank(0, call(1)), rank(1, answers=False)]) == []
     assert findings([rank(0, call(5, age=0.2), call(6, age=0.01)), rank(1, call(5, age=0.2))]) == []
     assert findings([rank(0, call(6)), rank(1, call(6))]) == []
@@ -41,7 +41,7 @@ def test_who_did_not_answer_or_goes_on_or_is_in_another_group_is_not_late_and_so
     assert findings([rank(0, call(3), group="tp"), rank(1, call(3), group="tp"), rank(2)]) == []
 
 
-def test_another_shape_or_call_is_named_the_rarest_first_also_when_the_others_went_on() -> None:
+def test_another_shape_or_call_is_named_the_rarest_first_also_when_the_others_went_on():
     (found,) = findings([rank(0, call(6)), rank(1, call(6, tensor="Float [7]")), rank(2, call(6))])
     assert isinstance(found, Mismatch)
     assert found.calls == (("all_reduce of Float [7]", (1,)), ("all_reduce of Float [4]", (0, 2)))

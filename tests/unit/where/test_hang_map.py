@@ -36,7 +36,7 @@ def lines(*sessions: Session) -> str:
     return "\n".join(line for job in hang_map.jobs(sessions) for line in text.lines(job))
 
 
-def test_the_one_that_is_elsewhere_comes_before_the_many() -> None:
+def test_the_one_that_is_elsewhere_comes_before_the_many():
     waiting = [process(rank, main(REDUCE, STEP)) for rank in (0, 1, 3)]
     (job,) = hang_map.jobs([session(*waiting, process(2, main(LOAD, STEP)))])
     assert [each.ranks for each in job.ranks] == [(2,), (0, 1, 3)]
@@ -46,7 +46,7 @@ def test_the_one_that_is_elsewhere_comes_before_the_many() -> None:
     ]
 
 
-def test_parts_of_one_world_are_one_job_and_two_jobs_with_the_same_ranks_stay_two() -> None:
+def test_parts_of_one_world_are_one_job_and_two_jobs_with_the_same_ranks_stay_two():
     parts = [
         session(process(0, main(STEP)), process(1, main(STEP)), name="a"),
         session(process(2, main(STEP)), name="b"),
@@ -59,7 +59,7 @@ def test_parts_of_one_world_are_one_job_and_two_jobs_with_the_same_ranks_stay_tw
     assert len(hang_map.jobs([one, two])) == 2
 
 
-def test_a_thread_that_is_elsewhere_is_told_of_with_its_rank() -> None:
+def test_a_thread_that_is_elsewhere_is_told_of_with_its_rank():
     usual = Thread(name="loader", main=False, frames=(LOAD,))
     odd = Thread(name="loader", main=False, frames=(Frame("/w/data.py", 99, "lock", own=True),))
     said = lines(session(*(process(rank, main(STEP), odd if rank == 1 else usual) for rank in range(4))))
@@ -68,14 +68,14 @@ def test_a_thread_that_is_elsewhere_is_told_of_with_its_rank() -> None:
     )
 
 
-def test_who_does_not_answer_says_what_is_seen_of_it() -> None:
+def test_who_does_not_answer_says_what_is_seen_of_it():
     said = lines(
         session(process(0, main(STEP)), process(1, why="it does not answer: it is stopped by a signal"))
     )
     assert "rank 1: it does not answer: it is stopped by a signal" in said
 
 
-def test_what_processes_say_commands_no_terminal_and_makes_no_long_list() -> None:
+def test_what_processes_say_commands_no_terminal_and_makes_no_long_list():
     evil = "\x1b]0;owned\x07\r\n\u202e"
     frame = Frame(f"/w/{evil}.py", 1, evil, own=True)
     thread = Thread(name=evil, main=False, frames=(frame,))

@@ -6,15 +6,12 @@ import base64
 import hashlib
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from dkdbg.errors import DkdbgError
 from dkdbg.where import page
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EVIL = "</script><script>alert(1)</script><!-- & \u2028 \x1b[2J \u202e @DATA@ @POLICY@"
 
@@ -25,7 +22,7 @@ def made(**values: Any) -> str:
     )
 
 
-def test_what_a_process_says_ends_no_script_and_begins_none_and_is_all_there() -> None:
+def test_what_a_process_says_ends_no_script_and_begins_none_and_is_all_there():
     text = made()
     assert "alert(1)</script>" not in text
     assert text.count("<script") == 2
@@ -38,7 +35,7 @@ def test_what_a_process_says_ends_no_script_and_begins_none_and_is_all_there() -
     assert said["jobs"][0]["heading"].startswith("</script><script>alert(1)</script><!-- & ")
 
 
-def test_the_browser_may_run_the_pages_own_script_alone_and_load_nothing() -> None:
+def test_the_browser_may_run_the_pages_own_script_alone_and_load_nothing():
     text = made()
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
     script = re.search(r"<script>(.*?)</script>", text, re.DOTALL)
@@ -51,7 +48,7 @@ def test_the_browser_may_run_the_pages_own_script_alone_and_load_nothing() -> No
     assert "http" not in text.replace("http-equiv", "")
 
 
-def test_a_page_is_written_anew_and_no_file_of_the_user_is(tmp_path: Path) -> None:
+def test_a_page_is_written_anew_and_no_file_of_the_user_is(tmp_path):
     own = tmp_path / "hang.html"
     page.write(own, made())
     page.write(own, made(world_size=3))
