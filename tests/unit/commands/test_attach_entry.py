@@ -1,7 +1,5 @@
 """Which folders the launch entry of `dkdbg attach` maps."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 from dkdbg.commands import attach

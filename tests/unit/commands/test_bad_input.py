@@ -1,7 +1,5 @@
 """Whatever is wrong is named, with what to do next; nothing is half written and no traceback is shown."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 
@@ -118,9 +116,13 @@ def test_no_worker_at_all_is_not_taken_for_all_of_them(script, dkdbg, patterns):
     refused(dkdbg(script, *words), EXIT_USAGE, f"--workers {patterns!r} names no worker", "*policy*")
 
 
-def test_a_folder_that_is_no_repository(tmp_path, dkdbg):
+def test_a_folder_that_is_no_repository_a_file_or_a_loop_of_links_is_refused(tmp_path, dkdbg):
     refused(dkdbg(tmp_path, "init", "--yes"), EXIT_USAGE, str(tmp_path), "not a repository")
     assert snapshot(tmp_path) == {}
+    (tmp_path / "loop").symlink_to("loop")
+    refused(dkdbg(tmp_path / "loop", "init"), EXIT_USAGE, "loop")
+    (tmp_path / "train.py").touch()
+    refused(dkdbg(tmp_path / "train.py", "init", "--yes"), EXIT_USAGE, "train.py", "Not a directory")
 
 
 @pytest.mark.parametrize("verb", ["init", "up", "down", "ps"])
@@ -129,31 +131,9 @@ def test_a_folder_that_does_not_exist_is_named_with_the_verb_that_was_typed(tmp_
     refused(dkdbg(tmp_path / "nowhere", verb), EXIT_USAGE, *said)
 
 
-def test_a_file_instead_of_a_folder(script, dkdbg):
-    refused(dkdbg(script / "train.py", "init", "--yes"), EXIT_USAGE, "train.py", "Not a directory")
-
-
-def test_a_loop_of_links(tmp_path, dkdbg):
-    (tmp_path / "loop").symlink_to("loop")
-    refused(dkdbg(tmp_path / "loop", "init"), EXIT_USAGE, "loop")
-
-
-def test_a_link_out_of_the_repository_is_not_followed(tmp_path, dkdbg):
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    root = checkout(tmp_path / "repo", {"train.py": TRAIN})
-    (root / ".vscode").symlink_to(outside)
-    before = snapshot(tmp_path)
-    refused(dkdbg(root, "init", "--yes"), EXIT_CONFLICT, ".vscode/launch.json", str(outside))
-    assert snapshot(tmp_path) == before
-
-
-@pytest.mark.parametrize("verb", ["up", "down"])
-def test_a_verb_before_init_says_what_is_missing(script, dkdbg, verb):
-    refused(dkdbg(script, verb), EXIT_USAGE, "not set up for dkdbg", "hint: dkdbg init")
-
-
-def test_undo_before_init(script, dkdbg):
+def test_a_verb_before_init_says_what_is_missing(script, dkdbg):
+    for verb in ("up", "down"):
+        refused(dkdbg(script, verb), EXIT_USAGE, "not set up for dkdbg", "hint: dkdbg init")
     refused(dkdbg(script, "init", "--undo"), EXIT_ERROR, "nothing to undo")
 
 

@@ -1,7 +1,5 @@
 """What options are read as."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

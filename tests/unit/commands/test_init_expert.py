@@ -6,11 +6,9 @@ import os
 import pty
 import re
 import select
-import shutil
 import subprocess
 import sys
 import time
-from textwrap import dedent
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +18,7 @@ from dkdbg.detect.around import initialised
 from dkdbg.detect.values import load_yaml
 from dkdbg.errors import DkdbgError
 from tests.checkout import checkout, run_dkdbg
+from tests.unit.project import Project
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,26 +27,8 @@ TRAIN = "import torch\nfor batch in []:\n    loss.backward()\n"
 SLIM = "FROM python:3.11-slim\nWORKDIR /app\nCOPY . .\n"
 
 
-class Repository:
+class Repository(Project):
     """Files in a folder, and what `init` would make of them."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def write(self, path: str, text: str = "") -> Repository:
-        file = self.root / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(dedent(text).lstrip("\n"))
-        return self
-
-    def empty(self) -> Repository:
-        """Begin another repository at the same place."""
-        shutil.rmtree(self.root)
-        self.root.mkdir()
-        return self
-
-    def readme(self, *lines: str) -> Repository:
-        return self.write("README.md", "# Project\n\n```bash\n" + "\n".join(lines) + "\n```\n")
 
     def plan(self, **words):
         return make_plan(self.root, **words)[0]
@@ -69,13 +50,17 @@ def repository(tmp_path: Path) -> Repository:
 # --- what the service says is never made worse
 
 
-def test_shared_memory_of_the_service_is_not_lowered(repository):
+def test_shared_memory_is_not_lowered_and_a_service_that_says_nothing_gets_enough_for_data_loaders(
+    repository,
+):
     repository.write("train.py", TRAIN).write("Dockerfile", SLIM)
     repository.write(
         "compose.yaml",
         "services:\n  train:\n    build: .\n    shm_size: 16gb\n    command: python train.py\n",
     )
     assert "shm_size" not in repository.service()
+    repository.empty().write("train.py", TRAIN).readme("python train.py")
+    assert repository.service()["shm_size"] == "2gb"
 
 
 @pytest.mark.parametrize("key", ["ipc: host", "shm_size: 16gb"])
@@ -88,19 +73,11 @@ def test_no_shared_memory_is_given_where_the_service_says_how_it_is_shared(repos
     assert not {"shm_size", "init", "stop_grace_period"} & set(repository.service())
 
 
-def test_a_service_that_says_nothing_of_shared_memory_gets_enough_for_data_loaders(repository):
-    repository.write("train.py", TRAIN).readme("python train.py")
-    assert repository.service()["shm_size"] == "2gb"
-
-
-def test_a_program_that_asks_for_a_terminal_gets_one(repository):
+def test_a_program_that_asks_for_a_terminal_gets_one_unless_it_has_a_fallback(repository):
     repository.write("utils.py", "import os\n_, columns = os.popen('stty size', 'r').read().split()\n")
     repository.write("main.py", "from utils import columns\n" + TRAIN).readme("python main.py")
     assert repository.service()["tty"] is True
-
-
-def test_the_size_of_a_terminal_with_a_fallback_asks_for_none(repository):
-    repository.write("main.py", "import shutil\nprint(shutil.get_terminal_size())\n" + TRAIN).readme(
+    repository.empty().write("main.py", "import shutil\nprint(shutil.get_terminal_size())\n" + TRAIN).readme(
         "python main.py"
     )
     assert "tty" not in repository.service()
@@ -109,7 +86,9 @@ def test_the_size_of_a_terminal_with_a_fallback_asks_for_none(repository):
 # --- the command
 
 
-def test_what_a_person_has_to_fill_in_is_left_out_and_said(repository):
+def test_what_a_person_has_to_fill_in_is_left_out_and_said_which_a_token_of_a_language_model_is_not(
+    repository,
+):
     repository.write("train.py", TRAIN).readme(
         "torchrun --nproc_per_node=1 --master_port=<your_random_port> train.py --model <path of the model> "
         "--out /path/to/out --data ./data.json"
@@ -119,16 +98,13 @@ def test_what_a_person_has_to_fill_in_is_left_out_and_said(repository):
     assert any(
         "--master_port=<your_random_port>" in note and "--out /path/to/out" in note for note in plan.notes
     )
-
-
-def test_a_token_of_a_language_model_is_no_blank(repository):
-    repository.write("train.py", TRAIN).readme("python train.py --eos_token '<|im_end|>'")
+    repository.empty().write("train.py", TRAIN).readme("python train.py --eos_token '<|im_end|>'")
     plan = repository.plan()
     assert "<|im_end|>" in " ".join(plan.service.argv)
     assert not any("fill in" in note or "arguments of yours" in note for note in plan.notes)
 
 
-def test_a_training_run_stays_a_job_beside_published_ports(repository):
+def test_a_training_run_stays_a_job_beside_ports_and_a_server_behind_a_script_does_not_wait(repository):
     repository.write("Dockerfile", SLIM).write("cli.py", "def main(): ...\n")
     repository.write("pyproject.toml", '[project]\nname = "llm"\n[project.scripts]\nllm = "cli:main"\n')
     repository.readme("llm webui", "llm train examples/small.yaml")
@@ -139,26 +115,22 @@ def test_a_training_run_stays_a_job_beside_published_ports(repository):
     plan = repository.plan()
     assert plan.service.argv == ("llm", "train", "examples/small.yaml")
     assert plan.service.wait == 600
-
-
-def test_a_server_behind_a_shell_script_does_not_wait(repository):
-    repository.write("Dockerfile", SLIM + 'ENTRYPOINT ["/app/entry.sh"]\n').write("web/wsgi.py", "app = 1\n")
+    repository.empty().write("Dockerfile", SLIM + 'ENTRYPOINT ["/app/entry.sh"]\n').write(
+        "web/wsgi.py", "app = 1\n"
+    )
     repository.write(
         "entry.sh", "#!/bin/bash\nuntil cd /app/web\ndo sleep 1\ndone\ngunicorn wsgi --bind 0.0.0.0:8000\n"
     )
     assert repository.plan().service.wait == 0
 
 
-def test_a_program_with_windows_is_not_started_in_a_container(repository):
+def test_a_program_with_windows_is_not_started_and_one_that_runs_as_it_stands_comes_first(repository):
     repository.write("gui.py", "import PySimpleGUI\nPySimpleGUI.Window('x')\n").write("train.py", TRAIN)
     repository.write("Dockerfile", SLIM + 'ENTRYPOINT ["python", "gui.py"]\n').readme("python train.py")
     plan = repository.plan()
     assert plan.service.argv == ("python", "train.py")
     assert any("gui.py" in note and "screen" in note for note in plan.notes)
-
-
-def test_one_that_runs_as_it_stands_comes_before_one_that_needs_machines_or_secrets(repository):
-    repository.write("main.py", TRAIN).readme(
+    repository.empty().write("main.py", TRAIN).readme(
         "python main.py --push_to_hub --hub_token $HF_TOKEN", "python main.py --epochs 1"
     )
     assert repository.plan().service.argv == ("python", "main.py", "--epochs", "1")
@@ -176,18 +148,17 @@ def test_a_containerfile_in_any_case_is_read(repository, name):
     assert (plan.facts.python.version, plan.image.dockerfile) == ("3.12", name)
 
 
-def test_what_a_hosting_service_is_told_says_less_than_ci(repository):
+def test_what_a_hosting_service_is_told_says_less_than_ci_and_is_named_itself(repository):
     repository.write("runtime.txt", "3.9\n").write("train.py", TRAIN)
     repository.write(".github/workflows/ci.yml", "      - with:\n          python-version: '3.12'\n")
     assert repository.plan().facts.python.version == "3.12"
-
-
-def test_the_file_that_names_the_python_is_named_itself(repository):
-    repository.write("runtime.txt", "python-3.10.4\n").write("train.py", TRAIN)
+    repository.empty().write("runtime.txt", "python-3.10.4\n").write("train.py", TRAIN)
     assert repository.plan().facts.python.source == "runtime.txt"
 
 
-def test_a_service_with_a_python_that_no_debugger_supports_gets_an_image_beside_it(repository):
+def test_a_python_that_no_debugger_supports_gets_an_image_beside_it_unless_another_service_will_do(
+    repository,
+):
     repository.write("old.Dockerfile", "FROM python:3.6\nWORKDIR /app\nCOPY . .\n")
     repository.write("server.py", "import flask\napp = flask.Flask('x')\napp.run()\n")
     repository.write(
@@ -202,6 +173,23 @@ def test_a_service_with_a_python_that_no_debugger_supports_gets_an_image_beside_
         ("python", "server.py"),
     )
     assert any("3.6" in note and "no current debugger" in note for note in plan.notes)
+    repository.empty().write("old/Dockerfile", "FROM python:3.6\nWORKDIR /app\nCOPY . .\n")
+    repository.write("new/Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\n")
+    repository.write("app.py", "import flask\nflask.Flask('x').run()\n")
+    repository.write(
+        "compose.yaml",
+        """
+        services:
+          app:
+            build: {context: ., dockerfile: old/Dockerfile}
+            command: python app.py
+          tool:
+            build: {context: ., dockerfile: new/Dockerfile}
+            command: python app.py
+        """,
+    )
+    plan = repository.plan()
+    assert (plan.service.extends.name, plan.python) == ("tool", "3.11")
 
 
 @pytest.mark.parametrize(
@@ -227,36 +215,15 @@ def test_an_image_beside_a_dockerfile_that_cannot_be_used_is_built_from_one_of_o
     assert again.returncode == 0, again.stdout + again.stderr
 
 
-def test_an_old_python_that_only_the_releases_tell_of_is_said_in_a_sentence(repository):
+def test_an_old_python_is_said_in_a_sentence_and_refused_only_for_a_service_that_a_person_names(repository):
     repository.write("requirements.txt", "torch==1.1.0\n").write("train.py", TRAIN)
     (note,) = [each for each in repository.plan().notes if "no current debugger" in each]
     assert note.startswith(
         "the releases that are named here have wheels for Python 3.7, which no current debugger supports: "
     )
-
-
-def test_another_service_is_taken_where_its_python_will_do(repository):
-    repository.write("old/Dockerfile", "FROM python:3.6\nWORKDIR /app\nCOPY . .\n")
-    repository.write("new/Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\n")
-    repository.write("app.py", "import flask\nflask.Flask('x').run()\n")
-    repository.write(
-        "compose.yaml",
-        """
-        services:
-          app:
-            build: {context: ., dockerfile: old/Dockerfile}
-            command: python app.py
-          tool:
-            build: {context: ., dockerfile: new/Dockerfile}
-            command: python app.py
-        """,
+    repository.empty().write("old.Dockerfile", "FROM python:3.6\nWORKDIR /app\nCOPY . .\n").write(
+        "server.py", TRAIN
     )
-    plan = repository.plan()
-    assert (plan.service.extends.name, plan.python) == ("tool", "3.11")
-
-
-def test_an_old_python_is_refused_only_for_a_service_that_a_person_names_and_the_hint_works(repository):
-    repository.write("old.Dockerfile", "FROM python:3.6\nWORKDIR /app\nCOPY . .\n").write("server.py", TRAIN)
     repository.write(
         "compose.yaml",
         "services:\n  web:\n    build: {context: ., dockerfile: old.Dockerfile}\n    command: python server.py\n",
@@ -267,27 +234,27 @@ def test_an_old_python_is_refused_only_for_a_service_that_a_person_names_and_the
     assert repository.plan().python == "3.8"
 
 
-def test_notebooks_with_pins_say_by_their_kernel_which_python_has_wheels_for_them(repository):
+def test_notebooks_with_pins_say_their_python_and_a_long_lock_is_read_to_its_end(repository):
     repository.write(
         "a.ipynb",
         '{"cells": [{"cell_type": "code", "source": ["!pip install tensorflow==2.4.1"]}], '
         '"metadata": {"language_info": {"name": "python", "version": "3.7.3"}}}',
     )
     assert repository.plan().facts.python.version == "3.7"
-
-
-def test_a_long_lock_is_read_to_its_end(repository):
     filler = "".join(f'[[package]]\nname = "aa{n}"\nversion = "1"\n# {"x" * 400}\n' for n in range(2000))
-    repository.write("pyproject.toml", '[project]\nname = "x"\ndependencies = ["torch"]\n')
+    repository.empty().write("pyproject.toml", '[project]\nname = "x"\ndependencies = ["torch"]\n')
     (repository.root / "uv.lock").write_text(filler + '[[package]]\nname = "torch"\nversion = "2.8.0"\n')
     assert repository.write("train.py", TRAIN).plan().facts.torch.version == "2.8.0"
 
 
-def test_a_script_that_is_not_there_is_said(repository):
+def test_a_script_that_is_not_there_is_said_of_a_command_and_of_a_service(repository):
     repository.write("train.py", TRAIN)
     said = repository.plan(command="python nosuch.py").notes
     assert any("nosuch.py is not in the repository" in note for note in said)
     assert not any("not in the repository" in n for n in repository.plan(command="python train.py").notes)
+    repository.empty().write("train.py", TRAIN).write("Dockerfile", SLIM)
+    repository.write("compose.yaml", "services:\n  train:\n    build: .\n    command: python gone/run.py\n")
+    assert any("gone/run.py is not in the repository" in note for note in repository.plan().notes)
 
 
 WEB_AND_WORKER = """
@@ -370,7 +337,9 @@ def test_an_import_of_the_program_that_no_file_names_is_said(repository):
     assert not [each for each in repository.plan().notes if "does not name" in each]
 
 
-def test_what_is_named_in_another_way_or_built_here_is_no_import_that_nobody_names(repository):
+def test_what_is_named_otherwise_or_built_here_or_lacks_in_an_own_image_is_no_import_that_nobody_names(
+    repository,
+):
     modules = "grpc, OpenSSL, dns, websocket, Bio, absl, tree, Box2D, nacl, airflow, cupy, clip, fastop, cyth, cPickle, pip, imblearn"
     named = "grpcio pyOpenSSL dnspython websocket-client biopython absl-py dm-tree box2d-py PyNaCl apache-airflow cupy-cuda12x git+https://github.com/openai/CLIP.git imbalanced-learn"
     repository.write("requirements.txt", "\n".join(["torch", *named.split()]) + "\n").write(
@@ -378,31 +347,19 @@ def test_what_is_named_in_another_way_or_built_here_is_no_import_that_nobody_nam
     ).write("cyth.pyx")
     repository.write("train.py", "".join(f"import {name}\n" for name in modules.split(", ")) + TRAIN)
     assert not [each for each in repository.plan().notes if "does not name" in each]
-
-
-def test_an_image_of_the_repositorys_own_is_not_suspected_to_lack_something(repository):
-    repository.write("requirements.txt", "torch\n").write("Dockerfile", SLIM).write(
+    repository.empty().write("requirements.txt", "torch\n").write("Dockerfile", SLIM).write(
         "train.py", "import ray\n" + TRAIN
     )
     assert not [each for each in repository.plan().notes if "does not name" in each]
 
 
-def test_a_wait_of_dkdbg_toml_is_said_to_be_of_there(repository):
-    repository.write("train.py", TRAIN).write("dkdbg.toml", "[debug]\nwait = 5\n")
-    (why,) = [each.why for each in repository.plan().decisions if "waits 5 s" in each.what]
-    assert why == "dkdbg.toml says so"
-
-
-def test_a_command_of_the_readme_comes_before_one_deep_in_the_documentation(repository):
+def test_a_command_of_the_readme_comes_first_and_a_wait_of_dkdbg_toml_is_said_to_be_of_there(repository):
     repository.readme("python tool/train.py").write("tool/train.py", TRAIN).write("tool/launch.py", TRAIN)
     repository.write("docs/en/advanced/kt.md", "```bash\naccelerate launch tool/launch.py --kt\n```\n")
     assert repository.plan().service.argv == ("python", "tool/train.py")
-
-
-def test_a_script_of_a_service_that_is_not_there_is_said(repository):
-    repository.write("train.py", TRAIN).write("Dockerfile", SLIM)
-    repository.write("compose.yaml", "services:\n  train:\n    build: .\n    command: python gone/run.py\n")
-    assert any("gone/run.py is not in the repository" in note for note in repository.plan().notes)
+    repository.empty().write("train.py", TRAIN).write("dkdbg.toml", "[debug]\nwait = 5\n")
+    (why,) = [each.why for each in repository.plan().decisions if "waits 5 s" in each.what]
+    assert why == "dkdbg.toml says so"
 
 
 # --- several projects in one repository
@@ -418,26 +375,30 @@ def several(repository):
     return repository
 
 
-def test_the_root_of_several_projects_lists_them_and_names_the_next_step(repository):
+def test_the_root_of_several_projects_lists_them_for_a_script_too_with_the_next_step_folder_and_source(
+    repository,
+):
     plan = several(repository).plan()
     assert [each.folder for each in plan.facts.projects] == ["imagenet", "mnist", "vae"]
     note = next(note for note in plan.notes if "3 projects are here" in note)
     folder = re.search(r"dkdbg -C (\S+) init", note)[1]
     made = Repository(repository.root / folder).plan()
     assert made.service.argv == ("python", "main.py", "--epochs", "1")
+    notes = several(repository).plan().notes
+    assert any("(in mnist, mnist/README.md)" in n or "(in vae, vae/README.md)" in n for n in notes)
+    several(repository)
+    done = run_dkdbg(repository.root, "init", "--diff")
+    assert done.returncode == 0
+    assert "3 projects are here: imagenet (main.py), mnist (main.py), vae (main.py)" in done.stdout
 
 
-def test_a_subfolder_sees_the_repository_around_it(repository):
+def test_a_subfolder_sees_the_repository_around_it_but_no_home_folder(repository, monkeypatch):
     several(repository)
     mnist = Repository(repository.root / "mnist")
     plan, service = mnist.plan(), mnist.service()
     assert (plan.service.mounts, plan.service.working_dir) == ((("..", "/workspace"),), "/workspace/mnist")
     assert "..:/workspace" in service["volumes"]
     assert [(m.local, str(m.remote)) for m in plan.mappings] == [(".", "/workspace/mnist")]
-
-
-def test_a_home_folder_under_git_is_not_mounted_as_a_whole(repository, monkeypatch):
-    several(repository)
     monkeypatch.setenv("HOME", str(repository.root))
     assert Repository(repository.root / "mnist").plan().service.mounts == ((".", "/workspace"),)
 
@@ -450,11 +411,6 @@ def test_a_command_in_a_project_brings_its_dependencies(repository):
     assert repository.plan(command="cd vae && python main.py").facts.dependency_files == (
         "vae/requirements.txt",
     )
-
-
-def test_candidates_are_named_with_folder_and_source(repository):
-    notes = several(repository).plan().notes
-    assert any("(in mnist, mnist/README.md)" in n or "(in vae, vae/README.md)" in n for n in notes)
 
 
 def typed(root: Path, keys: bytes, *, expect: bytes) -> str:
@@ -486,25 +442,15 @@ def typed(root: Path, keys: bytes, *, expect: bytes) -> str:
     return shown.decode(errors="replace")
 
 
-def test_a_person_chooses_among_near_programs_with_the_arrow_keys(repository):
+def test_a_person_chooses_among_near_programs_and_several_projects_with_the_arrow_keys(repository):
     for name in ("alpha", "beta"):
         repository.write(f"{name}/fit_{name}.py", TRAIN)
     repository.readme("python alpha/fit_alpha.py", "python beta/fit_beta.py").write(".git/HEAD")
     shown = typed(repository.root, b"\x1b[B\r", expect=b"beta/fit_beta.py  (README.md)")
     assert re.search(r"command python beta/fit_beta\.py\s+because you said so", shown)
-
-
-def test_a_person_chooses_one_of_several_projects(repository):
-    several(repository)
+    several(repository.empty())
     shown = typed(repository.root, b"\x1b[A\r", expect=b"vae  (main.py)")
     assert "mapping . -> /workspace/" in shown
-
-
-def test_a_script_gets_the_best_and_the_list(repository):
-    several(repository)
-    done = run_dkdbg(repository.root, "init", "--diff")
-    assert done.returncode == 0
-    assert "3 projects are here: imagenet (main.py), mnist (main.py), vae (main.py)" in done.stdout
 
 
 def test_inside_a_set_up_repository_every_verb_walks_up(tmp_path):
@@ -555,10 +501,24 @@ def test_of_a_package_that_the_image_has_copied_the_mounted_sources_run(reposito
     assert any("installs a copy" in note for note in repository.plan().notes)
 
 
-def test_sources_that_the_image_imports_first_already_are_no_matter(repository):
+def test_a_copy_with_compiled_parts_or_a_release_is_said_and_sources_that_are_imported_first_are_no_matter(
+    repository,
+):
     package(repository).write("Dockerfile", f"{SLIM}ENV PYTHONPATH=/app/src\nRUN pip install .\nCMD nerf\n")
     assert "PYTHONPATH" not in repository.service()["environment"]
     assert not repository.plan().notes
+    package(repository.empty()).write(
+        "setup.py", "from setuptools import setup, Extension\nsetup(ext_modules=[])\n"
+    )
+    repository.write("Dockerfile", f"{SLIM}RUN pip install .\nCMD nerf\n")
+    assert "PYTHONPATH" not in repository.service()["environment"]
+    assert any("compiled parts" in note for note in repository.plan().notes)
+    repository.write("Dockerfile", f"{SLIM}RUN pip install -e .\nCMD nerf\n")
+    assert not any("compiled parts" in note for note in repository.plan().notes)
+    package(repository.empty()).write("Dockerfile", "FROM python:3.11\nRUN pip install -U nerf\nCMD nerf\n")
+    plan = repository.plan()
+    assert plan.image.ours
+    assert any("installs a release" in note for note in plan.notes)
 
 
 @pytest.mark.parametrize(
@@ -569,23 +529,7 @@ def test_an_editable_package_needs_nothing(repository, install):
     assert "PYTHONPATH" not in repository.service()["environment"]
 
 
-def test_a_copy_with_compiled_parts_is_said(repository):
-    package(repository).write("setup.py", "from setuptools import setup, Extension\nsetup(ext_modules=[])\n")
-    repository.write("Dockerfile", f"{SLIM}RUN pip install .\nCMD nerf\n")
-    assert "PYTHONPATH" not in repository.service()["environment"]
-    assert any("compiled parts" in note for note in repository.plan().notes)
-    repository.write("Dockerfile", f"{SLIM}RUN pip install -e .\nCMD nerf\n")
-    assert not any("compiled parts" in note for note in repository.plan().notes)
-
-
-def test_an_image_of_a_release_has_none_of_these_sources_and_is_not_taken(repository):
-    package(repository).write("Dockerfile", "FROM python:3.11\nRUN pip install -U nerf\nCMD nerf\n")
-    plan = repository.plan()
-    assert plan.image.ours
-    assert any("installs a release" in note for note in plan.notes)
-
-
-def test_what_a_script_says_to_docker_run_is_kept(repository):
+def test_what_docker_run_says_in_a_script_and_in_the_comments_of_a_dockerfile_is_kept(repository):
     repository.write("Dockerfile", "FROM python:3.11\nRUN pip install torch\n").write("train.py", TRAIN)
     repository.write(
         "run.sh",
@@ -600,10 +544,7 @@ def test_what_a_script_says_to_docker_run_is_kept(repository):
     assert (".", "/code") in plan.service.mounts
     assert [(m.local, str(m.remote)) for m in plan.mappings] == [(".", "/code")]
     assert plan.service.wait == 600
-
-
-def test_what_the_comments_of_a_dockerfile_say_to_docker_run_is_kept(repository):
-    repository.write("train.py", TRAIN).write("requirements.txt", "torch\n").write(
+    repository.empty().write("train.py", TRAIN).write("requirements.txt", "torch\n").write(
         "Dockerfile",
         """
         # docker build -t img . && \\
@@ -680,12 +621,6 @@ def test_a_makefile_that_shares_memory_with_the_host_is_followed(repository, lin
     assert (service.get("ipc"), service.get("shm_size"), service["working_dir"]) == ("host", None, "/w")
 
 
-def test_an_image_without_code_gets_the_repository_as_its_working_folder(repository):
-    repository.write("Dockerfile", "FROM python:3.11\nRUN pip install torch\n").write("train.py", TRAIN)
-    service = repository.service()
-    assert (service["working_dir"], ".:/workspace" in service["volumes"]) == ("/workspace", True)
-
-
 def test_files_that_git_ignores_are_named(tmp_path):
     root = checkout(tmp_path / "repo", {"train.py": TRAIN, ".gitignore": ".vscode/\n"})
     said = run_dkdbg(root, "init", "--yes").stdout
@@ -697,7 +632,9 @@ def test_files_that_git_ignores_are_named(tmp_path):
 # --- what is no evidence about the program
 
 
-def test_a_dev_container_of_another_folder_says_nothing_about_the_program(repository):
+def test_a_dev_container_of_another_folder_says_nothing_and_what_holds_for_owners_of_a_gpu_requires_none(
+    repository,
+):
     repository.write("train.py", TRAIN).write(
         "pyproject.toml", "[project]\nname='x'\nrequires-python='>=3.10,<3.13'\n"
     )
@@ -708,10 +645,7 @@ def test_a_dev_container_of_another_folder_says_nothing_about_the_program(reposi
     )
     facts = repository.plan().facts
     assert (facts.python.version, facts.gpu) == ("3.11", "optional")
-
-
-def test_what_holds_for_owners_of_a_gpu_alone_requires_none(repository):
-    repository.write("train.py", TRAIN + "x.to('cuda')\n").readme("python train.py")
+    repository.empty().write("train.py", TRAIN + "x.to('cuda')\n").readme("python train.py")
     text = (repository.root / "README.md").read_text()
     repository.write(
         "README.md", text + "\nIf you have a GPU card, install the driver. You will need CUDA too.\n"
@@ -720,15 +654,17 @@ def test_what_holds_for_owners_of_a_gpu_alone_requires_none(repository):
     assert "need CUDA" not in repository.plan().facts.gpu_source
 
 
-def test_a_simulator_that_runs_on_gpus_alone_requires_one(repository):
-    repository.write("train.py", "import isaacgym\n" + TRAIN).readme("python train.py")
-    assert repository.plan().facts.gpu == "required"
-
-
-def test_a_prompt_with_a_folder_in_brackets_is_a_prompt(repository):
+def test_a_prompt_with_a_folder_in_brackets_and_a_block_that_is_called_python_have_commands(repository):
     repository.write("train.py", TRAIN).write("eval_real.py", TRAIN)
     repository.readme("(env)[project]$ python train.py --config-name=a", "python eval_real.py -i x")
     assert repository.plan().service.argv == ("python", "train.py", "--config-name=a")
+    repository.empty().write(
+        "README.md",
+        "```python\npython -m lib.main algorithm=x\n```\n\n```python\nimport lib\nlib.run()\n```\n",
+    )
+    repository.write("lib/main.py", TRAIN + "if __name__ == '__main__': ...\n").write("lib/__init__.py")
+    repository.write("lib/tool/finetune.py", TRAIN + "if __name__ == '__main__': ...\n")
+    assert repository.plan().service.argv == ("python", "-m", "lib.main", "algorithm=x")
 
 
 # --- how many processes
@@ -830,7 +766,9 @@ def mounts_of(plan):
     return {**dict(plan.service.mounts), **{m.local: str(m.remote) for m in plan.mappings}}
 
 
-def test_python_files_that_an_image_copies_by_a_pattern_are_mapped_one_by_one(repository):
+def test_python_files_copied_by_a_pattern_are_mapped_one_by_one_and_an_environment_of_a_stage_is_no_code(
+    repository,
+):
     repository.write(
         "Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY *.py *.sh LICENSE /app/\nCMD python speech.py\n"
     )
@@ -840,10 +778,7 @@ def test_python_files_that_an_image_copies_by_a_pattern_are_mapped_one_by_one(re
         "say.py": "/app/say.py",
         ".": "/workspace",
     }
-
-
-def test_an_environment_that_a_stage_made_is_no_code_of_the_repository(repository):
-    repository.write(
+    repository.empty().write(
         "pyproject.toml",
         '[project]\nname = "bikes"\nversion = "1"\n[project.scripts]\nbikes = "bikes:main"\n',
     )
@@ -862,13 +797,3 @@ def test_an_environment_that_a_stage_made_is_no_code_of_the_repository(repositor
         """,
     )
     assert mounts_of(repository.plan()) == {".": "/workspace"}
-
-
-def test_a_command_in_a_block_that_is_called_python_is_a_command(repository):
-    repository.write(
-        "README.md",
-        "```python\npython -m lib.main algorithm=x\n```\n\n```python\nimport lib\nlib.run()\n```\n",
-    )
-    repository.write("lib/main.py", TRAIN + "if __name__ == '__main__': ...\n").write("lib/__init__.py")
-    repository.write("lib/tool/finetune.py", TRAIN + "if __name__ == '__main__': ...\n")
-    assert repository.plan().service.argv == ("python", "-m", "lib.main", "algorithm=x")

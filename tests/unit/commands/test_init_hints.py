@@ -1,7 +1,5 @@
 """Refusals of `dkdbg init`, and two hints that are typed: in a folder whose name has a space, as on many a laptop."""
 
-from __future__ import annotations
-
 import zipfile
 
 import pytest
@@ -32,10 +30,11 @@ def well(done):
     return done.stdout
 
 
-def test_without_a_terminal_one_of_the_two_ways_shows_and_the_other_writes(root):
-    text = said(run_dkdbg(root, "init"), EXIT_USAGE)
-    writes, shows = hinted(text, hints.INIT_CHOICE)
+def test_without_a_terminal_nothing_is_written_and_one_of_the_two_ways_shows_and_the_other_writes(root):
     before = snapshot(root)
+    text = said(run_dkdbg(root, "init"), EXIT_USAGE)
+    assert "nothing was written" in text
+    writes, shows = hinted(text, hints.INIT_CHOICE)
     assert "create" in well(in_shell(root, shows))
     assert snapshot(root) == before
     well(in_shell(root, writes))
@@ -71,12 +70,17 @@ def test_a_python_that_no_debugpy_of_ours_fits_gets_its_own_after_init_again(roo
 
 def test_edited_files_are_kept_beside_when_the_undo_is_forced(root):
     well(run_dkdbg(root, "init", "--yes"))
-    before, file = snapshot(root), root / ".vscode/launch.json"
+    file, generated = root / ".vscode/launch.json", root / "Dockerfile"
     file.write_text(file.read_text() + "// mine\n")
+    generated.write_text("# mine\n")
+    edited = snapshot(root)
     [line] = hinted(said(run_dkdbg(root, "init", "--undo"), EXIT_CONFLICT), hints.UNDO_ANYWAY)
-    well(in_shell(root, line))
+    assert snapshot(root) == edited
+    assert "Dockerfile.dkdbg-saved" in well(in_shell(root, line))
     assert "// mine" in (root / ".vscode/launch.json.dkdbg-saved").read_text()
-    assert len(snapshot(root)) < len(before)
+    assert (root / "Dockerfile.dkdbg-saved").read_text() == "# mine\n"
+    assert not file.exists()
+    assert not generated.exists()
 
 
 WEB = "services:\n  web:\n    build: .\n    command: python train.py\n"

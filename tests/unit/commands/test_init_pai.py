@@ -22,7 +22,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_diff_is_shown_written_and_taken_back(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_diff_is_shown_written_and_taken_back(root, capsys):
     job = root / "job.yaml"
     assert main(["-C", str(root), "init", "--pai", "--diff"]) == 0
     said = capsys.readouterr().out
@@ -43,9 +43,7 @@ def test_the_diff_is_shown_written_and_taken_back(root: Path, capsys: pytest.Cap
     )
 
 
-def test_an_agent_that_is_there_is_named_and_a_secret_is_the_token(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_agent_that_is_there_is_named_and_a_secret_is_the_token(root, capsys):
     (root / "job.yaml").write_text(jobs.PLAIN + "secrets:\n  dkdbg_token: geheim\n")
     code = main(
         ["-C", str(root), "init", "--pai", "--dap", "--agent", "/mnt/me/agent.pyz", "--json", "--yes"]
@@ -64,9 +62,7 @@ def test_an_agent_that_is_there_is_named_and_a_secret_is_the_token(
         (["--dap"], "then dkdbg attach pai://HOST/USER/JOB, which waits until it runs\n"),
     ],
 )
-def test_pdb_is_reached_by_nc_and_an_editor_through_attach(
-    words: list[str], then: str, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pdb_is_reached_by_nc_and_an_editor_through_attach(words, then, root, capsys):
     assert main(["-C", str(root), "init", "--pai", "--yes", *words]) == 0
     assert capsys.readouterr().out.endswith(f"next: submit job.yaml; {then}")
 
@@ -83,15 +79,7 @@ def test_pdb_is_reached_by_nc_and_an_editor_through_attach(
         ({}, ["job.yaml", "--command", "python eval.py"], "it runs train.py, setup.py", "--command 'python train.py'"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told(
-    root: Path,
-    capsys: pytest.CaptureFixture[str],
-    files: dict[str, str],
-    words: list[str],
-    *,
-    said: str,
-    hint: str,
-) -> None:
+def test_what_is_wrong_is_told(root, capsys, files, words, *, said, hint):
     for name, text in files.items():
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text(text)
@@ -100,9 +88,7 @@ def test_what_is_wrong_is_told(
     assert (said in error, hint in error) == (True, True), error
 
 
-def test_a_job_without_a_script_gets_the_rest_and_is_told_what_to_write(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_without_a_script_gets_the_rest_and_is_told_what_to_write(root, capsys):
     text = jobs.PLAIN.replace("        python train.py\n", "        mpirun train\n").replace(
         "python setup.py install", "make"
     )

@@ -40,7 +40,7 @@ def read(root: Path, name: str) -> Any:
     return json.loads((root / name).read_text())
 
 
-def test_each_rank_has_an_entry_at_its_port_and_one_compound_starts_and_stops_them(repository: Path) -> None:
+def test_each_rank_has_an_entry_at_its_port_and_one_compound_starts_and_stops_them(repository):
     write(repository, 3)
     launch = read(repository, LAUNCH)
     ports = {each["name"]: each["connect"]["port"] for each in launch["configurations"]}
@@ -55,7 +55,7 @@ def test_each_rank_has_an_entry_at_its_port_and_one_compound_starts_and_stops_th
     assert task["dependsOn"] == ["dkdbg: up"]
 
 
-def test_another_init_keeps_them_and_fewer_ranks_take_the_place_of_more(repository: Path) -> None:
+def test_another_init_keeps_them_and_fewer_ranks_take_the_place_of_more(repository):
     write(repository, 4)
     assert set_up(repository, check=True) == 0
     write(repository, 2, port=7000)
@@ -70,7 +70,7 @@ def test_another_init_keeps_them_and_fewer_ranks_take_the_place_of_more(reposito
     assert not (repository / LAUNCH).exists()
 
 
-def test_a_repository_that_is_not_set_up_gets_no_entries(tmp_path: Path) -> None:
+def test_a_repository_that_is_not_set_up_gets_no_entries(tmp_path):
     (tmp_path / "train.py").write_text("print(1)\n")
     with pytest.raises(DkdbgError):
         write(tmp_path, 2)

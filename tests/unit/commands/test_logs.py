@@ -1,7 +1,5 @@
 """`dkdbg logs` of places that keep nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 

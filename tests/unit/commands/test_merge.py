@@ -1,7 +1,5 @@
 """`dkdbg init` again, after a person has worked on our entries in launch.json and tasks.json."""
 
-from __future__ import annotations
-
 import json
 import shutil
 
@@ -51,28 +49,26 @@ def test_a_second_init_changes_no_byte_of_what_they_made_and_says_where_it_yield
     assert dkdbg(mine, "init", "--check").code == 0
 
 
-def test_a_changed_plan_reaches_what_is_ours_in_the_same_entry(mine, dkdbg):
-    edit(mine, "dkdbg.toml", "# port = 5678", "port = 6001")
+def test_a_changed_plan_reaches_what_is_ours_in_the_same_entry_also_in_a_clone(mine, dkdbg, tmp_path):
+    clone = tmp_path / "clone"
+    shutil.copytree(mine, clone, ignore=shutil.ignore_patterns("undo.json"))
     before = (mine / LAUNCH).read_text()
-    assert dkdbg(mine, "init", "--yes").code == 0
-    assert (mine / LAUNCH).read_text() == before.replace("5678", "6001")
+    for root in (mine, clone):
+        edit(root, "dkdbg.toml", "# port = 5678", "port = 6001")
+        assert dkdbg(root, "init", "--yes").code == 0
+        assert (root / LAUNCH).read_text() == before.replace("5678", "6001")
 
 
-def test_a_value_of_theirs_stays_against_the_plan(script, dkdbg):
+def test_a_value_of_an_entry_and_of_a_task_that_they_changed_stays_against_the_plan(script, dkdbg):
     dkdbg(script, "init", "--yes")
     edit(script, LAUNCH, '"port": 5678', '"port": 7000')
+    edit(script, TASKS, '"reveal": "always"', '"reveal": "never"')
+    edit(script, TASKS, '"command": "sh",', '"command": "sh", // mine\n      "icon": {"id": "bug"},')
     edit(script, "dkdbg.toml", "# port = 5678", "port = 6001")
+    before = (script / TASKS).read_bytes()
     ran = dkdbg(script, "init", "--yes")
     assert entry(script)["connect"]["port"] == 7000
     assert "connect > port is 7000, not 6001" in ran.out
-
-
-def test_a_task_that_they_changed_stays(script, dkdbg):
-    dkdbg(script, "init", "--yes")
-    edit(script, TASKS, '"reveal": "always"', '"reveal": "never"')
-    edit(script, TASKS, '"command": "sh",', '"command": "sh", // mine\n      "icon": {"id": "bug"},')
-    before = (script / TASKS).read_bytes()
-    ran = dkdbg(script, "init", "--yes")
     assert (script / TASKS).read_bytes() == before
     assert 'in "dkdbg: up" presentation > reveal is "never", not "always"' in ran.out
 
@@ -85,15 +81,6 @@ def test_an_entry_that_they_deleted_comes_back_whole(script, dkdbg):
     assert (script / LAUNCH).read_bytes() == whole
 
 
-def test_a_colleagues_clone_knows_what_is_ours(mine, dkdbg, tmp_path):
-    clone = tmp_path / "clone"
-    shutil.copytree(mine, clone, ignore=shutil.ignore_patterns("undo.json"))
-    before = (clone / LAUNCH).read_text()
-    edit(clone, "dkdbg.toml", "# port = 5678", "port = 6001")
-    assert dkdbg(clone, "init", "--yes").code == 0
-    assert (clone / LAUNCH).read_text() == before.replace("5678", "6001")
-
-
 def test_without_a_record_every_difference_is_theirs(script, dkdbg):
     dkdbg(script, "init", "--yes")
     path = script / ".dkdbg/manifest.json"
@@ -103,15 +90,6 @@ def test_without_a_record_every_difference_is_theirs(script, dkdbg):
     edit(script, "dkdbg.toml", "# port = 5678", "port = 6001")
     ran = dkdbg(script, "init", "--yes")
     assert "connect > port is 5678, not 6001" in ran.out
-
-
-def test_undo_by_force_keeps_their_version_beside(mine, dkdbg):
-    theirs = (mine / LAUNCH).read_bytes()
-    assert dkdbg(mine, "init", "--undo").code != 0
-    assert (mine / LAUNCH).read_bytes() == theirs
-    assert dkdbg(mine, "init", "--undo", "--force").code == 0
-    assert not (mine / LAUNCH).exists()
-    assert (mine / f"{LAUNCH}.dkdbg-saved").read_bytes() == theirs
 
 
 def test_a_token_comes_into_the_entry_and_goes_again_without_a_trace(mine, dkdbg):

@@ -1,7 +1,5 @@
 """`dkdbg help`, and `dkdbg` alone, say where one is and what to type next."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty
@@ -17,20 +15,14 @@ from dkdbg.verbs import command_line
 from tests.checkout import checkout
 
 
-def test_the_help_has_every_verb_once_and_by_what_it_is_for(script, dkdbg):
+def test_the_help_has_every_verb_once_is_that_of_its_option_and_says_which_verb_may_be_meant(script, dkdbg):
     shown = dkdbg(script, "help").out
     verbs = next(each.choices for each in command_line.parser()._actions if each.dest == "verb")
     for verb in verbs:
         assert shown.count(f"\n  {verb} ") == 1, verb
     assert shown.index("start here:") < shown.index("  init ") < shown.index("while it runs:")
     assert dkdbg(script, "--help").out == shown
-
-
-def test_help_of_a_verb_is_what_its_help_option_prints(script, dkdbg):
     assert dkdbg(script, "help", "up").out == dkdbg(script, "up", "--help").out != ""
-
-
-def test_help_of_no_verb_says_which_may_be_meant(script, dkdbg):
     ran = dkdbg(script, "help", "atach")
     assert (ran.code, "did you mean dkdbg attach?" in ran.err) == (2, True)
 
@@ -56,12 +48,6 @@ class TestAlone:
         assert "next    set a breakpoint and press F5" in then
         (script / "dkdbg.toml").write_text("[debug]\nwait = 5\n")
         assert "next    dkdbg init shows what would change" in dkdbg(script).out
-
-    def test_it_says_that_a_folder_is_no_repository(self, tmp_path, dkdbg):
-        (tmp_path / "notes.txt").touch()
-        shown = dkdbg(tmp_path).out
-        assert "this is not a repository" in shown
-        assert "dkdbg demo" in shown
 
     def test_it_says_what_is_missing_when_a_file_was_taken_away(self, tmp_path, dkdbg):
         root = checkout(tmp_path / "half", {"train.py": "print(1)\n"})

@@ -1,7 +1,5 @@
 """What `dkdbg submit` says at the end of a job; a stand-in for the queue, as Slurm shows a job in its last moments."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -49,12 +47,9 @@ def ended(queue):
     return submit._ended(queue, submit._noted(queue, RUNS))
 
 
-def test_a_job_that_is_about_to_end_is_looked_at_until_it_is_known_how_it_ended():
+def test_a_job_that_is_about_to_end_is_looked_at_until_it_is_known_how_or_told_as_it_stays():
     error = ended(Queue("COMPLETING", "", "FAILED"))
     assert (
         error.message == "job 7 has ended: FAILED (NonZeroExitCode)\nthe last words of a job that is FAILED"
     )
-
-
-def test_one_that_stays_so_is_told_as_it_is():
     assert "has ended: COMPLETING" in ended(Queue("COMPLETING")).message

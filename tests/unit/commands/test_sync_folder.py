@@ -1,7 +1,5 @@
 """Which folder `dkdbg sync` copies, below the root that is set up."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.main import main

@@ -1,7 +1,5 @@
 """What a sync says on a terminal, and how much of it."""
 
-from __future__ import annotations
-
 from dkdbg.commands.sync_report import Reporter
 from dkdbg.sync.report import event
 

@@ -1,7 +1,5 @@
 """What `dkdbg up` says and does about the token of the debug port, before anything starts."""
 
-from __future__ import annotations
-
 import os
 import stat
 
@@ -35,16 +33,13 @@ def choose(kind, said):
     return up.choose_token(service(kind), report=said.append)
 
 
-def test_on_a_shared_machine_one_line_names_the_next_step(said):
+def test_on_a_shared_machine_one_line_names_the_next_step_and_on_ones_own_nothing_is_said(said, monkeypatch):
     assert choose("none", said) == ""
     assert len(said) == 1
     assert "anna, ben, cara and 1 more" in said[0]
     assert 'token = "env"' in said[0]
-
-
-def test_on_a_machine_of_ones_own_nothing_is_said(said, monkeypatch):
     monkeypatch.setattr(up, "others", tuple)
-    assert (choose("none", said), said) == ("", [])
+    assert (choose("none", alone := []), alone) == ("", [])
 
 
 @pytest.mark.parametrize(("kind", "how"), [("env", "export DKDBG_TOKEN="), ("prompt", "F5 asks for it")])
@@ -100,15 +95,14 @@ def published(host, *, asks=False):
     return {"services": {"app-debug": {**ports, **(secret if asks else {})}}}
 
 
-def test_beyond_loopback_a_token_is_required():
+def test_beyond_loopback_a_token_is_required_and_a_service_that_would_not_hear_of_it_not_started():
     with pytest.raises(DkdbgError, match=r"publishes its debug port on 0\.0\.0\.0"):
         compose_up.check_published(published("0.0.0.0"), service("none"), "")
     compose_up.check_published(published("0.0.0.0", asks=True), service("env"), "secret")
     compose_up.check_published(published("127.0.0.1"), service("none"), "")
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-def test_a_service_that_would_not_hear_of_its_token_is_not_started(host):
-    with pytest.raises(DkdbgError, match=r"without the token that it is to ask for: compose\.yaml") as error:
-        compose_up.check_published(published(host), service("env"), "secret")
-    assert "rm compose.yaml, then dkdbg init again" in error.value.hint
+    for host in ("127.0.0.1", "0.0.0.0"):
+        with pytest.raises(
+            DkdbgError, match=r"without the token that it is to ask for: compose\.yaml"
+        ) as error:
+            compose_up.check_published(published(host), service("env"), "secret")
+        assert "rm compose.yaml, then dkdbg init again" in error.value.hint

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from dkdbg.commands import waiting
 from dkdbg.errors import DkdbgError
 from dkdbg.render import token_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Reporter:
@@ -24,9 +19,7 @@ class Reporter:
         """Nobody reads it."""
 
 
-def test_a_short_token_of_the_file_is_made_anew_once_the_file_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_short_token_of_the_file_is_made_anew_once_the_file_is_gone(tmp_path, monkeypatch):
     monkeypatch.delenv("DKDBG_TOKEN", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     file = tmp_path / "dkdbg" / "token"
@@ -42,9 +35,7 @@ def test_a_short_token_of_the_file_is_made_anew_once_the_file_is_gone(
 
 
 @pytest.mark.parametrize(("token", "what"), [("", "is empty"), ("hunter2", "has 7 characters")])
-def test_a_short_token_of_the_environment_is_taken_out_of_it(
-    token: str, what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_short_token_of_the_environment_is_taken_out_of_it(token, what, monkeypatch):
     monkeypatch.setenv("DKDBG_TOKEN", token)
     with pytest.raises(DkdbgError) as caught:
         waiting.token_of(Reporter())
