@@ -185,7 +185,7 @@ def test_creations_deletions_renames_also_of_case_alone_modes_and_links_are_foll
     assert set(follower.index.entries) == {"model.py", "pkg", "pkg/a"}
 
 
-def test_a_folder_that_was_renamed_or_moved_out_and_back_is_watched(root, follow):
+def test_a_folder_that_was_renamed_is_watched_under_its_new_name(root, follow):
     put(root, {"d/e/f": "3"})
     follower = follow()
     (root / "d").rename(root / "n")
