@@ -33,7 +33,7 @@ def options(**changed: Any) -> str:
     return line[line.index(begin) + len(begin) : line.index(end)].strip()
 
 
-def test_the_former_one_is_stopped_when_the_new_one_is_there_and_the_new_one_goes_with_its_program():
+def test_the_former_one_is_stopped_when_the_new_one_is_there_with_its_networks_and_the_new_one_goes_with_its_program():
     *_, created = made().partition(" | ")
     steps = created.split(" && ")
     assert steps[0].startswith(
@@ -45,6 +45,9 @@ def test_the_former_one_is_stopped_when_the_new_one_is_there_and_the_new_one_goe
         "docker rm --force trainer-dkdbg; }"
     )
     assert options() == ""
+    networks = {"bridge": {}, "second": {"Aliases": ["db client"]}}
+    line = made(NetworkSettings={"Networks": networks})
+    assert " && docker network connect --alias 'db client' second trainer-dkdbg && docker stop " in line
 
 
 @pytest.mark.parametrize(
@@ -96,12 +99,6 @@ def test_the_former_one_is_stopped_when_the_new_one_is_there_and_the_new_one_goe
 )  # fmt: skip
 def test_what_the_engine_knows_is_asked_for_again(changed, expected):
     assert options(**changed) == expected
-
-
-def test_other_networks_are_connected_before_it_starts():
-    networks = {"bridge": {}, "second": {"Aliases": ["db client"]}}
-    line = made(NetworkSettings={"Networks": networks})
-    assert " && docker network connect --alias 'db client' second trainer-dkdbg && docker stop " in line
 
 
 def test_no_value_of_the_environment_is_in_it_and_a_name_of_the_containers_stays_one_word():

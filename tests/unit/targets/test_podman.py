@@ -43,14 +43,10 @@ def test_what_is_started_with_it_is_built_too_and_a_build_that_podman_cannot_do_
         builds(model(ssh=["default"]), "app", HOST)
 
 
-def test_an_engine_is_known_by_what_it_says_of_itself():
+def test_an_engine_is_known_by_what_it_says_and_where_selinux_guards_files_the_service_goes_without_its_label():
     assert is_podman([{"Name": "Podman Engine", "Version": "4.3.1"}, {"Name": "Conmon"}])
     assert not is_podman([{"Name": "Engine", "Version": "26.1.5"}])
     assert not is_podman(None)
-
-
-def test_where_selinux_guards_files_the_service_goes_without_its_label():
-    """STAND-IN: no SELinux here; what the engines say is as their documentation has it."""
     assert has_selinux({"SecurityOptions": ["name=seccomp,profile=default", "name=selinux"]})
     assert not has_selinux({"SecurityOptions": ["name=seccomp,profile=default"]})
     assert unlabelled(model(), "app")["services"]["app"]["security_opt"] == ["label=disable"]
