@@ -16,6 +16,7 @@ from dkdbg.main import main
 from dkdbg.planner.editor import ATTACH_NAME
 from dkdbg.render import jsonc
 from tests.checkout import snapshot
+from tests.engine.projects import command
 
 PROJECTS = Path(__file__).parent / "projects"
 CASES = sorted(path.name for path in PROJECTS.iterdir())
@@ -90,41 +91,31 @@ def test_the_id_of_the_project_is_kept_by_the_next_init_and_by_a_clone(tmp_path,
         assert ids(folder) == {drawn}
 
 
-def test_the_expected_files_name_no_machine():
-    places = [str(Path(__file__).parents[2]), os.sep + "tmp" + os.sep + "pytest"]
-    for case in CASES:
-        for name, content in expected(case).items():
-            assert [place for place in places if place in content.decode()] == [], f"{case}/{name}"
-
-
 @pytest.mark.parametrize("case", CASES)
-def test_the_expected_files_can_be_parsed(case):
-    for name, content in expected(case).items():
+def test_the_expected_files_name_no_machine_can_be_parsed_and_have_one_port_and_mapping(case):
+    places = [str(Path(__file__).parents[2]), os.sep + "tmp" + os.sep + "pytest"]
+    files = expected(case)
+    for name, content in files.items():
         text = content.decode()
+        assert [place for place in places if place in text] == [], name
         if name.endswith(".json"):
             jsonc.loads(text, file=name)
         elif name.endswith(".toml"):
             tomlkit.parse(text)
         elif name.endswith(".sh"):
             subprocess.run(["sh", "-n"], input=content, check=True)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_port_and_mapping_are_the_same_in_every_file(case):
-    files = expected(case)
     entries = jsonc.loads(files[".vscode/launch.json"].decode())["configurations"]
     entry = next(each for each in entries if each["name"] == ATTACH_NAME)
-    assert entry["preLaunchTask"] in [
-        task["label"] for task in jsonc.loads(files[".vscode/tasks.json"].decode())["tasks"]
-    ]
+    tasks = jsonc.loads(files[".vscode/tasks.json"].decode())["tasks"]
+    assert entry["preLaunchTask"] in [task["label"] for task in tasks]
     service = debug_service(files)
     port = entry["connect"]["port"]
     assert any(f"${{DKDBG_PORT:-{port}}}:{port}" in line for line in service["ports"])
     mappings = jsonc.loads(service["environment"]["DKDBG_MAPPINGS"].replace("$$", "$"))
     assert mappings == entry["pathMappings"]
-    container = next(
+    (container,) = [
         jsonc.loads(text.decode()) for name, text in files.items() if name.endswith("devcontainer.json")
-    )
+    ]
     assert container["workspaceFolder"] in [pair["remoteRoot"] for pair in mappings]
 
 
@@ -137,46 +128,31 @@ def debug_service(files: dict[str, bytes]) -> dict:
     return next(iter(services.values()))
 
 
-@pytest.fixture
-def project(request, tmp_path):
-    """The case's repository with the expected files over it, as a teammate clones it."""
-    root = repo_of(request.param, tmp_path)
-    for name, content in expected(request.param).items():
+@pytest.mark.engine
+@pytest.mark.parametrize("case", CASES)
+def test_compose_and_docker_accept_the_files(case, tmp_path):
+    """As a teammate clones them. Docker's `--check` where this buildx has it (0.15).
+
+    Else a stage that does not exist, which buildkit looks for after parsing.
+    """
+    root = repo_of(case, tmp_path)
+    files = expected(case)
+    for name, content in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    return root
-
-
-@pytest.mark.engine
-@pytest.mark.parametrize(
-    ("profile", "gpu"),
-    [((), "none"), *((("--profile", "debug"), gpu) for gpu in ("none", "nvidia", "cdi", "amd"))],
-    ids=["plain", "none", "nvidia", "cdi", "amd"],
-)
-@pytest.mark.parametrize("project", CASES, indirect=True)
-def test_compose_accepts_the_files(project, profile, gpu):
-    done = subprocess.run(
-        ["docker", "compose", *profile, "config", "--services"], cwd=project, env={**os.environ, "DKDBG_GPU": gpu},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert any(name.endswith("-debug") for name in done.stdout.split()) == bool(profile)
-
-
-@pytest.mark.engine
-@pytest.mark.parametrize("project", CASES, indirect=True)
-def test_docker_accepts_the_dockerfile(project):
-    """`--check` where this buildx has it (0.15); else a stage that does not exist, which buildkit looks for after parsing."""
-    offers = subprocess.run(["docker", "build", "--help"], capture_output=True, text=True, check=True).stdout
-    check = ["--check"] if "--check" in offers else ["--target", "no-such-stage"]
-    name = "Dockerfile" if (project / "Dockerfile").exists() else "Dockerfile.dkdbg"
-    done = subprocess.run(
-        ["docker", "build", "--progress", "plain", *check, "--file", name, "."], cwd=project, capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
-    if check == ["--check"]:
-        assert done.returncode == 0, done.stderr
-    else:
-        assert "no-such-stage" in done.stderr.splitlines()[-1], done.stderr
+    gpus = ["none", "nvidia", "cdi", "amd"] if b"DKDBG_GPU" in b"".join(files.values()) else ["none"]
+    for profile, gpu in [("", "none"), *(("debug", gpu) for gpu in gpus)]:
+        env = {"COMPOSE_PROFILES": profile, "DKDBG_GPU": gpu}
+        done = command(["docker", "compose", "config", "--services"], root, env=env)
+        assert done.stderr == "", (profile, gpu)
+        assert any(name.endswith("-debug") for name in done.stdout.split()) == bool(profile)
+    check = (
+        ["--check"]
+        if "--check" in command(["docker", "build", "--help"]).stdout
+        else ["--target", "no-such-stage"]
+    )
+    name = "Dockerfile" if (root / "Dockerfile").exists() else "Dockerfile.dkdbg"
+    words = ["docker", "build", "--progress", "plain", *check, "--file", name, "."]
+    done = command(words, root, check=check == ["--check"])
+    assert check == ["--check"] or "no-such-stage" in done.stderr.splitlines()[-1], done.stderr
