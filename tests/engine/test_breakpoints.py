@@ -1,4 +1,8 @@
-"""A breakpoint set in the local file must be hit in the container, with the local path in the stack."""
+"""A breakpoint set in the local file must be hit in the container, with the local path in the stack.
+
+Without a Dockerfile and a compose file: test_compose_profile.py. Several features of a project that do not touch each
+other are in one test.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +11,34 @@ from textwrap import dedent
 
 import pytest
 
-from tests.engine.projects import LOOP, dkdbg, marked_line, must, repo, running, stop_in, unique
+from tests.engine.projects import LOOP, command, dkdbg, marked_line, must, repo, running, stop_in, unique
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("port-5678")]
 
 
-def check(root, base, file, *, init=()):
-    must(dkdbg(root, "init", "--yes", *init))
+def check(root, base, file, *, fails_inside=()):
+    """Stop in a file; Python lines that have to fail in the service are run before."""
+    must(dkdbg(root, "init", "--yes"))
     with running(root, base):
+        for code in fails_inside:
+            words = [
+                "docker",
+                "compose",
+                "--profile",
+                "debug",
+                "exec",
+                "-T",
+                "dev-debug",
+                "python3",
+                "-c",
+                code,
+            ]
+            assert command(words, root, check=False).returncode == 1, code
         stopped = stop_in(root, file)
     assert stopped.path == str(root / file)
     assert stopped.line == marked_line(root / file)
     assert stopped.function == "step"
     return stopped
-
-
-@pytest.mark.core
-def test_without_a_dockerfile(tmp_path, base_image):
-    root = repo(tmp_path / unique("bare"), {"train.py": LOOP, "requirements.txt": "# nothing\n"})
-    assert check(root, base_image, "train.py").values["loss"] == "1.0"
 
 
 def test_with_an_own_dockerfile_that_copies_everything_into_the_top_folder(tmp_path, base_image):
@@ -41,56 +54,64 @@ def test_with_an_own_dockerfile_that_copies_everything_into_the_top_folder(tmp_p
     check(repo(tmp_path / unique("top"), files), base_image, "train.py")
 
 
-def test_with_an_own_dockerfile_that_copies_one_file(tmp_path, base_image):
+def test_with_an_own_dockerfile_that_copies_one_file_and_a_shell_entrypoint(tmp_path, base_image):
     """In `/` Python calls it `//train.py`; and the whole repository, with the same file, lies in /workspace beside it."""
     dockerfile = f"""\
         FROM {base_image}
         COPY train.py /
-        CMD ["python3", "train.py"]
+        ENTRYPOINT ["sh", "-c", "export MODE=fast; echo begin; python3 train.py \\"$@\\"", "--"]
+        CMD ["--epochs", "3"]
         """
-    check(
-        repo(tmp_path / unique("single"), {"train.py": LOOP, "Dockerfile": dockerfile}),
-        base_image,
-        "train.py",
-    )
+    files = {"train.py": LOOP, "Dockerfile": dockerfile}
+    check(repo(tmp_path / unique("single"), files), base_image, "train.py")
 
 
-def test_with_a_service_that_shows_the_gpu_and_a_documented_command(tmp_path, base_image):
-    """The image begins in a folder that has nothing of the repository."""
+def test_with_a_service_that_shows_the_gpu_and_a_documented_command_without_pip_and_without_network(
+    tmp_path, base_image
+):
+    """The image begins in a folder that has nothing of the repository, and its name server is where none listens."""
     compose = """\
         services:
           dev:
             build: {context: docker}
             command: nvidia-smi dmon
+            dns: [127.0.0.1]
         """
+    python = (
+        "/usr/lib/python3/dist-packages/pip* /usr/bin/pip* /usr/lib/python3*/ensurepip /usr/lib/python3*/venv"
+    )
     files = {
         "train.py": LOOP, "README.md": "    python3 train.py\n", "docker-compose.yml": compose,
-        "docker/Dockerfile": f"FROM {base_image}\nWORKDIR /home\n",
+        "docker/Dockerfile": f"FROM {base_image}\nRUN rm -rf {python}\nWORKDIR /home\n",
     }  # fmt: skip
-    check(repo(tmp_path / unique("monitor"), files), base_image, "train.py")
+    lacks = ("import pip", "import socket; socket.getaddrinfo('example.com', 80)")
+    check(repo(tmp_path / unique("monitor"), files), base_image, "train.py", fails_inside=lacks)
 
 
 @pytest.mark.core
-def test_with_an_own_compose_of_two_services(tmp_path, base_image):
+def test_with_an_own_compose_of_two_services_and_a_module_of_a_package(tmp_path, base_image):
+    """What the service depends on has a profile, which nobody has chosen."""
     compose = """\
         services:
           trainer:
             build: .
             container_name: NAME
-            command: python3 -u train.py
+            command: python3 -u -m pkg
             depends_on: [store]
             restart: always
           store:
             image: BASE
             command: sleep 600
             init: true
+            profiles: [local]
         """.replace("BASE", base_image).replace("NAME", unique("fixed-name"))
-    dockerfile = f"FROM {base_image}\nWORKDIR /srv/code\nCOPY . .\n"
-    root = repo(
-        tmp_path / unique("two"), {"train.py": LOOP, "Dockerfile": dockerfile, "docker-compose.yml": compose}
-    )
+    files = {
+        "pkg/__init__.py": "", "pkg/__main__.py": LOOP, "docker-compose.yml": compose,
+        "Dockerfile": f"FROM {base_image}\nWORKDIR /srv/code\nCOPY . .\n",
+    }  # fmt: skip
+    root = repo(tmp_path / unique("two"), files)
     before = (root / "docker-compose.yml").read_bytes()
-    check(root, base_image, "train.py")
+    check(root, base_image, "pkg/__main__.py")
     assert (root / "docker-compose.yml").read_bytes() == before
 
 
@@ -120,37 +141,17 @@ def test_with_a_service_that_pulls_a_release_of_the_project(tmp_path, base_image
     assert known.returncode != 0
 
 
-def test_with_a_module_of_a_package(tmp_path, base_image):
-    files = {"pkg/__init__.py": "", "pkg/__main__.py": LOOP, "requirements.txt": "# nothing\n"}
-    check(
-        repo(tmp_path / unique("module"), files),
-        base_image,
-        "pkg/__main__.py",
-        init=("--command", "python -m pkg"),
-    )
-
-
-def test_with_a_shell_entrypoint(tmp_path, base_image):
-    dockerfile = f"""\
-        FROM {base_image}
-        WORKDIR /app
-        COPY . .
-        ENTRYPOINT ["sh", "-c", "export MODE=fast; echo begin; python3 train.py \\"$@\\"", "--"]
-        CMD ["--epochs", "3"]
-        """
-    check(
-        repo(tmp_path / unique("shell"), {"train.py": LOOP, "Dockerfile": dockerfile}), base_image, "train.py"
-    )
-
-
 READS_BESIDE = """\
+    import os
     import pathlib
+    import sys
     import time
 
     rows = pathlib.Path("../data/rows.txt").read_text().split()
 
 
     def step(n):
+        columns = os.get_terminal_size(sys.stdin.fileno()).columns
         row = rows[n % len(rows)]
         return row  # breakpoint
 
@@ -161,39 +162,18 @@ READS_BESIDE = """\
     """
 
 
-def test_in_a_subfolder_of_a_repository_that_reads_what_lies_beside_it(tmp_path, base_image):
-    """The whole repository is there, and the program starts in its own folder."""
-    whole = repo(
-        tmp_path / unique("courses"),
-        {"data/rows.txt": "only\n", "other/train.py": "import nothing\n", f"{unique('lesson')}/train.py": READS_BESIDE},
-    )  # fmt: skip
-    (root,) = whole.glob("lesson-*")
-    assert check(root, base_image, "train.py").values["row"] == "'only'"
-
-
-ASKS_FOR_A_TERMINAL = """\
-    import os
-    import sys
-    import time
-
-
-    def step(n):
-        columns = os.get_terminal_size(sys.stdin.fileno()).columns
-        return columns  # breakpoint
-
-
-    for n in range(100000):
-        step(n)
-        time.sleep(0.01)
-    """
-
-
-def test_with_a_program_that_asks_for_a_terminal(tmp_path, base_image):
-    """Without one, os.get_terminal_size() raises OSError."""
-    root = repo(
-        tmp_path / unique("terminal"), {"train.py": ASKS_FOR_A_TERMINAL, "requirements.txt": "# nothing\n"}
-    )
-    assert int(check(root, base_image, "train.py").values["columns"]) >= 0
+def test_in_a_subfolder_whose_program_reads_what_lies_beside_it_and_asks_for_a_terminal(tmp_path, base_image):
+    """The whole repository is there, the program starts in its own folder, and os.get_terminal_size() finds a terminal."""
+    lesson = unique("lesson")
+    files = {
+        "data/rows.txt": "only\n",
+        "other/train.py": "import nothing\n",
+        f"{lesson}/train.py": READS_BESIDE,
+    }
+    root = repo(tmp_path / unique("courses"), files) / lesson
+    values = check(root, base_image, "train.py").values
+    assert values["row"] == "'only'"
+    assert int(values["columns"]) >= 0
 
 
 def test_with_an_image_that_has_installed_a_copy_of_the_package(tmp_path, base_image):
@@ -226,42 +206,3 @@ def test_with_an_image_that_has_installed_a_copy_of_the_package(tmp_path, base_i
         {"acme/__init__.py": "", "acme/train.py": loop, "pyproject.toml": pyproject, "Dockerfile": dockerfile},
     )  # fmt: skip
     check(root, base_image, "acme/train.py")
-
-
-@pytest.fixture(scope="module")
-def image_without_pip(base_image, tmp_path_factory):
-    """The base without pip, venv and ensurepip."""
-    name = unique("dkdbg-test/no-pip")
-    folder = tmp_path_factory.mktemp("no-pip")
-    (folder / "Dockerfile").write_text(
-        f"FROM {base_image}\nRUN rm -rf /usr/lib/python3/dist-packages/pip* /usr/bin/pip* /usr/lib/python3*/ensurepip /usr/lib/python3*/venv\n"
-    )
-    subprocess.run(["docker", "build", "-q", "-t", name, str(folder)], check=True, capture_output=True)
-    yield name
-    subprocess.run(["docker", "rmi", "-f", name], check=False, capture_output=True)
-
-
-def test_in_an_image_without_pip_and_without_network(tmp_path, image_without_pip):
-    """Nothing can be looked up outside: the name server is the container's own loopback, where none listens."""
-    compose = """\
-        services:
-          job:
-            image: IMAGE
-            working_dir: /code
-            command: ["python3", "train.py"]
-            volumes: [".:/code"]
-            dns: [127.0.0.1]
-        """.replace("IMAGE", image_without_pip)
-    root = repo(tmp_path / unique("offline"), {"train.py": LOOP, "compose.yaml": compose})
-    must(dkdbg(root, "init", "--yes"))
-    with running(root, image_without_pip):
-        assert inside(root, "job-debug", "import pip") == 1
-        assert inside(root, "job-debug", "import socket; socket.getaddrinfo('example.com', 80)") == 1
-        stopped = stop_in(root, "train.py")
-    assert stopped.path == str(root / "train.py")
-
-
-def inside(root, service, code):
-    """Exit code of a Python line in the running service."""
-    argv = ["docker", "compose", "--profile", "debug", "exec", "-T", service, "python3", "-c", code]
-    return subprocess.run(argv, cwd=root, capture_output=True, check=False).returncode
