@@ -6,7 +6,8 @@ import socket
 
 import pytest
 
-from tests.engine.projects import LOOP
+from dkdbg.dap.debugger import Debugger
+from tests.engine.projects import LOOP, command, dkdbg, launch_options, marked_line, must
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("editor-2")]
@@ -15,31 +16,47 @@ pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("editor-2")]
 TASK_FAILED = "The preLaunchTask 'dkdbg: up' terminated with exit code 1."
 
 
-def test_a_taken_port_is_named_with_the_command_that_takes_another(repository, open_editor):
+def test_a_port_of_another_project_or_program_an_engine_and_a_program_that_does_not_parse_are_named(
+    repository, open_editor, tmp_path, base_image
+):
+    """One after the other in one window."""
     port = free_port()
-    root = repository(port, **{"train.py": LOOP})
-    with socket.create_server(("127.0.0.1", port)):
-        editor = open_editor(root, "train.py")
+    holder, root = (repository(port, **{"train.py": LOOP, "model.py": "layers = 3\n"}) for _ in range(2))
+    must(dkdbg(holder, "up", env={"DKDBG_BASE": base_image}))
+    docker = {"DOCKER_CONFIG": str(tmp_path / "docker")}
+    editor = open_editor(root, "model.py", **docker)
+
+    def fails():
         editor.press("F5")
         editor.asks(TASK_FAILED)
+
+    with Debugger(launch_options(holder)) as debugger:
+        debugger.set_breakpoints(str(holder / "train.py"), [marked_line(holder / "train.py")])
+        debugger.attach()
+        stop = debugger.wait_stopped(300)
+        fails()
+        editor.page.keyboard.press("Enter")  # Debug Anyway
+        editor.asks("this port belongs to another project")
+        assert debugger.evaluate("n", debugger.stack(stop)[0]) == "0"
+    editor.dismiss()
+    must(dkdbg(holder, "down"))
+
+    with socket.create_server(("127.0.0.1", port)):
+        fails()
     editor.terminal_shows(f"{port}.* (port is already allocated|address already in use)")
     editor.terminal_shows("dkdbg up takes a free one")
-    assert not editor.trace.lines("session-start")
+    editor.dismiss()
 
+    gone = "unix:///nonexistent/docker.sock"
+    command(["docker", "context", "create", "gone", "--docker", f"host={gone}"], env=docker)
+    command(["docker", "context", "use", "gone"], env=docker)
+    fails()
+    editor.terminal_shows(gone)
+    editor.dismiss()
+    command(["docker", "context", "use", "default"], env=docker)
+    assert not editor.trace.messages("stopped")
 
-def test_an_engine_that_cannot_be_reached_is_named(repository, open_editor):
-    root = repository(**{"train.py": LOOP})
-    editor = open_editor(root, "train.py", DOCKER_HOST="unix:///nonexistent/docker.sock")
-    editor.press("F5")
-    editor.asks(TASK_FAILED)
-    editor.terminal_shows("unix:///nonexistent/docker.sock")
-    assert not editor.trace.lines("session-start")
-
-
-def test_a_program_that_does_not_parse_or_is_not_there_says_so_in_the_debug_console(repository, open_editor):
-    root = repository(**{"train.py": LOOP, "model.py": "layers = 3\n"})
     (root / "train.py").write_text("import time\n\nsteps = = 3\n")
-    editor = open_editor(root, "model.py")
     editor.press("F5")
     # Whichever session's console VS Code has in front, the root's or the program's: both say it.
     editor.console_shows("the program exited with code 1")

@@ -143,6 +143,11 @@ class Workbench:
         """Wait for a dialog with this text."""
         self.page.locator(".monaco-dialog-box", has_text=question).wait_for()
 
+    def dismiss(self) -> None:
+        """Escape from the dialog."""
+        self.page.keyboard.press("Escape")
+        self.page.locator(".monaco-dialog-box").wait_for(state="detached")
+
     def is_told(self, pattern: str) -> None:
         """Wait for a notification that fits the pattern."""
         self.page.locator(".notification-toast", has_text=re.compile(pattern)).wait_for()
