@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.editor.test_loop import TRAIN
+from tests.editor.test_f5 import TRAIN
 from tests.engine.projects import dkdbg, must, repo, unique
 from tests.far.conftest import hosts, laptop  # noqa: F401 - fixtures
 from tests.pages import environment

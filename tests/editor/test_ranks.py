@@ -1,4 +1,4 @@
-"""Two ranks in VS Code: all by one key, through one port and by a compound of entries with a port for each."""
+"""Two ranks in VS Code: all by one key, left by one Stop, through one port and by a compound of entries with a port for each."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Ranks:
         return sorted({each["session"] for each in new})
 
 
-def test_one_key_is_for_all_ranks_of_one_port_and_of_a_compound_with_a_port_for_each(
+def test_one_key_and_one_stop_are_for_all_ranks_of_one_port_and_of_a_compound_with_a_port_for_each(
     repository, open_editor, base_image, tmp_path
 ):
     compose = COMPOSE.format(image=base_image)
