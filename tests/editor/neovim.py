@@ -56,13 +56,9 @@ def _version(program: str) -> tuple[int, ...]:
 
 
 def nvim_dap() -> Path:
-    """The real plugin: the folder DKDBG_TEST_NVIM_DAP, or what .ci/neovim has cloned; where GitHub is out of reach it is skipped."""
+    """The real plugin: the folder DKDBG_TEST_NVIM_DAP, or what .ci/neovim has cloned; a stand-in where GitHub is out of reach."""
     folder = Path(os.environ.get("DKDBG_TEST_NVIM_DAP") or cache() / "nvim-dap")
-    if not (folder / "lua/dap.lua").is_file():
-        pytest.skip(
-            "no nvim-dap here: .ci/neovim clones it from GitHub; DKDBG_TEST_NVIM_DAP names a folder of it"
-        )
-    return folder
+    return folder if (folder / "lua/dap.lua").is_file() else STAND_IN
 
 
 class Neovim:

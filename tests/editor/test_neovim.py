@@ -12,9 +12,7 @@ from tests.ports import free_port
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("editor-1")]
 
 
-@pytest.mark.parametrize("plugin", ["nvim-dap", "stand-in"])
-def test_f5_as_the_page_sets_it_up_stops_in_the_container(tmp_path, base_image, plugin):
-    folder = neovim.nvim_dap() if plugin == "nvim-dap" else neovim.STAND_IN
+def test_f5_as_the_page_sets_it_up_stops_in_the_container(tmp_path, base_image):
     neovim.neovim()
     page = Page.of("how-to/neovim.md")
     root = repo(tmp_path / unique("neovim"), {"train.py": LOOP})
@@ -23,7 +21,7 @@ def test_f5_as_the_page_sets_it_up_stops_in_the_container(tmp_path, base_image, 
         with page.all_run():
             must(page.run("dkdbg init --yes", cwd=root))
             must(page.run("dkdbg up", cwd=root))
-            with neovim.opened(root, "train.py", plugin=folder, init=page.block("lua")) as editor:
+            with neovim.opened(root, "train.py", plugin=neovim.nvim_dap(), init=page.block("lua")) as editor:
                 line = marked_line(root / "train.py")
                 editor.press(f"{line}G<F9><F5>")
                 first = editor.stop()
