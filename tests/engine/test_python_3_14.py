@@ -8,8 +8,7 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from tests.engine.host_doors import Containers, docker, host_door, lay_out
-from tests.engine.projects import unique
-from tests.engine.synced import run_box, sync, take_away
+from tests.engine.synced import Box, sync
 from tests.pythons import IMAGES
 
 pytestmark = pytest.mark.engine
@@ -25,7 +24,7 @@ def image():
     return IMAGES[14]
 
 
-def test_an_editor_stops_at_the_first_line_and_attaches_late(image, tmp_path):
+def test_an_editor_stops_at_the_first_line_and_attaches_late_and_sync_reaches_it_by_name(image, tmp_path):
     root = lay_out(tmp_path, train=LOOP)
     containers = Containers(root, image)
     try:
@@ -38,17 +37,8 @@ def test_an_editor_stops_at_the_first_line_and_attaches_late(image, tmp_path):
                     top = debugger.stack(debugger.wait_stopped(300))[0]
                     assert (top.path, top.line) == (str(root / "train.py"), line)
                     assert debugger.evaluate("__import__('sys').version_info[:2]", top) == "(3, 14)"
+        done = sync(root, f"docker://{name}", "--to", "/ws", "--once", "--python", "python3.14")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert Box(name).read("/ws/train.py") == LOOP
     finally:
         containers.remove()
-
-
-def test_sync_reaches_it_by_name(image, tmp_path):
-    (tmp_path / "train.py").write_text(LOOP)
-    name = unique("dkdbg-test-sync")
-    try:
-        box = run_box(name, image)
-        done = sync(tmp_path, f"docker://{name}", "--to", "/ws", "--once", "--python", "python3.14")
-        assert (done.returncode, done.stderr) == (0, "")
-        assert box.read("/ws/train.py") == LOOP
-    finally:
-        take_away(name)
