@@ -110,6 +110,14 @@ class Podman:
             check=False, timeout=400, **self._as,
         )  # fmt: skip
 
+    def start_dkdbg(self, *words: str, cwd: Path, **streams: int) -> subprocess.Popen[str]:
+        """Start dkdbg as the user, at this engine; what it says goes nowhere unless `streams` say so."""
+        nowhere = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        return subprocess.Popen(
+            ["dkdbg", *words], executable=str(self.folder / "bin/dkdbg"), env=self.environment, cwd=cwd, text=True,
+            **nowhere | streams, **self._as,
+        )  # fmt: skip
+
     def stop(self) -> None:
         """End it, and take away all that it kept."""
         self.run("podman", "rm", "-f", "-a", "-t", "0")
