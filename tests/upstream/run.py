@@ -31,16 +31,8 @@ def main() -> int:
     parser.add_argument("pytest", nargs=argparse.REMAINDER, help="arguments for pytest")
     options = parser.parse_args()
     here = Path(__file__).resolve().parent
-    command = [
-        options.python,
-        "-m",
-        "pytest",
-        "-p",
-        "no:cacheprovider",
-        "-rfEs",
-        "-k",
-        "attach_connect and cli",
-    ]
+    words = ["-p", "no:cacheprovider", "-rfEs", "-k", "attach_connect and cli"]
+    command = [options.python, "-m", "pytest", *words]
     with tempfile.TemporaryDirectory() as folder:
         agent = Path(folder, single_file.NAME)
         agent.write_bytes(single_file.build((3, 10)))
