@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 
 import pytest
 
+from tests.engine.host_doors import docker
 from tests.engine.projects import (
     LOOP,
+    command,
     dkdbg,
     launch_options,
     marked_line,
@@ -38,14 +41,9 @@ DOCKERFILE = """\
     """
 
 
-def out(*argv: str) -> str:
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
-
-
 @pytest.fixture
-def root(base_image, tmp_path, monkeypatch):
+def root(base_image, tmp_path):
     """A repository whose Dockerfile copies all of it, its environment below the mount."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     root = repo(
         tmp_path / unique("built"),
         {
@@ -62,41 +60,31 @@ def root(base_image, tmp_path, monkeypatch):
         take_away(root, {})
 
 
-def start(root, how):
-    words = ["sh", ".dkdbg/up.sh"] if how == "up.sh" else ["dkdbg", "up"]
-    if how == "up.sh":
-        done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
-    else:
-        done = dkdbg(root, "up")
-    must(done)
+UP, F5 = [sys.executable, "-m", "dkdbg", "up"], ["sh", ".dkdbg/up.sh"]
+DEV = ("--profile", "devcontainer", "up", "--detach", "app-debug-devcontainer")
+
+
+def builds(root, start):
+    """Start the service; whether that has built its image."""
+    done = command(start, root)
     return "load build context" in done.stdout + done.stderr
 
 
-def installed(root):
-    argv = [
-        "docker",
-        "compose",
-        "--profile",
-        "debug",
-        "exec",
-        "-T",
-        "app-debug",
-        "cat",
-        "/app/.venv/installed",
-    ]
-    return subprocess.run(argv, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+def compose(root, *words):
+    return docker("compose", "--project-directory", str(root), *words)
 
 
-def left_over(root):
-    """Images without a name and volumes of the project, that are not of its one container."""
-    label = f"label=com.docker.compose.project={root.name}"
-    images = out("docker", "images", "--quiet", "--filter", "dangling=true", "--filter", label).split()
-    return len(images)
+def installed(root, file="/app/.venv/installed"):
+    return compose(root, "--profile", "debug", "exec", "-T", "app-debug", "cat", file)
+
+
+def label(root):
+    return f"label=com.docker.compose.project={root.name}"
 
 
 def volumes(root):
-    ids = out("docker", "ps", "--all", "--quiet", "--filter", f"label=com.docker.compose.project={root.name}")
-    names = out("docker", "inspect", "--format", "{{range .Mounts}}{{println .Name}}{{end}}", *ids.split())
+    ids = docker("ps", "--all", "--quiet", "--filter", label(root)).split()
+    names = docker("inspect", "--format", "{{range .Mounts}}{{println .Name}}{{end}}", *ids)
     return {name for name in names.split() if not name.endswith("_dkdbg-image")}
 
 
@@ -106,52 +94,51 @@ def exists(volume):
     ).returncode
 
 
-@pytest.mark.parametrize("how", ["up.sh", "dkdbg up"])
-def test_only_a_change_of_what_the_image_is_made_of_builds_it_and_nothing_old_stays(root, base_image, how):
-    assert start(root, how)
-    (first,) = volumes(root)
+def test_only_a_change_of_what_the_image_is_made_of_builds_it_and_nothing_old_stays(root, base_image):
+    """By `dkdbg up` and by F5, in turn."""
+    assert builds(root, F5)
     with (root / "train.py").open("a") as file:
         file.write("# edited\n")
     (root / "data").mkdir()
     (root / "data" / "batch.bin").write_bytes(os.urandom(1 << 20))
-    assert not start(root, how)
-    assert installed(root) == "tqdm==1"
+    for number, start in enumerate((UP, F5), 2):
+        (former,) = volumes(root)
+        for each in (UP, F5):
+            assert not builds(root, each)
+        (root / "requirements.txt").write_text(f"tqdm=={number}\n")
+        assert builds(root, start)
+        assert installed(root) == f"tqdm=={number}"  # not the folder of the former image
+        # No image without a name, and no volume but that of its one container.
+        assert not docker("images", "--quiet", "--filter", "dangling=true", "--filter", label(root))
+        (volume,) = volumes(root)
+        assert not exists(former)
+        must(dkdbg(root, "down"))
+        assert not exists(volume)
+        # The image is gone, and another one has its name.
+        docker("tag", base_image, f"{root.name}-app-debug")
+        assert builds(root, start)
+        assert installed(root) == f"tqdm=={number}"
+    # Which files an image is made of was read from the Dockerfile that `init` saw.
+    with (root / "Dockerfile").open("a") as file:
+        file.write("RUN cp train.py /var/lib/app/\n")
+    assert builds(root, UP)
+    with (root / "train.py").open("a") as file:
+        file.write("# edited again\n")
+    assert builds(root, UP)
 
-    (root / "requirements.txt").write_text("tqdm==2\n")
-    assert start(root, how)
-    assert installed(root) == "tqdm==2"  # not the folder of the former image
-    assert left_over(root) == 0
-    (second,) = volumes(root)
-    assert not exists(first)
 
-    must(dkdbg(root, "down"))
-    assert not exists(second)
-    out(
-        "docker", "tag", base_image, f"{root.name}-app-debug"
-    )  # the image is gone, and another one has its name
-    assert start(root, how)
-    assert installed(root) == "tqdm==2"
-    if how == "dkdbg up":  # which files an image is made of was read from the Dockerfile that `init` saw
-        with (root / "Dockerfile").open("a") as file:
-            file.write("RUN cp train.py /var/lib/app/\n")
-        assert start(root, how)
-        with (root / "train.py").open("a") as file:
-            file.write("# edited again\n")
-        assert start(root, how)
-
-
-UP = "import os; from dkdbg.main import main; os.chdir({!r}); assert bool(main(['up'])) is {}"
+TYPED = "import os; from dkdbg.main import main; os.chdir({!r}); assert bool(main(['up'])) is {}"
 
 
 def test_in_a_terminal_a_build_is_one_line_and_one_that_fails_tells_all(root):
-    shown = in_a_terminal(UP.format(str(root), False), 100)
+    shown = in_a_terminal(TYPED.format(str(root), False), 100)
     assert re.search(r"building \d/\d: COPY requirements.txt", shown)
     left = [line.rpartition("\r\x1b[2K")[2] for line in shown.strip("\n").split("\n")]
     assert not [line for line in left if line.startswith(("#", "building"))]
     assert "ready: attach to" in shown
     with (root / "Dockerfile").open("a") as file:
         file.write("RUN echo what went wrong && exit 3\n")
-    shown = in_a_terminal(UP.format(str(root), True), 100)
+    shown = in_a_terminal(TYPED.format(str(root), True), 100)
     left = [line.rpartition("\r\x1b[2K")[2] for line in shown.split("\n")]
     assert [line for line in left if re.fullmatch(r"#\d+ [\d.]+ what went wrong", line)]
     assert "exit code: 3" in shown
@@ -175,60 +162,40 @@ def test_what_the_compose_file_says_renews_the_folders_of_the_image_without_dkdb
         for words in ("compose --profile debug up", "compose --profile debug rm")
     )
     assert "/app/.venv of the former" in head
-    subprocess.run(up, shell=True, cwd=root, capture_output=True, check=True)
+    command(["sh", "-c", up], root)
     (first,) = volumes(root)
     (root / "requirements.txt").write_text("tqdm==2\n")
     for line in (renew, up):
-        subprocess.run(line, shell=True, cwd=root, capture_output=True, check=True)
+        command(["sh", "-c", line], root)
     assert installed(root) == "tqdm==2"
     assert not exists(first)
 
 
-def test_down_of_all_leaves_the_users_other_containers_and_no_folder_of_the_image(root, base_image):
+def test_down_of_all_leaves_the_users_other_containers_and_an_undo_says_what_removes_each_of_ours(
+    root, base_image
+):
     (root / "other.yaml").write_text(
         f"services: {{notebook: {{image: '{base_image}', command: sleep 600, init: true}}}}\n"
     )
-    other = ["docker", "compose", "--file", "other.yaml"]
-    subprocess.run([*other, "up", "--detach"], cwd=root, capture_output=True, check=True)
+    compose(root, "--file", str(root / "other.yaml"), "up", "--detach")
     must(dkdbg(root, "up"))
-    words = ["docker", "compose", "--profile", "devcontainer", "up", "--detach", "app-debug-devcontainer"]
-    subprocess.run(words, cwd=root, capture_output=True, check=True)
+    compose(root, *DEV)
     both = volumes(root) - {""}
     assert len(both) == 2
     must(dkdbg(root, "down", "--all"))
     assert not any(exists(each) for each in both)
-    left = out(
-        "docker",
-        "ps",
-        "--filter",
-        f"label=com.docker.compose.project={root.name}",
-        "--format",
-        '{{.Label "com.docker.compose.service"}}',
-    )
+    left = docker("ps", "--filter", label(root), "--format", '{{.Label "com.docker.compose.service"}}')
     assert left == "notebook"
-    subprocess.run([*other, "down", "--timeout", "1"], cwd=root, capture_output=True, check=True)
+    compose(root, "--file", str(root / "other.yaml"), "down", "--timeout", "1")
 
-
-def test_an_undo_says_what_removes_the_dev_container_too(root):
-    words = ["docker", "compose", "--profile", "devcontainer", "up", "--detach", "app-debug-devcontainer"]
-    subprocess.run(words, cwd=root, capture_output=True, check=True)
-    (volume,) = volumes(root)
-    said = must(dkdbg(root, "init", "--undo")).stdout
-    line = said.partition("its container is still there: ")[2].strip()
-    must(in_shell(root, line))
-    assert not exists(volume)
-
-
-def test_an_undo_says_what_removes_the_container_that_still_runs(root):
-    must(dkdbg(root, "up"))
-    (volume,) = volumes(root)
-    said = must(dkdbg(root, "init", "--undo")).stdout
-    line = said.partition("its container is still there: ")[2].strip()
-    subprocess.run(["sh", "-c", line], cwd=root, capture_output=True, check=True)
-    label = f"label=com.docker.compose.project={root.name}"
-    assert out("docker", "ps", "--all", "--quiet", "--filter", label) == ""
-    assert not exists(volume)
-    must(dkdbg(root, "init", "--yes"))
+    for start in (lambda: compose(root, *DEV), lambda: must(dkdbg(root, "up"))):
+        start()
+        (volume,) = volumes(root)
+        said = must(dkdbg(root, "init", "--undo")).stdout
+        must(in_shell(root, said.partition("its container is still there: ")[2].strip()))
+        assert docker("ps", "--all", "--quiet", "--filter", label(root)) == ""
+        assert not exists(volume)
+        must(dkdbg(root, "init", "--yes"))
     assert "still there" not in must(dkdbg(root, "init", "--undo")).stdout
 
 
@@ -256,20 +223,16 @@ def test_a_run_leaves_nothing_that_has_an_image_of_every_file_install_again(
         },
     )  # fmt: skip
     must(dkdbg(root, "init", "--yes"))
-    installed_at = ["docker", "compose", "--profile", "debug", "exec", "-T", "app-debug", "cat", "/opt/site/installed"]  # fmt: skip
     try:
-        start(root, "up.sh")
-        before = subprocess.run(installed_at, cwd=root, capture_output=True, text=True, check=True).stdout
+        builds(root, F5)
+        before = installed(root, "/opt/site/installed")
         must(dkdbg(root, "run", "--wait", "0", "--", "python3", "-c", "import ml.core, sys; sys.exit()"))
         must(dkdbg(root, "run", "--wait", "0", "--", "train.py", "--once"))
         must(dkdbg(root, "sync", "--once"))
         must(dkdbg(root, "restart"))
         must(dkdbg(root, "down"))
-        start(root, "dkdbg up")
-        assert (
-            subprocess.run(installed_at, cwd=root, capture_output=True, text=True, check=True).stdout
-            == before
-        )
+        builds(root, UP)
+        assert installed(root, "/opt/site/installed") == before
         assert not [*root.rglob("*.pyc"), *root.rglob(".dkdbg-sync")]
     finally:
         take_away(root, {})
