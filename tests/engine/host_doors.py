@@ -83,17 +83,8 @@ class HostDoor:
 @contextmanager
 def host_door(root: Path, *targets: str, options: tuple[str, ...] = (), port: int = 0) -> Iterator[HostDoor]:
     """`dkdbg attach TARGET ... --json` in `root`, listening."""
-    command = [
-        sys.executable,
-        "-m",
-        "dkdbg",
-        "attach",
-        *targets,
-        "--port",
-        str(port or free_port()),
-        "--json",
-    ]
-    with door_of([*command, *options], root) as door:
+    words = ["attach", *targets, "--port", str(port or free_port()), "--json", *options]
+    with door_of([sys.executable, "-m", "dkdbg", *words], root) as door:
         door.wait("listening")
         yield door
 

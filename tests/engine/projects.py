@@ -54,9 +54,11 @@ def repo(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-def dkdbg(root: Path, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def dkdbg(
+    root: Path, *words: str, env: dict[str, str] | None = None, text: str = ""
+) -> subprocess.CompletedProcess[str]:
     """`dkdbg ...` as a user runs it, in `root`."""
-    return command([sys.executable, "-m", "dkdbg", *words], root, env=env, check=False)
+    return command([sys.executable, "-m", "dkdbg", *words], root, env=env, text=text, check=False)
 
 
 def must(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
@@ -70,12 +72,17 @@ def command(
     cwd: Path | None = None,
     *,
     env: Mapping[str, str] | None = None,
+    text: str = "",
     check: bool = True,
 ) -> subprocess.CompletedProcess[str]:
-    """A command that is run to its end, with these variables besides; it has to succeed unless `check` is off."""
+    """A command that is run to its end, with these variables besides; it has to succeed unless `check` is off.
+
+    Args:
+        text: what is typed into it.
+    """
     done = subprocess.run(
-        words, cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, text=True, check=False, timeout=300,
-        stdin=subprocess.DEVNULL,
+        words, cwd=cwd, env={**os.environ, **(env or {})}, input=text, capture_output=True, text=True, check=False,
+        timeout=300,
     )  # fmt: skip
     return must(done) if check else done
 

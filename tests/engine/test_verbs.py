@@ -14,7 +14,9 @@ import urllib.request
 import pytest
 
 from dkdbg.dap.debugger import Debugger
-from tests.engine.projects import dkdbg, launch_options, must, repo, take_away, unique
+from tests.agent.dap_probe import wait_for
+from tests.engine.host_doors import docker
+from tests.engine.projects import command, dkdbg, launch_options, marked_line, must, repo, take_away, unique
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("verbs")]
@@ -66,19 +68,11 @@ def shop(base_image, tmp_path_factory):
         f"services:\n  web:\n    image: {base_image}\n    working_dir: /workspace\n    volumes: ['.:/workspace']\n"
         "    entrypoint: [python3]\n    command: [server.py, '8000']\n    ports: ['8000:8000']\n"
     )
-    root = repo(
-        tmp_path_factory.mktemp("verbs") / unique("shop"),
-        {
-            "server.py": SERVER,
-            "test_sums.py": TESTS,
-            "waits.py": WAITS,
-            "compose.yaml": compose,
-            ".gitignore": "__pycache__/\n",
-        },
-    )
+    files = {"server.py": SERVER, "test_sums.py": TESTS, "waits.py": WAITS, "compose.yaml": compose}
+    root = repo(tmp_path_factory.mktemp("verbs") / unique("shop"), {**files, ".gitignore": "__pycache__/\n"})
     (root / ".env").write_text(f"DKDBG_APP_PORT_8000={free_port()}\nDKDBG_PORT={free_port()}\n")
     must(dkdbg(root, "init", "--yes"))
-    subprocess.run(["git", "add", "--all"], cwd=root, check=True)
+    command(["git", "add", "--all"], root)
     yield root
     take_away(root, dict(os.environ))
 
@@ -115,9 +109,7 @@ def test_up_shows_the_programs_own_port_as_a_link_that_answers(shop, running):
 def test_logs_shows_what_was_printed_and_follows_what_comes(shop, running):
     link = re.search(r"http://127\.0\.0\.1:\d+", running)[0]
     answer(link)
-    end = time.monotonic() + LIMIT
-    while "serving on 8000\n" not in (logs := must(dkdbg(shop, "logs")).stdout):
-        assert time.monotonic() < end, logs
+    wait_for(lambda: must(dkdbg(shop, "logs")).stdout, lambda said: "serving on 8000\n" in said)
     assert must(dkdbg(shop, "logs", "--tail", "0")).stdout == ""
     following = subprocess.Popen(
         [sys.executable, "-m", "dkdbg", "logs", "-f", "--tail", "0"], cwd=shop, stdout=subprocess.PIPE
@@ -146,30 +138,19 @@ def another(tmp_path, monkeypatch):
         stdin=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
-    end = time.monotonic() + LIMIT
-    while "another" not in must(dkdbg(tmp_path, "ps")).stdout:
-        assert time.monotonic() < end, "the session is not there"
-        time.sleep(0.1)
+    wait_for(lambda: must(dkdbg(tmp_path, "ps")).stdout, lambda said: "another" in said)
     yield
     program.communicate(b"\n", timeout=LIMIT)
 
 
 @pytest.mark.usefixtures("running", "another")
-def test_ranks_asks_the_debug_service_of_this_repository_whatever_else_runs(shop, tmp_path):
+def test_ranks_and_pdb_ask_the_debug_service_of_this_repository_whatever_else_runs(shop, tmp_path):
     done = must(dkdbg(shop, "ranks", "eval", "6 * 7"))
     assert "42" in done.stdout
     elsewhere = dkdbg(tmp_path, "ranks", "stack")
     assert elsewhere.returncode == 2, elsewhere.stderr
     assert re.search(r"hint: name one: dkdbg ranks --on \S+ stack\n$", elsewhere.stderr), elsewhere.stderr
-
-
-@pytest.mark.usefixtures("running", "another")
-def test_pdb_enters_the_debug_service_of_this_repository_whatever_else_runs(shop):
-    done = subprocess.run(
-        [sys.executable, "-m", "dkdbg", "pdb"], cwd=shop, input="p 6 * 7\nq\n", capture_output=True, text=True, check=False,
-        timeout=300,
-    )  # fmt: skip
-    assert (done.returncode, "42" in done.stdout) == (0, True), done.stderr
+    assert "42" in must(dkdbg(shop, "pdb", text="p 6 * 7\nq\n")).stdout
 
 
 def test_another_command_runs_in_the_service_while_it_runs(shop):
@@ -177,9 +158,7 @@ def test_another_command_runs_in_the_service_while_it_runs(shop):
     assert (ran.returncode, "FAILED (failures=1)" in ran.stderr) == (1, True), ran.stderr
     assert "in the service web-debug" in ran.stderr
     assert "attach with: dkdbg attach 127.0.0.1:" in ran.stderr  # the service has the usual port
-    status = subprocess.run(
-        ["git", "status", "--porcelain"], cwd=shop, check=True, capture_output=True, text=True
-    )
+    status = command(["git", "status", "--porcelain"], shop)
     assert {line[:2] for line in status.stdout.splitlines()} == {"A "}, status.stdout  # all as it was added
     assert "web-debug" in must(dkdbg(shop, "ps")).stdout
 
@@ -199,14 +178,7 @@ def test_a_signal_is_for_the_command_in_the_service_and_no_container_stays(shop,
     finally:
         ran.kill()
         ran.wait()
-    left = must_run(
-        ["docker", "ps", "--all", "--format", "{{.Names}}", "--filter", f"name={shop.name}-web-debug-run-"]
-    )
-    assert left == ""
-
-
-def must_run(words):
-    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert docker("ps", "--all", "--quiet", "--filter", f"name={shop.name}-web-debug-run-") == ""
 
 
 def test_f5_stops_in_the_test_that_run_has_started(shop):
@@ -224,12 +196,8 @@ def test_f5_stops_in_the_test_that_run_has_started(shop):
             if "a debugger" in line:
                 break
         assert "press F5 to attach to it" in said
-        f5 = subprocess.run(
-            ["sh", ".dkdbg/up.sh"], cwd=shop, capture_output=True, text=True, timeout=LIMIT, check=False
-        )
-        assert (f5.returncode, "what dkdbg run has started" in f5.stdout) == (0, True), f5.stdout + f5.stderr
-        lines = (shop / "test_sums.py").read_text().splitlines()
-        at = next(number for number, line in enumerate(lines, 1) if "# breakpoint" in line)
+        assert "what dkdbg run has started" in command(["sh", ".dkdbg/up.sh"], shop).stdout
+        at = marked_line(shop / "test_sums.py")
         with Debugger(launch_options(shop)) as debugger:
             debugger.set_breakpoints(str(shop / "test_sums.py"), [at])
             debugger.attach()
@@ -242,28 +210,17 @@ def test_f5_stops_in_the_test_that_run_has_started(shop):
         running.wait()
 
 
-def test_a_start_with_a_port_of_the_program_taken_says_which_variable_moves_it(base_image, tmp_path):
-    compose = (
-        f"services:\n  web:\n    image: {base_image}\n    working_dir: /workspace\n    volumes: ['.:/workspace']\n"
-        "    entrypoint: [python3]\n    command: [server.py, '8000']\n    ports: ['8000:8000']\n"
-    )
-    root = repo(tmp_path / unique("taken"), {"server.py": SERVER, "compose.yaml": compose})
-    taken, free = free_port(), free_port()
-    (root / ".env").write_text(f"DKDBG_APP_PORT_8000={taken}\nDKDBG_PORT={free_port()}\n")
-    must(dkdbg(root, "init", "--yes"))
+def test_a_start_with_a_port_of_the_program_taken_says_which_variable_moves_it(shop):
+    must(dkdbg(shop, "down"))
+    taken, free = int(re.search(r"8000=(\d+)", (shop / ".env").read_text())[1]), free_port()
     said = r"for port 8000 of the program, write a free one into \.env, such as (DKDBG_APP_PORT_8000)=\d+"
-    try:
-        for argv in (["sh", ".dkdbg/up.sh"], [sys.executable, "-m", "dkdbg", "up"]):
-            with socket.create_server(("127.0.0.1", taken)):
-                done = subprocess.run(
-                    argv, cwd=root, capture_output=True, text=True, check=False, timeout=LIMIT
-                )
-            assert done.returncode != 0
-            hint = re.search(said, done.stdout + done.stderr)
-            assert hint, done.stdout + done.stderr
-        with (root / ".env").open("a") as env:
-            env.write(f"{hint[1]}={free}\n")
-        must(subprocess.run(argv, cwd=root, capture_output=True, text=True, check=False, timeout=LIMIT))
-        assert answer(f"http://127.0.0.1:{free}/") == b"hello"
-    finally:
-        take_away(root, dict(os.environ))
+    for argv in (["sh", ".dkdbg/up.sh"], [sys.executable, "-m", "dkdbg", "up"]):
+        with socket.create_server(("127.0.0.1", taken)):
+            done = command(argv, shop, check=False)
+        assert done.returncode != 0
+        hint = re.search(said, done.stdout + done.stderr)
+        assert hint, done.stdout + done.stderr
+    with (shop / ".env").open("a") as env:
+        env.write(f"{hint[1]}={free}\n")
+    command(argv, shop)
+    assert answer(f"http://127.0.0.1:{free}/") == b"hello"
