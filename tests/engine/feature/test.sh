@@ -7,5 +7,7 @@ check "the agent is where the option's default says" test -f /opt/dkdbg/agent.py
 check "the agent's debugpy is in it" sh -c 'python3 -m zipfile -l /opt/dkdbg/agent.pyz | grep -q ^debugpy-'
 check "everybody may read it" sh -c 'test -z "$(find /opt/dkdbg ! -perm -444)"'
 check "nobody but root may change it" sh -c 'test -z "$(find /opt/dkdbg -perm /022)"'
-check "the agent starts" sh /opt/dkdbg/agent.pyz --help
+check "a program runs under it" sh -c '
+  out=$(sh /opt/dkdbg/agent.pyz launch --port 0 -- python3 -c "import sys; print(\"trained\"); sys.exit(5)")
+  test "$? $out" = "5 trained"'
 reportResults
