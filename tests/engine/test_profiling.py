@@ -16,7 +16,7 @@ from tests import frameworks
 from tests.agent import nsys
 from tests.checkout import run_dkdbg
 from tests.engine.host_doors import docker
-from tests.engine.projects import must, unique
+from tests.engine.projects import command, must, unique
 from tests.pages import Page, environment
 from tests.torchrun import TORCHRUN
 
@@ -36,26 +36,39 @@ spin()
 """
 
 
-@pytest.mark.parametrize(("folder", "pulled"), [("/w", "dkdbg-profiles/*"), ("/", "*.nsys-rep")])
-def test_profiles_of_a_container_are_fetched_at_the_end(
-    tmp_path, base_image, monkeypatch, folder, pulled
-) -> None:
-    """With a stand-in for nsys."""
-    monkeypatch.setenv("DKDBG_NSYS_OPTIONS", "-t osrt")
+@contextmanager
+def with_nsys(folder, image, program, at="/w"):
+    """A container with a stand-in for nsys and a train.py, and a repository with nothing in it: its name, and that folder."""
     name = unique("nsys")
-    code = 0 if folder == "/w" else 3  # a program that fails is profiled too
-    bin_ = nsys.install(tmp_path / "bin", python="/usr/bin/env -S python3")
-    repository = tmp_path / "repository"
+    bin_ = nsys.install(folder / "bin", python="/usr/bin/env -S python3")
+    repository = folder / "repository"
     repository.mkdir()
-    docker("run", "-d", "--init", "--name", name, "-w", folder, base_image, "sleep", "600")
+    docker("run", "-d", "--init", "--name", name, "-w", at, image, "sleep", "6000")
     try:
-        (tmp_path / "train.py").write_text(f"print('trained', flush=True)\nraise SystemExit({code})\n")
-        docker("cp", str(tmp_path / "train.py"), f"{name}:{folder}/train.py")
+        (folder / "train.py").write_text(program)
+        docker("cp", str(folder / "train.py"), f"{name}:{at}/train.py")
         docker("cp", str(bin_ / "nsys"), f"{name}:/usr/local/bin/nsys")
+        yield name, repository
+    finally:
+        docker("rm", "-f", name)
+
+
+@pytest.mark.parametrize(
+    ("folder", "pulled", "code"), [("/w", "dkdbg-profiles/*", 0), ("/", "*.nsys-rep", 3)]
+)
+def test_profiles_of_a_container_are_fetched_at_the_end(
+    tmp_path, base_image, monkeypatch, *, folder, pulled, code
+) -> None:
+    """With a stand-in for nsys. A program that fails is profiled too."""
+    monkeypatch.setenv("DKDBG_NSYS_OPTIONS", "-t osrt")
+    program = f"print('trained', flush=True)\nraise SystemExit({code})\n"
+    with with_nsys(tmp_path, base_image, program, folder) as (name, repository):
         where = f"docker://{name}"
-        done = run_dkdbg(
-            repository, "run", "--on", where, "--nsys", "*train*", "--pull", "--", "python3", "train.py"
-        )
+
+        def run(*options, before=()):
+            return run_dkdbg(repository, "run", "--on", where, *options, "--", *before, "python3", "train.py")
+
+        done = run("--nsys", "*train*", "--pull")
         assert done.returncode == code, done.stderr
         assert "trained" in done.stdout
         (report,) = repository.glob(f"dkdbg-pulled/*/{pulled}")
@@ -64,26 +77,22 @@ def test_profiles_of_a_container_are_fetched_at_the_end(
         told = json.loads(report.read_text())
         assert told["program"][-1] == "train.py"
         assert told["argv"][:5] == ["profile", "-s", "none", "-t", "osrt"], "as the variable here says"
-        nothing = run_dkdbg(repository, "run", "--on", where, "--pull", "--", "python3", "train.py")
+        if folder != "/w":
+            return  # nothing says where the code lies, and the rest is the same
+        nothing = run("--pull")
         assert nothing.returncode == 2
         assert "none were asked for" in nothing.stderr
-        ranked = ("--nsys-ranks", "0", "--pull", "--on", where, "--", "env", "RANK=0", "python3", "train.py")
-        done = run_dkdbg(repository, "run", *ranked)
+        done = run("--nsys-ranks", "0", "--pull", before=("env", "RANK=0"))
         assert done.returncode == code, done.stderr
         assert len(list(repository.glob(f"dkdbg-pulled/*/{pulled}"))) == 2
-        if folder == "/w":  # else nothing says where the code lies
-            docker("exec", name, "sh", "-c", "mkdir logs && echo loss >logs/log.txt")
-            must(run_dkdbg(repository, "sync", where, "--pull", "logs"))
-            assert [each.read_text() for each in repository.rglob("log.txt")] == ["loss\n"]
+        docker("exec", name, "sh", "-c", "mkdir logs && echo loss >logs/log.txt")
+        must(run_dkdbg(repository, "sync", where, "--pull", "logs"))
+        assert [each.read_text() for each in repository.rglob("log.txt")] == ["loss\n"]
         docker("exec", name, "rm", "/usr/local/bin/nsys")
-        missing = run_dkdbg(
-            repository, "run", "--on", where, "--nsys-ranks", "0", "--", "python3", "train.py"
-        )
+        missing = run("--nsys-ranks", "0")
         assert missing.returncode == 2
         assert "nsys is not installed here" in missing.stderr
         assert "trained" not in missing.stdout
-    finally:
-        docker("rm", "-f", name)
 
 
 def test_the_rank_that_a_page_names_is_watched_by_py_spy_in_a_container(tmp_path, base_image) -> None:
@@ -100,38 +109,12 @@ def test_the_rank_that_a_page_names_is_watched_by_py_spy_in_a_container(tmp_path
         docker("cp", str(tmp_path / "train.py"), f"{name}:/w/train.py")
         docker("cp", str(tmp_path / "torchrun"), f"{name}:/usr/local/bin/torchrun")
         docker("cp", "-L", str(py_spy), f"{name}:/usr/local/bin/py-spy")
-        done = must(
-            subprocess.run(
-                ["sh", "-c", words],
-                cwd=tmp_path,
-                env=environment(),
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-        )
+        done = command(["sh", "-c", words], tmp_path, env=environment())
         files = docker("exec", name, "ls", "/w/dkdbg-profiles").split()
         assert {each.partition("_")[0] for each in files} == {"train-rank1"}, done.stderr
         (file,) = (each for each in files if each.endswith(".speedscope.json"))
         told = json.loads(docker("exec", name, "cat", f"/w/dkdbg-profiles/{file}"))
         assert "spin" in {each["name"] for each in told["shared"]["frames"]}
-    finally:
-        docker("rm", "-f", name)
-
-
-@contextmanager
-def with_nsys(folder, image, program):
-    """A container with a stand-in for nsys and /w/train.py, and a repository with nothing in it: its name, and that folder."""
-    name = unique("nsys")
-    bin_ = nsys.install(folder / "bin", python="/usr/bin/env -S python3")
-    repository = folder / "repository"
-    repository.mkdir()
-    docker("run", "-d", "--init", "--name", name, "-w", "/w", image, "sleep", "6000")
-    try:
-        (folder / "train.py").write_text(program)
-        docker("cp", str(folder / "train.py"), f"{name}:/w/train.py")
-        docker("cp", str(bin_ / "nsys"), f"{name}:/usr/local/bin/nsys")
-        yield name, repository
     finally:
         docker("rm", "-f", name)
 
@@ -144,31 +127,26 @@ exec {python} "$@"
 """
 
 
-def test_profiles_of_a_container_whose_folder_is_not_known_are_fetched_by_what_is_said(
+def test_ctrl_c_leaves_while_profiles_are_fetched_or_their_folder_is_not_known_and_what_is_said_fetches_them(
     tmp_path, base_image
 ) -> None:
-    """There is no `pwd` in it. With a stand-in for nsys."""
-    with with_nsys(tmp_path, base_image, "print('trained')\n") as (name, repository):
-        docker("exec", name, "rm", "-f", "/bin/pwd", "/usr/bin/pwd")
-        words = ("--nsys", "*train*", "--pull", "--", "python3", "train.py")
-        done = run_dkdbg(repository, "run", "--on", f"docker://{name}", *words)
-        assert "the folder there is not known" in done.stderr
-        line = done.stderr[done.stderr.index("dkdbg sync ") :].splitlines()[0]
-        must(run_dkdbg(repository, *shlex.split(line.replace("/FOLDER", "/w"))[1:]))
-        assert len(list(repository.glob("dkdbg-pulled/*/dkdbg-profiles/*.nsys-rep"))) == 1
-
-
-def test_ctrl_c_leaves_while_profiles_are_fetched_and_says_how_to_fetch_them_later(
-    tmp_path, base_image
-) -> None:
-    """With stand-ins for nsys, and for a line on which nothing comes any more."""
+    """With stand-ins for nsys, and for a line on which nothing comes any more. Without `pwd` no folder is known."""
     with with_nsys(tmp_path, base_image, "open('/tmp/dead', 'w').close()\n") as (name, repository):
         python = docker("exec", name, "sh", "-c", "command -v python3")
         (tmp_path / "python3").write_text(DEAD_LINE.format(python=python))
         (tmp_path / "python3").chmod(0o755)
         docker("cp", str(tmp_path / "python3"), f"{name}:/usr/local/sbin/python3")
-        where = f"docker://{name}"
-        words = ("run", "--on", where, "--nsys", "*train*", "--pull", "--", "python3", "train.py")
+        words = (
+            "run",
+            "--on",
+            f"docker://{name}",
+            "--nsys",
+            "*train*",
+            "--pull",
+            "--",
+            "python3",
+            "train.py",
+        )
         running = subprocess.Popen(
             [sys.executable, "-m", "dkdbg", *words], cwd=repository, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )  # fmt: skip
@@ -179,7 +157,15 @@ def test_ctrl_c_leaves_while_profiles_are_fetched_and_says_how_to_fetch_them_lat
             if "fetching" in line:
                 running.send_signal(signal.SIGINT)
         assert running.wait(300) == 130, said
-        line = said[-1][said[-1].index("dkdbg sync ") :]
+
+        def fetched(said):
+            line = said[said.index("dkdbg sync ") :].splitlines()[0].replace("/FOLDER", "/w")
+            must(run_dkdbg(repository, *shlex.split(line)[1:]))
+            return len(list(repository.glob("dkdbg-pulled/*/dkdbg-profiles/*.nsys-rep")))
+
         docker("exec", name, "rm", "/usr/local/sbin/python3", "/tmp/dead")
-        must(run_dkdbg(repository, *shlex.split(line)[1:]))
-        assert len(list(repository.glob("dkdbg-pulled/*/dkdbg-profiles/*.nsys-rep"))) == 1
+        assert fetched(said[-1]) == 1
+        docker("exec", name, "rm", "-f", "/bin/pwd", "/usr/bin/pwd")
+        done = run_dkdbg(repository, *words)
+        assert "the folder there is not known" in done.stderr
+        assert fetched(done.stderr) == 2
