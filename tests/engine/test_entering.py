@@ -134,9 +134,10 @@ def test_python_3_14_is_entered_by_its_own_door_left_and_entered_again(running, 
     wait_for(lambda: "agent" not in docker("top", name), "what the door has asked there to end")
 
 
-def test_an_older_python_is_entered_by_ptrace_as_its_own_user_and_no_call_is_cut_short(
+def test_an_older_python_is_entered_by_ptrace_as_its_own_user_and_other_numbers_lead_to_it(
     running, tmp_path, base_image
 ):
+    """No system call of it is cut short."""
     words = ("setpriv", "--reuid", "1234", "--regid", "1234", "--clear-groups", "python3", "train.py")
     name = running(base_image, *words)
     with entering(tmp_path, name) as door:
@@ -146,21 +147,33 @@ def test_an_older_python_is_entered_by_ptrace_as_its_own_user_and_no_call_is_cut
     after = steps(name)
     wait_for(lambda: steps(name) > after, "it to run on")
 
+    def refused(*words):
+        done = dkdbg(tmp_path, "attach", *words)
+        assert done.returncode, done.stdout
+        return done.stderr
+
+    assert "no running container dkdbg-test-none" in refused("docker://dkdbg-test-none", "--pid", "7")
+    assert "dkdbg attach docker://NAME --pid 7" in refused(
+        f"docker://{name}", "local:", "--pid", python_in(name)
+    )
+    line = f"dkdbg attach docker://{name}"
+    assert line in refused(f"docker://{name}", "--pid", "99999")
+    with typed_door(tmp_path, line) as door:
+        door.wait_for(lambda each: f"{line} --pid {python_in(name)}" in each["text"])
+        assert door.end() == 0
+
 
 def test_each_command_of_the_page_about_containers_that_run_already(running, tmp_path, base_image):
     name = running(base_image, "python3", "train.py")
     served = Path(find_spec("debugpy").origin).parent
-    options = (
+    served_at = (
         "--mount",
         f"type=bind,source={served},target=/site/debugpy,readonly",
         "-e",
         "PYTHONPATH=/site",
-        "-p",
-        "127.0.0.1:0:5678",
     )
-    plain = running(
-        base_image, "python3", "-m", "debugpy", "--listen", "0.0.0.0:5678", "train.py", options=options
-    )
+    words = ("python3", "-m", "debugpy", "--listen", "0.0.0.0:5678", "train.py")
+    plain = running(base_image, *words, options=(*served_at, "-p", "127.0.0.1:0:5678"))
     endpoint = docker("port", plain, "5678")
     file = DOCS / "how-to/existing-container.md"
     text = (
@@ -218,6 +231,8 @@ def test_the_line_that_is_told_where_nobody_may_enter_makes_one_like_it_that_sto
     new = f"{name}-dkdbg"
     done = dkdbg(tmp_path, "attach", f"docker://{name}", "--pid", python_in(name))
     assert done.returncode == 1, done.stdout
+    assert f"{name} cannot be entered: " in done.stderr
+    assert "lets nobody enter it" in done.stderr
     assert "pass word" not in done.stdout + done.stderr
     assert "without LINES, whose values have several lines" in done.stderr
     line, port = done.stderr.splitlines()[-1].strip(), free_port()
@@ -261,39 +276,16 @@ def test_the_line_that_is_told_where_nobody_may_enter_makes_one_like_it_that_sto
         subprocess.run(["docker", "rm", "--force", "--volumes", new], check=False, capture_output=True)
 
 
-def test_where_the_system_or_the_program_says_no_the_reason_and_another_way_are_told(
-    running, tmp_path, base_image
-):
-    closed = running(base_image, "python3", "train.py", options=without_ptrace(tmp_path))
-    disabled = running(newest(14), "python3.14", "train.py", options=("-e", "PYTHON_DISABLE_REMOTE_DEBUG=1"))
-    for name, why in ((closed, "lets nobody enter it"), (disabled, "PYTHON_DISABLE_REMOTE_DEBUG")):
-        done = dkdbg(tmp_path, "attach", f"docker://{name}", "--pid", python_in(name))
-        assert done.returncode == 1, done.stdout + done.stderr
-        assert f"{name} cannot be entered: " in done.stderr
-        assert why in done.stderr
-        [line] = hinted(done.stderr, hints.RUN_AGAIN)
-        assert line.startswith(f"dkdbg run --on docker://{name} --wait --attach -- python3")
+def test_where_the_program_says_no_the_reason_and_another_way_are_told(running, tmp_path):
+    name = running(newest(14), "python3.14", "train.py", options=("-e", "PYTHON_DISABLE_REMOTE_DEBUG=1"))
+    done = dkdbg(tmp_path, "attach", f"docker://{name}", "--pid", python_in(name))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"{name} cannot be entered: " in done.stderr
+    assert "PYTHON_DISABLE_REMOTE_DEBUG" in done.stderr
+    [line] = hinted(done.stderr, hints.RUN_AGAIN)
+    assert line.startswith(f"dkdbg run --on docker://{name} --wait --attach -- python3")
     with typed_run(tmp_path, line) as port:
         assert stops(tmp_path, port)[0] == 1  # from its start
-
-
-def test_a_number_in_a_container_that_is_not_there_is_refused(tmp_path):
-    done = dkdbg(tmp_path, "attach", "docker://dkdbg-test-none", "--pid", "7")
-    assert "no running container dkdbg-test-none" in done.stderr
-
-
-def test_numbers_of_several_places_and_of_no_python_lead_to_those_that_are(running, tmp_path, base_image):
-    name = running(base_image, "python3", "train.py")
-    refused = dkdbg(tmp_path, "attach", f"docker://{name}", "local:", "--pid", python_in(name))
-    assert "dkdbg attach docker://NAME --pid 7" in refused.stderr
-    done = dkdbg(tmp_path, "attach", f"docker://{name}", "--pid", "99999")
-    assert done.returncode == 2, done.stdout
-    line = f"dkdbg attach docker://{name}"
-    assert line in done.stderr
-    with typed_door(tmp_path, line) as door:
-        told = door.wait_for(lambda each: "to enter it" in each["text"])["text"]
-        assert hinted(told, hints.ENTER) == [f"{line} --pid {python_in(name)}"]
-        assert door.end() == 0
 
 
 def test_processes_that_a_container_makes_up_are_no_pids_no_users_and_no_programs():
