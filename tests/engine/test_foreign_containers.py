@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from dkdbg.dap.debugger import AttachOptions, Debugger
 from dkdbg.targets.container import Container
 from dkdbg.targets.foreign import advice
 from dkdbg.targets.pythons import pythons_in
+from tests.agent.dap_probe import wait_for
 from tests.engine.host_doors import docker, host_door, ready_door, typed_door, typed_run
 from tests.engine.projects import dkdbg, must, repo, take_away, unique
 from tests.hints import hinted, in_shell
@@ -27,32 +27,18 @@ pytestmark = pytest.mark.engine
 LINE = "7\t1\t\t/usr/bin/python3.11\tpython3\t-c\timport time; time.sleep(1e6)\t"
 
 
-@pytest.fixture(scope="module")
-def foreign(base_image, tmp_path_factory):
+@pytest.fixture
+def foreign(base_image, tmp_path):
     """A container whose system lets nobody enter a process."""
     name = unique("dkdbg-test-foreign")
-    profile = tmp_path_factory.mktemp("seccomp") / "profile.json"
+    profile = tmp_path / "profile.json"
     denied = {"names": ["ptrace"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1}
     profile.write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [denied]}))
-    command = [
-        "docker",
-        "run",
-        "-d",
-        "--init",
-        "--security-opt",
-        f"seccomp={profile}",
-        "--name",
-        name,
-        base_image,
-        "python3",
-        "-c",
-        "import time; time.sleep(1e6)",
-    ]
-    subprocess.run(command, check=True, capture_output=True)
-    look = ["docker", "exec", name, "sh", "-c", "readlink /proc/[0-9]*/exe"]
-    end = time.monotonic() + 300
-    while b"python" not in (seen := subprocess.run(look, check=False, capture_output=True).stdout):
-        assert time.monotonic() < end, seen
+    program = ("python3", "-c", "import time; time.sleep(1e6)")
+    docker(
+        "run", "-d", "--init", "--security-opt", f"seccomp={profile}", "--name", name, base_image, *program
+    )
+    wait_for(lambda: docker("top", name), lambda seen: "python3" in seen)
     yield name
     subprocess.run(["docker", "rm", "-f", name], check=False, capture_output=True)
 
@@ -68,13 +54,15 @@ def said_about(root, target, last):
 
 
 @pytest.mark.core
-def test_a_container_without_an_agent_is_described_and_the_advice_works(tmp_path, foreign):
+def test_a_container_without_an_agent_is_described_the_advice_works_and_a_typo_leads_to_it(tmp_path, foreign):
     said = said_about(tmp_path, f"docker://{foreign}", "dkdbg run --on")
     assert re.search(r"process \d+ \(Python 3\.11\): python3 -c 'import time; time.sleep\(1e6\)'", said), said
     [line] = hinted(said, hints.RUN_BESIDE)
     with typed_run(tmp_path, line) as ran, Debugger(AttachOptions(port=ran.port)) as debugger:
         debugger.attach()
         assert ran.typed.process.poll() is None
+    said = said_about(tmp_path, f"docker://{foreign[:-1]}x", "did you mean")
+    assert f"did you mean docker://{foreign}?" in said
 
 
 @pytest.fixture
@@ -128,17 +116,14 @@ def test_a_container_without_a_python_gets_one_under_dkdbg_as_it_says(tmp_path, 
     "options", [("--network", "host"), ()], ids=["in the network of the host", "at an address of its own"]
 )
 def test_a_plain_debugpy_is_reached_as_it_says(tmp_path, base_image, running, options):
-    """Published ports: test_a_plain_debugpy_in_it_..., and the page that tests/engine/test_entering.py runs."""
+    """Published ports: the page that tests/engine/test_entering.py runs."""
     (tmp_path / "train.py").write_text("import time\nwhile True:\n    time.sleep(0.05)\n")
     served, port = Path(find_spec("debugpy").origin).parent, str(free_port())
     name = running(
         base_image, "python3", "-m", "debugpy", "--listen", f"0.0.0.0:{port}", "train.py",
         options=("-v", f"{served}:/site/debugpy:ro", "-e", "PYTHONPATH=/site", *options),
     )  # fmt: skip
-    end = time.monotonic() + 300
-    while "debugpy/adapter" not in docker("top", name):
-        assert time.monotonic() < end, docker("top", name)
-        time.sleep(0.05)
+    wait_for(lambda: docker("top", name), lambda seen: "debugpy/adapter" in seen)
     look = 'for each in /proc/[0-9]*; do case $(tr "\\0" " " <$each/cmdline) in python3*-m*--listen*) echo ${each#/proc/};; esac; done'
     number = docker("exec", name, "sh", "-c", look)
     refused = dkdbg(tmp_path, "attach", f"docker://{name}", "--pid", number)
@@ -169,32 +154,9 @@ def test_the_service_of_a_container_is_set_up_as_it_says(tmp_path, base_image):
         take_away(root, {})
 
 
-def test_a_typo_is_told_from_a_container_that_may_come(tmp_path, foreign):
-    said = said_about(tmp_path, f"docker://{foreign[:-1]}x", "did you mean")
-    assert f"did you mean docker://{foreign}?" in said
-
-
-def container(**more):
-    return Container(
-        id="1",
-        name="box",
-        label="",
-        running=True,
-        host_network=False,
-        published={5678: "0.0.0.0:41000"},
-        **more,
-    )
-
-
-def test_a_plain_debugpy_in_it_is_reached_by_its_published_port():
-    found = pythons_in(
-        "1\t0\t\t/usr/bin/python3.12\tpython3\t-m\tdebugpy\t--listen\t0.0.0.0:5678\ttrain.py\t\n"
-    )
-    assert "dkdbg attach 127.0.0.1:41000" in advice(container(), found)[1]
-
-
 def test_what_a_container_says_of_itself_commands_no_terminal_and_no_shell():
     hostile = "8\t1\t\t/usr/bin/python3\tpython3\t$(reboot)\t\n9\t1\t\t/usr/bin/python3\t\x1b[2J\t\n" + LINE
     found = pythons_in(hostile)
     assert [each.pid for each in found] == [7, 8]
-    assert "-- python3 '$(reboot)'" in "\n".join(advice(container(), found[1:]))
+    there = Container(id="1", name="box", label="", running=True, host_network=False, published={})
+    assert "-- python3 '$(reboot)'" in "\n".join(advice(there, found[1:]))
