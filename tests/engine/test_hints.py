@@ -14,7 +14,7 @@ import pytest
 from dkdbg import hints
 from dkdbg.render.manifest import digest
 from tests.engine.host_doors import host_door, typed_door
-from tests.engine.projects import LOOP, dkdbg, must, repo, take_away, unique, write
+from tests.engine.projects import LOOP, command, dkdbg, must, repo, take_away, unique, write
 from tests.engine.synced import docker, starting
 from tests.hints import hinted, in_shell
 from tests.pages import environment
@@ -27,10 +27,7 @@ LIMIT = 300
 
 def entered(root, line: str) -> bool:
     """Whether typing a `dkdbg pdb ...` gets into a program."""
-    done = subprocess.run(
-        ["sh", "-c", line], cwd=root, env=environment(), input="p 6 * 7\nq\n", capture_output=True, text=True,
-        check=False, timeout=LIMIT,
-    )  # fmt: skip
+    done = command(["sh", "-c", line], root, env=environment(), text="p 6 * 7\nq\n", check=False)
     return "42\n" in done.stdout
 
 
@@ -60,13 +57,12 @@ def started(project):
 
 @pytest.fixture
 def box(base_image):
-    """Starts containers that nobody has prepared, in which `python` is a name of Python's; they are removed at the end."""
+    """Starts containers that nobody has prepared; they are removed at the end."""
     names = []
 
     def start(*options: str) -> str:
         names.append(unique("dkdbg-hints"))
         docker("run", "-d", "--init", "--name", names[-1], *options, base_image, "sleep", "infinity")
-        docker("exec", "-u", "0", names[-1], "ln", "-s", "/usr/bin/python3", "/usr/local/bin/python")
         return names[-1]
 
     yield start
@@ -138,7 +134,7 @@ def test_a_command_in_the_service_beside_the_one_that_runs_says_how_to_attach(st
         running.communicate(timeout=LIMIT)
 
 
-def test_a_port_that_a_door_has_is_free_when_that_is_stopped(tmp_path, monkeypatch):
+def test_a_port_that_a_door_has_is_free_when_that_is_stopped_and_a_run_wants_a_command(tmp_path, monkeypatch):
     monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "run"))
     port = str(free_port())
     words = ("run", "--on", "local:", "--port", str(free_port()), "--attach", port, "--", "true")
@@ -148,10 +144,6 @@ def test_a_port_that_a_door_has_is_free_when_that_is_stopped(tmp_path, monkeypat
         assert f"{attach} local:".split()[1:] == door.process.args[3:5]
         assert door.end() == 0
     must(dkdbg(tmp_path, *words))
-
-
-def test_a_run_without_a_command_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "run"))
     refused = dkdbg(tmp_path, "run", "--on", "local:")
     assert (refused.returncode, "dkdbg run -- " in refused.stderr) == (2, True), refused.stderr
 
@@ -159,10 +151,10 @@ def test_a_run_without_a_command_is_refused(tmp_path, monkeypatch):
 def test_a_container_without_a_folder_for_code_gets_it_by_what_is_said(box, tmp_path):
     name = box()
     write(tmp_path, **{"train.py": "print('trains')\n"})
-    done = dkdbg(tmp_path, "run", "--sync", "--on", f"docker://{name}", "--", "python", "train.py")
+    done = dkdbg(tmp_path, "run", "--sync", "--on", f"docker://{name}", "--", "python3", "train.py")
     assert f"dkdbg sync docker://{name} --once --to /code" in done.stderr
     must(dkdbg(tmp_path, "sync", f"docker://{name}", "--once", "--to", "/code"))
-    done = must(dkdbg(tmp_path, "run", "--on", f"docker://{name}", "--", "python", "/code/train.py"))
+    done = must(dkdbg(tmp_path, "run", "--on", f"docker://{name}", "--", "python3", "/code/train.py"))
     assert done.stdout == "trains\n"
 
 
@@ -179,11 +171,7 @@ def test_more_files_than_are_said_beside_a_run_are_listed_by_what_is_said(box, t
     assert {f"data/{n}.txt" for n in range(25)} <= set(shown)
     unsaid = next(f"link{n}" for n in range(25) if f"link{n}:" not in said)
     assert "leads out of the root" in must(dkdbg(tmp_path, "sync", "--explain", unsaid)).stdout
-
-
-def test_a_path_outside_is_refused(tmp_path):
-    write(tmp_path, **{"a/x.py": "", "b/y.py": ""})
-    assert "dkdbg -C ROOT sync --explain" in dkdbg(tmp_path / "a", "sync", "--explain", "../b/y.py").stderr
+    assert "dkdbg -C ROOT sync --explain" in dkdbg(tmp_path / "data", "sync", "--explain", "../link1").stderr
 
 
 def mapped(*pairs: tuple[str, str]) -> tuple[str, ...]:
