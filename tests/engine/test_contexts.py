@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import threading
 import uuid
 from pathlib import Path
@@ -14,6 +13,8 @@ from dkdbg.engine import client, containers
 from dkdbg.engine.client import Endpoint
 from dkdbg.errors import EXIT_ENGINE, DkdbgError
 from tests.conftest import BASE_IMAGE
+from tests.engine.host_doors import docker
+from tests.engine.projects import command
 
 pytestmark = pytest.mark.engine
 
@@ -37,21 +38,21 @@ def second(config):
 
 
 def context(*words):
-    subprocess.run(["docker", "context", *words], check=True, capture_output=True)
+    docker("context", *words)
 
 
 def test_without_a_choice_it_is_the_usual_socket(config):  # noqa: ARG001
     assert client.endpoint() == Endpoint(host="unix:///var/run/docker.sock", verify=False)
 
 
-def test_docker_context_use_chooses_for_the_sdk_too(second):
+def test_docker_context_use_chooses_for_the_sdk_too_the_environment_another_and_docker_host_beats_both(
+    second, monkeypatch
+):
     context("use", "second")
     assert client.endpoint().host == second
     with client.connect() as engine:
         assert engine.version()["Version"]
-
-
-def test_the_environment_chooses_a_context_and_docker_host_beats_both(second, monkeypatch):
+    context("use", "default")
     monkeypatch.setenv("DOCKER_CONTEXT", "second")
     assert client.endpoint().host == second
     monkeypatch.setenv("DOCKER_HOST", "unix:///var/run/docker.sock")
@@ -77,9 +78,7 @@ def test_a_chosen_engine_that_does_not_answer_is_said_and_no_other_one_is_asked(
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl, which makes the certificate")
 def test_the_tls_files_of_a_context_are_used_and_verified(config):
     made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=test"]
-    subprocess.run(
-        [*made, "-keyout", "key.pem", "-out", "cert.pem"], cwd=config, check=True, capture_output=True
-    )
+    command([*made, "-keyout", "key.pem", "-out", "cert.pem"], config)
     shutil.copy(config / "cert.pem", config / "ca.pem")
     files = ",".join(f"{name}={config}/{name}.pem" for name in ("ca", "cert", "key"))
     context("create", "far", "--docker", f"host=tcp://127.0.0.1:1,{files}")
@@ -104,14 +103,11 @@ def labelled(second, monkeypatch):  # noqa: ARG001
     name = f"dkdbg-context-{uuid.uuid4().hex[:8]}"
 
     def start():
-        subprocess.run(
-            ["docker", "run", "-d", "--name", name, "--label", "dev.dkdbg.session=x", BASE_IMAGE, "sleep", "600"],
-            check=True, capture_output=True,
-        )  # fmt: skip
+        docker("run", "-d", "--name", name, "--label", "dev.dkdbg.session=x", BASE_IMAGE, "sleep", "600")
         return name
 
     yield start
-    subprocess.run(["docker", "rm", "-f", name], check=False, capture_output=True)
+    docker("rm", "-f", name)
 
 
 def test_starts_and_ends_are_told_by_the_chosen_engine_until_it_is_closed(labelled):
@@ -147,17 +143,14 @@ def test_behind_ssh_they_are_told_through_the_ssh_of_the_user(labelled, config, 
     assert told.acquire(timeout=300)
     name = labelled()
     while not told.acquire(timeout=1):  # it may listen only now
-        subprocess.run(["docker", "restart", "-t", "0", name], check=True, capture_output=True)
+        docker("restart", "-t", "0", name)
     changes.close()
     listening.join(300)
     assert not listening.is_alive()
 
 
-def test_a_listener_that_is_closed_before_it_listens_ends_at_once(second):  # noqa: ARG001
+def test_a_listener_that_is_closed_before_it_listens_ends_at_once_and_all_are_one(second):  # noqa: ARG001
     changes = containers.ContainerChanges()
     changes.close()
     changes.listen(lambda: pytest.fail("told after close"))
-
-
-def test_all_listeners_are_one():
     assert len({containers.ContainerChanges(), containers.ContainerChanges()}) == 1

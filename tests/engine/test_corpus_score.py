@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.checkout import TRAIN, checkout
+from tests.engine.projects import command
 
 pytestmark = pytest.mark.engine
 
@@ -25,77 +25,51 @@ TRUE = {
 }
 
 
-def test_a_repository_is_scored_at_its_commit_fact_by_fact_and_a_missing_one_is_said(tmp_path: Path) -> None:
-    root = checkout(
-        tmp_path / "mirrors/ml+digits",
-        {
-            "train.py": TRAIN,
-            ".python-version": "3.11\n",
-            "requirements.txt": "tqdm\n",
-            "README.md": "    python train.py\n",
-        },
-    )
-    commit = _commit(root)
-    (root / "train.py").unlink()
-    _commit(root)  # what is newest is not what is scored
-    (root / ".git").rename(root / "repo")
-    known = {**TRUE, "gpu": "required"}  # what is not true here
-    lines = [{"repo": name, "commit": commit, "facts": known} for name in ("ml/digits", "ml/gone")]
+NEEDS = {
+    "train.py": TRAIN,
+    "requirements.txt": "tqdm\n",
+    "README.md": "    python train.py\n",
+    "Dockerfile": "FROM python:3.11\nWORKDIR /app\nCOPY . .\nCMD python train.py\n",
+    "compose.yaml": "services: {train: {build: ., env_file: .env, volumes: ['${WHERE_DKDBG_TESTS}:/data']}}\n",
+}
+
+
+def test_repositories_are_scored_at_their_commits_fact_by_fact_with_what_init_says_they_need_or_are_missing(
+    tmp_path: Path,
+) -> None:
+    files = {name: NEEDS[name] for name in ("train.py", "requirements.txt", "README.md")}
+    digits = checkout(tmp_path / "mirrors/ml+digits", {**files, ".python-version": "3.11\n"})
+    needs = checkout(tmp_path / "mirrors/ml+needs", NEEDS)
+    commits = {"digits": _commit(digits), "needs": _commit(needs), "gone": "0" * 40}
+    (digits / "train.py").unlink()
+    _commit(digits)  # what is newest is not what is scored
+    for root in (digits, needs):
+        (root / ".git").rename(root / "repo")
+    untrue = {**TRUE, "gpu": "required"}
+    facts = {"digits": untrue, "needs": {**TRUE, "debug_service": {"name": "train"}}, "gone": TRUE}
+    lines = [{"repo": f"ml/{name}", "commit": commits[name], "facts": facts[name]} for name in facts]
     listing = tmp_path / "known.jsonl"
     listing.write_text("\n".join(map(json.dumps, lines)))
-
-    done = _scored(listing, tmp_path)
-
-    assert done.returncode == 2, done.stderr
-    assert "5/6    8/8        gpu" in done.stdout
-    assert "has no ml+gone" in done.stdout
-    assert "known.jsonl: facts 5/7 (71.4 %), behaviour 8/8 (100.0 %), 2 repositories" in done.stdout
-
-
-def test_a_compose_file_that_needs_variables_or_files_behaves_when_init_says_so(tmp_path: Path) -> None:
-    files = {
-        "train.py": TRAIN,
-        "requirements.txt": "tqdm\n",
-        "README.md": "    python train.py\n",
-        "Dockerfile": "FROM python:3.11\nWORKDIR /app\nCOPY . .\nCMD python train.py\n",
-        "compose.yaml": "services: {train: {build: ., env_file: .env, volumes: ['${WHERE_DKDBG_TESTS}:/data']}}\n",
-    }
-    root = checkout(tmp_path / "mirrors/ml+digits", files)
-    line = {
-        "repo": "ml/digits",
-        "commit": _commit(root),
-        "facts": {**TRUE, "debug_service": {"name": "train"}},
-    }
-    (root / ".git").rename(root / "repo")
-    listing = tmp_path / "known.jsonl"
-    listing.write_text(json.dumps(line))
-
-    done = _scored(listing, tmp_path)
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "behaviour 8/8 (100.0 %)" in done.stdout
-
-
-def _scored(listing: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     words = [
         "--from",
-        folder / "mirrors",
+        tmp_path / "mirrors",
         "--trees",
-        folder / "trees",
+        tmp_path / "trees",
         "--dkdbg",
         f"{sys.executable} -m dkdbg",
     ]
-    return subprocess.run(
-        [sys.executable, SCRIPT, listing, *words], capture_output=True, text=True, check=False, timeout=600
-    )
+
+    done = command([sys.executable, SCRIPT, listing, *words], check=False)
+
+    assert done.returncode == 2, done.stderr
+    assert "5/6    8/8        gpu" in done.stdout
+    assert "6/6    8/8" in done.stdout
+    assert "has no ml+gone" in done.stdout
+    assert "behaviour 16/16 (100.0 %), 3 repositories" in done.stdout
 
 
 def _commit(root: Path) -> str:
     git = ["git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@example.org"]
-    environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
-    subprocess.run([*git, "add", "-A"], check=True, env=environment)
-    subprocess.run([*git, "commit", "-q", "-m", "x"], check=True, env=environment)
-    done = subprocess.run(
-        [*git, "rev-parse", "HEAD"], check=True, env=environment, capture_output=True, text=True
-    )
-    return done.stdout.strip()
+    for words in (["add", "-A"], ["commit", "-q", "-m", "x"]):
+        command([*git, *words], env={"GIT_CONFIG_GLOBAL": os.devnull})
+    return command([*git, "rev-parse", "HEAD"]).stdout.strip()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from tests.agent.dap_probe import Client
-from tests.engine.projects import LOOP, dkdbg, must, repo, take_away, unique
+from tests.engine.host_doors import docker
+from tests.engine.projects import LOOP, command, dkdbg, must, repo, take_away, unique
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("restart")]
@@ -34,29 +33,14 @@ def two(base_image, tmp_path):
 
 def f5(root, *words):
     """What F5 runs first."""
-    return subprocess.run(
-        ["sh", ".dkdbg/up.sh", *words], cwd=root, capture_output=True, text=True, check=False, timeout=300
-    )
+    return command(["sh", ".dkdbg/up.sh", *words], root, check=False)
 
 
 def started(root):
     """When the container of the project started; empty without one."""
-    ids = subprocess.run(
-        ["docker", "ps", "-aq", "--filter", f"label=com.docker.compose.project.working_dir={root}"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-    times = [
-        subprocess.run(
-            ["docker", "inspect", "-f", "{{.Id}} {{.State.StartedAt}} {{.State.Running}}", each],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for each in ids
-    ]
-    return "".join(times)
+    label = f"label=com.docker.compose.project.working_dir={root}"
+    ids = docker("ps", "-aq", "--filter", label).split()
+    return docker("inspect", "-f", "{{.Id}} {{.State.StartedAt}} {{.State.Running}}", *ids) if ids else ""
 
 
 def test_a_folder_of_the_same_name_neither_replaces_nor_debugs_the_other(two, tmp_path):
@@ -72,13 +56,8 @@ def test_a_folder_of_the_same_name_neither_replaces_nor_debugs_the_other(two, tm
     must(dkdbg(link, "up", env={"PWD": str(link)}))
     assert started(first) == before
 
-    for done in (
-        f5(second),
-        f5(second, "stop"),
-        dkdbg(second, "up"),
-        dkdbg(second, "down"),
-        dkdbg(second, "down", "--all"),
-    ):
+    ours = [dkdbg(second, *words) for words in (("up",), ("down",), ("down", "--all"))]
+    for done in (f5(second), f5(second, "stop"), *ours):
         assert done.returncode != 0
         assert f"{first} has a compose project called {first.name} too" in done.stderr
         hint = f"printf '\\nCOMPOSE_PROJECT_NAME={first.name}-2\\n' >> .env"
@@ -88,7 +67,7 @@ def test_a_folder_of_the_same_name_neither_replaces_nor_debugs_the_other(two, tm
         entry = {"host": "127.0.0.1", "port": port, "project": "vision-01234567"}
         assert "`dkdbg up`" in client.refusal("attach", connect=entry)["message"]
 
-    subprocess.run(hint, shell=True, cwd=second, check=True)  # what the message says
+    command(["sh", "-c", hint], second)  # what the message says
     done = must(dkdbg(second, "up"))
     assert f"port {port} is taken" in done.stdout
     assert "true" in started(second)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from dkdbg.commands.init import debug_service
 from dkdbg.dap.debugger import Debugger
 from dkdbg.engine import compose, compose_up
 from dkdbg.targets.compose import ComposeService
+from tests.agent.dap_probe import wait_for
 from tests.engine.projects import command, dkdbg, launch_options, must, repo, take_away, unique
 from tests.ports import free_port
 
@@ -17,39 +16,17 @@ pytestmark = pytest.mark.engine
 COMPOSE = ["docker", "compose", "--profile", "debug"]
 
 
-@pytest.fixture
-def project(base_image, tmp_path):
-    """Make a repository of this program, whose service does not wait and keeps what has ended for ten minutes."""
-    root = tmp_path / unique("short")
-
-    def make(program):
-        toml = f"[debug]\nport = {free_port()}\nwait = 0\n"
-        repo(root, {"train.py": program, "requirements.txt": "# nothing\n", "dkdbg.toml": toml})
-        must(dkdbg(root, "init", "--yes"))
-        with (root / ".env").open("a") as env:
-            env.write(f"DKDBG_BASE={base_image}\n")
-        text = (root / "compose.yaml").read_text()
-        (root / "compose.yaml").write_text(text.replace('DKDBG_LINGER: "6"', 'DKDBG_LINGER: "600"'))
-        return root
-
-    yield make
-    take_away(root, {"DKDBG_BASE": base_image})
-
-
-def test_f5_on_a_program_that_has_ended_says_so_and_does_not_fail(project):
-    root = project("print('done')\n")
-    command(["sh", ".dkdbg/up.sh"], root)
-    with Debugger(launch_options(root)) as debugger:
-        debugger.attach()
-        debugger.wait_ended(300)
-    said = "".join(each.text for each in debugger.output)
-    assert "the program ended before the editor attached; with DKDBG_WAIT=60 it waits for one" in said
-    ended = command([*COMPOSE, "ps", "--all", "--format", "{{.ExitCode}}"], root)
-    assert ended.stdout.split() == ["0"]
-
-
-def test_a_program_that_fails_after_compose_saw_it_healthy_is_no_start(project):
-    root = project("print('no data here')\nraise SystemExit(3)\n")
+def test_f5_on_a_program_that_has_ended_says_so_and_one_that_fails_after_compose_saw_it_healthy_is_no_start(
+    base_image, tmp_path
+):
+    """The service does not wait and keeps what has ended for ten minutes."""
+    toml = f"[debug]\nport = {free_port()}\nwait = 0\n"
+    files = {"train.py": "print('done')\n", "requirements.txt": "# nothing\n", "dkdbg.toml": toml}
+    root = repo(tmp_path / unique("short"), files)
+    must(dkdbg(root, "init", "--yes"))
+    (root / ".env").write_text(f"DKDBG_BASE={base_image}\n")
+    text = (root / "compose.yaml").read_text()
+    (root / "compose.yaml").write_text(text.replace('DKDBG_LINGER: "6"', 'DKDBG_LINGER: "600"'))
     service = debug_service(root)
 
     def look() -> tuple[str, bool]:
@@ -57,9 +34,20 @@ def test_a_program_that_fails_after_compose_saw_it_healthy_is_no_start(project):
         assert running is not None
         return running.state, compose_up.has_failed(running)
 
-    command([*COMPOSE, "up", "--build", "--detach", service.name], root)
-    end = time.monotonic() + 300
-    while (seen := look()) != ("running", True):  # kept for an editor
-        assert time.monotonic() < end, seen
-    command([*COMPOSE, "stop"], root)
-    assert look() == ("exited", True)
+    try:
+        command(["sh", ".dkdbg/up.sh"], root)
+        with Debugger(launch_options(root)) as debugger:
+            debugger.attach()
+            debugger.wait_ended(300)
+        said = "".join(each.text for each in debugger.output)
+        assert "the program ended before the editor attached; with DKDBG_WAIT=60 it waits for one" in said
+        ended = command([*COMPOSE, "ps", "--all", "--format", "{{.ExitCode}}"], root)
+        assert ended.stdout.split() == ["0"]
+
+        (root / "train.py").write_text("print('no data here')\nraise SystemExit(3)\n")
+        command([*COMPOSE, "up", "--build", "--detach", service.name], root)
+        wait_for(look, lambda seen: seen == ("running", True))  # kept for an editor
+        command([*COMPOSE, "stop"], root)
+        assert look() == ("exited", True)
+    finally:
+        take_away(root, {})
