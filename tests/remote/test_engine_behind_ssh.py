@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,11 +17,25 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import EXIT_CONFLICT, EXIT_ENGINE, EXIT_USAGE
 from tests.agent.dap_probe import wait_for
-from tests.engine.host_doors import host_door, typed_door
-from tests.engine.projects import LOOP, dkdbg, marked_line, must, repo, stop_in, take_away, unique, write
+from tests.engine.host_doors import host_door
+from tests.engine.projects import (
+    LOOP,
+    command,
+    dkdbg,
+    marked_line,
+    must,
+    repo,
+    stop_in,
+    take_away,
+    unique,
+    write,
+)
 from tests.hints import hinted, in_shell
 from tests.pages import environment
 from tests.ports import free_port
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("box")]
 
@@ -60,10 +75,28 @@ def stop_through(door, root) -> str:
         return name
 
 
-def test_a_fresh_project_is_debugged_there_from_up_to_down(laptop, project):
+def test_a_fresh_project_is_debugged_there_from_f5_and_up_to_down_beside_another_command(laptop, project):
+    """The command runs beside the service's own program, whose agent has the debug port."""
+    refused = dkdbg(project, "run", "--", "train.py", "two words")
+    assert (refused.returncode, refused.stdout) == (EXIT_USAGE, "")
+    words = ["--on", f"compose://{SERVICE}", "--", "python3", "train.py", "two words"]
+    run = f"dkdbg run {shlex.join(words)}"
+    assert run in refused.stderr
+    port = free_port()
+    launch = project / ".vscode/launch.json"
+    launch.write_text(launch.read_text().replace("5678", str(port)))
+    (project / ".env").write_text(f"DKDBG_PORT={port}\n")
+    bare, with_it = paths()
+    alone = f5(project, bare)
+    assert alone.returncode == 1
+    assert "pip install dkdbg" in alone.stderr
+    assert laptop.docker("container", "inspect", f"{project.name}-{SERVICE}-1").returncode
+    first = f5(project, with_it)
+    assert first.returncode == 1
     said = must(dkdbg(project, "up")).stdout
     [attach] = hinted(said, hints.REMOTE_ATTACH)
-    assert attach == "dkdbg attach --port 5678"
+    assert attach == f"dkdbg attach --port {port}"
+    assert attach in first.stderr
     [sync] = hinted(said, hints.REMOTE_SYNC)
     assert "ready at ssh://box" in said
     found = container(laptop, project)
@@ -72,47 +105,21 @@ def test_a_fresh_project_is_debugged_there_from_up_to_down(laptop, project):
     # Other users of that machine reach its loopback: a published port would be theirs, too.
     assert ":162E " not in laptop.sh("cat /proc/net/tcp /proc/net/tcp6")  # 5678
 
-    def stopped(door, mark: str) -> str:
-        options = AttachOptions(
-            host="127.0.0.1", port=door.port, path_mappings=((str(project), "/workspace"),)
-        )
-        with Debugger(options) as debugger:
-            debugger.set_breakpoints(str(project / "train.py"), [marked_line(project / "train.py")])
-            debugger.attach()
-            top = debugger.stack(debugger.wait_stopped(300))[0]
-            assert (top.path, top.name) == (str(project / "train.py"), "step")
-            return debugger.local_values(top)[mark]
-
-    with typed_door(project, attach) as door:
-        assert float(stopped(door, "loss")) > 0
+    with host_door(project, port=port) as door:
+        door.wait("target")
+        assert f5(project, with_it).returncode == 0
+        assert float(stop_in(project, "train.py").values["loss"]) > 0
         write(project, **{"train.py": LOOP.replace("1.0 /", "-7.0 /")})
         must(in_shell(project, f"{sync} --once"))
         assert not json.loads(must(dkdbg(project, "sync", "--verify", "--json")).stdout)["differences"]
         must(dkdbg(project, "restart"))
-        assert float(stopped(door, "loss")) < 0
+        stopped = stop_in(project, "train.py")
+        assert (stopped.path, stopped.function) == (str(project / "train.py"), "step")
+        assert float(stopped.values["loss"]) < 0
         assert door.end() == 0
     wait_for(lambda: listed(project), lambda found: found == [(SERVICE, "running")])
-    typed = subprocess.run(
-        [sys.executable, "-m", "dkdbg", "pdb"], cwd=project, input="p 6 * 7\nq\n", capture_output=True, text=True,
-        timeout=300, check=False,
-    )  # fmt: skip
-    assert "42" in typed.stdout, typed.stderr
-    down = must(dkdbg(project, "down")).stdout
-    (mount,) = found["Mounts"]
-    line = f"docker volume rm {mount['Name']}"
-    assert line in down
-    assert laptop.docker("container", "inspect", found["Id"]).returncode
-    must(in_shell(project, line))  # nobody uses it any more: no container was left
+    assert "42" in must(dkdbg(project, "pdb", text="p 6 * 7\nq\n")).stdout
 
-
-def test_another_command_runs_in_the_debug_service_there(project):
-    """Beside the service's own program, whose agent has the debug port; `run` without a place says what to type."""
-    refused = dkdbg(project, "run", "--", "train.py", "two words")
-    assert (refused.returncode, refused.stdout) == (EXIT_USAGE, "")
-    words = ["--on", f"compose://{SERVICE}", "--", "python3", "train.py", "two words"]
-    run = f"dkdbg run {shlex.join(words)}"
-    assert run in refused.stderr
-    must(dkdbg(project, "up"))
     ends = ["python3", "-c", "import os, sys; print(os.getcwd()); sys.exit(7)"]
     by_name = ["--on", f"docker://{project.name}-{SERVICE}-1", "--port", "5680", "--"]
     for where in (words[:3], by_name):
@@ -128,42 +135,31 @@ def test_another_command_runs_in_the_debug_service_there(project):
             assert stop_through(door, project) == "step"
             assert door.end() == 0
         wait_for(lambda: dict(listed(project)), lambda found: found["train.py"] == "running")
-        assert (SERVICE, "waiting") in listed(project)  # its own program was left alone
+        assert (SERVICE, "running") in listed(project)  # its own program was left alone
     finally:
         started.terminate()
         started.wait(300)
 
+    down = must(dkdbg(project, "down")).stdout
+    (mount,) = found["Mounts"]
+    line = f"docker volume rm {mount['Name']}"
+    assert line in down
+    assert laptop.docker("container", "inspect", found["Id"]).returncode
+    must(in_shell(project, line))  # nobody uses it any more: no container was left
 
-def test_f5_says_what_to_type_and_then_stops(laptop, project):
-    """What VS Code runs first is the task; here as it runs it."""
-    port = free_port()
-    launch = project / ".vscode/launch.json"
-    launch.write_text(launch.read_text().replace("5678", str(port)))
-    (project / ".env").write_text(f"DKDBG_PORT={port}\n")
+
+def paths() -> tuple[str, str]:
+    """PATH without a dkdbg, and with this one."""
     folder = os.path.dirname(sys.executable)  # noqa: PTH120 - what is there is a link
-
-    def task(path: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["sh", ".dkdbg/up.sh"], cwd=project, env={**os.environ, "PATH": path}, capture_output=True, text=True,
-            check=False, timeout=300,
-        )  # fmt: skip
-
     bare = os.pathsep.join(
         each for each in os.environ["PATH"].split(os.pathsep) if not shutil.which("dkdbg", path=each)
     )
-    alone = task(bare)
-    assert alone.returncode == 1
-    assert "pip install dkdbg" in alone.stderr
-    assert laptop.docker("container", "inspect", f"{project.name}-{SERVICE}-1").returncode
-    with_it = f"{folder}{os.pathsep}{bare}"
-    first = task(with_it)
-    assert first.returncode == 1
-    assert f"dkdbg attach --port {port}" in first.stderr
-    with host_door(project, port=port) as door:
-        door.wait("target")
-        assert task(with_it).returncode == 0
-        assert stop_in(project, "train.py").function == "step"
-        assert door.end() == 0
+    return bare, f"{folder}{os.pathsep}{bare}"
+
+
+def f5(project: Path, path: str) -> subprocess.CompletedProcess[str]:
+    """The task, as VS Code runs it first."""
+    return command(["sh", ".dkdbg/up.sh"], project, env={"PATH": path}, check=False)
 
 
 def test_what_up_refuses_there_is_named_before_anything_is_made_and_what_is_said_leads_to_a_start(
@@ -172,9 +168,8 @@ def test_what_up_refuses_there_is_named_before_anything_is_made_and_what_is_said
     """One reason after the other: a file, the service's scale, two mounts, and no address range for a network."""
     write(project, **{"compose.override.yaml": f"services:\n  {SERVICE}:\n    scale: 0\n"})
     refused = dkdbg(project, "up")
-    assert (bool(refused.returncode), "docker compose ps --all" in refused.stderr) == (True, True), (
-        refused.stderr
-    )
+    assert refused.returncode
+    assert "docker compose ps --all" in refused.stderr
     secret = project / "secret.txt"
     secret.write_text("nobody reads this\n")
     secret.chmod(0)
@@ -243,19 +238,8 @@ def test_a_context_chooses_it_by_name_as_dockers_own_option_does(laptop, monkeyp
     monkeypatch.delenv("DOCKER_HOST")
     must(laptop.docker("context", "create", "gpu-box", "--docker", "host=ssh://box"))
     name = unique("seen")
-    must(
-        laptop.docker(
-            "run",
-            "-d",
-            "--name",
-            name,
-            "--label",
-            f"dev.dkdbg.session={name}",
-            "dkdbg-test/python:3.11",
-            "sleep",
-            "600",
-        )
-    )
+    label = ("--label", f"dev.dkdbg.session={name}")
+    must(laptop.docker("run", "-d", "--name", name, *label, "dkdbg-test/python:3.11", "sleep", "600"))
     try:
         assert name in must(dkdbg(tmp_path, "--context", "gpu-box", "ps")).stdout
         assert name in must(dkdbg(tmp_path, "ps", env={"DOCKER_CONTEXT": "gpu-box"})).stdout

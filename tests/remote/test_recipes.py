@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.engine.host_doors import door_of
-from tests.engine.projects import LOOP, marked_line, must, repo, take_away, unique, write
+from tests.engine.projects import LOOP, command, marked_line, must, repo, take_away, unique, write
 from tests.pages import Page, begun, environment
 from tests.ports import free_port
 
@@ -65,14 +64,7 @@ def test_each_command_of_the_recipe_for_a_remote_engine_does_what_the_page_says(
                 assert float(stop(root, door.port, "/workspace")["loss"]) < 0
             name = f"{root.name}-app-debug-1"
             write_there = ["sh", "-c", "mkdir -p runs; echo loss >runs/log.txt"]
-            must(
-                subprocess.run(
-                    ["docker", "exec", "-w", "/workspace", name, *write_there],
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                )
-            )
+            command(["docker", "exec", "-w", "/workspace", name, *write_there])
             must(page.run("dkdbg sync --pull", cwd=root))
             assert [each.read_text() for each in (root / "dkdbg-pulled").rglob("log.txt")] == ["loss\n"]
             assert "docker volume rm" in must(page.run("dkdbg down", cwd=root)).stdout
