@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
 
 from dkdbg.model.config import shell_argv
 from tests.checkout import TRAIN, checkout, run_dkdbg
-from tests.engine.projects import must
+from tests.engine.projects import command, must
 
 pytestmark = pytest.mark.engine
 
 
+def config(root):
+    """The services as compose reads them, without a warning."""
+    done = command(["docker", "compose", "--profile", "debug", "config", "--format", "json"], root)
+    assert done.stderr == ""
+    return json.loads(done.stdout)["services"]
+
+
 @pytest.mark.parametrize(
-    "command",
+    "line",
     [
         "python train.py --name 'größe 工' --re '^a$b' --x '{{ y }}' --h '#no' --q \"it's\" --tab 'a\tb' --back 'a\\nb'",
         'python train.py "$HOME" && echo "a: b"',
         "python a.py\necho 2",
     ],
 )
-def test_compose_gives_the_program_the_same_words(tmp_path, command):
+def test_compose_gives_the_program_the_same_words(tmp_path, line):
     root = checkout(tmp_path / "repo", {"train.py": TRAIN})
-    must(run_dkdbg(root, "init", "--yes", "--command", command))
-    argv = ["docker", "compose", "--profile", "debug", "config", "--format", "json"]
-    done = subprocess.run(argv, cwd=root, capture_output=True, text=True, check=True)
-    (service,) = json.loads(done.stdout)["services"].values()
+    must(run_dkdbg(root, "init", "--yes", "--command", line))
+    (service,) = config(root).values()
     # `config` writes `$` doubled, as it would have to stand in a file.
-    assert tuple(word.replace("$$", "$") for word in service["command"]) == shell_argv(command)
-    subprocess.run(["sh", "-n", ".dkdbg/up.sh"], cwd=root, check=True)
+    assert tuple(word.replace("$$", "$") for word in service["command"]) == shell_argv(line)
+    command(["sh", "-n", ".dkdbg/up.sh"], root)
     assert run_dkdbg(root, "init", "--check").returncode == 0
 
 
@@ -42,9 +46,6 @@ def test_a_folder_whose_name_looks_like_a_variable_is_mounted(tmp_path):
     }
     root = checkout(tmp_path / "repo", files)
     must(run_dkdbg(root, "init", "--yes"))
-    argv = ["docker", "compose", "--profile", "debug", "config", "--format", "json"]
-    done = subprocess.run(argv, cwd=root, capture_output=True, text=True, check=True)
-    mounts = json.loads(done.stdout)["services"]["web-debug"]["volumes"]
+    mounts = config(root)["web-debug"]["volumes"]
     sources = {mount["target"]: mount["source"].replace("$$", "$") for mount in mounts}
     assert sources["/app"] == str(root / "a$b c")
-    assert done.stderr == ""

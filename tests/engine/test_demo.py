@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-import subprocess
 
 import pytest
 
 from tests.checkout import run_dkdbg, snapshot
+from tests.engine.host_doors import docker
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("port-5678")]
 
 
-def left_by(done: subprocess.CompletedProcess[str]) -> list[str]:
+def left_by(done) -> list[str]:
     """Containers, images, networks and volumes of the engine that are called after the folder of this demo."""
     said = re.search(r"dkdbg-demo-[0-9a-f]{8}", done.stdout + done.stderr)
     assert said, done.stdout + done.stderr
@@ -20,7 +20,7 @@ def left_by(done: subprocess.CompletedProcess[str]) -> list[str]:
     found = []
     for kind in (["ps", "-a", "--format", "{{.Names}}"], ["images", "--format", "{{.Repository}}"],
                  ["network", "ls", "--format", "{{.Name}}"], ["volume", "ls", "--format", "{{.Name}}"]):  # fmt: skip
-        listed = subprocess.run(["docker", *kind], capture_output=True, text=True, check=True).stdout
+        listed = docker(*kind)
         found += [line for line in listed.splitlines() if name in line]
     return found
 

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.engine.projects import dkdbg, must, repo
+from tests.engine.projects import command, dkdbg, must, repo
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.engine
 
-FILES = {
-    "Dockerfile": "FROM python:3.11\nWORKDIR /code\nCOPY . .\n",
-    "train.py": "print(1)\n",
-    "key": "k",
-    "docker/key": "k",
-}
+DOCKERFILE = "FROM python:3.11\nWORKDIR /code\nCOPY . .\n"
+FILES = {"Dockerfile": DOCKERFILE, "train.py": "print(1)\n", "key": "k", "docker/key": "k"}
 APP = """\
 services:
   app:
@@ -43,10 +38,7 @@ DB = "  db: {image: postgres, volumes: ['kept:/data'], depends_on: [key-server],
 
 def config(root: Path, *flags: str) -> Any:
     """What compose makes of the repository."""
-    words = ["docker", "compose", *flags, "config", "--format", "json"]
-    done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False, timeout=300)
-    assert not done.returncode, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(command(["docker", "compose", *flags, "config", "--format", "json"], root).stdout)
 
 
 @pytest.fixture
@@ -172,12 +164,8 @@ def test_of_several_overrides_the_first_one_counts_as_for_compose(made):
 
 
 def test_a_compose_file_of_a_subfolder_that_comes_first_is_refused_with_what_to_type(tmp_path):
-    files = {
-        **FILES,
-        "docker/compose.yaml": trainer().replace("build: .", "build: .."),
-        ".env": "COMPOSE_FILE=docker/compose.yaml\n",
-    }
-    root = repo(tmp_path / "repo", files)
+    files = {"docker/compose.yaml": trainer().replace("build: .", "build: ..")}
+    root = repo(tmp_path / "repo", {**FILES, **files, ".env": "COMPOSE_FILE=docker/compose.yaml\n"})
     done = dkdbg(root, "init", "--yes")
     assert done.returncode != 0
     assert "dkdbg -C docker init" in done.stderr
@@ -222,16 +210,14 @@ def test_a_file_that_needs_a_variable_does_not_take_the_users_own_down_with_it(m
     assert done.returncode == 2
     assert "NEED" in done.stderr
     line = done.stderr.partition("(")[2].partition(")")[0].replace("...", "1")
-    subprocess.run(line, shell=True, cwd=root, check=True)
+    command(["sh", "-c", line], root)
     must(dkdbg(root, "init", "--yes", "--service", "trainer"))
     config(root, "--profile", "debug")
 
 
 def test_a_service_that_only_adds_to_another_files_is_refused(tmp_path):
-    root = repo(
-        tmp_path / "repo",
-        {**FILES, "compose.yaml": WEB, "compose-dev.yaml": "services: {api: {environment: {A: '1'}}}\n"},
-    )
+    files = {"compose.yaml": WEB, "compose-dev.yaml": "services: {api: {environment: {A: '1'}}}\n"}
+    root = repo(tmp_path / "repo", {**FILES, **files})
     done = dkdbg(root, "init", "--yes", "--service", "compose-dev.yaml:api")
     assert done.returncode == 2
     assert "neither an image nor a build" in done.stderr

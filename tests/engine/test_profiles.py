@@ -1,15 +1,15 @@
-"""Profiles of the user's services: `--profile debug` takes the place of those that he names, and his files stay as they are."""
+"""Profiles of the user's services: `--profile debug` takes the place of those that he names, and his files stay as they are.
+
+A start of such services: test_breakpoints.py.
+"""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 
 import pytest
 
-from tests.engine.projects import dkdbg, must, repo, take_away, unique
-from tests.ports import free_port
+from tests.engine.projects import command, dkdbg, must, repo
 
 pytestmark = pytest.mark.engine
 
@@ -24,15 +24,8 @@ def compose(depends: str, *more: str) -> str:
 
 def config(root, *flags: str, profiles: str = "") -> dict:
     """The services that compose would know; empty where it refuses them."""
-    done = subprocess.run(
-        ["docker", "compose", *flags, "config", "--format", "json"],
-        cwd=root,
-        env={**os.environ, "COMPOSE_PROFILES": profiles},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    words = ["docker", "compose", *flags, "config", "--format", "json"]
+    done = command(words, root, env={"COMPOSE_PROFILES": profiles}, check=False)
     return json.loads(done.stdout)["services"] if done.returncode == 0 else {}
 
 
@@ -51,7 +44,7 @@ def config(root, *flags: str, profiles: str = "") -> dict:
 )  # fmt: skip
 def test_what_others_cannot_be_without_is_in_our_profiles_too_and_the_users_own_stays(tmp_path, files, found):
     root = repo(tmp_path / "repo", {"train.py": "print(1)\n", **files})
-    profiles = ("", "local", "local,more") if "more" in files["compose.yaml"] else ("", "local")
+    profiles = ("", "local,more") if "more" in files["compose.yaml"] else ("", "local")
     before = [config(root, profiles=each) for each in profiles]
     must(dkdbg(root, "init", "--yes"))
     for flag, name in (("debug", "web-debug"), ("devcontainer", "web-debug-devcontainer")):
@@ -72,23 +65,3 @@ def test_a_service_of_a_file_in_a_subfolder_starts_though_one_of_the_root_needs_
     root = repo(tmp_path / "repo", files)
     must(dkdbg(root, "init", "--yes", "--service", "job"))
     assert config(root, "--profile", "debug").keys() == {"job-debug", "web", "store"}
-
-
-def test_it_starts_with_the_debug_service(base_image, tmp_path):
-    files = {
-        "train.py": "while True:\n    pass\n",
-        "compose.yaml": compose("[store]", STORE).replace("IMAGE", base_image),
-    }
-    root = repo(tmp_path / unique("profiles"), files)
-    (root / ".env").write_text(f"DKDBG_PORT={free_port()}\nCOMPOSE_PROFILES=local\n")
-    said = must(dkdbg(root, "init", "--yes")).stdout
-    assert "profile debug for store too" in said
-    try:
-        must(dkdbg(root, "up"))
-        words = ["docker", "compose", "--profile", "debug", "ps", "--services"]
-        there = subprocess.run(
-            words, cwd=root, capture_output=True, text=True, check=True, timeout=300
-        ).stdout
-        assert there.split() == ["store", "web-debug"]
-    finally:
-        take_away(root, os.environ)
