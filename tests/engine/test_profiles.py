@@ -33,10 +33,7 @@ def config(root, *flags: str, profiles: str = "") -> dict:
     ("files", "found"),
     [
         ({"compose.yaml": compose("[queue]", QUEUE, STORE)}, {"queue", "store"}),
-        ({"compose.yaml": compose("{store: {condition: service_started}}", STORE)}, {"store"}),
         ({"compose.yaml": compose("{store: {condition: service_started, required: false}}", STORE)}, set()),
-        ({"compose.yaml": compose("[]", STORE, QUEUE)}, set()),
-        ({"compose.yaml": compose("[store]", STORE.replace("local", "debug")).replace("debug]", "debug, devcontainer]")}, {"store"}),
         ({"compose.yaml": compose("[store]", STORE.replace("local", "debug"))}, {"store"}),
         ({"compose.yaml": compose("[]", STORE), "compose.override.yaml": "services: {web: {depends_on: [store]}}\n"}, {"store"}),
         ({"compose.yaml": compose("[store]", STORE.replace(", profiles: [local]", "")), "compose.override.yaml": "services: {store: {profiles: [local]}}\n"}, {"store"}),
