@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import subprocess
-import sys
 import textwrap
 import time
 from typing import TYPE_CHECKING, Any
@@ -15,7 +13,7 @@ import pytest
 from dkdbg.dap.debugger import Debugger
 from tests.attacks import listening
 from tests.engine.host_doors import Containers, docker, host_door, lay_out
-from tests.engine.projects import LOOP, MARK
+from tests.engine.projects import LOOP, MARK, dkdbg
 from tests.engine.weather import Line
 from tests.ports import free_port
 
@@ -96,7 +94,7 @@ def test_a_job_that_can_only_connect_out_is_debugged_through_two_cuts(
 
     finally:
         jobs.remove()
-    asked = _dkdbg(root, "where", f"call://{name}")
+    asked = dkdbg(root, "where", f"call://{name}")
     assert asked.returncode == 1
     assert f"call://{name}" in asked.stderr
     assert "hint: " in asked.stderr
@@ -111,7 +109,7 @@ def _is_asked_by_other_verbs(root: Path, name: str, port: int) -> None:
     assert "train.py" in json.dumps(_said(root, job, "where", "--json", job)["jobs"][0])
     row = _said(root, job, "ranks", "--on", job, "--json", "eval", "n + 1000")["rows"][0]
     assert (row["state"], row["text"]) == ("value", "1001")
-    refused = _dkdbg(root, "restart", job)
+    refused = dkdbg(root, "restart", job)
     assert refused.returncode == 2
     assert "nothing can be run there" in refused.stderr
 
@@ -119,7 +117,7 @@ def _is_asked_by_other_verbs(root: Path, name: str, port: int) -> None:
 def _said(root: Path, job: str, *words: str) -> dict[str, Any]:
     """What a verb answers, once the line is there again after the cut."""
     end = time.monotonic() + LIMIT
-    while (done := _dkdbg(root, *words)).returncode or not _is_answered(
+    while (done := dkdbg(root, *words)).returncode or not _is_answered(
         words[0], json.loads(done.stdout), job
     ):
         assert time.monotonic() < end, (words, done.stdout, done.stderr)
@@ -131,8 +129,3 @@ def _is_answered(verb: str, said: dict[str, Any], job: str) -> bool:
     if verb == "ps":
         return any(each["address"] == job and each["state"] != "unreadable" for each in said["sessions"])
     return verb != "where" or "train.py" in json.dumps(said["jobs"][:1])  # it may answer late
-
-
-def _dkdbg(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "dkdbg", *words]
-    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=LIMIT)

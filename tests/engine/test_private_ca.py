@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.projects import LOOP, must, repo, take_away, unique
+from tests.engine.projects import LOOP, command, must, repo, take_away, unique
 from tests.pages import DOCS, Page
 from tests.ports import free_port
 
@@ -40,19 +40,8 @@ def bundle(tmp_path_factory):
     if not source.is_file():
         give_up(f"no CA bundle at {source}")
     folder = tmp_path_factory.mktemp("ca")
-    argv = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "--quiet",
-        "--no-deps",
-        "--no-cache-dir",
-        "--dest",
-        str(folder),
-        "six",
-    ]
-    reached = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=300)
+    words = ["download", "--quiet", "--no-deps", "--no-cache-dir", "--dest", str(folder), "six"]
+    reached = command([sys.executable, "-m", "pip", *words], check=False)
     if reached.returncode:
         give_up(f"the package index cannot be reached: {reached.stderr.strip()[-200:]}")
     marked = folder / "bundle.pem"
@@ -67,14 +56,8 @@ def built(bundle, base_image, tmp_path_factory):
     root = tmp_path_factory.mktemp("private") / unique("private-ca")
     config = f"[debug]\nport = {free_port()}\nwait = 0\n"
     anew = f"six  # {uuid.uuid4()}\nnbclient\nipykernel\n"  # a secret is no part of the build cache's key
-    files = {
-        "train.py": LOOP,
-        "requirements.txt": anew,
-        "dkdbg.toml": config,
-        "figures.py": FIGURES,
-        "analysis.ipynb": NOTEBOOK,
-    }
-    repo(root, files)
+    files = {"train.py": LOOP, "requirements.txt": anew, "figures.py": FIGURES, "analysis.ipynb": NOTEBOOK}
+    repo(root, {**files, "dkdbg.toml": config})
     (root / ".env").write_text(f"DKDBG_BASE={base_image}\n")
     file = DOCS / "how-to/private-ca.md"
     page = Page.read(file, file.read_text().replace("/etc/ssl/certs/company.pem", str(bundle[0])))
@@ -88,17 +71,12 @@ def built(bundle, base_image, tmp_path_factory):
         take_away(root, dict(os.environ))
 
 
-def inside(root, code):
+def test_the_dependency_is_installed_and_the_container_has_no_secrets(built):
+    code = "import glob, six; print(six.__file__, glob.glob('/run/secrets/*'))"
     argv = ["docker", "compose", "--profile", "debug", "exec", "-T", "app-debug", "python3", "-c", code]
-    return must(subprocess.run(argv, cwd=root, capture_output=True, text=True, check=False)).stdout
-
-
-def test_the_dependency_is_installed(built):
-    assert inside(built[0], "import six; print(six.__file__)").startswith("/opt/venv/")
-
-
-def test_the_container_has_no_secrets(built):
-    assert inside(built[0], "import glob; print(glob.glob('/run/secrets/*'))") == "[]\n"
+    file, secrets = command(argv, built[0]).stdout.split()
+    assert file.startswith("/opt/venv/")
+    assert secrets == "[]"
 
 
 def test_the_page_about_jupyter_runs_a_notebook_in_the_service(built):
