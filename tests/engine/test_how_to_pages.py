@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from importlib import metadata
 
 import pytest
 
 from dkdbg.dap.debugger import Debugger
-from tests.engine.projects import dkdbg, launch_options, marked_line, must, repo, stop_in, take_away, unique
+from tests.engine.projects import (
+    command,
+    dkdbg,
+    launch_options,
+    marked_line,
+    must,
+    repo,
+    stop_in,
+    take_away,
+    unique,
+)
 from tests.pages import Page, begun
 from tests.ports import free_port
 from tests.torchrun import TORCHRUN
@@ -121,9 +130,7 @@ def test_torchrun_with_all_ranks_and_with_some(repository, base_image):
     root = repository(**{"train.py": RANKS})
     image = f"dkdbg-test-{root.name}"
     recipe = f"FROM {base_image}\nCOPY --chmod=755 <<'END' /usr/local/bin/torchrun\n{TORCHRUN}END\n"
-    subprocess.run(
-        ["docker", "build", "-q", "-t", image, "-"], input=recipe.encode(), check=True, capture_output=True
-    )
+    command(["docker", "build", "-q", "-t", image, "-"], text=recipe)
     (root / ".env").write_text((root / ".env").read_text().replace(base_image, image))
     line = marked_line(root / "train.py")
     try:
@@ -148,7 +155,7 @@ def test_torchrun_with_all_ranks_and_with_some(repository, base_image):
                 assert running.wait(300) == 0
     finally:
         take_away(root, dict(os.environ))
-        subprocess.run(["docker", "image", "rm", "-f", image], check=False, capture_output=True)
+        command(["docker", "image", "rm", "-f", image], check=False)
 
 
 def stopped(debugger, count):

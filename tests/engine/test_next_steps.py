@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 
 import pytest
 
@@ -112,7 +111,7 @@ def test_a_service_that_was_renamed_gets_its_debug_service_anew(root):
         assert "dkdbg init" in refused.stderr
         must(dkdbg(root, "init", "--yes"))
         words = ["docker", "compose", "--profile", "debug", "config", "--services"]
-        assert "site-debug" in must(command(words, root)).stdout.split()
+        assert "site-debug" in command(words, root).stdout.split()
     finally:
         file.write_text(text)
         must(dkdbg(root, "init", "--yes"))
@@ -130,13 +129,13 @@ def test_an_engine_that_does_not_answer_is_asked_as_it_says(root):
 
 def test_no_container_of_a_name_leads_to_those_that_there_are(tmp_path, base_image):
     name = unique("dkdbg-test-hints")
-    must(subprocess.run(["docker", "create", "--name", name, base_image, "true"], capture_output=True, text=True, check=False))  # fmt: skip
+    command(["docker", "create", "--name", name, base_image, "true"])
     try:
         refused = dkdbg(tmp_path, "run", "--on", f"docker://{name}-x", "--", "true")
         [line] = hinted(refused.stderr, hints.CONTAINERS)
         assert name in must(in_shell(tmp_path, line)).stdout
     finally:
-        subprocess.run(["docker", "rm", "-f", name], check=False, capture_output=True)
+        command(["docker", "rm", "-f", name])
 
 
 @pytest.mark.usefixtures("set_up")
