@@ -275,7 +275,7 @@ def main() -> None:
     command.add_argument("--processes", type=int, default=64, help="ranks of the job that `where` shows")
     command.add_argument("--py-spy", help="path of py-spy, for `where`; by default the one on PATH")
     command.add_argument("--only", default="late,start,where")
-    options = parse(command, ranks="2", rounds=1, processes=4)
+    options = parse(command, ranks="2", rounds=1, processes=2)
     folder = bundle.ensure_debugpy([str(HERE.parent / "cli"), *sys.path], tempfile.mkdtemp())
     one = floor(folder, 1 if options.smallest else 5)
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; floor: {one:.3f} CPU s a rank")

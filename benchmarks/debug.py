@@ -1,6 +1,6 @@
 """What debugging costs: dkdbg's agent against a bare run and against stock debugpy, both sides in one run.
 
-usage: python benchmarks/debug.py [--smallest] [--runs 5] [--latency 20] [--scale 1] [PYTHON ...]     (default: this interpreter)
+usage: python benchmarks/debug.py [--smallest] [--runs 5] [--latency 20] [--scale 1] [--modes MODE ...] [PYTHON ...]     (default: this interpreter)
 
 Overhead: CPU seconds of three workloads (a loop, calls, a NumPy step where NumPy is there), modes in turn, the ratio to
 the bare run beside it, median of the runs. Latency: connect to first stop, `next`, `evaluate`, medians. Only ratios mean
@@ -160,17 +160,18 @@ def main() -> None:
     command.add_argument("--runs", type=int, default=5)
     command.add_argument("--latency", type=int, default=20)
     command.add_argument("--scale", type=float, default=1, help="share of the workloads' iterations to run")
+    command.add_argument("--modes", nargs="*", default=list(MODES), choices=MODES, help="bare among them")
     command.add_argument("pythons", nargs="*", default=[sys.executable])
-    options = parse(command, runs=1, latency=2, scale=0.01)
+    options = parse(command, runs=1, latency=2, scale=0.01, modes=["bare", "dkdbg attached"])
     for python in options.pythons:
         with tempfile.TemporaryDirectory(prefix="dkdbg-bench-") as folder:
             bench = Bench(python, Path(folder))
             version = subprocess.run([python, "-V"], capture_output=True, text=True, check=True).stdout.strip()
             print(f"\n{version}: CPU seconds as a ratio to the bare run beside it, median of {options.runs}")
-            rounds = [{mode: overhead(bench, mode, options.scale) for mode in MODES} for _ in range(options.runs)]
+            rounds = [{mode: overhead(bench, mode, options.scale) for mode in options.modes} for _ in range(options.runs)]
             kinds = list(rounds[0]["bare"])
             print(f"  {'':18}" + "".join(f"{kind:>14}" for kind in kinds))
-            for mode in MODES[1:]:
+            for mode in options.modes[1:]:
                 ratios = [statistics.median(each[mode][kind] / each["bare"][kind] for each in rounds) for kind in kinds]
                 print(f"  {mode:18}" + "".join(f"{ratio:14.2f}" for ratio in ratios))
             print(f"  milliseconds, median ({options.latency * 3} requests)")

@@ -1,6 +1,6 @@
 """From `breakpoint()` in an actor of Ray to its name before a person: by dkdbg and by Ray's own means, in turns, in one run.
 
-usage: python benchmarks/ray_listed.py [--smallest] [--rounds 5]
+usage: python benchmarks/ray_listed.py [--smallest] [--rounds 5] [--only session,state API,ray list]
 
 A real Ray of two nodes (tests/ray). Each round is a new actor, which notes the time and comes to its `breakpoint()`, and one
 who looks: `session`, an editor at `dkdbg attach ray+...`, which was there before; `state API`, the dashboard asked without a
@@ -107,19 +107,20 @@ def by_command_line(cluster: Cluster) -> float:
 def main() -> int:
     command = parser(__doc__)
     command.add_argument("--rounds", type=int, default=5)
-    rounds = parse(command, NEEDS, rounds=1).rounds
+    command.add_argument("--only", default="session,state API,ray list")
+    options = parse(command, NEEDS, rounds=1, only="session,state API")
     try:
         python_with("ray")
     except (pytest.fail.Exception, pytest.skip.Exception) as error:
         command.error(f"Ray cannot be installed: {error}")
-    took: dict[str, list[float]] = {"session": [], "state API": [], "ray list": []}
+    took: dict[str, list[float]] = {way: [] for way in options.only.split(",")}
     with tempfile.TemporaryDirectory() as folder:
         cluster = Cluster(Path(folder) / "job", "dkdbg-test/python:3.11")
         cluster.folder.mkdir()
         try:
             cluster.start()
             cluster.write("listed.py", DRIVER)
-            for number in range(rounds):
+            for number in range(options.rounds):
                 for way, seconds in took.items():
                     seconds.append(once(cluster, way, Path(folder) / f"{way}-{number}"))
                     print(f"{way:10} {seconds[-1]:.2f} s", flush=True)

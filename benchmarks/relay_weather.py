@@ -334,15 +334,13 @@ def main() -> int:
     command.add_argument("--every", type=float, default=10)
     command.add_argument("--silence", type=float, default=5, help="seconds of a silent cut")
     command.add_argument("--kinds", nargs="+", default=["here", "there", "silent"])
-    options = parse(command, NEEDS, seconds=0.1, every=0.5, silence=1)
+    options = parse(command, NEEDS, ways=["docker"], kinds=["here"], seconds=0.1, every=0.5)
     all_lived = True
-    for number, name in enumerate(options.ways):
-        # At the smallest size each transport has another kind of cut.
-        kinds = [options.kinds[number % len(options.kinds)]] if options.smallest else options.kinds
+    for name in options.ways:
         with tempfile.TemporaryDirectory(prefix="dkdbg-w-") as folder:
             way = WAYS[name](Path(folder))
             with way.up() as target:
-                for kind in kinds:
+                for kind in options.kinds:
                     all_lived &= weather(way, target, kind, options)
                 way.leave()
                 way_left = _left_after(way, 2 if options.smallest else 30)

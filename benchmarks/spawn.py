@@ -1,6 +1,6 @@
 """What a child costs a program while it is debugged: spawned Pythons and forks, against a bare run and stock debugpy.
 
-usage: python benchmarks/spawn.py [--smallest] [--runs 5] [--children 8] [PYTHON ...]     (default: this interpreter)
+usage: python benchmarks/spawn.py [--smallest] [--runs 5] [--children 8] [--modes MODE ...] [PYTHON ...]     (default: this interpreter)
 
 Milliseconds a child, CPU (of the child) and wall, one child after the other, modes in turn, median of the runs; and the
 ratio to the bare run beside it. Only ratios mean anything on a shared machine. The editor has one breakpoint, in the
@@ -100,7 +100,7 @@ def main() -> None:
     command.add_argument("--children", type=int, default=8)
     command.add_argument("--modes", nargs="*", default=list(MODES), choices=MODES)
     command.add_argument("pythons", nargs="*", default=[sys.executable])
-    options = parse(command, runs=1, children=1)
+    options = parse(command, runs=1, children=1, modes=["bare", "dkdbg attached"])
     for python in options.pythons:
         with tempfile.TemporaryDirectory(prefix="dkdbg-bench-") as folder:
             bench = Bench(python, Path(folder))

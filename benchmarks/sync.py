@@ -464,7 +464,7 @@ def main() -> None:
     command.add_argument("--large", type=int, default=2_000, help="MB of the file beside which saves are made")
     command.add_argument("--rest", type=float, default=10, help="seconds in which nothing changes")
     command.add_argument("--only", default="copy,start,save,large,switch,rest,ssh")
-    options = parse(command, NEEDS, files=20, switch=5, saves=1, rounds=1, large=1, rest=1)
+    options = parse(command, NEEDS, files=20, switch=5, saves=1, rounds=1, only="copy,save,switch,ssh")
     dice, wanted = random.Random(1), options.only.split(",")
     rsync = rival("rsync")
     with tempfile.TemporaryDirectory(prefix="dkdbg-bench-") as name:
