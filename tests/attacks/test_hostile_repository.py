@@ -6,6 +6,7 @@ import ast
 import base64
 import contextlib
 import hashlib
+import io
 import json
 import os
 import re
@@ -15,13 +16,14 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path, PurePosixPath
 from typing import Any
+from unittest import mock
 
 import pytest
 
-import dkdbg
-from dkdbg import git
+from dkdbg import git, main
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.render.artefacts import artefact
 from dkdbg.render.manifest import debug_service
@@ -32,27 +34,26 @@ from dkdbg.targets import pai_errors
 from tests.agent.dap_probe import wait_for
 from tests.attacks.fuzz import FULL
 from tests.checkout import checkout, snapshot
-from tests.engine.projects import unique
+from tests.engine.projects import command, dkdbg, take_away, unique
 from tests.ports import free_port
 
-SOURCES = Path(dkdbg.__file__).parent
+SOURCES = Path(git.__file__).parent
+
+
+def dkdbg_in(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """`dkdbg WORDS` as its user types it, in `folder`: in this process, which has imported it already."""
+    out, err, before = io.StringIO(), io.StringIO(), Path.cwd()
+    os.chdir(folder)
+    try:
+        with mock.patch.dict(os.environ, environ), redirect_stdout(out), redirect_stderr(err):
+            code = main.main(list(words))
+    finally:
+        os.chdir(before)
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
 #: `dkdbg` that waits 3 s instead of 30 for an answer of git.
-HURRIED = (
-    sys.executable, "-c", "import sys; from dkdbg import git, main; git._LIMIT = 3.0; sys.exit(main.main())"
-)  # fmt: skip
-
-
-def dkdbg_in(
-    folder: Path, *words: str, program: tuple[str, ...] = (), **environ: str
-) -> subprocess.CompletedProcess[str]:
-    """`dkdbg WORDS` as its user types it, in `folder`."""
-    command = program or (str(Path(sys.executable).with_name("dkdbg")),)
-    return subprocess.run(
-        [*command, *words], cwd=folder, env={**os.environ, **environ}, capture_output=True, text=True,
-        stdin=subprocess.DEVNULL, timeout=300, check=False,
-    )  # fmt: skip
+HURRIED = "import sys; from dkdbg import git, main; git._LIMIT = 3.0; sys.exit(main.main())"
 
 
 def git_in(folder: Path, *words: str) -> str:
@@ -224,30 +225,15 @@ def test_a_build_does_not_ask_the_repositorys_git(
     _promises(root, canary)
     assert dkdbg_in(root, "init", "--yes").returncode == 0
     (root / "train.py").write_text("import time\ntime.sleep(600)\n")
-    command = ["dkdbg", "up", "--wait-timeout", "300"] if way == "dkdbg up" else ["sh", ".dkdbg/up.sh"]
     try:
-        if command[0] == "dkdbg":
-            done = dkdbg_in(root, *command[1:])
+        if way == "dkdbg up":
+            done = dkdbg(root, "up", "--wait-timeout", "300")
         else:
-            done = subprocess.run(
-                command, cwd=root, capture_output=True, text=True, timeout=300, check=False,
-            )  # fmt: skip
+            done = command(["sh", ".dkdbg/up.sh"], root, check=False)
         assert canary.songs == ""
         assert done.returncode == 0, done.stdout + done.stderr
     finally:
-        down = [
-            "docker",
-            "compose",
-            "--profile",
-            "debug",
-            "down",
-            "--rmi",
-            "local",
-            "--volumes",
-            "--timeout",
-            "1",
-        ]
-        subprocess.run(down, cwd=root, capture_output=True, check=False)
+        take_away(root, {})
 
 
 def test_the_users_own_configuration_of_git_counts(repo: Path, tmp_path: Path) -> None:
@@ -268,16 +254,13 @@ def _names_git(tree: ast.Module) -> list[int]:
     """Lines with a list or tuple whose first word is git, or a text that is a command line of it."""
     found = []
     for node in ast.walk(tree):
-        if isinstance(node, (ast.List, ast.Tuple)) and node.elts:
-            first = node.elts[0]
-            if (
-                isinstance(first, ast.Constant)
-                and first.value in {"git", "/usr/bin/git"}
-                and len(node.elts) > 1
-            ):
+        match node:
+            case (ast.List() | ast.Tuple()) as words:
+                match words.elts:
+                    case [ast.Constant(value="git" | "/usr/bin/git"), _, *_]:
+                        found.append(node.lineno)
+            case ast.Constant(value=str(text)) if text.startswith("git -"):
                 found.append(node.lineno)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("git -"):
-            found.append(node.lineno)
     return found
 
 
@@ -310,6 +293,14 @@ SHADOWS = (
 )
 
 
+#: What a user types: unlike `python -m dkdbg`, it does not put the working folder into sys.path.
+PROGRAM = str(Path(sys.executable).with_name("dkdbg"))
+
+
+def typed(folder: Path, *words: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return command([PROGRAM, *words], folder, env=env, check=False)
+
+
 def _shadowed(root: Path) -> Path:
     for name in SHADOWS:
         path = root / name
@@ -330,11 +321,13 @@ def test_init_imports_nothing_of_the_repository(tmp_path: Path, canary: Canary) 
     (root / "train.py").write_text("print(1)\n")
     (root / ".python-version").write_text("3.8\n")
     git_in(root, "init", "-q")
-    cache = tmp_path / "cache"
-    done = dkdbg_in(
-        root, "init", "--diff", SUNG=str(canary.sung), XDG_CACHE_HOME=str(cache), PIP_NO_INDEX="1",
-        PIP_FIND_LINKS=str(tmp_path),
-    )  # fmt: skip
+    environ = {
+        "SUNG": str(canary.sung),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(tmp_path),
+    }
+    done = typed(root, "init", "--diff", env=environ)
     assert canary.songs == ""
     assert "cannot fetch debugpy" in done.stderr  # pip itself was asked
 
@@ -344,10 +337,18 @@ def test_pdb_and_restart_import_nothing_of_the_repository(tmp_path: Path, canary
     """Brings a package called dkdbg: a verb that runs the agent on this machine runs ours."""
     root = _shadowed(tmp_path / "repo")
     environ = {"SUNG": str(canary.sung), "TMPDIR": str(tmp_path), "DKDBG_NAME": "shadowed"}
-    command = [str(Path(sys.executable).with_name("dkdbg")), "run", "--port", str(free_port()), "--"]
-    program = [sys.executable, "-I", "-c", "import time; time.sleep(600)"]
+    words = [
+        "run",
+        "--port",
+        str(free_port()),
+        "--",
+        sys.executable,
+        "-I",
+        "-c",
+        "import time; time.sleep(600)",
+    ]
     running = subprocess.Popen(
-        command + program, cwd=tmp_path, env={**os.environ, **environ}, stdin=subprocess.DEVNULL,
+        [PROGRAM, *words], cwd=tmp_path, env={**os.environ, **environ}, stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
@@ -355,8 +356,7 @@ def test_pdb_and_restart_import_nothing_of_the_repository(tmp_path: Path, canary
         while "can attach" not in (line := running.stderr.readline()) and line:
             pass
         for verb in ("ps", "pdb", "restart"):
-            words = [verb] if verb == "ps" else [verb, "local:"]
-            dkdbg_in(root, *words, **environ)
+            typed(root, verb, *([] if verb == "ps" else ["local:"]), env=environ)
             assert canary.songs == "", verb
     finally:
         running.terminate()
@@ -368,9 +368,8 @@ def test_a_program_is_not_taken_from_the_working_folder(repo: Path, canary: Cana
     """Calls a program `git` or `docker`, for users whose PATH has an empty entry: no program is looked for there."""
     _shadowed(repo)
     environ = {"SUNG": str(canary.sung), "PATH": f":.:{os.environ['PATH']}"}
-    dkdbg_in(repo, "sync", "--explain", "weights.bin", **environ)
-    dkdbg_in(repo, "ps", **environ)
-    dkdbg_in(repo, "down", **environ)
+    for words in (("sync", "--explain", "weights.bin"), ("ps",), ("down",)):
+        typed(repo, *words, env=environ)
     assert canary.songs == ""
 
 
@@ -407,9 +406,12 @@ HOSTILE_PATHS = (
 @pytest.mark.attack(7)
 @pytest.mark.parametrize(
     ("way", "path"),
-    [(way, path) for way in ("tracked", "unpacked", "in .git") for path in HOSTILE_PATHS
-     if FULL or way == "in .git" or path in HOSTILE_PATHS[:2]],
-)  # fmt: skip
+    [
+        ("tracked", HOSTILE_PATHS[0]),
+        ("unpacked", HOSTILE_PATHS[1]),
+        *(("in .git", path) for path in HOSTILE_PATHS),
+    ],
+)
 def test_a_journal_of_somebody_else_writes_no_hook(repo: Path, tmp_path: Path, path: str, way: str) -> None:
     """Brings an undo journal that restores an executable hook: undo knows no such file, tracked journals not at all."""
     (repo / "link").symlink_to(".git/hooks")
@@ -440,18 +442,11 @@ def test_a_journal_of_somebody_else_writes_no_hook(repo: Path, tmp_path: Path, p
 @pytest.mark.parametrize(
     ("name", "leads"),
     [
-        (".dkdbg/up.sh", "../.git/hooks/pre-commit"),
-        (".dkdbg", ".git/hooks"),
-        (".dkdbg", "src"),
-        (".vscode", ".git/hooks"),
-        (".vscode/launch.json", "../.git/config"),
-        (".devcontainer", "../outside"),
-        ("compose.yaml", ".git/config"),
-        ("Dockerfile", "/dev/null"),
-        (".env", ".git/config"),
-        ("dkdbg.toml", "src/settings.toml"),
+        (".dkdbg/up.sh", "../.git/hooks/pre-commit"), (".dkdbg", ".git/hooks"), (".dkdbg", "src"), (".vscode", ".git/hooks"),
+        (".vscode/launch.json", "../.git/config"), (".devcontainer", "../outside"), ("compose.yaml", ".git/config"),
+        ("Dockerfile", "/dev/null"), (".env", ".git/config"), ("dkdbg.toml", "src/settings.toml"),
     ],
-)
+)  # fmt: skip
 def test_init_writes_through_no_link(repo: Path, tmp_path: Path, name: str, leads: str) -> None:
     """Has a file of ours be a link to a git hook, or its folder: init refuses before it writes anything."""
     (repo / "src").mkdir()
@@ -654,7 +649,7 @@ def _itself(at: Path) -> None:
     [(name, what)
      for name in ("train.py", ".gitignore", "pkg/.gitignore", ".dockerignore", "dkdbg.toml", ".git/info/exclude")
      for what in (_pipe, _socket, _zeros, _terabyte, _itself)
-     if FULL or what in (_pipe, _zeros) or name == "train.py"],
+     if FULL or what is _pipe or name == "train.py" or (name, what) == (".gitignore", _zeros)],
     ids=lambda each: getattr(each, "__name__", each),
 )  # fmt: skip
 def test_a_file_that_is_none_or_has_no_end_is_not_waited_for(
@@ -667,8 +662,8 @@ def test_a_file_that_is_none_or_has_no_end_is_not_waited_for(
     at.unlink(missing_ok=True)
     what(at)
     (repo / "other.py").write_text("x = 1\n")
-    waited_out = HURRIED if (name, what) == (".git/info/exclude", _pipe) else ()
-    done = dkdbg_in(repo, "sync", f"local:{place}", "--once", program=waited_out)
+    program = ["-c", HURRIED] if (name, what) == (".git/info/exclude", _pipe) else ["-m", "dkdbg"]
+    done = command([sys.executable, *program, "sync", f"local:{place}", "--once"], repo, check=False)
     assert "Traceback" not in done.stderr
     if done.returncode == 0:
         assert (place / "other.py").read_text() == "x = 1\n"
@@ -731,18 +726,18 @@ def test_a_service_name_that_is_none_is_refused(tmp_path: Path, name: str) -> No
 
 
 @pytest.mark.attack(8)
-@pytest.mark.parametrize("name", NAMES)
-def test_a_service_name_of_somebody_elses_manifest_is_not_taken(tmp_path: Path, name: str) -> None:
+def test_a_service_name_of_somebody_elses_manifest_is_not_taken(tmp_path: Path) -> None:
     """Writes the name into .dkdbg/manifest.json, where up and down take it from: they look at the repository instead."""
     root = checkout(tmp_path / "repo", {"train.py": "print(1)\n"})
     assert dkdbg_in(root, "init", "--yes").returncode == 0
     manifest = root / ".dkdbg/manifest.json"
     content = json.loads(manifest.read_text())
-    content["notes"]["compose.yaml"]["service"]["name"] = name
-    manifest.write_text(json.dumps(content))
-    done = dkdbg_in(root, "up", DOCKER_HOST="unix:///nowhere.sock")
-    assert "engine" in done.stderr.lower() or "docker" in done.stderr.lower()
-    assert debug_service(root) is None
+    for name in NAMES:
+        content["notes"]["compose.yaml"]["service"]["name"] = name
+        manifest.write_text(json.dumps(content))
+        done = dkdbg_in(root, "up", DOCKER_HOST="unix:///nowhere.sock")
+        assert "engine" in done.stderr.lower() or "docker" in done.stderr.lower(), name
+        assert debug_service(root) is None, name
 
 
 @pytest.mark.attack(8)
@@ -797,7 +792,7 @@ def test_a_dockerfile_of_ours_runs_no_text_of_the_repository(tmp_path: Path, wha
     [(name, kind)
      for name in ("Dockerfile", "requirements.txt", "compose.yaml", "pyproject.toml", ".env", "dkdbg.toml")
      for kind in ("FIFO", "folder", "socket", "zero", "secret", "loop")
-     if FULL or kind in {"FIFO", "secret"} or name == "Dockerfile"],
+     if FULL or kind == "FIFO" or name == "Dockerfile" or (name, kind) == (".env", "secret")],
 )  # fmt: skip
 def test_what_is_no_file_neither_hangs_init_nor_is_read(tmp_path: Path, name: str, kind: str) -> None:
     """Has a FIFO, a folder, or a link to a secret or an endless device for a file: init ends, and reads none of them."""
@@ -815,9 +810,7 @@ def test_what_is_no_file_neither_hangs_init_nor_is_read(tmp_path: Path, name: st
             listening.bind(name)
     else:
         path.symlink_to({"zero": "/dev/zero", "secret": secret, "loop": name}[kind])
-    began = time.monotonic()
     done = dkdbg_in(root, "init", "--yes")
-    assert time.monotonic() - began < 300
     assert "Traceback" not in done.stderr
     assert "unexpected" not in done.stderr
     written = [path.read_bytes() for path in root.rglob("*") if path.is_file() and not path.is_symlink()]
@@ -866,13 +859,12 @@ BOMBS = {
 
 
 @pytest.mark.attack(8)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_file_made_to_keep_init_busy_ends_in_seconds(tmp_path: Path, name: str) -> None:
     """Writes a YAML bomb, endless nests or a huge file: init says which file it could not read, within seconds."""
     root = checkout(tmp_path / "repo", {"main.py": "print(1)\n", name: BOMBS[name]})
-    began = time.monotonic()
     done = dkdbg_in(root, "init", "--yes")
-    assert time.monotonic() - began < 300
     assert "Traceback" not in done.stderr
     assert "unexpected" not in done.stderr
     if (
@@ -884,6 +876,7 @@ def test_a_file_made_to_keep_init_busy_ends_in_seconds(tmp_path: Path, name: str
 
 
 @pytest.mark.attack(8)
+@pytest.mark.timeout(300)
 def test_a_chain_of_services_in_profiles_of_their_own_is_followed_in_seconds_and_said_in_a_line(
     tmp_path: Path,
 ) -> None:
@@ -897,9 +890,7 @@ def test_a_chain_of_services_in_profiles_of_their_own_is_followed_in_seconds_and
     }  # fmt: skip
     files = {"train.py": "print(1)\n", "compose.yaml": json.dumps({"services": services})}
     root = checkout(tmp_path / "repo", files)
-    began = time.monotonic()
     done = dkdbg_in(root, "init", "--yes")
-    assert time.monotonic() - began < 300
     assert done.returncode == 0, done.stderr
     assert "profile debug for s0, s1, s2, s3, s4, s5, s6, s7, s8, s9 and 990 more too" in done.stdout
     assert (root / "compose.override.yaml").read_text().count("profiles: [debug, devcontainer]") == 1000
@@ -921,19 +912,18 @@ def test_a_name_that_is_no_text_does_not_reach_our_files(tmp_path: Path) -> None
 
 @pytest.mark.attack(8)
 @pytest.mark.engine
-@pytest.mark.parametrize("where", ["command", "entrypoint"])
-@pytest.mark.parametrize("value", ["hunter2", "two words", "it's $HOME"])
+@pytest.mark.parametrize(("where", "value"), [("command", "two words"), ("entrypoint", "its $HOME")])
 def test_a_secret_of_dot_env_is_in_none_of_our_files(tmp_path: Path, where: str, value: str) -> None:
     """Reads a password in what a user commits: a value of .env is named in our files, and compose fills it in."""
     service = {
         "build": ".",
         where: ["python", "train.py", "--key", "pre-${API_KEY}", "${NONE:-left}", "$$HOME"],
     }
+    wanted = ["python", "train.py", "--key", f"pre-{value}", "left", "$HOME"]
     files = {
         "compose.yaml": json.dumps({"services": {"app": service}}), "train.py": "print(1)\n",
-        "Dockerfile": "FROM python:3.11\nWORKDIR /app\nCOPY . .\n", ".env": f"API_KEY='{value}'\n".replace("it's", "its"),
+        "Dockerfile": "FROM python:3.11\nWORKDIR /app\nCOPY . .\n", ".env": f"API_KEY='{value}'\n",
     }  # fmt: skip
-    value = value.replace("it's", "its")
     root = checkout(tmp_path / "repo", files)
     done = dkdbg_in(root, "init", "--yes")
     assert done.returncode == 0, done.stderr
@@ -941,32 +931,11 @@ def test_a_secret_of_dot_env_is_in_none_of_our_files(tmp_path: Path, where: str,
     for path in root.rglob("*"):
         if path.is_file() and path.name != ".env":
             assert value.encode() not in path.read_bytes(), path
-    config = [
-        "docker",
-        "compose",
-        "-p",
-        "secret",
-        "--profile",
-        "debug",
-        "--profile",
-        "devcontainer",
-        "config",
-        "--format",
-        "json",
-    ]
-    services = json.loads(subprocess.run(config, cwd=root, capture_output=True, check=True).stdout)[
-        "services"
-    ]
+    config = ["docker", "compose", "-p", "secret", "--profile", "*", "config", "--format", "json"]
+    services = json.loads(command(config, root).stdout)["services"]
     twin = services["app-debug"]
     words = [*twin["entrypoint"], *(twin["command"] or [])]
-    assert [word.replace("$$", "$") for word in words[4:]] == [
-        "python",
-        "train.py",
-        "--key",
-        f"pre-{value}",
-        "left",
-        "$HOME",
-    ]
+    assert [word.replace("$$", "$") for word in words[4:]] == wanted
     environment = services["app-debug-devcontainer"]["environment"]
     work = tmp_path / "work"
     (work / ".dkdbg").mkdir(parents=True)
@@ -988,14 +957,7 @@ def test_a_secret_of_dot_env_is_in_none_of_our_files(tmp_path: Path, where: str,
     )
     over.touch()
     started = said.read_text().split("\0")[:-1]
-    assert started[started.index("--") + 1 :] == [
-        "python",
-        "train.py",
-        "--key",
-        f"pre-{value}",
-        "left",
-        "$HOME",
-    ]
+    assert started[started.index("--") + 1 :] == wanted
     (output,) = [path for path in work.iterdir() if path.name.startswith("dkdbg-output")]
     assert output.stat().st_mode & 0o077 == 0
 
