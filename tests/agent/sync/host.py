@@ -62,17 +62,11 @@ class Host:
 
     def __init__(self, python: str = sys.executable, user: int | None = None) -> None:
         argv, start = boot.start(python)
+        groups = None if user is None else []
         self.process = subprocess.Popen(
-            argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={"PATH": os.environ["PATH"]},
-            cwd="/",
-            user=user,
-            group=user,
-            extra_groups=None if user is None else [],
-        )
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={"PATH": os.environ["PATH"]},
+            cwd="/", user=user, group=user, extra_groups=groups,
+        )  # fmt: skip
         self.frames: queue.Queue[wire.Frame | None] = queue.Queue()
         self.number = 0
         self.failed: list[dict[str, Any]] = []
@@ -152,6 +146,26 @@ class Host:
         self.begin(kind, head, body)
         self.settle()
         return self.failed[before:]
+
+    def large(self, path: str, data: bytes, *pieces: bytes) -> int:
+        """Send a file in pieces, by default its content from where the receiver has it, and return that offset."""
+        number = self.begin(wire.BEGIN, entry(path, data))
+        offset = int(self.expect(wire.RESUME)["offset"])
+        for piece in pieces or [data[at : at + (1 << 20)] for at in range(offset, len(data), 1 << 20)]:
+            self.send(wire.DATA, {"id": number}, piece)
+        self.send(wire.END, {"id": number})
+        self.settle()
+        return offset
+
+    def verify(self) -> dict[str, wire.Entry]:
+        """Return what is there of what sync holds, read anew, by path; REMOTE follows."""
+        self.send(wire.VERIFY)
+        return {one[0]: one for one in self.entries(wire.LISTING)}
+
+    def refused(self, root: Path | str, **more: Any) -> str:
+        """Say HELLO and return why it is refused."""
+        self.send(wire.HELLO, {"version": wire.VERSION, "root": str(root), **more})
+        return self.error()
 
     def put(self, path: str, data: bytes, **more: Any) -> list[dict[str, Any]]:
         return self.do(wire.PUT, entry(path, data, **more), data)

@@ -8,10 +8,10 @@ import os
 import shutil
 import signal
 import struct
-import subprocess
-import sys
 import traceback
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from dkdbg.agent.sync import wire
 from dkdbg.agent.sync.ledger import Ledger
@@ -22,10 +22,8 @@ from dkdbg.agent.sync.tree import Tree
 from tests.agent.sync.host import Host, digest, entry, packed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    import pytest
 
 ODD = ["],[", 'a],["', "],\n[", "\\", "\udcff", "caf\u00e9", "a\n,b"]
 
@@ -39,24 +37,17 @@ def test_files_get_content_mode_and_time_and_are_listed_at_the_next_start(
     assert host.pack("a/b", files, mode=0o751, mtime_ns=time, stamp="1") == []
     assert host.pack("", {"top": b"", "other": b"2"}) == []
     for name, data in files.items():
-        info = (root / "a/b" / name).stat()
-        assert ((root / "a/b" / name).read_bytes(), info.st_mode & 0o7777, info.st_mtime_ns) == (
-            data,
-            0o751,
-            time,
-        )
+        at = root / "a/b" / name
+        info = at.stat()
+        assert (at.read_bytes(), info.st_mode & 0o7777, info.st_mtime_ns) == (data, 0o751, time)
     host.bye()
     assert list((root / ".dkdbg-sync" / "tmp").iterdir()) == []
     listing = start().open(root)
     assert listing.pop("a")[1] == listing.pop("a/b")[1] == "d"
-    assert listing == {
-        **{
-            f"a/b/{name}": [f"a/b/{name}", "f", 0o751, len(data), digest(data), "1"]
-            for name, data in files.items()
-        },
-        "top": ["top", "f", 0o644, 0, digest(b""), "s"],
-        "other": ["other", "f", 0o644, 1, digest(b"2"), "s"],
-    }
+    assert listing.pop("top") == ["top", "f", 0o644, 0, digest(b""), "s"]
+    assert listing.pop("other") == ["other", "f", 0o644, 1, digest(b"2"), "s"]
+    expected = {f"a/b/{name}": ["f", 0o751, len(data), digest(data), "1"] for name, data in files.items()}
+    assert {path: one[1:] for path, one in listing.items()} == expected
 
 
 def test_names_that_look_like_the_ledgers_own_signs_survive_in_it(
@@ -68,45 +59,22 @@ def test_names_that_look_like_the_ledgers_own_signs_survive_in_it(
     assert set(start().open(root)) == {"],[", *(f"],[/{name}" for name in ODD)}
 
 
-def test_a_file_that_fails_takes_no_other_with_it(live: Host, root: Path) -> None:
-    (root / "d" / "in the way").mkdir(parents=True)
+@pytest.mark.parametrize("make", [None, 0o755], ids=["a folder that is there", "a new folder"])
+def test_a_file_that_fails_takes_no_other_with_it(live: Host, root: Path, make: int | None) -> None:
+    there = ["in the way"] if make is None else []
+    for name in there:
+        (root / "d" / name).mkdir(parents=True)
     wrong = ["bad", "..", ".", "", ".dkdbg-sync", "n" * 300, "a\0b", "\ud800"]
     files = {name: b"%d" % index for index, name in enumerate(["first", *wrong, "last"])}
-    head, body = packed(1, "d", files)
+    head, body = packed(1, "d", files, make=make)
     head["files"][1][5] = digest(b"something else")
-    live.number = len(files)
+    live.number = head["files"][-1][0]
     live.send(wire.PACK, head, body)
     live.settle()
-    assert [(one["id"], one["path"]) for one in live.failed] == [
-        (2 + index, f"d/{name}") for index, name in enumerate(wrong)
-    ]
-    assert sorted(one.name for one in (root / "d").iterdir()) == ["first", "in the way", "last"]
+    ids = {name: number for number, name, *_ in head["files"]}
+    assert [(one["id"], one["path"]) for one in live.failed] == [(ids[name], f"d/{name}") for name in wrong]
+    assert sorted(one.name for one in (root / "d").iterdir()) == ["first", *there, "last"]
     assert list((root / ".dkdbg-sync" / "tmp").iterdir()) == []
-
-
-def test_what_somebody_made_or_changed_there_is_kept_one_by_one(live: Host, root: Path) -> None:
-    names = ("edited", "touched", "same", "folder", "link")
-    live.pack("d", dict.fromkeys(names, b"from here"))
-    (root / "d" / "edited").write_bytes(b"work of somebody")
-    (root / "d" / "touched").touch()
-    (root / "d" / "theirs").write_bytes(b"their own")
-    (root / "d" / "equal").write_bytes(b"second")
-    for name in ("folder", "link"):
-        (root / "d" / name).unlink()
-    (root / "d" / "folder").mkdir()
-    (root / "d" / "folder" / "work").write_bytes(b"in a folder")
-    (root / "d" / "link").symlink_to("edited")
-    assert live.pack("d", dict.fromkeys((*names, "theirs", "equal", "new"), b"second")) == []
-    for name in (*names, "theirs", "equal", "new"):
-        assert (root / "d" / name).read_bytes() == b"second"
-        assert not (root / "d" / name).is_symlink()
-    ids = {one["path"]: one["id"] for one in live.kept}
-    assert ids == {"d/edited": 6, "d/folder": 9, "d/link": 10, "d/theirs": 11}
-    where = {one["path"]: root / one["where"] for one in live.kept}
-    assert where["d/edited"].read_bytes() == b"work of somebody"
-    assert where["d/theirs"].read_bytes() == b"their own"
-    assert (where["d/folder"] / "work").read_bytes() == b"in a folder"
-    assert where["d/link"].is_symlink()
 
 
 def test_a_file_in_the_place_of_the_folder_is_kept(host: Host, root: Path) -> None:
@@ -124,17 +92,6 @@ def test_a_folder_that_is_removed_while_packs_come_is_made_again(live: Host, roo
         assert live.pack("d/e", {"a": b"%d" % index, "b": b"2"}) == []
         assert (root / "d/e/a").read_bytes() == b"%d" % index
         shutil.rmtree(root / "d")
-
-
-def test_python_never_runs_an_old_pyc(live: Host, root: Path) -> None:
-    for value in (1, 2, 3, 4):
-        if value == 3:
-            live.do(wire.DELETE, {"path": "module.py"})
-        assert live.pack("", {"module.py": b"value = %d\n" % value, "other.py": b""}) == []
-        run = [sys.executable, "-c", "import module; print(module.value)"]
-        assert (
-            subprocess.run(run, cwd=root, capture_output=True, text=True, check=True).stdout == f"{value}\n"
-        )
 
 
 def operations(root: Path) -> tuple[Operations, State, Ledger]:
@@ -226,63 +183,64 @@ FIRST = {"a": b"1", "b": b"1", "edited": b"1", "same": b"1"}
 AGAIN = {"a": b"22", "new": b"22", "edited": b"22", "b": b"22", "theirs": b"22", "same": b"1"}
 
 
+def killed_at_each_call(
+    root: Path, pack: tuple[dict[str, Any], bytes], before: Callable[[], None]
+) -> Iterator[dict[str, str]]:
+    """Put a pack in place again and again, killed before each single call of CALLS, and last not at all: each time what is listed
+    then, by path with its digest. `before` makes what is there at first."""
+    for call in itertools.count(1):
+        for each in root.iterdir():
+            shutil.rmtree(each)
+        before()
+        killed = ends_before(call, root, *pack)
+        _, state, book = operations(root)
+        settle_intents(state.tree, book, clean=True)
+        yield {one[0]: one[4] for one in survey(state.tree, book)}
+        assert list((root / ".dkdbg-sync/tmp").iterdir()) == []
+        for descriptor in (state.folder, state.temporary, state._lock, state.tree.root, book._log):
+            os.close(descriptor)
+        if not killed:
+            assert call > 15
+            return
+
+
 def test_the_ledger_is_true_whenever_a_pack_is_killed(root: Path) -> None:
     """Before each single call: what is there is whole, and is in the ledger when sync put it there."""
-    for call in itertools.count(1):
-        if list(root.iterdir()):
-            subprocess.run(["find", root, "-mindepth", "1", "-delete"], check=True)
+    folder = root / "d/e"
+
+    def before() -> None:
         work, state, book = operations(root)
         assert work.pack(*packed(1, "d/e", FIRST), lambda _number: None) == []
         book.flush()
-        folder = root / "d/e"
         (folder / "edited").write_bytes(b"work")
         (folder / "theirs").write_bytes(b"work too")
         os.close(state._lock)
-        killed = ends_before(call, root, *packed(1, "d/e", AGAIN))
-        work, state, book = operations(root)
-        settle_intents(state.tree, book, clean=True)
-        listed = {one[0]: one[4] for one in survey(state.tree, book)}
+
+    there = {}
+    for listed in killed_at_each_call(root, packed(1, "d/e", AGAIN), before):
         there = {path.name: path.read_bytes() for path in folder.iterdir()}
         for name, data in there.items():
             assert data in {FIRST.get(name), AGAIN[name], b"work", b"work too"}
             if data in {FIRST.get(name), AGAIN[name]} or name == "edited":
-                assert listed[f"d/e/{name}"] == digest(data), (call, name)
+                assert listed[f"d/e/{name}"] == digest(data), name
         assert {"d", "d/e", *(f"d/e/{name}" for name in there if name != "theirs")} <= set(listed)
         assert set(listed) <= {"d", "d/e", *(f"d/e/{name}" for name in there)}
         kept = [path.read_bytes() for path in (root / ".dkdbg-sync/kept").rglob("*") if path.is_file()]
         assert {b"work", b"work too"} <= {*kept, *there.values()}
-        assert list((root / ".dkdbg-sync/tmp").iterdir()) == []
-        for descriptor in (state.folder, state.temporary, state._lock, state.tree.root, book._log):
-            os.close(descriptor)
-        if not killed:
-            assert there == AGAIN
-            assert call > 30
-            return
+    assert there == AGAIN
 
 
 def test_the_ledger_is_true_whenever_a_pack_with_its_folder_is_killed(root: Path) -> None:
     """Before each single call: the folder is there with all its files and in the ledger, or it is not there."""
-    for call in itertools.count(1):
-        if list(root.iterdir()):
-            subprocess.run(["find", root, "-mindepth", "1", "-delete"], check=True)
-        _, state, _ = operations(root)
-        os.close(state._lock)
-        killed = ends_before(call, root, *packed(1, "d", AGAIN, make=0o750))
-        _, state, book = operations(root)
-        settle_intents(state.tree, book, clean=True)
-        listed = {one[0]: one[4] for one in survey(state.tree, book)}
+    there = {}
+    for listed in killed_at_each_call(
+        root, packed(1, "d", AGAIN, make=0o750), lambda: os.close(operations(root)[1]._lock)
+    ):
         there = {path.name: path.read_bytes() for path in root.glob("d/*")}
-        assert there in ({}, AGAIN), call
-        assert list((root / ".dkdbg-sync/tmp").iterdir()) == []
-        assert listed == (
-            {"d": "", **{f"d/{name}": digest(data) for name, data in there.items()}} if there else {}
-        )
-        for descriptor in (state.folder, state.temporary, state._lock, state.tree.root, book._log):
-            os.close(descriptor)
-        if not killed:
-            assert there == AGAIN
-            assert call > 15
-            return
+        assert there in ({}, AGAIN)
+        files = {f"d/{name}": digest(data) for name, data in there.items()}
+        assert listed == ({"d": "", **files} if there else {})
+    assert there == AGAIN
 
 
 def renamed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
@@ -328,22 +286,6 @@ def test_a_folder_that_is_there_is_not_replaced_by_a_new_one(
     assert work.pack(*packed(1, "d", {"a": b"1", "b": b"2"}, make=0o700), lambda _number: None) == []
     assert seen == [b"a", b"b"]
     assert ((root / "d").stat().st_ino, (root / "d").stat().st_mode & 0o777) == (before, 0o700)
-
-
-def test_of_a_new_folder_what_fails_takes_nothing_with_it(live: Host, root: Path) -> None:
-    wrong = ["bad", "..", "", ".dkdbg-sync", "n" * 300, "a\0b"]
-    head, body = packed(
-        1, "d", {name: b"%d" % index for index, name in enumerate(["first", *wrong, "last"])}, make=0o755
-    )
-    head["files"][1][5] = digest(b"something else")
-    live.number = len(head["files"]) + 1
-    live.send(wire.PACK, head, body)
-    live.settle()
-    assert [(one["id"], one["path"]) for one in live.failed] == [
-        (3 + index, f"d/{name}") for index, name in enumerate(wrong)
-    ]
-    assert sorted(one.name for one in (root / "d").iterdir()) == ["first", "last"]
-    assert list((root / ".dkdbg-sync" / "tmp").iterdir()) == []
 
 
 def test_a_new_folder_that_cannot_be_made_fails_with_all_that_is_in_it(live: Host, root: Path) -> None:

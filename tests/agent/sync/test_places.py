@@ -95,13 +95,8 @@ def test_it_runs_under_every_python(start: Callable[..., Host], root: Path, mino
         host.do(wire.LINK, {"path": "d/l", "target": "../d/a", "stamp": ""})
         host.do(wire.DELETE, {"path": "d/b"})
         host.do(wire.MODE, {"path": "d/a", "mode": 0o600, "stamp": ""})
-        number = host.begin(wire.BEGIN, entry("big", b"12"))
-        host.expect(wire.RESUME)
-        host.send(wire.DATA, {"id": number}, b"12")
-        host.send(wire.END, {"id": number})
-        host.settle()
-        host.send(wire.VERIFY)
-        assert len(host.entries(wire.LISTING)) == 4
+        host.large("big", b"12")
+        assert len(host.verify()) == 4
         assert host.entries(wire.REMOTE) == []
         assert host.failed == []
         host.bye()
@@ -125,13 +120,8 @@ def test_a_locale_without_utf8_does_not_matter(root: Path) -> None:
     name = "grün/é\udcff"
     frames = wire.encode(wire.HELLO, {"version": wire.VERSION, "root": str(root)})
     frames += wire.encode(wire.PUT, {"id": 1, **entry(name, b"x")}, b"x") + wire.encode(wire.VERIFY)
-    done = subprocess.run(
-        argv,
-        input=first + frames,
-        capture_output=True,
-        check=True,
-        env={"LC_ALL": "POSIX", "PYTHONUTF8": "0"},
-    )
+    posix = {"LC_ALL": "POSIX", "PYTHONUTF8": "0"}
+    done = subprocess.run(argv, input=first + frames, capture_output=True, check=True, env=posix)
     assert done.stderr == b""
     assert (root / name).read_bytes() == b"x"
     (root / "grün").rename(root / "renamed")
@@ -158,11 +148,7 @@ def test_what_root_writes_belongs_to_the_owner_of_the_root_folder(
     host.put("d/a", b"1", mode=0o750)
     host.do(wire.MKDIR, {"path": "e", "mode": 0o755})
     host.do(wire.LINK, {"path": "l", "target": "d", "stamp": ""})
-    number = host.begin(wire.BEGIN, entry("big", b"12"))
-    host.expect(wire.RESUME)
-    host.send(wire.DATA, {"id": number}, b"12")
-    host.send(wire.END, {"id": number})
-    host.settle()
+    host.large("big", b"12")
     (open_root / "d" / "a").write_text("changed there")
     host.put("d/a", b"2")
     host.bye()
@@ -199,21 +185,14 @@ def test_all_in_a_setgid_root_has_the_group_of_the_root(as_user: Callable[[], Ho
     assert {name for name, info in found.items() if info.st_gid != USER + 1} == {"ours"}
     modes = {name: oct(found[name].st_mode & 0o7777) for name in ("ours", "theirs", "d", "d/e", "d/e/a", "b")}
     assert modes == {
-        "ours": "0o2750",
-        "theirs": "0o2755",
-        "d": "0o2755",
-        "d/e": "0o2755",
-        "d/e/a": "0o640",
-        "b": "0o644",
-    }
+        "ours": "0o2750", "theirs": "0o2755", "d": "0o2755", "d/e": "0o2755", "d/e/a": "0o640", "b": "0o644",
+    }  # fmt: skip
 
 
 def test_a_root_that_is_not_there_is_made_when_asked(start: Callable[..., Host], open_root: Path) -> None:
     os.chown(open_root, USER, USER)
     missing = open_root / "a" / "b"
-    host = start()
-    host.send(wire.HELLO, {"version": wire.VERSION, "root": str(missing)})
-    assert "does not exist on the target" in host.error()
+    assert "does not exist on the target" in start().refused(missing)
     host = start()
     host.open(missing, create=True)
     host.put("f", b"1")
@@ -222,16 +201,12 @@ def test_a_root_that_is_not_there_is_made_when_asked(start: Callable[..., Host],
 
 
 def test_a_root_that_cannot_be_written_says_whose_it_is(as_user: Callable[[], Host], open_root: Path) -> None:
-    host = as_user()
-    host.send(wire.HELLO, {"version": wire.VERSION, "root": str(open_root)})
-    reason = host.error()
+    reason = as_user().refused(open_root)
     assert reason.startswith(
         f"{open_root} is not writable: it belongs to uid 0 (root), mode 0755, and sync runs as"
     )
     assert f"uid {USER}" in reason
-    host = as_user()
-    host.send(wire.HELLO, {"version": wire.VERSION, "root": str(open_root / "new"), "create": True})
-    assert "cannot be opened or made" in host.error()
+    assert "cannot be opened or made" in as_user().refused(open_root / "new", create=True)
     assert list(open_root.iterdir()) == []
 
 
@@ -270,8 +245,7 @@ def test_what_lies_in_a_folder_that_cannot_be_read_any_more_is_not_forgotten(
         assert f"no permission: sync runs as uid {USER}" in failed[0]["reason"]
     host.send(wire.STAT, {"paths": ["theirs/x", "ours"]})
     assert [one[0] for one in host.entries(wire.STATS)] == ["ours"]
-    host.send(wire.VERIFY)
-    assert {one[0]: one[4] for one in host.entries(wire.LISTING)}["theirs/d/f"] == ""
+    assert host.verify()["theirs/d/f"][4] == ""
     host.entries(wire.REMOTE)
     host.bye()
     (open_root / "theirs").chmod(0o777)
@@ -290,15 +264,11 @@ def test_syncs_folder_of_another_user_is_not_used(
     host.open(open_root)
     host.put("f", b"1")
     host.bye()
-    host = as_user()
-    host.send(wire.HELLO, {"version": wire.VERSION, "root": str(open_root)})
-    assert "belongs to uid 0 (root), and sync runs as" in host.error()
+    assert "belongs to uid 0 (root), and sync runs as" in as_user().refused(open_root)
     (open_root / ".dkdbg-sync").rename(open_root / "away")
     (open_root / ".dkdbg-sync").mkdir()
     os.chown(open_root / ".dkdbg-sync", USER, USER)
-    host = start()
-    host.send(wire.HELLO, {"version": wire.VERSION, "root": str(open_root)})
-    assert f"belongs to uid {USER}, and sync runs as uid 0" in host.error()
+    assert f"belongs to uid {USER}, and sync runs as uid 0" in start().refused(open_root)
 
 
 def test_a_full_disk_is_said_and_the_stream_goes_on(
@@ -312,12 +282,7 @@ def test_a_full_disk_is_said_and_the_stream_goes_on(
     (failed,) = host.put("kept", data)
     assert "no space left" in failed["reason"]
     assert failed["hint"]
-    number = host.begin(wire.BEGIN, entry("large", data * 3))
-    host.expect(wire.RESUME)
-    for _ in range(3):
-        host.send(wire.DATA, {"id": number}, data)
-    host.send(wire.END, {"id": number})
-    host.settle()
+    host.large("large", data * 3)
     assert "no space left" in host.failed[-1]["reason"]
     assert host.failed[-1]["path"] == "large"
     assert len(host.failed) == 2
@@ -330,15 +295,21 @@ def test_a_full_disk_is_said_and_the_stream_goes_on(
     assert start().open(root)["kept"][4] == digest(data[:600_000])
 
 
+@pytest.mark.parametrize("kind", ["PUT", "PACK"])
 def test_a_disk_without_room_for_the_ledger_loses_no_truth(
-    tmp_path: Path, mounted: Callable[..., Path], start: Callable[..., Host]
+    tmp_path: Path, mounted: Callable[..., Path], start: Callable[..., Host], kind: str
 ) -> None:
     """tmpfs has pages of 4 KiB: empty files need none, but the log of them does."""
     root = mounted(tmp_path / "small", "size=64k,nr_inodes=3000")
     host = start(at=root)
-    for index in range(1000):
-        host.begin(wire.PUT, entry(f"empty{index}", b""))
-    host.settle()
+    names = [f"empty{index}" for index in range(1000)]
+    for first in range(0, 1000, 50):
+        if kind == "PACK":
+            host.pack("", dict.fromkeys(names[first : first + 50], b""))
+        else:
+            for name in names[first : first + 50]:
+                host.begin(wire.PUT, entry(name, b""))
+            host.settle()
     assert 0 < len(host.failed) < 1000
     assert all("no space left" in one["reason"] for one in host.failed)
     there = {path.name for path in root.glob("empty*")}
@@ -376,31 +347,13 @@ def test_a_disk_that_is_full_in_the_middle_of_a_pack_fails_the_files_that_do_not
     host.bye()
 
 
-def test_a_disk_without_room_for_the_log_of_a_pack_loses_no_truth(
-    tmp_path: Path, mounted: Callable[..., Path], start: Callable[..., Host]
-) -> None:
-    root = mounted(tmp_path / "small", "size=64k,nr_inodes=3000")
-    host = start(at=root)
-    failed = []
-    for first in range(0, 1000, 50):
-        failed += host.pack("", {f"empty{first + index}": b"" for index in range(50)})
-    assert 0 < len(failed) < 1000
-    assert all("no space left" in one["reason"] for one in failed)
-    there = {path.name for path in root.glob("empty*")}
-    assert len(there) == 1000 - len(failed)
-    host.bye()
-    assert set(start().open(root)) == there
-
-
 def test_a_read_only_file_system_is_said(
     tmp_path: Path, mounted: Callable[..., Path], start: Callable[..., Host]
 ) -> None:
     root = mounted(tmp_path / "fixed", "size=1m")
     (root / "f").write_text("1")
     subprocess.run(["mount", "-o", "remount,ro", str(root)], check=True)
-    host = start()
-    host.send(wire.HELLO, {"version": wire.VERSION, "root": str(root)})
-    assert "is on a read-only file system" in host.error()
+    assert "is on a read-only file system" in start().refused(root)
     host = start()
     assert host.open(root, write=False) == {}
     host.send(wire.LIST, {"path": ""})

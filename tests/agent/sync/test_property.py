@@ -1,7 +1,7 @@
 """Random work on the local side while streams and receivers die and the remote side is meddled with: equal in the end.
 
 The watcher, the session and the receiver are the real ones; the receiver runs on a local folder behind a pipe that can
-be cut at either end. Rules come and go: what they leave out is asked of git. 50 sequences; 2,000 with DKDBG_TEST_FULL=1; DKDBG_TEST_SEED=N runs one of them.
+be cut at either end. Rules come and go: what they leave out is asked of git. 30 sequences; 2,000 with DKDBG_TEST_FULL=1; DKDBG_TEST_SEED=N runs one of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.agent.sync.churn import RULE_FILES, Churn, contents, left_out, pictur
 from tests.processes import children
 
 PART = 10
-ALL = 2000 if os.environ.get("DKDBG_TEST_FULL") else 50
+ALL = 2000 if os.environ.get("DKDBG_TEST_FULL") else 30
 
 
 class Relay:

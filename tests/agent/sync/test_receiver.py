@@ -21,25 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def kept(root: Path, host: Host) -> dict[str, bytes]:
-    """What KEPT said, and what is there."""
-    return {one["path"]: (root / one["where"]).read_bytes() for one in host.kept}
-
-
 def test_ready_says_what_the_host_has_to_know(host: Host, root: Path) -> None:
     (root.parent / "way").symlink_to("root")
     ready = host.hello(root.parent / "way")
     (root.parent / "way").unlink()
     assert ready == {
-        "version": wire.VERSION,
-        "python": sys.version.split()[0],
-        "pid": host.process.pid,
-        "user": ready["user"],
-        "root": str(root),
-        "probe": "",
-        "empty": True,
-        "case_sensitive": True,
-    }
+        "version": wire.VERSION, "python": sys.version.split()[0], "pid": host.process.pid, "user": ready["user"], "root": str(root),
+        "probe": "", "empty": True, "case_sensitive": True,
+    }  # fmt: skip
     assert host.entries(wire.LISTING) == []
     host.bye()
 
@@ -73,25 +62,44 @@ def test_the_listing_of_the_next_start_is_what_was_put(start: Callable[..., Host
     assert (root / "empty").stat().st_mode & 0o777 == 0o755
 
 
-def test_local_wins_and_what_was_changed_there_is_kept(live: Host, root: Path) -> None:
-    for path in ("edited", "touched", "same", "deleted"):
-        live.put(path, b"from here")
-    (root / "edited").write_bytes(b"work of somebody")
-    (root / "deleted").write_bytes(b"more work")
-    (root / "touched").touch()
-    (root / "theirs").write_bytes(b"their own")
-    (root / "equal").write_bytes(b"second")
-    for path in ("edited", "touched", "same", "theirs", "equal"):
-        live.put(path, b"second")
-        assert (root / path).read_bytes() == b"second"
-    live.do(wire.DELETE, {"path": "deleted"})
-    assert not (root / "deleted").exists()
+@pytest.mark.parametrize("kind", ["PUT", "PACK"])
+def test_local_wins_and_what_was_made_or_changed_there_is_kept(live: Host, root: Path, kind: str) -> None:
+    def put(*names: str, data: bytes) -> None:
+        for name in names if kind == "PUT" else ():
+            live.put(f"d/{name}", data)
+        if kind == "PACK":
+            live.pack("d", dict.fromkeys(names, data))
+
+    ours = ("edited", "touched", "same", "folder", "link")
+    put(*ours, "deleted", data=b"from here")
+    at = root / "d"
+    (at / "edited").write_bytes(b"work of somebody")
+    (at / "deleted").write_bytes(b"more work")
+    (at / "touched").touch()
+    (at / "theirs").write_bytes(b"their own")
+    (at / "equal").write_bytes(b"second")
+    for name in ("folder", "link"):
+        (at / name).unlink()
+    (at / "folder").mkdir()
+    (at / "folder" / "work").write_bytes(b"in a folder")
+    (at / "link").symlink_to("edited")
+    put(*ours, "theirs", "equal", "new", data=b"second")
+    for name in (*ours, "theirs", "equal", "new"):
+        assert ((at / name).read_bytes(), (at / name).is_symlink()) == (b"second", False), name
+    live.do(wire.DELETE, {"path": "d/deleted"})
+    assert not (at / "deleted").exists()
     assert live.failed == []
-    assert kept(root, live) == {
-        "edited": b"work of somebody",
-        "theirs": b"their own",
-        "deleted": b"more work",
-    }
+    first = 7  # the second time
+    names = ["edited", "folder", "link", "theirs", "deleted"]
+    ids = [first + [*ours, "theirs", "equal", "new", "deleted"].index(name) for name in names]
+    assert [(one["path"], one["id"]) for one in live.kept] == [
+        (f"d/{name}", id_) for name, id_ in zip(names, ids, strict=True)
+    ]
+    where = {one["path"].removeprefix("d/"): root / one["where"] for one in live.kept}
+    kept = {"edited": b"work of somebody", "theirs": b"their own", "deleted": b"more work"}
+    assert {name: where[name].read_bytes() for name in kept} == kept
+    assert (where["folder"] / "work").read_bytes() == b"in a folder"
+    assert where["link"].is_symlink()
 
 
 def test_a_folder_in_the_way_of_a_file_is_kept_whole(host: Host, root: Path) -> None:
@@ -151,23 +159,17 @@ def test_deleting_again_is_done(live: Host) -> None:
     assert live.do(wire.DELETE, {"path": "no/such/thing"}) == []
 
 
-def test_what_took_the_place_of_ours_is_not_deleted(live: Host, root: Path) -> None:
-    live.put("a", b"1")
-    (root / "a").unlink()
-    (root / "a").mkdir()
-    (root / "a" / "theirs").touch()
-    live.do(wire.DELETE, {"path": "a"})
-    assert (root / "a" / "theirs").exists()
-    assert live.kept[0]["where"] == "a"
-
-
-def test_an_empty_folder_that_took_the_place_of_our_file_is_not_deleted(live: Host, root: Path) -> None:
-    live.put("a", b"1")
-    (root / "a").unlink()
-    (root / "a").mkdir()
-    live.do(wire.DELETE, {"path": "a"})
-    assert (root / "a").is_dir()
-    assert live.kept[0]["where"] == "a"
+def test_a_folder_that_took_the_place_of_our_file_is_not_deleted(live: Host, root: Path) -> None:
+    for name in ("empty", "full"):
+        live.put(name, b"1")
+        (root / name).unlink()
+        (root / name).mkdir()
+    (root / "full" / "theirs").touch()
+    for name in ("empty", "full"):
+        live.do(wire.DELETE, {"path": name})
+        assert (root / name).is_dir()
+    assert (root / "full" / "theirs").exists()
+    assert [one["where"] for one in live.kept] == ["empty", "full"]
 
 
 def test_a_folder_that_was_moved_out_of_the_root_is_not_written_to(live: Host, root: Path) -> None:
@@ -195,8 +197,7 @@ def test_mode_changes_what_sync_holds_and_nothing_else(live: Host, root: Path) -
     )
     (root / "a").write_bytes(b"2")
     assert "changed there" in live.do(wire.MODE, {"path": "a", "mode": 0o600, "stamp": ""})[0]["reason"]
-    live.send(wire.VERIFY)
-    assert {one[0]: one[2:] for one in live.entries(wire.LISTING)}["linked"] == [0o700, 1, digest(b"1"), "2"]
+    assert live.verify()["linked"][2:] == [0o700, 1, digest(b"1"), "2"]
 
 
 def test_adopt_notes_only_what_is_really_there(start: Callable[..., Host], root: Path) -> None:
@@ -227,19 +228,22 @@ def test_a_file_that_changed_between_stat_and_adopt_is_not_noted(host: Host, roo
     host.send(wire.STAT, {"paths": ["a"]})
     host.entries(wire.STATS)
     (root / "a").write_bytes(b"SAME")
-    assert (
-        "its content there has changed"
-        in host.do(wire.ADOPT, {**entry("a", b"same"), "kind": "f"})[0]["reason"]
-    )
+    (failed,) = host.do(wire.ADOPT, {**entry("a", b"same"), "kind": "f"})
+    assert "its content there has changed" in failed["reason"]
     host.bye()
 
 
-def test_python_never_runs_an_old_pyc(live: Host, root: Path) -> None:
+@pytest.mark.parametrize("kind", ["PUT", "PACK"])
+def test_python_never_runs_an_old_pyc(live: Host, root: Path, kind: str) -> None:
     """Saves of the same size and time: each must invalidate the .pyc that any of the earlier ones left."""
     for value in (1, 2, 3, 4):
         if value == 3:  # as an editor that moves the old file away before it writes the new one
             live.do(wire.DELETE, {"path": "module.py"})
-        live.put("module.py", b"value = %d\n" % value)
+        data = b"value = %d\n" % value
+        if kind == "PUT":
+            live.put("module.py", data)
+        else:
+            assert live.pack("", {"module.py": data, "other.py": b""}) == []
         run = [sys.executable, "-c", "import module; print(module.value)"]
         result = subprocess.run(run, cwd=root, capture_output=True, text=True, check=True)
         assert result.stdout == f"{value}\n"
@@ -257,8 +261,7 @@ def test_verify_reads_everything_anew_and_says_what_else_is_there(live: Host, ro
     (root / "d" / "theirs").write_text("12345")
     (root / "l").symlink_to("/etc")
     os.mkfifo(root / "pipe")
-    live.send(wire.VERIFY)
-    listing = {one[0]: one for one in live.entries(wire.LISTING)}
+    listing = live.verify()
     assert listing["a"][4:] == [digest(b"WRONG"), ""]
     assert listing["d/b"][4:] == [digest(b"right"), "s"]
     assert sorted((one[0], one[1], one[3]) for one in live.entries(wire.REMOTE)) == [
@@ -316,12 +319,8 @@ def test_a_receiver_that_was_told_nothing_leaves_nothing(start: Callable[..., Ho
     host.open(root, probe=True)
     host.process.stdin.close()  # the end of the stream means the same
     assert host.process.wait(300) == 0
-    assert sorted(one.name for one in (root / ".dkdbg-sync").iterdir()) == [
-        ".gitignore",
-        "ledger",
-        "lock",
-        "tmp",
-    ]
+    own = sorted(one.name for one in (root / ".dkdbg-sync").iterdir())
+    assert own == [".gitignore", "ledger", "lock", "tmp"]
     assert (root / ".dkdbg-sync").stat().st_mode & 0o7777 == 0o700
 
 
@@ -344,8 +343,7 @@ def test_only_one_receiver_writes_and_the_second_says_who_the_first_is(
     first.put("a", b"1")
     second.send(wire.HELLO, {"version": wire.VERSION, "root": str(root)})
     assert list(third.open(root, write=False)) == ["a"]  # to look is allowed
-    third.send(wire.VERIFY)
-    assert [one[0] for one in third.entries(wire.LISTING)] == ["a"]
+    assert list(third.verify()) == ["a"]
     assert third.entries(wire.REMOTE) == []
     third.begin(wire.PUT, entry("b", b"1"), b"1")
     assert "nothing will be written" in third.error()
@@ -386,8 +384,7 @@ def test_a_receiver_that_hears_nothing_ends_when_the_host_asked_for_that(host: H
 def test_reading_beside_nothing_makes_nothing(host: Host, root: Path) -> None:
     (root / "a").write_text("x")
     assert host.open(root, write=False) == {}
-    host.send(wire.VERIFY)
-    assert host.entries(wire.LISTING) == []
+    assert host.verify() == {}
     assert [one[0] for one in host.entries(wire.REMOTE)] == ["a"]
     host.bye()
     assert [one.name for one in root.iterdir()] == ["a"]

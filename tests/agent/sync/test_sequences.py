@@ -133,7 +133,7 @@ class Both:
         assert list((self.root / ".dkdbg-sync" / "tmp").iterdir()) == []
 
 
-@settings(deadline=None, max_examples=int(os.environ.get("DKDBG_TEST_SEQUENCES", "120")))
+@settings(deadline=None, max_examples=int(os.environ.get("DKDBG_TEST_SEQUENCES", "60")))
 @given(st.lists(OURS | THEIRS | AGAIN, min_size=12, max_size=30))
 def test_no_work_is_lost_and_the_ledger_is_true_after_any_sequence(steps: list[tuple[str, str, int]]) -> None:
     folder = Path(tempfile.mkdtemp(prefix="dkdbg-sync-test-"))
