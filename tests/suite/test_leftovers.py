@@ -22,31 +22,26 @@ def ended_run() -> int:
     return done.pid
 
 
-def test_a_process_of_an_ended_run_is_killed_and_one_of_a_living_run_is_not(ended_run):
-    def start(run: int) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(["sleep", "300"], env={**os.environ, "DKDBG_TEST_RUN": str(run)})
+def test_processes_of_an_ended_run_are_killed_also_those_without_its_environment_and_no_others(
+    ended_run, tmp_path
+):
+    def start(run: int, *words: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(words, env={**os.environ, "DKDBG_TEST_RUN": str(run)})
 
-    dead, living = start(ended_run), start(leftovers.run_pid())
-    try:
-        assert f"process {dead.pid}: sleep 300 " in leftovers.remove_of_ended_runs()
-        assert dead.wait(60) == -signal.SIGKILL
-        assert living.poll() is None
-    finally:
-        dead.kill()
-        living.kill()
-
-
-def test_what_a_process_of_an_ended_run_started_without_its_environment_is_killed_too(ended_run, tmp_path):
     line = f"env -i sleep 300 & echo $! >{tmp_path}/pid; wait"
-    dead = subprocess.Popen(["sh", "-c", line], env={**os.environ, "DKDBG_TEST_RUN": str(ended_run)})
+    dead, shell = start(ended_run, "sleep", "300"), start(ended_run, "sh", "-c", line)
+    living = start(leftovers.run_pid(), "sleep", "300")
     try:
         while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().endswith("\n"):
-            assert dead.poll() is None
-        pid = int((tmp_path / "pid").read_text())
-        assert any(line.startswith(f"process {pid}: ") for line in leftovers.remove_of_ended_runs())
-        assert dead.wait(60) == -signal.SIGKILL
+            assert shell.poll() is None
+        removed = leftovers.remove_of_ended_runs()
+        assert f"process {dead.pid}: sleep 300 " in removed
+        assert any(each.startswith(f"process {(tmp_path / 'pid').read_text().strip()}: ") for each in removed)
+        assert (dead.wait(60), shell.wait(60)) == (-signal.SIGKILL, -signal.SIGKILL)
+        assert living.poll() is None
     finally:
-        dead.kill()
+        for each in (dead, shell, living):
+            each.kill()
 
 
 @pytest.mark.engine
@@ -81,18 +76,8 @@ def test_the_workers_of_a_run_name_things_after_its_controller(tmp_path):
         f"def test_name():\n    open({str(tmp_path / 'name')!r}, 'w').write(f\"{{os.getpid()}} {{unique('x')}}\")\n"
     )
     env = {key: value for key, value in os.environ.items() if key != "DKDBG_TEST_RUN"}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-n",
-        "1",
-        "-p",
-        "tests.conftest",
-        "--rootdir",
-        str(tmp_path),
-        str(test),
-    ]
+    words = ["-n", "1", "-p", "tests.conftest", "--rootdir", str(tmp_path), str(test)]
+    command = [sys.executable, "-m", "pytest", *words]
     controller = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL)
     assert controller.wait() == 0
     worker, name = (tmp_path / "name").read_text().split()
