@@ -47,24 +47,16 @@ def copies(cluster) -> list[str]:
 
 
 @pytest.mark.usefixtures("workers")
-def test_a_copy_is_attached_to_and_taken_away_as_it_says(root, bert):
+def test_a_copy_is_attached_to_taken_away_and_makes_way_as_it_says(root, bert):
     said = must(dkdbg(root, "up", "--on", BERT, "--yes")).stdout
     [attach] = hinted(said, hints.COPY_READY)
     [down] = hinted(said, hints.COPY_DOWN)
     with typed_door(root, attach) as door:
         door.wait("target", ready=True)
         assert door.end() == 0
+    assert f"dkdbg attach {BERT}" in dkdbg(root, "up", "--on", BERT, "--yes").stderr
     must(in_shell(root, down))
     assert copies(bert) == ["bert-dkdbg-agent"]  # of which a cluster knows that the copy owned it
-    wait_until_no_relay_is_left()
-
-
-@pytest.mark.usefixtures("workers")
-def test_a_copy_that_is_there_already_is_attached_to_or_makes_way(root, bert):
-    must(dkdbg(root, "up", "--on", BERT, "--yes"))
-    refused = dkdbg(root, "up", "--on", BERT, "--yes")
-    assert f"dkdbg attach {BERT}" in refused.stderr
-    must(dkdbg(root, "down", "--on", BERT))
     must(dkdbg(root, "up", "--on", BERT, "--yes"))
     assert "bert-dkdbg" in copies(bert)
     wait_until_no_relay_is_left()
@@ -72,14 +64,8 @@ def test_a_copy_that_is_there_already_is_attached_to_or_makes_way(root, bert):
 
 def test_a_copy_that_cannot_start_says_why_and_is_taken_away(root, bert, tmp_path):
     ended = {"containerStatuses": [{"name": "main", "state": {"terminated": {"exitCode": 1}}}]}
-    Workers(
-        bert,
-        tmp_path / "agents",
-        "none",
-        root,
-        status=ended,
-        log="ModuleNotFoundError: No module named 'torch'\n",
-    )
+    log = "ModuleNotFoundError: No module named 'torch'\n"
+    Workers(bert, tmp_path / "agents", "none", root, status=ended, log=log)
     said = dkdbg(root, "up", "--on", BERT, "--yes").stderr
     assert "its container has ended with exit code 1" in said
     assert "kubectl logs bert-dkdbg-0 --container=main --namespace=ml" in said

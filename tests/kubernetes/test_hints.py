@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from dkdbg import hints
+from dkdbg.errors import EXIT_ENGINE
 from dkdbg.places import registry
 from tests.engine.projects import dkdbg, must
 from tests.hints import hinted, in_shell
@@ -34,24 +35,25 @@ def run_in(root, target: str) -> str:
     return said(root, "run", "--on", target, "--", "true")
 
 
-def found(root, target: str = "k8s://ml/train-0") -> str:
-    """The label of the pod that an address leads to."""
-    return registry.place_of(target, root).find().label
-
-
 @pytest.mark.usefixtures("pod")
 def test_a_pod_that_is_not_there_leads_to_those_that_are(root):
     [line] = hinted(run_in(root, "k8s://ml/nope"), hints.PODS)
     assert "train-0" in must(in_shell(root, line)).stdout
 
 
-def test_a_right_that_is_missing_is_there_when_kubectl_says_yes(root, pod):
-    for verb, resource, target in (
-        ("get", "pods", "k8s://ml/train-0"), ("list", "pods", "k8s://ml/app=train"), ("create", "pods/exec", "k8s://ml/train-0"),
-        ("get", "deployments", "k8s://ml/deployment/bert"),
-    ):  # fmt: skip
+def test_a_right_that_is_missing_is_named_and_there_when_kubectl_says_yes(root, pod):
+    for verb, resource, words in (
+        ("get", "pods", ("run", "--on", "k8s://ml/train-0", "--", "true")),
+        ("list", "pods", ("run", "--on", "k8s://ml/app=train", "--", "true")),
+        ("create", "pods/exec", ("run", "--on", "k8s://ml/train-0", "--", "true")),
+        ("create", "pods/exec", ("sync", "--once", "--to", "/srv", "k8s://ml/train-0")),
+        ("get", "deployments", ("run", "--on", "k8s://ml/deployment/bert", "--", "true")),
+    ):
         pod.denied = {(verb, resource)}
-        [line] = hinted(run_in(root, target), hints.POD_PERMISSION)
+        done = dkdbg(root, *words)
+        assert done.returncode == EXIT_ENGINE, words
+        assert f"dkdbg: you may not {verb} {resource} in the namespace ml\n" in done.stderr
+        [line] = hinted(done.stderr, hints.POD_PERMISSION)
         assert in_shell(root, line).stdout == "no\n"
         pod.denied = set()
         assert must(in_shell(root, line)).stdout == "yes\n"
@@ -63,13 +65,12 @@ def test_a_right_that_is_missing_is_there_when_kubectl_says_yes(root, pod):
         ({"trouble": (500, "InternalError", "an error on the server: etcd is full")}, ("logs", "k8s://ml/train-0"), "(InternalError)"),
         ({"exec_refusal": "cannot exec into a container in a completed pod; current phase is Succeeded"},
          ("run", "--on", "k8s://ml/train-0", "--", "true"), "does not run any more"),
-        ({}, ("up", "--on", "k8s://ml/cronjob/nope", "--diff"), "no such object in the namespace ml"),
         ({}, ("up", "--on", "k8s://ml/pytorchjob/bert", "--diff"), "no objects of this kind"),
         ({"quota": 'deployments.apps "bert-dkdbg" is forbidden: exceeded quota: small, requested: count/deployments.apps=1, '
           "used: count/deployments.apps=1, limited: count/deployments.apps=1"},
          ("up", "--on", "k8s://ml/deployment/bert", "--yes"), "the quota of the namespace ml"),
     ],
-    ids=["unknown", "completed", "no object", "no kind", "quota"],
+    ids=["unknown", "completed", "no kind", "quota"],
 )  # fmt: skip
 def test_what_kubectl_refuses_has_its_cause(attributes, words, cause, root, pod):
     containers = [{"name": "main", "command": ["python3", "train.py"]}]
@@ -84,13 +85,11 @@ def test_what_kubectl_refuses_has_its_cause(attributes, words, cause, root, pod)
 
 
 def test_an_object_of_a_kind_that_is_there_is_missed_by_its_name(root, pod, monkeypatch):
-    monkeypatch.setitem(
-        objects.KINDS, "kubeflow.org/v1", [("pytorchjobs", "PyTorchJob", ["get", "list"], [])]
-    )
+    kinds = [("pytorchjobs", "PyTorchJob", ["get", "list"], [])]
+    monkeypatch.setitem(objects.KINDS, "kubeflow.org/v1", kinds)
     pod.objects.put("pytorchjobs", "bart", {})
-    assert "no such object in the namespace ml" in said(
-        root, "up", "--on", "k8s://ml/pytorchjob/bert", "--diff"
-    )
+    refused = said(root, "up", "--on", "k8s://ml/pytorchjob/bert", "--diff")
+    assert "no such object in the namespace ml" in refused
 
 
 def test_a_pod_that_makes_no_sense_is_refused(root, cluster):
@@ -118,4 +117,4 @@ def test_the_program_that_logs_in_works_where_kubectl_does(root, pod, tmp_path):
     token = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": "x"}}
     program.write_text(f"#!/bin/sh\necho '{json.dumps(token)}'\n")
     program.chmod(0o755)
-    assert found(root) == "k8s://ml/train-0"
+    assert registry.place_of("k8s://ml/train-0", root).find().label == "k8s://ml/train-0"

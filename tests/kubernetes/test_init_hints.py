@@ -7,10 +7,9 @@ import subprocess
 
 import pytest
 
-from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
 from tests.engine.host_doors import host_door
-from tests.engine.projects import LOOP, dkdbg, marked_line, must, write
+from tests.engine.projects import LOOP, dkdbg, must, write
+from tests.kubernetes.ranks import editor
 from tests.kubernetes.runs import wait_until_no_relay_is_left
 from tests.kubernetes.test_copy_hints import BERT, SPEC
 from tests.kubernetes.workers import Workers
@@ -69,12 +68,7 @@ def test_an_overlay_that_is_applied_by_hand_is_attached_to_as_it_says(root, clus
     try:
         subprocess.run(apply, cwd=root, check=True, capture_output=True)
         with host_door(root, BERT) as door:
-            options = AttachOptions(
-                host="127.0.0.1", port=door.port, path_mappings=((str(root), "/workspace"),)
-            )
-            with Debugger(options) as debugger:
-                debugger.set_breakpoints(str(root / "train.py"), [marked_line(root / "train.py")])
-                debugger.attach()
+            with editor(door.port, root, "/workspace") as debugger:
                 assert debugger.stack(debugger.wait_stopped(300))[0].name == "step"
             assert door.end() == 0
         wait_until_no_relay_is_left()

@@ -12,13 +12,12 @@ from urllib.request import urlopen
 
 import pytest
 
-from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
 from dkdbg.places import registry
 from tests.engine.host_doors import host_door
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, unique, write
-from tests.engine.synced import Box, Following, docker, take_away
+from tests.engine.synced import Box, docker, following, take_away
 from tests.kubernetes.cluster import Pod
+from tests.kubernetes.ranks import editor
 from tests.kubernetes.runs import ENDS, WAITS, launch, relays, start, wait_until_no_relay_is_left
 from tests.ports import free_port
 
@@ -134,21 +133,22 @@ def test_a_terminal_is_the_commands_too(root):
 
 
 @pytest.mark.core
-def test_sync_follows_a_save_into_the_working_folder_of_the_pod(root, box):
+def test_sync_follows_a_save_into_the_working_folder_of_the_pod_and_finds_the_pod_that_comes_after(
+    root, cluster, made, box
+):
     (root / "train.py").write_text("first\n")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", "sync", "--json", "k8s://ml/train-0"], cwd=root, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    following = Following(process)
-    try:
-        following.wait(lambda: box.read("/srv/train.py") == "first\n", "the first content")
+    with following(root, "k8s://ml/app=train") as followed:
+        assert box.read("/srv/train.py") == "first\n"
         (root / "train.py").write_text("second\n")
-        following.wait(lambda: box.read("/srv/train.py") == "second\n", "the second content")
-    finally:
-        process.send_signal(signal.SIGINT)
-        assert process.wait(300) == 0
-    verified = must(dkdbg(root, "sync", "--verify", "k8s://ml/train-0")).stdout
+        followed.wait(lambda: box.read("/srv/train.py") == "second\n", "the second content")
+        cluster.delete("train-0")
+        take_away(box.name)
+        followed.wait(lambda: followed.named("lost"), "the loss")
+        second = made()
+        cluster.put(Pod("train-1", {"main": second.name}, labels={"app": "train"}))
+        followed.wait(lambda: second.read("/srv/train.py") == "second\n", "the second pod")
+        assert followed.stop() == 0
+    verified = must(dkdbg(root, "sync", "--verify", "k8s://ml/train-1")).stdout
     assert "equal" in verified or "same" in verified, verified
 
 
@@ -193,109 +193,73 @@ def test_without_any_folder_that_can_be_written_it_says_so(root, cluster, made):
     assert "DKDBG_RUNTIME_DIR" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("spoil", "said"),
-    [
+@pytest.mark.usefixtures("cluster")
+def test_what_a_pod_lacks_is_said(root, box):
+    for spoil, said in (
         ("for f in /usr/bin/python* /usr/local/bin/python*; do rm -f $f; done", "has no Python 3.8 or newer"),
         (
-            "for f in /usr/bin/python3*; do printf '#!/bin/sh\\nexit 1\\n' >$f; done",
+            "printf '#!/bin/sh\\nexit 1\\n' >/usr/bin/python3; chmod 755 /usr/bin/python3",
             "has no Python 3.8 or newer",
         ),
         ("rm -f /bin/sh /usr/bin/sh", "the container has no sh"),
-    ],
-    ids=["no Python", "an old Python", "no sh"],
-)
-def test_what_a_pod_lacks_is_said(spoil, said, root, cluster, made):
-    box = made()
-    cluster.put(Pod("train-0", {"main": box.name}))
-    docker("exec", box.name, "bash", "-c", spoil)
-    done = dkdbg(root, "run", "--on", "k8s://ml/train-0", "--", "true")
-    assert done.returncode == 127
+    ):
+        docker("exec", box.name, "bash", "-c", spoil)
+        done = dkdbg(root, "run", "--on", "k8s://ml/train-0", "--", "true")
+        assert (done.returncode, said in done.stderr, "hint: " in done.stderr) == (127, True, True), (
+            spoil,
+            done.stderr,
+        )
+    done = dkdbg(root, "sync", "--once", "k8s://ml/train-0", "--to", "/srv")
     assert said in done.stderr, done.stderr
-    assert "hint: " in done.stderr
-    if "no sh" in said:
-        done = dkdbg(root, "sync", "--once", "k8s://ml/train-0", "--to", "/srv")
-        assert said in done.stderr, done.stderr
+
+
+@contextlib.contextmanager
+def attached(root, box, target: str = "k8s://ml/train-0"):
+    """An editor attached to a program in the pod train-0, and the started commands, which are ended."""
+    write(root, **{"train.py": LOOP})
+    docker("cp", str(root / "train.py"), f"{box.name}:/srv/train.py")
+    started = [launch(root, "k8s://ml/train-0", "python3", "train.py")]
+    try:
+        with host_door(root, target) as door, editor(door.port, root, "/srv") as debugger:
+            yield debugger, started
+    finally:
+        for each in started:
+            each.send_signal(signal.SIGTERM)
+            each.communicate(timeout=300)
 
 
 def test_a_breakpoint_is_hit_through_kubectls_that_are_cut_and_in_the_pod_that_comes_after(
     root, cluster, made, box
 ):
-    write(root, **{"train.py": LOOP})
-    line = marked_line(root / "train.py")
-    docker("cp", str(root / "train.py"), f"{box.name}:/srv/train.py")
-    started = [launch(root, "k8s://ml/train-0", "python3", "train.py")]
-    try:
-        with host_door(root, "k8s://ml/app=train") as door:
-            options = AttachOptions(host="127.0.0.1", port=door.port, path_mappings=((str(root), "/srv"),))
-            with Debugger(options) as debugger:
-                debugger.set_breakpoints(str(root / "train.py"), [line])
-                debugger.attach()
-                stop = debugger.wait_stopped(300)
-                for number in (signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP):  # killed, and silent
-                    cut = relays()
-                    assert cut
-                    for pid in cut:
-                        with contextlib.suppress(ProcessLookupError):
-                            os.kill(pid, number)
-                    debugger.continue_(stop)
-                    stop = debugger.wait_stopped(300)
-                    assert debugger.stack(stop)[0].line == line
-                    for pid in cut:
-                        with contextlib.suppress(
-                            ProcessLookupError
-                        ):  # the stand-in has a process for each kubectl
-                            os.kill(pid, signal.SIGCONT)
-                second = made()
-                docker("cp", str(root / "train.py"), f"{second.name}:/srv/train.py")
-                cluster.delete("train-0")
-                take_away(box.name)
-                cluster.put(Pod("train-1", {"main": second.name}, labels={"app": "train"}))
-                started.append(launch(root, "k8s://ml/train-1", "python3", "train.py"))
-                assert debugger.stack(debugger.wait_stopped(300))[0].line == line
-    finally:
-        for each in started:
-            each.send_signal(signal.SIGTERM)
-            each.communicate(timeout=300)
-    wait_until_no_relay_is_left()  # neither of the door's nor of the runs
-
-
-@contextlib.contextmanager
-def attached_to_train_0(root, box):
-    """An editor attached to a program in the pod, and the started commands, which are ended."""
-    write(root, **{"train.py": LOOP})
-    docker("cp", str(root / "train.py"), f"{box.name}:/srv/train.py")
-    started = [launch(root, "k8s://ml/train-0", "python3", "train.py")]
-    try:
-        with host_door(root, "k8s://ml/train-0") as door:
-            options = AttachOptions(host="127.0.0.1", port=door.port, path_mappings=((str(root), "/srv"),))
-            with Debugger(options) as debugger:
-                debugger.set_breakpoints(str(root / "train.py"), [marked_line(root / "train.py")])
-                debugger.attach()
-                yield debugger, started
-    finally:
-        for each in started:
-            each.send_signal(signal.SIGTERM)
-            each.communicate(timeout=300)
-
-
-def test_an_editor_hears_that_its_pod_was_deleted_and_finds_the_next_one(root, cluster, made, box):
-    """It went on as if it were attached, and nothing was said."""
-    with attached_to_train_0(root, box) as (debugger, started):
-        debugger.wait_stopped(300)
+    """The editor hears that the pod was deleted."""
+    with attached(root, box, "k8s://ml/app=train") as (debugger, started):
+        stop = debugger.wait_stopped(300)
+        for number in (signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP):  # killed, and silent
+            cut = relays()
+            assert cut
+            for pid in cut:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            debugger.continue_(stop)
+            stop = debugger.wait_stopped(300)
+            assert debugger.stack(stop)[0].line == marked_line(root / "train.py")
+            for pid in cut:
+                with contextlib.suppress(ProcessLookupError):  # the stand-in has a process for each kubectl
+                    os.kill(pid, signal.SIGCONT)
         cluster.delete("train-0")
         take_away(box.name)
         debugger.wait_output("the pod train-0 was deleted", timeout=300)
         second = made()
         docker("cp", str(root / "train.py"), f"{second.name}:/srv/train.py")
-        cluster.put(Pod("train-0", {"main": second.name}, labels={"app": "train"}))
-        started.append(launch(root, "k8s://ml/train-0", "python3", "train.py"))
+        cluster.put(Pod("train-1", {"main": second.name}, labels={"app": "train"}))
+        started.append(launch(root, "k8s://ml/train-1", "python3", "train.py"))
         assert debugger.stack(debugger.wait_stopped(300))[0].name == "step"
+    wait_until_no_relay_is_left()  # neither of the door's nor of the runs
 
 
 def test_an_editor_hears_that_the_container_of_its_pod_was_restarted(root, box):
     """The pod and its name stay, and nothing of the former session is in the new container."""
-    with attached_to_train_0(root, box) as (debugger, started):
+    with attached(root, box) as (debugger, started):
         former = debugger.wait_stopped(300).session
         docker("kill", box.name)
         docker("start", box.name)
@@ -329,26 +293,6 @@ def test_a_port_of_a_pod_is_brought_here(root, box):
         running.send_signal(signal.SIGINT)
         running.communicate(timeout=300)
     wait_until_no_relay_is_left()
-
-
-def test_a_pod_that_was_deleted_and_made_anew_is_found_again(root, cluster, made, box):
-    (root / "train.py").write_text("x\n")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", "sync", "--json", "k8s://ml/app=train"], cwd=root, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    following = Following(process)
-    try:
-        following.wait(lambda: box.read("/srv/train.py") == "x\n", "the first pod")
-        cluster.delete("train-0")
-        take_away(box.name)
-        following.wait(lambda: following.named("lost"), "the loss")
-        second = made()
-        cluster.put(Pod("train-1", {"main": second.name}, labels={"app": "train"}))
-        following.wait(lambda: second.read("/srv/train.py") == "x\n", "the second pod")
-    finally:
-        process.send_signal(signal.SIGINT)
-        assert process.wait(300) == 0
 
 
 ECHO = (

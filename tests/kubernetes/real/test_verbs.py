@@ -5,16 +5,14 @@ kubectl's SPDY over TLS, the API server's RBAC and the kubelet are the real ones
 
 from __future__ import annotations
 
-import signal
 import subprocess
-import sys
 
 import pytest
 
 from dkdbg.errors import EXIT_ENGINE, DkdbgError
 from dkdbg.places import registry
 from tests.engine.projects import dkdbg, unique
-from tests.engine.synced import Following
+from tests.engine.synced import following
 from tests.kubernetes.real.cluster import pod
 from tests.kubernetes.runs import ENDS
 
@@ -55,27 +53,22 @@ def test_the_real_server_is_spoken_to_over_tls_and_spdy(root, box):
 
 def test_sync_follows_a_save_and_the_pod_that_takes_the_place_of_another(root, developer, box):
     (root / "train.py").write_text("first\n")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", "sync", "--json", f"k8s://ml/app={box}"], cwd=root, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    following = Following(process)
+    name = box
 
     def there() -> str:
         return developer.kubectl("exec", name, "--", "cat", "/workspace/train.py", check=False)
 
-    name = box
     try:
-        following.wait(lambda: there() == "first\n", "the first content")
-        (root / "train.py").write_text("second\n")
-        following.wait(lambda: there() == "second\n", "the second content")
-        name = f"{box}-b"
-        developer.delete(f"pod/{box}")
-        developer.apply(pod(name, labels={"app": box}))
-        following.wait(lambda: there() == "second\n", "the second pod")
+        with following(root, f"k8s://ml/app={box}") as followed:
+            assert there() == "first\n"
+            (root / "train.py").write_text("second\n")
+            followed.wait(lambda: there() == "second\n", "the second content")
+            name = f"{box}-b"
+            developer.delete(f"pod/{box}")
+            developer.apply(pod(name, labels={"app": box}))
+            followed.wait(lambda: there() == "second\n", "the second pod")
+            assert followed.stop() == 0
     finally:
-        process.send_signal(signal.SIGINT)
-        assert process.wait(300) == 0
         developer.delete(f"pod/{box}-b")
 
 
