@@ -6,13 +6,32 @@ import contextlib
 import itertools
 import json
 import socket
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 from dkdbg.agent.dap.frames import FrameError, FrameParser, encode
+from tests.engine.host_doors import door_of
+from tests.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.engine.host_doors import HostDoor
+
+
+#: `dkdbg attach` that waits 5 s instead of 25 for a target that never takes the attach.
+_HURRIED = "import sys; from dkdbg.door import router; router.ARRIVAL_LIMIT = 5.0; from dkdbg.main import main; sys.exit(main())"
+
+
+@contextlib.contextmanager
+def hurried_door(root: Path, *targets: str) -> Iterator[HostDoor]:
+    """`dkdbg attach TARGET ... --json` in `root`, listening."""
+    words = [sys.executable, "-c", _HURRIED, "attach", *targets, "--port", str(free_port()), "--json"]
+    with door_of(words, root) as door:
+        door.wait("listening")
+        yield door
 
 
 class HostEditor:

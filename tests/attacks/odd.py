@@ -5,28 +5,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from tests.attacks.fuzz import FULL
 from tests.unit.door.test_router import event, request, response
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: A value of each type of JSON, and of those that Python's parser gives besides.
+#: A value of each type of JSON, and of those that Python's parser gives besides; more of some types with DKDBG_TEST_FULL=1.
 VALUES = (
-    None,
-    True,
-    -1,
-    1 << 1030,
-    1.5,
-    float("nan"),
-    float("inf"),
-    "",
-    "x",
-    "\ud800",
-    [],
-    [[]],
-    {},
-    {"a": []},
-)
+    None, True, -1, 1 << 1030, float("nan"), float("inf"), "x", "\ud800", [], {}, {"a": []}, *((1.5, "", [[]]) if FULL else ()),
+)  # fmt: skip
 #: Nested lists that the parser takes, and what walks through them from a deeper stack may not.
 _DEEP = "[" * 900 + "]" * 900
 _BREAKPOINTS: dict[str, Any] = {"source": {"path": "a.py"}, "breakpoints": [{"line": 1, "condition": "x"}]}

@@ -23,7 +23,7 @@ from dkdbg.errors import DkdbgError
 from dkdbg.targets import ranks
 from tests.agent.dap_probe import wait_for
 from tests.attacks.fuzz import fuzz_settings
-from tests.attacks.host_editor import HostEditor
+from tests.attacks.host_editor import HostEditor, hurried_door
 from tests.attacks.odd import ASKED, SAID, variants
 from tests.engine.host_doors import host_door, ready_door
 from tests.unit.door.test_router import BODIES, MESSAGES, Bench, event, request
@@ -143,7 +143,7 @@ def test_any_bytes_at_the_port_of_dkdbg_attach(
         still_debugs(door, tmp_path / "train.py")
         watched, port = Watched(door), door.port
 
-        @fuzz_settings(50, full=150)
+        @fuzz_settings(20, full=150)
         @given(PIECES | ATTACHED)
         def throw(data: bytes) -> None:
             with (
@@ -181,16 +181,25 @@ def throw_from(target: Target, door: HostDoor, few: int, **process: int) -> None
 
 
 @pytest.mark.attack(11)
-def test_any_bytes_from_a_target(
+def test_any_bytes_from_a_target_or_one_of_its_processes(
     target: Target, good: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Answers an attach with arbitrary messages and bytes: the others are debugged, and an editor gets what is well formed."""
-    with host_door(tmp_path, f"127.0.0.1:{target.port}", good) as door:
+    """Answers an attach, also that of one process, with arbitrary messages and bytes: the others are debugged, and an editor
+    gets what is well formed."""
+    with hurried_door(tmp_path, f"127.0.0.1:{target.port}", good) as door:
         still_debugs(door, tmp_path / "train.py")
         watched = Watched(door)
         throw_from(target, door, 5)  # each waits until the session before it has closed
         watched.has_not_grown()
         still_debugs(door, tmp_path / "train.py")
+    with ready_door(tmp_path, f"127.0.0.1:{target.port}") as door:
+        watched = Watched(door)
+        throw_from(target, door, 10, subProcessId=7)
+        watched.has_not_grown()
+        target.said = frames.wrap(b'{"type":"event","event":"initialized"}')
+        with HostEditor(door.port) as editor:
+            editor.begin(subProcessId=7)
+            editor.event("initialized")
     assert "Traceback" not in capfd.readouterr().err
 
 
@@ -228,44 +237,13 @@ def test_a_value_of_another_type_from_an_editor_ends_no_session(message: bytes) 
 def test_a_value_of_another_type_in_the_answer_of_ranks_is_refused_or_shown() -> None:
     """Answers `dkdbg ranks` with values of other types, numbers larger than any and deep nests: a table, or one error."""
     tensor = {
-        "text": "t",
-        "shape": "s",
-        "dtype": "d",
-        "digest": "x",
-        "norm": 1.0,
-        "low": 1.0,
-        "nan": 0,
-        "count": 2,
-        "read": 2,
-    }
+        "text": "t", "shape": "s", "dtype": "d", "digest": "x", "norm": 1.0, "low": 1.0, "nan": 0, "count": 2, "read": 2,
+    }  # fmt: skip
     row: dict[str, Any] = {
-        "pid": 1,
-        "rank": 0,
-        "state": "value",
-        "name": "n",
-        "where": "w",
-        "text": "t",
-        "type": "T",
-        "tensor": tensor,
-    }
-    row["frames"] = [{"name": "f", "path": "a.py", "line": 1}]
+        "pid": 1, "rank": 0, "state": "value", "name": "n", "where": "w", "text": "t", "type": "T", "tensor": tensor,
+        "frames": [{"name": "f", "path": "a.py", "line": 1}],
+    }  # fmt: skip
     scalar = {**row, "tensor": {**tensor, "count": 1, "read": 1}}
     for body in variants(json.dumps({"rows": [row, scalar]}).encode()):
         with contextlib.suppress(DkdbgError):
             assert comparing.table(ranks.rows_of(body.decode(), "x"))
-
-
-@pytest.mark.attack(11)
-def test_any_bytes_from_a_process_of_a_target(
-    target: Target, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Answers in the session of one process with arbitrary messages and bytes: `dkdbg attach` lives, does not grow, and serves."""
-    with ready_door(tmp_path, f"127.0.0.1:{target.port}") as door:
-        watched = Watched(door)
-        throw_from(target, door, 60, subProcessId=7)
-        watched.has_not_grown()
-        target.said = frames.wrap(b'{"type":"event","event":"initialized"}')
-        with HostEditor(door.port) as editor:
-            editor.begin(subProcessId=7)
-            editor.event("initialized")
-    assert "Traceback" not in capfd.readouterr().err

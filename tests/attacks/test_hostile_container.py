@@ -23,8 +23,8 @@ from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
 from dkdbg.targets.pairs import pairs_of
 from tests.agent.dap_probe import wait_for
-from tests.attacks.host_editor import HostEditor
-from tests.engine.host_doors import door_of, host_door, ready_door
+from tests.attacks.host_editor import HostEditor, hurried_door
+from tests.engine.host_doors import host_door, ready_door
 from tests.engine.projects import command, dkdbg, must, write
 from tests.engine.projects import take_away as remove_project
 from tests.engine.synced import Box, docker, following, run_box, sync, take_away
@@ -337,10 +337,6 @@ def test_a_process_makes_an_editor_do_nothing(fake: Callable[..., Fake], tmp_pat
         target.wait_heard('"success": false')
 
 
-#: `dkdbg attach` that waits 5 s instead of 25 for a target that never takes the attach.
-HURRIED = "import sys; from dkdbg.door import router; router.ARRIVAL_LIMIT = 5.0; from dkdbg.main import main; sys.exit(main())"
-
-
 @pytest.mark.attack(11)
 @pytest.mark.parametrize(
     "modes",
@@ -357,9 +353,8 @@ def test_hostile_targets_leave_another_one_alone(
     """Answer with deep, odd, endless, huge or no JSON, flood, or hang up: they are named, and the other target is debugged."""
     targets = {mode: fake(mode) for mode in modes}
     addresses = [target.address for target in targets.values()]
-    words = ["attach", *addresses, good, "--port", str(free_port()), "--json"]
     with (
-        door_of([sys.executable, "-c", HURRIED, *words], tmp_path) as door,
+        hurried_door(tmp_path, *addresses, good) as door,
         Debugger(AttachOptions(port=door.port)) as debugger,
     ):
         debugger.set_breakpoints(str(tmp_path / "train.py"), [4])
