@@ -127,20 +127,11 @@ def browse(chromium: str, tmp_path: Path) -> Callable[..., str]:
     def run(html: str, extra_args: list[str] | None = None) -> str:
         with _Page(html) as page:
             command = [
-                chromium,
-                "--headless=new",
-                "--disable-gpu",
-                "--disable-dev-shm-usage",
-                "--no-first-run",
-                "--no-proxy-server",
-                "--disable-background-networking",
-                "--disable-component-update",
-                f"--user-data-dir={tmp_path / 'browser'}",
+                chromium, "--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--no-proxy-server",
+                "--disable-background-networking", "--disable-component-update", f"--user-data-dir={tmp_path / 'browser'}",
                 f"--host-resolver-rules=MAP *.test 127.0.0.1, MAP {EVIL} 127.0.0.1",
-                *(["--no-sandbox"] if os.geteuid() == 0 else []),
-                *(extra_args or []),
-                f"http://{EVIL}:{page.port}/",
-            ]
+                *(["--no-sandbox"] if os.geteuid() == 0 else []), *(extra_args or []), f"http://{EVIL}:{page.port}/",
+            ]  # fmt: skip
             log = tmp_path / "browser.log"
             with (
                 log.open("wb") as out,

@@ -23,7 +23,7 @@ from tests.agent.dap_probe import Editor, wait_for
 from tests.agent.nc import PROMPT, Client
 from tests.attacks import listening
 from tests.attacks.host_editor import HostEditor
-from tests.attacks.test_web_page import WAYS, await_port, start, use
+from tests.attacks.test_web_page import await_port, start, use
 from tests.engine.host_doors import host_door, ready_door
 from tests.ports import free_port
 from tests.processes import children, thread_states
@@ -109,6 +109,11 @@ for sock in [guess(number) for number in range(30)]:
     wrong += 1
 print(wrong, "wrong")
 """
+#: Prints /status.
+STATUS = """
+import sys, urllib.request
+print(urllib.request.urlopen(f"http://127.0.0.1:{sys.argv[1]}/status").read().decode())
+"""
 HOLDS = """
 import socket, sys
 held = []
@@ -121,7 +126,8 @@ sys.stdin.read()
 
 @pytest.mark.attack(1)
 def test_every_port_of_the_agent_and_its_adapter_asks_for_the_token(launch, other_user) -> None:
-    """Attaches to every port of the agent and of debugpy's adapter, without the token: there is no port but the front's, and that refuses him."""
+    """Attaches to every port of the agent and of debugpy's adapter, without the token, and reads /status for more of them: there
+    is no port but the front's, and that refuses him."""
     running = launch("sleep", "600", env={"DKDBG_TOKEN": "right-token"})
     record = running.wait_state("running")
     ports = ports_of(record["pid"])
@@ -129,15 +135,7 @@ def test_every_port_of_the_agent_and_its_adapter_asks_for_the_token(launch, othe
     assert "kept out" in said
     assert "let in" not in said
     assert ports == [record["port"]]
-
-
-@pytest.mark.attack(1)
-def test_the_status_tells_no_port_that_lets_anybody_in(launch, other_user) -> None:
-    """Reads /status for the port of debugpy's adapter: the only port in it is the one he asked at."""
-    running = launch("sleep", "600", env={"DKDBG_TOKEN": "right-token"})
-    port = running.wait_state("running")["port"]
-    code = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read().decode())"
-    status = json.loads(other_user.python(code, f"http://127.0.0.1:{port}/status").stdout)
+    status = json.loads(other_user.python(STATUS, str(record["port"])).stdout)
     assert status["adapter_up"] is True
     assert [name for name in status if "port" in name] == []
 
@@ -193,7 +191,7 @@ sys.stdin.read()
 
 
 @pytest.mark.attack(3)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["launch --pdb", "dkdbg.pai"])  # the others: test_web_page.py
 def test_who_does_not_know_the_token_types_in_vain(other_user, launch, tmp_path: Path, way: str) -> None:
     """Connects to pdb's port on loopback and types Python: asked for the token, and closed after a wrong one."""
     port, opened = free_port(), tmp_path / "written-by-another"
@@ -395,19 +393,21 @@ def test_a_runtime_folder_that_was_made_beforehand_is_not_taken(shared: Path, ot
 
 
 @pytest.mark.attack(16)
-def test_a_runtime_folder_of_ours_that_was_open_is_not_taken_with_what_others_left_in_it(
-    shared: Path, other_user
-) -> None:
-    """Leaves a debugpy in a runtime folder that was open to everybody: another folder is taken."""
-    runtime = shared / "run"
-    runtime.mkdir()
-    runtime.chmod(0o777)
-    os.chown(runtime, OWNER, OWNER)
-    other_user.run(["mkdir", str(runtime / "debugpy-1.8.99")])
+@pytest.mark.parametrize("way", ["left in it", "exchanged"])
+def test_a_runtime_folder_that_others_could_write_to_is_not_taken(shared: Path, other_user, way: str) -> None:
+    """Leaves a debugpy in a runtime folder that was open to everybody, or exchanges one in such a folder: another one is taken."""
+    opened = runtime = shared / "run"
+    opened.mkdir()
+    opened.chmod(0o777)
+    if way == "left in it":
+        os.chown(opened, OWNER, OWNER)
+        other_user.run(["mkdir", str(opened / "debugpy-1.8.99")])
+    else:
+        runtime = opened / "run"
     done = launched(shared, other_user, DKDBG_RUNTIME_DIR=str(runtime))
     assert done.returncode == 0, done.stderr
     folder = Path(done.stdout.split()[1]).parent
-    assert folder != runtime
+    assert opened not in (folder, folder.parent)
     assert is_private(folder, OWNER)
 
 
@@ -442,18 +442,6 @@ def test_a_lock_that_others_hold_in_tmp_is_not_waited_for(tmp_path: Path, other_
         finally:
             thief.stdin.close()
     assert done.stdout.strip() == str(tmp_path / "run")
-
-
-@pytest.mark.attack(16)
-def test_a_runtime_folder_that_others_can_exchange_is_not_taken(shared: Path, other_user) -> None:
-    """Exchanges the runtime folder in a folder that everybody may write to, without a sticky bit: it lies elsewhere."""
-    (shared / "open").mkdir()
-    (shared / "open").chmod(0o777)
-    done = launched(shared, other_user, DKDBG_RUNTIME_DIR=str(shared / "open" / "run"))
-    assert done.returncode == 0, done.stderr
-    folder = Path(done.stdout.split()[1]).parent
-    assert folder.parent != shared / "open"
-    assert is_private(folder, OWNER)
 
 
 @pytest.mark.attack(16)
@@ -566,8 +554,7 @@ def test_without_a_token_loopback_is_not_open_to_every_user(launch, other_user) 
     said = other_user.python(CLIENT, str(port)).stdout
     assert "kept out" in said
     assert "DKDBG_TOKEN" in said
-    whole = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read().decode())"
-    assert "processes" not in json.loads(other_user.python(whole, f"http://127.0.0.1:{port}/status").stdout)
+    assert "processes" not in json.loads(other_user.python(STATUS, str(port)).stdout)
     with Editor(port, {}) as editor:  # root may
         editor.wait_attached(1)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/status") as answer:
@@ -604,40 +591,27 @@ def test_who_is_gone_before_he_is_looked_at_does_nothing(
 
 
 @pytest.mark.attack(15)
-def test_wrong_tokens_of_a_neighbour_on_loopback_do_not_lock_out_the_right_one(launch, other_user) -> None:
-    """Shows thirty wrong tokens from the address that the user has too: the right one gets in all the same."""
+def test_wrong_tokens_and_silent_connections_on_loopback_keep_nobody_out(launch, other_user) -> None:
+    """Holds 300 connections open in silence and shows thirty wrong tokens, from the address that the user has too: /healthz answers
+    at once, and the right token gets in."""
     running = launch("sleep", "600", env={"DKDBG_TOKEN": "right-token"})
     port = running.wait_state("running")["port"]
     began = time.monotonic()
-    said = other_user.python(GUESSES, str(port), timeout=300).stdout
-    assert said == "30 wrong\n"
-    with Editor(port, {}, token="right-token") as editor:
-        editor.wait_attached(1)
-    running.process.terminate()
-    # After the first ten, one line in ten seconds.
-    assert running.finish()[2].count("refused") <= 11 + (time.monotonic() - began) // 10
-
-
-@pytest.mark.attack(15)
-def test_silent_connections_of_another_user_keep_nobody_out(launch, other_user) -> None:
-    """Holds 300 connections open and says nothing on them: /healthz answers at once, and an editor gets in."""
-    running = launch("sleep", "600", env={"DKDBG_TOKEN": "right-token"})
-    port = running.wait_state("running")["port"]
-    silent = subprocess.Popen(
-        [other_user.interpreter(), "-c", HOLDS, str(port)],
-        **other_user.popen(),
-        stdout=subprocess.PIPE,
-        stdin=subprocess.PIPE,
-        text=True,
-    )
-    assert silent.stdout is not None
-    with silent:
+    command = [other_user.interpreter(), "-c", HOLDS, str(port)]
+    with subprocess.Popen(
+        command, **other_user.popen(), stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
+    ) as silent:
+        assert silent.stdout is not None
         assert silent.stdout.readline() == "open\n"
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=300) as answer:
             assert json.load(answer)["state"] == "running"
+        assert other_user.python(GUESSES, str(port), timeout=300).stdout == "30 wrong\n"
         with Editor(port, {}, token="right-token") as editor:
             editor.wait_attached(1)
         silent.communicate("", timeout=300)
+    running.process.terminate()
+    # After the first ten, one line in ten seconds.
+    assert running.finish()[2].count("refused") <= 11 + (time.monotonic() - began) // 10
 
 
 @pytest.mark.attack(16)

@@ -5,13 +5,10 @@ The lists are whole: a listener that somebody adds fails here until SECURITY.md 
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections import Counter
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,11 +19,7 @@ from tests.engine.projects import LOOP, dkdbg, must, repo, running, unique
 from tests.engine.synced import docker, following, run_box, take_away
 from tests.ports import free_port
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 TOKEN = "a-token-of-the-user-0123456789abcdef"
-TOKENS = pytest.mark.parametrize("token", ["", TOKEN], ids=["open", "token"])
 ROUND = "import os, time\nwhile not os.path.exists('stop'):\n    time.sleep(0.02)\n"
 PAUSED = "import dkdbg\ndkdbg.settrace(port={port}, timeout=300)\nprint('end')\n"
 
@@ -51,8 +44,7 @@ def are_shut(found: list[listening.Listening]) -> None:
     assert open_ == []
 
 
-@TOKENS
-@pytest.mark.parametrize("verb", ["launch", "supervise"])
+@pytest.mark.parametrize(("verb", "token"), [("launch", ""), ("supervise", TOKEN)])
 def test_an_agent_on_this_machine(launch, tmp_path: Path, verb: str, token: str) -> None:
     (tmp_path / "train.py").write_text(ROUND)
     agent = launch(sys.executable, "train.py", verb=verb, env={"DKDBG_TOKEN": token} if token else {})
@@ -65,93 +57,53 @@ def test_an_agent_on_this_machine(launch, tmp_path: Path, verb: str, token: str)
     assert f"127.0.0.1:{port}" in {one.address for one in found}
 
 
-@TOKENS
-def test_a_program_that_waits_for_pdb(launch, tmp_path: Path, token: str) -> None:
-    (tmp_path / "train.py").write_text(ROUND)
+@pytest.mark.parametrize("way", ["launch --pdb, with a token", "settrace"])
+def test_a_program_that_waits_for_pdb(launch, tmp_path: Path, way: str) -> None:
     port = free_port()
-    agent = launch(
-        sys.executable,
-        "train.py",
-        wait="300",
-        options=("--pdb", str(port)),
-        env={"DKDBG_TOKEN": token} if token else {},
-    )
+    if way == "settrace":
+        (tmp_path / "train.py").write_text(PAUSED.format(port=port))
+        agent = launch(sys.executable, "train.py")
+    else:
+        (tmp_path / "train.py").write_text(ROUND)
+        options = ("--pdb", str(port))
+        agent = launch(sys.executable, "train.py", wait="300", options=options, env={"DKDBG_TOKEN": TOKEN})
     found = wait_for(
-        lambda: listening.of(agent.process.pid),
-        lambda all_: roles(all_) == {**AGENT, "tcp program": 1},
+        lambda: listening.of(agent.process.pid), lambda all_: roles(all_) == {**AGENT, "tcp program": 1}
     )
     are_shut(found)
     assert f"127.0.0.1:{port}" in {one.address for one in found}
 
 
-@TOKENS
-def test_a_program_that_calls_settrace(launch, tmp_path: Path, token: str) -> None:
-    (tmp_path / "train.py").write_text(PAUSED.format(port=free_port()))
-    agent = launch(sys.executable, "train.py", env={"DKDBG_TOKEN": token} if token else {})
-    found = wait_for(
-        lambda: listening.of(agent.process.pid), lambda found: roles(found) == {**AGENT, "tcp program": 1}
-    )
-    are_shut(found)
-
-
-@TOKENS
-def test_run_and_attach_on_this_machine(tmp_path: Path, token: str) -> None:
+def test_run_and_attach_on_this_machine(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "train.py").write_text(ROUND)
-    environment = {
-        **os.environ,
-        **({"DKDBG_TOKEN": token} if token else {}),
-        "DKDBG_RUNTIME_DIR": str(tmp_path / "run"),
-    }
-    command = [
-        sys.executable,
-        "-m",
-        "dkdbg",
-        "run",
-        "--port",
-        str(free_port()),
-        "--",
-        sys.executable,
-        "train.py",
-    ]
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment.items():
-            patch.setenv(name, value)
-        with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.DEVNULL) as program:
-            try:
-                with host_door(tmp_path, "local:") as door, Editor(door.port, {}, token=token) as editor:
-                    editor.wait_attached(2)
-                    ran, attached = listening.of(program.pid), listening.of(door.process.pid)
-            finally:
-                (tmp_path / "stop").touch()
+    monkeypatch.setenv("DKDBG_TOKEN", TOKEN)
+    monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "run"))
+    words = ["run", "--port", str(free_port()), "--", sys.executable, "train.py"]
+    command = [sys.executable, "-m", "dkdbg", *words]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.DEVNULL) as program:
+        try:
+            with host_door(tmp_path, "local:") as door, Editor(door.port, {}, token=TOKEN) as editor:
+                editor.wait_attached(2)
+                ran, attached = listening.of(program.pid), listening.of(door.process.pid)
+        finally:
+            (tmp_path / "stop").touch()
     are_shut(ran + attached)
     assert (roles(ran), roles(attached)) == (AGENT, {"tcp attach": 1})
 
 
-@contextmanager
-def _project(folder: Path, base: str, token: str, port: int) -> Iterator[Path]:
-    files = {
-        "train.py": LOOP,
-        "dkdbg.toml": f"[debug]\nport = {port}\n" + ('token = "env"\n' if token else ""),
-    }
-    settings = {"DKDBG_BASE": base, "XDG_CONFIG_HOME": str(folder / "config")}
-    root = repo(
-        folder / unique("listening"),
-        {**files, "Dockerfile": f'FROM {base}\nWORKDIR /app\nCOPY . .\nCMD ["python3", "train.py"]\n'},
-    )
-    must(dkdbg(root, "init", "--yes", env=settings))
-    with running(root, base, env=settings):
-        yield root
-
-
 @pytest.mark.engine
-@TOKENS
-def test_up_attach_and_sync_of_a_container(tmp_path: Path, base_image: str, token: str) -> None:
+def test_up_and_attach_of_a_container(tmp_path: Path, base_image: str, monkeypatch) -> None:
     port = free_port()
-    with _project(tmp_path, base_image, token, port) as root, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-        if token:
-            token = (tmp_path / "config/dkdbg/token").read_text().strip()
-            patch.setenv("DKDBG_TOKEN", token)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    files = {
+        "train.py": LOOP, "dkdbg.toml": f'[debug]\nport = {port}\ntoken = "env"\n',
+        "Dockerfile": f'FROM {base_image}\nWORKDIR /app\nCOPY . .\nCMD ["python3", "train.py"]\n',
+    }  # fmt: skip
+    root = repo(tmp_path / unique("listening"), files)
+    must(dkdbg(root, "init", "--yes", env={"DKDBG_BASE": base_image}))
+    with running(root, base_image):
+        token = (tmp_path / "config/dkdbg/token").read_text().strip()
+        monkeypatch.setenv("DKDBG_TOKEN", token)
         name = docker("ps", "-q", "--filter", f"label=com.docker.compose.project={root.name}").split()[0]
         main = int(docker("inspect", "-f", "{{.State.Pid}}", name))
         with host_door(root) as door, Editor(door.port, {}, token=token) as editor:

@@ -230,9 +230,25 @@ except PermissionError:
 """
 
 
+#: Listens there, and prints what it hears.
+LISTENS = """
+import socket, sys
+sock = socket.socket(socket.AF_UNIX)
+sock.bind(sys.argv[1])
+sock.listen()
+print("listens", flush=True)
+client, _ = sock.accept()
+client.settimeout(300)
+print(client.recv(100), flush=True)
+"""
+
+
 @pytest.mark.attack(0)
-def test_another_user_asks_no_job_through_a_waiting_door(monkeypatch, other_user) -> None:
-    """Another user connects to the socket through which `ps` and `where` ask jobs, also where its folder was opened by a mistake."""
+def test_another_user_asks_no_job_through_a_waiting_door_and_answers_in_the_place_of_none(
+    monkeypatch, other_user
+) -> None:
+    """Another user connects to the socket through which `ps` and `where` ask jobs, also where its folder was opened by a mistake, and
+    listens where they look for it: he hears nothing, and is told no question."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         monkeypatch.setenv("DKDBG_RUNTIME_DIR", folder)
         left = Path(folder, "calls-1.sock")  # of one that was killed
@@ -250,29 +266,12 @@ def test_another_user_asks_no_job_through_a_waiting_door(monkeypatch, other_user
         finally:
             desk.close()
         assert not list(Path(folder).iterdir())
-
-
-@pytest.mark.attack(0)
-def test_no_other_user_answers_in_the_place_of_a_waiting_door(monkeypatch, other_user) -> None:
-    """Another user listens where `ps` and `where` look for the `dkdbg attach` that jobs have called: he is told no question."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        monkeypatch.setenv("DKDBG_RUNTIME_DIR", folder)
         Path(folder).chmod(0o777)
-        listens = (
-            "import socket, sys; sock = socket.socket(socket.AF_UNIX); sock.bind(sys.argv[1]); sock.listen(); print('listens', flush=True); "
-            "client, _ = sock.accept(); client.settimeout(300); print(client.recv(100), flush=True)"
-        )
-        running = subprocess.Popen(
-            [other_user.interpreter(), "-c", listens, f"{folder}/calls-1.sock"],
-            stdout=subprocess.PIPE,
-            text=True,
-            **other_user.popen(),
-        )
-        try:
-            assert running.stdout.readline() == "listens\n"
-            assert list(desks()) == []
-            assert running.stdout.readline() == "b''\n"
-        finally:
-            running.kill()
-            running.wait()
-            running.stdout.close()
+        words = [other_user.interpreter(), "-c", LISTENS, str(left)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, **other_user.popen()) as running:
+            try:
+                assert running.stdout.readline() == "listens\n"
+                assert list(desks()) == []
+                assert running.stdout.readline() == "b''\n"
+            finally:
+                running.kill()
