@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import pytest
 
 from dkdbg.places import registry
-from tests.engine.host_doors import host_door
+from tests.engine.host_doors import door_of, host_door
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, unique, write
 from tests.engine.synced import Box, docker, following, take_away
 from tests.kubernetes.cluster import Pod
@@ -274,24 +274,13 @@ def test_an_editor_hears_that_the_container_of_its_pod_was_restarted(root, box):
 def test_a_port_of_a_pod_is_brought_here(root, box):
     serving = "import http.server as h; h.HTTPServer(('127.0.0.1', 8000), h.SimpleHTTPRequestHandler).serve_forever()"
     docker("exec", "-d", box.name, "python3", "-c", serving)
-    local = free_port()
-    words = ["forward", "k8s://ml/app=train", f"{local}:8000"]
-    running = subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", *words], cwd=root, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        end = time.monotonic() + 300
-        while True:
-            try:
-                with urlopen(f"http://127.0.0.1:{local}/", timeout=300) as answer:
-                    assert answer.status == 200
-                break
-            except OSError:
-                assert time.monotonic() < end
-                time.sleep(0.1)
-    finally:
-        running.send_signal(signal.SIGINT)
-        running.communicate(timeout=300)
+    knock = "python3 -c \"import socket; socket.create_connection(('127.0.0.1', 8000))\" 2>/dev/null"
+    box.sh(f"until {knock}; do sleep 0.1; done")
+    words = ["forward", "k8s://ml/app=train", f"{free_port()}:8000", "--json"]
+    with door_of([sys.executable, "-m", "dkdbg", *words], root) as forwarding:
+        local = forwarding.wait("port")["local"]
+        with urlopen(f"http://127.0.0.1:{local}/", timeout=300) as answer:
+            assert answer.status == 200
     wait_until_no_relay_is_left()
 
 
