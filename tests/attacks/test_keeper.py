@@ -9,18 +9,17 @@ import os
 import socket
 import stat
 import sys
-import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from dkdbg.agent.relay import keeper as keepers
 from dkdbg.agent.relay import wire
-from dkdbg.agent.relay.keeper import SECRET, Keeper
+from tests.far.test_relay import a_keeper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 #: Says each line back, and notes in a file that it was started and what it was told.
 ECHO = "import sys\nfile = open(sys.argv[1], 'a', 1)\nfile.write('started\\n')\nfor line in sys.stdin:\n    file.write(line)\n    print(line, end='', flush=True)\n"
@@ -36,16 +35,8 @@ class Session:
     """A keeper with a program, as `dkdbg run --on ssh://` has one; and its owner's transport."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(mode=0o700)
-        self.path, self.notes = folder / "s", folder.parent / f"{folder.name}.notes"
-        self.secret = os.urandom(SECRET)
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(str(self.path))
-        listener.listen(4)
-        self._keeper = threading.Thread(
-            target=Keeper(listener, str(self.path), self.secret, str(folder.parent)).run, daemon=True
-        )
-        self._keeper.start()
+        self._keeper, path, self.secret = a_keeper(folder, runs_in=folder.parent)
+        self.path, self.notes = Path(path), folder.parent / f"{folder.name}.notes"
         argv = [sys.executable, "-c", ECHO, str(self.notes)]
         order = json.dumps({"argv": argv, "terminal": None, "environment": {}}).encode()
         self.said = wire.hello(wire.NOBODY, 0) + wire.pack(wire.RUN, 1, order)

@@ -9,7 +9,7 @@ import json
 import subprocess
 import sys
 import urllib.request
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -58,11 +58,6 @@ class Victim:
         self.name, self.network, self.port = name, network, port
         self.attack: Callable[[str], str]
 
-    def logs(self) -> str:
-        """What the agent has said."""
-        done = subprocess.run(["docker", "logs", self.name], capture_output=True, text=True, check=True)
-        return done.stderr
-
     @contextmanager
     def besieged(self, code: str) -> Iterator[None]:
         """While a neighbour runs code; it has said a line by then."""
@@ -82,32 +77,37 @@ class Victim:
 
 
 @pytest.fixture
-def victim(base_image: str, layout: Path, tmp_path: Path, neighbour) -> Iterator[Victim]:
-    name, port = unique("dkdbg-victim"), free_port()
-    work = tmp_path / "work"
-    work.mkdir()
-    (work / "train.py").write_text(LOOP)
+def network() -> Iterator[str]:
+    name = unique("dkdbg-attack")
     docker("network", "create", name)
-    with ExitStack() as stack:
-        stack.callback(docker, "network", "rm", name)
-        environment = {"DKDBG_HOST": "0.0.0.0", "DKDBG_ALLOW": "any", "DKDBG_TOKEN": TOKEN}
-        docker(
-            "run", "--detach", "--name", name, "--network", name, "--publish", f"127.0.0.1:{port}:5678",
-            "--volume", f"{layout}:/opt/dkdbg:ro", "--volume", f"{work}:/work", "--workdir", "/work",
-            *(word for item in environment.items() for word in ("--env", "=".join(item))),
-            base_image, "/opt/dkdbg/agent.pyz", "launch", "--wait", "0", "--", "python3", "train.py",
-        )  # fmt: skip
-        stack.callback(docker, "rm", "--force", "--volumes", name)
-        one = Victim(name, name, port)
-        wait_for(one.logs, lambda text: "a debugger can attach" in text)
+    yield name
+    subprocess.run(["docker", "network", "rm", name], check=False, capture_output=True)
+
+
+@pytest.fixture
+def victim(base_image: str, layout: Path, tmp_path: Path, neighbour, network: str) -> Iterator[Victim]:
+    name, port = unique("dkdbg-victim"), free_port()
+    (tmp_path / "train.py").write_text(LOOP)
+    environment = {"DKDBG_HOST": "0.0.0.0", "DKDBG_ALLOW": "any", "DKDBG_TOKEN": TOKEN}
+    docker(
+        "run", "--detach", "--name", name, "--network", network, "--publish", f"127.0.0.1:{port}:5678",
+        "--volume", f"{layout}:/opt/dkdbg:ro", "--volume", f"{tmp_path}:/work", "--workdir", "/work",
+        *(word for item in environment.items() for word in ("--env", "=".join(item))),
+        base_image, "/opt/dkdbg/agent.pyz", "launch", "--wait", "0", "--", "python3", "train.py",
+    )  # fmt: skip
+    try:
+        one = Victim(name, network, port)
+        wait_for(lambda: logs(name), lambda text: "a debugger can attach" in text)
 
         def attack(code: str) -> str:
-            done = neighbour(name, f"HOST = {name!r}\n{SPEAK}{code}")
+            done = neighbour(network, f"HOST = {name!r}\n{SPEAK}{code}")
             assert done.returncode == 0, done.stderr
             return str(done.stdout)
 
         one.attack = attack
         yield one
+    finally:
+        docker("rm", "--force", "--volumes", name)
 
 
 @pytest.mark.attack(9)
@@ -125,7 +125,7 @@ def test_an_introduction_of_the_wrong_shape_does_not_reach_debugpy(victim: Victi
     )
     assert said.count("is an object") >= 7
     victim.is_debuggable()
-    assert "adapter died" not in victim.logs()
+    assert "adapter died" not in logs(victim.name)
 
 
 #: Types a line into pdb at HOST:PORT; the gateway where HOST is empty. Tries for LIMIT seconds to connect.
@@ -163,14 +163,6 @@ print(text.decode())
 
 
 @pytest.fixture
-def network() -> Iterator[str]:
-    name = unique("dkdbg-attack")
-    subprocess.run(["docker", "network", "create", name], check=True, capture_output=True)
-    yield name
-    subprocess.run(["docker", "network", "rm", name], check=False, capture_output=True)
-
-
-@pytest.fixture
 def container(base_image: str, network: str, layout: Path, tmp_path: Path) -> Iterator[Callable[..., str]]:
     """Start a program under the agent in a container of that network; returns its name."""
     started: list[str] = []
@@ -178,12 +170,10 @@ def container(base_image: str, network: str, layout: Path, tmp_path: Path) -> It
     def start(program: str, *options: str, env: tuple[str, ...] = (), on: str = network) -> str:
         (tmp_path / "train.py").write_text(program)
         started.append(unique("dkdbg-victim"))
-        command = ["docker", "run", "-d", "--name", started[-1], "--network", on, "-w", "/w"]
-        command += ["-v", f"{tmp_path}:/w", "-v", f"{layout}:/opt/dkdbg:ro"]
-        for each in env:
-            command += ["-e", each]
-        command += [base_image, "sh", "/opt/dkdbg/agent.pyz", "launch", *options, "--", "python3", "train.py"]
-        subprocess.run(command, check=True, capture_output=True)
+        command = ["run", "-d", "--name", started[-1], "--network", on, "-w", "/w", "-v", f"{tmp_path}:/w"]
+        command += [word for each in env for word in ("-e", each)]
+        agent = ["sh", "/opt/dkdbg/agent.pyz", "launch", *options, "--", "python3", "train.py"]
+        docker(*command, "-v", f"{layout}:/opt/dkdbg:ro", base_image, *agent)
         return started[-1]
 
     yield start
@@ -193,10 +183,7 @@ def container(base_image: str, network: str, layout: Path, tmp_path: Path) -> It
 
 def ended(name: str) -> tuple[int, str]:
     """Wait for a container's end; exit code and what it has said."""
-    code = subprocess.run(
-        ["docker", "wait", name], check=True, capture_output=True, text=True, timeout=300
-    ).stdout
-    return int(code), logs(name)
+    return int(docker("wait", name)), logs(name)
 
 
 def logs(name: str) -> str:
@@ -216,21 +203,20 @@ def test_pdb_beyond_loopback_is_not_started_without_a_token(container) -> None:
 
 
 @pytest.mark.attack(10)
-@pytest.mark.parametrize("module", ["dkdbg", "dkdbg.pai"])
 def test_settrace_beyond_loopback_opens_nothing_without_a_token(
-    container, neighbour, network: str, tmp_path: Path, module: str
+    container, neighbour, network: str, tmp_path: Path
 ) -> None:
     """Types Python into the port of `settrace('0.0.0.0', PORT)` in the container beside: there is none without a token."""
-    name = container(
-        f"import time, {module}\ntry: {module}.settrace('0.0.0.0', 4444, timeout=20)\n"
-        "finally: print('on', flush=True)\ntime.sleep(600)\n"
+    calls = "".join(
+        f"try: {module}.settrace('0.0.0.0', 4444, timeout=20)\nexcept BaseException as error: print(error, flush=True)\n"
+        for module in ("dkdbg", "dkdbg.pai")
     )
-    code = TYPES.format(host=name, port=4444, limit=8, lines="!open('/w/taken', 'w').close()\n" * 2)
-    said = neighbour(network, code).stdout
-    assert not (tmp_path / "taken").exists()
-    assert "not let in" in said
+    name = container(f"import time, dkdbg.pai\n{calls}print('on', flush=True)\ntime.sleep(600)\n")
     said = wait_for(lambda: logs(name), lambda text: "on\n" in text)
-    assert "set DKDBG_TOKEN to a secret" in said
+    assert said.count("set DKDBG_TOKEN to a secret") >= 2
+    code = TYPES.format(host=name, port=4444, limit=1, lines="!open('/w/taken', 'w').close()\n" * 2)
+    assert "not let in" in neighbour(network, code).stdout
+    assert not (tmp_path / "taken").exists()
 
 
 @pytest.mark.attack(10)
@@ -247,7 +233,7 @@ def test_with_a_token_only_who_knows_it_is_let_in(container, neighbour, network:
 
 
 @pytest.mark.attack(10)
-@pytest.mark.parametrize("way", ["launch", "environment", "settrace"])
+@pytest.mark.parametrize("way", ["launch", "settrace"])
 def test_pdb_of_the_host_is_not_reached_by_the_gateway(
     launch, neighbour, network: str, tmp_path: Path, way: str
 ) -> None:
@@ -256,15 +242,10 @@ def test_pdb_of_the_host_is_not_reached_by_the_gateway(
     address = f"0.0.0.0:{port}"
     call = f"import dkdbg\ndkdbg.settrace('0.0.0.0', {port}, timeout=20)\n" if way == "settrace" else ""
     (tmp_path / "train.py").write_text(call + "breakpoint()\nprint('ran')\n")
-    running = launch(
-        sys.executable,
-        "train.py",
-        wait="20" if way == "launch" else "0",
-        options=("--pdb", address) if way == "launch" else (),
-        env={"DKDBG_PDB": address, "DKDBG_BREAKPOINT_WAIT": "20"} if way == "environment" else {},
-    )
+    options = ("--pdb", address) if way == "launch" else ()
+    running = launch(sys.executable, "train.py", wait="20" if options else "0", options=options)
     lines = f"!open({str(opened)!r}, 'w').close()\n"
-    said = neighbour(network, TYPES.format(host="", port=port, limit=4, lines=lines * 2)).stdout
+    said = neighbour(network, TYPES.format(host="", port=port, limit=2, lines=lines * 2)).stdout
     assert "not let in" in said
     assert not opened.exists()
     code, out, err = running.finish()
@@ -312,4 +293,4 @@ def test_a_neighbour_that_fills_the_port_keeps_nobody_out(victim: Victim) -> Non
         with urllib.request.urlopen(f"http://127.0.0.1:{victim.port}/healthz", timeout=300) as answer:
             assert json.load(answer)["state"] == "running"
         victim.is_debuggable()
-    assert "adapter died" not in victim.logs()
+    assert "adapter died" not in logs(victim.name)
