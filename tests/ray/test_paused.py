@@ -8,9 +8,12 @@ import sys
 
 import pytest
 
+from dkdbg import hints
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from tests.engine.host_doors import host_door
+from tests.agent.dap_probe import Client
+from tests.engine.host_doors import host_door, typed_door
+from tests.hints import hinted
 from tests.ray.cluster import wait_until
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("ray")]
@@ -114,10 +117,10 @@ def test_three_paused_workers_of_two_nodes_are_listed_and_stand_behind_one_port(
     assert "broken ZeroDivisionError" in out
 
 
-def test_a_pause_is_announced_to_an_editor_that_is_there_within_a_moment(ray, tmp_path, record_property):
+def test_a_pause_is_announced_to_an_editor_that_waits_as_the_hint_says(ray, tmp_path, record_property):
     ray.write("paused.py", PAUSED)
-    target = f"ray+docker://{ray.nodes[0]}"
-    with host_door(tmp_path, target) as door, Debugger(AttachOptions(port=door.port)) as debugger:
+    [line] = hinted(dkdbg("pdb", f"ray+docker://{ray.nodes[0]}").stderr, hints.RAY_WAITS)
+    with typed_door(tmp_path, line) as door, Debugger(AttachOptions(port=door.port)) as debugger:
         debugger.set_exception_filters(["uncaught"])
         debugger.attach(timeout=LIMIT)
         driver = ray.drive("paused.py")
@@ -133,3 +136,17 @@ def test_a_pause_is_announced_to_an_editor_that_is_there_within_a_moment(ray, tm
             "Ray: from breakpoint() in an actor to its session behind the door", f"{announced - paused:.2f}"
         )
     driver.wait(LIMIT)
+
+
+def test_who_comes_too_late_for_a_worker_is_refused(ray, tmp_path):
+    ray.write("paused.py", PAUSED)
+    ray.drive("paused.py")
+    target = f"ray://{ray.address}:8265"
+    with host_door(tmp_path, target) as door, Client(door.port) as editor:
+        editor.attach()
+        body = {k: v for k, v in editor.event("debugpyAttach").items() if k not in {"request", "connect"}}
+        ray.end_drivers()
+        wait_until(lambda: not by_name(target), "nobody waits")
+        with Client(door.port) as late:
+            said = late.refusal("attach", connect={"host": "127.0.0.1", "port": door.port}, **body)
+        assert "dkdbg ps" in str(said)
