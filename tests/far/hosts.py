@@ -164,17 +164,8 @@ class Hosts(Laptop):
 
     def put(self, host: str, path: str, text: str, *, user: str = "me") -> None:
         """Write a file there."""
-        docker(
-            "exec",
-            "-i",
-            "-u",
-            user,
-            self.containers[host],
-            "sh",
-            "-c",
-            f'mkdir -p "$(dirname {path})"; cat >{path}',
-            stdin=text,
-        )
+        write = f'mkdir -p "$(dirname {path})"; cat >{path}'
+        docker("exec", "-i", "-u", user, self.containers[host], "sh", "-c", write, stdin=text)
 
     def processes(self, host: str, *, user: str = "me") -> list[str]:
         """Command lines of a user's processes there."""
@@ -188,14 +179,14 @@ class Hosts(Laptop):
 
     def drop(self, host: str) -> None:
         """From now on every packet from and to a host's port 22 vanishes, without a word."""
-        self.sh(
-            host, "iptables -I INPUT -p tcp --dport 22 -j DROP; iptables -I OUTPUT -p tcp --sport 22 -j DROP"
-        )
+        self._packets(host, "-I")
 
     def undrop(self, host: str) -> None:
-        self.sh(
-            host, "iptables -D INPUT -p tcp --dport 22 -j DROP; iptables -D OUTPUT -p tcp --sport 22 -j DROP"
-        )
+        self._packets(host, "-D")
+
+    def _packets(self, host: str, change: str) -> None:
+        ends = (("INPUT", "--dport"), ("OUTPUT", "--sport"))
+        self.sh(host, "; ".join(f"iptables {change} {chain} -p tcp {end} 22 -j DROP" for chain, end in ends))
 
     def kill_sessions(self, host: str) -> None:
         """Kill what sshd has made for each connection of ours."""

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
 from tests.engine.host_doors import host_door
-from tests.engine.projects import LOOP, marked_line, write
+from tests.engine.projects import LOOP, write
+from tests.kubernetes.ranks import editor
 from tests.ports import free_port
 from tests.slurm.test_place import running as interrupted
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
 
-NODE = "ssh://login,node1"
+NODE, CODE = "ssh://login,node1", "/home/me/code"
 
 
 @contextmanager
@@ -42,16 +41,10 @@ def running(laptop, root) -> Iterator[subprocess.Popen[str]]:
         laptop.sh("node1", "pkill -INT -u me python3", check=False)
 
 
-def options(root, port: int) -> AttachOptions:
-    return AttachOptions(host="127.0.0.1", port=port, path_mappings=((str(root), "/home/me/code"),))
-
-
 def test_a_session_outlives_killed_and_silent_connections(laptop, tmp_path, record_property):
     """ssh killed here, sshd's session killed there, packets that vanish: the same session answers, nothing is missed."""
     with running(laptop, tmp_path), host_door(tmp_path, NODE) as door:
-        with Debugger(options(tmp_path, door.port)) as debugger:
-            debugger.set_breakpoints(str(tmp_path / "train.py"), [marked_line(tmp_path / "train.py")])
-            debugger.attach()
+        with editor(door.port, tmp_path, CODE) as debugger:
             stopped = debugger.wait_stopped(300)
             top = debugger.stack(stopped)[0]
             assert (top.path, top.name) == (str(tmp_path / "train.py"), "step")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 
 import pytest
 
-from dkdbg.dap.debugger import Debugger
 from tests.engine.host_doors import host_door
-from tests.engine.projects import marked_line
 from tests.far.hosts import docker
-from tests.far.test_attach import NODE, options, running
+from tests.far.test_attach import CODE, NODE, running
+from tests.kubernetes.ranks import editor
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
 
@@ -34,10 +34,9 @@ def reboot(laptop) -> None:
 def test_an_editor_hears_that_all_is_gone_and_is_attached_to_what_runs_next(
     laptop, tmp_path, record_property, end
 ):
-    with host_door(tmp_path, NODE) as door, Debugger(options(tmp_path, door.port)) as debugger:
+    with host_door(tmp_path, NODE) as door, ExitStack() as stack:
         with running(laptop, tmp_path) as first:
-            debugger.set_breakpoints(str(tmp_path / "train.py"), [marked_line(tmp_path / "train.py")])
-            root = debugger.attach()
+            debugger = stack.enter_context(editor(door.port, tmp_path, CODE))
             stopped = debugger.wait_stopped(300)
             end(laptop)
             began = time.monotonic()
@@ -45,8 +44,11 @@ def test_an_editor_hears_that_all_is_gone_and_is_attached_to_what_runs_next(
             record_property("heard", f"{time.monotonic() - began:.1f}")
             debugger.wait_output("the connection to the process was lost")
             debugger.wait_output("waiting for login,node1: no session runs on login,node1")
-            assert not root.is_ended
             assert first.wait(HEARD_LIMIT) == 255
             record_property("run ended", f"{time.monotonic() - began:.1f}")
+            if end is kill:
+                said = first.stderr.read()
+                assert "the process that kept the program on login,node1 is gone" in said
+                assert "dkdbg ps ssh://login,node1" in said
         with running(laptop, tmp_path):
             assert debugger.wait_stopped(300).session is not stopped.session

@@ -12,11 +12,9 @@ import urllib.request
 import pytest
 
 from dkdbg import hints
-from tests.engine.host_doors import typed_door
+from tests.agent.dap_probe import wait_for
 from tests.engine.projects import dkdbg, must, repo, unique
-from tests.far.test_outliving import until
-from tests.far.test_reload import Running
-from tests.far.test_ssh import NODE, WAITS, refused
+from tests.far.test_ssh import refused
 from tests.hints import hinted, in_shell
 from tests.pages import environment
 from tests.ports import free_port
@@ -33,10 +31,11 @@ def python_of_login(laptop):
     laptop.sh("login", "rm -f /usr/local/bin/python /home/me/train.py")
 
 
-def test_a_key_that_changed_is_taken_out_by_the_command_that_is_said(laptop, tmp_path):
+def test_a_key_that_changed_is_named_and_taken_out_by_the_command_that_is_said(laptop, tmp_path):
     """Under the name and in the file that ssh looks it up by, which are not those of the alias."""
     with laptop.with_another_key():
         error = refused(tmp_path, "ssh://login")
+        assert "the host key of login has changed" in error.message
         [line] = hinted(error.hint, hints.HOST_KEY)
         must(in_shell(tmp_path, line))
         assert laptop.ssh("login", "true").returncode == 0
@@ -82,20 +81,6 @@ def test_ports_of_a_container_are_not_forwarded_and_those_behind_ssh_are(page_th
         forwarding.communicate(timeout=300)
 
 
-def test_a_run_says_how_it_is_attached_to(laptop, tmp_path):
-    laptop.put("node1", "/home/me/code/waits.py", WAITS)
-    run = Running(tmp_path, "--on", f"{NODE}/~/code", "--", "python3", "waits.py")
-    try:
-        run.wait_for("up\n")
-        [line] = hinted(run.said, hints.ATTACH_WITH)
-        with typed_door(tmp_path, line) as door:
-            door.wait("target", ready=True)
-            assert door.end() == 0
-    finally:
-        run.process.send_signal(2)
-        run.end()
-
-
 @pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("podman"), reason="to run Podman takes root, and podman"
 )
@@ -110,7 +95,7 @@ def test_a_podman_elsewhere_is_refused(tmp_path):
         env={**os.environ, "XDG_RUNTIME_DIR": folder},  # it leaves files there
     )
     try:
-        until(lambda: not in_shell(root, "docker version", {"DOCKER_HOST": where}).returncode)
+        wait_for(lambda: in_shell(root, "docker version", {"DOCKER_HOST": where}).returncode == 0, bool)
         refused = dkdbg(root, "up", env={"DOCKER_HOST": where})
     finally:
         serving.terminate()

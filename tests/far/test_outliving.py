@@ -19,6 +19,8 @@ import time
 
 import pytest
 
+from dkdbg.agent.dap.frames import encode
+from tests.agent.dap_probe import wait_for
 from tests.engine.projects import dkdbg, must
 from tests.ports import free_port
 
@@ -80,13 +82,6 @@ def ended(laptop, running):
         shutil.rmtree(laptop.run / "dkdbg", ignore_errors=True)
 
 
-def until(what, seconds: float = 300) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def test_what_is_typed_and_printed_passes_cuts_once_and_in_order(laptop, tmp_path):
     with ended(laptop, start(tmp_path, laptop, "echo.py", ECHO)) as running:
         assert running.stdout.readline() == b"up\n"
@@ -98,18 +93,12 @@ def test_what_is_typed_and_printed_passes_cuts_once_and_in_order(laptop, tmp_pat
         for number, cut in enumerate(cuts, 1):
             cut()
             running.stdin.write(b"line %d\n" % number)
-            assert running.stdout.readline() == b"%d line %d\n" % (number, number), (
-                running.communicate(timeout=300),
-                running.returncode,
-            )
+            line = running.stdout.readline()
+            assert line == b"%d line %d\n" % (number, number), running.communicate(timeout=300)
         laptop.kill_local_ssh()
         out, err = running.communicate(timeout=300)
         assert (running.returncode, out) == (3, b""), err
-        assert [line for line in err.splitlines() if line.startswith(b"error")] == [
-            b"error 1",
-            b"error 2",
-            b"error 3",
-        ]
+        assert re.findall(rb"^error .*", err, re.MULTILINE) == [b"error 1", b"error 2", b"error 3"]
 
 
 def test_a_lot_of_output_arrives_whole_while_the_connection_is_cut_again_and_again(laptop, tmp_path):
@@ -129,15 +118,8 @@ def test_a_lot_of_output_arrives_whole_while_the_connection_is_cut_again_and_aga
 
 
 def test_ctrl_c_that_was_typed_while_nothing_was_connected_arrives_later(laptop, tmp_path):
-    with ended(
-        laptop,
-        start(
-            tmp_path,
-            laptop,
-            "shows.py",
-            SHOWS.replace("    size()\n", "", 1).replace("def size(*_):\n", "def size(*_):\n    return\n"),
-        ),
-    ) as running:
+    text = SHOWS.replace("    size()\n", "").replace("signal.signal(signal.SIGWINCH, size)\n", "")
+    with ended(laptop, start(tmp_path, laptop, "shows.py", text)) as running:
         assert running.stdout.readline().startswith(b"tty False")
         laptop.kill_local_ssh()
         running.send_signal(signal.SIGINT)
@@ -181,16 +163,6 @@ def test_a_program_whose_laptop_is_gone_runs_on_and_its_keeper_leaves_nothing_wh
         assert any("counts.py" in each for each in laptop.processes("node1"))
 
 
-def test_a_keeper_that_is_gone_is_said_and_not_waited_for(laptop, tmp_path):
-    with ended(laptop, start(tmp_path, laptop, "counts.py", COUNTS, stdin=subprocess.DEVNULL)) as running:
-        assert running.stdout.readline() == b"0\n"
-        laptop.sh("node1", "pkill -KILL -u me python3")
-        _, err = running.communicate(timeout=300)
-        assert running.returncode == 255
-        assert b"the process that kept the program on login,node1 is gone" in err
-        assert b"dkdbg ps ssh://login,node1" in err
-
-
 def test_a_terminal_is_the_programs_with_its_size_and_keys_through_cuts(laptop, tmp_path):
     ours, theirs = pty.openpty()
 
@@ -209,29 +181,18 @@ def test_a_terminal_is_the_programs_with_its_size_and_keys_through_cuts(laptop, 
         return re.search(pattern, bytes(said)) is not None
 
     before = termios.tcgetattr(theirs)
-    with ended(
-        laptop,
-        start(
-            tmp_path,
-            laptop,
-            "shows.py",
-            SHOWS,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env={**os.environ, "TERM": "vt220"},
-            start_new_session=True,
-        ),
-    ) as running:
+    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    more = {"env": {**os.environ, "TERM": "vt220"}, "start_new_session": True}
+    with ended(laptop, start(tmp_path, laptop, "shows.py", SHOWS, **streams, **more)) as running:
         threading.Thread(target=read, daemon=True).start()
-        until(lambda: shown(rb"tty True True vt220\r\nsize 111 33\r\n"))
+        wait_for(lambda: shown(rb"tty True True vt220\r\nsize 111 33\r\n"), bool)
         resize(20, 70)
         os.kill(running.pid, signal.SIGWINCH)  # the terminal sends it to its own session only
-        until(lambda: shown(rb"size 70 20\r\n"))
+        wait_for(lambda: shown(rb"size 70 20\r\n"), bool)
         laptop.kill_local_ssh()
         os.write(ours, b"\x03")
         assert running.wait(300) == 9
-        until(lambda: shown(rb"interrupted\r\n"))
+        wait_for(lambda: shown(rb"interrupted\r\n"), bool)
         assert termios.tcgetattr(theirs) == before
     os.close(theirs)
     os.close(ours)
@@ -272,26 +233,15 @@ def test_another_user_of_the_node_reaches_neither_the_door_nor_the_keeper(laptop
         assert '"ptvsd"' in welcome or '"success":true' in welcome
         for folder in ("/tmp/dkdbg-1000", "/tmp/dkdbg-relay-1000"):
             assert laptop.sh("node1", f"ls -d {folder}") == folder
-            assert (
-                laptop.sh(
-                    "node1", f"ls {folder} 2>/dev/null; cat {folder}/* 2>/dev/null", user="other", check=False
-                )
-                == ""
-            )
+            look = f"ls {folder} 2>/dev/null; cat {folder}/* 2>/dev/null"
+            assert laptop.sh("node1", look, user="other", check=False) == ""
 
 
 def initialized(laptop, user: str, port: int) -> str:
     """What is answered to `initialize` by a forward of this user's ssh."""
     here = free_port()
-    words = [
-        str(laptop.bin / "ssh"),
-        "-N",
-        "-L",
-        f"127.0.0.1:{here}:127.0.0.1:{port}",
-        "-J",
-        "login",
-        f"{user}@node1",
-    ]
+    forward = f"127.0.0.1:{here}:127.0.0.1:{port}"
+    words = [str(laptop.bin / "ssh"), "-N", "-L", forward, "-J", "login", f"{user}@node1"]
     forwarding = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         end = time.monotonic() + 300
@@ -300,10 +250,16 @@ def initialized(laptop, user: str, port: int) -> str:
                 contextlib.suppress(ConnectionRefusedError),
                 socket.create_connection(("127.0.0.1", here), 30) as client,
             ):
-                body = (
-                    b'{"seq": 1, "type": "request", "command": "initialize", "arguments": {"adapterID": "x"}}'
+                client.sendall(
+                    encode(
+                        {
+                            "seq": 1,
+                            "type": "request",
+                            "command": "initialize",
+                            "arguments": {"adapterID": "x"},
+                        }
+                    )
                 )
-                client.sendall(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
                 return client.recv(1000).decode()
             assert time.monotonic() < end
             time.sleep(0.1)

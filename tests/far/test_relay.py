@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -26,23 +26,13 @@ from dkdbg.agent.relay import program as programs
 from dkdbg.agent.relay import wire
 from dkdbg.agent.relay.keeper import SECRET, Keeper
 from dkdbg.tunnel.relay import Relay, _Loop
+from tests.agent.dap_probe import wait_for
 from tests.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    T = TypeVar("T")
+    from collections.abc import Iterator
 
 AGENT = [sys.executable, "-m", "dkdbg.agent", "relay"]
-
-
-def wait_until(what: Callable[[], T], seconds: float = 300) -> T:
-    """Wait until something is true, and return it."""
-    end = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    return found
 
 
 class Far:
@@ -69,7 +59,7 @@ class Far:
         return found
 
     def signal(self, number: int) -> None:
-        for each in wait_until(self.transports):
+        for each in wait_for(self.transports, bool):
             os.kill(each, number)
 
     def accept(self) -> socket.socket:
@@ -183,7 +173,7 @@ def test_a_connection_outlives_transports_that_are_killed_in_the_middle_of_it(fa
         got += exactly(client, (part + 1) * len(data) // 6 - len(got))
         before = len(far.words)
         far.signal(signal.SIGKILL)
-        wait_until(lambda before=before: len(far.words) > before)
+        wait_for(lambda before=before: len(far.words) > before, bool)
     got += exactly(client, len(data) - len(got))
     sender.join(300)
     client.close()
@@ -204,26 +194,21 @@ carry(far.stdout.fileno(), 1)
 
 
 def test_a_transport_that_falls_silent_is_replaced(far, monkeypatch):
-    monkeypatch.setattr(
-        far, "command", lambda word, *_: [sys.executable, "-c", CARRIER, *Far.command(far, word, False, 0)]
-    )
-    with contextlib.closing(Relay(far.command)) as relay:
-        falls_silent(far, relay)
+    def carried(word: str, *_: object) -> list[str]:
+        return [sys.executable, "-c", CARRIER, *Far.command(far, word, False, 0)]
 
-
-def falls_silent(far: Far, relay: Relay) -> None:
+    monkeypatch.setattr(far, "command", carried)
     far.echo()
-    client = connect(relay, far.port)
-    client.sendall(b"a")
-    assert client.recv(1) == b"a"
-    (stopped,) = wait_until(far.transports)
-    began = time.monotonic()
-    os.kill(stopped, signal.SIGSTOP)
-    client.sendall(b"b")
-    assert client.recv(1) == b"b"
-    assert time.monotonic() - began > 1  # it was not answered by the one that was stopped
-    wait_until(lambda: not Path(f"/proc/{stopped}").exists())
-    client.close()
+    with contextlib.closing(Relay(far.command)) as relay, connect(relay, far.port) as client:
+        client.sendall(b"a")
+        assert client.recv(1) == b"a"
+        (stopped,) = wait_for(far.transports, bool)
+        began = time.monotonic()
+        os.kill(stopped, signal.SIGSTOP)
+        client.sendall(b"b")
+        assert client.recv(1) == b"b"
+        assert time.monotonic() - began > 1  # it was not answered by the one that was stopped
+        wait_for(lambda: not Path(f"/proc/{stopped}").exists(), bool)
 
 
 def test_who_does_not_read_makes_nobody_else_wait_and_is_not_stored(far, relay):
@@ -254,19 +239,16 @@ def test_a_port_where_nothing_listens_ends_the_connection(relay):
 def test_short_pieces_are_answered_at_once(far, tmp_path):
     """What flows back takes TCP's acknowledgement along: a jump host's sshd holds the next short piece until it has come."""
     said = tmp_path / "said"
-    made = Relay(
-        lambda word, silent, limit: [
-            "sh",
-            "-c",
-            f'tee "$0" | {shlex.join(far.command(word, silent, limit))}',
-            str(said),
-        ]
-    )
+
+    def command(word: str, silent: bool, limit: float) -> list[str]:
+        return ["sh", "-c", f'tee "$0" | {shlex.join(far.command(word, silent, limit))}', str(said)]
+
+    made = Relay(command)
     try:
         with connect(made, far.port) as client, far.accept() as server:
             server.sendall(b"stopped")
             assert exactly(client, 7) == b"stopped"
-            wait_until(lambda: any(wire.counted(payload) for payload in pongs(said)))
+            wait_for(lambda: any(wire.counted(payload) for payload in pongs(said)), bool)
     finally:
         made.close()
 
@@ -306,7 +288,7 @@ def test_at_the_end_keeper_socket_and_connections_are_gone(far):
     relay.close()
     assert ends(client)
     assert ends(server)
-    wait_until(lambda: not mine.exists())
+    wait_for(lambda: not mine.exists(), bool)
     client.close()
 
 
@@ -355,25 +337,17 @@ def frames(chance: random.Random) -> bytes:
         size = chance.choice([0, 1, 2, 4, 8, 25, 500, 501, 1 << 16, (1 << 16) + 1])
         body = chance.choice([bytes(size), chance.randbytes(size), b"\xff" * size])
         if kind == wire.HELLO and chance.random() < 0.9:
-            body = struct.pack(
-                ">B16sQ",
+            greeting = (
                 chance.choice([1, 1, 1, 2]),
                 chance.choice([bytes(16), b"k" * 16]),
                 chance.choice([0, 0, 1, 1 << 63]),
             )
+            body = struct.pack(">B16sQ", *greeting)
         if kind in {wire.PING, wire.PONG} and chance.random() < 0.9:
             body = struct.pack(">Q", chance.choice([0, 1, 2, 1 << 63]))
         frame = wire.pack(kind, channel, body)
-        said += chance.choice(
-            [
-                frame,
-                frame,
-                frame,
-                frame[:-1],
-                chance.randbytes(20),
-                struct.pack(">BII", kind, channel, 0xFFFFFFFF),
-            ]
-        )
+        cut = [frame[:-1], chance.randbytes(20), struct.pack(">BII", kind, channel, 0xFFFFFFFF)]
+        said += chance.choice([frame, frame, frame, *cut])
     return said
 
 
@@ -421,10 +395,17 @@ def test_a_hostile_far_side_reaches_nothing_but_its_own_connections(far):
             client.settimeout(0.3)
             client.recv(1 << 20)
     relay.close()
-    wait_until(lambda: threading.active_count() <= threads)
+    wait_for(lambda: threading.active_count() <= threads, bool)
     far._server.setblocking(False)
     with pytest.raises(BlockingIOError):  # nobody was connected to
         far._server.accept()
+
+
+@pytest.fixture
+def short_waits(monkeypatch):
+    """A keeper that waits half a second for what does not come."""
+    for name, seconds in (("GRACE", 0.5), ("FIRST_GRACE", 0.5), ("_TURN", 0.05)):
+        monkeypatch.setattr(keepers, name, seconds)
 
 
 def a_keeper(folder: Path, *, runs_in: Path = Path("/")) -> tuple[threading.Thread, str, bytes]:
@@ -443,7 +424,7 @@ def test_a_keeper_hears_nobody_without_its_secret_and_ends_after_nonsense(tmp_pa
     # Who says no more is known by that; on a machine that stands still for some seconds a right secret comes late.
     monkeypatch.setattr(keepers, "_SECRET_LIMIT", 300.0)
     chance = random.Random(11)
-    for number in range(40):
+    for number in range(12):
         keeper, path, secret = a_keeper(tmp_path / f"{number}")
         for said, streams in ((b"", 2), (secret[:-1], 2), (os.urandom(SECRET), 2), (secret, 1), (secret, 0)):
             with socket.socket(socket.AF_UNIX) as client, transport(path, client, said, streams) as handed:
@@ -460,9 +441,8 @@ def test_a_keeper_hears_nobody_without_its_secret_and_ends_after_nonsense(tmp_pa
         assert not Path(path).parent.exists()
 
 
-def test_a_keeper_that_hears_nothing_ends_and_leaves_nothing(tmp_path, monkeypatch, far):
-    monkeypatch.setattr(keepers, "GRACE", 0.5)
-    monkeypatch.setattr(keepers, "_TURN", 0.05)
+@pytest.mark.usefixtures("short_waits")
+def test_a_keeper_that_hears_nothing_ends_and_leaves_nothing(tmp_path, far):
     keeper, path, secret = a_keeper(tmp_path / "k")
     with socket.socket(socket.AF_UNIX) as client, transport(path, client, secret) as handed:
         handed.sendall(wire.hello(wire.NOBODY, 0) + wire.pack(wire.OPEN, 1, far.port.to_bytes(2, "big")))
@@ -473,15 +453,15 @@ def test_a_keeper_that_hears_nothing_ends_and_leaves_nothing(tmp_path, monkeypat
     assert not Path(path).parent.exists()
 
 
+@pytest.mark.usefixtures("short_waits")
 def test_a_keeper_whose_relay_was_ended_while_it_connected_does_not_wait_as_long_as_for_one_that_was_cut(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(keepers, "FIRST_GRACE", 0.5)
-    monkeypatch.setattr(keepers, "_TURN", 0.05)
+    monkeypatch.setattr(keepers, "GRACE", 120.0)
     keeper, path, secret = a_keeper(tmp_path / "k")
     with socket.socket(socket.AF_UNIX) as client, transport(path, client, secret):
         pass  # killed before its first frame
-    keeper.join(300)  # GRACE is 120
+    keeper.join(100)
     assert not keeper.is_alive()
     assert not Path(path).parent.exists()
 
@@ -498,8 +478,8 @@ def test_a_program_runs_on_while_nobody_is_there_and_what_is_dropped_is_said(tmp
     heard = threading.Event()
     code = "for n in range(100000): print(n)\nopen('done', 'w')"
     program = programs.Program(programs.Order(order(sys.executable, "-c", code)), str(tmp_path), heard.is_set)
-    wait_until((tmp_path / "done").exists, 300)
-    wait_until(lambda: not program.is_running)
+    wait_for((tmp_path / "done").exists, bool)
+    wait_for(lambda: not program.is_running, bool)
     assert program.exit_code is None  # its output is still to be had
     heard.set()
     said = b"".join(iter(lambda: program.stdio.recv(1 << 16), b""))
@@ -508,7 +488,7 @@ def test_a_program_runs_on_while_nobody_is_there_and_what_is_dropped_is_said(tmp
     numbers = after.partition(b"]\n")[2]
     assert len(before) + len(numbers) + int(after.split()[0]) == sum(len(f"{n}\n") for n in range(100000))
     assert numbers.endswith(b"99999\n")
-    wait_until(lambda: program.exit_code == 0)
+    wait_for(lambda: program.exit_code == 0, bool)
 
 
 def test_who_reads_slowly_makes_the_program_wait_and_who_reads_no_more_is_a_broken_pipe(tmp_path):
@@ -519,17 +499,16 @@ def test_who_reads_slowly_makes_the_program_wait_and_who_reads_no_more_is_a_brok
     while at != (at := int((tmp_path / "done").read_text() or 0)):
         time.sleep(0.5)  # it stands still at last
     program.stdio.close()
-    wait_until(lambda: not program.is_running)
+    wait_for(lambda: not program.is_running, bool)
 
 
-@pytest.mark.parametrize(
-    "said",
-    [b"", b"[]", b"{}", order(), order("a", terminal=[1]), order("a", terminal=[1, 1 << 16]), order("a\0b"),
-     order("a", environment={"b": 1}), order("a", environment=[]), b"\xff\xfe", b'{"argv": "ls"}'],
-)  # fmt: skip
-def test_an_order_that_is_none_starts_nothing(said):
-    with pytest.raises(wire.WireError):
-        programs.Order(said)
+def test_an_order_that_is_none_starts_nothing():
+    for said in (
+        b"", b"[]", b"{}", order(), order("a", terminal=[1]), order("a", terminal=[1, 1 << 16]), order("a\0b"),
+        order("a", environment={"b": 1}), order("a", environment=[]), b"\xff\xfe", b'{"argv": "ls"}',
+    ):  # fmt: skip
+        with pytest.raises(wire.WireError):
+            programs.Order(said)
 
 
 def test_what_cannot_be_started_is_said_and_ends(tmp_path):
@@ -539,11 +518,8 @@ def test_what_cannot_be_started_is_said_and_ends(tmp_path):
     assert (program.exit_code, program.is_running) == (126, False)
 
 
-def test_a_keeper_whose_goodbye_was_lost_after_the_end_of_its_program_does_not_wait_for_a_night(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(keepers, "GRACE", 0.5)
-    monkeypatch.setattr(keepers, "_TURN", 0.05)
+@pytest.mark.usefixtures("short_waits")
+def test_a_keeper_whose_goodbye_was_lost_after_the_end_of_its_program_does_not_wait_for_a_night(tmp_path):
     keeper, path, secret = a_keeper(tmp_path / "k", runs_in=tmp_path)
     with socket.socket(socket.AF_UNIX) as client, transport(path, client, secret) as handed:
         handed.sendall(wire.hello(wire.NOBODY, 0) + wire.pack(wire.RUN, 1, order("sh", "-c", "exit 3")))

@@ -185,18 +185,6 @@ def test_the_entry_that_attach_prints_knows_where_the_code_lies_before_it_runs_a
             by_entry(tmp_path, door, "/home/me/code")
 
 
-def test_without_a_folder_the_code_lies_in_one_of_ours(laptop, tmp_path):
-    """Named after the repository; the program starts there, and an ordinary run ends with its own code."""
-    root = tmp_path / "my project"
-    root.mkdir()
-    write(root, **{"ends.py": "import os, sys\nprint('in', os.getcwd())\nsys.exit(7)\n"})
-    done = dkdbg(root, "run", "--sync", "--on", NODE, "--", "python3", "ends.py")
-    assert done.returncode == 7, done.stderr
-    assert done.stdout.startswith("in /home/me/dkdbg/my_project-")
-    assert "in sync: 1 file" in done.stderr
-    laptop.sh("node1", "rm -rf /home/me/dkdbg", user="me")
-
-
 def test_the_sync_is_over_before_the_program_starts_and_says_why_it_cannot_be(laptop, tmp_path):
     write(tmp_path, **{"a.py": "print('ran')\n"})
     laptop.sh("node1", "mkdir /srv/closed; chmod 755 /srv/closed")

@@ -43,23 +43,19 @@ def code(laptop) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_a_shared_folder_is_recognised_and_only_compared(code):
+def test_a_shared_folder_is_recognised_or_computed_from_what_both_have_mounted_and_only_compared(code):
     before = names(code)
-    done = dkdbg(code, "sync", NODE, "--to", f"{SHARED['node1']}/my code", "--once")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert (
-        f"{SHARED['node1']}/my code there and {code} here are the same folder: nothing is sent" in done.stdout
-    )
-    assert "2 equal, no difference" in done.stdout
+    there = f"{SHARED['node1']}/my code"
+    for words, said in (
+        ((NODE, "--to", there), f"{there} there and {code} here are the same folder: nothing is sent"),
+        ((NODE,), f"{there} (it is mounted here)"),
+        (("ssh://login",), f"{SHARED['login']}/my code (it is mounted here)"),
+    ):
+        done = dkdbg(code, "sync", *words, "--once")
+        assert (done.returncode, done.stderr) == (0, ""), words
+        assert said in done.stdout
+        assert "2 equal, no difference" in done.stdout
     assert names(code) == before
-
-
-@pytest.mark.parametrize(("target", "host"), [("ssh://login", "login"), (NODE, "node1")])
-def test_without_a_folder_in_the_address_it_is_computed_from_what_both_have_mounted(code, target, host):
-    done = dkdbg(code, "sync", target, "--once")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f"{SHARED[host]}/my code (it is mounted here)" in done.stdout
-    assert "2 equal, no difference" in done.stdout
 
 
 def test_run_starts_in_the_folder_that_both_have_and_the_editor_is_told_where_it_lies(laptop, code):
@@ -126,21 +122,15 @@ THERE = """\
 """
 
 
-@pytest.mark.parametrize(
-    ("folder", "found"),
-    [
+def test_a_folder_is_looked_for_where_both_have_the_same_source():
+    for folder, found in (
         ("/home/me too/code", ["/cluster/home/code", "/cluster/all/home/me/code", "/home/me too/code"]),
         ("/mnt/box/a/b", ["/scratch/me/a/b", "/mnt/box/a/b"]),
         ("/mnt/home/code", ["/home/there/code", "/mnt/home/code"]),
         ("/tmp/x", ["/tmp/x"]),
         ("/srv/code", ["/srv/code"]),
-    ],
-)
-def test_a_folder_is_looked_for_where_both_have_the_same_source(folder, found):
-    assert guesses(folder, mounts(HERE), mounts(THERE), "/home/there") == found
-
-
-def test_what_is_no_list_of_mounts_names_none():
+    ):
+        assert guesses(folder, mounts(HERE), mounts(THERE), "/home/there") == found
     assert mounts("\0\n - \n" + "x " * 9 + "- a b\n" + "1 2 3:4 / relative rw - ext4 /dev/x rw\n") == []
     assert mounts("1 2 3:4 / / rw - ext4 /dev/x rw") == [
         Mount(source="/dev/x", root="/", at="/", kind="ext4")
