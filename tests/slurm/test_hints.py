@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +14,7 @@ from tests.engine.host_doors import host_door, typed_door
 from tests.engine.projects import dkdbg, must
 from tests.far.test_reload import Running
 from tests.hints import hinted
-from tests.pages import environment
+from tests.typed import typed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,22 +43,10 @@ def site(laptop):
 
 def comes_up(root: Path, line: str, ranks: int = 1) -> str:
     """Type a `dkdbg submit ...`, see that as many ranks come up and are attached to, and leave: what it has said."""
-    typed = subprocess.Popen(
-        ["sh", "-c", f"exec {line}"], cwd=root, env=environment(), stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    said = ""
-    try:
-        assert typed.stdout is not None
-        while f": {ranks} of {ranks} ranks are up" not in said or "attach your editor to" not in said:
-            read = typed.stdout.readline()
-            assert read, said
-            said += read
-    finally:
-        typed.send_signal(signal.SIGINT)
-        said += typed.communicate(timeout=300)[0]
-    assert typed.returncode == 0, said
-    return said
+    with typed(root, line, root / f"{time.monotonic_ns()}.log") as submitted:
+        submitted.wait(f": {ranks} of {ranks} ranks are up", "attach your editor to")
+        assert submitted.end() == 0, submitted.said
+        return submitted.said
 
 
 @pytest.mark.usefixtures("site")
@@ -82,10 +69,8 @@ def test_where_there_is_no_slurm_the_login_node_is_to_be_named(tmp_path):
 
 
 def test_a_place_that_is_no_queue_says_where_jobs_go_and_how_to_run_at_once(site, tmp_path):
-    assert (
-        "dkdbg run --on ssh://login"
-        in dkdbg(tmp_path, "submit", "--on", "ssh://login", "--", "hostname").stderr
-    )
+    refused = dkdbg(tmp_path, "submit", "--on", "ssh://login", "--", "hostname")
+    assert "dkdbg run --on ssh://login" in refused.stderr
     assert must(dkdbg(tmp_path, "run", "--on", "ssh://login", "--", "hostname")).stdout == "login\n"
     target = f"slurm://login/{site.job()}"
     assert f"dkdbg run --on {target}" in dkdbg(tmp_path, "submit", "--on", target, "--", "hostname").stderr
@@ -103,19 +88,7 @@ def test_a_job_that_has_ended_says_how_to_start_another(site, tmp_path):
     comes_up(tmp_path, line)
 
 
-def test_a_job_that_waits_is_waited_for_by_attach(site, tmp_path):
-    must(dkdbg(tmp_path, "submit", *ON, "--no-attach", "--hold", "--", "python", "train.py"))
-    job = site.sh("login", "squeue -h --me -o %i", user="me")
-    done = dkdbg(tmp_path, "run", "--on", f"slurm://login/{job}", "--", "hostname")
-    assert "dkdbg attach" in done.stderr
-    with host_door(tmp_path, f"slurm://login/{job}") as door:
-        door.wait_for(lambda each: "has no nodes yet" in str(each.get("text")))
-        site.sh("login", f"scontrol release {job}", user="me")
-        door.wait("target")
-        assert door.end() == 0
-
-
-def test_who_keeps_a_job_that_waits_comes_back_to_it_by_what_is_said(site, tmp_path):
+def test_a_job_that_waits_is_kept_and_waited_for_by_what_is_said(site, tmp_path):
     submitted = Running(tmp_path, *ON, "--hold", "--", "python", "train.py", terminal=True, verb="submit")
     try:
         submitted.wait_for("JobHeldUser")
@@ -127,9 +100,12 @@ def test_who_keeps_a_job_that_waits_comes_back_to_it_by_what_is_said(site, tmp_p
     finally:
         submitted.end()
     job = site.sh("login", "squeue -h --me -o %i", user="me")
-    assert f"dkdbg attach slurm://login/{job}" in submitted.said
-    with host_door(tmp_path, f"slurm://login/{job}") as door:
-        site.sh("login", "scontrol release $(squeue -h --me -o %i)", user="me")
+    target = f"slurm://login/{job}"
+    assert f"dkdbg attach {target}" in submitted.said
+    assert "dkdbg attach" in dkdbg(tmp_path, "run", "--on", target, "--", "hostname").stderr
+    with host_door(tmp_path, target) as door:
+        door.wait_for(lambda each: "has no nodes yet" in str(each.get("text")))
+        site.sh("login", f"scontrol release {job}", user="me")
         door.wait("target")
         assert door.end() == 0
 

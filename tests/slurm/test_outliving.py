@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import signal
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -89,21 +89,7 @@ def test_what_is_typed_and_printed_passes_cuts_once_and_in_order(ways, job, tmp_
         ways.kill_local_ssh()
         out, err = running.communicate(timeout=300)
         assert (running.returncode, out) == (3, b""), err
-        assert [line for line in err.splitlines() if line.startswith(b"error")] == [
-            b"error 1",
-            b"error 2",
-            b"error 3",
-        ]
-
-
-def test_ctrl_c_that_was_typed_while_nothing_was_connected_arrives_later(laptop, job, tmp_path):
-    text = "import time\ntry:\n    print('up', flush=True)\n    time.sleep(600)\nexcept KeyboardInterrupt:\n    raise SystemExit(9)\n"
-    with started(tmp_path, laptop, f"pbs://login/{job}", "waits.py", text) as running:
-        assert running.stdout.readline() == b"up\n"
-        laptop.kill_local_ssh()
-        running.send_signal(signal.SIGINT)
-        _, err = running.communicate(timeout=300)
-        assert running.returncode == 9, err
+        assert re.findall(rb"^error .*", err, re.MULTILINE) == [b"error 1", b"error 2", b"error 3"]
 
 
 SLEEPS = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
 from dkdbg.places import registry
 from dkdbg.targets import hostlist
 from tests.engine.host_doors import host_door
-from tests.engine.projects import LOOP, dkdbg, marked_line, must, write
+from tests.engine.projects import LOOP, dkdbg, must, write
 from tests.far.test_ssh import ODD, SHOWS
+from tests.kubernetes.ranks import editor
 from tests.slurm.cluster import NODES
 
 if TYPE_CHECKING:
@@ -87,8 +86,10 @@ def test_logs_shows_the_output_file_of_a_job(laptop, tmp_path):
 
 
 @pytest.mark.parametrize("ways", ["ssh to nodes closed"], indirect=True)
-def test_breakpoints_set_here_stop_on_all_nodes_behind_one_port(ways, job, tmp_path):
-    """With sync, ps, restart and pdb on the way. With ssh to the nodes open: tests/far/test_ranks.py and test_ssh.py."""
+def test_breakpoints_set_here_stop_on_all_nodes_behind_one_port_through_killed_connections(
+    ways, job, tmp_path
+):
+    """With sync, ps, restart and pdb on the way. With ssh to the nodes open: tests/far/test_ranks.py, test_ssh.py and test_attach.py."""
     write(tmp_path, **{"train.py": LOOP})
     target = f"slurm://login/{job}"
     must(dkdbg(tmp_path, "sync", "--once", target))
@@ -104,15 +105,21 @@ def test_breakpoints_set_here_stop_on_all_nodes_behind_one_port(ways, job, tmp_p
             assert each.stderr is not None
             assert any("waiting" in line for line in each.stderr)
         door = stack.enter_context(host_door(tmp_path, target))
-        options = AttachOptions(host="127.0.0.1", port=door.port, path_mappings=((str(tmp_path), CODE),))
-        with Debugger(options) as debugger:
-            here = str(tmp_path / "train.py")
-            debugger.set_breakpoints(here, [marked_line(tmp_path / "train.py")])
-            debugger.attach()
+        here = str(tmp_path / "train.py")
+        with editor(door.port, tmp_path, CODE) as debugger:
             stops = [debugger.wait_stopped(300) for _ in NODES]
             assert len({each.session for each in stops}) == 2
             for each in stops:
                 assert debugger.stack(each)[0].path == here
+            stopped = stops[0]
+            count = int(debugger.local_values(debugger.stack(stopped)[0])["n"])
+            for _ in range(3):
+                ways.kill_local_ssh()
+                debugger.continue_(stopped)
+                stopped = debugger.wait_stopped(300)
+                count += 1
+                assert stopped.session == stops[0].session
+                assert int(debugger.local_values(debugger.stack(stopped)[0])["n"]) == count
         seen = json.loads(must(dkdbg(tmp_path, "ps", target, "--json")).stdout)["sessions"]
         assert {each["target"] for each in seen} == {f"slurm {job}/{node}" for node in NODES}
         assert "restarted" in must(dkdbg(tmp_path, "restart", f"{target}/node-22")).stdout
@@ -122,32 +129,8 @@ def test_breakpoints_set_here_stop_on_all_nodes_behind_one_port(ways, job, tmp_p
         )  # fmt: skip
         assert "42" in typed.stdout, typed.stderr
         assert door.end() == 0
-
-
-@pytest.mark.parametrize("ways", ["ssh to nodes closed"], indirect=True)
-def test_a_session_outlives_killed_connections(ways, job, tmp_path):
-    """With ssh to the nodes open it is what tests/far/test_attach.py does."""
-    write(tmp_path, **{"train.py": LOOP})
-    ways.put(f"{CODE}/train.py", (tmp_path / "train.py").read_text())
-    target = f"slurm://login/{job}/node-22"
-    words = ("--on", target, "--wait", "300", "--", "python3", "train.py")
-    with running(tmp_path, *words), host_door(tmp_path, target) as door:
-        options = AttachOptions(host="127.0.0.1", port=door.port, path_mappings=((str(tmp_path), CODE),))
-        with Debugger(options) as debugger:
-            debugger.set_breakpoints(str(tmp_path / "train.py"), [marked_line(tmp_path / "train.py")])
-            debugger.attach()
-            stopped = debugger.wait_stopped(300)
-            count = int(debugger.local_values(debugger.stack(stopped)[0])["n"])
-            for _ in range(3):
-                ways.kill_local_ssh()
-                debugger.continue_(stopped)
-                stopped = debugger.wait_stopped(300)
-                count += 1
-                assert int(debugger.local_values(debugger.stack(stopped)[0])["n"]) == count
-        assert door.end() == 0
-    ways.sh(
-        "node-22", "pkill -INT -u me python3", check=False
-    )  # its connection was cut: nobody here tells it any more
+    for node in NODES:  # their connection was cut: nobody here tells them any more
+        ways.sh(node, "pkill -INT -u me python3", check=False)
 
 
 def test_a_job_without_nodes_to_enter_is_named_with_its_cause(laptop, tmp_path):

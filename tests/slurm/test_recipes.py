@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
-from tests.engine.projects import LOOP, dkdbg, marked_line, must, write
+from tests.engine.projects import LOOP, dkdbg, must, write
+from tests.hints import in_shell
+from tests.kubernetes.ranks import editor
 from tests.pages import Page, environment
 
 if TYPE_CHECKING:
@@ -34,11 +34,7 @@ class Typed:
         return self.page.take(beginning).replace("login/7", f"login/{self.job}")
 
     def run(self, beginning: str) -> str:
-        done = subprocess.run(
-            ["sh", "-c", self._text(beginning)], cwd=self.root, env=environment(), stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, check=False, timeout=300,
-        )  # fmt: skip
-        return must(done).stdout
+        return must(in_shell(self.root, self._text(beginning))).stdout
 
     @contextmanager
     def running(self, beginning: str) -> Iterator[subprocess.Popen[str]]:
@@ -83,10 +79,7 @@ def number(line: str) -> str:
 
 def stops(root: Path, port: int, count: int) -> list[str]:
     """Attach by the entry; the nodes of the processes that stop."""
-    options = AttachOptions(host="127.0.0.1", port=port, path_mappings=((str(root), CODE),))
-    with Debugger(options) as debugger:
-        debugger.set_breakpoints(str(root / "train.py"), [marked_line(root / "train.py")])
-        debugger.attach()
+    with editor(port, root, CODE) as debugger:
         seen = [debugger.wait_stopped(300) for _ in range(count)]
         return sorted(
             debugger.evaluate("__import__('os').uname().nodename", debugger.stack(each)[0]) for each in seen
@@ -153,5 +146,14 @@ def test_the_page_on_pbs(root):
         with typed.running(
             "dkdbg submit --on pbs://login -l nodes=node-22:ppn=2:gpus=1 --in code --w"
         ) as submitted:
+            typed.job = number(until(submitted, "is submitted"))
             until(submitted, "1 of 1 ranks are up")
-            assert stops(root, port(submitted), 1) == ["'node-22'"]
+            with editor(port(submitted), root, CODE) as debugger:
+                top = debugger.stack(debugger.wait_stopped(300))[0]
+                assert debugger.evaluate("__import__('os').uname().nodename", top) == "'node-22'"
+                assert debugger.evaluate("__import__('os').environ['CUDA_VISIBLE_DEVICES']", top) == "'0'"
+            target = f"pbs://login/{typed.job}"
+            assert f"pbs {typed.job}/node-22" in must(dkdbg(root, "ps", target)).stdout
+            assert must(dkdbg(root, "run", "--on", target, "--", "hostname")).stdout == "node-22\n"
+            refused = dkdbg(root, "run", "--on", f"{target}/node-12", "--", "x")
+            assert "node-12 is not a node of job" in refused.stderr

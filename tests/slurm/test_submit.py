@@ -6,19 +6,17 @@ import json
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
-from tests.engine.host_doors import HostDoor, host_door
-from tests.engine.projects import LOOP, dkdbg, marked_line, must, write
+from tests.engine.host_doors import HostDoor, door_of, host_door
+from tests.engine.projects import LOOP, dkdbg, must, write
+from tests.kubernetes.ranks import editor
 from tests.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("slurm")]
 
@@ -27,19 +25,9 @@ ON = ("--on", "slurm://login")
 TWO_BY_TWO = ("--nodes=2", "--ntasks-per-node", "2", "--in", CODE)
 
 
-@contextmanager
-def submitted(root, *words: str, on: tuple[str, ...] = ON) -> Iterator[HostDoor]:
+def submitted(root, *words: str, on: tuple[str, ...] = ON) -> AbstractContextManager[HostDoor]:
     """`dkdbg submit --json ...`, ended at the end."""
-    running = subprocess.Popen(
-        [sys.executable, "-m", "dkdbg", "submit", *on, "--json", *words], cwd=root, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        yield HostDoor(running)
-    finally:
-        if running.poll() is None:
-            running.send_signal(signal.SIGINT)
-            running.wait(300)
+    return door_of([sys.executable, "-m", "dkdbg", "submit", *on, "--json", *words], root)
 
 
 def listening(events: HostDoor) -> dict[str, Any]:
@@ -61,10 +49,7 @@ def test_a_job_beside_another_one_of_mine_on_the_same_node_is_itself_alone(lapto
         assert len(json.loads(must(dkdbg(tmp_path, "ps", "--json", target)).stdout)["sessions"]) == 1
         with host_door(tmp_path, target) as door:
             door.wait("target")
-            options = AttachOptions(host="127.0.0.1", port=door.port, path_mappings=((str(tmp_path), CODE),))
-            with Debugger(options) as debugger:
-                debugger.set_breakpoints(str(tmp_path / "train.py"), [marked_line(tmp_path / "train.py")])
-                debugger.attach()
+            with editor(door.port, tmp_path, CODE) as debugger:
                 frame = debugger.stack(debugger.wait_stopped(300))[0]
                 assert debugger.evaluate("__import__('os').environ['SLURM_JOB_ID']", frame) == f"'{job}'"
 
@@ -79,19 +64,10 @@ def test_all_ranks_of_all_nodes_stop_at_a_breakpoint_that_was_set_here(ways, tmp
         job = str(events.wait("job", 300)["job"])
         port = int(listening(events)["port"])
         assert events.wait("ranks", tasks=4, up=4)
-        options = AttachOptions(host="127.0.0.1", port=port, path_mappings=((str(tmp_path), CODE),))
-        with Debugger(options) as debugger:
-            here = str(tmp_path / "train.py")
-            debugger.set_breakpoints(here, [marked_line(tmp_path / "train.py")])
-            debugger.attach()
+        with editor(port, tmp_path, CODE) as debugger:
             stops = [debugger.wait_stopped(300) for _ in range(4)]
-            where = {
-                debugger.evaluate(
-                    "' '.join(__import__('os').environ[each] for each in ('SLURMD_NODENAME', 'SLURM_PROCID'))",
-                    debugger.stack(each)[0],
-                )
-                for each in stops
-            }
+            says = "' '.join(__import__('os').environ[each] for each in ('SLURMD_NODENAME', 'SLURM_PROCID'))"
+            where = {debugger.evaluate(says, debugger.stack(each)[0]) for each in stops}
         assert where == {"'node-12 0'", "'node-12 1'", "'node-22 2'", "'node-22 3'"}
         for rank in ("rank0 on node-12", "rank3 on node-22"):
             events.wait_for(lambda each, rank=rank: each.get("target") == rank)
@@ -124,9 +100,8 @@ def test_ctrl_c_while_it_waits_cancels_the_job(laptop, tmp_path):
         events.process.send_signal(signal.SIGINT)
         assert events.process.wait(300) == 130
     laptop.until(lambda: laptop.state(job) == "CANCELLED")
-    laptop.sh(
-        "login", "rm -rf ~/.cache/dkdbg/job-*", user="me"
-    )  # its script never ran: the next submit would, after an hour
+    # Its script never ran: the next submit would, after an hour.
+    laptop.sh("login", "rm -rf ~/.cache/dkdbg/job-*", user="me")
 
 
 def test_a_connection_that_dies_while_the_job_is_submitted_makes_no_second_one(laptop, tmp_path):
@@ -163,10 +138,8 @@ def test_an_allocation_is_held_for_commands_and_used_again(laptop, tmp_path):
         assert f"job {job} is already held" in again.stderr
         laptop.put(f"{CODE}/train.py", "print('trains')\n")
         laptop.sh("node-22", "ln -sf /usr/bin/python3 /usr/local/bin/python")
-        assert (
-            must(dkdbg(tmp_path, "run", "--on", f"slurm://login/{job}", "--", "python", "train.py")).stdout
-            == "trains\n"
-        )
+        ran = must(dkdbg(tmp_path, "run", "--on", f"slurm://login/{job}", "--", "python", "train.py"))
+        assert ran.stdout == "trains\n"
         refused = dkdbg(tmp_path, "submit", *ON, "--interactive", "--nodes", "2")
         assert "options only apply to a new one" in refused.stderr
         assert "dkdbg run --on slurm://login" in refused.stderr
