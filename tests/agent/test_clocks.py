@@ -11,6 +11,8 @@ import pytest
 
 from dkdbg.agent.program import held_time
 from tests.agent.dap_probe import Editor, wait_for
+from tests.pages import Page, begun
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -164,7 +166,7 @@ if __name__ == "__main__":
 LINE = 1 + PARENT.splitlines().index("    answer = 1  # held")
 
 
-@pytest.mark.parametrize(("minor", "late"), [(8, True), (11, False), (14, False)])
+@pytest.mark.parametrize(("minor", "late"), [(8, True), (14, False)])
 def test_no_wait_of_the_standard_library_ends_while_a_child_is_held_for_longer(
     program, under, tmp_path: Path, minor: int, late: bool
 ) -> None:
@@ -180,6 +182,27 @@ def test_no_wait_of_the_standard_library_ends_while_a_child_is_held_for_longer(
         code, out, err = running.finish()
     assert out == "failed: {} 17 0\n", err
     assert code == 0
+
+
+def test_the_program_of_the_page_gets_its_answer_from_a_worker_that_was_held_for_longer_than_its_limit(
+    tmp_path,
+):
+    page, port = Page.of("how-to/paused-jobs.md"), free_port()
+    script = tmp_path / "serve.py"
+    script.write_text(page.block("python"))
+    line = 1 + script.read_text().splitlines().index("    found = question * 2  # breakpoint")
+    with page.all_run():
+        words = [each.replace("--wait", f"--wait --port {port}") for each in page.words("dkdbg run")]
+    with begun(words, tmp_path) as running:
+        assert any("waiting for a debugger" in text for text in iter(running.stdout.readline, ""))
+        with Editor(port, {str(script): [line]}, hold=True) as editor:
+            stop = editor.wait_stops(1)[0]
+            until = time.monotonic() + 7
+            wait_for(time.monotonic, lambda now: now > until)
+            stop["session"].request("continue", threadId=stop["thread"])
+            out, _ = running.communicate(timeout=300)
+    assert "42" in out.splitlines()
+    assert running.returncode == 0, out
 
 
 def test_clocks_run_a_thousandth_as_fast_during_a_hold_and_then_catch_up() -> None:
