@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -67,31 +66,6 @@ def submit(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sta
         each.communicate()
 
 
-def test_a_session_by_nc(submit: Start) -> None:
-    port = free_port()
-    job = submit(jobs.PLAIN, port)
-    nc = Client(port, job, host=NODE)
-    assert "train.py(1)<module>()" in nc.until()
-    assert "Breakpoint 1" in nc.ask("b step")
-    assert "-> loss = n * 2" in nc.ask("c")
-    assert re.search(r"> .*train.py\(4\)step\(\)", nc.ask("where"))
-    assert nc.ask("p n").startswith("0")
-    nc.ask("cl 1")
-    assert "The program finished and will be restarted" in nc.ask("c")
-    nc.sock.sendall(b"q\n")
-    out, err = job.communicate(timeout=300)
-    assert (job.returncode, out) == (0, "installed\nargs ['--epochs', '3']\nsum 6\n"), err
-    assert f"paipdb is running on {NODE}:{port}\n" in nc.said
-
-
-def test_nobody_comes_in_time(submit: Start) -> None:
-    job = submit(jobs.PLAIN, free_port(), DEBUG_TIMEOUT="0.3")
-    out, err = job.communicate(timeout=300)
-    assert (job.returncode, out) == (124, "installed\nNo client connect to server in 0.3 seconds, exit\n"), (
-        err
-    )
-
-
 def test_the_recipes_own_command_line_with_a_secret(submit: Start) -> None:
     port = free_port()
     text = jobs.BY_HAND + "\nsecrets:\n  dkdbg_token: a-token-of-the-users\n"
@@ -120,7 +94,9 @@ def test_a_module_is_debugged_as_python_runs_it(submit: Start, root: Path) -> No
     assert (job.returncode, out) == (0, "installed\napp ['--epochs', '3']\n"), err
 
 
-def test_a_launcher_runs_below_the_agent_as_it_is(submit: Start, root: Path) -> None:
+def test_a_job_of_a_launcher_is_told_of_dap_and_runs_below_the_agent_as_it_is(
+    submit: Start, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The launcher is a stand-in: two Pythons with a rank each."""
     port = free_port()
     (root / ".dkdbg").mkdir()
@@ -130,6 +106,9 @@ def test_a_launcher_runs_below_the_agent_as_it_is(submit: Start, root: Path) -> 
     )
     (root / "torchrun").chmod(0o755)
     text = jobs.PLAIN.replace("python train.py", "PATH=$PWD:$PATH torchrun train.py")
+    (root / "job.yaml").write_text(text)
+    assert main(["-C", str(root), "init", "--pai", "job.yaml", "--diff"]) == 0
+    assert "dkdbg init --pai job.yaml --dap" in capsys.readouterr().out
     for timeout, code, count in (("0.3", 124, 0), ("0", 0, 2)):
         # Without buffers a print is several writes, and the ranks write into one pipe.
         job = submit(text, port, "--dap", DEBUG_TIMEOUT=timeout, PYTHONUNBUFFERED="")

@@ -93,15 +93,16 @@ def test_a_job_lists_its_tasks_and_pdb_is_told_from_an_agent(
     assert {path for path, _ in pai_server.asked} == {rest.PATH}
 
 
-def test_an_editor_attaches_with_the_token_of_the_log(
+def test_attach_waits_until_the_task_runs_and_an_editor_gets_in_with_the_token_of_its_log(
     pai_server: rest.Server, tasks: list, tmp_path: Path
 ) -> None:
     node, port = own_address(), free_port()
-    pai_server.roles = {"worker": [rest.task(0, "RUNNING", node, port)]}
+    pai_server.roles = {"worker": [rest.task(0, "WAITING", None, 0)]}
     with host_door(tmp_path, pai_server.address) as door:
         door.wait("target", ready=False)
         tasks.append(task := start(tmp_path, node, port, "--dap"))
         token = next(found[1] for line in task.stderr if (found := re.search(r"its token is (\S+)$", line)))
+        pai_server.roles = {"worker": [rest.task(0, "RUNNING", node, port)]}
         options = AttachOptions(host="127.0.0.1", port=door.port, extra={"dkdbgToken": token})
         with Debugger(options) as debugger:
             debugger.set_breakpoints(str(tmp_path / "train.py"), [4])
