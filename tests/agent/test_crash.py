@@ -51,94 +51,50 @@ def test_another_word_is_refused(launch) -> None:
     assert "--on-crash (DKDBG_ON_CRASH) takes hold=TIME, such as hold=20m, not 'hold=soon'" in err
 
 
-@pytest.mark.parametrize("where", ["main", "thread", "child"])
-def test_a_crash_is_held_until_an_editor_has_seen_the_failing_frame(
-    launch, tmp_path: Path, where: str
-) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(CRASH)
-    if where == "thread":
-        script.write_text(
-            CRASH.replace(
-                "deep(4, 0)", "import threading\nthreading.Thread(target=deep, args=(4, 0)).start()"
-            )
-        )
-    command = [sys.executable, "train.py"]
-    if where == "child":
-        command = [sys.executable, "-c", f"import subprocess as s; raise SystemExit(s.call({command!r}))"]
-    running = launch(*command, options=("--on-crash", "hold=1m"))
-    record = running.wait_state("post-mortem")
-    assert record["detail"] == "post-mortem: train.py:3: ZeroDivisionError: division by zero"
-    with Editor(record["port"], {}, hold=True) as editor:
-        stop = editor.wait_stops(1)[0]
-        assert (stop["path"], stop["line"]) == (str(script), 3)
-        assert locals_of(stop)["secret"] == "40"
-        running.wait_state("attached")
-        stop["session"].request("continue", threadId=stop["thread"])
-        code, _, err = running.finish()
-    plain = bare(tmp_path)
-    assert (code, own_lines(err)) == (plain.returncode, plain.stderr)
-    assert (
-        "has crashed: train.py:3: ZeroDivisionError: division by zero; it is held for a debugger on 127"
-        in err
-    )
-
-
-WORKER = """
-import multiprocessing, sys
-
+#: Crashes in line 4 of a thread, of each kind of child, and of the program.
+SEVERAL = """import multiprocessing, subprocess, sys, threading
 def deep(a, b):
     secret = a * 10
     return secret / b
 
 if __name__ == "__main__":
-    context = multiprocessing.get_context(sys.argv[1])
-    worker = context.Process(target=deep, args=(4, 0), name="loader")
-    worker.start()
-    worker.join()
-    sys.exit(worker.exitcode)
+    if len(sys.argv) == 1:
+        thread = threading.Thread(target=deep, args=(4, 0), name="loader")
+        thread.start()
+        thread.join()
+        print("child", subprocess.call([sys.executable, __file__, "child"]), file=sys.stderr, flush=True)
+        for method in ("fork", "spawn", "forkserver"):
+            worker = multiprocessing.get_context(method).Process(target=deep, args=(4, 0), name="loader")
+            worker.start()
+            worker.join()
+            print(method, worker.exitcode, file=sys.stderr, flush=True)
+    deep(4, 0)
 """
+CRASHES = 6
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_the_crash_of_a_worker_of_multiprocessing_is_held(program, tmp_path: Path, method: str) -> None:
-    running = program(WORKER, method, options=("--on-crash", "hold=1m"))
+def test_each_crash_is_held_until_an_editor_has_seen_the_failing_frame(program, tmp_path: Path) -> None:
+    running = program(SEVERAL, options=("--on-crash", "hold=1m"))
     record = running.wait_state("post-mortem")
+    assert record["detail"] == "post-mortem: train.py:4: ZeroDivisionError: division by zero"
     with Editor(record["port"], {}, hold=True) as editor:
-        stop = editor.wait_stops(1)[0]
-        assert stop["line"] == 6
-        assert locals_of(stop)["secret"] == "40"
-        stop["session"].request("continue", threadId=stop["thread"])
+        for number in range(1, CRASHES + 1):
+            stop = editor.wait_stops(number)[-1]
+            assert (stop["path"], stop["line"]) == (running.script, 4)
+            assert locals_of(stop)["secret"] == "40"
+            stop["session"].request("continue", threadId=stop["thread"])
         code, _, err = running.finish()
-    plain = bare(tmp_path, method)
-    assert (code, own_lines(err)) == (plain.returncode, plain.stderr)
-
-
-def test_nobody_comes_and_stderr_and_exit_code_are_those_of_a_bare_run(launch, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(CRASH)
-    begin = time.monotonic()
-    code, out, err = launch(sys.executable, "train.py", env={"DKDBG_ON_CRASH": "hold=1s"}).finish()
     plain = bare(tmp_path)
-    assert time.monotonic() - begin > 1
-    assert (code, out, own_lines(err)) == (plain.returncode, plain.stdout, plain.stderr)
+    assert (code, own_lines(err)) == (plain.returncode, plain.stderr)
+    assert (
+        "has crashed: train.py:4: ZeroDivisionError: division by zero; it is held for a debugger on 127"
+        in err
+    )
 
 
-SEVERAL = CRASH.replace(
-    "deep(4, 0)",
-    "import subprocess, sys, threading, traceback\n"
-    "if len(sys.argv) == 1:\n"
-    "    thread = threading.Thread(target=deep, args=(4, 0), name='loader')\n"
-    "    thread.start()\n"
-    "    thread.join()\n"
-    "    code = subprocess.call([sys.executable, __file__, 'child'])\n"
-    "    print('child', code, file=sys.stderr, flush=True)\n"
-    "deep(4, 0)",
-)
-
-
-@pytest.mark.parametrize("options", [(), ("--on-crash", "hold=1s")])
-def test_unattended_crashes_of_thread_child_and_program_leave_no_trace_of_dkdbg(
-    launch, tmp_path: Path, options: tuple[str, ...]
+@pytest.mark.parametrize("held", [0, 0.3])
+def test_unattended_crashes_of_thread_children_and_program_leave_no_trace_of_dkdbg(
+    launch, tmp_path: Path, held: float
 ) -> None:
     """The program's stderr is a file of its own: each byte of it is compared, and the agent's lines are elsewhere."""
     (tmp_path / "train.py").write_text(SEVERAL)
@@ -147,12 +103,15 @@ def test_unattended_crashes_of_thread_child_and_program_leave_no_trace_of_dkdbg(
         return ["sh", "-c", f"exec {sys.executable} train.py 2>{name}"]
 
     plain = subprocess.run(command("plain"), cwd=tmp_path, capture_output=True, check=False)
-    code, out, _ = launch(*command("under"), options=options).finish(300)
+    begin = time.monotonic()
+    env = {"DKDBG_ON_CRASH": f"hold={held}s"} if held else {}
+    code, out, _ = launch(*command("under"), env=env).finish(300)
+    assert time.monotonic() - begin > held * CRASHES
     assert (code, out.encode()) == (plain.returncode, plain.stdout)
     said = (tmp_path / "plain").read_bytes()
     assert (tmp_path / "under").read_bytes() == said
-    assert said.count(b"ZeroDivisionError: division by zero") == 3
-    assert (b"child 1\n" in said, plain.returncode) == (True, 1)
+    assert said.count(b"ZeroDivisionError: division by zero") == CRASHES
+    assert (b"forkserver 1\n" in said, plain.returncode) == (True, 1)
 
 
 def test_an_attached_editor_stops_at_once_and_once(program) -> None:

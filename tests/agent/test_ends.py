@@ -21,53 +21,34 @@ from tests.agent.dap_probe import wait_for
 from tests.processes import children
 
 PYTHON = sys.executable
-#: Command line, what train.py holds, and what the editor's root session is told besides "dkdbg: ".
+#: Arguments of Python or a whole command, what train.py holds, and what the editor's root session is told besides "dkdbg: ".
 FAILURES = {
     "a first line that does not parse": (
-        (PYTHON, "train.py"),
-        "def train(:\n",
-        (
-            "the program exited with code 1; it said last on stderr:",
-            "train.py",
-            "SyntaxError: invalid syntax",
-        ),
+        ("train.py",), "def train(:\n",
+        ("the program exited with code 1; it said last on stderr:", "train.py", "SyntaxError: invalid syntax"),
     ),
-    "a file that is not there": (
-        (PYTHON, "trian.py"),
-        "",
-        ("the program exited with code 2;", "can't open file", "trian.py"),
-    ),
+    "a file that is not there": (("trian.py",), "", ("exited with code 2;", "can't open file", "trian.py")),
     "a usage text": (
-        (PYTHON, "train.py"),
-        "import sys\nsys.exit('usage: train.py DATA')\n",
-        ("the program exited with code 1;", "  usage: train.py DATA"),
+        ("train.py",), "import sys\nsys.exit('usage: train.py DATA')\n", ("exited with code 1;", "  usage: train.py DATA")
     ),
     "an option that argparse does not know": (
-        (PYTHON, "train.py", "--epoch", "3"),
-        "import argparse\nargparse.ArgumentParser().parse_args()\n",
-        ("the program exited with code 2;", "error: unrecognized arguments: --epoch 3"),
+        ("train.py", "--epoch", "3"), "import argparse\nargparse.ArgumentParser().parse_args()\n",
+        ("exited with code 2;", "error: unrecognized arguments: --epoch 3"),
     ),
     "a traceback": (
-        (PYTHON, "train.py"),
-        "import time\ndef step():\n    raise ValueError('\\x1b[31mbad batch')\nstep()\n",
-        ("the program exited with code 1;", "    raise ValueError", "ValueError: \\x1b[31mbad batch"),
+        ("train.py",), "def step():\n    raise ValueError('\\x1b[31mbad batch')\nstep()\n",
+        ("exited with code 1;", "    raise ValueError", "ValueError: \\x1b[31mbad batch"),
     ),
     "a signal": (
-        (PYTHON, "train.py"),
-        "import os\nos.kill(os.getpid(), 9)\n",
+        ("train.py",), "import os\nos.kill(os.getpid(), 9)\n",
         ("the program was ended by SIGKILL (code 137); what it said is in its log",),
     ),
-    "a command that is not there": (
-        ("pyhton", "train.py"),
-        "",
-        ("command not found: pyhton",),
-    ),
+    "a command that is not there": (("pyhton", "train.py"), "", ("command not found: pyhton",)),
     "a command that a shell does not find": (
-        ("sh", "-c", "pyhton train.py"),
-        "",
+        ("sh", "-c", "pyhton train.py"), "",
         ("the program exited with code 127, as a shell does when it does not find a command",),
     ),
-}
+}  # fmt: skip
 
 
 def attached(running: Any) -> Debugger:
@@ -88,10 +69,9 @@ def console(debugger: Debugger, name: str) -> str:
 
 @pytest.mark.parametrize("failure", FAILURES)
 def test_why_a_program_failed_stands_in_the_root_session(launch, tmp_path: Path, failure: str) -> None:
-    command, text, expected = FAILURES[failure]
-    if text:
-        (tmp_path / "train.py").write_text(text)
-    running = launch(*command, wait="300")
+    words, text, expected = FAILURES[failure]
+    (tmp_path / "train.py").write_text(text)
+    running = launch(*([PYTHON] if words[0].endswith(".py") else []), *words, wait="300")
     debugger = attached(running)
     assert running.finish()[0] != 0
     said = console(debugger, "debugger")
@@ -99,17 +79,18 @@ def test_why_a_program_failed_stands_in_the_root_session(launch, tmp_path: Path,
         assert each in said
 
 
-def test_the_rank_that_failed_is_named_with_what_it_said(launch, tmp_path: Path) -> None:
+def test_the_rank_that_failed_is_named_with_what_it_said(program, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import os, sys\nif os.environ['RANK'] == '2': raise ValueError('no data for rank 2')\n"
     )
-    (tmp_path / "start.py").write_text(
+    running = program(
         "import os, subprocess, sys\n"
         "ranks = [subprocess.Popen([sys.executable, 'train.py'], env=dict(os.environ, RANK=str(r), LOCAL_RANK=str(r),"
         " WORLD_SIZE='3')) for r in range(3)]\n"
-        "if any([rank.wait() for rank in ranks]): sys.exit('a rank has failed')\n"
+        "if any([rank.wait() for rank in ranks]): sys.exit('a rank has failed')\n",
+        wait="300",
+        name="start.py",
     )
-    running = launch(PYTHON, "start.py", wait="300")
     debugger = attached(running)
     assert running.finish()[0] == 1
     said = console(debugger, "debugger")
@@ -118,14 +99,14 @@ def test_the_rank_that_failed_is_named_with_what_it_said(launch, tmp_path: Path)
 
 
 def test_an_adapter_that_stands_still_when_the_program_ends_tells_it_later(
-    launch: Any, tmp_path: Path
+    program: Any, tmp_path: Path
 ) -> None:
     """On a machine without time for it: it was ended 1.5 s after the program, and the editor heard nothing."""
-    (tmp_path / "train.py").write_text(
+    running = program(
         "import os, sys, time\nprint('up')\n"
-        "while not os.path.exists('go'): time.sleep(0.02)\nsys.exit('no data')\n"
+        "while not os.path.exists('go'): time.sleep(0.02)\nsys.exit('no data')\n",
+        wait="300",
     )
-    running = launch(PYTHON, "train.py", wait="300")
     with Debugger(AttachOptions(port=running.wait_state("waiting")["port"])) as debugger:
         root = debugger.attach()
         debugger.wait_output("up\n")
@@ -135,46 +116,35 @@ def test_an_adapter_that_stands_still_when_the_program_ends_tells_it_later(
         (tmp_path / "go").touch()
         wait_until_gone(child)
         ended = time.monotonic()
-        wait_for(time.monotonic, lambda now: now > ended + 3)
+        wait_for(time.monotonic, lambda now: now > ended + 2)
         os.kill(adapter, signal.SIGCONT)
         debugger.wait_ended(300)
     assert root.exit_code == running.finish()[0] == 1
     assert "it said last on stderr:\n  no data" in console(debugger, "debugger")
 
 
-@pytest.mark.parametrize(("text", "end"), [("raise ValueError('bad')\n", "1"), ("print('done')\n", "0")])
-def test_vs_code_has_the_end_in_the_console_of_the_program_too(
-    launch, tmp_path: Path, monkeypatch, text: str, end: str
+@pytest.mark.parametrize(("client", "end"), [("vscode", 1), ("vscode", 0), ("neovim", 0)])
+def test_what_the_program_prints_and_how_it_ended_is_in_the_console_that_vs_code_shows_and_a_childs_in_its_own(
+    program, tmp_path: Path, monkeypatch, client: str, end: int
 ) -> None:
-    monkeypatch.setitem(debuggers._CLIENT, "clientID", "vscode")
-    (tmp_path / "train.py").write_text(text)
-    running = launch(PYTHON, "train.py", wait="300")
+    monkeypatch.setitem(debuggers._CLIENT, "clientID", client)
+    (tmp_path / "child.py").write_text("print('of the child', flush=True)\n")
+    running = program(
+        "import subprocess, sys\nprint('loss 0.5', flush=True)\n"
+        f"subprocess.run([sys.executable, 'child.py'])\nif {end}: raise ValueError('bad')\n",
+        wait="300",
+    )
     debugger = attached(running)
-    assert running.finish()[0] == int(end)
-    assert console(debugger, "train.py").endswith(f"dkdbg: the program exited with code {end}\n")
+    assert running.finish()[0] == end
+    root, own = console(debugger, "debugger"), console(debugger, "train.py")
+    assert (root.count("loss 0.5\n"), own.count("loss 0.5\n")) == (client == "vscode", 1)
+    assert own.endswith(f"dkdbg: the program exited with code {end}\n") == (client == "vscode")
+    assert "of the child" not in root + own
+    assert console(debugger, "child.py").count("of the child\n") == 1
 
 
-def test_what_the_program_prints_is_in_the_console_that_vs_code_shows_and_a_childs_in_its_own(
-    launch, tmp_path: Path, monkeypatch
-) -> None:
-    for client, times in (("vscode", 1), ("neovim", 0)):
-        monkeypatch.setitem(debuggers._CLIENT, "clientID", client)
-        (tmp_path / "train.py").write_text(
-            "import subprocess, sys\nprint('loss 0.5', flush=True)\nsubprocess.run([sys.executable, 'child.py'])\n"
-        )
-        (tmp_path / "child.py").write_text("print('of the child', flush=True)\n")
-        running = launch(PYTHON, "train.py", wait="300")
-        debugger = attached(running)
-        running.finish()
-        assert console(debugger, "debugger").count("loss 0.5\n") == times
-        assert console(debugger, "train.py").count("loss 0.5\n") == 1
-        assert "of the child" not in console(debugger, "debugger") + console(debugger, "train.py")
-        assert console(debugger, "child.py").count("of the child\n") == 1
-
-
-def test_input_without_a_terminal_is_answered_with_what_has_one(launch, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("input('name? ')\n")
-    debugger = attached(launch(PYTHON, "train.py", wait="300"))
+def test_input_without_a_terminal_is_answered_with_what_has_one(program) -> None:
+    debugger = attached(program("input('name? ')\n", wait="300"))
     assert "dkdbg run -- COMMAND" in console(debugger, "train.py")
 
 
@@ -225,37 +195,25 @@ def test_of_much_that_was_said_the_end_is_kept() -> None:
     assert note.splitlines()[1:] == [*(f"  line {i}" for i in range(88, 99)), "  bar 9\\x1b[2K"]
 
 
-def test_an_editor_that_comes_after_a_short_program_hears_that_it_ended_well(
-    launch: Any, tmp_path: Path
-) -> None:
-    (tmp_path / "train.py").write_text("print('done')\n")
-    running = launch(PYTHON, "train.py", env={"DKDBG_LINGER": "600"})
-    if child := running.wait_state("running", "exited")["child"]:
-        wait_until_gone(child)
-    with Debugger(AttachOptions(port=running.record()["port"])) as debugger:
-        debugger.attach()
-        debugger.wait_ended(300)
-    said = "the program ended before the editor attached; with DKDBG_WAIT=60 it waits for one"
-    assert said in console(debugger, "debugger")
-    assert running.finish()[0] == 0
-
-
-def test_a_short_program_that_failed_is_not_healthy_but_tells_an_editor_that_comes_anyway(
-    launch: Any, tmp_path: Path
+@pytest.mark.parametrize("code", [0, 3])
+def test_an_editor_that_comes_after_a_short_program_hears_how_it_ended_and_one_that_failed_is_not_healthy(
+    program: Any, code: int
 ) -> None:
     """Compose may have seen it healthy in the moment before."""
-    (tmp_path / "train.py").write_text("raise SystemExit(3)\n")
-    running = launch(PYTHON, "train.py", env={"DKDBG_LINGER": "600"})
-    record = running.wait_state("exited")
+    running = program(f"raise SystemExit({code})\n", env={"DKDBG_LINGER": "600"})
+    if code:
+        running.wait_state("exited")
+        assert "has ended with code 3" in health.trouble(str(running.runtime))
+    elif child := running.wait_state("running", "exited")["child"]:
+        wait_until_gone(child)
     assert running.process.poll() is None
-    assert "has ended with code 3" in health.trouble(str(running.runtime))
-    with Debugger(AttachOptions(port=record["port"])) as debugger:
+    with Debugger(AttachOptions(port=running.record()["port"])) as debugger:
         debugger.attach()
         debugger.wait_ended(300)
     said = console(debugger, "debugger")
     assert "the program ended before the editor attached; with DKDBG_WAIT=60 it waits for one" in said
-    assert "the program exited with code 3" in said
-    assert running.finish()[0] == 3
+    assert ("the program exited with code 3" in said) == bool(code)
+    assert running.finish()[0] == code
 
 
 def test_who_ends_the_agent_does_not_wait_for_a_latecomer(launch: Any) -> None:
@@ -265,13 +223,8 @@ def test_who_ends_the_agent_does_not_wait_for_a_latecomer(launch: Any) -> None:
     assert running.finish()[0] == 0
 
 
-@pytest.mark.parametrize("option", ["-S", "-I", "-E"])
-def test_a_python_that_leaves_the_agent_out_is_told_to_the_editor(
-    launch: Any, tmp_path: Path, option: str
-) -> None:
-    (tmp_path / "train.py").write_text("print('done')\n")
-    debugger = attached(launch(PYTHON, option, "train.py", wait="300"))
-    assert unseen.NOTE in console(debugger, "debugger")
+def test_a_python_that_leaves_the_agent_out_is_told_to_the_editor(launch: Any) -> None:
+    assert unseen.NOTE in console(attached(launch(PYTHON, "-Ic", "print('done')", wait="300")), "debugger")
 
 
 def test_a_program_that_runs_on_without_the_agent_is_told_once_and_another_not_at_all(launch: Any) -> None:
@@ -288,41 +241,42 @@ def test_a_program_that_runs_on_without_the_agent_is_told_once_and_another_not_a
         assert console(debugger, "debugger").count(unseen.NOTE) == times
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        ("PYTHONPATH=lib {} left.py", "its PYTHONPATH is lib"),
-        ("env -i {} left.py", "its environment has been emptied"),
-        ("{} -uS left.py", "python -S"),
-        ("{} -E left.py", "python -E ignores PYTHONPATH"),
-    ],
-)
-def test_one_of_a_programs_pythons_that_is_not_debugged_is_named_with_the_reason(
-    launch: Any, tmp_path: Path, line: str, reason: str
+LEFT = {
+    "path.py": ("PYTHONPATH=lib {} path.py", "its PYTHONPATH is lib"),
+    "emptied.py": ("env -i {} emptied.py", "its environment has been emptied"),
+    "bare.py": ("{} -uS bare.py", "python -S"),
+    "ignores.py": ("{} -E ignores.py", "python -E ignores PYTHONPATH"),
+}
+
+
+def test_each_of_a_programs_pythons_that_is_not_debugged_is_named_with_the_reason(
+    launch: Any, tmp_path: Path
 ) -> None:
-    (tmp_path / "train.py").write_text("import time\ntime.sleep(100)\n")
-    (tmp_path / "left.py").write_text("import time\ntime.sleep(100)\n")
-    running = launch("sh", "-c", f"{PYTHON} train.py & {line.format(PYTHON)}", wait="300")
+    for name in ("train.py", *LEFT):
+        (tmp_path / name).write_text("import time\ntime.sleep(100)\n")
+    lines = ["{} train.py", *(line for line, _ in LEFT.values())]
+    running = launch("sh", "-c", " & ".join(line.format(PYTHON) for line in lines), wait="300")
     with running.debugged() as debugger:
-        debugger.wait_output("left.py (pid ", timeout=300)
-        said = console(debugger, "debugger")
-        assert reason in said
-        assert "train.py (pid " not in said
+        for name, (_, reason) in LEFT.items():
+            debugger.wait_output(f"{name} (pid ", timeout=300)
+            (said,) = [line for line in console(debugger, "debugger").splitlines() if f"{name} (pid " in line]
+            assert reason in said
+        assert "train.py (pid " not in console(debugger, "debugger")
         running.process.terminate()
         debugger.wait_ended(300)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_program_that_was_asked_to_end_is_kept_for_nobody(
-    launch: Any, tmp_path: Path, number: signal.Signals
+    program: Any, tmp_path: Path, number: signal.Signals
 ) -> None:
-    (tmp_path / "train.py").write_text(
+    running = program(
         "import signal, sys, time\n"
         f"signal.signal({int(number)}, lambda *_: sys.exit(7))\n"
         "open('ready', 'w').close()\n"
-        "time.sleep(600)\n"
+        "time.sleep(600)\n",
+        env={"DKDBG_LINGER": "forever"},
     )
-    running = launch(PYTHON, "train.py", env={"DKDBG_LINGER": "forever"})
     wait_for((tmp_path / "ready").exists, bool)
     running.process.send_signal(number)
     assert running.finish()[0] == 7
