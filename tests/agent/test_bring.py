@@ -78,7 +78,10 @@ def until(condition: Callable[[], object], limit: float = 300) -> None:
         time.sleep(0.02)
 
 
-def test_it_is_sent_once_kept_privately_and_removed_by_the_last(here: Here) -> None:
+def test_it_is_sent_once_kept_privately_and_removed_by_the_last_though_a_login_shell_talks(
+    here: Here,
+) -> None:
+    here.through = 'echo "Welcome to node4!"; printf "no line end"; echo; exec "$@"'
     first = bring(here)
     second = bring(here)
     assert (first.sent, second.sent) == (True, False)
@@ -125,56 +128,51 @@ def test_a_link_beside_a_file_that_was_not_brought_leads_to_no_python(tmp_path: 
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_program_runs_there_and_its_output_and_exit_code_are_its_own(here: Here, session) -> None:
+def test_a_program_runs_there_its_output_and_exit_code_are_its_own_and_it_does_not_see_how_it_is_found(
+    here: Here, session
+) -> None:
     brought = bring(here)
-    running = session(brought, "sh", "-c", "echo out; echo err >&2; exit 7")
+    running = session(brought, "sh", "-c", 'echo "${DKDBG_RUN-unset}"; echo err >&2; exit 7')
     out, err = running.communicate(timeout=300)
-    assert (running.returncode, out) == (7, "out\n")
+    assert (running.returncode, out) == (7, "unset\n")
     assert "err\n" in err
     brought.close()
     assert here.kept() == []
 
 
-def test_nobody_removes_it_while_a_session_runs_and_the_session_does_at_its_end(
+def test_a_signal_reaches_the_program_there_and_nobody_removes_the_file_before_its_session_ends(
     here: Here, session, tmp_path: Path
 ) -> None:
-    brought = bring(here)
-    running = session(
-        brought, "sh", "-c", f"touch {tmp_path}/up; until [ -e {tmp_path}/go ]; do sleep 0.05; done"
-    )
+    brought, second = bring(here), bring(here)
+    loop = f"touch {tmp_path}/up; until [ -e {tmp_path}/go ]; do sleep 0.05; done"
+    running = session(brought, "sh", "-c", f"trap 'touch {tmp_path}/heard' INT; {loop}")
     until((tmp_path / "up").exists)
-    brought.close()
+    brought.signal(2)
+    until((tmp_path / "heard").exists)
+    for each in (brought, second):
+        each.close()
     assert len(here.kept()) == 2  # the file, and what it was unpacked into
     (tmp_path / "go").touch()
     assert running.wait(300) == 0
     assert here.kept() == []
 
 
-def test_a_signal_reaches_the_program_there(here: Here, session, tmp_path: Path) -> None:
-    brought = bring(here)
-    running = session(
-        brought, "sh", "-c", f"trap 'exit 9' INT; touch {tmp_path}/up; while :; do sleep 0.05; done"
-    )
-    until((tmp_path / "up").exists)
-    brought.signal(2)
-    assert running.wait(300) == 9
-    brought.close()
+def test_hosts_that_bring_it_at_once_share_one_and_find_it_while_others_leave(here: Here) -> None:
+    def once(_: int) -> bool:
+        brought = bring(here)
+        there = os.path.exists(brought.argv[-1])  # noqa: PTH110
+        brought.close()
+        return there
 
-
-def test_the_program_does_not_see_how_it_is_found(here: Here, session) -> None:
-    brought = bring(here)
-    out, _ = session(brought, "sh", "-c", 'echo "${DKDBG_RUN-unset}"').communicate(timeout=300)
-    assert out == "unset\n"
-    brought.close()
-
-
-def test_hosts_that_bring_it_at_once_share_one(here: Here) -> None:
     with ThreadPoolExecutor(4) as pool:
         all_brought = list(pool.map(lambda _: bring(here), range(4)))
     assert len({each.argv[-1] for each in all_brought}) == 1
     assert len(here.kept()) == 1
     for each in all_brought:
         each.close()
+    assert here.kept() == []
+    with ThreadPoolExecutor(3) as pool:
+        assert all(pool.map(once, range(9)))
     assert here.kept() == []
 
 
@@ -197,66 +195,48 @@ def test_a_file_that_another_host_has_brought_meanwhile_is_not_replaced(tmp_path
     assert not list(tmp_path.iterdir())
 
 
-def test_bringing_while_others_leave_always_ends_with_the_file_there(here: Here) -> None:
-    def once(_: int) -> bool:
-        brought = bring(here)
-        there = os.path.exists(brought.argv[-1])  # noqa: PTH110
-        brought.close()
-        return there
-
-    with ThreadPoolExecutor(3) as pool:
-        assert all(pool.map(once, range(9)))
-    assert here.kept() == []
-
-
-@pytest.mark.parametrize("size", [0, 1000, 10_000_000])
-def test_what_lies_there_and_is_not_the_file_is_replaced(here: Here, size: int) -> None:
-    first = bring(here)
-    (name,) = here.kept()
-    first.close()
-    (here.runtime / name).write_bytes(b"x" * size)
-    second = bring(here)
-    assert second.sent
-    assert (here.runtime / name).read_bytes()[:2] == b"#!"
-    second.close()
-    assert here.kept() == []
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
-def test_a_folder_that_somebody_else_has_made_is_refused_with_his_number(here: Here) -> None:
-    here.runtime.mkdir()
-    os.chown(here.runtime, 12345, 12345)
-    with pytest.raises(DkdbgError, match=r"belongs to uid 12345") as caught:
-        bring(here)
-    assert "DKDBG_RUNTIME_DIR" in caught.value.hint
-    assert list(here.runtime.iterdir()) == []
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_a_file_that_somebody_else_has_laid_there_is_replaced(here: Here) -> None:
-    bring(here).close()
+def replaced(here: Here, spoil: Callable[[Path], object]) -> None:
+    """See that a file which was spoilt while nobody held it is sent anew."""
     first = bring(here)
     (name,) = here.kept()
     content = (here.runtime / name).read_bytes()
     first.close()
-    (here.runtime / name).write_bytes(content)
-    os.chown(here.runtime / name, 12345, 12345)
+    spoil(here.runtime / name)
     second = bring(here)
     assert second.sent
-    assert (here.runtime / name).stat().st_uid == 0
-    second.close()
-
-
-def test_a_link_that_somebody_has_laid_there_is_not_followed(here: Here, tmp_path: Path) -> None:
-    first = bring(here)
-    (name,) = here.kept()
-    first.close()
-    (tmp_path / "mine").write_text("precious")
-    (here.runtime / name).symlink_to(tmp_path / "mine")
-    second = bring(here)
-    assert (tmp_path / "mine").read_text() == "precious"
     assert not (here.runtime / name).is_symlink()
+    assert (here.runtime / name).read_bytes() == content
+    assert (here.runtime / name).stat().st_uid == os.getuid()
     second.close()
+    assert here.kept() == []
+
+
+def test_what_lies_there_and_is_not_the_file_is_replaced_and_no_link_is_followed(
+    here: Here, tmp_path: Path
+) -> None:
+    for size in (0, 1000, 10_000_000):
+        replaced(here, lambda path, size=size: path.write_bytes(b"x" * size))
+    (tmp_path / "mine").write_text("precious")
+    replaced(here, lambda path: path.symlink_to(tmp_path / "mine"))
+    assert (tmp_path / "mine").read_text() == "precious"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_that_somebody_else_has_laid_there_is_replaced_and_a_folder_is_refused_with_his_number(
+    here: Here, tmp_path: Path
+) -> None:
+    def given_away(path: Path) -> None:
+        path.write_bytes(single_file.build(sys.version_info[:2]))
+        os.chown(path, 12345, 12345)
+
+    replaced(here, given_away)
+    theirs = Here(tmp_path / "theirs")
+    theirs.runtime.mkdir()
+    os.chown(theirs.runtime, 12345, 12345)
+    with pytest.raises(DkdbgError, match=r"belongs to uid 12345") as caught:
+        bring(theirs)
+    assert "DKDBG_RUNTIME_DIR" in caught.value.hint
+    assert list(theirs.runtime.iterdir()) == []
 
 
 def test_a_transfer_that_is_cut_off_leaves_nothing(here: Here) -> None:
@@ -265,12 +245,6 @@ def test_a_transfer_that_is_cut_off_leaves_nothing(here: Here) -> None:
     with pytest.raises(DkdbgError, match=r"here .*(arrive|ended)"):
         bring(here)
     until(lambda: here.kept() == [])
-
-
-def test_a_login_shell_that_talks_is_no_obstacle(here: Here) -> None:
-    here.through = 'echo "Welcome to node4!"; printf "no line end"; echo; exec "$@"'
-    brought = bring(here)
-    brought.close()
 
 
 @pytest.mark.parametrize(
@@ -289,13 +263,6 @@ def test_a_login_shell_that_talks_is_no_obstacle(here: Here) -> None:
 def test_garbage_from_a_hostile_place_ends_in_one_error(here: Here, through: str) -> None:
     here.through = through
     with pytest.raises(DkdbgError, match="gave an unexpected answer") as caught:
-        bring(here)
-    assert caught.value.message.isprintable()
-
-
-def test_what_a_place_says_cannot_do_anything_to_the_terminal(here: Here) -> None:
-    here.through = r"printf '\033[2Jgone\n' >&2; exit 3"
-    with pytest.raises(DkdbgError, match=r"ended \(code 3\): \?\[2Jgone") as caught:
         bring(here)
     assert caught.value.message.isprintable()
 
@@ -319,12 +286,22 @@ def test_a_place_that_takes_no_more_bytes_is_given_up(here: Here, monkeypatch) -
         bring(here)
 
 
-def test_a_place_without_a_shell_says_what_is_needed(here: Here) -> None:
-    here.through = "echo 'exec: sh: not found' >&2; exit 127"
-    with pytest.raises(DkdbgError, match=r"nothing can be started on here: exec: sh: not found") as caught:
+@pytest.mark.parametrize(
+    ("through", "said"),
+    [
+        (r"printf '\033[2Jgone\n' >&2; exit 3", r"ended \(code 3\): \?\[2Jgone"),
+        ("echo 'exec: sh: not found' >&2; exit 127", r"nothing can be started on here: exec: sh: not found"),
+    ],
+)
+def test_a_place_that_ends_is_told_with_its_last_words_which_do_nothing_to_the_terminal(
+    here: Here, through: str, said: str
+) -> None:
+    here.through = through
+    with pytest.raises(DkdbgError, match=said) as caught:
         bring(here)
-    assert "Python 3.8" in caught.value.hint
-    assert caught.value.exit_code == 127
+    assert caught.value.message.isprintable()
+    if "exit 127" in through:
+        assert (caught.value.exit_code, "Python 3.8" in caught.value.hint) == (127, True)
 
 
 def test_the_command_line_is_short_enough_for_the_url_that_kubectl_makes_of_it(here: Here) -> None:

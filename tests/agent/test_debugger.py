@@ -5,8 +5,6 @@ import os
 import select
 import subprocess
 import sys
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -41,79 +39,67 @@ sys.exit(number)
 class Programs:
     """Starts scripts under `python -m debugpy --listen`, and ends them after the test."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder):
         self.folder = folder
-        self.started: list[subprocess.Popen] = []
+        self.started = []
 
     def write(self, name, text):
         path = self.folder / name
         path.write_text(text)
-        return path
+        return str(path)
 
-    def listen(self, script, *, wait=True):
-        """Start `script` and return the port of its adapter, which is never connected to only to look."""
+    def listen(self, script):
+        """Start `script`, which waits for a client; return the port of its adapter, which is never connected to only to look."""
         # The adapter writes its ports when it listens. A FIFO lets us wait for that without asking again and again.
         endpoints = self.folder / f"endpoints-{len(self.started)}"
         os.mkfifo(endpoints)
         descriptor = os.open(endpoints, os.O_RDONLY | os.O_NONBLOCK)
-        wait_option = ["--wait-for-client"] if wait else []
+        options = ["--listen", "127.0.0.1:0", "--wait-for-client"]
         self.started.append(
             subprocess.Popen(
-                [
-                    sys.executable,
-                    "-Xfrozen_modules=off",
-                    "-m",
-                    "debugpy",
-                    "--listen",
-                    "127.0.0.1:0",
-                    *wait_option,
-                    script,
-                ],
+                [sys.executable, "-Xfrozen_modules=off", "-m", "debugpy", *options, script],
                 env={**os.environ, "DEBUGPY_ADAPTER_ENDPOINTS": str(endpoints)},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )
-        )
+        )  # fmt: skip
         try:
             poll = select.poll()
             poll.register(descriptor, select.POLLIN)
-            assert poll.poll(20_000), "debugpy's adapter did not come up"
+            assert poll.poll(300_000), "debugpy's adapter did not come up"
             return json.loads(os.read(descriptor, 4096))["client"]["port"]
         finally:
             os.close(descriptor)
 
-    def end(self):
-        for program in self.started:
-            program.kill()
-            program.communicate()
+    def debugger(self, name="loop.py", text=LOOP, **options):
+        """A debugger that may attach to a program of this text, and the program's script."""
+        script = self.write(name, text)
+        return script, Debugger(AttachOptions(port=self.listen(script), **options))
 
 
 @pytest.fixture
 def programs(tmp_path):
     started = Programs(tmp_path)
     yield started
-    started.end()
+    for program in started.started:
+        program.kill()
+        program.communicate()
 
 
-@contextmanager
-def debugging(programs, name="loop.py", text=LOOP, **options):
-    """A program that waits for a client, and a debugger that may attach to it."""
-    script = programs.write(name, text)
-    with Debugger(AttachOptions(port=programs.listen(script), **options)) as debugger:
-        yield script, debugger
-
-
-def test_it_stops_shows_variables_evaluates_and_steps(programs):
-    with debugging(programs) as (script, debugger):
-        debugger.set_breakpoints(str(script), [Breakpoint(line=2, condition="step == 2")])
+def test_it_stops_shows_variables_evaluates_steps_and_collects_the_output_of_a_program_with_mapped_paths(
+    programs, tmp_path
+):
+    here = "/my/checkout/loop.py"
+    mapped = {"path_mappings": (("/my/checkout", str(tmp_path)),)}
+    _, debugger = programs.debugger(redirect_output=True, **mapped)
+    with debugger:
+        debugger.set_breakpoints(here, [Breakpoint(line=2, condition="step == 2")])
         root = debugger.attach()
         stop = debugger.wait_stopped()
         assert (stop.session, stop.reason) == (root, "breakpoint")
         frames = debugger.stack(stop)
         assert [(frame.name, frame.line, frame.path) for frame in frames[:2]] == [
-            ("work", 2, str(script)),
-            ("<module>", 7, str(script)),
+            ("work", 2, here),
+            ("<module>", 7, here),
         ]
         assert debugger.local_values(frames[0]) == {"step": "2", "scale": "10"}
         assert debugger.evaluate("step + scale", frames[0]) == "12"
@@ -125,35 +111,32 @@ def test_it_stops_shows_variables_evaluates_and_steps(programs):
         debugger.step_out(stop)
         stop = debugger.wait_stopped()
         assert debugger.stack(stop)[0].name == "<module>"
+        debugger.set_breakpoints(here, [7])
         debugger.continue_(stop)
+        debugger.step_in(debugger.wait_stopped())
+        stop = debugger.wait_stopped()
+        assert debugger.stack(stop)[0].name == "work"
+        results = debugger.set_breakpoints(here, [8])
+        assert [(each.line, each.is_verified) for each in results] == [(8, True)]
+        debugger.continue_(stop)
+        stop = debugger.wait_stopped()
+        assert debugger.stack(stop)[0].line == 8
+        assert debugger.evaluate("total", debugger.stack(stop)[0]) == "60"
+        debugger.continue_(stop)
+        debugger.wait_output("total 60\n")
+        assert any(each.category == "stdout" for each in debugger.output)
         debugger.wait_ended()
         assert root.exit_code in (0, None)
-
-
-def test_a_session_that_has_ended_is_closed(programs):
-    with debugging(programs) as (_, debugger):
-        root = debugger.attach()
-        debugger.wait_ended()
         debugger.wait(lambda: root._sock.fileno() < 0, "the end of the connection")
         assert "terminated" in root._seen
-
-
-def test_step_in_goes_into_the_call(programs):
-    with debugging(programs) as (script, debugger):
-        debugger.set_breakpoints(str(script), [7])
-        debugger.attach()
-        stop = debugger.wait_stopped()
-        debugger.step_in(stop)
-        assert debugger.stack(debugger.wait_stopped())[0].name == "work"
 
 
 @pytest.mark.parametrize("start_debugging", [True, False])
 def test_a_child_process_joins_and_stops_at_its_breakpoint(programs, start_debugging):
     child = programs.write("child.py", CHILD)
-    script = programs.write("parent.py", PARENT.format(child=str(child)))
-    options = AttachOptions(port=programs.listen(script), start_debugging=start_debugging)
-    with Debugger(options) as debugger:
-        debugger.set_breakpoints(str(child), [3])
+    _, debugger = programs.debugger("parent.py", PARENT.format(child=child), start_debugging=start_debugging)
+    with debugger:
+        debugger.set_breakpoints(child, [3])
         root = debugger.attach()
         stop = debugger.wait_stopped()
         assert stop.session is not root
@@ -166,75 +149,32 @@ def test_a_child_process_joins_and_stops_at_its_breakpoint(programs, start_debug
         debugger.wait_ended()
 
 
-def test_breakpoints_set_later_reach_every_session_and_say_where_they_are(programs):
-    with debugging(programs) as (script, debugger):
-        debugger.set_breakpoints(str(script), [2])
-        debugger.attach()
-        stop = debugger.wait_stopped()
-        results = debugger.set_breakpoints(str(script), [8])
-        assert [(each.line, each.is_verified) for each in results] == [(8, True)]
-        debugger.continue_(stop)
-        stop = debugger.wait_stopped()
-        assert debugger.stack(stop)[0].line == 8
-        assert debugger.evaluate("total", debugger.stack(stop)[0]) == "60"
-
-
-def test_local_paths_are_mapped_to_the_programs_own(programs, tmp_path):
-    with debugging(programs, path_mappings=(("/my/checkout", str(tmp_path)),)) as (_, debugger):
-        debugger.set_breakpoints("/my/checkout/loop.py", [2])
-        debugger.attach()
-        assert debugger.stack(debugger.wait_stopped())[0].path == "/my/checkout/loop.py"
-
-
-def test_output_is_collected(programs):
-    with debugging(programs, redirect_output=True) as (_, debugger):
-        debugger.attach()
-        debugger.wait_output("total 60\n")
-        assert any(each.category == "stdout" for each in debugger.output)
-
-
-def test_an_uncaught_exception_stops(programs):
-    with debugging(programs, "fail.py", "def f():\n    return 1 / 0\nf()\n") as (_, debugger):
+def test_an_uncaught_exception_stops_and_the_end_of_the_program_ends_the_wait_for_a_stop(programs):
+    _, debugger = programs.debugger("fail.py", "def f():\n    return 1 / 0\nf()\n")
+    with debugger:
         debugger.set_exception_filters(["uncaught"])
         debugger.attach()
         stop = debugger.wait_stopped()
         assert (stop.reason, debugger.stack(stop)[0].line) == ("exception", 2)
         assert "ZeroDivisionError" in stop.text
-
-
-def test_a_stop_that_does_not_come_is_a_time_out_that_names_who_is_attached(programs):
-    with debugging(programs, "wait.py", "import threading; threading.Event().wait()") as (_, debugger):
-        debugger.attach()
-        with pytest.raises(DkdbgError, match=r"waited 0\.05 s for a stop; attached: debugger") as caught:
-            debugger.wait_stopped(0.05)
-        assert caught.value.exit_code == EXIT_TIMEOUT
-
-
-def test_the_end_of_the_program_ends_the_wait_for_a_stop(programs):
-    with debugging(programs, "pass.py", "pass") as (_, debugger):
-        debugger.attach()
+        debugger.continue_(stop)
         with pytest.raises(DkdbgError, match="no program is left while waiting for a stop"):
             debugger.wait_stopped()
 
 
 @pytest.mark.parametrize("terminate", [False, True])
-def test_disconnect_lets_the_program_run_on_and_terminate_ends_it(programs, terminate):
-    script = programs.write("loop.py", LOOP)
-    debugger = Debugger(AttachOptions(port=programs.listen(script)))
-    debugger.set_breakpoints(str(script), [2])
-    debugger.attach()
-    debugger.wait_stopped()
-    debugger.disconnect(terminate=terminate)
+def test_a_second_debugger_is_refused_a_late_stop_is_a_time_out_disconnect_lets_go_and_terminate_ends(
+    programs, terminate
+):
+    script, first = programs.debugger()
+    first.set_breakpoints(script, [2])
+    first.attach()
+    first.wait_stopped()
+    with Debugger(first.options) as second, pytest.raises(DkdbgError, match="refused attach"):
+        second.attach(timeout=5)
+    with pytest.raises(DkdbgError, match=r"waited 0\.05 s for a stop; attached: debugger") as caught:
+        first.wait_stopped(0.05)
+    assert caught.value.exit_code == EXIT_TIMEOUT
+    first.disconnect(terminate=terminate)
     out, _ = programs.started[0].communicate(timeout=300)
     assert (b"total 60" in out, b"total" in out) == (not terminate, not terminate)
-
-
-def test_a_second_debugger_is_refused_and_told_why(programs):
-    script = programs.write("loop.py", LOOP)
-    options = AttachOptions(port=programs.listen(script))
-    with Debugger(options) as first, Debugger(options) as second:
-        first.set_breakpoints(str(script), [2])
-        first.attach()
-        first.wait_stopped()
-        with pytest.raises(DkdbgError, match="refused attach"):
-            second.attach(timeout=5)

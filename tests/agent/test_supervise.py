@@ -46,14 +46,16 @@ def until(is_done: Any, what: str, timeout: float = 300) -> None:
         time.sleep(0.02)
 
 
-def ask_restart(running: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "dkdbg.agent", "restart", "--name", running.name],
+def ask(running: Any, verb: str) -> tuple[int, str]:
+    """Ask the agent from outside: its exit code and what it says."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dkdbg.agent", verb, "--name", running.name],
         env=dict(os.environ, DKDBG_RUNTIME_DIR=str(running.runtime)),
         capture_output=True,
         text=True,
         timeout=300,
     )
+    return done.returncode, done.stdout
 
 
 def attach(running: Any, *lines: int) -> Debugger:
@@ -61,10 +63,6 @@ def attach(running: Any, *lines: int) -> Debugger:
     debugger.set_breakpoints(running.script, lines)
     debugger.attach()
     return debugger
-
-
-def said(debugger: Debugger) -> str:
-    return "".join(each.text for each in debugger.output)
 
 
 @pytest.fixture
@@ -148,24 +146,16 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 """ + LOOP.format(version=1)
 
 
-def test_a_request_restarts_a_program_that_is_paused(watched) -> None:
-    running = watched(LOOP.format(version=1), options=())
-    with attach(running, 5) as debugger:
-        first = debugger.wait_stopped()
-        done = ask_restart(running)
-        assert (done.returncode, done.stdout) == (0, "dkdbg: restarted, run 2\n")
-        assert debugger.wait_stopped().session is not first.session
-    running.process.terminate()
-    running.finish()
-
-
-def test_a_program_that_ignores_sigterm_is_killed(watched) -> None:
+def test_a_request_restarts_a_program_that_is_paused_and_one_that_ignores_sigterm_is_killed(watched) -> None:
     running = watched(HANDLER.replace("lambda *_: sys.exit(0)", "signal.SIG_IGN"), options=())
     with attach(running, 7) as debugger:
-        debugger.wait_stopped()
+        first = debugger.wait_stopped()
+        assert ask(running, "restart") == (0, "dkdbg: restarted, run 2\n")
+        assert debugger.wait_stopped().session is not first.session
+        assert running.record()["last_exit_code"] == 137
         os.kill(running.process.pid, signal.SIGHUP)
         debugger.wait_stopped()
-        assert running.record()["last_exit_code"] == 137
+        assert running.record()["runs"] == 3
 
 
 def test_sigterm_passes_through_and_the_exit_code_is_kept(supervise, tmp_path: Path) -> None:
@@ -177,27 +167,31 @@ def test_sigterm_passes_through_and_the_exit_code_is_kept(supervise, tmp_path: P
     assert running.record()["exit_code"] == 7
 
 
-def test_sigterm_after_the_end_leaves_with_the_programs_code(supervise) -> None:
-    running = supervise("sh", "-c", "exit 4")
-    running.wait_state("idle")
-    running.process.terminate()
-    assert running.finish()[0] == 4
-
-
-@pytest.mark.parametrize("code", [0, 5])
-def test_it_ends_with_the_program_when_asked_to(supervise, code: int) -> None:
-    running = supervise("sh", "-c", f"exit {code}", options=("--on-crash", "exit"))
+@pytest.mark.parametrize(
+    ("command", "options", "code"),
+    [
+        ("exit 4", ("--reload",), 4),
+        ("exit 0", ("--on-crash", "exit"), 0),
+        ("exit 5", ("--on-crash", "exit"), 5),
+    ],
+)
+def test_it_ends_with_the_programs_code_at_once_or_at_sigterm(
+    supervise, command: str, options: tuple[str, ...], code: int
+) -> None:
+    running = supervise("sh", "-c", command, options=options)
+    if "exit" not in options:
+        running.wait_state("idle")
+        running.process.terminate()
     assert running.finish()[0] == code
 
 
 def test_a_crash_starts_it_again_so_often_and_no_more(supervise) -> None:
     running = supervise("sh", "-c", "exit 6", options=("--on-crash", "restart", "--max-restarts", "1"))
     until(lambda: running.record().get("runs") == 2, "the second run")
-    record = running.wait_state("idle")
-    until(lambda: running.record()["state"] == "idle", "the end")
+    assert running.wait_state("idle")["last_exit_code"] == 6
     running.process.terminate()
     code, _, err = running.finish()
-    assert (code, record["last_exit_code"]) == (6, 6)
+    assert code == 6
     assert "dkdbg: the program exited with code 6; starting again in 1 s\n" in err
     assert "dkdbg: crashed 2 times in a row: not started again\n" in err
 
@@ -218,37 +212,25 @@ def test_a_launch_restarts_when_asked_to_and_ends_with_its_program(launch) -> No
     running = launch("sh", "-c", "echo run; exec sleep 600")
     running.wait_state("running")
     assert running.process.stdout.readline() == b"run\n"
-    done = ask_restart(running)
-    assert (done.returncode, done.stdout) == (0, "dkdbg: restarted, run 2\n")
+    assert ask(running, "restart") == (0, "dkdbg: restarted, run 2\n")
     assert running.process.stdout.readline() == b"run\n"
-    asked = subprocess.run(
-        [sys.executable, "-m", "dkdbg.agent", "stop", "--name", running.name],
-        env=dict(os.environ, DKDBG_RUNTIME_DIR=str(running.runtime)),
-        capture_output=True,
-        text=True,
-    )
-    assert (asked.returncode, asked.stdout) == (0, "dkdbg: asked to end\n")
+    assert ask(running, "stop") == (0, "dkdbg: asked to end\n")
     assert running.finish()[:2] == (143, "")
 
 
-def test_an_editor_that_attaches_after_the_end_starts_it_again(program) -> None:
-    running = program("x = 1\nx = 2\n", verb="supervise", options=("--reload",))
-    running.wait_state("idle")
-    with attach(running, 2) as debugger:
-        assert debugger.stack(debugger.wait_stopped())[0].line == 2
-    running.wait_state("idle")
-    running.process.terminate()
-    assert running.finish()[0] == 0
-
-
-def test_the_editors_stop_button_ends_the_program_and_a_change_starts_it(watched) -> None:
+def test_an_editor_that_attaches_after_the_end_starts_it_again_and_its_stop_button_ends_it(watched) -> None:
     running = watched(LOOP.format(version=1))
     debugger = attach(running)
     until(lambda: running.record()["runs"] == 1, "the program")
     debugger.disconnect(terminate=True)
     assert running.wait_state("idle")["child"] is None
+    with attach(running, 5) as debugger:
+        assert debugger.stack(debugger.wait_stopped())[0].line == 5
+        assert running.record()["runs"] == 2
+        debugger.disconnect(terminate=True)
+    running.wait_state("idle")
     save(running.script, LOOP.format(version=2))
-    until(lambda: running.record()["runs"] == 2, "the second run")
+    until(lambda: running.record()["runs"] == 3, "the third run")
     running.process.terminate()
     running.finish()
 
@@ -266,26 +248,25 @@ if __name__ == "__main__":
     subprocess.Popen(["setsid", "sh", "-c", "trap '' TERM; while :; do sleep 1; done"])
     subprocess.Popen("sleep 600 & exit", shell=True)
     print("ready", os.getpid(), flush=True)
-    time.sleep(600)
+    if not os.path.exists("end"):
+        time.sleep(600)
+    os._exit(0)
 """
 
 
-def test_children_in_their_own_sessions_are_gone_after_a_restart(supervise, tmp_path: Path) -> None:
+def test_children_in_their_own_sessions_are_gone_after_a_restart_and_at_the_end(
+    supervise, tmp_path: Path
+) -> None:
     (tmp_path / "t.py").write_text(FAMILY)
     running = supervise(sys.executable, "t.py", options=())
     assert running.process.stdout.readline().startswith(b"ready")
     until(lambda: len(members(running.record())) >= 7, "the family")
     before = set(members(running.record()))
-    assert ask_restart(running).returncode == 0
+    assert ask(running, "restart")[0] == 0
     assert running.process.stdout.readline().startswith(b"ready")
     assert before & set(members(running.record())) == set()
-    running.process.terminate()
-    running.finish()
-    assert members(running.record()) == []
-
-
-def test_what_a_program_leaves_behind_at_its_end_is_ended(supervise) -> None:
-    running = supervise("sh", "-c", "setsid sleep 600 & exit 0", options=())
+    (tmp_path / "end").touch()
+    assert ask(running, "restart")[0] == 0
     assert members(running.wait_state("idle")) == []
     running.process.terminate()
     running.finish()
@@ -355,12 +336,10 @@ def test_a_closed_terminal_ends_it(layout: Path, runtime: Path, tmp_path: Path) 
 class Seen:
     """A watcher's changes, as relative paths."""
 
-    def __init__(
-        self, root: Path, suffixes: tuple[str, ...] = (".py",), without: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, root: Path, without: tuple[str, ...] = ()) -> None:
         self.root = root
         self.watcher = reload.Watcher(
-            [str(root)], suffixes, without=without, on_change=lambda _: None, log=print
+            [str(root)], (".py",), without=without, on_change=lambda _: None, log=print
         )
         self.before = self.watcher.look()
 
@@ -371,21 +350,16 @@ class Seen:
         return [os.path.relpath(path, self.root) for path in found]
 
 
-def test_the_watcher_does_not_look_into_the_agents_own_folder(tmp_path: Path) -> None:
+def test_the_watcher_sees_new_changed_renamed_and_removed_sources_alone_and_not_the_agents_own(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "link").symlink_to("run")
-    seen = Seen(tmp_path, without=(str(tmp_path / "link"),))
-    (tmp_path / "run/hook.py").write_text("1")
-    (tmp_path / "mine.py").write_text("1")
-    assert seen.change() == ["mine.py"]
-
-
-def test_the_watcher_sees_new_changed_renamed_and_removed_sources_alone(tmp_path: Path) -> None:
     for folder in ("pkg/sub", ".git", "venv", "__pycache__", "other"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "a.py").write_text("1")
     (tmp_path / "other/pyvenv.cfg").write_text("")
-    seen = Seen(tmp_path)
+    seen = Seen(tmp_path, without=(str(tmp_path / "link"),))
     assert sorted(os.path.relpath(path, tmp_path) for path in seen.before) == ["pkg/sub/a.py"]
     (tmp_path / "pkg/new.py").write_text("2")
     assert seen.change() == ["pkg/new.py"]
@@ -393,7 +367,7 @@ def test_the_watcher_sees_new_changed_renamed_and_removed_sources_alone(tmp_path
     assert seen.change() == ["pkg/sub/a.py"]
     save(tmp_path / "pkg/new.py", "4")
     assert seen.change() == ["pkg/new.py"]
-    for ignored in ("venv/a.py", ".git/a.py", "other/a.py", "pkg/data.csv", "pkg/conf.yaml"):
+    for ignored in ("run/hook.py", "venv/a.py", ".git/a.py", "other/a.py", "pkg/data.csv", "pkg/conf.yaml"):
         (tmp_path / ignored).write_text("9")
     assert seen.change() == []
     (tmp_path / "pkg/new.py").unlink()
