@@ -35,44 +35,44 @@ def sleeper(launch, tmp_path: Path):
 
 
 def test_health_follows_the_session(sleeper, layout: Path, tmp_path: Path) -> None:
+    """Also beside a training job, every other second: it needs no Python while all is well."""
     runtime = tmp_path / "run"
     result = agent(layout, runtime, "health")
     assert (result.returncode, result.stdout) == (1, f"no session in {runtime}\n")
     running = sleeper(wait="300")
     running.wait_state("waiting")
-    assert agent(layout, runtime, "health").returncode == 0
-    listed = json.loads(agent(layout, runtime, "sessions", "--json").stdout)
-    assert [(one["state"], one["live"], one["name"]) for one in listed] == [("waiting", True, running.name)]
+    bare = {"PATH": "/nonexistent", "DKDBG_RUNTIME_DIR": str(runtime), "DKDBG_PYTHON": "/nonexistent/python"}
+    argv = ["/bin/sh", str(layout / "agent.pyz"), "health"]
+    assert subprocess.run(argv, env=bare).returncode == 0
+    (listed,) = json.loads(agent(layout, runtime, "sessions", "--json").stdout)
+    assert (listed["state"], listed["live"], listed["name"]) == ("waiting", True, running.name)
     running.process.terminate()
     running.finish()
+    assert subprocess.run(argv, env=bare, capture_output=True).returncode != 0
     result = agent(layout, runtime, "health")
-    session = listed[0]["id"]
-    assert (result.returncode, result.stdout) == (
-        1,
-        f"the last session, {session}, has ended with code 143\n",
-    )
+    said = f"the last session, {listed['id']}, has ended with code 143\n"
+    assert (result.returncode, result.stdout) == (1, said)
+    with waiting_check(layout, runtime) as check:
+        assert (check.communicate(timeout=300)[0], check.returncode) == (said, 1)
 
 
-def test_a_killed_agent_is_not_healthy(sleeper) -> None:
+def test_an_agent_without_its_port_or_its_adapter_or_that_was_killed_is_not_healthy(sleeper) -> None:
     running = sleeper()
     record = running.wait_state("running")
-    assert health.trouble(str(running.runtime)) == ""
+    runtime = str(running.runtime)
+    assert health.trouble(runtime) == ""
+    path = running.runtime / record["id"] / "session.json"
+    for changed, said in (
+        ({"port": 1}, "nobody listens on port 1"),
+        ({"adapter_up": False}, "debugpy's adapter is gone"),
+    ):
+        path.write_text(json.dumps({**record, **changed}))
+        assert health.trouble(runtime) == said
+    path.write_text(json.dumps(record))
     running.process.kill()
     running.process.wait()  # its output does not end before the program does
-    assert (
-        health.trouble(str(running.runtime))
-        == f"the agent of session {record['id']} (pid {record['pid']}) is gone"
-    )
+    assert health.trouble(runtime) == f"the agent of session {record['id']} (pid {record['pid']}) is gone"
     os.killpg(running.process.pid, signal.SIGKILL)
-
-
-@pytest.mark.parametrize("field", ["port", "adapter_up"])
-def test_a_port_that_nobody_listens_on_is_not_healthy(sleeper, field: str) -> None:
-    running = sleeper()
-    record = running.wait_state("running")
-    path = running.runtime / record["id"] / "session.json"
-    path.write_text(json.dumps({**record, field: field == "port"}))
-    assert health.trouble(str(running.runtime)) in ("nobody listens on port 1", "debugpy's adapter is gone")
 
 
 def test_a_pid_that_is_used_again_does_not_count_as_the_agent(tmp_path: Path) -> None:
@@ -93,42 +93,13 @@ def test_health_loads_nothing_that_costs(sleeper, layout: Path) -> None:
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert done.returncode == 0
     assert "dkdbg.agent.record.health" in loaded
-    dear = (
-        "typing",
-        "subprocess",
-        "socket",
-        "tempfile",
-        "hashlib",
-        "zipfile",
-        "argparse",
-        "logging",
-        "debugpy",
-    )
-    assert not loaded & set(dear)
+    dear = {
+        "typing", "subprocess", "socket", "tempfile", "hashlib", "zipfile", "argparse", "logging", "debugpy",
+    }  # fmt: skip
+    assert not loaded & dear
     ours = {name for name in loaded if name.startswith("dkdbg.") and name.count(".") > 2}
-    assert ours == {
-        "dkdbg.agent.run.owner",
-        "dkdbg.agent.record.health",
-        "dkdbg.agent.record.procfs",
-        "dkdbg.agent.record.records",
-        "dkdbg.agent.record.runtime_dir",
-    }
-
-
-def test_health_needs_no_python_while_all_is_well(sleeper, layout: Path) -> None:
-    """It runs every other second beside a training job."""
-    running = sleeper(wait="300")
-    running.wait_state("waiting")
-    environment = {
-        "PATH": "/nonexistent",
-        "DKDBG_RUNTIME_DIR": str(running.runtime),
-        "DKDBG_PYTHON": "/nonexistent/python",
-    }
-    argv = ["/bin/sh", str(layout / "agent.pyz"), "health"]
-    assert subprocess.run(argv, env=environment).returncode == 0
-    running.process.kill()
-    running.process.communicate()
-    assert subprocess.run(argv, env=environment, capture_output=True).returncode != 0
+    modules = ("run.owner", "record.health", "record.procfs", "record.records", "record.runtime_dir")
+    assert ours == {f"dkdbg.agent.{name}" for name in modules}
 
 
 def waiting_check(layout: Path, runtime: Path) -> subprocess.Popen[str]:
@@ -139,44 +110,24 @@ def waiting_check(layout: Path, runtime: Path) -> subprocess.Popen[str]:
     )
 
 
-def test_a_waiting_check_that_began_before_the_agent_ends_when_an_attach_will_work(
+def test_a_waiting_check_ends_when_an_attach_will_work_and_takes_its_time_where_that_was_so_before(
     sleeper, layout: Path, tmp_path: Path
 ) -> None:
-    """An engine learns of it at once, without asking again and again."""
+    """An engine learns of it at once; it asks again 0.2 s after each answer, beside a training job."""
     runtime = tmp_path / "run"
     with waiting_check(layout, runtime) as check:
         with pytest.raises(subprocess.TimeoutExpired):  # it waits although nothing is there yet
             check.wait(0.5)
         running = sleeper(wait="300")
         assert check.communicate(timeout=300) == ("", None)
-    assert check.returncode == 0
-    assert running.record()["state"] == "waiting"
-
-
-def test_a_waiting_check_of_an_agent_that_was_ready_before_takes_its_time(sleeper, layout: Path) -> None:
-    """The engine asks again 0.2 s after each answer, beside a training job."""
-    running = sleeper(wait="300")
-    with waiting_check(layout, running.runtime) as check:
-        assert check.wait(300) == 0
-    ready = running.runtime / "ready"
+    assert (check.returncode, running.record()["state"]) == (0, "waiting")
+    ready = runtime / "ready"
     pid, port, since = ready.read_text().split()
     ready.write_text(f"{pid} {port} {int(since) - 1000}\n")  # 10 s earlier
     began = time.monotonic()
-    with waiting_check(layout, running.runtime) as check:
+    with waiting_check(layout, runtime) as check:
         assert check.wait(300) == 0
     assert time.monotonic() - began >= 2
-
-
-def test_a_waiting_check_says_why_an_agent_that_was_ready_is_no_more(sleeper, layout: Path) -> None:
-    running = sleeper(wait="300")
-    with waiting_check(layout, running.runtime) as check:
-        assert check.wait(300) == 0
-    record = running.record()
-    running.process.terminate()
-    running.finish()
-    with waiting_check(layout, running.runtime) as check:
-        output, _ = check.communicate(timeout=300)
-    assert (check.returncode, output) == (1, f"the last session, {record['id']}, has ended with code 143\n")
 
 
 def test_what_a_program_writes_for_the_check_is_not_run(layout: Path, tmp_path: Path) -> None:

@@ -33,17 +33,13 @@ def test_the_runtime_folder_is_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
-def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
-    foreign = tmp_path / "foreign"
-    foreign.mkdir()
-    os.chown(foreign, 12345, 12345)
-    with pytest.raises(runtime_dir.RuntimeDirError, match="belongs to uid 12345"):
-        runtime_dir.open_runtime_dir(str(foreign))
-
-
-def test_a_link_in_place_of_the_default_folder_is_refused(
+def test_a_folder_of_somebody_else_and_a_link_in_place_of_the_default_one_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "foreign").mkdir()
+    os.chown(tmp_path / "foreign", 12345, 12345)
+    with pytest.raises(runtime_dir.RuntimeDirError, match="belongs to uid 12345"):
+        runtime_dir.open_runtime_dir(str(tmp_path / "foreign"))
     (tmp_path / "link").symlink_to(tmp_path)
     monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "link"))
     with pytest.raises(runtime_dir.RuntimeDirError, match="is not a folder"):
@@ -77,10 +73,13 @@ def test_a_reader_never_sees_half_a_record(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_session_left_by_a_former_container_is_replaced(tmp_path: Path) -> None:
-    store = records.SessionStore(str(tmp_path), "job")
+def test_a_name_becomes_a_safe_folder_and_a_session_left_by_a_former_container_is_replaced(
+    tmp_path: Path,
+) -> None:
+    store = records.SessionStore(str(tmp_path), "../../etc/pass wd")
+    assert os.path.dirname(store.directory) == str(tmp_path)
     Path(store.processes_dir, "17.json").write_text("{}")
-    again = records.SessionStore(str(tmp_path), "job")
+    again = records.SessionStore(str(tmp_path), "../../etc/pass wd")
     assert os.listdir(again.processes_dir) == []
 
 
@@ -118,11 +117,6 @@ def test_what_a_killed_agent_has_left_is_removed_by_the_next_but_its_record(tmp_
         records.prune(str(folder))
         assert os.listdir(store.directory) == ["session.json"]
         assert not Path(store.processes_dir).exists()
-
-
-def test_a_name_becomes_a_safe_folder(tmp_path: Path) -> None:
-    store = records.SessionStore(str(tmp_path), "../../etc/pass wd")
-    assert os.path.dirname(store.directory) == str(tmp_path)
 
 
 def test_records_of_another_version_are_ignored(tmp_path: Path) -> None:

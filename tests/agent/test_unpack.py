@@ -55,13 +55,9 @@ def test_the_first_start_unpacks_and_the_next_one_finds_it(single: Path, runtime
     first = folder.stat().st_ino
     assert ran(start(single, runtime))
     assert unpacked(runtime).stat().st_ino == first
+    assert list(folder.glob("dkdbg/agent/run/__pycache__/session.*.pyc"))
     assert [path.name for path in runtime.iterdir() if path.name.startswith(".")] == []
     assert [stat.S_IMODE(path.stat().st_mode) for path in (runtime, folder)] == [0o700, 0o755]
-
-
-def test_the_agents_modules_keep_their_pyc_there(single: Path, runtime: Path) -> None:
-    start(single, runtime)
-    assert list(unpacked(runtime).glob("dkdbg/agent/run/__pycache__/session.*.pyc"))
 
 
 def test_what_only_looks_unpacks_nothing(single: Path, runtime: Path) -> None:
@@ -70,18 +66,17 @@ def test_what_only_looks_unpacks_nothing(single: Path, runtime: Path) -> None:
     assert not runtime.exists()
 
 
-def test_it_starts_by_a_name_without_a_folder(single: Path, runtime: Path) -> None:
-    argv = ["sh", single.name, "launch", "--wait", "0", "--", "echo", "ran"]
-    settings = environment(runtime)
+def test_it_starts_by_a_name_without_a_folder_and_unpacks_where_the_command_line_says(
+    single: Path, runtime: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    argv = ["sh", single.name, "launch", "--runtime", str(other), "--", "echo", "ran"]
     for _ in range(2):
         assert ran(
-            subprocess.run(argv, env=settings, cwd=single.parent, capture_output=True, text=True, check=False)
+            subprocess.run(
+                argv, env=environment(runtime), cwd=single.parent, capture_output=True, text=True, check=False
+            )
         )
-
-
-def test_runtime_on_the_command_line_is_where_it_unpacks(single: Path, runtime: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    assert ran(start(single, runtime, "launch", "--runtime", str(other), "--", "echo", "ran"))
     assert unpacked(other).is_dir()
     assert not runtime.exists()
 
@@ -115,11 +110,16 @@ def replaced(single: Path, runtime: Path, spoil: Callable[[Path], object]) -> No
     assert unpacked(runtime).stat().st_ino != inode, spoil
 
 
-def test_a_damaged_folder_is_replaced(single: Path, runtime: Path) -> None:
+def test_a_damaged_folder_or_a_file_in_its_place_is_replaced(single: Path, runtime: Path) -> None:
     start(single, runtime)
     for damage in (Path.unlink, shorten, change, link, open_to_all):
         replaced(single, runtime, lambda folder, damage=damage: damage(folder / "dkdbg/agent/run/launch.py"))
         assert [path.name for path in runtime.iterdir() if path.name.startswith(".")] == []
+    folder = unpacked(runtime)
+    shutil.rmtree(folder)
+    folder.write_text("a file")
+    assert ran(start(single, runtime))
+    assert folder.is_dir()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
@@ -129,16 +129,6 @@ def test_what_another_user_owns_is_not_run(single: Path, runtime: Path) -> None:
     for place in ("", "dkdbg/agent", "dkdbg/agent/run/launch.py"):
         replaced(single, runtime, lambda folder, place=place: os.chown(folder / place, 12345, 12345))
         assert unpacked(runtime).stat().st_uid == 0
-
-
-def test_a_file_where_the_folder_belongs_is_replaced(single: Path, runtime: Path) -> None:
-    start(single, runtime)
-    folder = unpacked(runtime)
-    shutil.rmtree(folder)
-    folder.write_text("a file")
-    done = start(single, runtime)
-    assert ran(done), done.stderr
-    assert unpacked(runtime).is_dir()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
@@ -174,7 +164,13 @@ def test_a_command_that_is_not_there_is_said_also_without_the_debugger(single: P
     assert "no-such-program" in done.stderr
 
 
-def test_a_changed_file_gets_a_folder_of_its_own(single: Path, runtime: Path, tmp_path: Path) -> None:
+def test_a_changed_file_gets_a_folder_of_its_own_and_one_that_was_cut_off_starts_nothing(
+    single: Path, runtime: Path, tmp_path: Path
+) -> None:
+    cut = tmp_path / "cut.pyz"
+    cut.write_bytes(single.read_bytes()[:-1000])
+    assert start(cut, runtime).returncode not in (0, 125)
+    assert not runtime.exists()
     start(single, runtime)
     former = unpacked(runtime)
 
@@ -185,13 +181,6 @@ def test_a_changed_file_gets_a_folder_of_its_own(single: Path, runtime: Path, tm
     assert sorted(start(other, runtime).stdout.split()) == ["changed", "ran"]
     assert len(list(runtime.glob("agent-*"))) == 2
     assert former.is_dir()
-
-
-def test_a_file_that_was_cut_off_starts_nothing(single: Path, runtime: Path, tmp_path: Path) -> None:
-    cut = tmp_path / "agent.pyz"
-    cut.write_bytes(single.read_bytes()[:-1000])
-    assert start(cut, runtime).returncode not in (0, 125)
-    assert not runtime.exists()
 
 
 def test_many_starts_at_once_unpack_one_folder(single: Path, runtime: Path) -> None:
