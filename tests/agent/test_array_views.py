@@ -233,11 +233,8 @@ def test_nothing_is_imported_for_a_program_without_a_framework(stopped) -> None:
         assert running.finish(300)[0] == 0
 
 
-@pytest.mark.parametrize("requirement", [VERSIONS[0], VERSIONS[-1]])
-def test_the_oldest_and_the_newest_debugpy_show_them(
-    released, stopped, monkeypatch, tmp_path: Path, requirement: str
-) -> None:
-    version = requirement[2:], released(requirement) / "debugpy"
+def test_the_oldest_debugpy_stops_and_shows_them(released, stopped, monkeypatch, tmp_path: Path) -> None:
+    version = VERSIONS[0][2:], released(VERSIONS[0]) / "debugpy"
     monkeypatch.setattr(debugpy, "for_python", lambda python: version)  # noqa: ARG005
     root = tmp_path / "layout"
     root.mkdir()
@@ -247,7 +244,7 @@ def test_the_oldest_and_the_newest_debugpy_show_them(
     running, attaching = stopped(code, python_with("torch"), root)
     with attaching as editor:
         stop = editor.wait_stops(1, 300)[0]
-        assert running.record()["debugpy"] == requirement[2:]
+        assert running.record()["debugpy"] == VERSIONS[0][2:]
         found = _values(stop)["array"]
         assert found["value"] == "array(20,) float64, min 0 max 19 mean 9.5, 0 NaN 0 Inf"
         assert _children(stop, found["variablesReference"])["[19]"]["value"] == "19.0"

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
 import pytest
 
 from tests.agent.dap_probe import Editor, wait_for
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-#: Imports a module late, whose second line has the breakpoint.
-LATE = "import time\ntime.sleep(0.1)\nimport {0}\n"
 STEPS = "x = 1\ny = 2\n\n\ndef work(n):\n    return n + 1\n"
 #: The program: starts one child, and ends with it.
 STARTS = "import os, subprocess, sys\n{0}\n"
-
-
-def _in_program(program, tmp_path: Path, text: str) -> tuple[Any, Editor]:
-    (tmp_path / "steps.py").write_text(STEPS)
-    running = program(text, wait="300")
-    return running, Editor(running.port, {str(tmp_path / "steps.py"): [2]})
+#: The program: starts each child in a folder of its own, which has a copy of the module.
+STARTS_ALL = """
+import os, shutil, subprocess, sys
+for number, start in enumerate({starts!r}):
+    os.mkdir(str(number))
+    shutil.copy("steps.py", str(number))
+    os.chdir(str(number))
+    exec(start)
+    os.chdir("..")
+"""
 
 
 CHILDREN = {
@@ -58,12 +56,17 @@ CHILDREN = {
 }
 
 
-@pytest.mark.parametrize("start", CHILDREN.values(), ids=CHILDREN.keys())
-def test_a_child_stops_at_a_breakpoint_of_its_first_lines(program, tmp_path: Path, start: str) -> None:
-    running, editor = _in_program(program, tmp_path, STARTS.format(start))
-    with editor:
-        assert [stop["line"] for stop in editor.wait_stops(1)] == [2]
+@pytest.mark.parametrize("minor", [8, 11, 14])
+def test_a_child_stops_at_a_breakpoint_of_its_first_lines_however_it_is_started(
+    program, under, tmp_path: Path, minor: int
+) -> None:
+    (tmp_path / "steps.py").write_text(STEPS)
+    running = program(STARTS_ALL.format(starts=list(CHILDREN.values())), wait="300", **under(minor))
+    folders = {str(tmp_path / str(number)): name for number, name in enumerate(CHILDREN)}
+    with Editor(running.port, {f"{folder}/steps.py": [2] for folder in folders}) as editor:
         assert running.finish()[0] == 0
+    stopped = [folders[str(Path(stop["path"]).parent)] for stop in editor.stops if stop["line"] == 2]
+    assert sorted(stopped) == sorted(CHILDREN)
 
 
 POOL = """
@@ -76,10 +79,9 @@ if __name__ == "__main__":
 
 
 @pytest.mark.core
-def test_a_function_that_a_spawn_pool_gets_stops(launch, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(POOL)
+def test_a_function_that_a_spawn_pool_gets_stops(program, tmp_path: Path) -> None:
     (tmp_path / "steps_of_pool.py").write_text(STEPS)
-    running = launch(sys.executable, "train.py", wait="300")
+    running = program(POOL, wait="300")
     with Editor(running.port, {str(tmp_path / "steps_of_pool.py"): [6]}) as editor:
         assert {stop["line"] for stop in editor.wait_stops(4)} == {6}
         assert running.finish()[0] == 0
@@ -92,12 +94,10 @@ subprocess.run([sys.executable, "-c", code], check=True)
 """
 
 
-def test_a_breakpoint_that_is_set_while_the_child_runs_stops_it(launch, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(SERVES)
+def test_a_breakpoint_that_is_set_while_the_child_runs_stops_it(program, tmp_path: Path) -> None:
     (tmp_path / "steps.py").write_text(STEPS)
-    running = launch(sys.executable, "train.py", wait="300")
-    script = str(tmp_path / "train.py")
-    with Editor(running.wait_state("waiting")["port"], {script: [4]}) as editor:
+    running = program(SERVES, wait="300")
+    with Editor(running.port, {running.script: [4]}) as editor:
         editor.wait_stops(1)
         wait_for(lambda: len(running.record()["processes"]), lambda count: count == 2)
         editor.breakpoints = {str(tmp_path / "steps.py"): [6]}
@@ -110,52 +110,33 @@ def test_a_breakpoint_that_is_set_while_the_child_runs_stops_it(launch, tmp_path
 
 
 FAILS = {
-    "in the main thread": "def fail():\n    raise ValueError(1)\nfail()\n",
-    "with a hook of its own": "import sys\nsys.excepthook = lambda *_: None\nraise ValueError(1)\n",
-    "in a thread": (
+    "in_the_main_thread.py": "def fail():\n    raise ValueError(1)\nfail()\n",
+    "with_a_hook_of_its_own.py": "import sys\nsys.excepthook = lambda *_: None\nraise ValueError(1)\n",
+    "in_a_thread.py": (
         "import threading\ndef fail():\n    raise ValueError(1)\nt = threading.Thread(target=fail)\nt.start()\nt.join()\n"
     ),
+    "sys_exit.py": "import sys\n\ndef main():\n    sys.exit(3)\n\nmain()\n",
+    "raised_by_name.py": "def main():\n    return 3\n\nraise SystemExit(main())\n",
+    "argparse_says_so.py": "import argparse\nparser = argparse.ArgumentParser()\n\nparser.parse_args(['-x'])\n",
 }
 
 
-@pytest.mark.parametrize("text", FAILS.values(), ids=FAILS.keys())
-def test_an_uncaught_exception_stops_in_a_child(program, tmp_path: Path, text: str) -> None:
-    (tmp_path / "fails.py").write_text(text)
-    running = program(
-        STARTS.format("subprocess.run([sys.executable, 'fails.py'], stderr=subprocess.DEVNULL)"), wait="300"
-    )
-    with running.debugged(filters=["uncaught"]) as debugger:
-        stop = debugger.wait_stopped(300)
-        assert debugger.stack(stop)[0].path == str(tmp_path / "fails.py")
-        debugger.continue_(stop)
-        assert running.finish()[0] == 0
-
-
-LEAVES = {
-    "sys.exit": "import sys\n\ndef main():\n    sys.exit(3)\n\nmain()\n",
-    "raised by name": "def main():\n    return 3\n\nraise SystemExit(main())\n",
-    "what argparse says": "import argparse\nparser = argparse.ArgumentParser()\n\nparser.parse_args(['-x'])\n",
-}
-
-
-@pytest.mark.parametrize(
-    ("how", "minor"), [("sys.exit", 8), ("what argparse says", 11), ("raised by name", 13)]
-)
-def test_an_exit_with_a_failure_code_stops_in_a_child(
-    program, under, tmp_path: Path, how: str, minor: int
+@pytest.mark.parametrize("minor", [8, 11, 13])
+def test_an_uncaught_exception_or_an_exit_with_a_failure_code_stops_in_a_child(
+    program, under, tmp_path: Path, minor: int
 ) -> None:
-    """Each of them in the program itself, and under each Python: test_uncaught.py."""
-    (tmp_path / "leaves.py").write_text(LEAVES[how])
-    running = program(
-        STARTS.format("subprocess.run([sys.executable, 'leaves.py'], stderr=subprocess.DEVNULL)"),
-        wait="300",
-        **under(minor),
-    )
+    for name, text in FAILS.items():
+        (tmp_path / name).write_text(text)
+    starts = f"for name in {list(FAILS)}: subprocess.run([sys.executable, name], stderr=subprocess.DEVNULL)"
+    running = program(STARTS.format(starts), wait="300", **under(minor))
     with running.debugged(filters=["uncaught"]) as debugger:
-        stop = debugger.wait_stopped(300)
-        frame = debugger.stack(stop)[0]
-        assert (stop.text, frame.path, frame.line) == ("SystemExit", str(tmp_path / "leaves.py"), 4)
-        debugger.continue_(stop)
+        for name, text in FAILS.items():
+            stop = debugger.wait_stopped(300)
+            frame = debugger.stack(stop)[0]
+            assert frame.path == str(tmp_path / name)
+            if "raise ValueError" not in text:
+                assert (stop.text, frame.line) == ("SystemExit", 4), name
+            debugger.continue_(stop)
         assert running.finish()[0] == 0
 
 

@@ -26,7 +26,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("minor", [8, 11, 13])
+@pytest.mark.parametrize("minor", [8, 13])
 def test_breakpoints_of_the_file_stop_in_it_and_in_its_workers(
     launch: Any, under: Any, tmp_path: Path, *, minor: int
 ) -> None:

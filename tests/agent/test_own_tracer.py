@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.agent.dap_probe import Editor
-from tests.pythons import MINORS, need
+from tests.pythons import EDGES, need
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,7 @@ def stops(launch: Any, script: Path, line: int, *command: str, **more: Any) -> t
     return [stop["line"] for stop in editor.stops], editor, err
 
 
-@pytest.mark.parametrize("minor", MINORS)
+@pytest.mark.parametrize("minor", EDGES)
 def test_the_tracer_of_a_program_is_said_and_the_debugger_comes_back_after_it(
     launch: Any, under: Any, tmp_path: Path, minor: int
 ) -> None:

@@ -17,7 +17,6 @@ import pytest
 
 from dkdbg.agent.program import bundle, privates
 from dkdbg.agent.run import hook_folder
-from dkdbg.delivery import debugpy, single_file
 from tests.agent.dap_probe import Editor
 from tests.pythons import cache
 
@@ -90,20 +89,6 @@ def test_the_debugpy_that_is_installed_here_fits() -> None:
     directory, version = bundle.installed_debugpy() or ("", "")
     assert privates.fits(bundle.parse_version(version))
     assert _look(Path(directory).parent)[1:] == [[], []]
-
-
-def test_a_stop_with_the_oldest_version(released, program, monkeypatch, tmp_path: Path) -> None:
-    oldest = VERSIONS[0][2:], released(VERSIONS[0]) / "debugpy"
-    monkeypatch.setattr(debugpy, "for_python", lambda python: oldest)  # noqa: ARG005
-    root = tmp_path / "layout"
-    root.mkdir()
-    (root / single_file.NAME).write_bytes(single_file.build(sys.version_info[:2]))
-    (root / single_file.NAME).chmod(0o755)
-    running = program("x = 1\ny = 2\n", wait="300", layout=root)
-    with Editor(running.port, {running.script: [2]}) as editor:
-        assert [stop["line"] for stop in editor.wait_stops(1)] == [2]
-        assert running.record()["debugpy"] == VERSIONS[0][2:]
-        assert running.finish()[0] == 0
 
 
 def _sources(folder: str) -> list[Path]:

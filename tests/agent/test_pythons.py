@@ -100,18 +100,3 @@ def test_breakpoint_crash_and_pdb_work_under_old_and_new_pythons(program, under,
     assert crashed["line"] == 12
     assert code == 1
     assert "ZeroDivisionError" in err
-
-
-@pytest.mark.parametrize("minor", EDGES)
-def test_a_child_stops_under_old_and_new_pythons(program, under, tmp_path: Path, minor: int) -> None:
-    (tmp_path / "steps.py").write_text("x = 1\ny = 2\n\n\ndef work():\n    return x\n\n\nwork()\n")
-    running = program(
-        "import subprocess, sys\n"
-        "subprocess.run([sys.executable, '-c', 'import json, steps; steps.work()'], check=True)\n",
-        wait="300",
-        **under(minor),
-    )
-    with Editor(running.port, {str(tmp_path / "steps.py"): [1, 6]}) as editor:
-        assert [stop["line"] for stop in editor.wait_stops(3)] == [1, 6, 6]
-        code, _, err = running.finish()
-    assert code == 0, err

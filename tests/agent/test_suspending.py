@@ -30,7 +30,7 @@ print("all")
 """
 
 
-@pytest.mark.parametrize("minor", [8, 11, 13])
+@pytest.mark.parametrize("minor", [8, 13])
 def test_threads_at_a_breakpoint_at_the_same_time_all_go_on(program, under, minor: int) -> None:
     running = program(CODE, wait="300", **under(minor))
     with Editor(running.port, {running.script: [6, 7]}) as editor:

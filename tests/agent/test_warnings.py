@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from tests.agent.dap_probe import Editor
-from tests.pythons import need
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CODE = """import os, subprocess, sys, threading
 def work():
@@ -25,15 +19,13 @@ print('end')
 """
 
 
-@pytest.mark.parametrize("minor", [11, 13])
-@pytest.mark.parametrize("mode", ["PYTHONWARNINGS", "PYTHONDEVMODE"])
-def test_the_agent_warns_of_nothing(launch, tmp_path: Path, minor: int, mode: str) -> None:
-    python = need(minor)
-    script = tmp_path / "train.py"
-    script.write_text(CODE)
-    env = {mode: "error" if mode == "PYTHONWARNINGS" else "1"}
-    running = launch(python, "train.py", wait="300", python=python, env=env)
-    with Editor(running.wait_state("waiting")["port"], {str(script): [3]}) as editor:
+@pytest.mark.parametrize(
+    ("minor", "env"),
+    [(11, {"PYTHONDEVMODE": "1"}), (11, {"PYTHONWARNINGS": "error"}), (13, {"PYTHONWARNINGS": "error"})],
+)
+def test_the_agent_warns_of_nothing(program, under, minor: int, env: dict[str, str]) -> None:
+    running = program(CODE, wait="300", env=env, **under(minor))
+    with Editor(running.port, {running.script: [3]}) as editor:
         editor.wait_stops(2)  # the child's too
         code, out, err = running.finish()
     assert (code, sorted(out.split())) == (0, ["0", "end", "end", "thread", "thread"])

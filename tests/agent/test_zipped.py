@@ -16,7 +16,7 @@ NOTE = "app.pyz is a zip: what runs are the copies in it"
 
 
 @pytest.mark.parametrize(("name", "stops"), [("app.pyz", []), ("app", [1])])
-@pytest.mark.parametrize("minor", [8, 11, 13])
+@pytest.mark.parametrize("minor", [8, 13])
 def test_a_program_in_a_zip_is_said_and_the_folder_that_it_was_made_of_stops(
     launch: Any, under: Any, tmp_path: Path, *, minor: int, name: str, stops: list[int]
 ) -> None:
