@@ -1,4 +1,4 @@
-"""Four ranks on gloo, of which one is made to hang: `python hanging.py MODE`. Each rank counts on in a file meanwhile."""
+"""Ranks on gloo, of which one is made to hang: `python hanging.py MODE`. Each rank counts on in a file meanwhile."""
 
 import os
 import signal
@@ -49,11 +49,6 @@ def take(one: threading.Lock, other: threading.Lock) -> None:
             pass
 
 
-def log_metrics() -> None:
-    while True:
-        time.sleep(0.1)  # skip
-
-
 def step(i: int) -> None:
     odd = rank == ODD and i == 5
     if odd and MODE == "load":
@@ -61,8 +56,6 @@ def step(i: int) -> None:
     if odd and MODE == "lock":
         threading.Thread(target=take, args=(second, first), name="writer").start()
         take(first, second)
-    if odd and MODE == "skip":
-        log_metrics()
     if odd and MODE == "frozen":
         os.kill(os.getpid(), signal.SIGSTOP)
     dist.all_reduce(torch.ones(7 if odd and MODE == "shapes" else 4))  # collective

@@ -57,23 +57,10 @@ def job(launch: Any, tmp_path: Path) -> Any:
     (tmp_path / "train.py").write_text(TRAIN)
     torch = python_with("torch")
 
-    def start(count: int, *options: str, wait: str = "0", env: dict[str, str] | None = None) -> Any:
-        command = (
-            torch,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc-per-node",
-            str(count),
-            "train.py",
-        )
-        return launch(
-            *command,
-            python=sys.executable,
-            options=options,
-            wait=wait,
-            env={"OMP_NUM_THREADS": "1", **(env or {})},
-        )
+    def start(count: int, *options: str, wait: str = "0") -> Any:
+        run = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count), "train.py")
+        env = {"OMP_NUM_THREADS": "1"}
+        return launch(torch, *run, python=sys.executable, options=options, wait=wait, env=env)
 
     yield start
     (tmp_path / "stop").touch()
@@ -106,20 +93,6 @@ def stopped_in(editor: Editor, running: Any, count: int) -> set[int]:
     return {by_pid[pid] for pid in pids()}
 
 
-def test_chosen_ranks_stop_from_the_start_and_the_others_are_never_traced(job, tmp_path: Path) -> None:
-    running = job(4, "--ranks", "0,3", wait="300")
-    with Editor(running.port, {str(tmp_path / "train.py"): [LINE]}) as editor:
-        running.wait_state("attached")
-        there(running, 4)
-        assert stopped_in(editor, running, 2) == {0, 3}
-        said = "debugging ranks 0,3; the others run free"
-        wait_for(lambda: "".join(editor.output), lambda text: said in text)
-        assert len(editor.attached) == 3  # the root session, two ranks, no launcher
-        editor.breakpoints.clear()
-        clear(editor, tmp_path)
-        assert ended(running, tmp_path, 4) == ["traced", "free", "free", "traced"]
-
-
 def clear(editor: Editor, tmp_path: Path) -> None:
     """Take the breakpoints away, and let run whoever stands at one; a process that has ended needs neither."""
     editor.hold = False
@@ -129,31 +102,37 @@ def clear(editor: Editor, tmp_path: Path) -> None:
                 session.request("setBreakpoints", source={"path": str(tmp_path / "train.py")}, breakpoints=[])
 
 
-def test_each_attach_says_which_ranks_of_a_running_job_are_debugged_and_may_choose_others_later(
+def test_chosen_ranks_stop_from_the_start_each_attach_may_choose_others_and_a_rank_nobody_chose_is_never_traced(
     job, tmp_path: Path
 ) -> None:
-    running = job(4)
-    port = running.wait_state("running")["port"]
-    pids = there(running, 4)
+    running = job(4, "--ranks", "0,3", wait="300")
     breakpoints = {str(tmp_path / "train.py"): [LINE]}
-    for wanted, chosen in (("1-2", {1, 2}), ("0-3:2", {0, 2}), ("0", {0})):
-        with Editor(port, dict(breakpoints), more={messages.RANKS: wanted}) as editor:
+    with Editor(running.port, dict(breakpoints)) as editor:
+        running.wait_state("attached")
+        pids = there(running, 4)
+        assert stopped_in(editor, running, 2) == {0, 3}
+        said = "debugging ranks 0,3; the others run free"
+        wait_for(lambda: "".join(editor.output), lambda text: said in text)
+        assert len(editor.attached) == 3  # the root session, two ranks, no launcher
+        clear(editor, tmp_path)
+    wait_for(running.record, lambda record: record["state"] == "running")
+    for wanted, chosen in (("0-2:2", {0, 2}), ("0", {0})):
+        with Editor(running.port, dict(breakpoints), more={messages.RANKS: wanted}) as editor:
             assert stopped_in(editor, running, len(chosen)) == chosen
-            assert set(editor.attached) == {0} | {
-                pids[rank] for rank in chosen
-            }  # those of the one before left
+            # Those of the one before have left.
+            assert set(editor.attached) == {0} | {pids[rank] for rank in chosen}
             if wanted == "0":
                 editor.sessions[0].request(messages.CHOOSE, ranks="0,2")
                 assert stopped_in(editor, running, 2) == {0, 2}
-                editor.sessions[0].request(messages.CHOOSE, ranks="1")
-                assert stopped_in(editor, running, 3) == {0, 1, 2}
+                editor.sessions[0].request(messages.CHOOSE, ranks="3")
+                assert stopped_in(editor, running, 3) == {0, 2, 3}
                 number = editor.sessions[0].send(messages.CHOOSE, ranks="2-1")
                 said = "'2-1' ends before it begins; write the lower rank first: 1-2"
                 with pytest.raises(AssertionError, match=said):
                     editor.sessions[0].wait(number)
             clear(editor, tmp_path)
         wait_for(running.record, lambda record: record["state"] == "running")
-    assert ended(running, tmp_path, 4)[3] == "free"
+    assert ended(running, tmp_path, 4) == ["traced", "free", "traced", "traced"]
 
 
 FAILS = """
@@ -181,10 +160,10 @@ def test_the_rank_that_fails_stops_where_it_failed_and_the_others_run_free(
 ) -> None:
     (tmp_path / "train.py").write_text(FAILS)
     options = () if late else ("--ranks", "failing")
-    running = job(3, *options)
+    running = job(2, *options)
     port = running.wait_state("running")["port"]
-    pids = there(running, 3)
-    wait_for(lambda: list(tmp_path.glob("up*")), lambda found: len(found) == 3)
+    pids = there(running, 2)
+    wait_for(lambda: list(tmp_path.glob("up*")), lambda found: len(found) == 2)
     editor = Editor(port, {}, hold=True, more={messages.RANKS: "failing"} if late else {})
     with editor:
         if late:
@@ -252,17 +231,15 @@ def test_ranks_that_are_not_there_are_named() -> None:
     assert choice.missing(ranks.parse("all"), []) == ""
 
 
-def test_no_set_of_ranks_is_refused_before_the_program_starts(launch, tmp_path: Path) -> None:
+def test_what_is_no_set_of_ranks_is_refused_before_the_program_starts_and_by_an_attach(
+    launch, loop, tmp_path: Path
+) -> None:
     running = launch(sys.executable, "-c", "open('started', 'w')", options=("--ranks", "0,x"))
     code, _, err = running.finish()
     assert code == 2
     assert "dkdbg: --ranks (DKDBG_RANKS): 'x' in '0,x' is not a rank; write ranks separated by commas" in err
     assert not (tmp_path / "started").exists()
-
-
-def test_an_attach_with_no_set_of_ranks_is_refused(loop) -> None:
-    port = loop().wait_state("running")["port"]
-    with Client(port) as client:
+    with Client(loop().port) as client:
         answer = client.refusal("attach", **{messages.RANKS: "first"})
     assert "\"dkdbgRanks\": not a set of ranks: 'first'; write ranks" in answer["message"]
 
@@ -271,9 +248,6 @@ def test_an_attach_with_no_set_of_ranks_is_refused(loop) -> None:
 
 
 def test_the_variables_of_ranks_are_those_of_the_launchers() -> None:
-    for launcher in registry.launchers():
-        for name in launcher.ranks:
-            assert name in choosing.VARIABLES
     first = [name for launcher in registry.launchers() for name in launcher.ranks]
     assert list(choosing.VARIABLES) == first
     for environment in (

@@ -88,12 +88,12 @@ while not stop:
     stop = accelerator.reduce(torch.tensor([float(step())]), "sum")
 """
 PROCESSES = """
-import multiprocessing, sys
+import multiprocessing
 from steps import rounds
 
 if __name__ == "__main__":
-    context = multiprocessing.get_context(sys.argv[1])
-    workers = [context.Process(target=rounds) for _ in range(2)]
+    contexts = [multiprocessing.get_context(method) for method in ("fork", "spawn", "forkserver")]
+    workers = [context.Process(target=rounds) for context in contexts for _ in range(2)]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -168,17 +168,12 @@ TABLE = {
          "--dynamo_backend", "no", "--main_process_port", "{port}", "--num_processes", "2", "work.py"),
         RANKS,
     ),
-    "multiprocessing spawn": Case(
-        "", PROCESSES, ("{bin}/python", "work.py", "spawn"),
-        tuple(f"multiprocessing worker SpawnProcess-{n} of work.py" for n in (1, 2)),
-    ),
-    "multiprocessing forkserver": Case(
-        "", PROCESSES, ("{bin}/python", "work.py", "forkserver"),
-        tuple(f"multiprocessing worker ForkServerProcess-{n} of work.py" for n in (1, 2)),
-    ),
-    "multiprocessing fork": Case(
-        "", PROCESSES, ("{bin}/python", "work.py", "fork"),
-        tuple(f"multiprocessing worker ForkProcess-{n} of work.py" for n in (1, 2)),
+    "multiprocessing": Case(
+        "", PROCESSES, ("{bin}/python", "work.py"),
+        tuple(
+            f"multiprocessing worker {kind}Process-{n} of work.py"
+            for kind, numbers in (("Fork", (1, 2)), ("Spawn", (3, 4)), ("ForkServer", (5, 6))) for n in numbers
+        ),
     ),
     "loky": Case(
         "launchers", LOKY, ("{bin}/python", "work.py"), ("loky worker 1 of work.py", "loky worker 2 of work.py")

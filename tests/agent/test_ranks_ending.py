@@ -18,14 +18,14 @@ def gone(pids: set[int]) -> bool:
 
 @pytest.mark.parametrize("what", ["a rank is killed", "the launcher is killed", "Ctrl-C"])
 def test_held_ranks_do_not_outlive_their_job(job, what: str) -> None:  # noqa: F811
-    one = job(3)
+    one = job(2)
     editor = one.attach()
     one.steps(editor)
     record = one.running.record()
     processes = {each["pid"] for each in record["processes"]}
     ranks = one.pids()
     if what == "a rank is killed":
-        os.kill(ranks[2], signal.SIGKILL)
+        os.kill(ranks[1], signal.SIGKILL)
     elif what == "the launcher is killed":
         os.kill(record["child"], signal.SIGKILL)
     else:  # the terminal sends it to its foreground process group

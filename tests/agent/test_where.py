@@ -1,4 +1,4 @@
-"""`dkdbg where` on ranks that hang, each in its own way: real PyTorch, real gloo, four processes, nobody attached."""
+"""`dkdbg where` on ranks that hang, each in its own way: real PyTorch, real gloo, three processes, nobody attached."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
 from tests.frameworks import python_with
 from tests.pages import Page, environment
 
@@ -50,23 +48,14 @@ def until(found: Callable[[], bool], what: Callable[[], object]) -> None:
 
 @pytest.fixture
 def hang(launch, tmp_path: Path):
-    """Start the four ranks in one way to hang, and return what `dkdbg where` says once these words are in it."""
+    """Start the ranks in one way to hang, and return what `dkdbg where` says once these words are in it."""
     python = python_with("torch")
     shutil.copy(SCRIPT, tmp_path)
 
-    def start(mode: str, *words: str) -> str:
-        running = launch(python, SCRIPT.name, mode, env={"OMP_NUM_THREADS": "1"})
+    def start(mode: str, *words: str, ranks: int = 3) -> str:
+        running = launch(python, SCRIPT.name, mode, env={"OMP_NUM_THREADS": "1", "RANKS": str(ranks)})
         running.wait_state("running")
-        said = [""]
-
-        def names_it() -> bool:
-            assert running.process.poll() is None, running.process.communicate()
-            done = where(running.runtime, running.name)
-            said[0] = done.stdout + done.stderr
-            return all(each in said[0] for each in words)
-
-        until(names_it, lambda: said[0])
-        return said[0]
+        return shows(running, *words)
 
     return start
 
@@ -84,76 +73,64 @@ def all_go_on(folder: Path, ranks: tuple[int, ...]) -> None:
     until(lambda: all(count(folder, rank) > before[rank] for rank in ranks), lambda: before)
 
 
-@pytest.mark.parametrize(
-    ("mode", "odd"),
-    [
-        ("skip", f"rank 2 in log_metrics at hanging.py:{line_of('skip')}"),
-        ("lock", f"rank 2 in take at hanging.py:{line_of('lock')}"),
-    ],
-)
-def test_the_odd_rank_is_named_with_its_line_before_the_others(
-    hang, tmp_path: Path, mode: str, odd: str
-) -> None:
-    others = f"3 ranks (0, 1, 3) in all_reduce, from step at hanging.py:{line_of('collective')}"
-    late = "rank 2 has not come to all_reduce #6 of all ranks: ranks 0, 1, 3 came "
-    thread = [f"thread writer in take at hanging.py:{line_of('lock')}"] if mode == "lock" else []
-    said = hang(mode, odd, others, late, "4 ranks, 1 other process", *thread)
+def test_the_odd_rank_is_named_with_its_line_before_the_others(hang, tmp_path: Path) -> None:
+    """A rank that is elsewhere for another reason is in the page's example below."""
+    odd = f"rank 2 in take at hanging.py:{line_of('lock')}"
+    others = f"2 ranks (0, 1) in all_reduce, from step at hanging.py:{line_of('collective')}"
+    late = "rank 2 has not come to all_reduce #6 of all ranks: ranks 0, 1 came "
+    thread = f"thread writer in take at hanging.py:{line_of('lock')}"
+    said = hang("lock", odd, others, late, "3 ranks, 1 other process", thread)
     assert said.index(odd) < said.index(others)
-    all_go_on(tmp_path, (0, 1, 2, 3))
+    all_go_on(tmp_path, (0, 1, 2))
 
 
 def test_the_rank_that_calls_a_collective_with_another_shape_is_named(hang, tmp_path: Path) -> None:
+    """Of three ranks gloo ends one."""
     alike = "collective #6 of all ranks is not called alike"
-    hang("shapes", alike, "rank 2: all_reduce of Float [7]", "ranks 0, 1, 3: all_reduce of Float [4]")
+    called = "rank 2: all_reduce of Float [7]", "ranks 0, 1, 3: all_reduce of Float [4]"
+    hang("shapes", alike, *called, ranks=4)
     all_go_on(tmp_path, (0, 1, 2, 3))
 
 
 def test_a_rank_that_is_dead_is_named_while_the_others_wait_for_it(hang, tmp_path: Path) -> None:
     line = f"at hanging.py:{line_of('meet')}"
-    hang("dead", "rank 2 is not there", line, "3 ranks (0, 1, 3) in ")  # once all have come there
-    all_go_on(tmp_path, (0, 1, 3))
+    hang("dead", "rank 2 is not there", line, "2 ranks (0, 1) in ")  # once all have come there
+    all_go_on(tmp_path, (0, 1))
 
 
 def test_a_rank_that_does_not_answer_is_seen_from_outside(hang, tmp_path: Path) -> None:
-    hang("frozen", "rank 2", "it is stopped by a signal (SIGCONT lets it go on)", "3 ranks (0, 1, 3)")
-    all_go_on(tmp_path, (0, 1, 3))
+    hang("frozen", "rank 2", "it is stopped by a signal (SIGCONT lets it go on)", "2 ranks (0, 1)")
+    all_go_on(tmp_path, (0, 1))
 
 
-#: A call into C that gives the GIL to nobody.
-KEEPS_THE_GIL = "import ctypes\nctypes.PyDLL(None).sleep(600)\n"
+def shows(running, *words: str) -> str:
+    """Return what `dkdbg where` says once these words are in it; a process that answers late is not shown with its frames."""
+    said = [""]
+
+    def shown() -> bool:
+        assert running.process.poll() is None, running.process.communicate()
+        said[0] = where(running.runtime, running.name).stdout
+        return all(each in said[0] for each in words)
+
+    until(shown, lambda: said[0])
+    return said[0]
 
 
 def test_a_process_that_keeps_the_gil_in_c_is_seen_from_outside(program) -> None:
-    running = program(KEEPS_THE_GIL, name="keeps.py")
+    running = program("import ctypes\nctypes.PyDLL(None).sleep(600)\n", name="keeps.py")
     running.wait_state("running")
-    said = [""]
-
-    def seen() -> bool:
-        said[0] = where(running.runtime, running.name).stdout
-        return "it does not answer: it sleeps, most often in C code that keeps the GIL" in said[0]
-
-    until(seen, lambda: said[0])
-    assert "keeps.py (" in said[0]
+    shows(running, "keeps.py (", "it does not answer: it sleeps, most often in C code that keeps the GIL")
 
 
 def test_a_process_that_a_debugger_holds_is_where_it_is_held(program) -> None:
     """It was shown in the debugger's own frames, as if they were the program's."""
     running = program("def step():\n    return 1\n\nwhile True:\n    step()\n", wait="300")
-    options = AttachOptions(port=running.port)
-    with Debugger(options) as debugger:
-        debugger.set_breakpoints(running.script, [2])
-        debugger.attach()
+    with running.debugged(2) as debugger:
         debugger.wait_stopped(300)
-        said = [""]
-
-        def held() -> bool:  # a process that answers late is not shown with its frames
-            said[0] = where(running.runtime, running.name).stdout
-            return "in step at train.py:2\n    a debugger holds it: " in said[0]
-
-        until(held, lambda: said[0])
-    assert "pydevd" not in said[0]
+        assert "pydevd" not in shows(running, "in step at train.py:2\n    a debugger holds it: ")
 
 
+@pytest.mark.xdist_group("port-5678")
 def test_what_the_page_says_is_so(tmp_path: Path) -> None:
     page = Page.of("hang.md")
     python = Path(python_with("torch"))
