@@ -62,22 +62,19 @@ def sent(actions: list[connection.Action], kind: str) -> list[dict[str, Any]]:
     return [json.loads(action.body) for action in actions if action.kind == kind]
 
 
-def test_after_the_attach_a_body_passes_as_it_came() -> None:
-    one = Building().attached()
+def test_nothing_passes_before_the_attach_and_after_it_a_body_as_it_came() -> None:
+    building = Building()
+    one = building.introduced()
+    for command in ("evaluate", "setExpression", "launch", "threads", "pydevdSystemInfo"):
+        (action,) = one.from_client(request(command, seq=2))
+        assert (action.kind, json.loads(action.body)["success"]) == (connection.TO_CLIENT, False), command
+    one = building.attached()
     body = b'{ "seq":3, "type":"request",\n "command":"evaluate" }'
     (action,) = one.from_client(body)
     assert (action.kind, action.body) == (connection.TO_ADAPTER, body)
     large = b'{"seq": 5, "type": "response", "request_seq": 3, "body": "' + b"x" * 100_000 + b'" NOT JSON'
     (action,) = one.from_adapter(large)
     assert (action.kind, action.body) == (connection.TO_CLIENT, large)
-
-
-@pytest.mark.parametrize("command", ["evaluate", "setExpression", "launch", "threads", "pydevdSystemInfo"])
-def test_nothing_passes_before_the_attach(command: str) -> None:
-    one = Building().introduced()
-    (action,) = one.from_client(request(command, seq=2))
-    assert action.kind == connection.TO_CLIENT
-    assert json.loads(action.body)["success"] is False
 
 
 def test_guessing_is_slowed_down_and_a_right_token_gets_in_at_any_time() -> None:
@@ -148,17 +145,19 @@ def test_an_onlooker_sees_copies_and_its_questions_are_asked_for_it() -> None:
         'add "dkdbgRole": "take-over" to take it'
     )
     ended = first.from_adapter(event("exited")) + first.from_adapter(event("terminated"))
-    assert [
-        json.loads(action.body)["event"] for action in ended if action.connection is second.connection
-    ] == [
-        "exited",
-        "terminated",
-    ]
+    told = sent([each for each in ended if each.connection is second.connection], connection.TO_CLIENT)
+    assert [each["event"] for each in told] == ["exited", "terminated"]
     assert first.adapter_gone() == []
 
 
-def test_a_second_client_without_a_role_waits_for_a_first_one_that_is_just_leaving() -> None:
+def test_an_attach_that_fails_leaves_the_process_free_and_another_waits_for_one_that_is_just_leaving() -> (
+    None
+):
     building = Building()
+    failed = building.introduced()
+    failed.from_client(request("attach", seq=2))
+    failed.from_adapter(response("attach", 2, success=False))
+    assert building.seats.holder(connection.ROOT) is None
     first = building.attached()
     second = building.introduced()
     (wait,) = second.from_client(request("attach", seq=2))
@@ -179,11 +178,8 @@ def test_a_take_over_tells_the_first_client_and_waits_for_its_end() -> None:
     actions = second.from_client(request("attach", seq=2, dkdbgRole="take-over"))
     for one in (root, child):
         of_it = [action for action in actions if action.connection is one.connection]
-        assert [action.kind for action in of_it] == [
-            connection.TO_CLIENT,
-            connection.TO_CLIENT,
-            connection.TO_ADAPTER,
-        ]
+        kinds = [connection.TO_CLIENT, connection.TO_CLIENT, connection.TO_ADAPTER]
+        assert [action.kind for action in of_it] == kinds
         assert one.from_client(request("continue", seq=9))[0].kind == connection.TO_CLIENT
     root.adapter_gone()
     assert not second.ready()
@@ -214,36 +210,33 @@ def test_what_an_editor_still_opens_after_its_root_session_was_left_ends_at_once
     assert told[1]["event"] == "terminated"
 
 
-def test_who_stops_one_process_leaves_the_other_sessions_of_the_same_editor() -> None:
-    building = Building()
-    root = building.attached()
-    child = building.attached(subProcessId=7, dkdbgEditor=root.connection.editor)
-    other = building.attached(subProcessId=8, dkdbgEditor=root.connection.editor)
-    strange = building.attached(subProcessId=9)  # by a port of its own: of no editor
-    assert {each.connection for each in strange.from_client(request("disconnect", seq=9))} == {
-        strange.connection
-    }
-    ended = child.from_client(request("disconnect", seq=9))
-    assert {each.connection for each in ended} == {root.connection, child.connection, other.connection}
+def test_who_stops_one_process_leaves_the_other_sessions_of_the_same_editor_and_its_own_end_takes_none_along() -> (
+    None
+):
+    for ends_by_itself in (True, False):
+        building = Building()
+        root = building.attached()
+        child = building.attached(subProcessId=7, dkdbgEditor=root.connection.editor)
+        other = building.attached(subProcessId=8, dkdbgEditor=root.connection.editor)
+        strange = building.attached(subProcessId=9)  # by a port of its own: of no editor
+        left = strange.from_client(request("disconnect", seq=9))
+        assert {each.connection for each in left} == {strange.connection}
+        if ends_by_itself:
+            child.from_adapter(event("terminated"))
+        ended = child.from_client(request("disconnect", seq=9))
+        others = set() if ends_by_itself else {root.connection, other.connection}
+        assert {each.connection for each in ended} == {child.connection, *others}
     assert root.from_client(request("disconnect", seq=9))[-1].kind == connection.CLOSE
 
 
-def test_a_process_that_ends_by_itself_takes_no_other_session_along() -> None:
-    building = Building()
-    root = building.attached()
-    child = building.attached(subProcessId=7, dkdbgEditor=root.connection.editor)
-    child.from_adapter(event("terminated"))
-    assert {each.connection for each in child.from_client(request("disconnect", seq=9))} == {child.connection}
-
-
-@pytest.mark.parametrize("argument", ["restart", "terminateDebuggee"])
-def test_a_root_session_that_comes_back_or_ends_the_program_leaves_the_others_alone(argument: str) -> None:
-    building = Building()
-    root = building.attached()
-    child = building.attached(subProcessId=7, dkdbgEditor=root.connection.editor)
-    actions = root.from_client(request("disconnect", seq=9, **{argument: True}))
-    assert [action.connection for action in actions] == [root.connection]
-    assert child.phase == connection.HOLDING
+def test_a_root_session_that_comes_back_or_ends_the_program_leaves_the_others_alone() -> None:
+    for argument in ("restart", "terminateDebuggee"):
+        building = Building()
+        root = building.attached()
+        child = building.attached(subProcessId=7, dkdbgEditor=root.connection.editor)
+        actions = root.from_client(request("disconnect", seq=9, **{argument: True}))
+        assert [action.connection for action in actions] == [root.connection]
+        assert child.phase == connection.HOLDING
 
 
 def test_a_root_session_is_set_up_at_a_new_adapter_with_what_the_client_has_set() -> None:
@@ -307,10 +300,8 @@ def test_who_looks_on_longest_gets_a_process_and_knows_its_breakpoints_again() -
     (unset,) = told["body"]["breakpoints"]
     first.from_client(request("disconnect", seq=9))
     actions = first.from_adapter(event("terminated")) + first.adapter_gone()
-    assert [action.connection for action in actions if action.kind == connection.RECONNECT] == [
-        second.connection,
-        third.connection,
-    ]
+    reconnecting = [action.connection for action in actions if action.kind == connection.RECONNECT]
+    assert reconnecting == [second.connection, third.connection]
     assert third.again() == []
     (initialize,) = sent(second.again(), connection.TO_ADAPTER)
     (attach,) = sent(second.from_adapter(response("initialize", initialize["seq"])), connection.TO_ADAPTER)
@@ -329,9 +320,8 @@ def test_a_look_on_that_still_waits_gets_the_process_and_is_not_told_of_it_a_sec
     first, second = building.attached(), building.onlooker()
     waiting = building.introduced("192.0.2.2")
     editor = second.connection.editor
-    (wait,) = waiting.from_client(
-        request("attach", seq=2, dkdbgRole="look-on", subProcessId=7, dkdbgEditor=editor)
-    )
+    looks_on = request("attach", seq=2, dkdbgRole="look-on", subProcessId=7, dkdbgEditor=editor)
+    (wait,) = waiting.from_client(looks_on)
     assert (wait.kind, waiting.ready()) == (connection.WAIT, False)
     first.from_client(request("disconnect", seq=9))
     first.from_adapter(event("terminated"))
@@ -376,26 +366,11 @@ def test_who_looks_on_at_a_process_does_not_get_it_before_its_editor_has_the_roo
     assert watching.again() == looking.again() == []
 
 
-def test_an_attach_that_fails_leaves_the_process_free() -> None:
-    building = Building()
-    one = building.introduced()
-    one.from_client(request("attach", seq=2))
-    one.from_adapter(response("attach", 2, success=False))
-    assert building.seats.holder(connection.ROOT) is None
-
-
 NAMES = [
-    "initialize",
-    "attach",
-    "launch",
-    "evaluate",
-    "setExpression",
-    "disconnect",
-    "stackTrace",
-    "continue",
-]
-NAMES += ["configurationDone", "setBreakpoints", "startDebugging", "stopped", "continued", "debugpyAttach"]
-NAMES += ["terminated", "thread", "output"]
+    "initialize", "attach", "launch", "evaluate", "setExpression", "disconnect", "stackTrace", "continue",
+    "configurationDone", "setBreakpoints", "startDebugging", "stopped", "continued", "debugpyAttach", "terminated", "thread",
+    "output",
+]  # fmt: skip
 ARGUMENTS = JSON | st.fixed_dictionaries(
     {},
     optional={
@@ -422,20 +397,11 @@ MESSAGES = st.fixed_dictionaries(
     },
 )
 #: Whole requests: of messages whose parts are drawn one by one, few are any.
-REQUESTS = st.fixed_dictionaries(
-    {
-        "seq": st.integers(1, 6),
-        "type": st.just("request"),
-        "command": st.sampled_from(NAMES),
-        "arguments": ARGUMENTS,
-    }
-)
-BODIES = (
-    st.binary(max_size=30)
-    | JSON.map(lambda x: json.dumps(x).encode())
-    | MESSAGES.map(lambda x: json.dumps(x).encode())
-    | REQUESTS.map(lambda x: json.dumps(x).encode())
-)
+REQUESTS = st.builds(
+    lambda seq, command, said: {"seq": seq, "type": "request", "command": command, "arguments": said},
+    st.integers(1, 6), st.sampled_from(NAMES), ARGUMENTS,
+)  # fmt: skip
+BODIES = st.binary(max_size=30) | (JSON | MESSAGES | REQUESTS).map(lambda x: json.dumps(x).encode())
 STEPS = st.tuples(
     st.integers(0, 2),
     st.sampled_from(["client", "client", "adapter", "resume", "gone", "lost", "again", "ended"]),
@@ -452,21 +418,19 @@ def test_random_clients_raise_nothing_and_pass_nothing_without_the_token(steps: 
         one.from_client(request("initialize"))
     for (number, what), body in steps:
         one = doors[number]
-        if what == "client":
-            if shows_token(body):
-                trusted.add(one.connection)
-            actions = one.from_client(body)
-        elif what == "adapter":
-            actions = one.from_adapter(body)
-        elif what == "resume":
+        if what == "client" and shows_token(body):
+            trusted.add(one.connection)
+        if what == "resume":
             one.ready()
-            actions = one.resume()
-        elif what == "lost":
-            actions = one.adapter_gone()
-        elif what == "again":
-            actions = one.again()
-        else:
-            actions = one.client_gone() if what == "gone" else one.ended()
+        actions = {
+            "client": lambda one=one, body=body: one.from_client(body),
+            "adapter": lambda one=one, body=body: one.from_adapter(body),
+            "resume": one.resume,
+            "lost": one.adapter_gone,
+            "again": one.again,
+            "gone": one.client_gone,
+            "ended": one.ended,
+        }[what]()
         for action in actions:
             if action.kind != connection.TO_ADAPTER or action.connection in trusted:
                 continue

@@ -86,7 +86,12 @@ class Job(Building):
         ]
 
 
-def test_no_stop_is_told_until_all_ranks_are_armed_and_held() -> None:
+def test_no_stop_is_told_until_all_ranks_are_armed_and_held_also_where_it_comes_before() -> None:
+    job = Job(armed=0)
+    assert [job.stop(number) for number in range(3)] == [[], [], []]
+    job.arm(0)
+    job.arm(1)
+    assert job.told(job.arm(2)) == [0, 1, 2]
     job = Job(armed=1)
     assert job.stop(0) == []
     assert job.told(job.arm(1)) == []
@@ -95,14 +100,6 @@ def test_no_stop_is_told_until_all_ranks_are_armed_and_held() -> None:
     assert job.stop(1) == []
     assert job.told(job.stop(2)) == [0, 1, 2]
     assert not job.seats.gate.gathers
-
-
-def test_a_stop_that_comes_before_its_rank_is_known_to_be_armed_is_held_too() -> None:
-    job = Job(armed=0)
-    assert [job.stop(number) for number in range(3)] == [[], [], []]
-    job.arm(0)
-    job.arm(1)
-    assert job.told(job.arm(2)) == [0, 1, 2]
 
 
 def test_ranks_that_others_wait_for_pass_once_and_their_editor_hears_nothing_of_it() -> None:
@@ -134,21 +131,18 @@ def test_after_the_limit_those_who_are_there_stop_and_the_missing_are_named() ->
     assert job.told(job.stop(1)) == [1]
 
 
-def test_one_that_cannot_be_debugged_is_not_waited_for() -> None:
+@pytest.mark.parametrize("answers", [True, False])
+def test_one_that_cannot_be_debugged_is_not_waited_for_and_one_that_never_answers_with_a_limit(
+    answers: bool,
+) -> None:
     job = Job(armed=2)
     job.stop(0)
     job.stop(1)
-    job.seats.gate.left(13)
-    assert job.told(job.later(0)) == [0, 1]
-
-
-def test_one_that_never_answers_is_waited_for_with_a_limit_and_named() -> None:
-    job = Job(armed=2)
-    job.stop(0)
-    job.stop(1)
-    actions = job.later(patience.ARM_LIMIT + 1)
+    if answers:
+        job.seats.gate.left(13)
+    actions = job.later(0 if answers else patience.ARM_LIMIT + 1)
     assert job.told(actions) == [0, 1]
-    assert b"name of 13: not attached to yet" in actions[0].body
+    assert (b"name of 13: not attached to yet" in actions[0].body) is not answers
 
 
 def test_a_stop_long_after_all_are_armed_is_told_at_once() -> None:
@@ -166,17 +160,14 @@ def test_other_stops_are_told_at_once(reason: str) -> None:
     assert job.told(job.later(0)) == [0]  # it will not come to the others: nobody passes for it
 
 
-def test_breakpoints_with_conditions_are_told_at_once() -> None:
+def test_breakpoints_with_conditions_are_told_at_once_and_to_who_asks_for_a_pause_those_held_back() -> None:
+    job = Job()
+    job.stop(0)
+    assert job.told(job.ranks[1].from_client(request("pause", seq=5, threadId=1))) == [0]
     job = Job()
     points = [{"line": 3, "condition": "rank == 0"}]
     job.ranks[0].from_client(request("setBreakpoints", seq=3, source={"path": "/t.py"}, breakpoints=points))
     assert job.told(job.stop(0)) == [0]
-
-
-def test_who_asks_for_a_pause_is_told_of_the_stops_that_are_held_back() -> None:
-    job = Job()
-    job.stop(0)
-    assert job.told(job.ranks[1].from_client(request("pause", seq=5, threadId=1))) == [0]
 
 
 def test_one_rank_alone_and_one_that_starts_later_are_not_held_up() -> None:
@@ -185,12 +176,15 @@ def test_one_rank_alone_and_one_that_starts_later_are_not_held_up() -> None:
     assert job.told(job.stop(0)) == [0]
 
 
-def test_one_continue_lets_all_ranks_go() -> None:
+def test_one_continue_lets_all_ranks_go_and_its_answer_does_not_reach_the_client() -> None:
     job = Job(gathers=False)
     for number in (0, 2):
         job.stop(number)
     actions = job.ranks[0].from_client(request("continue", seq=9, threadId=1))
     assert job.passed(actions) == [0, 2]
+    ours = sent([each for each in actions if each.connection.key == 13], connection.TO_ADAPTER)[0]["seq"]
+    assert ours >= messages.OWN_SEQUENCE
+    assert job.ranks[2].from_adapter(response("continue", ours)) == []
 
 
 @pytest.mark.parametrize(
@@ -205,25 +199,23 @@ def test_whom_a_continue_is_for_is_the_editors_choice_before_the_agents(said, by
     assert one.passed(one.ranks[0].from_client(request("continue", seq=9, threadId=1))) == passed
 
 
-def test_one_pause_pauses_all_ranks_that_run() -> None:
+def test_one_pause_pauses_all_ranks_that_run_and_those_that_have_not_said_yet_that_they_run() -> None:
     job = Job(gathers=False)
+
+    def paused(seq: int) -> list[int]:
+        actions = job.ranks[0].from_client(request("pause", seq=seq, threadId=1))
+        return [action.connection.key for action in actions if b'"pause"' in action.body]
+
     job.stop(2)
-    actions = job.ranks[0].from_client(request("pause", seq=9, threadId=1))
-    assert [action.connection.key for action in actions if b'"pause"' in action.body] == [11, 12]
-
-
-def test_a_pause_right_after_a_continue_pauses_those_that_have_not_said_yet_that_they_run() -> None:
-    job = Job(gathers=False)
-    for number in range(3):
+    assert paused(8) == [11, 12]
+    for number in range(2):
         job.stop(number)
     job.ranks[0].from_client(request("continue", seq=9, threadId=1))
-    actions = job.ranks[0].from_client(request("pause", seq=10, threadId=1))
-    assert [action.connection.key for action in actions if b'"pause"' in action.body] == [11, 12, 13]
+    assert paused(10) == [11, 12, 13]
     job.stop(2, "pause")
     job.ranks[0].from_client(request("continue", seq=11, threadId=1))
     job.stop(1)
-    actions = job.ranks[0].from_client(request("pause", seq=12, threadId=1))
-    assert [action.connection.key for action in actions if b'"pause"' in action.body] == [11, 13]
+    assert paused(12) == [11, 13]
 
 
 def test_a_process_that_is_no_rank_goes_on_alone() -> None:
@@ -232,16 +224,6 @@ def test_a_process_that_is_no_rank_goes_on_alone() -> None:
     for number in range(3):
         job.stop(number)
     assert job.passed(job.ranks[0].from_client(request("continue", seq=9, threadId=1))) == [0]
-
-
-def test_the_answer_to_a_continue_of_ours_does_not_reach_the_client() -> None:
-    job = Job(gathers=False)
-    job.stop(0)
-    job.stop(1)
-    actions = job.ranks[0].from_client(request("continue", seq=9, threadId=1))
-    ours = sent([each for each in actions if each.connection.key == 12], connection.TO_ADAPTER)[0]["seq"]
-    assert ours >= messages.OWN_SEQUENCE
-    assert job.ranks[1].from_adapter(response("continue", ours)) == []
 
 
 def test_a_client_that_has_other_agents_too_is_told_of_each_change_and_decides() -> None:
