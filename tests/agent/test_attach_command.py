@@ -171,73 +171,65 @@ def test_whoever_holds_looks_on_inherits_or_takes_over_is_decided_behind_the_doo
         assert not fourth.sessions[0].is_ended
 
 
+#: What stands here, and how it is counted in what is said of it; None where nothing is said.
+HERE = {
+    "same.py": (SCRIPT, None),
+    "windows.py": (SCRIPT.replace("\n", "\r\n"), None),
+    "longer.py": ("# one\n# two\n# three\n" + SCRIPT, " (3 lines more here)"),
+    "other.py": (SCRIPT.replace("0.02", "0.03"), ""),
+    "shorter.py": (SCRIPT.replace("n = 0\n", "", 1), " (1 line fewer here)"),
+    "only_here.py": (SCRIPT, None),
+}
 DIFFER = "the file here and the one at job differ{}: the breakpoint may stand in other code. Run `"
 
 
-@pytest.mark.parametrize(
-    ("here", "name", "count"),
-    [
-        (SCRIPT, "train.py", None),
-        (SCRIPT.replace("\n", "\r\n"), "train.py", None),
-        (SCRIPT, "only_here.py", None),
-        ("# one\n# two\n# three\n" + SCRIPT, "train.py", " (3 lines more here)"),
-        (SCRIPT.replace("0.02", "0.03"), "train.py", ""),
-        (SCRIPT.replace("n = 0\n", "", 1), "train.py", " (1 line fewer here)"),
-    ],
-)
-def test_a_breakpoint_in_a_file_that_differs_at_the_target_says_so(
-    agent, tmp_path: Path, here: str, name: str, count: str | None
+def test_a_breakpoint_in_a_file_that_differs_at_the_target_says_so_and_what_it_says_mends_it(
+    agent, tmp_path: Path
 ) -> None:
     local = tmp_path / "here"
     local.mkdir()
-    (local / name).write_text(here)
-    os.utime(local / name, (1, 1))
+    for name, (text, _) in HERE.items():
+        (local / name).write_text(text)
+        os.utime(local / name, (1, 1))
+        if name != "only_here.py":
+            (tmp_path / name).write_text(SCRIPT)
+    (tmp_path / "new.py").write_text("x = 1\n")
     options = {"path_mappings": ((str(local), str(tmp_path)),)}
     with (
         host_door(tmp_path, "local:job") as door,
         Debugger(AttachOptions(port=door.port, **options)) as debugger,
     ):
-        debugger.set_breakpoints(str(local / name), [4])
+
+        def messages(name: str, line: int = 4) -> list[str]:
+            found = debugger.set_breakpoints(str(local / name), [line])
+            return [each.message for each in found if DIFFER.partition("{")[0] in each.message]
+
         debugger.attach()
         agent()
         wait_for(lambda: [each.name for each in debugger.sessions], lambda names: "train.py" in names)
-        wait_for(lambda: debugger.set_breakpoints(str(local / name), [4]), lambda found: len(found) == 2)
-        found = debugger.set_breakpoints(str(local / name), [4])
-        told = "".join(each.text for each in debugger.output)
-        assert told.count(f"{name}:4: ") == (count is not None)
-        messages = [each.message for each in found if DIFFER.partition("{")[0] in each.message]
-        assert len(messages) == (count is not None)
-        if count is None:
-            return
-        assert DIFFER.format(count) in messages[0]
-        assert f"{name}:4: {messages[0]}\n" in told
-        line = messages[0].rpartition("Run `")[2].removesuffix("`")
+        wait_for(lambda: debugger.set_breakpoints(str(local / "same.py"), [4]), lambda found: len(found) == 2)
+        for name, (_, count) in HERE.items():
+            found = messages(name)
+            told = "".join(each.text for each in debugger.output)
+            assert (told.count(f"{name}:4: "), len(found)) == (count is not None, count is not None), name
+            if count is not None:
+                assert DIFFER.format(count) in found[0]
+                assert f"{name}:4: {found[0]}\n" in told
+                line = found[0].rpartition("Run `")[2].removesuffix("`")
+        # One that was saved a moment ago is told only if nothing brings it.
+        for name in ("train.py", "new.py"):
+            (local / name).write_text("y = 2\n")
+            assert messages(name, 1) == []
+        (tmp_path / "new.py").write_text("y = 2\n")
+        debugger.wait_output("train.py:1: the file here and the one at job differ (4 lines fewer here)")
+        assert "new.py:1: " not in "".join(each.text for each in debugger.output)
+        (local / "train.py").unlink()
         done = in_shell(tmp_path, f"{line} --once")
         assert done.returncode == 0, done.stdout + done.stderr
-        assert (tmp_path / name).read_text() == here
-        again = debugger.set_breakpoints(str(local / name), [4])
-        assert not [each for each in again if "differ" in each.message]
-
-
-def test_a_file_that_was_saved_a_moment_ago_is_told_only_if_nothing_brings_it(agent, tmp_path: Path) -> None:
-    local = tmp_path / "here"
-    local.mkdir()
-    options = {"path_mappings": ((str(local), str(tmp_path)),)}
-    (tmp_path / "model.py").write_text("x = 1\n")
-    with (
-        host_door(tmp_path, "local:job") as door,
-        Debugger(AttachOptions(port=door.port, **options)) as debugger,
-    ):
-        debugger.attach()
-        agent()
-        wait_for(lambda: debugger.set_breakpoints(str(local / "none.py"), [1]), lambda found: len(found) == 2)
-        for name in ("train.py", "model.py"):
-            (local / name).write_text("y = 2\n")
-            found = debugger.set_breakpoints(str(local / name), [1])
-            assert not [each for each in found if "differ" in each.message]
-        (tmp_path / "model.py").write_text("y = 2\n")
-        debugger.wait_output("train.py:1: the file here and the one at job differ (4 lines fewer here)")
-        assert "model.py:1: " not in "".join(each.text for each in debugger.output)
+        for name, (text, count) in HERE.items():
+            if count is not None:
+                assert (tmp_path / name).read_text() == text
+                assert messages(name) == []
 
 
 def test_a_token_that_could_be_guessed_from_a_proof_is_said(

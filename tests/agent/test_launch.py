@@ -1,16 +1,17 @@
 """The agent around a program: waiting, signals, exit codes, output, and what is left behind."""
 
-# ruff: noqa: ARG001, PLW1510, PTH115, PTH123, SIM115
+# ruff: noqa: PLW1510, PTH123, SIM115
 
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,25 +20,26 @@ from dkdbg.agent.record import procfs
 from tests.agent.dap_probe import wait_for
 from tests.processes import children, members, thread_states
 
+if TYPE_CHECKING:
+    from pathlib import Path
 
-def test_nobody_comes_and_the_program_is_not_started(launch) -> None:
-    running = launch("touch", "started", wait="0.3")
+
+@pytest.mark.parametrize("then", ["exit", "run"])
+def test_nobody_comes_and_the_program_is_not_started_or_runs_when_asked_to(
+    launch, tmp_path: Path, then: str
+) -> None:
+    running = launch("touch", "started", wait="0.3", env={"DKDBG_THEN": then})
     code, out, err = running.finish()
     record = running.record()
-    assert code == contract.EXIT_NOBODY_CAME == 124
-    assert out == ""
-    first, second = err.splitlines()
+    first, *_, last = err.splitlines()
     assert first == f"dkdbg: waiting for a debugger on 127.0.0.1:{record['port']}, up to 0.3 s"
-    assert second == "dkdbg: no debugger within 0.3 s: the program was not started"
-    assert not (Path(os.readlink("/proc/self/cwd")) / "started").exists()
-    assert running.record()["exit_code"] == 124
-
-
-def test_nobody_comes_and_the_program_runs_when_asked_to(launch) -> None:
-    running = launch("echo", "ran", wait="0.3", env={"DKDBG_THEN": "run"})
-    code, out, err = running.finish()
-    assert (code, out) == (0, "ran\n")
-    assert err.splitlines()[-1] == "dkdbg: no debugger within 0.3 s: going on without"
+    assert out == ""
+    if then == "exit":
+        assert last == "dkdbg: no debugger within 0.3 s: the program was not started"
+        assert code == record["exit_code"] == contract.EXIT_NOBODY_CAME == 124
+    else:
+        assert (code, last) == (0, "dkdbg: no debugger within 0.3 s: going on without")
+    assert (tmp_path / "started").exists() == (then == "run")
 
 
 def test_python_is_python3_where_nothing_else_is_called_so(launch, tmp_path: Path) -> None:
@@ -49,51 +51,39 @@ def test_python_is_python3_where_nothing_else_is_called_so(launch, tmp_path: Pat
     assert "dkdbg: no program is called 'python' here: running python3\n" in err
 
 
-def test_openpais_variable_is_understood_and_ours_wins(launch) -> None:
+def test_openpais_variable_is_understood_ours_wins_and_options_win_over_both(launch) -> None:
     running = launch("true", wait="", env={"DEBUG_TIMEOUT": "0.2"})
     assert running.finish()[0] == 124
-    running = launch("true", wait="0", env={"DEBUG_TIMEOUT": "60"})
-    assert running.finish()[0] == 0
-
-
-def test_options_win_over_the_environment(launch) -> None:
-    running = launch("true", wait="300", options=("--wait", "0"))
-    assert running.finish()[0] == 0
-
-
-def test_until_when_it_waits_is_in_the_record(launch) -> None:
-    record = launch("true", wait="300").wait_state("waiting")
-    assert record["expires"] >= record["started"] + 300
+    assert launch("true", wait="0", env={"DEBUG_TIMEOUT": "60"}).finish()[0] == 0
+    assert launch("true", wait="300", options=("--wait", "0")).finish()[0] == 0
 
 
 @pytest.mark.parametrize(
-    ("command", "code"),
-    [("exit 0", 0), ("exit 3", 3), ("kill -TERM $$", 143), ("kill -KILL $$", 137), ("exit 255", 255)],
+    ("command", "code", "detail"),
+    [
+        ("exit 0", 0, "exited with code 0"),
+        ("exit 3", 3, "exited with code 3"),
+        ("exit 255", 255, "exited with code 255"),
+        ("kill -TERM $$", 143, "was ended by SIGTERM (code 143)"),
+        ("kill -SEGV $$", 139, "was ended by SIGSEGV (code 139)"),
+    ],
 )
-def test_the_exit_code_is_the_programs(launch, command: str, code: int) -> None:
+def test_the_exit_code_is_the_programs_and_the_record_says_how_it_was_ended(
+    launch, command: str, code: int, detail: str
+) -> None:
     running = launch("sh", "-c", command)
     assert running.finish()[0] == code
-    assert running.record()["exit_code"] == code
-    assert running.record()["state"] == "exited"
-
-
-def test_the_record_says_how_the_program_was_ended(launch) -> None:
-    running = launch("sh", "-c", "kill -SEGV $$")
-    running.finish()
-    assert running.record()["detail"] == "was ended by SIGSEGV (code 139)"
+    record = running.record()
+    assert (record["exit_code"], record["state"], record["detail"]) == (code, "exited", detail)
 
 
 @pytest.mark.parametrize(
     ("command", "code", "message"),
     [
-        ("no-such-command", 127, "dkdbg: command not found: no-such-command (PATH="),
-        ("./missing.py", 127, "dkdbg: no such file: ./missing.py (in "),
-        ("./plain.txt", 126, "dkdbg: cannot execute ./plain.txt: Permission denied"),
-        (
-            "./orphan.py",
-            127,
-            "dkdbg: cannot start ./orphan.py: the interpreter in its first line does not exist",
-        ),
+        ("no-such-command", 127, "command not found: no-such-command (PATH="),
+        ("./missing.py", 127, "no such file: ./missing.py (in "),
+        ("./plain.txt", 126, "cannot execute ./plain.txt: Permission denied"),
+        ("./orphan.py", 127, "cannot start ./orphan.py: the interpreter in its first line does not exist"),
     ],
 )
 def test_a_command_that_cannot_start_is_named(
@@ -104,36 +94,32 @@ def test_a_command_that_cannot_start_is_named(
     (tmp_path / "orphan.py").chmod(0o755)
     result, _, err = launch(command).finish()
     assert result == code
-    assert err.splitlines()[-1].startswith(message)
+    assert err.splitlines()[-1].startswith(f"dkdbg: {message}")
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGWINCH"])
-def test_a_signal_reaches_the_program_once(program, name: str) -> None:
+def test_each_signal_reaches_the_program_once(program) -> None:
+    names = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGWINCH")
+    numbers = sorted(int(getattr(signal, name)) for name in names)
     running = program(
         "import signal, time\nseen = []\n"
-        f"signal.signal(signal.{name}, lambda n, f: seen.append(n))\n"
+        f"for each in {numbers}: signal.signal(each, lambda n, f: seen.append(n))\n"
         "print('ready', flush=True)\n"
-        "while not seen: time.sleep(0.01)\n"
-        "time.sleep(0.1)\nprint(len(seen), flush=True)\nraise SystemExit(9)\n",
-        name="t.py",
+        f"while len(set(seen)) < {len(numbers)}: time.sleep(0.01)\n"
+        "time.sleep(0.1)\nprint(sorted(seen), flush=True)\nraise SystemExit(9)\n"
     )
     assert running.process.stdout.readline() == b"ready\n"
-    os.kill(running.process.pid, getattr(signal, name))
-    code, out, _ = running.finish()
-    assert (code, out) == (9, "1\n")
-
-
-def test_sigterm_ends_a_program_that_does_not_handle_it(launch) -> None:
-    running = launch("sleep", "600")
-    running.wait_state("running")
-    running.process.terminate()
-    assert running.finish()[0] == 143
+    for number in numbers:
+        os.kill(running.process.pid, number)
+    assert running.finish()[:2] == (9, f"{numbers}\n")
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
-def test_a_signal_while_waiting_ends_the_agent_without_a_start(launch, tmp_path: Path, name: str) -> None:
+def test_the_record_says_until_when_it_waits_and_a_signal_ends_it_without_a_start(
+    launch, tmp_path: Path, name: str
+) -> None:
     running = launch("touch", "started", wait="300")
-    running.wait_state("waiting")
+    record = running.wait_state("waiting")
+    assert record["expires"] >= record["started"] + 300
     os.kill(running.process.pid, getattr(signal, name))
     assert running.finish()[0] == 128 + getattr(signal, name)
     assert not (tmp_path / "started").exists()
@@ -186,39 +172,16 @@ def test_an_agent_that_was_stopped_for_a_while_goes_on(loop, tmp_path: Path) -> 
 def test_output_is_the_programs_byte_for_byte(launch, tmp_path: Path) -> None:
     data = bytes(range(256)) * 300
     (tmp_path / "data").write_bytes(data)
-    running = launch("cat", "data")
-    out, _ = running.process.communicate(timeout=300)
-    assert out == data
+    assert launch("cat", "data").process.communicate(timeout=300)[0] == data
 
 
-def test_descriptors_and_the_terminal_stay_what_they_are(launch, layout: Path, runtime: Path) -> None:
-    import pty
-
-    master, slave = pty.openpty()
-    environment = dict(
-        os.environ, DKDBG_RUNTIME_DIR=str(runtime), DKDBG_PORT="0", DKDBG_PYTHON=sys.executable
-    )
-    code = "import os; print(os.isatty(0), os.isatty(1), os.getpgrp() == os.tcgetpgrp(0))"
-    process = subprocess.Popen(
-        [str(layout / "agent.pyz"), "launch", "--", "setsid", "-c", "-w", sys.executable, "-c", code],
-        env=environment,
-        stdin=slave,
-        stdout=slave,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    assert process.wait(300) == 0
-    assert os.read(master, 100).split() == [b"True", b"True", b"True"]
-    os.close(master)
-    os.close(slave)
-
-
-def test_ctrl_c_in_a_terminal_reaches_the_program_once(layout: Path, runtime: Path, tmp_path: Path) -> None:
-    import pty
-
+def test_the_terminal_stays_the_programs_and_ctrl_c_reaches_it_once(
+    layout: Path, runtime: Path, tmp_path: Path
+) -> None:
     (tmp_path / "t.py").write_text(
-        "import signal, time\nseen = []\nsignal.signal(signal.SIGINT, lambda n, f: seen.append(n))\n"
-        "print('ready', flush=True)\nwhile not seen: time.sleep(0.01)\ntime.sleep(0.2)\nprint('seen', len(seen), flush=True)\n"
+        "import os, signal, time\nseen = []\nsignal.signal(signal.SIGINT, lambda n, f: seen.append(n))\n"
+        "print('terminal', os.isatty(0), os.isatty(1), os.getpgrp() == os.tcgetpgrp(0), flush=True)\n"
+        "while not seen: time.sleep(0.01)\ntime.sleep(0.2)\nprint('seen', len(seen), flush=True)\n"
     )
     environment = dict(
         os.environ, DKDBG_RUNTIME_DIR=str(runtime), DKDBG_PORT="0", DKDBG_PYTHON=sys.executable
@@ -228,8 +191,9 @@ def test_ctrl_c_in_a_terminal_reaches_the_program_once(layout: Path, runtime: Pa
     if pid == 0:
         os.execve(command[0], command, environment)
     text = b""
-    while b"ready" not in text:
+    while b"terminal" not in text or not text.endswith(b"\n"):
         text += os.read(master, 1000)
+    assert b"terminal True True True" in text
     os.write(master, b"\x03")
     while b"seen" not in text or not text.endswith(b"\n"):
         text += os.read(master, 1000)
@@ -251,20 +215,16 @@ def test_a_busy_port_is_named_and_nothing_starts(launch, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("env", "message"),
+    ("name", "value", "message"),
     [
-        ({"DKDBG_PORT": "http"}, "a port (DKDBG_PORT) must be a number up to 65535, not 'http'"),
-        (
-            {"DKDBG_WAIT": "soon"},
-            "a time to wait (DKDBG_WAIT) must be a number of seconds or `forever`, not 'soon'",
-        ),
-        ({"DKDBG_THEN": "stop"}, "--then (DKDBG_THEN) takes exit or run, not 'stop'"),
+        ("DKDBG_PORT", "http", "a port (DKDBG_PORT) must be a number up to 65535"),
+        ("DKDBG_WAIT", "soon", "a time to wait (DKDBG_WAIT) must be a number of seconds or `forever`"),
+        ("DKDBG_THEN", "stop", "--then (DKDBG_THEN) takes exit or run"),
     ],
 )
-def test_a_wrong_setting_is_named(launch, env: dict[str, str], message: str) -> None:
-    code, _, err = launch("true", env=env).finish()
-    assert code == 2
-    assert err.splitlines()[0] == f"dkdbg: {message}"
+def test_a_wrong_setting_is_named(launch, name: str, value: str, message: str) -> None:
+    code, _, err = launch("true", env={name: value}).finish()
+    assert (code, err.splitlines()[0]) == (2, f"dkdbg: {message}, not '{value}'")
 
 
 def test_agent_sh_says_when_there_is_no_python(layout: Path, tmp_path: Path) -> None:
