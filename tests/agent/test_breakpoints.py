@@ -7,8 +7,6 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import Editor, Session, wait_for
@@ -20,49 +18,44 @@ if TYPE_CHECKING:
 CODE = "x = 1\ny = 2\nprint('sum', x + y)\n"
 
 
-def lay_out(folder: Path, kind: str) -> tuple[list[str], Path]:
-    """Write a program that is started in this way; return its command and the file to stop in."""
-    script = folder / "train.py"
-    script.write_text(CODE)
-    if kind == "module":
-        package = folder / "jobs"
-        package.mkdir()
-        (package / "__init__.py").write_text("")
-        (package / "__main__.py").write_text(CODE)
-        return [sys.executable, "-m", "jobs"], package / "__main__.py"
-    if kind == "shell":
-        return ["sh", "-c", f"cd / && {sys.executable} {script}; exit $?"], script
-    if kind == "shebang":
-        script.write_text(f"#!{sys.executable}\n" + CODE.replace("x = 1\n", "").replace("x + y", "1 + y"))
-        script.chmod(0o755)
-        return [str(script)], script
-    if kind == "console-script":
-        (folder / "entry.py").write_text("def main():\n    y = 2\n    print('sum', 1 + y)\n")
-        script.write_text(
-            f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(folder)!r})\n"
-            "from entry import main\nsys.exit(main())\n"
-        )
-        script.chmod(0o755)
-        return [str(script)], folder / "entry.py"
-    if kind == "child":
-        return [
-            sys.executable,
-            "-c",
-            f"import subprocess as s; s.run([{sys.executable!r}, {str(script)!r}])",
-        ], script
-    return [sys.executable, "train.py"], script
+def lay_out(folder: Path) -> tuple[list[str], dict[Path, int]]:
+    """Write a program for each way to start Python; return their commands, and the line to stop in of each file."""
+    entry = folder / "entry.py"
+    files = {name: folder / f"{name}.py" for name in ("script", "shell", "child", "shebang")}
+    package = folder / "jobs"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    for file in (files["script"], files["shell"], files["child"], package / "__main__.py"):
+        file.write_text(CODE)
+    files["shebang"].write_text(f"#!{sys.executable}\n{CODE}")
+    entry.write_text("def main():\n    y = 2\n    print('sum', 1 + y)\n")
+    console_script = folder / "console-script"
+    console_script.write_text(
+        f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(folder)!r})\n"
+        "from entry import main\nsys.exit(main())\n"
+    )
+    for file in (files["shebang"], console_script):
+        file.chmod(0o755)
+    commands = [
+        f"{sys.executable} script.py",
+        f"{sys.executable} -m jobs",
+        f'sh -c "cd / && {sys.executable} {files["shell"]}; exit $?"',
+        str(files["shebang"]),
+        str(console_script),
+        f"{sys.executable} -c \"import subprocess as s; s.run([{sys.executable!r}, 'child.py'])\"",
+    ]
+    lines = {file: 1 for name, file in files.items() if name != "shebang"}
+    return commands, {**lines, package / "__main__.py": 1, files["shebang"]: 2, entry: 2}
 
 
-@pytest.mark.parametrize("kind", ["script", "module", "shell", "shebang", "console-script", "child"])
-def test_a_breakpoint_stops_however_python_is_started(launch, tmp_path: Path, kind: str) -> None:
-    command, file = lay_out(tmp_path, kind)
-    first = 1 if kind in ("script", "module", "shell", "child") else 2
-    running = launch(*command, wait="300")
-    with Editor(running.port, {str(file): [first]}) as editor:
-        stops = editor.wait_stops(1)
+def test_a_breakpoint_stops_however_python_is_started(launch, tmp_path: Path) -> None:
+    commands, lines = lay_out(tmp_path)
+    running = launch("sh", "-c", "; ".join(commands), wait="300")
+    with Editor(running.port, {str(file): [line] for file, line in lines.items()}) as editor:
         code, out, _ = running.finish()
-    assert [(stop["line"], stop["path"]) for stop in stops] == [(first, str(file))]
-    assert (code, out) == (0, "sum 3\n")
+    found = sorted((stop["path"], stop["line"]) for stop in editor.stops)
+    assert found == sorted((str(file), line) for file, line in lines.items())
+    assert (code, out) == (0, "sum 3\n" * len(commands))
     assert editor.errors == []
 
 
@@ -140,15 +133,6 @@ def test_the_editor_is_told_of_the_start_and_of_the_exit_code(launch) -> None:
     assert code == 3
 
 
-def test_the_editor_can_end_the_program(launch) -> None:
-    running = launch(sys.executable, "-c", "import time; time.sleep(600)", wait="300")
-    with Editor(running.port, {}) as editor:
-        running.wait_state("attached")
-        editor.sessions[0].request("disconnect", terminateDebuggee=True)
-        code, _, _ = running.finish()
-    assert code == 143
-
-
 def test_a_killed_adapter_is_replaced_and_the_program_goes_on(program) -> None:
     running = program(LOOP, name="loop.py")
     record = running.wait_state("running")
@@ -159,28 +143,21 @@ def test_a_killed_adapter_is_replaced_and_the_program_goes_on(program) -> None:
         editor.wait_stops(1)
 
 
-def test_the_editors_stop_button_on_the_last_process_ends_the_root_session_too(
-    launch, tmp_path: Path
+def test_the_editors_stop_button_on_the_last_process_ends_the_root_session_too_and_it_can_end_the_program(
+    program,
 ) -> None:
     """VS Code disconnects the child in focus alone; the root's session must not stay behind (seen in VS Code 1.139)."""
-    script = tmp_path / "train.py"
-    script.write_text(
-        "import os, time\nn = 0\nwhile not os.path.exists('stop'):\n    n += 1\n    time.sleep(0.02)\n"
-    )
-    running = launch(sys.executable, str(script), wait="300")
+    running = program("import time\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.02)\n", wait="300")
     with Debugger(AttachOptions(port=running.port)) as debugger:
-        debugger.set_breakpoints(str(script), [4])
+        debugger.set_breakpoints(running.script, [4])
         root = debugger.attach()
         stop = debugger.wait_stopped()
         stop.session.send("disconnect", {"terminateDebuggee": False})  # `terminated` comes before its answer
         debugger.wait_ended(session=root)
-    with Debugger(AttachOptions(port=running.port)) as again:
-        again.set_breakpoints(str(script), [4])
-        again.attach()
+    with running.debugged(4) as again:
         assert again.stack(again.wait_stopped())[0].line == 4
-        (tmp_path / "stop").touch()
-        again.set_breakpoints(str(script), [])
-    assert running.finish()[0] == 0
+        again.sessions[0].request("disconnect", {"terminateDebuggee": True})
+    assert running.finish()[0] == 143
 
 
 def test_a_breakpoint_in_a_file_that_the_program_does_not_have_says_so_in_its_hover(

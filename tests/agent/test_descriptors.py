@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -80,29 +79,34 @@ def _run(folder: Path, code: str, arguments: list[str], session: Path | None) ->
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("code", [FILES, LISTENERS], ids=["files", "listeners"])
+#: Opens and forks, and says which numbers it got.
+NUMBERS = "import os; print(os.open('/dev/null', 0)); os.fork() or os._exit(0); os.wait(); print(os.open('/dev/null', 0))"
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Path:
+    folder = tmp_path / "s"
+    (folder / "p").mkdir(parents=True)
+    return folder
+
+
 @pytest.mark.parametrize(
-    ("first", "last"), [(3, 256), (3, 4096), (own_socket.LOWEST, 4096)], ids=["low", "all", "high"]
+    ("code", "first", "last"),
+    [(NUMBERS, 0, 0)]
+    + [
+        (code, first, last)
+        for code in (FILES, LISTENERS)
+        for first, last in ((3, 256), (3, 4096), (own_socket.LOWEST, 4096))
+    ],
 )
-def test_descriptors_that_a_program_took_over_are_left_to_it(
-    tmp_path: Path, code: str, first: int, last: int
+def test_descriptors_that_a_program_took_over_are_left_to_it_under_the_numbers_that_it_has_without_the_hook(
+    tmp_path: Path, session: Path, code: str, first: int, last: int
 ) -> None:
-    session = tmp_path / "s"
-    (session / "p").mkdir(parents=True)
     numbers = [str(first), str(last)]
     assert _run(tmp_path / "hooked", code, numbers, session) == _run(tmp_path / "bare", code, numbers, None)
 
 
-def test_a_programs_own_numbers_are_those_that_it_has_without_the_hook(tmp_path: Path) -> None:
-    session = tmp_path / "s"
-    (session / "p").mkdir(parents=True)
-    code = "import os; print(os.open('/dev/null', 0)); os.fork() or os._exit(0); os.wait(); print(os.open('/dev/null', 0))"
-    assert _run(tmp_path / "hooked", code, [], session) == _run(tmp_path / "bare", code, [], None)
-
-
-def test_a_process_that_closed_everything_can_still_be_asked(tmp_path: Path) -> None:
-    session = tmp_path / "s"
-    (session / "p").mkdir(parents=True)
+def test_a_process_that_closed_everything_can_still_be_asked(session: Path) -> None:
     environment = dict(os.environ, PYTHONPATH=str(HOOK), DKDBG_SESSION_DIR=str(session))
     code = "import os; os.closerange(3, 4096); own = open('/dev/null'); print('up', flush=True); input()"
     with subprocess.Popen(
@@ -130,15 +134,12 @@ print("end")
 
 
 def test_a_program_that_closes_the_debuggers_connection_goes_on_and_is_debugged_anew(
-    launch, tmp_path: Path
+    program, tmp_path: Path
 ) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(CLOSING)
-    running = launch(sys.executable, "train.py")
-    port = running.wait_state("running")["port"]
-    with Editor(port, {str(script): [7]}) as editor:
-        with editor.changed:
-            assert editor.changed.wait_for(lambda: len(editor.sessions) == 2, 300)
+    running = program(CLOSING)
+    source = {"path": running.script}
+    with Editor(running.port, {running.script: [7]}) as editor:
+        wait_for(lambda: len(editor.sessions), (2).__eq__)
         pid = next(pid for pid in editor.sessions if pid)
         first = editor.sessions[pid]
         wait_for(lambda: "process" in first.seen, bool)
@@ -147,27 +148,24 @@ def test_a_program_that_closes_the_debuggers_connection_goes_on_and_is_debugged_
         wait_for(lambda: editor.sessions[pid] is not first, bool)
         again = editor.sessions[pid]
         wait_for(lambda: "process" in again.seen, bool)
-        again.request("setBreakpoints", source={"path": str(script)}, breakpoints=[{"line": 4}])
+        again.request("setBreakpoints", source=source, breakpoints=[{"line": 4}])
         wait_for(lambda: [stop["session"] for stop in list(editor.stops)], lambda found: again in found)
-        again.request("setBreakpoints", source={"path": str(script)}, breakpoints=[])
+        again.request("setBreakpoints", source=source, breakpoints=[])
         (tmp_path / "stop").touch()
         code, out, err = running.finish()
     assert (code, out) == (0, "end\n"), err
     assert f"dkdbg: pid {pid} closed the debugger's connection" in err
 
 
-def test_a_program_that_is_to_stop_after_closing_the_connection_does_not_hang(launch, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(
+def test_a_program_that_is_to_stop_after_closing_the_connection_does_not_hang(program) -> None:
+    running = program(
         "import os, time\nos.closerange(3, 4096)\nx = 1\nown = open('own', 'w')\n"
-        "own.write('mine')\nown.close()\nprint(open('own').read())\n"
+        "own.write('mine')\nown.close()\nprint(open('own').read())\n",
+        wait="300",
     )
-    running = launch(sys.executable, "train.py", wait="300")
-    port = running.wait_state("waiting")["port"]
-    began = time.monotonic()
-    with Editor(port, {str(script): [3]}, hold=True):
-        code, out, err = running.finish(timeout=300)
-    assert (code, out) == (0, "mine\n"), (err, time.monotonic() - began)
+    with Editor(running.port, {running.script: [3]}, hold=True):
+        code, out, err = running.finish()
+    assert (code, out) == (0, "mine\n"), err
 
 
 ENDED_EARLY = """import debugpy
@@ -186,38 +184,26 @@ print("end")
 
 
 def test_a_program_ends_whose_connection_was_lost_before_all_threads_of_the_debugger_ran(
-    tmp_path: Path,
+    tmp_path: Path, session: Path
 ) -> None:
-    session = tmp_path / "s"
-    (session / "p").mkdir(parents=True)
     assert _run(tmp_path / "hooked", ENDED_EARLY, [], session)[:2] == (0, "end\n")
 
 
-@pytest.mark.parametrize(("limit", "is_debugged"), [(6, False), (16, True)])
-def test_a_program_that_may_open_few_files_keeps_them_and_the_editor_is_told(
-    launch, tmp_path: Path, limit: int, is_debugged: bool
+@pytest.mark.parametrize(
+    ("limits", "is_debugged"),
+    [("ulimit -n 6", False), ("ulimit -n 16", True), ("ulimit -Sn 6; ulimit -n 64", True)],
+)
+def test_a_program_that_may_open_few_files_keeps_them_and_the_editor_is_told_what_limit_helps(
+    launch, tmp_path: Path, limits: str, is_debugged: bool
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text("import os, time\nwhile not os.path.exists('stop'):\n    time.sleep(0.02)\n")
     python = need(13)
-    running = launch("sh", "-c", f"ulimit -n {limit}; exec {python} train.py", wait="300", python=python)
-    with Editor(running.wait_state("waiting")["port"], {str(script): [3]}) as editor:
+    running = launch("sh", "-c", f"{limits}; exec {python} train.py", wait="300", python=python)
+    with Editor(running.port, {str(script): [3]}) as editor:
         if is_debugged:
             editor.wait_stops(1)
         else:
             wait_for(lambda: "".join(editor.output), lambda text: "raise the limit, `ulimit -n 64`" in text)
         (tmp_path / "stop").touch()
         assert running.finish()[0] == 0
-    if not is_debugged:
-        (tmp_path / "stop").unlink()
-        raised = launch(
-            "sh",
-            "-c",
-            f"ulimit -Sn {limit}; ulimit -n 64 && exec {python} train.py",
-            wait="300",
-            python=python,
-        )
-        with Editor(raised.wait_state("waiting")["port"], {str(script): [3]}) as editor:
-            editor.wait_stops(1)
-            (tmp_path / "stop").touch()
-        assert raised.finish()[0] == 0

@@ -37,14 +37,11 @@ def python(session: Path, *arguments: str, env: dict[str, str] | None = None, **
     return result.stdout
 
 
-def test_an_unattached_process_imports_nothing_of_debugpy_json_or_socket(session: Path) -> None:
-    heavy = "{'debugpy', 'pydevd', 'json', 'socket', 'importlib.util', 'dkdbg'}"
-    assert python(session, "-c", f"import sys; print(sorted({heavy} & set(sys.modules)))") == "[]\n"
-
-
-def test_what_forks_and_crashes_need_is_not_loaded_before(session: Path) -> None:
+def test_an_unattached_process_loads_nothing_heavy_and_what_a_fork_needs_only_then(session: Path) -> None:
     code = (
         "import os, sys\n"
+        "heavy = {'debugpy', 'pydevd', 'json', 'socket', 'importlib.util', 'dkdbg'}\n"
+        "print(sorted(heavy & set(sys.modules)), os.environ['HOOK'] in sys.path)\n"
         "def mine(): return sorted(name for name in sys.modules if '_dkdbg' in name)\n"
         "print(mine())\n"
         "pid = os.fork()\n"
@@ -52,7 +49,8 @@ def test_what_forks_and_crashes_need_is_not_loaded_before(session: Path) -> None
         "os.waitpid(pid, 0)\n"
         "print(mine())\n"
     )
-    assert python(session, "-c", code) == "[]\n['_dkdbg', '_dkdbg.forking']\n"
+    out = python(session, "-c", code, env={"HOOK": str(HOOK)})
+    assert out == "[] False\n[]\n['_dkdbg', '_dkdbg.forking']\n"
 
 
 def test_a_process_announces_itself_with_its_rank(session: Path) -> None:
@@ -68,38 +66,23 @@ def test_a_process_announces_itself_with_its_rank(session: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_hooks_folder_is_gone_from_the_path(session: Path) -> None:
-    assert str(HOOK) not in python(session, "-c", "import sys; print(sys.path)")
-
-
-def test_the_users_own_sitecustomize_runs_and_is_the_one_that_is_imported(
+def test_the_users_own_sitecustomize_is_the_one_that_is_imported_and_its_error_is_reported_as_always(
     session: Path, tmp_path: Path
 ) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "sitecustomize.py").write_text("import sys\nsys.from_user = 42\n")
-    path = f"{HOOK}{os.pathsep}{mine}"
+    environment = {"PYTHONPATH": f"{HOOK}{os.pathsep}{mine}"}
     code = "import sys, sitecustomize; print(sys.from_user, sitecustomize.__file__)"
-    out = python(session, "-c", code, env={"PYTHONPATH": path})
-    assert out == f"42 {mine / 'sitecustomize.py'}\n"
-
-
-def test_an_error_in_the_users_sitecustomize_is_reported_as_always(session: Path, tmp_path: Path) -> None:
-    mine = tmp_path / "mine"
-    mine.mkdir()
+    assert python(session, "-c", code, env=environment) == f"42 {mine / 'sitecustomize.py'}\n"
     (mine / "sitecustomize.py").write_text("import no_such_module\n")
-    environment = dict(os.environ, PYTHONPATH=f"{HOOK}{os.pathsep}{mine}", DKDBG_SESSION_DIR=str(session))
-    result = subprocess.run(
-        [sys.executable, "-c", "print('on')"], env=environment, capture_output=True, text=True
-    )
-    bare = subprocess.run(
-        [sys.executable, "-c", "print('on')"],
-        env=dict(environment, PYTHONPATH=str(mine)),
-        capture_output=True,
-        text=True,
+    environment = {**os.environ, **environment, "DKDBG_SESSION_DIR": str(session)}
+    result, bare = (
+        subprocess.run([sys.executable, "-c", "print('on')"], env=env, capture_output=True, text=True)
+        for env in (environment, {**environment, "PYTHONPATH": str(mine)})
     )
     assert (result.stdout, result.stderr) == (bare.stdout, bare.stderr)
-    assert len(list((session / "p").glob("*.json"))) == 1
+    assert len(list((session / "p").glob("*.json"))) == 2
 
 
 @pytest.mark.parametrize("broken", ["missing", "read-only", "file"])
@@ -116,22 +99,15 @@ def test_a_session_folder_that_is_gone_or_broken_is_not_noticed(tmp_path: Path, 
     assert (result.stdout, result.stderr) == ("on\n", "")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_housekeeping_processes_and_those_of_the_users_skip_list_do_not_register(session: Path) -> None:
+    for arguments in (
         ["-m", "pip", "--version"],
         ["-c", "from multiprocessing.resource_tracker import main"],
         ["-c", "pass", "/x/torch/_inductor/compile_worker/__main__.py"],
-    ],
-)
-def test_housekeeping_processes_do_not_register(session: Path, arguments: list[str]) -> None:
-    python(session, *arguments)
-    assert list((session / "p").iterdir()) == []
-
-
-def test_the_skip_list_can_be_extended(session: Path) -> None:
-    python(session, "-c", "pass  # my_sidecar", env={"DKDBG_SKIP": "other,my_sidecar"})
-    assert list((session / "p").iterdir()) == []
+        ["-c", "pass  # my_sidecar"],
+    ):
+        python(session, *arguments, env={"DKDBG_SKIP": "other,my_sidecar"})
+        assert list((session / "p").iterdir()) == [], arguments
 
 
 def test_a_forking_program_has_no_more_threads_than_it_made(session: Path) -> None:
