@@ -93,25 +93,18 @@ def ps(port, **environment):
 @pytest.mark.parametrize(
     ("answers", "cause", "step"),
     [
+        (None, "no dashboard answers at 127.0.0.1:", "ray status"),
         ({}, "answers /api/version with code 404", "another program has this port"),
-        (
-            {"/api/version": (200, b"<html>")},
-            "answers /api/version with code 200",
-            "another program has this port",
-        ),
+        ({"/api/version": (200, b"<html>")}, "answers /api/version with code 200", "another program has this port"),
         ({"/api/version": (200, {"ray_version": "2.3.1"})}, "runs Ray 2.3.1", "RAY_DEBUG=legacy"),
         ({"/api/version": VERSION}, "has no state API", "pip install 'ray[default]'"),
-        (
-            {"/api/version": VERSION, "/api/v0/workers": (200, {"data": 7})},
-            "has no list of workers",
-            "pip install",
-        ),
+        ({"/api/version": VERSION, "/api/v0/workers": (200, {"data": 7})}, "has no list of workers", "pip install"),
         ({"/api/version": (401, {})}, "asks for Ray's token", "set RAY_AUTH_TOKEN"),
     ],
-    ids=["no Ray", "a web page", "an old Ray", "no state API", "another answer", "a token"],
-)
+    ids=["nobody", "no Ray", "a web page", "an old Ray", "no state API", "another answer", "a token"],
+)  # fmt: skip
 def test_a_dashboard_that_does_not_tell_is_said_with_the_next_step(stand_in, answers, cause, step):
-    done = ps(stand_in(answers).port)
+    done = ps(free_port() if answers is None else stand_in(answers).port)
     assert done.returncode != 0
     assert cause in done.stderr
     assert step in done.stderr
@@ -129,14 +122,6 @@ def test_a_dashboard_that_fails_where_nobody_says_who_asks_is_asked_all_the_same
     done = ps(stand_in(answers).port)
     assert (done.returncode, done.stderr) == (0, "")
     assert "no session is running" in done.stdout
-
-
-@pytest.mark.usefixtures("stand_in")
-def test_nobody_at_the_dashboards_port_is_said_with_the_next_step():
-    done = ps(free_port())
-    assert done.returncode != 0
-    assert "no dashboard answers at 127.0.0.1:" in done.stderr
-    assert "ray status" in done.stderr
 
 
 def test_attach_says_once_which_dashboard_it_waits_for(tmp_path, monkeypatch):
@@ -168,17 +153,19 @@ def test_rays_token_is_shown_to_a_dashboard_that_asks_for_it_and_is_on_no_comman
     assert "does not take the token" in ps(asked.port, RAY_AUTH_TOKEN="wrong").stderr
 
 
-def test_a_worker_that_has_gone_between_the_list_and_the_attach_is_said(stand_in, tmp_path):
+def listing(port):
+    """The answers of a dashboard with one worker, whose debugger listens at this port."""
     worker = {
         "worker_id": "w1", "worker_type": "WORKER", "node_id": "n1", "ip": "127.0.0.1", "pid": 77, "is_alive": True,
-        "debugger_port": free_port(), "num_paused_threads": 1,
+        "debugger_port": port, "num_paused_threads": 1,
     }  # fmt: skip
     task = {"worker_id": "w1", "name": "crunch", "actor_id": None, "state": "RUNNING"}
-    answers = {
-        "/api/version": VERSION, "/api/v0/workers": rows(worker), "/api/v0/tasks": rows(task), "/api/v0/actors": rows(),
-        "/api/v0/nodes": rows(NODE),
-    }  # fmt: skip
-    target = f"ray://127.0.0.1:{stand_in(answers).port}"
+    lists = {"workers": rows(worker), "tasks": rows(task), "actors": rows(), "nodes": rows(NODE)}
+    return {"/api/version": VERSION, **{f"/api/v0/{name}": said for name, said in lists.items()}}
+
+
+def test_a_worker_that_has_gone_between_the_list_and_the_attach_is_said(stand_in, tmp_path):
+    target = f"ray://127.0.0.1:{stand_in(listing(free_port())).port}"
     with host_door(tmp_path, target) as door, Debugger(AttachOptions(port=door.port)) as debugger:
         debugger.attach(timeout=LIMIT)
         with debugger.changed:
@@ -191,15 +178,7 @@ def test_a_worker_that_has_gone_between_the_list_and_the_attach_is_said(stand_in
 def test_what_listens_there_and_is_no_debugger_gets_nothing_but_a_connection(stand_in, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         other.settimeout(LIMIT)
-        worker = {
-            "worker_id": "w1", "node_id": "n1", "ip": "127.0.0.1", "pid": 77, "is_alive": True,
-            "debugger_port": other.getsockname()[1], "num_paused_threads": 1,
-        }  # fmt: skip
-        answers = {
-            "/api/version": VERSION, "/api/v0/workers": rows(worker), "/api/v0/tasks": rows(), "/api/v0/actors": rows(),
-            "/api/v0/nodes": rows(NODE),
-        }  # fmt: skip
-        target = f"ray://127.0.0.1:{stand_in(answers).port}"
+        target = f"ray://127.0.0.1:{stand_in(listing(other.getsockname()[1])).port}"
         with host_door(tmp_path, target) as door, Debugger(AttachOptions(port=door.port)) as debugger:
             debugger.attach(timeout=LIMIT)
             client, _ = other.accept()

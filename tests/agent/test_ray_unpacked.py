@@ -42,40 +42,24 @@ def test_where_a_node_unpacks_a_working_dir_is_taken_from_what_ray_says_and_from
 
 def test_a_worker_is_listed_with_its_folder_and_with_the_script_of_its_driver() -> None:
     worker = {
-        "worker_id": "w1",
-        "is_alive": True,
-        "ip": "127.0.0.1",
-        "node_id": "n1",
-        "pid": 528,
-        "debugger_port": 48501,
+        "worker_id": "w1", "is_alive": True, "ip": "127.0.0.1", "node_id": "n1", "pid": 528, "debugger_port": 48501,
         "num_paused_threads": 1,
-    }
+    }  # fmt: skip
     task = {
-        "worker_id": "w1",
-        "name": "crunch",
-        "job_id": "01000000",
-        "runtime_env_info": {"serialized_runtime_env": ENV},
-    }
-    job = {
-        "type": "DRIVER",
-        "job_id": "01000000",
-        "submission_id": None,
-        "entrypoint": "python3 /job/drive.py --n 2",
-    }
-    submitted = {
-        "type": "SUBMISSION",
-        "job_id": "01000000",
-        "submission_id": "raysubmit_1",
-        "entrypoint": "python3 drive.py",
-    }
-    for said, main in ((job, "/job/drive.py"), (submitted, "")):
+        "worker_id": "w1", "name": "crunch", "job_id": "01000000", "runtime_env_info": {"serialized_runtime_env": ENV},
+    }  # fmt: skip
+    for kind, submission, entrypoint, main in (
+        ("DRIVER", None, "python3 /job/drive.py --n 2", "/job/drive.py"),
+        ("SUBMISSION", "raysubmit_1", "python3 drive.py", ""),
+    ):
+        job = {"type": kind, "job_id": "01000000", "submission_id": submission, "entrypoint": entrypoint}
         dashboard = StandIn(
             {
                 "/api/version": (200, {"ray_version": "2.60.0", "session_name": SESSION}),
                 "/api/v0/workers": rows(worker),
                 "/api/v0/tasks": rows(task),
                 "/api/v0/nodes": rows(),
-                "/api/jobs/": (200, json.dumps([said]).encode()),
+                "/api/jobs/": (200, json.dumps([job]).encode()),
             }
         )
         try:
@@ -102,17 +86,9 @@ def test_what_a_driver_imports_is_in_the_folder_and_its_own_script_where_it_was(
     assert code.to_editor(json.dumps({"path": alias}).encode()) == b'{"path": "/home/me/repo/tools/drive.py"}'
 
 
-@pytest.mark.parametrize(
-    ("mappings", "unpacked", "main"),
-    [
-        ([OWN], "", "/job/drive.py"),
-        ([], FOLDER, ""),
-        (None, FOLDER, ""),
-        ([7, {"localRoot": ""}], FOLDER, ""),
-    ],
-)
-def test_without_such_a_folder_or_mappings_an_attach_stays_as_it_is(mappings, unpacked, main) -> None:
-    assert Code(mappings, unpacked, main).mappings == []
+def test_without_such_a_folder_or_mappings_an_attach_stays_as_it_is() -> None:
+    for mappings, unpacked in (([OWN], ""), ([], FOLDER), (None, FOLDER), ([7, {"localRoot": ""}], FOLDER)):
+        assert Code(mappings, unpacked, "/job/drive.py" * (not unpacked)).mappings == []
 
 
 def test_the_script_of_a_job_is_the_first_file_of_python_that_its_command_names() -> None:
@@ -120,21 +96,16 @@ def test_the_script_of_a_job_is_the_first_file_of_python_that_its_command_names(
     assert script("python3 -m train") == ""
 
 
-def test_a_breakpoint_in_the_drivers_script_goes_to_where_the_driver_has_it_and_comes_back_as_the_editors() -> (
+def test_a_breakpoint_in_the_drivers_script_goes_where_the_driver_has_it_and_comes_back_as_the_editors() -> (
     None
 ):
     (editor, client), (worker, debugger) = socket.socketpair(), socket.socketpair(socket.AF_UNIX)
     for each in (editor, debugger):
         each.settimeout(LIMIT)
-    attach = {
-        "seq": 2,
-        "type": "request",
-        "command": "attach",
-        "arguments": {"pathMappings": [OWN], "subProcessId": 1},
-    }
+    attach = {"seq": 2, "command": "attach", "arguments": {"pathMappings": [OWN], "subProcessId": 1}}
     passage = Passage(
-        client, frames.FrameParser(), worker, b"", initialize={"seq": 1, "command": "initialize"}, attach=attach,
-        code=Code([OWN], FOLDER, "/job/drive.py"),
+        client, frames.FrameParser(), worker, b"", initialize={"seq": 1, "command": "initialize"},
+        attach={"type": "request", **attach}, code=Code([OWN], FOLDER, "/job/drive.py"),
     )  # fmt: skip
     thread = threading.Thread(target=passage.serve, daemon=True)
     thread.start()
@@ -147,26 +118,16 @@ def test_a_breakpoint_in_the_drivers_script_goes_to_where_the_driver_has_it_and_
             ("drive.py", "/home/me/repo.dkdbg-driver/drive.py"),
         ):
             source = {"path": f"/home/me/repo/{path}"}
-            editor.sendall(
-                frames.encode(
-                    {
-                        "seq": 3,
-                        "type": "request",
-                        "command": "setBreakpoints",
-                        "arguments": {"source": source},
-                    }
-                )
-            )
+            asked = {
+                "seq": 3,
+                "type": "request",
+                "command": "setBreakpoints",
+                "arguments": {"source": source},
+            }
+            editor.sendall(frames.encode(asked))
             assert heard.take()["arguments"]["source"]["path"] == told
-            debugger.sendall(
-                frames.encode(
-                    {
-                        "type": "response",
-                        "command": "setBreakpoints",
-                        "body": {"breakpoints": [{"source": {"path": told}}]},
-                    }
-                )
-            )
+            body = {"breakpoints": [{"source": {"path": told}}]}
+            debugger.sendall(frames.encode({"type": "response", "command": "setBreakpoints", "body": body}))
             assert Frames(editor).take()["body"]["breakpoints"][0]["source"] == source
     finally:
         for each in (editor, debugger):

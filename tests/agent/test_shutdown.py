@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -15,24 +14,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def _debugger(**threads: threading.Thread) -> SimpleNamespace:
-    """The threads of a debugger of pydevd's, as a stand-in."""
-    created = dict.fromkeys(threads.values(), 1)
-    return SimpleNamespace(
-        created_pydb_daemon_threads=created,
-        reader=threads.get("reader"),
-        check_alive_thread=threads.get("check_alive_thread"),
+def test_who_still_sends_is_waited_for_and_who_reads_until_the_editor_leaves_is_not() -> None:
+    """With the threads of a debugger of pydevd's, as a stand-in."""
+    reader, checks, writer = threading.Thread(), threading.Thread(), threading.Thread()
+    debugger = SimpleNamespace(
+        created_pydb_daemon_threads=dict.fromkeys((reader, checks, writer), 1),
+        reader=reader,
+        check_alive_thread=checks,
     )
-
-
-def test_who_reads_until_the_editor_leaves_is_not_waited_for() -> None:
-    reader, checks = threading.Thread(), threading.Thread()
-    shutdown._wait_for_threads(_debugger(reader=reader, check_alive_thread=checks), timeout=1e9)
-
-
-def test_who_still_sends_is_waited_for() -> None:
-    reader, writer = threading.Thread(), threading.Thread()
-    debugger = _debugger(reader=reader, writer=writer)
     waits = threading.Thread(target=shutdown._wait_for_threads, args=(debugger, 1e9), daemon=True)
     waits.start()
     waits.join(0.1)
@@ -42,14 +31,14 @@ def test_who_still_sends_is_waited_for() -> None:
     assert not waits.is_alive()
 
 
-def test_an_editor_gets_all_that_short_processes_print_and_their_ends(launch, tmp_path: Path) -> None:
-    script, child = tmp_path / "train.py", tmp_path / "child.py"
+def test_an_editor_gets_all_that_short_processes_print_and_their_ends(program, tmp_path: Path) -> None:
+    child = tmp_path / "child.py"
     child.write_text("x = 1\nprint(x)\n")
-    script.write_text(
-        "import subprocess, sys\nfor _ in range(3):\n    subprocess.run([sys.executable, 'child.py'], check=True)\n"
+    running = program(
+        "import subprocess, sys\nfor _ in range(3):\n    subprocess.run([sys.executable, 'child.py'], check=True)\n",
+        wait="300",
     )
-    running = launch(sys.executable, "train.py", wait="300")
-    with Editor(running.wait_state("waiting")["port"], {str(child): [2]}) as editor:
+    with Editor(running.port, {str(child): [2]}) as editor:
         assert [stop["line"] for stop in editor.wait_stops(3)] == [2, 2, 2]
         code, out, _ = running.finish()
     assert (code, out) == (0, "1\n1\n1\n")

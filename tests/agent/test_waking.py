@@ -1,8 +1,11 @@
 """A held thread looks at its state at once."""
 
+import contextlib
 import queue
 import threading
 from types import SimpleNamespace
+
+import pytest
 
 from dkdbg.agent.program import waking
 
@@ -28,7 +31,8 @@ class _Command:
             raise self.error
 
 
-def _run_as_the_held_thread_does(error: Exception | None) -> _Debugger:
+@pytest.mark.parametrize("error", [None, ValueError("cannot jump there")])
+def test_a_held_thread_looks_again_after_its_command_though_it_failed(error: Exception | None) -> None:
     class Patched(_Debugger):
         pass
 
@@ -37,20 +41,8 @@ def _run_as_the_held_thread_does(error: Exception | None) -> _Debugger:
     debugger.post_internal_command(_Command(error), "held")
     for event in debugger._thread_events.values():
         event.clear()  # the thread has been woken by the request
-    try:
+    with pytest.raises(ValueError, match="jump") if error else contextlib.nullcontext():
         debugger.posted.get_nowait().do_it(debugger)
-    except ValueError:
-        assert error is not None
-    return debugger
-
-
-def test_a_held_thread_looks_again_after_its_command_instead_of_sleeping():
-    debugger = _run_as_the_held_thread_does(None)
-    assert all(event.is_set() for event in debugger._thread_events.values())
-
-
-def test_a_command_that_fails_wakes_the_threads_too():
-    debugger = _run_as_the_held_thread_does(ValueError("cannot jump there"))
     assert all(event.is_set() for event in debugger._thread_events.values())
 
 
