@@ -24,43 +24,34 @@ if TYPE_CHECKING:
 TOKEN = "correct horse battery staple"
 
 
-@pytest.mark.parametrize(
-    "shown", [{}, {"dkdbgToken": "wrong"}, {"dkdbgToken": 3}, {"dkdbgToken": TOKEN[:-1]}]
-)
-def test_without_the_right_token_nothing_is_attached_or_evaluated(
-    loop, tmp_path: Path, shown: dict[str, Any]
-) -> None:
+def test_without_the_right_token_nothing_is_attached_or_evaluated(loop, tmp_path: Path) -> None:
     running = loop(DKDBG_TOKEN=TOKEN)
-    port = running.wait_state("running")["port"]
+    port = running.port
     trace = f"open({str(tmp_path / 'evaluated')!r}, 'w').close()"
-    with Client(port) as client:
-        early = client.refusal("evaluate", expression=trace, context="repl")
-        assert early["message"].startswith("dkdbg: attach first")
-        answer = client.refusal("attach", **shown)
-        assert answer["body"]["error"]["showUser"] is True
-        assert "dkdbgToken" in answer["message"]
-        late = client.refusal("evaluate", expression=trace, context="repl")
-        assert late == {}  # closed
     (pid,) = wait_for(lambda: [one["pid"] for one in running.record()["processes"]], bool)
-    for key in ({}, {"subProcessId": pid}):  # all at once, without waiting to be let in
+    for shown in ({}, {"dkdbgToken": "wrong"}, {"dkdbgToken": 3}, {"dkdbgToken": TOKEN[:-1]}):
         with Client(port) as client:
-            with contextlib.suppress(OSError):
-                client.session.send("attach", **shown, **key)
-                client.session.send("configurationDone")
-                client.session.send("evaluate", expression=trace, context="repl")
-            wait_for(lambda client=client: client.session.closed, bool)
-            assert not [
-                answer for answer in client.session.answers.values() if answer["command"] == "evaluate"
-            ]
+            early = client.refusal("evaluate", expression=trace, context="repl")
+            assert early["message"].startswith("dkdbg: attach first")
+            answer = client.refusal("attach", **shown)
+            assert answer["body"]["error"]["showUser"] is True
+            assert "dkdbgToken" in answer["message"]
+            late = client.refusal("evaluate", expression=trace, context="repl")
+            assert late == {}  # closed
+        for key in ({}, {"subProcessId": pid}):  # all at once, without waiting to be let in
+            with Client(port) as client:
+                with contextlib.suppress(OSError):
+                    client.session.send("attach", **shown, **key)
+                    client.session.send("configurationDone")
+                    client.session.send("evaluate", expression=trace, context="repl")
+                wait_for(lambda client=client: client.session.closed, bool)
+                commands = [answer["command"] for answer in client.session.answers.values()]
+                assert "evaluate" not in commands
     assert not (tmp_path / "evaluated").exists()
     record = running.record()
     assert (record["client"], [one["joined"] for one in record["processes"]]) == (False, [False])
-    arguments = {"connect": {"host": "127.0.0.1", "port": port}, "dkdbgToken": TOKEN}
-    editor = Editor(port, {str(tmp_path / "train.py"): [4]}, hold=True)
-    with contextlib.closing(
-        editor.attach(arguments=arguments).sessions[0]
-    ):  # with it, the same word leaves its trace
-        stop = editor.wait_stops(1)[0]
+    with Editor(port, {running.script: [4]}, hold=True, token=TOKEN) as editor:
+        stop = editor.wait_stops(1)[0]  # with it, the same word leaves its trace
         stop["session"].request("evaluate", expression=trace, frameId=stop["frame"], context="repl")
     assert (tmp_path / "evaluated").exists()
 
@@ -75,9 +66,7 @@ def test_children_show_the_token_by_themselves_and_it_is_said_nowhere(program, t
     port = running.port
     with Client(port) as wrong:
         wrong.refusal("attach", dkdbgToken="wrong")
-    editor = Editor(port, {running.script: [2]}, hold=True)
-    arguments = {"connect": {"host": "127.0.0.1", "port": port}, "dkdbgToken": TOKEN}
-    with contextlib.closing(editor.attach(arguments=arguments).sessions[0]):
+    with Editor(port, {running.script: [2]}, hold=True, token=TOKEN) as editor:
         stop = editor.wait_stops(1)[0]
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/status") as status:
             said = status.read().decode()
@@ -118,6 +107,12 @@ def test_strangers_who_vanish_do_not_end_the_adapter_from_its_first_moment_on(la
     assert (code, "adapter died" in err) == (0, False)
 
 
+def test_an_empty_token_file_ends_the_agent(launch, tmp_path: Path) -> None:
+    (tmp_path / "token").touch()
+    code, _, err = launch("true", env={"DKDBG_TOKEN_FILE": str(tmp_path / "token")}).finish()
+    assert (code, "is empty" in err) == (125, True)
+
+
 def get(port: int, path: str, **headers: str) -> dict[str, Any]:
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
     with urllib.request.urlopen(request) as answer:
@@ -145,13 +140,6 @@ def test_the_status_shows_no_command_line_and_without_the_token_only_states_and_
         else:
             assert open_to_all["program"] == "train.py"
     assert get(running.port, "/healthz") == {"state": "running", "client": False}
-
-
-def test_an_empty_token_file_ends_the_agent(launch, tmp_path: Path) -> None:
-    (tmp_path / "token").touch()
-    code, _, err = launch("true", env={"DKDBG_TOKEN_FILE": str(tmp_path / "token")}).finish()
-    assert code == 125
-    assert "is empty" in err
 
 
 NAMES = """
@@ -189,17 +177,10 @@ def test_sessions_are_named_by_what_the_process_is(program) -> None:
     assert code == 0, err
     assert editor.errors == []
     pid = names[0] == "run.py" and next(n for n in names if "W-fork" in n).rpartition("(")[2][:-1]
-    assert sorted(names) == sorted(
-        [
-            "run.py",
-            "rank 0",
-            "rank 1",
-            f"multiprocessing worker W-fork of run.py ({pid})",
-            f"multiprocessing worker W-spawn of run.py ({pid})",
-            f"multiprocessing worker W-forkserver of run.py ({pid})",
-            "python -m timeit",
-        ]
-    )
+    workers = [
+        f"multiprocessing worker W-{method} of run.py ({pid})" for method in ("fork", "spawn", "forkserver")
+    ]
+    assert sorted(names) == sorted(["run.py", "rank 0", "rank 1", *workers, "python -m timeit"])
 
 
 def test_a_second_client_looks_on_and_changes_nothing(loop, tmp_path: Path) -> None:
@@ -244,24 +225,3 @@ def sessions(running: Any) -> str:
 def first_process(running: Any) -> dict[str, Any]:
     """The record's first process; the record learns of processes a moment after they start."""
     return next(iter(running.record()["processes"]), {})
-
-
-def test_a_client_that_takes_over_gets_the_session(loop, tmp_path: Path) -> None:
-    running = loop()
-    with contextlib.ExitStack() as stack:
-        first = stack.enter_context(Client(running.port).attach())
-        child = stack.enter_context(first.child())
-        second = stack.enter_context(Client(running.port).attach(dkdbgRole="take-over"))
-        with second.child() as taken:
-            assert "(127.0.0.1) has taken this session over" in first.event("output", text="taken")["output"]
-            first.event("terminated")
-            child.event("terminated")
-            first.session.send("disconnect")
-            taken.session.request("pause", threadId=1)
-            thread = taken.event("stopped")["threadId"]
-            frame = taken.session.request("stackTrace", threadId=thread)["stackFrames"][0]["id"]
-            answer = taken.session.request("evaluate", expression="6 * 7", frameId=frame, context="repl")
-            assert answer["result"] == "42"
-            taken.session.request("continue", threadId=thread)
-            (tmp_path / "stop").touch()
-            assert running.finish()[0] == 0

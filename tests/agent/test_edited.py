@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dkdbg.agent.run import edited
-from tests.agent.dap_probe import Client, Editor, wait_for
+from tests.agent.dap_probe import Client, Editor, Session, wait_for
 from tests.hints import in_shell
 
 if TYPE_CHECKING:
@@ -52,43 +52,38 @@ def is_free(running: Any) -> None:
     wait_for(lambda: running.record()["client"], lambda client: not client)
 
 
-def test_what_was_edited_since_the_last_stop_runs_at_the_next_attach(train, tmp_path: Path) -> None:
+def test_what_was_edited_since_the_last_stop_runs_at_the_next_attach_a_module_too_and_nothing_else_counts(
+    train, tmp_path: Path
+) -> None:
     running = train(DKDBG_RESTART="auto")
-    port, script = running.wait_state("running")["port"], tmp_path / "train.py"
+    port, script = running.port, tmp_path / "train.py"
     before = stop_and_leave(port, script)
+    is_free(running)
+    (tmp_path / "unrelated.py").write_text("x = 1\n")
+    assert stop_and_leave(port, script) == before
     is_free(running)
     script.write_text("# one\n# two\n" + LOOP)
     with Editor(port, {str(script): [LINE + 2]}, hold=True) as editor:
         (stop,) = editor.wait_stops(1)
         assert (stop["line"], stop["path"]) == (LINE + 2, str(script))
         assert before not in editor.sessions
-        wait_for(
-            lambda: "".join(editor.output),
-            lambda text: "restarting: train.py was changed after the program had been started" in text,
-        )
+        said = "restarting: train.py was changed after the program had been started"
+        wait_for(lambda: "".join(editor.output), lambda text: said in text)
     wait_for(lambda: running.record()["runs"], (2).__eq__)
-
-
-def test_an_edited_module_counts_and_what_nobody_edited_does_not(train, tmp_path: Path) -> None:
-    running = train(DKDBG_RESTART="auto")
-    port, script = running.wait_state("running")["port"], tmp_path / "train.py"
-    before = stop_and_leave(port, script)
-    is_free(running)
-    (tmp_path / "unrelated.py").write_text("x = 1\n")
-    assert stop_and_leave(port, script) == before
     is_free(running)
     (tmp_path / "model.py").write_text("def step(n):\n    return n + 10\n")
     with Editor(port, {str(tmp_path / "model.py"): [2]}, hold=True) as editor:
         (stop,) = editor.wait_stops(1)
         value = stop["session"].request("evaluate", expression="step(0)", frameId=stop["frame"])
         assert value["result"] == "10"
-        assert before not in editor.sessions
+    wait_for(lambda: running.record()["runs"], (3).__eq__)
 
 
 @pytest.mark.parametrize("setting", ["", "ask", "never"])
 def test_a_program_that_is_not_to_be_restarted_is_left_running_with_a_message(
     train, tmp_path: Path, setting: str
 ) -> None:
+    """Where it is forbidden editors restart nothing either, and the command does."""
     running = train(DKDBG_RESTART=setting)
     port, script = running.wait_state("running")["port"], tmp_path / "train.py"
     before = stop_and_leave(port, script)
@@ -100,8 +95,17 @@ def test_a_program_that_is_not_to_be_restarted_is_left_running_with_a_message(
         assert ("Ctrl+Shift+F5" in said["output"]) == (setting != "never")
         assert "`dkdbg restart`" in said["output"]
         assert client.event("debugpyAttach")["subProcessId"] == before
+        assert may_restart(client.session) == (setting != "never")
+        if setting == "never":
+            assert "`dkdbg restart`" in client.refusal("restart")["message"]
     assert running.record()["runs"] == 1
     type_restart(running, tmp_path)
+
+
+def may_restart(session: Session) -> bool:
+    """Whether the editor was told that it may ask for a restart."""
+    initialize = next(answer for answer in session.answers.values() if answer["command"] == "initialize")
+    return bool(initialize["body"].get("supportsRestartRequest"))
 
 
 def type_restart(running: Any, folder: Path) -> None:
@@ -131,8 +135,7 @@ def test_restart_in_the_editor_restarts_the_program_and_it_stands_in_the_new_one
     with Editor(port, {str(script): [LINE]}, hold=True) as editor:
         (first,) = editor.wait_stops(1)
         root = editor.sessions[0]
-        initialize = next(answer for answer in root.answers.values() if answer["command"] == "initialize")
-        assert initialize["body"]["supportsRestartRequest"] is True
+        assert may_restart(root)
         assert (root if focus == "root" else first["session"]).request("restart") == {}
         second = editor.wait_stops(2)[1]
         assert second["session"] is not first["session"]
@@ -141,18 +144,6 @@ def test_restart_in_the_editor_restarts_the_program_and_it_stands_in_the_new_one
         value = second["session"].request("evaluate", expression="n", frameId=second["frame"])
         assert value["result"] == "0"
     wait_for(lambda: running.record()["runs"], (2).__eq__)
-
-
-def test_where_it_is_forbidden_editors_restart_nothing_and_the_command_does(train, tmp_path: Path) -> None:
-    running = train(DKDBG_RESTART="never")
-    with Client(running.wait_state("running")["port"]).attach() as client:
-        initialize = next(
-            answer for answer in client.session.answers.values() if answer["command"] == "initialize"
-        )
-        assert "supportsRestartRequest" not in initialize["body"]
-        assert "`dkdbg restart`" in client.refusal("restart")["message"]
-    assert running.record()["runs"] == 1
-    type_restart(running, tmp_path)
 
 
 def test_a_setting_that_is_none_is_refused(train) -> None:
