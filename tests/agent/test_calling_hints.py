@@ -78,32 +78,19 @@ def log_until(running: Launch, mark: str) -> str:
 # --- in the job
 
 
-def test_a_job_that_nobody_waits_for_is_connected_once_somebody_does(root: Path, job: Any) -> None:
-    port = free_port()
-    running = job(port)
-    assert "dkdbg attach --listen" in log_until(running, "calling again")
-    with typed_door(root, f"dkdbg attach --listen 127.0.0.1:{port}") as door:
-        door.wait("called", target=running.name)
-        assert door.end() == 0
-
-
-@pytest.mark.parametrize("wrong", ["nowhere", "host:port", ":5670"])
-def test_a_job_that_names_no_port_is_refused(wrong: str, job: Any) -> None:
-    code, _, said = job(0, DKDBG_CONNECT=wrong).finish()
-    assert (bool(code), "HOST:PORT of a dkdbg attach --listen" in said) == (True, True), said
-
-
-@pytest.mark.parametrize("short", ["", "hunter2"])
-def test_a_job_without_a_token_is_refused_until_it_has_that_of_an_attach(
-    short: str, root: Path, job: Any
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"DKDBG_CONNECT": each}, "HOST:PORT of a dkdbg attach --listen")
+        for each in ("nowhere", "host:port", ":5670")
+    ]
+    + [({"DKDBG_TOKEN_FILE": "", "DKDBG_TOKEN": short}, "DKDBG_TOKEN") for short in ("", "hunter2")],
+)
+def test_a_job_that_names_no_port_or_has_no_token_of_an_attach_is_refused(
+    job: Any, wrong: dict[str, str], said: str
 ) -> None:
-    port = free_port()
-    code, _, said = job(port, DKDBG_TOKEN_FILE="", DKDBG_TOKEN=short).finish()
-    assert (bool(code), "DKDBG_TOKEN" in said) == (True, True), said
-    with typed_door(root, f"dkdbg attach --listen 127.0.0.1:{port}") as door:
-        running = job(port, DKDBG_TOKEN_FILE="", DKDBG_TOKEN=token_of(root).read_text())
-        door.wait("called", target=running.name)
-        assert door.end() == 0
+    code, _, err = job(free_port(), **wrong).finish()
+    assert (bool(code), said in err) == (True, True), err
 
 
 def test_a_port_that_others_reach_is_opened_with_a_secret_or_on_loopback(root: Path, launch: Any) -> None:
@@ -155,20 +142,15 @@ def test_a_token_that_could_be_guessed_makes_way_for_a_random_one(root: Path) ->
 # --- a job that has called
 
 
-def test_a_job_that_nobody_has_called_for_is_asked_once_it_has_called(root: Path, job: Any) -> None:
+def test_a_job_that_nobody_waits_for_is_connected_once_somebody_does_and_asked_and_attached_to_as_it_says(
+    root: Path, job: Any
+) -> None:
+    port = free_port()
     assert "dkdbg attach --listen 5670" in dkdbg(root, "where", "call://train").stderr
-    port = free_port()
+    running = job(port, DKDBG_TOKEN_FILE="", DKDBG_TOKEN=token_of(root).read_text())
+    name = running.name
+    assert "dkdbg attach --listen" in log_until(running, "calling again")
     with typed_door(root, f"dkdbg attach --listen 127.0.0.1:{port}") as door:
-        job(port, DKDBG_NAME="train")
-        door.wait("called", target="train")
-        assert "train.py" in where(root, "dkdbg where call://train")
-        assert door.end() == 0
-
-
-def test_a_job_that_has_called_is_asked_and_attached_to_as_it_says(root: Path, job: Any) -> None:
-    port = free_port()
-    with typed_door(root, f"dkdbg attach --listen 127.0.0.1:{port}") as door:
-        name = job(port).name
         door.wait("called", target=name)
         said = dkdbg(root, "run", "--on", f"call://{name}", "--", "true").stderr
         assert f"dkdbg where call://{name}" in said

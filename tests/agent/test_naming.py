@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,34 +14,31 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def process(
-    *argv: str,
-    rank: int | None = None,
-    origin: str = "",
-    pid: int = 42,
-    ppid: int = 41,
-    local: int | None = None,
-    spread: bool = False,
-) -> Any:
-    line = ["python", *argv]
-    return {
-        "pid": pid, "ppid": ppid, "argv": line, "rank": rank, "origin": origin, "local_rank": local, "spread": spread,
-    }  # fmt: skip
+def process(*argv: str, **more: Any) -> Any:
+    usual = {"pid": 42, "ppid": 41, "rank": None, "origin": "", "local_rank": None, "spread": False}
+    return {**usual, "argv": ["python", *argv], **more}
 
 
 @pytest.mark.parametrize(
-    ("argv", "name"),
+    ("naming_it", "argv", "name"),
     [
-        (["train.py", "--lr", "1"], "train.py"),
-        (["-u", "-X", "dev", "-W", "ignore", "/w/src/train.py"], "train.py"),
-        (["-m", "pkg.train"], "python -m pkg.train"),
-        (["-c", "import x"], "python -c"),
-        (["/usr/local/bin/torchrun", "train.py"], "torchrun"),
-        ([], "python"),
+        (naming.program, ["python", "train.py", "--lr", "1"], "train.py"),
+        (naming.program, ["python", "-u", "-X", "dev", "-W", "ignore", "/w/src/train.py"], "train.py"),
+        (naming.program, ["python", "-m", "pkg.train"], "python -m pkg.train"),
+        (naming.program, ["python", "-c", "import x"], "python -c"),
+        (naming.program, ["python", "/usr/local/bin/torchrun", "train.py"], "torchrun"),
+        (naming.program, ["python"], "python"),
+        (naming.command, ["python3.11", "-u", "train.py", "--key", "secret"], "train.py"),
+        (naming.command, ["/usr/bin/python", "-c", "secret"], "python -c"),
+        (naming.command, ["/opt/bin/torchrun", "--nproc-per-node", "4", "train.py"], "torchrun"),
+        (naming.command, ["sh", "-c", "KEY=secret python train.py"], "sh"),
+        (naming.command, [], ""),
     ],
 )
-def test_a_program_is_named_by_its_command_line(argv: list[str], name: str) -> None:
-    assert naming.program(["python", *argv]) == name
+def test_a_program_is_named_by_its_command_line_and_a_command_without_its_arguments(
+    naming_it: Any, argv: list[str], name: str
+) -> None:
+    assert naming_it(argv) == name
 
 
 def test_processes_are_named_by_what_they_are() -> None:
@@ -84,9 +80,9 @@ def test_what_starts_ranks_is_none_of_them() -> None:
 
 
 def test_ranks_of_a_job_on_several_machines_say_which_they_are_on_their_own() -> None:
-    assert naming.describe(process("train.py", rank=3, local=3)) == "rank 3"
-    assert naming.describe(process("train.py", rank=3, local=1)) == "rank 3 (local 1)"
-    assert naming.describe(process("train.py", rank=1, local=1, spread=True)) == "rank 1 (local 1)"
+    assert naming.describe(process("train.py", rank=3, local_rank=3)) == "rank 3"
+    assert naming.describe(process("train.py", rank=3, local_rank=1)) == "rank 3 (local 1)"
+    assert naming.describe(process("train.py", rank=1, local_rank=1, spread=True)) == "rank 1 (local 1)"
     for environment in (
         {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"},
         {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
@@ -133,17 +129,14 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("asked", ["", "flag", "variable"])
 def test_processes_that_serve_others_can_be_debugged_when_asked_for(
-    launch, tmp_path: Path, asked: str
+    program, tmp_path: Path, asked: str
 ) -> None:
-    (tmp_path / "train.py").write_text(SERVED)
     options = ("--housekeeping",) if asked == "flag" else ()
-    env = {"DKDBG_HOUSEKEEPING": "1"} if asked == "variable" else {}
-    running = launch(sys.executable, "train.py", options=options, env=env)
-    port = running.wait_state("running")["port"]
+    running = program(SERVED, options=options, env={"DKDBG_HOUSEKEEPING": "1"} if asked == "variable" else {})
     worker = "multiprocessing worker ForkServerProcess-1 of train.py"
     serving = {"multiprocessing forkserver of train.py", "multiprocessing resource tracker of train.py"}
     wanted = {"train.py", worker} | (serving if asked else set())
-    with Editor(port, {}) as editor:
+    with Editor(running.port, {}) as editor:
         wait_for(
             lambda: {one["name"].partition(" (")[0] for one in running.record()["processes"]}, wanted.__eq__
         )
@@ -175,17 +168,3 @@ def test_a_worker_forked_by_a_dataloader_is_known_by_its_number(program, tmp_pat
     wait_for(lambda: {one["name"] for one in running.record()["processes"]}, wanted.__eq__)
     (tmp_path / "stop").touch()
     assert running.finish()[0] == 0
-
-
-@pytest.mark.parametrize(
-    ("argv", "name"),
-    [
-        (["python3.11", "-u", "train.py", "--key", "secret"], "train.py"),
-        (["/usr/bin/python", "-c", "secret"], "python -c"),
-        (["/opt/bin/torchrun", "--nproc-per-node", "4", "train.py"], "torchrun"),
-        (["sh", "-c", "KEY=secret python train.py"], "sh"),
-        ([], ""),
-    ],
-)
-def test_a_command_is_named_without_its_arguments(argv: list[str], name: str) -> None:
-    assert naming.command(argv) == name
