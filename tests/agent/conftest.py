@@ -26,28 +26,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
+def lay_out(root: Path, python: tuple[int, int] = sys.version_info[:2]) -> Path:
+    """Write the agent into a new folder, as `dkdbg init` checks it in for an image with this Python."""
+    root.mkdir()
+    (root / single_file.NAME).write_bytes(single_file.build(python))
+    (root / single_file.NAME).chmod(0o755)
+    return root
+
+
 @pytest.fixture(scope="session")
 def layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that `dkdbg init` checks in and the debug service mounts at /opt/dkdbg."""
-    root = tmp_path_factory.mktemp("opt") / "dkdbg"
-    root.mkdir()
-    (root / single_file.NAME).write_bytes(single_file.build(sys.version_info[:2]))
-    (root / single_file.NAME).chmod(0o755)
-    return root
+    return lay_out(tmp_path_factory.mktemp("opt") / "dkdbg")
 
 
 @pytest.fixture(scope="session")
 def old_layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A layout with the debugpy for old Pythons, as `dkdbg init` makes it for an image that needs it."""
-    root = tmp_path_factory.mktemp("old") / "dkdbg"
-    root.mkdir()
     try:
-        content = single_file.build((3, 8))
+        return lay_out(tmp_path_factory.mktemp("old") / "dkdbg", (3, 8))
     except DkdbgError as error:
         pytest.skip(f"no debugpy 1.8.21 from the package index: {error}")
-    (root / single_file.NAME).write_bytes(content)
-    (root / single_file.NAME).chmod(0o755)
-    return root
 
 
 @pytest.fixture(scope="session")
@@ -123,6 +122,7 @@ def launch(layout: Path, runtime: Path, tmp_path: Path) -> Iterator[Any]:
         cwd: Path | None = None,
         layout: Path = layout,
         verb: str = "launch",
+        **streams: int,
     ) -> Launch:
         name = f"t{os.getpid()}x{time.monotonic_ns() % 10**9}"
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("DKDBG_", "PYTHON", "DEBUG"))}
@@ -134,10 +134,8 @@ def launch(layout: Path, runtime: Path, tmp_path: Path) -> Iterator[Any]:
             [str(layout / "agent.pyz"), verb, *options, "--", *command],
             env=environment,
             cwd=cwd or tmp_path,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             start_new_session=True,
+            **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams},
         )
         started.append(Launch(process, Path(environment["DKDBG_RUNTIME_DIR"]), name))
         return started[-1]

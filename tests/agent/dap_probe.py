@@ -6,12 +6,17 @@ import contextlib
 import json
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from dkdbg.agent.dap import frames
 from dkdbg.dap import client
 from dkdbg.errors import DkdbgError
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterator
 
 
 class Session:
@@ -66,9 +71,8 @@ class Session:
             self.wait(attach)
             return
         for path, lines in breakpoints.items():
-            self.request(
-                "setBreakpoints", source={"path": path}, breakpoints=[{"line": line} for line in lines]
-            )
+            wanted = [{"line": line} for line in lines]
+            self.request("setBreakpoints", source={"path": path}, breakpoints=wanted)
         self.request("setExceptionBreakpoints", filters=list(filters))
         self.request("configurationDone")
         self.wait(attach)
@@ -86,7 +90,6 @@ class Editor:
         breakpoints: dict[str, list[int]],
         *,
         hold: bool = False,
-        follow: bool = True,
         token: str = "",
         more: dict[str, Any] | None = None,
         host: str = "127.0.0.1",
@@ -94,7 +97,7 @@ class Editor:
     ) -> None:
         self.host, self.filters = host, filters
         self.more = {**({"dkdbgToken": token} if token else {}), **(more or {})}
-        self.port, self.breakpoints, self.hold, self.follow = port, breakpoints, hold, follow
+        self.port, self.breakpoints, self.hold = port, breakpoints, hold
         self.sessions: dict[int, Session] = {}
         self.attached: dict[int, Session] = {}
         self.stops: list[dict[str, Any]] = []
@@ -103,7 +106,6 @@ class Editor:
         self.exit_codes: list[int] = []
         self.errors: list[str] = []
         self.changed = threading.Condition()
-        self.attached_at = 0.0
 
     def __enter__(self):
         return self.attach()
@@ -113,8 +115,6 @@ class Editor:
             session.close()
 
     def attach(self, pid: int = 0, arguments: dict[str, Any] | None = None) -> Editor:
-        if not pid:
-            self.attached_at = time.monotonic()
         base = {"justMyCode": True, "connect": {"host": self.host, "port": self.port}, **self.more}
         session = Session(self.port, self._event, self.host)
         with self.changed:
@@ -130,7 +130,7 @@ class Editor:
         return {count for lines in self.consoles.values() if (count := "".join(lines).count(text))}
 
     def _event(self, session: Session, name: str, body: dict[str, Any]) -> None:
-        if name == "debugpyAttach" and self.follow:
+        if name == "debugpyAttach":
             threading.Thread(target=self._attach_child, args=(body,), daemon=True).start()
         elif name == "stopped":
             threading.Thread(target=self._stopped, args=(session, body), daemon=True).start()
@@ -151,17 +151,13 @@ class Editor:
     def _stopped(self, session: Session, body: dict[str, Any]) -> None:
         # The program may be gone by now, and the thread run on, with an answer to another stop.
         with contextlib.suppress(AssertionError, OSError, IndexError):
-            self._note_stop(session, body)
-
-    def _note_stop(self, session: Session, body: dict[str, Any]) -> None:
-        at = time.monotonic()
-        frame = session.request("stackTrace", threadId=body["threadId"])["stackFrames"][0]
-        stop = {"line": frame["line"], "path": frame["source"]["path"], "frame": frame["id"], "at": at}
-        with self.changed:
-            self.stops.append({**stop, "session": session, "thread": body["threadId"]})
-            self.changed.notify_all()
-        if not self.hold:
-            session.request("continue", threadId=body["threadId"])
+            frame = session.request("stackTrace", threadId=body["threadId"])["stackFrames"][0]
+            stop = {"line": frame["line"], "path": frame["source"]["path"], "frame": frame["id"]}
+            with self.changed:
+                self.stops.append({**stop, "session": session, "thread": body["threadId"]})
+                self.changed.notify_all()
+            if not self.hold:
+                session.request("continue", threadId=body["threadId"])
 
     def _leave(self, session: Session) -> None:
         with contextlib.suppress(OSError, AssertionError):
@@ -171,11 +167,8 @@ class Editor:
     def wait_attached(self, count: int, timeout: float = 300) -> None:
         """Return when the attach of each of `count` processes has been answered, the root's among them."""
         with self.changed:
-            assert self.changed.wait_for(lambda: len(self.attached) == count, timeout), (
-                self.sessions,
-                self.attached,
-                self.errors,
-            )
+            there = self.changed.wait_for(lambda: len(self.attached) == count, timeout)
+            assert there, (self.sessions, self.attached, self.errors)
 
     def wait_stops(self, count: int, timeout: float = 300) -> list[dict[str, Any]]:
         with self.changed:
@@ -233,6 +226,15 @@ class Client:
         with pytest.raises(AssertionError):
             self.session.wait(number)
         return self.session.answers.get(number) or {}
+
+
+def messages_of(sock: socket.socket) -> Iterator[dict[str, Any]]:
+    """What is said on a connection until its end."""
+    parser = frames.FrameParser()
+    while data := sock.recv(1 << 16):
+        parser.feed(data)
+        while (body := parser.take()) is not None:
+            yield frames.decode(body)
 
 
 def wait_for(read: Any, fits: Any) -> Any:

@@ -12,14 +12,14 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.door import connection, relay
 from dkdbg.agent.front import front, peers
-from tests.agent.dap_probe import wait_for
+from tests.agent.dap_probe import messages_of, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -130,15 +130,6 @@ def _answer(port: int) -> bytes:
         sock.sendall(INITIALIZE)
         return sock.recv(5)
     return b""
-
-
-def messages_of(sock: socket.socket) -> Iterator[dict[str, Any]]:
-    """What is said on a connection until its end."""
-    parser = frames.FrameParser()
-    while data := sock.recv(4096):
-        parser.feed(data)
-        while (body := parser.take()) is not None:
-            yield frames.decode(body)
 
 
 def request(seq: int, command: str, **arguments: object) -> bytes:

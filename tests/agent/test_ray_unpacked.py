@@ -12,6 +12,7 @@ from dkdbg.agent.dap import frames
 from dkdbg.agent.ray.dashboard import Dashboard
 from dkdbg.agent.ray.passage import Passage
 from dkdbg.agent.ray.unpacked import Code, folder, script
+from tests.agent.dap_probe import messages_of
 from tests.agent.test_ray_door import StandIn, rows
 
 SESSION = "session_2026-11-23_12-37-01_510275_9"
@@ -110,9 +111,9 @@ def test_a_breakpoint_in_the_drivers_script_goes_where_the_driver_has_it_and_com
     thread = threading.Thread(target=passage.serve, daemon=True)
     thread.start()
     try:
-        heard = Frames(debugger)
-        assert heard.take()["command"] == "initialize"
-        assert heard.take()["arguments"]["pathMappings"][0]["remoteRoot"] == FOLDER
+        heard, answers = messages_of(debugger), messages_of(editor)
+        assert next(heard)["command"] == "initialize"
+        assert next(heard)["arguments"]["pathMappings"][0]["remoteRoot"] == FOLDER
         for path, told in (
             ("model.py", "/home/me/repo/model.py"),
             ("drive.py", "/home/me/repo.dkdbg-driver/drive.py"),
@@ -125,27 +126,13 @@ def test_a_breakpoint_in_the_drivers_script_goes_where_the_driver_has_it_and_com
                 "arguments": {"source": source},
             }
             editor.sendall(frames.encode(asked))
-            assert heard.take()["arguments"]["source"]["path"] == told
+            assert next(heard)["arguments"]["source"]["path"] == told
             body = {"breakpoints": [{"source": {"path": told}}]}
             debugger.sendall(frames.encode({"type": "response", "command": "setBreakpoints", "body": body}))
-            assert Frames(editor).take()["body"]["breakpoints"][0]["source"] == source
+            assert next(answers)["body"]["breakpoints"][0]["source"] == source
     finally:
         for each in (editor, debugger):
             each.close()
         thread.join(LIMIT)
         for each in (client, worker):
             each.close()
-
-
-class Frames:
-    """What comes on a socket, a message at a time."""
-
-    def __init__(self, sock) -> None:
-        self._sock, self._parser = sock, frames.FrameParser()
-
-    def take(self):
-        while (body := self._parser.take()) is None:
-            data = self._sock.recv(1 << 16)
-            assert data
-            self._parser.feed(data)
-        return json.loads(body)
