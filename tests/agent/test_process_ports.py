@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -89,46 +88,7 @@ envs = [dict(os.environ, RANK=str(r), LOCAL_RANK=str(r), WORLD_SIZE="4") for r i
 for child in [subprocess.Popen([sys.executable, "train.py"], env=env) for env in envs]:
     child.wait()
 """
-TRAIN = """
-import os
-rank = os.environ["RANK"]
-open("rank" + rank, "w").close()
-"""
-
-
-def stop_of_rank_2(client: Client, file: Path, line: int) -> int:
-    """Attach to the process on this client's port, stop it at that line and return its thread."""
-    attach = client.session.send("attach", justMyCode=True)
-    client.event("initialized", LIMIT)
-    client.session.request("setBreakpoints", source={"path": str(file)}, breakpoints=[{"line": line}])
-    client.session.request("configurationDone")
-    client.session.wait(attach)
-    thread = client.event("stopped", LIMIT)["threadId"]
-    frame = client.session.request("stackTrace", threadId=thread)["stackFrames"][0]["id"]
-    assert client.session.request("evaluate", expression="rank", frameId=frame)["result"] == "'2'"
-    return int(thread)
-
-
-def test_a_process_whose_client_is_not_there_does_not_wait_for_one(
-    launch: Any, tmp_path: Path, config: Path
-) -> None:
-    """With the wait of this test, an hour, the launcher alone would outlast it."""
-    assert config.is_dir()
-    (tmp_path / "ranks.py").write_text(RANKS)
-    (tmp_path / "train.py").write_text(TRAIN)
-    running = launch(sys.executable, "ranks.py", wait="300", env={"DKDBG_JOIN_DEADLINE": "3600"})
-    port, base = running.wait_state("waiting")["port"], free_port(102)
-    with host_door(tmp_path, f"127.0.0.1:{port}", options=("--ports", str(base))) as door:
-        door.wait("ports")
-        client = Client(base + 2)
-        thread = stop_of_rank_2(client, tmp_path / "train.py", 4)
-        wait_for(lambda: {path.name for path in tmp_path.glob("rank?")}, {"rank0", "rank1", "rank3"}.__eq__)
-        client.session.request("continue", threadId=thread)
-        client.session.close()
-    assert running.finish(LIMIT)[0] == 0
-
-
-LATE = """
+STEPS = """
 import os, time
 rank, step = os.environ["RANK"], 0
 while not os.path.exists("stop"):
@@ -138,25 +98,36 @@ while not os.path.exists("stop"):
 """
 
 
-def test_a_running_rank_stops_for_the_client_on_its_port_and_waits_for_none_that_nobody_opens(
-    launch: Any, tmp_path: Path, config: Path
+@pytest.mark.usefixtures("config")
+@pytest.mark.parametrize("late", [False, True])
+def test_a_rank_stops_for_the_client_on_its_port_and_no_other_waits_for_one_that_is_not_there(
+    program: Any, tmp_path: Path, late: bool
 ) -> None:
-    assert config.is_dir()
-    (tmp_path / "ranks.py").write_text(RANKS)
-    (tmp_path / "train.py").write_text(LATE)
-    running = launch(sys.executable, "ranks.py")
-    port, base = running.wait_state("running")["port"], free_port(102)
-    steps = [tmp_path / f"step{rank}" for rank in range(4)]
-    wait_for(lambda: steps, lambda found: all(each.exists() for each in found))
+    """With the wait of this test, an hour, the launcher alone would outlast it."""
+    (tmp_path / "train.py").write_text(STEPS)
+    wait, deadline = ("0", "60") if late else ("300", "3600")
+    running = program(RANKS, name="ranks.py", wait=wait, env={"DKDBG_JOIN_DEADLINE": deadline})
+    port, base = running.port, free_port(102)
+    files = {rank: tmp_path / f"step{rank}" for rank in range(4)}
+    if late:
+        wait_for(lambda: [each.exists() for each in files.values()], all)
     with host_door(tmp_path, f"127.0.0.1:{port}", options=("--ports", str(base))) as door:
         door.wait("ports")
         client = Client(base + 2)
-        thread = stop_of_rank_2(client, tmp_path / "train.py", 5)
-        others = [each for each in steps if each.name != "step2"]
+        attach = client.session.send("attach", justMyCode=True)
+        client.event("initialized", LIMIT)
+        source = {"path": str(tmp_path / "train.py")}
+        client.session.request("setBreakpoints", source=source, breakpoints=[{"line": 5}])
+        client.session.request("configurationDone")
+        client.session.wait(attach)
+        thread = client.event("stopped", LIMIT)["threadId"]
+        frame = client.session.request("stackTrace", threadId=thread)["stackFrames"][0]["id"]
+        assert client.session.request("evaluate", expression="rank", frameId=frame)["result"] == "'2'"
+        others = [file for rank, file in files.items() if rank != 2]
         for each in others:
-            each.unlink()
-        wait_for(lambda: others, lambda found: all(each.exists() for each in found))
-        client.session.request("setBreakpoints", source={"path": str(tmp_path / "train.py")}, breakpoints=[])
+            each.unlink(missing_ok=True)
+        wait_for(lambda: [each.exists() for each in others], all)
+        client.session.request("setBreakpoints", source=source, breakpoints=[])
         client.session.request("continue", threadId=thread)
         client.session.close()
         (tmp_path / "stop").touch()

@@ -89,49 +89,35 @@ def test_patterns_of_nemo_rl_choose_ranks_by_name_and_what_matches_nothing_is_to
 @pytest.mark.parametrize(
     ("options", "env", "said"),
     [
-        (
-            ("--nsys", "*"),
-            {},
-            "nsys is not installed here, and --nsys '*' asks for it: install Nsight Systems",
-        ),
-        (("--py-spy-ranks", "0-1"), {}, "py-spy is not installed here, and --py-spy-ranks 0-1 asks for it"),
+        (("--nsys", "*"), {}, "nsys is not installed here, and --nsys '*' asks for it: install Nsight Systems"),
+        (("--py-spy-ranks", "0-1"), {}, "py-spy is not installed here, and --py-spy-ranks 0-1 asks for it: pip install py-spy"),
         (("--nsys-ranks", "x"), {}, "DKDBG_NSYS_RANKS"),
-        (
-            ("--torch-profile", "*"),
-            {"DKDBG_TORCH_PROFILE_STEPS": "9"},
-            "DKDBG_TORCH_PROFILE_STEPS takes FIRST:END",
-        ),
+        (("--torch-profile", "*"), {"DKDBG_TORCH_PROFILE_STEPS": "9"}, "DKDBG_TORCH_PROFILE_STEPS takes FIRST:END"),
+        ((), {"NRL_NSYS_WORKER_PATTERNS": "*"}, "nsys is not installed here"),
     ],
-)
-def test_what_cannot_be_profiled_is_said_before_the_program_starts(
-    launch, tmp_path, options, env, said
+)  # fmt: skip
+def test_what_cannot_be_profiled_is_said_before_the_program_starts_and_stops_it_unless_only_nemo_rl_asks(
+    launch, options, env, said
 ) -> None:
     bare = {"PATH": "/usr/bin:/bin", **env}
-    code, out, err = launch("sh", "-c", "echo started", options=options, env=bare, cwd=tmp_path).finish(LIMIT)
-    assert (code, out) == (2, "")
+    code, out, err = launch("sh", "-c", "echo started", options=options, env=bare).finish(LIMIT)
+    assert (code, out) == ((2, "") if options else (0, "started\n"))
     assert said in err
 
 
-def test_nsys_that_only_nemo_rl_asks_for_and_is_not_there_stops_nothing(launch, tmp_path) -> None:
-    env = {"PATH": "/usr/bin:/bin", "NRL_NSYS_WORKER_PATTERNS": "*"}
-    code, out, err = launch("sh", "-c", "echo started", env=env, cwd=tmp_path).finish(LIMIT)
-    assert (code, out) == (0, "started\n")
-    assert "nsys is not installed here" in err
-
-
-def test_torchs_profiler_sees_the_steps_that_were_asked_for(launch, tmp_path) -> None:
-    (tmp_path / "fit.py").write_text(
+def test_torchs_profiler_sees_the_steps_that_were_asked_for(program, tmp_path) -> None:
+    options = {"options": ("--torch-profile", "fit"), "env": {"DKDBG_TORCH_PROFILE_STEPS": "3:5"}}
+    code, _, err = program(
         "import torch\n"
         "layer = torch.nn.Linear(4, 4)\n"
         "optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)\n"
         "for n in range(8):\n"
         "    with torch.profiler.record_function('round %d' % n):\n"
         "        layer(torch.ones(2, 4)).sum().backward()\n"
-        "    optimizer.step()\n"
-    )
-    env = {"DKDBG_TORCH_PROFILE_STEPS": "3:5"}
-    code, _, err = launch(
-        python_with("torch"), "fit.py", options=("--torch-profile", "fit"), env=env, cwd=tmp_path
+        "    optimizer.step()\n",
+        name="fit.py",
+        python=python_with("torch"),
+        **options,
     ).finish(LIMIT)
     assert code == 0, err
     (trace,) = (tmp_path / "dkdbg-profiles").iterdir()
