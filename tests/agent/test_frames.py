@@ -27,15 +27,12 @@ def test_frames_come_whole_out_of_pieces_of_any_size(size: int) -> None:
     assert [decode(body) for body in bodies] == MESSAGES
 
 
-def test_what_follows_the_taken_frame_is_handed_over_untouched() -> None:
+def test_what_follows_the_taken_frame_is_handed_over_untouched_and_other_headers_are_allowed() -> None:
     parser = FrameParser()
     parser.feed(STREAM)
     parser.take()
     assert parser.rest() == STREAM[len(encode(MESSAGES[0])) :]
     assert parser.rest() == b""
-
-
-def test_other_header_lines_and_other_case_are_allowed() -> None:
     data = b"Content-Type: application/vscode-jsonrpc\r\ncontent-length:2\r\n\r\n{}"
     assert parse(FrameParser(), data) == [b"{}"]
 
@@ -63,12 +60,9 @@ def test_what_is_no_frame_is_refused(data: bytes) -> None:
         parse(FrameParser(), data)
 
 
-def test_a_body_larger_than_allowed_is_refused_before_it_arrives() -> None:
+def test_a_body_larger_than_allowed_is_refused_before_it_arrives_and_one_that_is_no_json_object() -> None:
     with pytest.raises(FrameError, match="65537 bytes; 65536 are allowed"):
         parse(FrameParser(max_body=65536), b"Content-Length: 65537\r\n\r\n")
-
-
-@pytest.mark.parametrize("body", [b"", b"{", b"[1]", b"\xff\xfe", b"3", b"[" * 100_000])
-def test_a_body_that_is_no_json_object_is_refused(body: bytes) -> None:
-    with pytest.raises(FrameError):
-        decode(body)
+    for body in (b"", b"{", b"[1]", b"\xff\xfe", b"3", b"[" * 100_000):
+        with pytest.raises(FrameError):
+            decode(body)

@@ -48,20 +48,13 @@ def test_what_the_checkout_lacks_is_linked_while_the_session_lasts(folders: tupl
     assert (checkout / ".git" / "info" / "exclude").read_text() == "*.mine"
 
 
-def test_links_of_an_agent_that_was_killed_go_with_the_next_one(folders: tuple[Path, Path]) -> None:
+def test_links_of_an_agent_that_was_killed_go_with_the_last_of_the_next_ones(
+    folders: tuple[Path, Path],
+) -> None:
     checkout, volume = folders
     killed = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
     killed.show()
     os.close(killed._held)  # as the kernel does
-    files = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
-    files.show()
-    files.hide()
-    assert shown(checkout) == set()
-    assert (checkout / ".git" / "info" / "exclude").read_text() == "*.mine"
-
-
-def test_the_last_of_two_agents_takes_the_links_away(folders: tuple[Path, Path]) -> None:
-    checkout, volume = folders
     both = [ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume)) for _ in range(2)]
     for each in both:
         each.show()
@@ -69,6 +62,7 @@ def test_the_last_of_two_agents_takes_the_links_away(folders: tuple[Path, Path])
     assert "schema.py" in shown(checkout)
     both[0].hide()
     assert shown(checkout) == set()
+    assert (checkout / ".git" / "info" / "exclude").read_text() == "*.mine"
 
 
 @pytest.mark.parametrize("link", [".git", ".git/info", ".git/info/exclude"])

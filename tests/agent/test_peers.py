@@ -35,12 +35,8 @@ def routes(tmp_path: Path) -> Routes:
 
 
 def test_the_tables_of_a_container_are_understood(routes: Routes) -> None:
-    assert [str(network) for network in routes.subnets] == [
-        "172.17.0.0/16",
-        "172.19.0.0/16",
-        "fd00::/64",
-        "fe80::/64",
-    ]
+    subnets = ["172.17.0.0/16", "172.19.0.0/16", "fd00::/64", "fe80::/64"]
+    assert [str(network) for network in routes.subnets] == subnets
     assert [str(address) for address in routes.gateways] == ["172.17.0.1", "fd00::1"]
 
 
@@ -69,28 +65,19 @@ def test_neighbours_are_refused_and_the_gateway_is_not(routes: Routes, peer: str
     assert (refusal(peer, "172.17.0.5", AllowList(), routes) == "") is allowed
 
 
-def test_the_reason_names_the_network(routes: Routes) -> None:
+def test_the_reason_names_the_network_and_the_user_can_let_networks_in(routes: Routes) -> None:
     reason = refusal("172.17.0.6", "172.17.0.5", AllowList(), routes)
     assert reason == "it is a neighbour in 172.17.0.0/16, not the gateway"
-
-
-def test_the_user_can_let_networks_in(routes: Routes) -> None:
     assert refusal("172.17.0.6", "172.17.0.5", AllowList("10.0.0.0/8, 172.17.0.6"), routes) == ""
     assert refusal("172.17.0.7", "172.17.0.5", AllowList("10.0.0.0/8, 172.17.0.6"), routes) != ""
     assert refusal("fd00::7", "fd00::2", AllowList("any"), routes) == ""
-
-
-def test_a_wrong_entry_is_an_error() -> None:
     with pytest.raises(ValueError, match="neighbours"):
         AllowList("neighbours")
 
 
-def test_without_tables_only_loopback_is_let_in() -> None:
+def test_without_tables_only_loopback_is_let_in_and_without_a_default_route_no_neighbour() -> None:
     unknown = Routes([], [], known=False)
     assert refusal("192.0.2.1", "192.0.2.2", AllowList(), unknown) == "the routes of this machine are unknown"
     assert refusal("127.0.0.1", "127.0.0.1", AllowList(), unknown) == ""
-
-
-def test_without_a_default_route_every_neighbour_is_refused() -> None:
     internal = Routes([ipaddress.ip_network("172.30.0.0/24")], [])
     assert refusal("172.30.0.1", "172.30.0.9", AllowList(), internal) != ""

@@ -61,13 +61,10 @@ def test_a_span_that_runs_down_is_refused_and_turned_round_in_the_hint():
     assert refusal.value.hint == "write the lower rank first: 1-3"
 
 
-def test_a_process_without_a_rank_is_only_in_all():
+def test_a_process_without_a_rank_is_only_in_all_and_failing_is_told_beside_the_numbers():
     assert ranks.EVERYONE.contains(None)
     assert not ranks.parse("0-7").contains(None)
     assert not ranks.parse("failing").contains(None)
-
-
-def test_failing_is_told_beside_the_numbers_and_all_holds_those_too():
     assert ranks.parse("0,failing").failing
     assert not ranks.parse("all,failing").failing
     assert ranks.parse("all,failing").everyone
