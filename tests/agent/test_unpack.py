@@ -131,19 +131,6 @@ def test_what_another_user_owns_is_not_run(single: Path, runtime: Path) -> None:
         assert unpacked(runtime).stat().st_uid == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
-def test_in_somebody_elses_runtime_folder_the_program_runs_without_the_debugger(
-    single: Path, runtime: Path
-) -> None:
-    runtime.mkdir()
-    os.chown(runtime, 12345, 12345)
-    done = start(single, runtime)
-    assert ran(done)
-    assert f"{runtime} belongs to uid 12345" in done.stderr
-    assert "runs without the debugger" in done.stderr
-    assert list(runtime.iterdir()) == []
-
-
 @pytest.mark.parametrize("blocks", [0, 100, 1800])
 def test_where_the_disk_takes_no_more_the_program_runs_without_the_debugger(
     single: Path, runtime: Path, blocks: int
