@@ -6,7 +6,6 @@ import os
 import shlex
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ import pytest
 
 from dkdbg import hints
 from dkdbg.dap.debugger import AttachOptions, Debugger
+from tests.agent.dap_probe import wait_for
 from tests.engine.host_doors import host_door, typed_door
 from tests.engine.projects import dkdbg
 from tests.hints import hinted
@@ -28,11 +28,9 @@ LOOP = "import time; print('up', flush=True)\nn = 0\nwhile True:\n    n += 1\n  
 
 
 @contextmanager
-def looping(folder: Path, *before: str) -> Iterator[subprocess.Popen[bytes]]:
+def looping(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     (folder / "loop.py").write_text(LOOP)
-    program = subprocess.Popen(
-        [*before, sys.executable, str(folder / "loop.py")], cwd="/", stdout=subprocess.PIPE
-    )
+    program = subprocess.Popen([sys.executable, str(folder / "loop.py")], cwd="/", stdout=subprocess.PIPE)
     try:
         assert program.stdout.readline() == b"up\n"
         yield program
@@ -49,18 +47,11 @@ def stopped(folder: Path, door: HostDoor) -> int:
         return int(debugger.evaluate("n", debugger.stack(debugger.wait_stopped(300))[0]))
 
 
-def hears(door, text: str) -> None:
-    end = time.monotonic() + 300
-    while not any(text in each["text"] for each in [*door.events]):
-        assert time.monotonic() < end, [*door.events]
-        time.sleep(0.05)
-
-
 def test_a_second_attach_is_told_who_has_it_and_the_program_outlives_both(tmp_path: Path) -> None:
     with looping(tmp_path) as program:
-        pid = ("--pid", str(program.pid))
+        pid, entered = ("--pid", str(program.pid)), f"entered process {program.pid}"
         with host_door(tmp_path, "local:", options=pid) as door:
-            hears(door, f"entered process {program.pid}")
+            wait_for(lambda: "".join(each["text"] for each in [*door.events]), lambda said: entered in said)
             second = dkdbg(tmp_path, "attach", "local:", *pid)
             assert second.returncode == 1, second.stdout + second.stderr
             assert "it is in another session of dkdbg already" in second.stderr
@@ -74,7 +65,7 @@ def test_a_second_attach_is_told_who_has_it_and_the_program_outlives_both(tmp_pa
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start another user's program")
 def test_the_python_of_another_user_is_not_entered(tmp_path: Path) -> None:
-    other = (
+    other = [
         "setpriv",
         "--reuid",
         "1234",
@@ -84,7 +75,7 @@ def test_the_python_of_another_user_is_not_entered(tmp_path: Path) -> None:
         "/usr/bin/env",
         "-u",
         "PYTHONHOME",
-    )
+    ]
     with subprocess.Popen([*other, "/usr/bin/python3", "-c", LOOP], stdout=subprocess.PIPE) as program:
         try:
             assert program.stdout.readline() == b"up\n"  # by now it is the other user's Python

@@ -33,15 +33,16 @@ def pair(request) -> Iterator[tuple[socket.socket, socket.socket]]:
             yield client, ours
 
 
-def test_the_user_of_the_other_end_is_known(pair) -> None:
-    assert local_users.refusal(pair[1], OURS) == ""
-    assert f"uid {os.getuid()}" in local_users.refusal(pair[1], OTHERS)
+def known(ours: socket.socket) -> bool:
+    """Whether the other end's user is known, and nobody else."""
+    assert local_users.refusal(ours, OURS) == ""
+    return f"uid {os.getuid()}" in local_users.refusal(ours, OTHERS)
 
 
-def test_one_that_says_no_more_but_is_there_has_its_user(pair) -> None:
+def test_the_user_of_the_other_end_is_known_also_of_one_that_says_no_more_but_is_there(pair) -> None:
+    assert known(pair[1])
     pair[0].shutdown(socket.SHUT_WR)
-    assert local_users.refusal(pair[1], OURS) == ""
-    assert local_users.refusal(pair[1], OTHERS)
+    assert known(pair[1])
 
 
 @pytest.mark.parametrize("reset", [False, True])
@@ -61,19 +62,14 @@ def no_question(*_: object) -> None:
 @pytest.mark.parametrize(
     "answer", [no_question, lambda *_: None], ids=["is not answered", "knows no module for TCP"]
 )
-def test_where_the_kernel_is_not_asked_its_list_is_read(
+def test_where_the_kernel_is_not_asked_its_list_is_read_which_says_the_same(
     pair, monkeypatch: pytest.MonkeyPatch, answer
 ) -> None:
-    monkeypatch.setattr(local_users, "_asked", answer)
-    assert local_users.refusal(pair[1], OURS) == ""
-    assert f"uid {os.getuid()}" in local_users.refusal(pair[1], OTHERS)
-    assert local_users.other_end(pair[1]) == (os.getuid(), os.fstat(pair[0].fileno()).st_ino)
-
-
-def test_the_kernel_and_its_list_say_the_same(pair, monkeypatch: pytest.MonkeyPatch) -> None:
     said = [local_users.other_end(each) for each in pair]
-    monkeypatch.setattr(local_users, "_asked", no_question)
+    monkeypatch.setattr(local_users, "_asked", answer)
+    assert known(pair[1])
     assert [local_users.other_end(each) for each in pair] == said
+    assert said[1] == (os.getuid(), os.fstat(pair[0].fileno()).st_ino)
 
 
 def test_where_nobody_tells_nobody_is_refused(pair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from dkdbg.dap.values import AttachOptions
 from dkdbg.door import plain
 from dkdbg.door.upstream import Upstream
 from dkdbg.places import registry
-from tests.agent.dap_probe import Client
+from tests.agent.dap_probe import Client, wait_for
 from tests.engine.host_doors import host_door, typed_door
 from tests.ports import free_port
 
@@ -68,12 +67,9 @@ def debugpy_at(script, port):
         [sys.executable, "-m", "debugpy", "--listen", f"127.0.0.1:{port}", str(script)], stderr=subprocess.DEVNULL,
         start_new_session=True,
     )  # fmt: skip
-    end = time.monotonic() + LIMIT
-    while not listens(port):
-        assert time.monotonic() < end
-        assert program.poll() is None
-        time.sleep(0.05)
     try:
+        wait_for(lambda: listens(port) or program.poll() is not None, bool)
+        assert program.poll() is None
         yield program
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -118,10 +114,7 @@ def test_a_plain_debugpy_that_comes_later_is_named_and_what_is_said_of_it_debugs
         with Client(early.port).attach() as editor:
             said = editor.event("output", text="a plain debugpy listens")["output"]
         # debugpy loses a program whose first editor leaves while it begins.
-        end = time.monotonic() + LIMIT
-        while len(list(tmp_path.glob("train.py.*"))) < 2:
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        wait_for(lambda: len(list(tmp_path.glob("train.py.*"))), (2).__eq__)
         assert early.end() == 0
         line = f"dkdbg attach 127.0.0.1:{port}"
         assert line in said
