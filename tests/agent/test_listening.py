@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -69,15 +68,13 @@ def test_a_program_that_listens_while_it_is_debugged_gets_the_agents_endpoint(
     assert f"dkdbg: {said}\n" in err
 
 
-def test_who_holds_a_program_that_listened_before_the_editor_came_is_said(launch, tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(BEFORE)
+def test_who_holds_a_program_that_listened_before_the_editor_came_is_said(program, tmp_path: Path) -> None:
     own = free_port()
-    running = launch(sys.executable, "train.py", str(own))
-    record = running.wait_state("running")
+    running = program(BEFORE, str(own))
+    script = running.script
     assert running.process.stdout.readline() == b"up\n"
     try:
-        with Editor(record["port"], {str(script): [5]}):
+        with Editor(running.port, {script: [5]}):
             said = wait_for(
                 running.process.stderr.readline, lambda line: b"cannot be debugged" in line
             ).decode()
@@ -90,9 +87,7 @@ def test_who_holds_a_program_that_listened_before_the_editor_came_is_said(launch
             with Client(own) as beside:  # as the line says
                 beside.session.send("attach", justMyCode=True)
                 beside.event("initialized")
-                beside.session.request(
-                    "setBreakpoints", source={"path": str(script)}, breakpoints=[{"line": 5}]
-                )
+                beside.session.request("setBreakpoints", source={"path": script}, breakpoints=[{"line": 5}])
                 beside.session.request("configurationDone")
                 assert beside.event("stopped")["reason"] == "breakpoint"
         (tmp_path / "stop").touch()

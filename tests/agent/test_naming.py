@@ -145,26 +145,3 @@ def test_processes_that_serve_others_can_be_debugged_when_asked_for(
         (tmp_path / "stop").touch()
         code, _, err = running.finish()
     assert (code, editor.errors) == (0, []), err
-
-
-def test_a_worker_forked_by_a_dataloader_is_known_by_its_number(program, tmp_path: Path) -> None:
-    """A stand-in with the path and the loop of torch's DataLoader; torch itself is not needed for it."""
-    folder = tmp_path / "torch" / "utils" / "data"
-    folder.mkdir(parents=True)
-    for package in (folder, folder.parent, folder.parent.parent):
-        (package / "__init__.py").touch()
-    (folder / "dataloader.py").write_text(
-        "import multiprocessing, time\n\ndef start(count):\n    for i in range(count):\n"
-        "        w = multiprocessing.get_context('fork').Process(target=time.sleep, args=(600,), daemon=True)\n"
-        "        w.start()\n"
-    )
-    running = program(
-        "import os, time\nfrom torch.utils.data import dataloader\ndataloader.start(2)\n"
-        "while not os.path.exists('stop'):\n    time.sleep(0.02)\n",
-        env={"RANK": "1"},
-    )
-    wanted = {"rank 1", "DataLoader worker 0 of rank 1", "DataLoader worker 1 of rank 1"}
-    running.wait_state("running")
-    wait_for(lambda: {one["name"] for one in running.record()["processes"]}, wanted.__eq__)
-    (tmp_path / "stop").touch()
-    assert running.finish()[0] == 0

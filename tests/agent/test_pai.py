@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dkdbg.delivery import single_file
+from tests.agent.conftest import lay_out
 from tests.agent.dap_probe import Editor
 from tests.agent.nc import Client
 from tests.ports import free_port
@@ -47,10 +48,7 @@ NODE = "127.0.0.2"
 @pytest.fixture
 def agent_file(tmp_path: Path) -> Path:
     """`.dkdbg/agent.pyz` as `dkdbg init` checks it in."""
-    path = tmp_path / ".dkdbg" / single_file.NAME
-    path.parent.mkdir()
-    path.write_bytes(single_file.build(sys.version_info[:2]))
-    return path
+    return lay_out(tmp_path / ".dkdbg") / single_file.NAME
 
 
 def pai_environment(

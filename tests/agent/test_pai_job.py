@@ -6,13 +6,12 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from dkdbg.delivery import single_file
 from dkdbg.main import main
+from tests.agent.conftest import lay_out
 from tests.agent.nc import Client
 from tests.openpai import jobs, protocol, task
 from tests.ports import free_port
@@ -99,8 +98,7 @@ def test_a_job_of_a_launcher_is_told_of_dap_and_runs_below_the_agent_as_it_is(
 ) -> None:
     """The launcher is a stand-in: two Pythons with a rank each."""
     port = free_port()
-    (root / ".dkdbg").mkdir()
-    (root / ".dkdbg" / "agent.pyz").write_bytes(single_file.build(sys.version_info[:2]))
+    lay_out(root / ".dkdbg")
     (root / "torchrun").write_text(
         '#!/bin/sh\nfor rank in 0 1; do RANK=$rank WORLD_SIZE=2 python "$@" & done; wait\n'
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -63,15 +62,12 @@ def test_processes_that_join_say_nothing(program, tmp_path: Path) -> None:
     assert (code, "cannot be debugged" in err) == (0, False)
 
 
-def test_debugpy_describes_the_machine_for_a_log_that_is_asked_for_only(launch, tmp_path: Path) -> None:
+def test_debugpy_describes_the_machine_for_a_log_that_is_asked_for_only(program, tmp_path: Path) -> None:
     """It starts a process and reads what pip knows of every package, in each process that joins."""
-    script = tmp_path / "train.py"
-    script.write_text("import sys\nprint(sys.modules['debugpy.server.api'].ensure_logging.ensured)\n")
-    for folder, described in ((None, "False\n"), (tmp_path, "True\n")):
-        running = launch(
-            sys.executable, "train.py", wait="300", env={"DEBUGPY_LOG_DIR": str(folder)} if folder else {}
-        )
-        with Editor(running.wait_state("waiting")["port"], {str(script): [2]}) as editor:
+    text = "import sys\nprint(sys.modules['debugpy.server.api'].ensure_logging.ensured)\n"
+    for env, described in (({}, "False\n"), ({"DEBUGPY_LOG_DIR": str(tmp_path)}, "True\n")):
+        running = program(text, wait="300", env=env)
+        with Editor(running.port, {running.script: [2]}) as editor:
             assert editor.wait_stops(1)[0]["line"] == 2
             assert running.finish()[:2] == (0, described)
 
