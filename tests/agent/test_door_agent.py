@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dkdbg.agent.dap import frames
-from tests.agent.dap_probe import Client, Editor, Session, wait_for
+from tests.agent.dap_probe import Client, Editor, wait_for
 from tests.ports import free_port
 
 if TYPE_CHECKING:
@@ -140,47 +140,6 @@ def test_the_status_shows_no_command_line_and_without_the_token_only_states_and_
         else:
             assert open_to_all["program"] == "train.py"
     assert get(running.port, "/healthz") == {"state": "running", "client": False}
-
-
-NAMES = """
-import multiprocessing, os, subprocess, sys
-
-def work(n):
-    return n
-
-if __name__ == "__main__":
-    if len(sys.argv) == 1:
-        children = [subprocess.Popen([sys.executable, __file__, "rank"], env=dict(os.environ, RANK=str(r),
-                    LOCAL_RANK=str(r), WORLD_SIZE="2")) for r in range(2)]
-        for child in children:
-            child.wait()
-        for method in ("fork", "spawn", "forkserver"):
-            worker = multiprocessing.get_context(method).Process(target=work, args=(1,), name="W-" + method)
-            worker.start()
-            worker.join()
-        subprocess.run([sys.executable, "-m", "timeit", "-n1", "pass"], stdout=subprocess.DEVNULL)
-"""
-
-
-def test_sessions_are_named_by_what_the_process_is(program) -> None:
-    running = program(NAMES, wait="300", name="run.py")
-    names: list[str] = []
-
-    class Noting(Editor):
-        def _event(self, session: Session, name: str, body: dict[str, Any]) -> None:
-            if name == "debugpyAttach":
-                names.append(body["name"])
-            super()._event(session, name, body)
-
-    with Noting(running.port, {}) as editor:
-        code, _, err = running.finish(timeout=300)
-    assert code == 0, err
-    assert editor.errors == []
-    pid = names[0] == "run.py" and next(n for n in names if "W-fork" in n).rpartition("(")[2][:-1]
-    workers = [
-        f"multiprocessing worker W-{method} of run.py ({pid})" for method in ("fork", "spawn", "forkserver")
-    ]
-    assert sorted(names) == sorted(["run.py", "rank 0", "rank 1", *workers, "python -m timeit"])
 
 
 def test_a_second_client_looks_on_and_changes_nothing(loop, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import pytest
 from dkdbg.agent.run import reload
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
+from tests.agent.dap_probe import wait_for
 from tests.processes import members
 
 #: Saves in a row.
@@ -37,13 +38,6 @@ def save(path: Path | str, text: str) -> None:
     draft = Path(f"{path}.new")
     draft.write_text(text)
     draft.replace(path)
-
-
-def until(is_done: Any, what: str, timeout: float = 300) -> None:
-    end = time.monotonic() + timeout
-    while not is_done():
-        assert time.monotonic() < end, f"waited {timeout} s for {what}"
-        time.sleep(0.02)
 
 
 def ask(running: Any, verb: str) -> tuple[int, str]:
@@ -89,11 +83,11 @@ def test_each_of_many_saves_stops_for_one_attach(watched) -> None:
             save(running.script, LOOP.format(version=version))
             top = debugger.stack(debugger.wait_stopped(300))[0]
             assert (top.line, debugger.local_values(top)["version"]) == (5, str(version))
-        until(lambda: running.record()["runs"] == SAVES + 1, "the last run in the record")
+        wait_for(lambda: running.record()["runs"] == SAVES + 1, bool)
         record = running.record()
         assert (record["last_exit_code"], record["client"]) == (143, True)
         alive = lambda: [one for one in debugger.sessions if not one.is_ended]
-        until(lambda: len(alive()) == 2, "the root and the program alone")
+        wait_for(lambda: len(alive()) == 2, bool)
     running.process.terminate()
     assert running.finish()[0] == 143
     assert members(record) == []
@@ -103,7 +97,7 @@ def test_a_syntax_error_keeps_the_old_process_and_is_shown(watched) -> None:
     running = watched(LOOP.format(version=1))
     with attach(running) as debugger:
         assert running.process.stdout.readline() == b"ready\n"  # it has read its file
-        until(lambda: running.record()["child"], "the program in the record")
+        wait_for(lambda: running.record()["child"], bool)
         child = running.record()["child"]
         save(running.script, "x = 1\nif x\n    pass\n")
         debugger.wait_output(f"{running.script}:2: SyntaxError: ")
@@ -114,7 +108,7 @@ def test_a_syntax_error_keeps_the_old_process_and_is_shown(watched) -> None:
         debugger.set_breakpoints(running.script, [5])
         assert debugger.wait_stopped().session.name != "debugger"  # the old process goes on
         save(running.script, LOOP.format(version=2))
-        until(lambda: running.record()["runs"] == 2, "the second run")
+        wait_for(lambda: running.record()["runs"] == 2, bool)
         stop = debugger.wait_stopped()
         assert debugger.local_values(debugger.stack(stop)[0])["version"] == "2"
     running.process.terminate()
@@ -187,7 +181,7 @@ def test_it_ends_with_the_programs_code_at_once_or_at_sigterm(
 
 def test_a_crash_starts_it_again_so_often_and_no_more(supervise) -> None:
     running = supervise("sh", "-c", "exit 6", options=("--on-crash", "restart", "--max-restarts", "1"))
-    until(lambda: running.record().get("runs") == 2, "the second run")
+    wait_for(lambda: running.record().get("runs") == 2, bool)
     assert running.wait_state("idle")["last_exit_code"] == 6
     running.process.terminate()
     code, _, err = running.finish()
@@ -221,7 +215,7 @@ def test_a_launch_restarts_when_asked_to_and_ends_with_its_program(launch) -> No
 def test_an_editor_that_attaches_after_the_end_starts_it_again_and_its_stop_button_ends_it(watched) -> None:
     running = watched(LOOP.format(version=1))
     debugger = attach(running)
-    until(lambda: running.record()["runs"] == 1, "the program")
+    wait_for(lambda: running.record()["runs"] == 1, bool)
     debugger.disconnect(terminate=True)
     assert running.wait_state("idle")["child"] is None
     with attach(running, 5) as debugger:
@@ -230,7 +224,7 @@ def test_an_editor_that_attaches_after_the_end_starts_it_again_and_its_stop_butt
         debugger.disconnect(terminate=True)
     running.wait_state("idle")
     save(running.script, LOOP.format(version=2))
-    until(lambda: running.record()["runs"] == 3, "the third run")
+    wait_for(lambda: running.record()["runs"] == 3, bool)
     running.process.terminate()
     running.finish()
 
@@ -260,7 +254,7 @@ def test_children_in_their_own_sessions_are_gone_after_a_restart_and_at_the_end(
     (tmp_path / "t.py").write_text(FAMILY)
     running = supervise(sys.executable, "t.py", options=())
     assert running.process.stdout.readline().startswith(b"ready")
-    until(lambda: len(members(running.record())) >= 7, "the family")
+    wait_for(lambda: len(members(running.record())) >= 7, bool)
     before = set(members(running.record()))
     assert ask(running, "restart")[0] == 0
     assert running.process.stdout.readline().startswith(b"ready")
