@@ -7,7 +7,6 @@ import io
 import os
 import subprocess
 import sys
-import time
 import urllib.parse
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from dkdbg.delivery import bring as bringing
 from dkdbg.delivery import single_file
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import DkdbgError
+from tests.agent.dap_probe import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -69,13 +69,6 @@ def session(here: Here) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         if each.poll() is None:
             each.kill()
         each.communicate()
-
-
-def until(condition: Callable[[], object], limit: float = 300) -> None:
-    end = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_it_is_sent_once_kept_privately_and_removed_by_the_last_though_a_login_shell_talks(
@@ -146,9 +139,9 @@ def test_a_signal_reaches_the_program_there_and_nobody_removes_the_file_before_i
     brought, second = bring(here), bring(here)
     loop = f"touch {tmp_path}/up; until [ -e {tmp_path}/go ]; do sleep 0.05; done"
     running = session(brought, "sh", "-c", f"trap 'touch {tmp_path}/heard' INT; {loop}")
-    until((tmp_path / "up").exists)
+    wait_for((tmp_path / "up").exists, bool)
     brought.signal(2)
-    until((tmp_path / "heard").exists)
+    wait_for((tmp_path / "heard").exists, bool)
     for each in (brought, second):
         each.close()
     assert len(here.kept()) == 2  # the file, and what it was unpacked into
@@ -244,7 +237,7 @@ def test_a_transfer_that_is_cut_off_leaves_nothing(here: Here) -> None:
     here.through = f"{sys.executable} -c '{relay}' | \"$@\""
     with pytest.raises(DkdbgError, match=r"here .*(arrive|ended)"):
         bring(here)
-    until(lambda: here.kept() == [])
+    wait_for(lambda: here.kept() == [], bool)
 
 
 @pytest.mark.parametrize(
