@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dkdbg.agent.program import array_figures
-from dkdbg.delivery import debugpy, single_file
+from dkdbg.delivery import debugpy
+from tests.agent.conftest import lay_out
 from tests.agent.dap_probe import Editor
 from tests.agent.test_privates import VERSIONS, released
 from tests.frameworks import python_with
@@ -236,12 +237,8 @@ def test_nothing_is_imported_for_a_program_without_a_framework(stopped) -> None:
 def test_the_oldest_debugpy_stops_and_shows_them(released, stopped, monkeypatch, tmp_path: Path) -> None:
     version = VERSIONS[0][2:], released(VERSIONS[0]) / "debugpy"
     monkeypatch.setattr(debugpy, "for_python", lambda python: version)  # noqa: ARG005
-    root = tmp_path / "layout"
-    root.mkdir()
-    (root / single_file.NAME).write_bytes(single_file.build(sys.version_info[:2]))
-    (root / single_file.NAME).chmod(0o755)
     code = NUMPY.format(numpy="import numpy; array = numpy.arange(20.0)")
-    running, attaching = stopped(code, python_with("torch"), root)
+    running, attaching = stopped(code, python_with("torch"), lay_out(tmp_path / "layout"))
     with attaching as editor:
         stop = editor.wait_stops(1, 300)[0]
         assert running.record()["debugpy"] == VERSIONS[0][2:]

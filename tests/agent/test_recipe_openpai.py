@@ -7,13 +7,12 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from dkdbg.delivery import single_file
 from tests.agent import nc
+from tests.agent.conftest import lay_out
 from tests.agent.test_pai import own_address
 from tests.agent.test_pai_job import TRAIN
 from tests.engine.host_doors import HostDoor
@@ -44,8 +43,7 @@ def test_each_command_of_the_recipe_for_openpai_does_what_the_page_says(tmp_path
     subprocess.run(["git", "init", "-q", root], check=True)
     for name, text in {"job.yaml": jobs.PLAIN, "train.py": TRAIN, "setup.py": ""}.items():
         (root / name).write_text(text)
-    (root / ".dkdbg").mkdir()
-    (root / ".dkdbg" / single_file.NAME).write_bytes(single_file.build(sys.version_info[:2]))
+    lay_out(root / ".dkdbg")
     node, port = own_address(), free_port()
     with rest.serving() as server:
         page = Page.of("recipes/openpai.md")
