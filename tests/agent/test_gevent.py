@@ -40,13 +40,17 @@ def gevent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_each_greenlet_stops_and_the_program_ends(launch: Any, tmp_path: Path, gevent: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(PROGRAM)
+@pytest.fixture
+def start(program: Any, gevent: Path) -> Any:
+    """Launch a program of this text, which may import gevent."""
+    return lambda text, wait="0", **env: program(text, wait=wait, env={"PYTHONPATH": str(gevent), **env})
+
+
+def test_each_greenlet_stops_and_the_program_ends(start: Any, tmp_path: Path) -> None:
     # In an import: gevent takes care of its lock only while it sees no second thread.
     (tmp_path / "patches.py").write_text("from gevent import monkey\nmonkey.patch_all()\n")
-    running = launch(sys.executable, "train.py", wait="300", env={"PYTHONPATH": str(gevent)})
-    with Editor(running.wait_state("waiting")["port"], {str(script): [7]}) as editor:
+    running = start(PROGRAM, "300")
+    with Editor(running.port, {running.script: [7]}) as editor:
         code, out, err = running.finish()
         assert [stop["line"] for stop in editor.wait_stops(3)] == [7, 7, 7]
     assert (code, out) == (0, "end None\n")
@@ -68,13 +72,11 @@ print("end")
 """
 
 
-def test_a_running_program_is_attached_to_stops_and_ends(launch: Any, tmp_path: Path, gevent: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(SERVES)
-    running = launch(sys.executable, "train.py", env={"PYTHONPATH": str(gevent)})
+def test_a_running_program_is_attached_to_stops_and_ends(start: Any, tmp_path: Path) -> None:
+    running = start(SERVES)
     wait_for((tmp_path / "runs").exists, bool)
     for _ in range(3):
-        with Editor(running.port, {str(script): [7]}) as editor:
+        with Editor(running.port, {running.script: [7]}) as editor:
             assert editor.wait_stops(2)[1]["line"] == 7
     (tmp_path / "stop").touch()
     code, out, err = running.finish()
@@ -93,12 +95,9 @@ print("end")
 """
 
 
-def test_a_program_that_ends_while_pydevd_copies_threading_ends(
-    launch: Any, tmp_path: Path, gevent: Path
-) -> None:
+def test_a_program_that_ends_while_pydevd_copies_threading_ends(start: Any, tmp_path: Path) -> None:
     """Its main thread joined the copy's threads, which wait for it; seen in 1 of 20 late attaches on a busy machine."""
-    (tmp_path / "train.py").write_text(ENDS_MEANWHILE)
-    running = launch(sys.executable, "train.py", env={"PYTHONPATH": str(gevent)})
+    running = start(ENDS_MEANWHILE)
     wait_for((tmp_path / "runs").exists, bool)
     with Editor(running.port, {}):
         code, out, err = running.finish(300)
@@ -106,37 +105,27 @@ def test_a_program_that_ends_while_pydevd_copies_threading_ends(
 
 
 @pytest.mark.parametrize(
-    ("code", "env"),
-    [
-        (
-            "import os, sys; print(os.environ['GEVENT_SUPPORT'], [m for m in sys.modules if 'gevent' in m])",
-            {"GEVENT_SUPPORT": "False"},
-        ),
-        (
-            "import os, sys; print(os.environ.get('GEVENT_SUPPORT'), [m for m in sys.modules if 'g' 'event' in m])",
-            {},
-        ),
-    ],
+    ("name", "env"), [("'gevent'", {"GEVENT_SUPPORT": "False"}), ("'g' 'event'", {})],
     ids=["the user has said no", "a program that does not name it"],
-)
-def test_gevent_is_not_imported_for(
-    launch: Any, tmp_path: Path, gevent: Path, code: str, env: dict[str, str]
-) -> None:
-    running = launch(sys.executable, "-c", code, wait="300", env={"PYTHONPATH": str(gevent), **env})
-    with Editor(running.wait_state("waiting")["port"], {str(tmp_path / "other.py"): [1]}):
+)  # fmt: skip
+def test_gevent_is_not_imported_for(start: Any, tmp_path: Path, name: str, env: dict[str, str]) -> None:
+    running = start(
+        f"import os, sys; print(os.environ.get('GEVENT_SUPPORT'), [m for m in sys.modules if {name} in m])",
+        "300",
+        **env,
+    )
+    with Editor(running.port, {str(tmp_path / "other.py"): [1]}):
         assert running.finish()[1] == f"{env.get('GEVENT_SUPPORT')} []\n"
 
 
-@pytest.mark.parametrize(
-    "command", ["cat train.py | {} /dev/stdin", "{} /dev/stdin < train.py", "cat train.py | {} pipe"]
-)
 def test_a_program_that_comes_through_a_pipe_is_not_read_before_python_does(
-    launch: Any, tmp_path: Path, command: str
+    launch: Any, tmp_path: Path
 ) -> None:
     """To see whether it names gevent."""
     (tmp_path / "train.py").write_text("# no gevent\n" * 20_000 + "print('end')\n")
     (tmp_path / "pipe").symlink_to("/dev/stdin")
-    running = launch("sh", "-c", command.format(sys.executable), wait="300")
-    with Editor(running.wait_state("waiting")["port"], {}):
+    lines = ("cat train.py | {} /dev/stdin", "{} /dev/stdin < train.py", "cat train.py | {} pipe")
+    running = launch("sh", "-c", " && ".join(line.format(sys.executable) for line in lines), wait="300")
+    with Editor(running.port, {}):
         code, out, err = running.finish()
-    assert (code, out) == (0, "end\n"), err
+    assert (code, out) == (0, "end\n" * len(lines)), err

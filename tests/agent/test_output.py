@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -77,16 +75,18 @@ def test_a_hundred_thousand_lines_arrive_all_in_order_in_few_events(program) -> 
     assert running.process.wait(300) == 0
 
 
-def test_each_rank_prints_in_its_own_session(program, tmp_path: Path) -> None:
+def test_each_rank_prints_in_its_own_session_and_the_one_that_failed_is_named_in_the_roots(
+    program, tmp_path: Path
+) -> None:
     (tmp_path / "train.py").write_text(
         "import os, sys\nrank = os.environ['RANK']\nprint('rank', rank, 'is up')\n"
-        "if rank == '2': sys.exit('rank 2 has no data')\n"
+        "if rank == '2': raise ValueError('no data')\n"
     )
     running = program(
         "import os, subprocess, sys\n"
         "ranks = [subprocess.Popen([sys.executable, 'train.py'], env=dict(os.environ, RANK=str(r), LOCAL_RANK=str(r),"
         " WORLD_SIZE='4')) for r in range(4)]\n"
-        "sys.exit(max(rank.wait() for rank in ranks))\n",
+        "if any([rank.wait() for rank in ranks]): sys.exit('a rank has failed')\n",
         wait="300",
         name="start.py",
     )
@@ -96,7 +96,10 @@ def test_each_rank_prints_in_its_own_session(program, tmp_path: Path) -> None:
     assert sorted(out.splitlines()) == [f"rank {rank} is up" for rank in range(4)]
     for rank in range(4):
         assert said(debugger, "stdout", by=f"rank {rank}") == f"rank {rank} is up\n"
-    assert said(debugger, "stderr", by="rank 2") == "rank 2 has no data\n"
+    assert said(debugger, "stderr", by="rank 2").endswith("ValueError: no data\n")
+    root = "".join(each.text for each in debugger.output if "debugger" in each.session.name)
+    assert "the program exited with code 1; rank 2 said last on stderr:" in root
+    assert "ValueError: no data" in root
 
 
 def test_what_was_printed_before_a_stop_is_there_before_it(program) -> None:
@@ -150,32 +153,21 @@ def test_the_streams_stay_what_they_were_and_are_bare_when_the_editor_has_left(
     assert (code, out) == (0, "attached\n[None, None, None, None]\n"), err
 
 
-def test_a_terminal_stays_a_terminal(layout: Path, runtime: Path, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(
-        "import os, sys\nprint(sys.stdout.isatty(), os.isatty(1), os.ttyname(1), sys.stdout.line_buffering)\n"
-    )
+def test_a_terminal_stays_a_terminal(program) -> None:
     ours, theirs = pty.openpty()
-    name = f"tty{os.getpid()}"
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("DKDBG_", "PYTHON"))}
-    environment |= {"DKDBG_RUNTIME_DIR": str(runtime), "DKDBG_NAME": name, "DKDBG_WAIT": "300"}
-    environment |= {"DKDBG_PORT": "0", "DKDBG_PYTHON": sys.executable, "DKDBG_JOIN_DEADLINE": "60"}
-    command = [str(layout / "agent.pyz"), "launch", "--", sys.executable, "train.py"]
-    process = subprocess.Popen(
-        command, env=environment, cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE
+    running = program(
+        "import os, sys\nprint(sys.stdout.isatty(), os.isatty(1), os.ttyname(1), sys.stdout.line_buffering)\n",
+        wait="300",
+        stdin=theirs,
+        stdout=theirs,
     )
-    try:
-        from tests.agent.conftest import Launch
-
-        terminal = os.ttyname(theirs)
-        debugger = run(Launch(process, runtime, name))
-        assert process.wait(300) == 0
-        assert said(debugger, "stdout") == f"True True {terminal} True\n"
-        assert os.read(ours, 1000).decode() == f"True True {terminal} True\r\n"
-    finally:
-        process.kill()
-        process.communicate()
-        os.close(ours)
-        os.close(theirs)
+    printed = f"True True {os.ttyname(theirs)} True"
+    debugger = run(running)
+    assert running.process.wait(300) == 0
+    assert said(debugger, "stdout") == f"{printed}\n"
+    assert os.read(ours, 1000).decode() == f"{printed}\r\n"
+    os.close(ours)
+    os.close(theirs)
 
 
 def test_a_forked_worker_that_fails_says_so_in_its_own_session_and_once(program) -> None:
