@@ -4,59 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
-from tests.agent.dap_probe import Editor, Session, wait_for
+from tests.agent.dap_probe import Editor, wait_for
 from tests.processes import children
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 CODE = "x = 1\ny = 2\nprint('sum', x + y)\n"
-
-
-def lay_out(folder: Path) -> tuple[list[str], dict[Path, int]]:
-    """Write a program for each way to start Python; return their commands, and the line to stop in of each file."""
-    entry = folder / "entry.py"
-    files = {name: folder / f"{name}.py" for name in ("script", "shell", "child", "shebang")}
-    package = folder / "jobs"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    for file in (files["script"], files["shell"], files["child"], package / "__main__.py"):
-        file.write_text(CODE)
-    files["shebang"].write_text(f"#!{sys.executable}\n{CODE}")
-    entry.write_text("def main():\n    y = 2\n    print('sum', 1 + y)\n")
-    console_script = folder / "console-script"
-    console_script.write_text(
-        f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(folder)!r})\n"
-        "from entry import main\nsys.exit(main())\n"
-    )
-    for file in (files["shebang"], console_script):
-        file.chmod(0o755)
-    commands = [
-        f"{sys.executable} script.py",
-        f"{sys.executable} -m jobs",
-        f'sh -c "cd / && {sys.executable} {files["shell"]}; exit $?"',
-        str(files["shebang"]),
-        str(console_script),
-        f"{sys.executable} -c \"import subprocess as s; s.run([{sys.executable!r}, 'child.py'])\"",
-    ]
-    lines = {file: 1 for name, file in files.items() if name != "shebang"}
-    return commands, {**lines, package / "__main__.py": 1, files["shebang"]: 2, entry: 2}
-
-
-def test_a_breakpoint_stops_however_python_is_started(launch, tmp_path: Path) -> None:
-    commands, lines = lay_out(tmp_path)
-    running = launch("sh", "-c", "; ".join(commands), wait="300")
-    with Editor(running.port, {str(file): [line] for file, line in lines.items()}) as editor:
-        code, out, _ = running.finish()
-    found = sorted((stop["path"], stop["line"]) for stop in editor.stops)
-    assert found == sorted((str(file), line) for file, line in lines.items())
-    assert (code, out) == (0, "sum 3\n" * len(commands))
-    assert editor.errors == []
 
 
 def test_a_preexec_fn_neither_registers_nor_hangs(program) -> None:
@@ -105,32 +63,6 @@ def test_a_late_attach_stops_in_the_main_frame_and_in_a_thread_that_run_already(
         running.wait_state("attached")
         wait_for(lambda: [each["joined"] for each in running.record()["processes"]], [True].__eq__)
     running.wait_state("running")
-
-
-def test_an_editor_that_ignores_child_sessions_delays_a_program_but_never_hangs_it(program) -> None:
-    running = program(CODE, wait="300", env={"DKDBG_JOIN_DEADLINE": "0.5"})
-    with Editor(running.port, {running.script: [1]}, follow=False):
-        code, out, _ = running.finish(300)
-    assert (code, out) == (0, "sum 3\n")
-
-
-def test_the_editor_is_told_of_the_start_and_of_the_exit_code(launch) -> None:
-    class OfTheRoot(Editor):
-        """Its output is that of the root session; those of processes are connections of their own."""
-
-        def _event(self, session: Session, name: str, body: dict[str, Any]) -> None:
-            if name != "output" or session is self.sessions.get(0):
-                super()._event(session, name, body)
-
-    running = launch(sys.executable, "-c", "raise SystemExit(3)", wait="300")
-    with OfTheRoot(running.port, {}) as editor:
-        code, _, _ = running.finish()
-    pid = running.record()["child"]
-    console = [line for line in editor.output if line.startswith("dkdbg:")]
-    assert console[0].startswith(f"dkdbg: started pid {pid}: ")
-    assert console[1].startswith("dkdbg: the program exited with code 3")
-    assert editor.exit_codes[-1] == 3
-    assert code == 3
 
 
 def test_a_killed_adapter_is_replaced_and_the_program_goes_on(program) -> None:

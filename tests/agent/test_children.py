@@ -31,6 +31,17 @@ CHILDREN = {
         "os.mkdir('pkg'); os.link('steps.py', 'pkg/real.py'); open('pkg/__init__.py', 'w').close();"
         "open('pkg/__main__.py', 'w').write('import steps'); subprocess.run([sys.executable, '-m', 'pkg'])"
     ),
+    "a script with a shebang": (
+        "text = open('steps.py').read(); open('steps.py', 'w').write('#!%s\\n%s' % (sys.executable, text));"
+        "os.chmod('steps.py', 0o755); subprocess.run([os.path.abspath('steps.py')])"
+    ),
+    "a console script": (
+        "open('run', 'w').write('#!%s\\nimport sys\\nsys.path.insert(0, %r)\\nfrom steps import work\\nsys.exit(work(-1))\\n'"
+        " % (sys.executable, os.getcwd())); os.chmod('run', 0o755); subprocess.run([os.path.abspath('run')])"
+    ),
+    "a shell in another folder": (
+        "subprocess.run('cd / && %s %s/steps.py; exit $?' % (sys.executable, os.getcwd()), shell=True)"
+    ),
     "a link to the file": "os.symlink('steps.py', 'other.py'); subprocess.run([sys.executable, 'other.py'])",
     "after exec": (
         "subprocess.run([sys.executable, '-c', "
@@ -56,7 +67,7 @@ CHILDREN = {
 }
 
 
-@pytest.mark.parametrize("minor", [8, 11, 14])
+@pytest.mark.parametrize("minor", [8, pytest.param(11, marks=pytest.mark.core), 14])
 def test_a_child_stops_at_a_breakpoint_of_its_first_lines_however_it_is_started(
     program, under, tmp_path: Path, minor: int
 ) -> None:

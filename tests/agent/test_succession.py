@@ -362,8 +362,24 @@ def leave_root(editor: Editor) -> None:
 def test_one_stop_ends_all_sessions_the_processes_run_on_and_a_new_attach_stops_again(
     workers, tmp_path: Path
 ) -> None:
-    """VS Code's button disconnects the session in focus alone."""
+    """VS Code's button disconnects the session in focus alone; a configuration may say that this is all."""
     port = workers.port
+    for leaving in ("the process", "restart", "break"):
+        more = {"dkdbgStop": "process"} if leaving == "the process" else {}
+        with Editor(port, {workers.script: [6]}, hold=True, more=more) as editor:
+            first, second = two_stops(editor)
+            root = editor.sessions[0]
+            left = first if leaving == "the process" else root
+            if leaving == "break":
+                root.close()
+            else:
+                left.send("disconnect", restart=leaving == "restart")
+            wait_for(lambda left=left: left.closed, bool)
+            if left is root:
+                time.sleep(0.5)
+                assert first.request("threads")["threads"]
+            assert second.request("threads")["threads"]
+            assert left is root or not root.closed
     for focus in ("the program", "a worker", "the root session", ""):
         with Editor(port, {workers.script: [6]}, hold=True) as editor:
             held = two_stops(editor)
@@ -380,16 +396,6 @@ def test_one_stop_ends_all_sessions_the_processes_run_on_and_a_new_attach_stops_
     (tmp_path / "stop").touch()
     assert workers.finish()[0] == 0
     assert sorted(path.name for path in tmp_path.glob("done*")) == ["done0", "done1"]
-
-
-def test_stop_leaves_one_process_where_the_configuration_says_so(workers) -> None:
-    port = workers.port
-    with Editor(port, {workers.script: [6]}, hold=True, more={"dkdbgStop": "process"}) as editor:
-        first, second = two_stops(editor)
-        assert first.request("disconnect", terminateDebuggee=False) == {}
-        wait_for(lambda: first.closed, bool)
-        assert second.request("threads")["threads"]
-        assert not editor.sessions[0].closed
 
 
 def test_with_the_root_session_of_an_observer_its_others_end_and_with_the_holders_it_gets_all_processes(
@@ -413,19 +419,3 @@ def test_with_the_root_session_of_an_observer_its_others_end_and_with_the_holder
                 assert session in before.values()
             assert third.errors == []
             wait_for(lambda: "".join(third.output), lambda text: "this session is yours now" in text)
-
-
-def test_a_root_session_that_restarts_or_breaks_leaves_the_others_alone(workers) -> None:
-    port, script = workers.port, workers.script
-    for restarts in (True, False):
-        with Editor(port, {script: [6]}, hold=True) as editor:
-            held = two_stops(editor)
-            root = editor.sessions[0]
-            if restarts:
-                root.send("disconnect", restart=True)
-            else:
-                root.close()
-            wait_for(lambda root=root: root.closed, bool)
-            time.sleep(0.5)
-            for session in held:
-                assert session.request("threads")["threads"]
