@@ -147,18 +147,27 @@ def test_what_the_page_says_is_so(tmp_path: Path) -> None:
         try:
             late = "rank 2 has not come to all_reduce #6 of all ranks"
 
-            def hangs() -> bool:
-                assert job.poll() is None, (tmp_path / "log").read_text()
-                return late in where(folder).stdout
+            def comes(command: str, fits: Callable[[subprocess.CompletedProcess[str]], bool]) -> None:
+                """Type a command of the page until it shows that; a rank that answers late is not in a look."""
+                words, done = page.words(command), None
 
-            until(hangs, lambda: (tmp_path / "log").read_text() + where(folder).stdout)
-            said: list[object] = [None]
+                def looks() -> bool:
+                    nonlocal done
+                    assert job.poll() is None, (tmp_path / "log").read_text()
+                    done = subprocess.run(
+                        words, cwd=tmp_path, env=environment(env), capture_output=True, text=True, timeout=300, check=False
+                    )  # fmt: skip
+                    return fits(done)
 
-            def names_it() -> bool:  # a rank that answers late is not in this look
-                said[0] = page.run("dkdbg where", cwd=tmp_path, env=env)
-                return f"rank 2 in load_batch at train.py:{line_of('load')}" in said[0].stdout
+                until(looks, lambda: done)
 
-            until(names_it, lambda: said[0])
+            def told(done: subprocess.CompletedProcess[str]) -> bool:
+                (found,) = json.loads(done.stdout)["jobs"]
+                groups = [each["ranks"] for each in found["ranks"]]
+                return groups == [[2], [0, 1, 3]] and found["findings"][0]["text"].startswith(late)
+
+            odd = f"rank 2 in load_batch at train.py:{line_of('load')}"
+            comes("dkdbg where", lambda done: late in done.stdout and odd in done.stdout)
             watching = subprocess.Popen(
                 page.words("dkdbg where --watch --ranks 2"), cwd=tmp_path, env=environment(env), stdout=subprocess.PIPE, text=True
             )  # fmt: skip
@@ -168,21 +177,11 @@ def test_what_the_page_says_is_so(tmp_path: Path) -> None:
             watching.send_signal(signal.SIGINT)
             assert watching.wait(300) == 0
             watching.stdout.close()
-
-            def written() -> bool:
-                said[0] = page.run("dkdbg where --html", cwd=tmp_path, env=env)
-                assert said[0].returncode == 0, said[0]
-                return late in (tmp_path / "hang.html").read_text()
-
-            until(written, lambda: said[0])
-
-            def told() -> bool:
-                said[0] = page.run("dkdbg where --json", cwd=tmp_path, env=env)
-                (found,) = json.loads(said[0].stdout)["jobs"]
-                groups = [each["ranks"] for each in found["ranks"]]
-                return groups == [[2], [0, 1, 3]] and found["findings"][0]["text"].startswith(late)
-
-            until(told, lambda: said[0])
+            comes(
+                "dkdbg where --html",
+                lambda done: not done.returncode and late in (tmp_path / "hang.html").read_text(),
+            )
+            comes("dkdbg where --json", told)
         finally:
             job.terminate()
             job.wait(300)
