@@ -45,9 +45,9 @@ def test_who_knows_the_secret_of_the_run_speaks_with_debugpy(guarded, monkeypatc
     monkeypatch.setattr(
         runs, "here", lambda: [runs.Run({"run": "run1", "secret": (b"s" * 32).hex(), "workers": {}})]
     )
-    sock, said, is_guarded = guard.connect("127.0.0.1", door.port)
+    sock, said, run = guard.connect("127.0.0.1", door.port)
     with sock:
-        assert is_guarded
+        assert run == "run1"
         assert said.startswith(b"Content-Length: 2")
         sock.sendall(b"hello")
         through[0].settimeout(LIMIT)

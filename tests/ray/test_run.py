@@ -303,3 +303,60 @@ def test_what_ray_s_libraries_and_its_threads_run_of_the_user_s_stops(ray, tmp_p
             debugger.continue_(stop, timeout=LIMIT)
         assert process.wait(LIMIT) == 0, (tmp_path / "said").read_text()
     assert seen.count(line["threaded"]) == 4
+
+
+PACKED = """\
+    import ray
+
+    ray.init(address="auto", runtime_env=ENV)
+
+
+    @ray.remote(num_cpus=0.1)
+    def count(batch):
+        import packed_module
+
+        return packed_module.add(batch)  # task
+
+
+    print("got", ray.get(count.remote(5)))  # driver
+    """
+PACKED_MODULE = "def add(batch):\n    return batch + 7\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "env", "command"),
+    [
+        ("packed/main.py", "None", "python3 -m ray.scripts.scripts job submit --working-dir packed -- python3 main.py"),
+        ("packed.py", '{"working_dir": "/job/packed"}', "python3 packed.py"),
+    ],
+    ids=["ray job submit", "runtime_env"],
+)  # fmt: skip
+def test_breakpoints_stop_in_a_folder_of_the_checkout_that_ray_has_packed(
+    ray, tmp_path, script, env, command
+):
+    """In the driver of a submitted job as well, which Ray starts (found/ray.md, ranking 8 and 9)."""
+    (ray.folder / "packed").mkdir(exist_ok=True)
+    program = PACKED.replace("ENV", env)
+    main = str(ray.write(script, program))
+    module = str(ray.write("packed/packed_module.py", PACKED_MODULE))
+    wanted = {module: [2], main: list(lines(program).values())}
+    target = f"ray+docker://{ray.nodes[0]}"
+    words = ["dkdbg", "run", "--wait", "--on", target, "--workers", "*", "--", *command.split()]
+    options = {"path_mappings": ((str(ray.folder), "/job"),)}
+    with (
+        (tmp_path / "said").open("w") as said,
+        started(words, tmp_path, said) as process,
+        host_door(tmp_path, target) as door,
+        Debugger(AttachOptions(port=door.port, **options)) as debugger,
+    ):
+        for path, numbers in wanted.items():
+            debugger.set_breakpoints(path, numbers)
+        debugger.attach(timeout=LIMIT)
+        seen: list[tuple[str, int]] = []
+        while set(seen) != {(path, number) for path, numbers in wanted.items() for number in numbers}:
+            stop = debugger.wait_stopped(LIMIT)
+            frame = debugger.stack(stop, timeout=LIMIT)[0]
+            seen.append((frame.path, frame.line))
+            debugger.continue_(stop, timeout=LIMIT)
+        assert process.wait(LIMIT) == 0, (tmp_path / "said").read_text()
+    assert "got 12" in (tmp_path / "said").read_text()

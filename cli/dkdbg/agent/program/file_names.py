@@ -5,6 +5,8 @@ beginning mean something of their own, and `os.path` keeps them. On Linux and ma
 
 Of path mappings pydevd tries all folders before the first file: with `proj/train.py` at `/app/train.py` and `proj` at
 `/workspace` a breakpoint in the first would be set in `/workspace/train.py`, which is there and does not run.
+
+A driver that `ray job submit` has started runs in a folder where Ray has unpacked the job's working_dir (ray_driver.py).
 """
 
 # debugpy has no types, and this is where it is touched.
@@ -33,6 +35,9 @@ def watch() -> None:
         return found
 
     def setup_client_server_paths(paths: List[Tuple[str, str]]) -> None:
+        unpacked, source = (os.environ.get(each, "") for each in ("DKDBG_RAY_UNPACKED", "DKDBG_RAY_SOURCE"))
+        theirs = of_editor(source, paths) if unpacked else ""
+        paths = [(theirs, unpacked), *paths] if theirs else paths
         set_up(paths)
         _map_files_first(files, paths)
 
@@ -44,6 +49,22 @@ def watch() -> None:
 def single(path: str) -> str:
     """Return a path of this machine with one slash at its beginning in the place of two."""
     return path[1:] if path.startswith("//") and os.sep == "/" else path
+
+
+def of_editor(path: str, pairs: List[Tuple[str, str]]) -> str:
+    """Return what the editor calls a folder of this machine; empty where it does not have it.
+
+    Args:
+        pairs: (of the editor, of this machine), the folders of its path mappings; without any, both have the same files.
+    """
+    if not pairs:
+        return path
+    around = [pair for pair in pairs if (path + "/").startswith(pair[1].rstrip("/") + "/")]
+    if not around:
+        return ""
+    theirs, ours = max(around, key=lambda pair: len(pair[1].rstrip("/")))
+    below = path[len(ours.rstrip("/")) :]
+    return theirs.rstrip("/\\") + (below.replace("/", "\\") if "\\" in theirs else below)
 
 
 def _map_files_first(files: Any, paths: List[Tuple[str, str]]) -> None:

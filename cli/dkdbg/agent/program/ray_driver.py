@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 #: Which tasks and actors, by shell patterns with commas; what the user's own variables were.
 ENV_WORKERS, ENV_FORMER, ENV_UV = "DKDBG_RAY_WORKERS", "DKDBG_RAY_FORMER_HOOK", "DKDBG_RAY_UV"
+ENV_FORMER_SUBMIT = "DKDBG_RAY_FORMER_SUBMIT"
+#: In a driver that `ray job submit` has started: the folder of its working_dir, and where Ray has unpacked that for it.
+ENV_SOURCE, ENV_UNPACKED = "DKDBG_RAY_SOURCE", "DKDBG_RAY_UNPACKED"
 #: In the session's folder: the secret of this run and the workers that can be joined. Its reader: agent/ray/runs.py.
 NAME = "ray.json"
 #: Where workers say in the cluster's key-value store that they can be joined.
@@ -31,6 +34,14 @@ ENV_PROFILE, ENV_PROFILE_DIR = "DKDBG_PROFILE", "DKDBG_PROFILE_DIR"
 _PROFILERS = ("nsight", "patterns", "py_spy", "torch_profile", "ray_profile")
 _INTERVAL = 0.3
 _SESSION = "DKDBG_SESSION_DIR"
+#: Begins a job's command line: what the shell reads puts the driver into our session, where it runs on this machine.
+_JOB = "if [ -r {0} ]; then . {0}; else echo '{1}' >&2; fi; {2}"
+_ELSEWHERE = (
+    "dkdbg: not debugged: dkdbg run has ended (--no-wait), or runs on another machine or as another user"
+)
+#: What the agent sets for a program, beside its own variables; those of its own that are another process's.
+_SET = ("PYTHONBREAKPOINT", "PYDEVD_DISABLE_FILE_VALIDATION", "TORCH_COMPILE_DISABLE")
+_NOT_OF_JOB = (ENV_FORMER, ENV_UV, ENV_FORMER_SUBMIT, ENV_SOURCE, ENV_UNPACKED)
 
 
 def hook(runtime_env: Optional[Dict[str, Any]]) -> Any:
@@ -53,12 +64,59 @@ def _by_former(runtime_env: Optional[Dict[str, Any]]) -> Any:
         except ImportError:  # an older Ray
             pass
     former = os.environ.get(ENV_FORMER)
-    if former:
-        import importlib
+    return _named(former)(runtime_env) if former else runtime_env
 
-        module, _, name = former.rpartition(".")
-        return getattr(importlib.import_module(module), name)(runtime_env)
-    return runtime_env
+
+def _named(path: str) -> Any:
+    import importlib
+
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def submit(**options: Any) -> None:
+    """Put the driver of the job that `ray job submit` is about to send into our session; the user's own hook has been asked."""
+    former = os.environ.get(ENV_FORMER_SUBMIT)
+    if former:
+        _named(former)(**options)
+    try:
+        from ray.dashboard.modules.job.sdk import JobSubmissionClient
+
+        known = JobSubmissionClient.submit_job
+
+        def submit_job(self: Any, *, entrypoint: str, **named: Any) -> Any:
+            source = (named.get("runtime_env") or {}).get("working_dir")
+            return known(self, entrypoint=_of_our_session(entrypoint, source), **named)
+
+        JobSubmissionClient.submit_job = submit_job
+    except Exception as error:
+        sys.stderr.write("dkdbg: the job cannot be debugged: %s: %s\n" % (type(error).__name__, error))
+
+
+def _of_our_session(entrypoint: str, source: Any) -> str:
+    """Return a job's command line that enters our session first; its environment is the cluster's, not ours.
+
+    Args:
+        source: the job's working_dir: a folder here, a URI, or None.
+    """
+    import shlex
+
+    ours = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _SET or (name.startswith("DKDBG_") and name not in _NOT_OF_JOB)
+    }
+    if isinstance(source, str) and os.path.isdir(source):
+        ours[ENV_SOURCE] = os.path.realpath(source)
+    hook = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook")
+    lines = ["export PYTHONPATH=%s${PYTHONPATH:+:$PYTHONPATH}" % shlex.quote(hook)]
+    lines += ["export %s=%s" % (name, shlex.quote(value)) for name, value in sorted(ours.items())]
+    lines += ["export %s=$PWD" % ENV_UNPACKED] if ENV_SOURCE in ours else []
+    path = os.path.join(os.environ[_SESSION], "ray-job-%d.sh" % os.getpid())
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as out:
+        out.write("\n".join(lines) + "\n")
+    return _JOB.format(shlex.quote(path), _ELSEWHERE, entrypoint)
 
 
 def _with_setup(runtime_env: Dict[str, Any]) -> Dict[str, Any]:
@@ -87,7 +145,10 @@ def _with_setup(runtime_env: Dict[str, Any]) -> Dict[str, Any]:
     if profiler:
         profiler().follow()
     _use_our_breakpoint()
-    threading.Thread(target=_follow, args=(session, run, secret), name="dkdbg ray", daemon=True).start()
+    source = _source(runtime_env)
+    threading.Thread(
+        target=_follow, args=(session, run, secret, source), name="dkdbg ray", daemon=True
+    ).start()
     return runtime_env
 
 
@@ -196,8 +257,20 @@ def _use_our_breakpoint() -> None:
     rpdb._driver_set_trace = on_demand.breakpoint
 
 
-def _follow(session: str, run: str, secret: str) -> None:
-    """Note which workers can be joined, for the door that runs here, as long as the driver lives."""
+def _source(runtime_env: Dict[str, Any]) -> str:
+    """Return the folder whose files Ray unpacks for workers, as this machine has it; empty where that is not known."""
+    folder = runtime_env.get("working_dir")
+    if isinstance(folder, str) and os.path.isdir(folder):
+        return os.path.realpath(folder)
+    return os.environ.get(ENV_SOURCE, "")
+
+
+def _follow(session: str, run: str, secret: str, source: str) -> None:
+    """Note which workers can be joined, for the door that runs here, as long as the driver lives.
+
+    Args:
+        source: see `_source`.
+    """
     path = os.path.join(session, NAME)
     noted: Any = None
     script = getattr(sys.modules["__main__"], "__file__", None)
@@ -218,7 +291,8 @@ def _follow(session: str, run: str, secret: str) -> None:
                 workers = {each: _called(prefix + each.encode()) for each in ids}
                 descriptor = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
                 with os.fdopen(descriptor, "w") as out:
-                    json.dump({"run": run, "secret": secret, "workers": workers, "main": main}, out)
+                    said = {"run": run, "secret": secret, "workers": workers, "main": main, "source": source}
+                    json.dump(said, out)
                 os.replace(path + ".tmp", path)
                 noted = ids
             profiled.take()

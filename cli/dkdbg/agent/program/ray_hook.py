@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import MutableMapping
 
-NAME = "dkdbg_ray.hook"
+NAME, SUBMIT = "dkdbg_ray.hook", "dkdbg_ray.submit"
 
 
 def say_where(environment: MutableMapping[str, str]) -> None:
@@ -24,3 +24,11 @@ def say_where(environment: MutableMapping[str, str]) -> None:
     # For a driver below `uv run` Ray asks its own hook and no other; ours asks it in its place.
     environment["DKDBG_RAY_UV"] = environment.get("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "1")
     environment["RAY_ENABLE_UV_RUN_RUNTIME_ENV"] = "0"
+
+
+def say_where_jobs_go(environment: MutableMapping[str, str]) -> None:
+    """Have `ray job submit`, if this process is that, ask us before it sends the job; what the user has there is asked first."""
+    former = environment.get("RAY_JOB_SUBMIT_HOOK", "")
+    if former != SUBMIT:
+        environment["DKDBG_RAY_FORMER_SUBMIT"] = former
+        environment["RAY_JOB_SUBMIT_HOOK"] = SUBMIT

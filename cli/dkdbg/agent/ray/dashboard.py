@@ -59,7 +59,7 @@ class Worker:
         is_driver: it is a driver. paused: how many of its threads wait.
         task: what it runs; empty when that is not known. actor: its class; empty for a task. actor_name: as given.
         called: what the worker itself has said, where our guard is before it; empty elsewhere.
-        unpacked, main: see `unpacked.mapped`; empty while that is not known.
+        unpacked, main, source: see `unpacked.Code`; empty while that is not known.
     """
 
     def __init__(self, row: Dict[str, Any], *, task: str = "", actor: str = "", actor_name: str = "") -> None:
@@ -71,7 +71,7 @@ class Worker:
         self.is_driver = row.get("worker_type") == "DRIVER"
         self.paused = _number(row, "num_paused_threads", 1 << 20)
         self.task, self.actor, self.actor_name = task, actor, actor_name
-        self.called = self.unpacked = self.main = ""
+        self.called = self.unpacked = self.main = self.source = ""
 
     @property
     def name(self) -> str:

@@ -150,15 +150,15 @@ class Editor:
         worker = None
         try:
             try:
-                worker, said, guarded = guard.connect(seat.worker.ip, seat.worker.port)
+                worker, said, run = guard.connect(seat.worker.ip, seat.worker.port)
             except OSError as error:
                 why = "%s cannot be reached at %s:%d (%s): it has ended since it was listed, or a firewall is between"
                 text = why % (seat.worker.name, seat.worker.ip, seat.worker.port, error.strerror or error)
                 self._send(messages.refuse(attach, text))
                 return
-            self._roll.seated(seat, guarded=guarded)
+            self._roll.seated(seat, run)
             mappings = messages.as_dict(attach.get("arguments")).get("pathMappings")
-            code = unpacked.Code(mappings, seat.worker.unpacked, seat.worker.main)
+            code = unpacked.Code(mappings, seat.worker.unpacked, seat.worker.main, seat.worker.source)
             Passage(
                 self._sock, parser, worker, said, initialize=self._initialize, attach=attach, code=code
             ).serve()

@@ -35,8 +35,8 @@ def answer(number: str, secret: bytes) -> bytes:
     return hmac.new(secret, number.encode(), hashlib.sha256).hexdigest().encode() + b"\n"
 
 
-def connect(ip: str, port: int) -> Tuple[socket.socket, bytes, bool]:
-    """Return a connection to a worker's debugger, what it has said already, and whether the guard let us in.
+def connect(ip: str, port: int) -> Tuple[socket.socket, bytes, str]:
+    """Return a connection to a worker's debugger, what it has said already, and the run whose guard let us in (runs.py).
 
     Raises:
         OSError: nothing listens there any more, or something else does.
@@ -51,7 +51,7 @@ def connect(ip: str, port: int) -> Tuple[socket.socket, bytes, bool]:
             said = _more(sock, said, end)
         if said.startswith(_GREETING):
             sock.settimeout(None)
-            return sock, said, False
+            return sock, said, ""
         while said.startswith(MARK) and b"\n" not in said and len(said) < _LONGEST:
             said = _more(sock, said, end)
         line, newline, rest = said.partition(b"\n")
@@ -68,7 +68,7 @@ def connect(ip: str, port: int) -> Tuple[socket.socket, bytes, bool]:
         if not rest:
             rest = _more(sock, b"", end)
         sock.settimeout(None)
-        return sock, rest, True
+        return sock, rest, words[1]
     except BaseException:
         sock.close()
         raise

@@ -20,6 +20,8 @@ _FIRST = 1 << 22
 WATCHING, RESTING = 0.25, 2.0
 #: Seconds after which a worker is told of without the name of what it runs.
 NAMED_WITHIN = 10.0
+#: Seconds for which a worker's own note is waited for: its driver reads it every 0.3 s.
+_NOTED_WITHIN = 10.0
 
 
 class Seat:
@@ -99,9 +101,22 @@ class Roll:
                     return seat
         return None
 
-    def seated(self, seat: Seat, *, guarded: bool) -> None:
-        """Its debugger has answered."""
-        seat.guarded = guarded
+    def seated(self, seat: Seat, run: str) -> None:
+        """Note that a worker's debugger has answered, and where its files are, which the driver of its run says.
+
+        Args:
+            run: the id of the run whose guard is before it; empty for no guard.
+        """
+        seat.guarded = bool(run)
+        end = time.monotonic() + _NOTED_WITHIN
+        while run and time.monotonic() < end:
+            worker, known = seat.worker, [each for each in runs.here() if each.id == run]
+            if not known or worker.id in known[0].workers:
+                for each in known:
+                    worker.unpacked = each.unpacked[worker.id] or worker.unpacked
+                    worker.main, worker.source = each.main, each.source
+                return
+            time.sleep(0.05)
 
     def leave(self, seat: Seat) -> None:
         """Its client has left."""
@@ -119,7 +134,7 @@ class Roll:
     def _note(self, workers: List[Worker]) -> None:
         here = runs.here()
         joinable = {worker: name for run in here for worker, name in run.workers.items()}
-        folders = {worker: (folder, run.main) for run in here for worker, folder in run.unpacked.items()}
+        folders = {worker: (folder, run) for run in here for worker, folder in run.unpacked.items()}
         with self._lock:
             there = {each.id for each in workers}
             for gone in [
@@ -131,9 +146,11 @@ class Roll:
                 if seat is None:
                     self._next += 1
                     seat = self._seats[each.id] = Seat(self._next, each)
-                known = folders.get(each.id) or (seat.worker.unpacked, seat.worker.main)
+                former = seat.worker
+                folder, run = folders.get(each.id) or (former.unpacked, former)
                 if not each.unpacked:  # Ray says a second or so after it has begun what a worker runs
-                    each.unpacked, each.main = known
+                    each.unpacked, each.main = folder, run.main
+                each.source = run.source
                 seat.worker = each
                 seat.guarded = seat.guarded or each.id in joinable
                 each.called = joinable.get(each.id, "")

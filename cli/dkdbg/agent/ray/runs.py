@@ -20,6 +20,7 @@ class Run:
 
     Attributes:
         id: public. secret: opens its workers. main: path of its script, where it runs.
+        source: the folder that Ray has packed as its `working_dir`; empty where that is not known.
         workers: their names by Ray's ids. unpacked: where Ray has unpacked a `working_dir` for them, if it has.
     """
 
@@ -29,6 +30,8 @@ class Run:
         self.secret = bytes.fromhex(str(said["secret"]))
         main = said.get("main")
         self.main = main if isinstance(main, str) else ""
+        source = said.get("source")
+        self.source = source if isinstance(source, str) else ""
         self.workers: Dict[str, str] = {}
         self.unpacked: Dict[str, str] = {}
         if isinstance(workers, dict):

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import re
 
+from dkdbg.agent.program import file_names
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List
@@ -37,12 +39,13 @@ def script(entrypoint: str) -> str:
 
 
 class Code:
-    """Where the editor's files are for one worker. The checkout is taken to be what the first mapping leads to.
+    """Where the editor's files are for one worker.
 
     Args:
         mappings: `pathMappings` of an attach.
         unpacked: see `folder`. main: the driver's script there, by its whole path or relative to the checkout; empty where
             the driver runs in such a folder too.
+        source: what Ray has packed; empty where nobody says it: the checkout, to which the first mapping leads.
 
     Attributes:
         mappings: with that of the folder before them; empty where the editor's own are right.
@@ -50,22 +53,22 @@ class Code:
             first mapping that fits, and this file alone is not in the folder. Empty where there is none.
     """
 
-    def __init__(self, mappings: Any, unpacked: str, main: str) -> None:  # noqa: ANN401 - as an editor says it
+    def __init__(self, mappings: Any, unpacked: str, main: str, source: str = "") -> None:  # noqa: ANN401 - as an editor says it
         known = [each for each in mappings if _is_one(each)] if isinstance(mappings, list) else []
         self.mappings: List[Dict[str, str]] = []
         self.script = self.alias = ""
-        if not known or not unpacked:
-            return
-        local, remote = (known[0][each].rstrip("/\\") for each in ("localRoot", "remoteRoot"))
-        if not local or not remote:
+        checkout = known[0]["remoteRoot"].rstrip("/\\") if known else ""
+        source = source or checkout
+        local = file_names.of_editor(source, [(each["localRoot"], each["remoteRoot"]) for each in known])
+        if not unpacked or not source or not local:
             return
         self.mappings = [{"localRoot": local, "remoteRoot": unpacked}, *known]
-        path = main if main.startswith("/") else "%s/%s" % (remote, main)
-        if main and path.startswith(remote + "/"):
-            below = path[len(remote) :].replace("/", "\\") if "\\" in local else path[len(remote) :]
+        path = main if main.startswith("/") else "%s/%s" % (checkout, main)
+        if main and path.startswith(source + "/"):
+            below = path[len(source) :].replace("/", "\\") if "\\" in local else path[len(source) :]
             self.script, self.alias = local + below, local + _ALIAS + below
             # The last one: what comes back from there is the checkout's.
-            self.mappings.append({"localRoot": local + _ALIAS, "remoteRoot": remote})
+            self.mappings.append({"localRoot": local + _ALIAS, "remoteRoot": source})
 
     def to_worker(self, path: Any) -> Any:  # noqa: ANN401 - as an editor says it
         """Return the path of a source, as the worker is told it."""

@@ -502,6 +502,8 @@ def _enter():  # type: () -> None
     sys.meta_path.append(_DkdbgFinder(member))
     if "DKDBG_RAY_WORKERS" in os.environ:
         ray_hook.say_where(os.environ)
+    if "submit" in words:
+        ray_hook.say_where_jobs_go(os.environ)
     if os.environ.get("DKDBG_ON_CRASH"):
         crash_watch.arm(member)
         if "--multiprocessing-fork" in words:
