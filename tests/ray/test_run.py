@@ -360,3 +360,44 @@ def test_breakpoints_stop_in_a_folder_of_the_checkout_that_ray_has_packed(
             debugger.continue_(stop, timeout=LIMIT)
         assert process.wait(LIMIT) == 0, (tmp_path / "said").read_text()
     assert "got 12" in (tmp_path / "said").read_text()
+
+
+THREADED = """\
+    import ray
+
+    ray.init(address="local", num_cpus=1, include_dashboard=False)
+
+
+    @ray.remote(num_cpus=0.1, concurrency_groups={"io": 2})
+    class Groups:
+        @ray.method(concurrency_group="io")
+        def read(self, batch):
+            return batch + 2  # grouped
+
+
+    groups = Groups.remote()
+    print("grouped", [ray.get(groups.read.remote(each)) for each in range(4)])
+    """
+
+
+def test_threads_of_a_ray_that_the_program_starts_itself_stop(ray, tmp_path):
+    """Its workers are entered by the hook (found/ray.md, repro raylocal)."""
+    ray.write("threaded.py", THREADED)
+    line = lines(THREADED)["grouped"]
+    target = f"docker://{ray.nodes[1]}"
+    words = ["dkdbg", "run", "--wait", "--on", target, "--", "python3", "/job/threaded.py"]
+    with (
+        (tmp_path / "said").open("w") as said,
+        started(words, tmp_path, said) as process,
+        host_door(tmp_path, target) as door,
+        Debugger(AttachOptions(port=door.port)) as debugger,
+    ):
+        debugger.set_breakpoints("/job/threaded.py", [line])
+        debugger.attach(timeout=LIMIT)
+        for batch in range(4):
+            stop = debugger.wait_stopped(LIMIT)
+            frame = debugger.stack(stop, timeout=LIMIT)[0]
+            assert (frame.line, debugger.local_values(frame, timeout=LIMIT)["batch"]) == (line, str(batch))
+            debugger.continue_(stop, timeout=LIMIT)
+        assert process.wait(LIMIT) == 0, (tmp_path / "said").read_text()
+    assert "grouped [2, 3, 4, 5]" in (tmp_path / "said").read_text()

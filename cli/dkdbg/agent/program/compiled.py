@@ -13,11 +13,11 @@ from __future__ import annotations
 import os
 import sys
 
-from . import session
+from . import importing, session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import CodeType, ModuleType
+    from types import CodeType
     from typing import Any, Dict, Set, Tuple
 
 _CONVERT_FRAME = "torch._dynamo.convert_frame"
@@ -33,38 +33,7 @@ _said: Set[Tuple[str, int]] = set()
 def watch() -> None:
     """Watch Dynamo from now on, or from its first use on."""
     _check_new_breakpoints()
-    module = sys.modules.get(_CONVERT_FRAME)
-    if module is not None:
-        _attach(module)
-    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
-
-
-class _Finder:
-    """Stands before the other finders until Dynamo is imported, and lets them find it."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != _CONVERT_FRAME:
-            return None
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
-        for finder in list(sys.meta_path):
-            find = getattr(finder, "find_spec", None)
-            spec = find(name, path, target) if find is not None else None
-            if spec is not None:
-                _attach_after(spec.loader)
-                return spec
-        return None
-
-
-def _attach_after(loader: Any) -> None:
-    execute = loader.exec_module
-
-    def exec_module(module: ModuleType) -> None:
-        execute(module)
-        _attach(module)
-
-    loader.exec_module = exec_module
+    importing.after(_CONVERT_FRAME, _attach)
 
 
 def _attach(module: Any) -> None:

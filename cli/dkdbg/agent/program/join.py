@@ -209,10 +209,7 @@ def _join(session_dir: str, at_start: bool) -> str:
             os.path.dirname(os.path.abspath(__file__)),
         ),
     )
-    if not os.environ.get("TORCH_COMPILE_DISABLE"):
-        from . import compiled
-
-        compiled.watch()
+    _watch_libraries()
     if at_start:
         if sys.version_info < (3, 12):
             uncaught.show_from_start(pydevd.get_global_debugger())
@@ -224,6 +221,21 @@ def _join(session_dir: str, at_start: bool) -> str:
     if answer == "joined":
         zipped.watch(pydevd.get_global_debugger())
     return answer
+
+
+def _watch_libraries() -> None:
+    """Follow what breakpoints would be passed over in: compiled functions, and up to Python 3.11 Ray's threads."""
+    from . import compiled, importing
+
+    def trace_threads(module: Any) -> None:
+        from . import ray_worker
+
+        ray_worker.trace_threads(module.FunctionActorManager)
+
+    if not os.environ.get("TORCH_COMPILE_DISABLE"):
+        compiled.watch()
+    if sys.version_info < (3, 12):
+        importing.after("ray._private.function_manager", trace_threads)
 
 
 def _is_ours() -> bool:

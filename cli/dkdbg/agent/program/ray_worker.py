@@ -99,6 +99,20 @@ def _runs_user_code(module: str, cls: str) -> bool:
     return any(fnmatch.fnmatchcase("%s.%s" % (module, cls), pattern) for pattern in _LIBRARIES)
 
 
+def trace_threads(manager: Any) -> None:
+    """Trace what this worker runs in threads that C++ makes, where our hook has entered the worker itself.
+
+    Args:
+        manager: Ray's FunctionActorManager.
+    """
+    known = manager.get_execution_info
+
+    def get_execution_info(*args: Any, **named: Any) -> Any:
+        return _traced(known(*args, **named))
+
+    manager.get_execution_info = get_execution_info
+
+
 def _traced(found: Any) -> Any:
     """Return what Ray is about to run (FunctionExecutionInfo) so that its thread is traced.
 

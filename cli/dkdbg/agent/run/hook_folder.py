@@ -37,6 +37,7 @@ FILES = (
     "clocks.py",
     "crash.py",
     "file_names.py",
+    "importing.py",
     "listening.py",
     "loaded.py",
     "member.py",

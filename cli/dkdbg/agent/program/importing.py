@@ -1,0 +1,51 @@
+"""Do something to a module as soon as the program has imported it. Imports nothing of the program's itself."""
+
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+
+def after(name: str, do: Callable[[Any], object]) -> None:
+    """Call `do` with this module: now where it is there, else when it is imported; once for each name."""
+    module = sys.modules.get(name)
+    if module is not None:
+        do(module)
+    elif not any(isinstance(finder, _Finder) and finder.name == name for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder(name, do))
+
+
+class _Finder:
+    """Stands before the other finders until the module is imported, and lets them find it."""
+
+    def __init__(self, name: str, do: Callable[[Any], object]) -> None:
+        self.name = name
+        self._do = do
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Return the module's own spec, followed by `do`; None for any other."""
+        if name != self.name:
+            return None
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        for finder in list(sys.meta_path):
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find is not None else None
+            if spec is not None:
+                self._do_after(spec.loader)
+                return spec
+        return None
+
+    def _do_after(self, loader: Any) -> None:
+        execute = loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            execute(module)
+            self._do(module)
+
+        loader.exec_module = exec_module
