@@ -70,11 +70,15 @@ def test_nsys_wraps_the_chosen_rank_alone_with_its_interpreter_and_its_end_is_th
     assert "rank1' (" not in err
 
 
-def test_patterns_of_nemo_rl_choose_ranks_by_name_and_what_matches_nothing_is_told(launch, job) -> None:
-    program = (sys.executable, "torchrun", "train_policy.py")
-    env = {**path_with(job / "bin"), "NRL_NSYS_WORKER_PATTERNS": " , *vllm* ,*policy*"}
+@pytest.mark.parametrize("in_front", [False, True], ids=["environment", "env in front"])
+def test_patterns_of_nemo_rl_choose_ranks_by_name_and_what_matches_nothing_is_told(
+    launch, job, in_front
+) -> None:
+    program, nemos = (sys.executable, "torchrun", "train_policy.py"), "NRL_NSYS_WORKER_PATTERNS"
+    env = {**path_with(job / "bin"), nemos: " , *vllm* ,*policy*"}
     env |= {"DKDBG_NSYS_OPTIONS": "--capture-range=cudaProfilerApi", "DKDBG_PROFILE_DIR": str(job / "here")}
-    _, _, err = launch(*program, env=env, cwd=job).finish(LIMIT)
+    words = ("env", f"{nemos}={env.pop(nemos)}") if in_front else ()
+    _, _, err = launch(*words, *program, env=env, cwd=job).finish(LIMIT)
     reports = sorted(each.name.rpartition("_")[0] for each in (job / "here").iterdir())
     assert reports == ["train_policy-rank0", "train_policy-rank1"]
     assert "worker 'train_policy-rank1' (matched pattern '*policy*')" in err

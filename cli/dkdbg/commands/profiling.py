@@ -58,15 +58,22 @@ def asked(
         words += (flag, names) if names is not None else ()
         words += (f"{flag}-ranks", ranks) if ranks is not None else ()
         more, variable = _MORE[flag]
-        if (names is not None or ranks is not None) and (value := os.environ.get(variable)):
+        is_chosen = names is not None or ranks is not None or (flag == "--nsys" and variables())
+        if is_chosen and (value := os.environ.get(variable)):
             words += (f"{flag}-{more}", value)
-    if pull and not words:
+    if pull and not words and not variables():
         raise DkdbgError(
             "--pull fetches profiles, but none were asked for",
             hint="dkdbg run --nsys-ranks 0 --pull ...; other files: dkdbg sync PLACE --pull FOLDER",
             exit_code=EXIT_USAGE,
         )
-    return Profiling(words=tuple(words), pull=pull) if words else None
+    return Profiling(words=tuple(words), pull=pull) if words or pull else None
+
+
+def variables() -> tuple[str, ...]:
+    """Return `NAME=VALUE` of this machine that choose workers as well, for the agent there."""
+    value = os.environ.get(contract.ENV_NEMO_RL_NSYS)
+    return (f"{contract.ENV_NEMO_RL_NSYS}={value}",) if value else ()
 
 
 def fetch(root: Path, target: str, place: Place, reach: Reach, python: str | None, *, code: int) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 from dkdbg import console, hints, process
 from dkdbg.agent.contract import DEFAULT_PORT, ENV_OWN_CONTAINER
-from dkdbg.commands.profiling import Profiling, fetch
+from dkdbg.commands.profiling import Profiling, fetch, variables
 from dkdbg.commands.rank_option import continues_of, ranks_of
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
@@ -146,7 +146,7 @@ def run(
 
 def _told(place: Place, more: Sequence[str]) -> tuple[str, ...]:
     """The words that set variables for the agent there."""
-    own = (f"{ENV_OWN_CONTAINER}=1",) if isinstance(place, Contained) else ()
+    own = (*variables(), f"{ENV_OWN_CONTAINER}=1") if isinstance(place, Contained) else variables()
     return ("env", *own, *more) if own or more else ()
 
 

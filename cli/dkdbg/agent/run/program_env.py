@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from dkdbg.agent import console, contract
 from dkdbg.agent.dap.messages import CONTINUE_ALL, CONTINUES
 from dkdbg.agent.front import tokens
@@ -10,7 +12,7 @@ from dkdbg.agent.run import exposure, outward, profiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, MutableMapping
+    from typing import Dict, List, MutableMapping
 
 _YES = ("1", "true", "yes", "on")
 
@@ -65,6 +67,8 @@ def take_flags(words: List[str], environment: MutableMapping[str, str]) -> List[
             % (contract.ENV_CONTINUE, " or ".join(CONTINUES), environment[contract.ENV_CONTINUE])
         )
     outward.asked(environment)
+    if contract.ENV_NEMO_RL_NSYS in (own := _set_by_env(words[cut + 1 :])):
+        environment[contract.ENV_NEMO_RL_NSYS] = own[contract.ENV_NEMO_RL_NSYS]
     profiles.prepare(environment, console.log)
     if environment.get(contract.ENV_PDB):
         environment[contract.ENV_PDB] = address = _address(environment[contract.ENV_PDB])
@@ -95,6 +99,18 @@ def prepare(environment: MutableMapping[str, str], wait: float, then: str) -> fl
         environment[contract.ENV_THEN] = then
         return 0.0  # the program waits at its first line
     return wait
+
+
+def _set_by_env(command: List[str]) -> Dict[str, str]:
+    """Return the variables that a command gives its program: `env NAME=VALUE ... PROGRAM`."""
+    found: Dict[str, str] = {}
+    for word in command[1:] if os.path.basename((command or [""])[0]) == "env" else ():
+        name, equals, value = word.partition("=")
+        if equals:
+            found[name] = value
+        elif not word.startswith("-"):
+            break
+    return found
 
 
 def _open_ray_workers(environment: MutableMapping[str, str], patterns: str) -> None:
