@@ -385,7 +385,13 @@ def test_threads_of_a_ray_that_the_program_starts_itself_stop(ray, tmp_path):
     ray.write("threaded.py", THREADED)
     line = lines(THREADED)["grouped"]
     target = f"docker://{ray.nodes[1]}"
-    words = ["dkdbg", "run", "--wait", "--on", target, "--", "python3", "/job/threaded.py"]
+    program = [
+        "env",
+        "RAY_AUTH_MODE=disabled",
+        "python3",
+        "/job/threaded.py",
+    ]  # else it leaves a token on the node
+    words = ["dkdbg", "run", "--wait", "--on", target, "--", *program]
     with (
         (tmp_path / "said").open("w") as said,
         started(words, tmp_path, said) as process,
