@@ -131,6 +131,7 @@ def test_a_driver_and_a_chosen_actor_stop_where_the_editor_says_and_a_restarted_
             typed("dkdbg ps"), capture_output=True, text=True, check=False, timeout=LIMIT, env=environment()
         )
         assert "run.py" in seen.stdout, seen.stderr
+        assert "RAY_DEBUG" not in seen.stdout, "the session is called as the program behind env"
         debugger.continue_(actor, timeout=LIMIT)
 
         driver = debugger.wait_stopped(LIMIT)  # not in crunch, which no pattern names

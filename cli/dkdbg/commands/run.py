@@ -14,6 +14,7 @@ from dkdbg.commands.profiling import Profiling, fetch, variables
 from dkdbg.commands.rank_option import continues_of, ranks_of
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import EXIT_CONFLICT, EXIT_USAGE, DkdbgError
+from dkdbg.launchers.lines.wrappers import unwrapped
 from dkdbg.places import registry
 from dkdbg.render import manifest
 from dkdbg.targets.mapping import folder_name
@@ -226,7 +227,8 @@ def _words(
     if port is None:
         is_free = isinstance(place, Far) or (isinstance(place, Relaying) and place.is_relayed())
         port = 0 if is_free else DEFAULT_PORT
-    name = PurePath(command[1] if len(command) > 1 and command[1][:1] != "-" else command[0]).name
+    program = unwrapped(list(command)) or command  # what `env NAME=VALUE` sets may be a secret
+    name = PurePath(program[1] if len(program) > 1 and program[1][:1] != "-" else program[0]).name
     return (
         verb[0], "--host", host, "--port", str(port), "--wait", str(wait), "--name", name, *verb[1:], "--",
     )  # fmt: skip
