@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -375,3 +376,74 @@ def test_an_attached_editor_gets_the_stop(program) -> None:
         stop = editor.wait_stops(1)[0]
         code, out, _ = running.finish()
     assert (stop["path"], stop["line"] in (4, 5), code, out) == (running.script, True, 0, "42\n")
+
+
+def two_threads(call: str) -> str:
+    return (
+        "import threading, paipdb\n"
+        "def work(n):\n    for x in range(2):\n"
+        f"        {call}\n        print(n, x)\n"
+        "threads = [threading.Thread(target=work, args=(n,), name='w%d' % n) for n in range(2)]\n"
+        "for each in threads: each.start()\nfor each in threads: each.join()\n"
+    )
+
+
+OWN_TOKEN = {"DKDBG_TOKEN": "a token of their own"}
+
+
+@pytest.mark.parametrize("minor", [None, 8, 14])
+def test_each_thread_keeps_the_client_of_its_own_port(
+    start: Start, tmp_path: Path, minor: int | None
+) -> None:
+    """The window of the second thread took the first one's stop (found/ray.md, ranking 10)."""
+    first, second = free_port(), free_port()
+    (tmp_path / "train.py").write_text(two_threads(f"paipdb.settrace(port=({first}, {second})[n])"))
+    running = start("train.py", python=need(minor), **pai_environment(free_port()), **OWN_TOKEN)
+    clients = [Client(port, running, NODE, token=OWN_TOKEN["DKDBG_TOKEN"]) for port in (first, second)]
+    for client in clients:
+        client.until()
+    for x in range(2):
+        for n, client in enumerate(clients):
+            assert client.ask("p (n, x)").startswith(f"({n}, {x})")
+        for client in clients:
+            client.sock.sendall(b"c\n")
+            if x == 0:
+                client.until()
+    out, err = running.communicate(timeout=300)
+    assert sorted(out.splitlines()) == ["0 0", "0 1", "1 0", "1 1"], err
+
+
+@pytest.mark.parametrize("minor", [None, 8, 14])
+def test_threads_of_one_port_stop_in_turn_for_its_client(
+    start: Start, tmp_path: Path, minor: int | None
+) -> None:
+    port = free_port()
+    (tmp_path / "train.py").write_text(two_threads("paipdb.settrace()"))
+    running = start("train.py", python=need(minor), **pai_environment(port), **OWN_TOKEN)
+    client = Client(port, running, NODE, token=OWN_TOKEN["DKDBG_TOKEN"])
+    said, seen = client.until(), []
+    for stops in range(1, 5):
+        seen.append(client.ask("p (n, x)").splitlines()[0])
+        client.sock.sendall(b"c\n")
+        said += client.until() if stops < 4 else ""
+    out, err = running.communicate(timeout=300)
+    assert sorted(seen) == ["(0, 0)", "(0, 1)", "(1, 0)", "(1, 1)"]
+    assert "[thread w" in said
+    assert (len(out.splitlines()), "Traceback" in err) == (4, False), err
+
+
+def test_a_port_that_another_process_has_is_told_with_the_one_that_is_taken(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(TRAINING)
+    with socket.create_server((NODE, 0)) as taken:
+        port = taken.getsockname()[1]
+        running = start("train.py", **pai_environment(port), **OWN_TOKEN)
+        assert running.stderr is not None
+        line = next(line for line in running.stderr if "another process" in line)
+        found = re.fullmatch(rf"dkdbg: another process here has port {port}: this one waits on (\d+)\n", line)
+        assert found, line
+        client = Client(int(found[1]), running, NODE, token=OWN_TOKEN["DKDBG_TOKEN"])
+        client.until()
+        client.sock.sendall(b"c\n")
+        assert running.communicate(timeout=300)[0] == "42\n"

@@ -51,7 +51,7 @@ def set_trace(
     """
     address = "%s:%d" % (addr or "127.0.0.1", port) if port else _default_pdb()
     seconds = _seconds(os.environ.get("DKDBG_BREAKPOINT_WAIT", "")) if timeout is None else float(timeout)
-    _stop(frame or sys._getframe(1), seconds, address)
+    _stop(frame or sys._getframe(1), seconds, address, there=bool(port))
 
 
 #: As OpenPAI's documentation of paipdb has it.
@@ -80,7 +80,7 @@ class _Loader:
         module.breakpoint, module.set_trace, module.settrace = breakpoint, set_trace, settrace
 
 
-def _stop(frame: FrameType, seconds: float, pdb_address: str) -> None:
+def _stop(frame: FrameType, seconds: float, pdb_address: str, *, there: bool = False) -> None:
     directory = os.environ.get("DKDBG_SESSION_DIR", "")
     if not directory or not os.path.isdir(directory):
         return
@@ -92,7 +92,7 @@ def _stop(frame: FrameType, seconds: float, pdb_address: str) -> None:
         if pdb_address and not editor_is_attached(directory):
             from . import socket_pdb
 
-            socket_pdb.stop(frame, pdb_address, seconds)
+            socket_pdb.stop(frame, pdb_address, seconds, there=there)
         elif _editor_comes(directory, seconds, frame):
             reason = connect(directory)
             if reason:

@@ -67,7 +67,7 @@ def set_trace(
         on_demand.set_trace(addr, port, timeout, frame)
         return
     address, seconds = _announce(addr, port, timeout)
-    if not _socket_pdb().stop(frame, address, seconds, again=True):
+    if not _socket_pdb().stop(frame, address, seconds, again=True, there=port is not None):
         raise socket.timeout("No client connect to server in %g seconds" % seconds)
 
 
@@ -275,7 +275,7 @@ def _announce(addr: Optional[str], port: Optional[int], timeout: Optional[float]
         sys.stderr.write("dkdbg: cannot wait on %s: %s\n" % (address, error))
         raise SystemExit(1) from None
     where = socket_pdb.where(opened)
-    at, _, port_there = where.rpartition(":")  # another port when somebody else has this one
+    at, _, port_there = where.rpartition(":")
     sys.stderr.write(_WHERE % (at, port_there, seconds) + "paipdb is running on %s\n" % where)
     if socket_pdb.is_once(opened):
         sys.stderr.write(_READS_ALONG)

@@ -7,6 +7,7 @@ know it. Without one each process makes its own, says it on its stderr, and keep
 from __future__ import annotations
 
 import os
+import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ _ROUNDS = 100000
 _ENV = "DKDBG_PDB_TOKEN"
 #: The token of this process where the user has named none.
 _made = ""
+#: A thread that finds the plain token gone would take it for none while another one still makes its digest.
+_taking = threading.Lock()
 
 
 def digest(token: str) -> str:
@@ -41,6 +44,11 @@ def is_named(environment: MutableMapping[str, str]) -> bool:
     Raises:
         OSError, ValueError: DKDBG_TOKEN_FILE cannot be read, or is empty.
     """
+    with _taking:
+        return _is_named(environment)
+
+
+def _is_named(environment: MutableMapping[str, str]) -> bool:
     token = environment.pop("DKDBG_TOKEN", "").strip()
     path = environment.pop("DKDBG_TOKEN_FILE", "")
     if not token and path:

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 #: Listeners by address; they stay open, so that a client waits in the kernel's queue between two stops.
 _listeners: Dict[str, own_socket.OwnSocket] = {}
-_current: Optional[SocketPdb] = None
+#: Connected clients by the address that they came to, the newest last.
+_clients: Dict[str, _Client] = {}
+#: Held while a thread opens an address or waits for its client: another one waits for the same client then.
+_opening: Dict[str, threading.RLock] = {}
 #: An ended wait is not repeated, see on_demand.py.
 _ran_out = False
 #: Listeners that others can reach and that are open to a token which was made here: for one client.
@@ -39,19 +42,65 @@ class Exposed(Exception):  # noqa: N818 -- read as a sentence: `except Exposed`
     """An address that others can reach, without a token that the user has named; the message says what to do."""
 
 
-class SocketPdb(pdb.Pdb):
-    """A pdb that talks to one client.
+class _Client:
+    """A connection, whose first line was the token, and the pdbs of the threads that stop for it.
 
-    Args:
-        connection: the client, who has shown the token.
-        source, sink: the same as text.
+    pdb keeps in itself where the next stop of its thread is: each thread has one, and they are at the prompt in turn.
     """
 
-    def __init__(self, connection: own_socket.OwnSocket, source: TextIO, sink: TextIO) -> None:
-        self._connection = connection
-        pdb.Pdb.__init__(self, stdin=source, stdout=sink, nosigint=True, readrc=False)
+    def __init__(self, address: str, connection: own_socket.OwnSocket) -> None:
+        self.address = address
+        self.connection = connection
+        # Two streams: a TextIOWrapper for both ways forgets lines that were read ahead when it writes.
+        self.source: TextIO = connection.makefile("r", encoding="utf-8", errors="replace", newline="\n")
+        self.sink: TextIO = connection.makefile("w", encoding="utf-8", errors="replace", newline="\n")
+        self.turn = threading.RLock()
+        self.spoken = 0  # by the thread of this number
+        self._pdbs: Dict[int, SocketPdb] = {}
+
+    def pdb(self) -> SocketPdb:
+        """Return the pdb of this thread."""
+        found = self._pdbs.get(threading.get_ident())
+        if found is None:
+            found = self._pdbs[threading.get_ident()] = SocketPdb(self)
+        return found
+
+    def is_there(self) -> bool:
+        """Tell whether it is still connected; a client that has left is forgotten."""
+        if _clients.get(self.address) is self and self.has_left():
+            del _clients[self.address]
+        return _clients.get(self.address) is self
+
+    def has_left(self) -> bool:
+        """Tell whether the client has closed the connection; noticed also while the program runs."""
+        try:
+            return not self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+
+class SocketPdb(pdb.Pdb):
+    """The pdb of one thread, which talks to a client that other threads may talk to as well."""
+
+    def __init__(self, client: _Client) -> None:
+        self._client = client
+        pdb.Pdb.__init__(self, stdin=client.source, stdout=client.sink, nosigint=True, readrc=False)
         self.use_rawinput = False
         self.prompt = "(dkdbg) "
+
+    def interaction(self, *words: Any, **named: Any) -> None:
+        """Be at the prompt when no other thread is, and say which thread this is when it is not the last one's."""
+        with self._client.turn:
+            if not self._client.is_there():
+                self.set_continue()
+                return
+            ident = threading.get_ident()
+            if self._client.spoken not in (0, ident):
+                self.message("[thread %s]" % threading.current_thread().name)
+            self._client.spoken = ident
+            super().interaction(*words, **named)
 
     def _cmdloop(self) -> None:
         try:
@@ -61,46 +110,33 @@ class SocketPdb(pdb.Pdb):
 
     def do_detach(self, arg: str) -> bool:  # noqa: ARG002
         """Go on and close this connection; the next stop takes a new one."""
-        global _current  # noqa: PLW0603
-        _current = None
+        if is_current(self):
+            del _clients[self._client.address]
         self.clear_all_breaks()  # else the program stays traced for nobody
         self.set_continue()
         try:
             self.message("detached")
             self.stdout.flush()
-            self._connection.shutdown(socket.SHUT_RDWR)
+            self._client.connection.shutdown(socket.SHUT_RDWR)
         except (OSError, ValueError):
             pass
-        self._connection.close()
+        self._client.connection.close()
         if on_release is not None:
             on_release()
         return True
-
-    def has_left(self) -> bool:
-        """Return whether the client has closed the connection; noticed also while the program runs."""
-        try:
-            return not self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
-
-    def release(self) -> None:
-        """Let go of the client without a word to him."""
-        if self._connection.is_own():
-            os.close(self._connection.detach())
 
     # `q` must not raise BdbQuit through a training loop.
     do_q = do_quit = do_exit = do_EOF = do_detach  # noqa: N815
 
 
-def stop(frame: FrameType, address: str, seconds: float, *, again: bool = False) -> bool:
+def stop(frame: FrameType, address: str, seconds: float, *, again: bool = False, there: bool = False) -> bool:
     """Stop in a frame as soon as a client is there; go on when none comes within so many seconds.
 
     Args:
         address: `host:port`, or the path of a Unix socket.
         seconds: for how long to wait.
         again: wait also when nobody came the last time.
+        there: only a client of this address counts; else one that came to another address gets the stop.
 
     Returns:
         Whether somebody was there.
@@ -108,7 +144,7 @@ def stop(frame: FrameType, address: str, seconds: float, *, again: bool = False)
     global _ran_out  # noqa: PLW0603
     _ran_out = _ran_out and not again
     what = "breakpoint at %s:%d" % (frame.f_code.co_filename, frame.f_lineno)
-    client = _client(address, seconds, what)
+    client = _client(address, seconds, what, there=there)
     if client is not None:
         client.set_trace(frame)
     return client is not None
@@ -120,16 +156,16 @@ def wait_for_client(address: str, seconds: float) -> Optional[SocketPdb]:
 
 
 def holder() -> Optional[SocketPdb]:
-    """Return the pdb of the client that is connected now."""
-    global _current  # noqa: PLW0603
-    if _current is not None and _current.has_left():
-        _current = None
-    return _current
+    """Return this thread's pdb of the client that is connected now, of several the newest."""
+    for client in reversed(list(_clients.values())):
+        if client.is_there():
+            return client.pdb()
+    return None
 
 
 def is_current(client: SocketPdb) -> bool:
-    """Return whether this client has not gone."""
-    return client is _current
+    """Return whether the client of a pdb has not gone."""
+    return _clients.get(client._client.address) is client._client
 
 
 def post_mortem(failure: Failure, address: str, seconds: float) -> None:
@@ -186,26 +222,38 @@ def wait_at_start(address: str, seconds: float, then: str) -> None:
 
 def forget() -> None:
     """In a forked child: client and listeners are the parent's."""
-    global _current  # noqa: PLW0603
-    if _current is not None:
+    if _clients:
         sys.settrace(None)
-        _current.release()
-    _current = None
+    for client in _clients.values():
+        if client.connection.is_own():
+            os.close(client.connection.detach())
+    _clients.clear()
+    _opening.clear()
     for listener in _listeners.values():
         listener.close()
     _listeners.clear()
     _once.clear()
 
 
-def _client(address: str, seconds: float, what: str, *, says_none: bool = True) -> Optional[SocketPdb]:
+def _client(
+    address: str, seconds: float, what: str, *, says_none: bool = True, there: bool = False
+) -> Optional[SocketPdb]:
     """Return the connected client, or wait for one.
 
     Args:
         says_none: say also that nobody came.
+        there: see `stop`.
     """
-    global _current, _ran_out  # noqa: PLW0603
-    if holder() is not None:
-        return _current
+    with _opening.setdefault(address, threading.RLock()):
+        known = _clients.get(address)
+        if known is not None and known.is_there():
+            return known.pdb()
+        found = None if there else holder()
+        return found or _awaited(address, seconds, what, says_none=says_none)
+
+
+def _awaited(address: str, seconds: float, what: str, *, says_none: bool) -> Optional[SocketPdb]:
+    global _ran_out  # noqa: PLW0603
     try:
         listener = listen(address)
     except Exposed as error:
@@ -223,11 +271,8 @@ def _client(address: str, seconds: float, what: str, *, says_none: bool = True) 
     _ran_out = False
     if listener in _once:
         pdb_token.forget()  # who reads the log later is too late
-    # Two streams: a TextIOWrapper for both ways forgets lines that were read ahead when it writes.
-    source = connection.makefile("r", encoding="utf-8", errors="replace", newline="\n")
-    sink = connection.makefile("w", encoding="utf-8", errors="replace", newline="\n")
-    _current = SocketPdb(connection, source, sink)
-    return _current
+    client = _clients[address] = _Client(address, connection)
+    return client.pdb()
 
 
 def listen(address: str, *, makes_token: bool = False) -> own_socket.OwnSocket:
@@ -241,6 +286,11 @@ def listen(address: str, *, makes_token: bool = False) -> own_socket.OwnSocket:
         Exposed: others could reach it, and the user has named no token.
         OSError: it cannot be listened on, or that file cannot be read.
     """
+    with _opening.setdefault(address, threading.RLock()):
+        return _listening(address, makes_token=makes_token)
+
+
+def _listening(address: str, *, makes_token: bool) -> own_socket.OwnSocket:
     found = _listeners.get(address)
     if found is None or not found.is_own():
         named = address.startswith("/") or pdb_token.is_named(os.environ)
