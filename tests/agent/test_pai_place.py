@@ -66,10 +66,14 @@ def test_a_job_lists_its_tasks_and_pdb_is_told_from_an_agent(
         "worker": [rest.task(0, "RUNNING", node, pdb), rest.task(1, "WAITING", None, 0)],
         "ps": [rest.task(0, "RUNNING", node, dap), rest.task(1, "FAILED", node, dap)],
         "log": [rest.task(0, "RUNNING", node, 0)],
+        "web": [rest.task(0, "RUNNING", "127.0.0.1", pai_server.port)],
     }
     assert listed(capsys, "--on", pai_server.address) == {
-        "task worker/0": ("running", "-", ""), "task ps/0": ("running", "-", ""),
+        "task worker/0": ("running", "-", ""), "task ps/0": ("running", "-", ""), "task web/0": ("unreadable", "web/0", ""),
     }  # fmt: skip
+    assert main(["ps", pai_server.address]) == 0
+    assert "another program listens at 127.0.0.1:" in capsys.readouterr().err
+    pai_server.roles.pop("web")
     tasks += [start(tmp_path, node, pdb), start(tmp_path, node, dap, "--dap")]
     client = Client(pdb, tasks[0], host=node)
     nobody = Client(pdb, tasks[0], host=node, token="")
@@ -90,7 +94,7 @@ def test_a_job_lists_its_tasks_and_pdb_is_told_from_an_agent(
         lambda seen: seen == ("waiting", "pdb, by nc", f"{node}:{pdb}"),
     )
     assert listed(capsys, "--all", pai_server.address)["task ps/1"][0] == "exited"
-    assert {path for path, _ in pai_server.asked} == {rest.PATH}
+    assert {path for path, _ in pai_server.asked} == {rest.PATH, "/status"}, "one is the other program's"
 
 
 def test_attach_waits_until_the_task_runs_and_an_editor_gets_in_with_the_token_of_its_log(

@@ -209,7 +209,14 @@ def _record(task: Task) -> SeenRecord | None:
                 body += more
     except (OSError, http.client.HTTPException, ValueError):
         return None
-    return record_of(decode(body))
+    what = f"another program listens at {task.ip}:{task.port}; the job's log says where the debugger waits"
+    if answer.status != http.client.OK:
+        raise BadRecord(what)
+    try:
+        value = decode(body)
+    except BadRecord as error:
+        raise BadRecord(what) from error
+    return record_of(value)
 
 
 def _seen(task: Task, address: str) -> SeenSession:

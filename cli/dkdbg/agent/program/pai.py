@@ -276,6 +276,10 @@ def _announce(addr: Optional[str], port: Optional[int], timeout: Optional[float]
         raise SystemExit(1) from None
     where = socket_pdb.where(opened)
     at, _, port_there = where.rpartition(":")
+    if port_there != str(number):
+        sys.stderr.write(
+            "dkdbg: another process here has port %d: this one waits on %s\n" % (number, port_there)
+        )
     sys.stderr.write(_WHERE % (at, port_there, seconds) + "paipdb is running on %s\n" % where)
     if socket_pdb.is_once(opened):
         sys.stderr.write(_READS_ALONG)
