@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import shlex
+import sys
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ WAIT = 600
 #: The secret of a job that is taken as the token where the job has it.
 SECRET = "dkdbg_token"  # noqa: S105
 _SHOWN = 12
+#: The whole agent, where a task finds it beside the job's code.
+_AGENT = f".dkdbg/{single_file.NAME}"
 
 
 def init_pai(
@@ -99,12 +102,16 @@ def init_pai(
         )
     if dap and not agent:
         notes.append(
-            f"an editor needs the whole agent: .dkdbg/{single_file.NAME} in the job's code (dkdbg init), or --agent PATH"
+            f"an editor needs the whole agent: {_AGENT} has to be in the job's code (git, storage or image), or say --agent PATH"
         )
     heading = "\n".join([f"{what}  ({why})" for what, why in decisions] + [f"note: {each}" for each in notes])
     wanted = FileWanted(content=edited.text.encode(), reason=f"the deployment {DEPLOYMENT}", owned=False)
+    files: dict[str, FileWanted | None] = {str(path): wanted}
+    if dap and not agent and not (root / _AGENT).is_file():  # else it is that of `dkdbg init`
+        content = single_file.build(sys.version_info[:2])
+        files[_AGENT] = FileWanted(content=content, reason="the agent and its debugpy, for the job's code")
     return offer(
-        root, {str(path): wanted}, heading, yes=yes, diff=diff, check=check, next_steps=lambda count: _next_steps(path, count, dap=dap),
+        root, files, heading, yes=yes, diff=diff, check=check, next_steps=lambda count: _next_steps(path, count, dap=dap),
         as_json=None if not as_json else lambda todo, kept, written: {
             "job": str(path), "role": chosen.name, "script": (script.path or script.python) if script else None,
             "plan": [{"what": what, "why": why} for what, why in decisions], "notes": notes,

@@ -65,6 +65,11 @@ def test_an_agent_that_is_there_is_named_and_a_secret_is_the_token(root, capsys)
 def test_pdb_is_reached_by_nc_and_an_editor_through_attach(words, then, root, capsys):
     assert main(["-C", str(root), "init", "--pai", "--yes", *words]) == 0
     assert capsys.readouterr().out.endswith(f"next: submit job.yaml; {then}")
+    left = {str(each.relative_to(root)) for each in root.glob(".dkdbg/*.pyz")}
+    assert left == ({".dkdbg/agent.pyz"} if words else set()), "the rest of `dkdbg init` is not needed"
+    assert main(["-C", str(root), "init", "--pai", "--check", *words]) == 0
+    assert main(["-C", str(root), "init", "--undo"]) == 0
+    assert not list(root.glob(".dkdbg/*.pyz"))
 
 
 @pytest.mark.parametrize(
