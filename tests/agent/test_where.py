@@ -122,6 +122,15 @@ def test_a_process_that_keeps_the_gil_in_c_is_seen_from_outside(program) -> None
     shows(running, "keeps.py (", "it does not answer: it sleeps, most often in C code that keeps the GIL")
 
 
+def test_where_of_a_program_without_the_hook_says_what_enters_it(launch) -> None:
+    """It said that no Python process was running there (found/far.md)."""
+    running = launch(sys.executable, "-S", "-c", "import time; print('up', flush=True); time.sleep(600)")
+    running.wait_state("running")
+    said = where(running.runtime, running.name).stdout
+    assert "no process there has dkdbg's hook" in said
+    assert "dkdbg attach TARGET --pid PID" in said
+
+
 def test_a_process_that_a_debugger_holds_is_where_it_is_held(program) -> None:
     """It was shown in the debugger's own frames, as if they were the program's."""
     running = program("def step():\n    return 1\n\nwhile True:\n    step()\n", wait="300")

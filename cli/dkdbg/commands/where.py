@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from dkdbg.targets.sessions import SeenSession
 
 
+_NONE = (
+    "no process there has dkdbg's hook; to see one that runs without it: dkdbg attach TARGET --pid PID, "
+    "or there py-spy dump --pid PID"
+)
 #: Seconds between two looks.
 _PAUSE = 2.0
 
@@ -93,7 +97,7 @@ def _look(root: Path, targets: Sequence[str], shown: Shown, wanted: RankSet, sti
         console.warn(f"dkdbg: {printable(label)} cannot be asked: {printable(reason)}")
     lines = [line for job in jobs for line in [*text.lines(job, still), ""]]
     if not jobs:
-        lines = ["nobody has answered" if missing else "no Python process is running there", ""]
+        lines = ["nobody has answered" if missing else _NONE, ""]
     lines.append(f"asked in {time.monotonic() - began:.1f} s; nothing was stopped")
     if shown.native:
         lines[-1] = f"asked in {time.monotonic() - began:.1f} s; py-spy stopped each process for a moment"
