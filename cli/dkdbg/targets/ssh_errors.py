@@ -35,7 +35,7 @@ _KNOWN = (
     (
         r"(\S+): Permission denied \(([^)]*)\)",
         "{0} does not accept what ssh offers (it takes: {1})",
-        "ssh-add -l shows your keys; try: {ssh}",
+        "your public key (~/.ssh/*.pub here) has to be in ~/.ssh/authorized_keys there{keys}; ssh-add -l shows your keys; try: {ssh}",
     ),
     (
         r"Too many authentication failures",
@@ -85,6 +85,7 @@ def explain(hosts: SshHosts, said: str) -> DkdbgError:
     who = target.rpartition("@")[2]
     more = {
         "way": way, "target": target, "who": who, "hop": hosts.hops[-2] if len(hosts.hops) > 1 else target,
+        "keys": f", not that of {hosts.hops[-2]} alone" if len(hosts.hops) > 1 else "",
         "ssh": "ssh " + " ".join(each for each in hosts.destination() if each != "--"),
     }  # fmt: skip
     for pattern, problem, hint in _KNOWN:

@@ -101,3 +101,13 @@ def test_what_ssh_says_is_explained_and_fit_for_a_terminal(said, problem):
     assert problem in error.message
     assert error.hint
     assert "\x1b" not in error.message
+
+
+def test_behind_a_login_node_its_own_key_is_not_enough_and_the_hint_says_whose_is_needed():
+    said = "me@node5: Permission denied (publickey,hostbased)."
+    hint = explain(hosts("ssh://login,me@node5"), said).hint or ""
+    assert (
+        "your public key (~/.ssh/*.pub here) has to be in ~/.ssh/authorized_keys there, not that of login alone"
+        in hint
+    )
+    assert "alone" not in (explain(hosts("ssh://login"), said).hint or "")
