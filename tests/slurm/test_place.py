@@ -77,7 +77,11 @@ def test_logs_shows_the_output_file_of_a_job(laptop, tmp_path):
     laptop.until(lambda: "the last" in dkdbg(tmp_path, "logs", target).stdout)
     assert must(dkdbg(tmp_path, "logs", target)).stdout == "the first\nthe last\n"
     assert must(dkdbg(tmp_path, "logs", "--tail", "1", target)).stdout == "the last\n"
-    laptop.sh("login", "rm ~/job-*.out", user="me")
+    write(tmp_path, **{".bashrc": "echo of the repository\n"})
+    for words in (("sync", "--once", target), ("run", "--sync", "--on", target, "--", "true")):
+        home = dkdbg(tmp_path, *words)
+        assert (home.returncode, "runs in your home there" in home.stderr) == (2, True), home.stderr
+    laptop.sh("login", "rm ~/job-*.out; ! grep repository ~/.bashrc", user="me")
     other = dkdbg(tmp_path, "logs", target)
     assert (other.returncode, ".out is not there yet" in other.stderr) == (1, True), other.stderr
     none = dkdbg(tmp_path, "logs", "ssh://login")

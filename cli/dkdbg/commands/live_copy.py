@@ -50,12 +50,13 @@ class LiveCopy:
     """
 
     def __init__(self, root: Path, place: Place, reach: Reach, *, python: str | None) -> None:
+        from dkdbg.sync import shared
         from dkdbg.sync.roots import Roots
         from dkdbg.sync.rules.configured import ConfiguredRules
         from dkdbg.sync.session import Session
 
         try:
-            workspace = place.workspace()
+            workspace = shared.folder_of(place, reach)
         except NoFolderError as error:
             at = shlex.quote(str(place.address))
             raise DkdbgError(

@@ -124,12 +124,12 @@ def _sync_with(
 
 def _workspace(root: Path, place: Place, reach: Reach, python: str | None) -> Workspace:
     """What the place says; where its address names no folder, the one there that is `root`, if there is one."""
-    if isinstance(place, Roomy) and not place.names_folder:
-        from dkdbg.sync import shared
+    from dkdbg.sync import shared
 
-        if (found := shared.find(str(root), reach, python=python)) is not None:
-            return Workspace(local=".", remote=found, why="it is mounted here")
-    return place.workspace()
+    is_free = isinstance(place, Roomy) and not place.names_folder
+    if is_free and (found := shared.find(str(root), reach, python=python)) is not None:
+        return Workspace(local=".", remote=found, why="it is mounted here")
+    return shared.folder_of(place, reach)
 
 
 def after_up(root: Path, *, as_json: bool) -> int:

@@ -7,19 +7,23 @@ import shlex
 from typing import TYPE_CHECKING
 
 from dkdbg import process
-from dkdbg.errors import DkdbgError
+from dkdbg.errors import EXIT_USAGE, DkdbgError
+from dkdbg.printable import printable
 from dkdbg.sync.remote.contact import PYTHONS, Contact, SameFolderError, refuse_same_folder
 from dkdbg.sync.remote.stream import StreamEndedError
 from dkdbg.targets.mounts import guesses, mounts
+from dkdbg.targets.place import Leased
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dkdbg.targets.place import Reach
+    from dkdbg.targets.place import Place, Reach, Workspace
 
 _MOUNTS = "/proc/self/mountinfo"
 #: Bytes of it, and seconds for an answer.
 _MOST, _LIMIT = 1 << 20, 30.0
+#: Ends with 0 in a home.
+_IS_HOME = '[ "$(pwd -P)" = "$(cd && pwd -P)" ]'
 
 
 def find(root: str, reach: Reach, *, python: str | None = None) -> str | None:
@@ -44,6 +48,27 @@ def find(root: str, reach: Reach, *, python: str | None = None) -> str | None:
             if str(number) in there and _is_one(root, each, reach, (python,) if python else PYTHONS):
                 return each
     return None
+
+
+def folder_of(place: Place, reach: Reach) -> Workspace:
+    """Return where the code of a place lies, to be written to.
+
+    A job runs in the folder that it was submitted from, which may be the user's home.
+
+    Raises:
+        DkdbgError: nothing says it, or it is a home, where shells and programs read their settings from files that a
+            repository may have too.
+    """
+    found = place.workspace()
+    if isinstance(place, Leased):
+        done = process.run(reach.wrap(("sh", "-c", _IS_HOME)), timeout=_LIMIT)
+        if done.code == 0:
+            raise DkdbgError(
+                f"{place.label} runs in your home there, {printable(found.remote)}, where shells read their settings",
+                hint=f"dkdbg sync {shlex.quote(str(place.address))} --to {shlex.quote(found.remote.rstrip('/'))}/code, or submit it with --in code",
+                exit_code=EXIT_USAGE,
+            )
+    return found
 
 
 def _asked(reach: Reach, text: str) -> str:
