@@ -155,7 +155,7 @@ def test_a_job_that_nobody_waits_for_is_connected_once_somebody_does_and_asked_a
         said = dkdbg(root, "run", "--on", f"call://{name}", "--", "true").stderr
         assert f"dkdbg where call://{name}" in said
         assert "train.py" in where(root, f"dkdbg where call://{name}")
-        assert "step" in must(dkdbg(root, "ranks", "--on", f"call://{name}", "stack")).stdout
+        assert "step" in must(dkdbg(root, "ranks", "stack", "--on", f"call://{name}")).stdout
         with typed(root, f"dkdbg attach call://{name} --port {free_port()}", root / "attach") as attach:
             said = attach.wait("which it called")
         told = int(said.partition(": that is the dkdbg attach")[0].rpartition(":")[2])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING
 
 from dkdbg.verbs import values
 
 if TYPE_CHECKING:
-    import argparse
     from pathlib import Path
 
     from dkdbg.verbs.parser import Verbs
@@ -98,8 +98,8 @@ def add_ranks(verbs: Verbs) -> None:
         ("continue", "let them continue"),
         ("stack", "show where each is held"),
     ):
-        what.add_parser(name, help=text).set_defaults(expression="")
-    value = what.add_parser("eval", help="show a value of each rank that is held")
+        _add_on(what.add_parser(name, help=text)).set_defaults(expression="")
+    value = _add_on(what.add_parser("eval", help="show a value of each rank that is held"))
     value.add_argument("expression", metavar="EXPR")
     value.add_argument(
         "--plot", action="store_true", help="write a PNG: each tensor as a picture and a histogram"
@@ -108,10 +108,16 @@ def add_ranks(verbs: Verbs) -> None:
     ranks.set_defaults(call=_ranks)
 
 
+def _add_on(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+    """Take `--on` behind the verb too, where those of other verbs stand."""
+    parser.add_argument("--on", dest="on_behind", action="append", default=[], help=argparse.SUPPRESS)
+    return parser
+
+
 def _ranks(options: argparse.Namespace, root: Path) -> int:
     from dkdbg.commands.ranks import ranks
 
     return ranks(
-        root, options.what, options.expression, places=options.on, chosen=options.set, frame=options.frame,
+        root, options.what, options.expression, places=options.on + options.on_behind, chosen=options.set, frame=options.frame,
         limit=options.limit, as_json=options.json, plot=getattr(options, "plot", False), out=getattr(options, "out", None),
     )  # fmt: skip
