@@ -1,7 +1,5 @@
 """Stands in for torchrun where there is no PyTorch: so many processes, and what torchrun tells each."""
 
-from __future__ import annotations
-
 #: `torchrun --nproc-per-node N FILE WORD...`, a script of Python's.
 TORCHRUN = """\
 #!/usr/bin/env python3

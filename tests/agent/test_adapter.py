@@ -39,8 +39,8 @@ def answer(sock: socket.socket, asked: dict[str, Any], **body: object) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prlimit")
 def test_a_process_that_has_not_announced_itself_gets_no_word_also_after_the_adapter_was_out_of_descriptors(
-    folder: Path,
-) -> None:
+    folder,
+):
     with connect(folder) as sock:
         adapter, _, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         assert sock.recv(100) == b""
@@ -54,7 +54,7 @@ def test_a_process_that_has_not_announced_itself_gets_no_word_also_after_the_ada
 
 
 @pytest.mark.parametrize("offset", [0, 1])
-def test_a_process_is_taken_for_the_one_that_the_kernel_tells(folder: Path, offset: int) -> None:
+def test_a_process_is_taken_for_the_one_that_the_kernel_tells(folder, offset):
     (folder / f"{os.getpid()}.json").write_text("{}")
     while True:
         with connect(folder) as sock:
@@ -74,9 +74,7 @@ def test_a_process_is_taken_for_the_one_that_the_kernel_tells(folder: Path, offs
             return
 
 
-def test_processes_join_where_the_path_of_the_session_is_too_long_for_a_socket(
-    program, tmp_path: Path
-) -> None:
+def test_processes_join_where_the_path_of_the_session_is_too_long_for_a_socket(program, tmp_path):
     runtime = tmp_path / ("long" * 30)
     running = program("x = 1\ny = 2\n", wait="300", env={"DKDBG_RUNTIME_DIR": str(runtime)})
     with Editor(running.port, {running.script: [2]}) as editor:

@@ -97,7 +97,7 @@ def stopped(launch, tmp_path: Path):
     return run
 
 
-def test_tensors_are_read_and_those_that_cannot_be_say_why(stopped) -> None:
+def test_tensors_are_read_and_those_that_cannot_be_say_why(stopped):
     running, attaching = stopped(TORCH, python_with("torch"))
     with attaching as editor:
         stop = editor.wait_stops(1, 300)[0]
@@ -193,7 +193,7 @@ jax.jit(one)(jnp.ones(3))
 """
 
 
-def test_arrays_of_jax_are_read_and_tracers_are_not(stopped) -> None:
+def test_arrays_of_jax_are_read_and_tracers_are_not(stopped):
     running, attaching = stopped(JAX, python_with("jax"))
     with attaching as editor:
         stop = editor.wait_stops(1, 300)[0]
@@ -223,7 +223,7 @@ print("stop")
 """
 
 
-def test_nothing_is_imported_for_a_program_without_a_framework(stopped) -> None:
+def test_nothing_is_imported_for_a_program_without_a_framework(stopped):
     running, attaching = stopped(NUMPY.format(numpy=""), sys.executable)
     with attaching as editor:
         stop = editor.wait_stops(1, 300)[0]
@@ -234,7 +234,7 @@ def test_nothing_is_imported_for_a_program_without_a_framework(stopped) -> None:
         assert running.finish(300)[0] == 0
 
 
-def test_the_oldest_debugpy_stops_and_shows_them(released, stopped, monkeypatch, tmp_path: Path) -> None:
+def test_the_oldest_debugpy_stops_and_shows_them(released, stopped, monkeypatch, tmp_path):
     version = VERSIONS[0][2:], released(VERSIONS[0]) / "debugpy"
     monkeypatch.setattr(debugpy, "for_python", lambda python: version)  # noqa: ARG005
     code = NUMPY.format(numpy="import numpy; array = numpy.arange(20.0)")
@@ -249,14 +249,14 @@ def test_the_oldest_debugpy_stops_and_shows_them(released, stopped, monkeypatch,
         assert running.finish(300)[0] == 0
 
 
-def test_no_more_than_so_many_elements_are_read_and_they_lie_everywhere() -> None:
+def test_no_more_than_so_many_elements_are_read_and_they_lie_everywhere():
     assert list(array_figures.pieces(100, 40, 200)) == [(0, 40), (40, 80), (80, 100)]
     found = list(array_figures.pieces(10**9, 1000, 5000))
     assert (len(found), found[0], found[-1]) == (5, (0, 1000), (10**9 - 1000, 10**9))
     assert array_figures.strides((10**6, 10**6), 10**6) == (1024, 1024)
 
 
-def test_a_row_of_tensors_shares_its_time() -> None:
+def test_a_row_of_tensors_shares_its_time():
     now = [0.0]
     rows = array_figures.Rows(lambda: now[0])
     left = []

@@ -60,7 +60,7 @@ def status(door: HostDoor, path: str = "/status") -> dict[str, Any]:
         return dict(json.loads(answer.read()))
 
 
-def test_one_attach_sees_run_after_run_and_the_door_says_so(agent, tmp_path: Path) -> None:
+def test_one_attach_sees_run_after_run_and_the_door_says_so(agent, tmp_path):
     with host_door(tmp_path, "local:job") as door, Debugger(AttachOptions(port=door.port)) as debugger:
         debugger.set_breakpoints(str(tmp_path / "train.py"), [4])
         root = debugger.attach()
@@ -80,8 +80,8 @@ def test_one_attach_sees_run_after_run_and_the_door_says_so(agent, tmp_path: Pat
 
 
 def test_leaving_the_root_or_one_process_ends_all_sessions_of_the_editor_and_a_new_attach_stops_again(
-    agent, tmp_path: Path
-) -> None:
+    agent, tmp_path
+):
     """VS Code's stop button ends the session in focus, most often a process's."""
     (tmp_path / "train.py").write_text(WORKERS)
     running = agent()
@@ -101,7 +101,7 @@ def test_leaving_the_root_or_one_process_ends_all_sessions_of_the_editor_and_a_n
         assert running.wait(300) == 0
 
 
-def test_a_taken_port_is_passed_over_and_said(tmp_path: Path) -> None:
+def test_a_taken_port_is_passed_over_and_said(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with host_door(tmp_path, "local:", port=port) as door:
@@ -111,13 +111,13 @@ def test_a_taken_port_is_passed_over_and_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("nowhere://x",), ("local:a", "local:a"), (), ("--port", "0", "local:")])
-def test_a_command_line_that_names_nothing_is_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_command_line_that_names_nothing_is_refused(tmp_path, words):
     done = dkdbg(tmp_path, "attach", *words)
     assert done.returncode in (1, 2), done.stdout
     assert "hint:" in done.stderr
 
 
-def test_a_person_reads_where_to_attach_and_what_is_waited_for(tmp_path: Path) -> None:
+def test_a_person_reads_where_to_attach_and_what_is_waited_for(tmp_path):
     words = [sys.executable, "-m", "dkdbg", "attach", "local:job", "--port", str(free_port())]
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -132,9 +132,7 @@ def test_a_person_reads_where_to_attach_and_what_is_waited_for(tmp_path: Path) -
     assert '"request": "attach"' in "".join(lines)
 
 
-def test_whoever_holds_looks_on_inherits_or_takes_over_is_decided_behind_the_door(
-    agent, tmp_path: Path
-) -> None:
+def test_whoever_holds_looks_on_inherits_or_takes_over_is_decided_behind_the_door(agent, tmp_path):
     agent()
     with host_door(tmp_path, "local:job") as door, contextlib.ExitStack() as stack:
 
@@ -171,9 +169,7 @@ HERE = {
 DIFFER = "the file here and the one at job differ{}: the breakpoint may stand in other code. Run `"
 
 
-def test_a_breakpoint_in_a_file_that_differs_at_the_target_says_so_and_what_it_says_mends_it(
-    agent, tmp_path: Path
-) -> None:
+def test_a_breakpoint_in_a_file_that_differs_at_the_target_says_so_and_what_it_says_mends_it(agent, tmp_path):
     local = tmp_path / "here"
     local.mkdir()
     for name, (text, _) in HERE.items():

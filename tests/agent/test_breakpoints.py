@@ -1,23 +1,17 @@
 """Breakpoints hit in every kind of Python process below the agent, and the program's end ends the session."""
 
-from __future__ import annotations
-
 import os
 import signal
-from typing import TYPE_CHECKING
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import Editor, wait_for
 from tests.processes import children
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 CODE = "x = 1\ny = 2\nprint('sum', x + y)\n"
 
 
-def test_a_preexec_fn_neither_registers_nor_hangs(program) -> None:
+def test_a_preexec_fn_neither_registers_nor_hangs(program):
     running = program(
         "import os, subprocess\nx = 1\n"
         "out = subprocess.run(['echo', 'child'], preexec_fn=os.setsid, stdout=subprocess.PIPE).stdout\n"
@@ -54,7 +48,7 @@ while True:
 """
 
 
-def test_a_late_attach_stops_in_the_main_frame_and_in_a_thread_that_run_already(program) -> None:
+def test_a_late_attach_stops_in_the_main_frame_and_in_a_thread_that_run_already(program):
     running = program(LOOP, name="loop.py")
     assert running.process.stdout.readline() == b"up\n"
     with Editor(running.port, {running.script: [5, 18]}) as editor:
@@ -65,7 +59,7 @@ def test_a_late_attach_stops_in_the_main_frame_and_in_a_thread_that_run_already(
     running.wait_state("running")
 
 
-def test_a_killed_adapter_is_replaced_and_the_program_goes_on(program) -> None:
+def test_a_killed_adapter_is_replaced_and_the_program_goes_on(program):
     running = program(LOOP, name="loop.py")
     record = running.wait_state("running")
     (adapter,) = children(record["pid"], "adapter.py")
@@ -77,7 +71,7 @@ def test_a_killed_adapter_is_replaced_and_the_program_goes_on(program) -> None:
 
 def test_the_editors_stop_button_on_the_last_process_ends_the_root_session_too_and_it_can_end_the_program(
     program,
-) -> None:
+):
     """VS Code disconnects the child in focus alone; the root's session must not stay behind (seen in VS Code 1.139)."""
     running = program("import time\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.02)\n", wait="300")
     with Debugger(AttachOptions(port=running.port)) as debugger:
@@ -92,9 +86,7 @@ def test_the_editors_stop_button_on_the_last_process_ends_the_root_session_too_a
     assert running.finish()[0] == 143
 
 
-def test_a_breakpoint_in_a_file_that_the_program_does_not_have_says_so_in_its_hover(
-    program, tmp_path: Path
-) -> None:
+def test_a_breakpoint_in_a_file_that_the_program_does_not_have_says_so_in_its_hover(program, tmp_path):
     """VS Code shows the root session's message where no session has verified a breakpoint."""
     running = program("import os, time\nwhile not os.path.exists('stop'):\n    time.sleep(0.02)\n")
     (tmp_path / "here.py").touch()

@@ -72,8 +72,8 @@ def session(here: Here) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 def test_it_is_sent_once_kept_privately_and_removed_by_the_last_though_a_login_shell_talks(
-    here: Here,
-) -> None:
+    here,
+):
     here.through = 'echo "Welcome to node4!"; printf "no line end"; echo; exec "$@"'
     first = bring(here)
     second = bring(here)
@@ -87,9 +87,7 @@ def test_it_is_sent_once_kept_privately_and_removed_by_the_last_though_a_login_s
     assert here.kept() == []
 
 
-def test_what_runs_the_file_later_finds_the_python_by_which_it_was_brought(
-    here: Here, tmp_path: Path
-) -> None:
+def test_what_runs_the_file_later_finds_the_python_by_which_it_was_brought(here, tmp_path):
     """As on a node whose Pythons come by `module load`: none is on the PATH of `attach` and `ps` (found/far.md 3)."""
     brought = bring(here)
     bare = tmp_path / "bin"
@@ -110,7 +108,7 @@ def test_what_runs_the_file_later_finds_the_python_by_which_it_was_brought(
     assert here.kept() == []
 
 
-def test_a_link_beside_a_file_that_was_not_brought_leads_to_no_python(tmp_path: Path) -> None:
+def test_a_link_beside_a_file_that_was_not_brought_leads_to_no_python(tmp_path):
     """A repository has `.dkdbg/agent.pyz`, and could bring `agent.python` that leads to a program of its own."""
     agent, evil = tmp_path / "agent.pyz", tmp_path / "evil"
     agent.write_bytes(single_file.build(sys.version_info[:2]))
@@ -122,8 +120,8 @@ def test_a_link_beside_a_file_that_was_not_brought_leads_to_no_python(tmp_path: 
 
 
 def test_a_program_runs_there_its_output_and_exit_code_are_its_own_and_it_does_not_see_how_it_is_found(
-    here: Here, session
-) -> None:
+    here, session
+):
     brought = bring(here)
     running = session(brought, "sh", "-c", 'echo "${DKDBG_RUN-unset}"; echo err >&2; exit 7')
     out, err = running.communicate(timeout=300)
@@ -134,8 +132,8 @@ def test_a_program_runs_there_its_output_and_exit_code_are_its_own_and_it_does_n
 
 
 def test_a_signal_reaches_the_program_there_and_nobody_removes_the_file_before_its_session_ends(
-    here: Here, session, tmp_path: Path
-) -> None:
+    here, session, tmp_path
+):
     brought, second = bring(here), bring(here)
     loop = f"touch {tmp_path}/up; until [ -e {tmp_path}/go ]; do sleep 0.05; done"
     running = session(brought, "sh", "-c", f"trap 'touch {tmp_path}/heard' INT; {loop}")
@@ -150,7 +148,7 @@ def test_a_signal_reaches_the_program_there_and_nobody_removes_the_file_before_i
     assert here.kept() == []
 
 
-def test_hosts_that_bring_it_at_once_share_one_and_find_it_while_others_leave(here: Here) -> None:
+def test_hosts_that_bring_it_at_once_share_one_and_find_it_while_others_leave(here):
     def once(_: int) -> bool:
         brought = bring(here)
         there = os.path.exists(brought.argv[-1])  # noqa: PTH110
@@ -169,7 +167,7 @@ def test_hosts_that_bring_it_at_once_share_one_and_find_it_while_others_leave(he
     assert here.kept() == []
 
 
-def test_a_file_that_another_host_has_brought_meanwhile_is_not_replaced(tmp_path: Path, monkeypatch) -> None:
+def test_a_file_that_another_host_has_brought_meanwhile_is_not_replaced(tmp_path, monkeypatch):
     content = b"the single file"
     digest = hashlib.sha256(content).hexdigest()
     path = str(tmp_path / kept.name_of(digest))
@@ -204,9 +202,7 @@ def replaced(here: Here, spoil: Callable[[Path], object]) -> None:
     assert here.kept() == []
 
 
-def test_what_lies_there_and_is_not_the_file_is_replaced_and_no_link_is_followed(
-    here: Here, tmp_path: Path
-) -> None:
+def test_what_lies_there_and_is_not_the_file_is_replaced_and_no_link_is_followed(here, tmp_path):
     for size in (0, 1000, 10_000_000):
         replaced(here, lambda path, size=size: path.write_bytes(b"x" * size))
     (tmp_path / "mine").write_text("precious")
@@ -216,8 +212,8 @@ def test_what_lies_there_and_is_not_the_file_is_replaced_and_no_link_is_followed
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_a_file_that_somebody_else_has_laid_there_is_replaced_and_a_folder_is_refused_with_his_number(
-    here: Here, tmp_path: Path
-) -> None:
+    here, tmp_path
+):
     def given_away(path: Path) -> None:
         path.write_bytes(single_file.build(sys.version_info[:2]))
         os.chown(path, 12345, 12345)
@@ -232,7 +228,7 @@ def test_a_file_that_somebody_else_has_laid_there_is_replaced_and_a_folder_is_re
     assert list(theirs.runtime.iterdir()) == []
 
 
-def test_a_transfer_that_is_cut_off_leaves_nothing(here: Here) -> None:
+def test_a_transfer_that_is_cut_off_leaves_nothing(here):
     relay = "import os\nfor _ in range(5000): os.write(1, os.read(0, 1))"
     here.through = f"{sys.executable} -c '{relay}' | \"$@\""
     with pytest.raises(DkdbgError, match=r"here .*(arrive|ended)"):
@@ -253,7 +249,7 @@ def test_a_transfer_that_is_cut_off_leaves_nothing(here: Here) -> None:
         'for last; do :; done; echo "$last python [3, 11]"; read -r digest size; echo "$last kept 5"; sleep 5',
     ],
 )
-def test_garbage_from_a_hostile_place_ends_in_one_error(here: Here, through: str) -> None:
+def test_garbage_from_a_hostile_place_ends_in_one_error(here, through):
     here.through = through
     with pytest.raises(DkdbgError, match="gave an unexpected answer") as caught:
         bring(here)
@@ -263,14 +259,14 @@ def test_garbage_from_a_hostile_place_ends_in_one_error(here: Here, through: str
 @pytest.mark.parametrize(
     "through", ["sleep 60", "cat >/dev/null", "while :; do echo x >&2; sleep 0.05; done"]
 )
-def test_a_place_that_never_answers_is_given_up(here: Here, through: str, monkeypatch) -> None:
+def test_a_place_that_never_answers_is_given_up(here, through, monkeypatch):
     monkeypatch.setattr(bringing, "HELLO_LIMIT", 0.5)
     here.through = f"exec 3>&1; {through}"
     with pytest.raises(DkdbgError, match="does not answer"):
         bring(here)
 
 
-def test_a_place_that_takes_no_more_bytes_is_given_up(here: Here, monkeypatch) -> None:
+def test_a_place_that_takes_no_more_bytes_is_given_up(here, monkeypatch):
     monkeypatch.setattr(bringing, "STALL_LIMIT", 0.5)
     here.through = (
         'for last; do :; done; echo "$last python [3, 11]"; read -r line; echo "$last want null"; sleep 60'
@@ -286,9 +282,7 @@ def test_a_place_that_takes_no_more_bytes_is_given_up(here: Here, monkeypatch) -
         ("echo 'exec: sh: not found' >&2; exit 127", r"nothing can be started on here: exec: sh: not found"),
     ],
 )
-def test_a_place_that_ends_is_told_with_its_last_words_which_do_nothing_to_the_terminal(
-    here: Here, through: str, said: str
-) -> None:
+def test_a_place_that_ends_is_told_with_its_last_words_which_do_nothing_to_the_terminal(here, through, said):
     here.through = through
     with pytest.raises(DkdbgError, match=said) as caught:
         bring(here)
@@ -297,7 +291,7 @@ def test_a_place_that_ends_is_told_with_its_last_words_which_do_nothing_to_the_t
         assert (caught.value.exit_code, "Python 3.8" in caught.value.hint) == (127, True)
 
 
-def test_the_command_line_is_short_enough_for_the_url_that_kubectl_makes_of_it(here: Here) -> None:
+def test_the_command_line_is_short_enough_for_the_url_that_kubectl_makes_of_it(here):
     """Proxies in front of an API server take a request line of 8 kB (nginx), and the rest of it has 1 kB at most."""
     seen: list[Sequence[str]] = []
 

@@ -36,7 +36,7 @@ def fake(folder: Path, *versions: str) -> Path:
     return folder
 
 
-def test_the_same_files_give_the_same_bytes(zipped: Path, tmp_path: Path) -> None:
+def test_the_same_files_give_the_same_bytes(zipped, tmp_path):
     installed = bundle.installed_debugpy()
     assert installed is not None
     again = tmp_path / "again.zip"
@@ -45,7 +45,7 @@ def test_the_same_files_give_the_same_bytes(zipped: Path, tmp_path: Path) -> Non
     assert again.stat().st_size < 1_500_000
 
 
-def test_it_holds_sources_and_licences_and_no_compiled_code_but_the_helper(zipped: Path) -> None:
+def test_it_holds_sources_and_licences_and_no_compiled_code_but_the_helper(zipped):
     names = zipfile.ZipFile(zipped).namelist()
     assert names == sorted(names)
     assert "debugpy/__init__.py" in names
@@ -54,7 +54,7 @@ def test_it_holds_sources_and_licences_and_no_compiled_code_but_the_helper(zippe
     assert others <= {"LICENSE", "ThirdPartyNotices.txt", "attach_linux_amd64.so"}
 
 
-def test_the_unpacked_one_can_be_imported_by_a_bare_interpreter(zipped: Path, tmp_path: Path) -> None:
+def test_the_unpacked_one_can_be_imported_by_a_bare_interpreter(zipped, tmp_path):
     folder = bundle.ensure_debugpy([str(zipped.parent)], str(tmp_path))
     assert os.listdir(folder) == ["debugpy"]
     code = f"import sys; sys.path.insert(0, {folder!r}); import debugpy; print(debugpy.__version__)"
@@ -66,17 +66,15 @@ def test_the_unpacked_one_can_be_imported_by_a_bare_interpreter(zipped: Path, tm
     ("python", "version"),
     [((3, 14), "1.8.22"), ((3, 10), "1.8.22"), ((3, 9), "1.8.21"), ((3, 8), "1.8.21"), ((3, 7), "1.7.0")],
 )
-def test_each_python_gets_the_newest_that_runs_on_it(
-    tmp_path: Path, python: tuple[int, int], version: str
-) -> None:
+def test_each_python_gets_the_newest_that_runs_on_it(tmp_path, python, version):
     fake(tmp_path, "1.7.0", "1.8.9", "1.8.21", "1.8.22")
     folder = bundle.ensure_debugpy([str(tmp_path / "missing"), str(tmp_path)], str(tmp_path), python)
     assert os.path.basename(folder) == f"debugpy-{version}"
 
 
 def test_one_older_zip_serves_newer_pythons_too_and_without_one_the_installed_is_packed(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     (tmp_path / "none").mkdir()
     assert os.listdir(bundle.ensure_debugpy([], str(tmp_path / "none"))) == ["debugpy"]
     fake(tmp_path, "1.8.21")
@@ -84,7 +82,7 @@ def test_one_older_zip_serves_newer_pythons_too_and_without_one_the_installed_is
         assert bundle.ensure_debugpy([str(tmp_path)], str(tmp_path), python).endswith("debugpy-1.8.21")
 
 
-def test_when_none_fits_the_message_says_which_and_what_to_type(tmp_path: Path) -> None:
+def test_when_none_fits_the_message_says_which_and_what_to_type(tmp_path):
     fake(tmp_path, "1.8.22")
     with pytest.raises(bundle.NoDebugpy) as caught:
         bundle.ensure_debugpy([str(tmp_path)], str(tmp_path), (3, 8))
@@ -92,7 +90,7 @@ def test_when_none_fits_the_message_says_which_and_what_to_type(tmp_path: Path) 
     assert "; found: debugpy-1.8.22.zip; run `dkdbg init` again" in str(caught.value)
 
 
-def test_processes_that_race_all_get_a_whole_one(zipped: Path, tmp_path: Path) -> None:
+def test_processes_that_race_all_get_a_whole_one(zipped, tmp_path):
     folders: list[str] = []
 
     def unpack() -> None:

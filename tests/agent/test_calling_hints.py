@@ -86,14 +86,12 @@ def log_until(running: Launch, mark: str) -> str:
     ]
     + [({"DKDBG_TOKEN_FILE": "", "DKDBG_TOKEN": short}, "DKDBG_TOKEN") for short in ("", "hunter2")],
 )
-def test_a_job_that_names_no_port_or_has_no_token_of_an_attach_is_refused(
-    job: Any, wrong: dict[str, str], said: str
-) -> None:
+def test_a_job_that_names_no_port_or_has_no_token_of_an_attach_is_refused(job, wrong, said):
     code, _, err = job(free_port(), **wrong).finish()
     assert (bool(code), said in err) == (True, True), err
 
 
-def test_a_port_that_others_reach_is_opened_with_a_secret_or_on_loopback(root: Path, launch: Any) -> None:
+def test_a_port_that_others_reach_is_opened_with_a_secret_or_on_loopback(root, launch):
     """As in a pod, whose address the whole cluster reaches. Who comes by `kubectl port-forward` comes to loopback."""
     pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "DKDBG_TOKEN_FILE": ""}
     code, _, said = launch(sys.executable, "train.py", env=pod | {"DKDBG_HOST": "0.0.0.0"}).finish()
@@ -112,13 +110,13 @@ def test_a_port_that_others_reach_is_opened_with_a_secret_or_on_loopback(root: P
 # --- `dkdbg attach --listen`
 
 
-def test_a_port_that_somebody_has_is_not_listened_at(root: Path) -> None:
+def test_a_port_that_somebody_has_is_not_listened_at(root):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         refused = dkdbg(root, "attach", "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
     assert (refused.returncode, "cannot listen on 127.0.0.1:" in refused.stderr) == (4, True), refused.stderr
 
 
-def test_a_short_token_makes_way_for_one_that_is_made(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_token_makes_way_for_one_that_is_made(root, monkeypatch):
     token_of(root).unlink()
     waits = f"dkdbg attach --listen 127.0.0.1:{free_port()}"
     monkeypatch.setenv("DKDBG_TOKEN", "hunter2")
@@ -131,7 +129,7 @@ def test_a_short_token_makes_way_for_one_that_is_made(root: Path, monkeypatch: p
         attach.wait("made a token: ", "jobs can call")
 
 
-def test_a_token_that_could_be_guessed_makes_way_for_a_random_one(root: Path) -> None:
+def test_a_token_that_could_be_guessed_makes_way_for_a_random_one(root):
     attaches = f"dkdbg attach local:job --port {free_port()}"
     with typed(root, attaches, root / "first", {"DKDBG_TOKEN": "hunter2"}) as attach:
         assert "openssl rand -hex 32" in attach.wait("attach your editor to")
@@ -143,8 +141,8 @@ def test_a_token_that_could_be_guessed_makes_way_for_a_random_one(root: Path) ->
 
 
 def test_a_job_that_nobody_waits_for_is_connected_once_somebody_does_and_asked_and_attached_to_as_it_says(
-    root: Path, job: Any
-) -> None:
+    root, job
+):
     port = free_port()
     assert "dkdbg attach --listen 5670" in dkdbg(root, "where", "call://train").stderr
     running = job(port, DKDBG_TOKEN_FILE="", DKDBG_TOKEN=token_of(root).read_text())

@@ -1,7 +1,5 @@
 """Python processes that start while an editor is attached: each joins before its first line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -69,8 +67,8 @@ CHILDREN = {
 
 @pytest.mark.parametrize("minor", [8, pytest.param(11, marks=pytest.mark.core), 14])
 def test_a_child_stops_at_a_breakpoint_of_its_first_lines_however_it_is_started(
-    program, under, tmp_path: Path, minor: int
-) -> None:
+    program, under, tmp_path, minor
+):
     (tmp_path / "steps.py").write_text(STEPS)
     running = program(STARTS_ALL.format(starts=list(CHILDREN.values())), wait="300", **under(minor))
     folders = {str(tmp_path / str(number)): name for number, name in enumerate(CHILDREN)}
@@ -90,7 +88,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.core
-def test_a_function_that_a_spawn_pool_gets_stops(program, tmp_path: Path) -> None:
+def test_a_function_that_a_spawn_pool_gets_stops(program, tmp_path):
     (tmp_path / "steps_of_pool.py").write_text(STEPS)
     running = program(POOL, wait="300")
     with Editor(running.port, {str(tmp_path / "steps_of_pool.py"): [6]}) as editor:
@@ -105,7 +103,7 @@ subprocess.run([sys.executable, "-c", code], check=True)
 """
 
 
-def test_a_breakpoint_that_is_set_while_the_child_runs_stops_it(program, tmp_path: Path) -> None:
+def test_a_breakpoint_that_is_set_while_the_child_runs_stops_it(program, tmp_path):
     (tmp_path / "steps.py").write_text(STEPS)
     running = program(SERVES, wait="300")
     with Editor(running.port, {running.script: [4]}) as editor:
@@ -134,8 +132,8 @@ FAILS = {
 
 @pytest.mark.parametrize("minor", [8, 11, 13])
 def test_an_uncaught_exception_or_an_exit_with_a_failure_code_stops_in_a_child(
-    program, under, tmp_path: Path, minor: int
-) -> None:
+    program, under, tmp_path, minor
+):
     for name, text in FAILS.items():
         (tmp_path / name).write_text(text)
     starts = f"for name in {list(FAILS)}: subprocess.run([sys.executable, name], stderr=subprocess.DEVNULL)"
@@ -151,7 +149,7 @@ def test_an_uncaught_exception_or_an_exit_with_a_failure_code_stops_in_a_child(
         assert running.finish()[0] == 0
 
 
-def test_what_a_child_prints_to_the_programs_own_output_is_in_the_editor(program, tmp_path: Path) -> None:
+def test_what_a_child_prints_to_the_programs_own_output_is_in_the_editor(program, tmp_path):
     child = "print('shown'); import sys; sys.stderr.write('too\\n')"
     captured = "print('kept')"
     running = program(
@@ -178,9 +176,7 @@ KIDS = {
 
 @pytest.mark.parametrize(("ends", "code"), KIDS.values(), ids=KIDS.keys())
 @pytest.mark.core
-def test_a_child_that_an_editor_comes_late_for_runs_to_its_end(
-    program, tmp_path: Path, ends: str, code: int
-) -> None:
+def test_a_child_that_an_editor_comes_late_for_runs_to_its_end(program, tmp_path, ends, code):
     """The hook's thread joins while the main thread imports, raises or ends."""
     (tmp_path / "steps.py").write_text(STEPS)
     (tmp_path / "child.py").write_text(

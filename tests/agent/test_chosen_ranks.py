@@ -103,8 +103,8 @@ def clear(editor: Editor, tmp_path: Path) -> None:
 
 
 def test_chosen_ranks_stop_from_the_start_each_attach_may_choose_others_and_a_rank_nobody_chose_is_never_traced(
-    job, tmp_path: Path
-) -> None:
+    job, tmp_path
+):
     running = job(4, "--ranks", "0,3", wait="300")
     breakpoints = {str(tmp_path / "train.py"): [LINE]}
     with Editor(running.port, dict(breakpoints)) as editor:
@@ -155,9 +155,7 @@ while not os.path.exists("stop"):
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_the_rank_that_fails_stops_where_it_failed_and_the_others_run_free(
-    job, tmp_path: Path, late: bool
-) -> None:
+def test_the_rank_that_fails_stops_where_it_failed_and_the_others_run_free(job, tmp_path, late):
     (tmp_path / "train.py").write_text(FAILS)
     options = () if late else ("--ranks", "failing")
     running = job(2, *options)
@@ -204,7 +202,7 @@ open("done" + os.environ["RANK"], "w").close()
 """
 
 
-def test_workers_of_a_dataloader_are_debugged_with_their_rank(job, tmp_path: Path) -> None:
+def test_workers_of_a_dataloader_are_debugged_with_their_rank(job, tmp_path):
     (tmp_path / "train.py").write_text(WORKERS)
     line = 1 + WORKERS.splitlines().index("        return number * 10")
     running = job(2, "--ranks", "1", wait="300")
@@ -222,7 +220,7 @@ def test_workers_of_a_dataloader_are_debugged_with_their_rank(job, tmp_path: Pat
     assert (code, editor.errors) == (0, []), err
 
 
-def test_ranks_that_are_not_there_are_named() -> None:
+def test_ranks_that_are_not_there_are_named():
     assert (
         choice.missing(ranks.parse("0,5-7"), [0, 1, 2, 3])
         == "ranks 5, 6, 7: not here; the ranks here are 0-3"
@@ -232,8 +230,8 @@ def test_ranks_that_are_not_there_are_named() -> None:
 
 
 def test_what_is_no_set_of_ranks_is_refused_before_the_program_starts_and_by_an_attach(
-    launch, loop, tmp_path: Path
-) -> None:
+    launch, loop, tmp_path
+):
     running = launch(sys.executable, "-c", "open('started', 'w')", options=("--ranks", "0,x"))
     code, _, err = running.finish()
     assert code == 2
@@ -247,7 +245,7 @@ def test_what_is_no_set_of_ranks_is_refused_before_the_program_starts_and_by_an_
 # -- rules, without processes -------------------------------------------------------------------------------------
 
 
-def test_the_variables_of_ranks_are_those_of_the_launchers() -> None:
+def test_the_variables_of_ranks_are_those_of_the_launchers():
     first = [name for launcher in registry.launchers() for name in launcher.ranks]
     assert list(choosing.VARIABLES) == first
     for environment in (
@@ -259,7 +257,7 @@ def test_the_variables_of_ranks_are_those_of_the_launchers() -> None:
         assert mine == registry.ranks(environment)[0]
 
 
-def test_the_launchers_that_are_no_ranks_are_those_that_spread() -> None:
+def test_the_launchers_that_are_no_ranks_are_those_that_spread():
     spread = {word for one in registry.launchers() if one.spreads for word in (*one.programs, *one.modules)}
     assert choosing.LAUNCHERS - {"horovodrun"} == spread - {"horovodrun"}
 
@@ -280,6 +278,6 @@ def test_the_launchers_that_are_no_ranks_are_those_that_spread() -> None:
 )
 def test_a_process_that_was_given_no_rank_belongs_to_its_parents_or_to_none(
     argv, origin, below, parents, rank
-) -> None:
+):
     assert choosing.rank_of({}, argv, origin, below=below, parents=parents) == rank
     assert choosing.rank_of({"RANK": "7"}, argv, origin, below=below, parents=parents) == 7

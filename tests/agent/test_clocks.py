@@ -1,11 +1,8 @@
 """Time limits of a job while a process of it is held: none of them ends, in the parent, a sibling or the held process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,9 +10,6 @@ from dkdbg.agent.program import held_time
 from tests.agent.dap_probe import Editor, wait_for
 from tests.pages import Page, begun
 from tests.ports import free_port
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: Seconds that each wait of the parent lasts at most; the child is held for longer.
 LIMIT = 8
@@ -168,8 +162,8 @@ LINE = 1 + PARENT.splitlines().index("    answer = 1  # held")
 
 @pytest.mark.parametrize(("minor", "late"), [(8, True), (14, False)])
 def test_no_wait_of_the_standard_library_ends_while_a_child_is_held_for_longer(
-    program, under, tmp_path: Path, minor: int, late: bool
-) -> None:
+    program, under, tmp_path, minor, late
+):
     running = program(PARENT, wait="0" if late else "300", **under(minor))
     port = running.wait_state("running" if late else "waiting")["port"]
     with Editor(port, {str(tmp_path / "train.py"): [LINE]}, hold=True) as editor:
@@ -205,7 +199,7 @@ def test_the_program_of_the_page_gets_its_answer_from_a_worker_that_was_held_for
     assert running.returncode == 0, out
 
 
-def test_clocks_run_a_thousandth_as_fast_during_a_hold_and_then_catch_up() -> None:
+def test_clocks_run_a_thousandth_as_fast_during_a_hold_and_then_catch_up():
     held = (
         2.0,
         100.0,
@@ -219,7 +213,7 @@ def test_clocks_run_a_thousandth_as_fast_during_a_hold_and_then_catch_up() -> No
     assert held_time.seconds_behind((8.0, 100.0, 0.0, 100.0), 132.0) == 0.0
 
 
-def test_clocks_are_the_programs_own_before_a_hold_and_after_the_editor_has_left(tmp_path: Path) -> None:
+def test_clocks_are_the_programs_own_before_a_hold_and_after_the_editor_has_left(tmp_path):
     program = """
 import os, sys, time
 from time import monotonic

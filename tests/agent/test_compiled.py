@@ -1,14 +1,7 @@
 """A breakpoint that torch.compile would swallow is said, and `--no-compile` lets it stop."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from tests.agent.dap_probe import Editor, wait_for
 from tests.frameworks import python_with
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CODE = """import os, sys, time, torch
 torch.set_num_threads(1)
@@ -27,7 +20,7 @@ print("end", flush=True)
 """
 
 
-def test_a_swallowed_breakpoint_is_said_once_in_the_console_and_on_stderr(program) -> None:
+def test_a_swallowed_breakpoint_is_said_once_in_the_console_and_on_stderr(program):
     running = program(CODE, wait="300", python=python_with("torch"))
     with Editor(running.port, {running.script: [5, 8]}) as editor:
         code, out, err = running.finish(300)
@@ -38,9 +31,7 @@ def test_a_swallowed_breakpoint_is_said_once_in_the_console_and_on_stderr(progra
     assert editor.said(text) == {1}
 
 
-def test_it_is_said_too_when_the_function_was_compiled_before_the_editor_came(
-    program, tmp_path: Path
-) -> None:
+def test_it_is_said_too_when_the_function_was_compiled_before_the_editor_came(program, tmp_path):
     gate = tmp_path / "gate"
     running = program(CODE, str(gate), python=python_with("torch"))
     assert running.process.stdout.readline() == b"up\n"
@@ -51,7 +42,7 @@ def test_it_is_said_too_when_the_function_was_compiled_before_the_editor_came(
     assert (code, err.count("torch.compile has compiled step")) == (0, 1)
 
 
-def test_without_compiling_it_stops_and_the_variable_says_so_too(program) -> None:
+def test_without_compiling_it_stops_and_the_variable_says_so_too(program):
     running = program(CODE, wait="300", options=("--no-compile",), python=python_with("torch"))
     with Editor(running.port, {running.script: [5]}) as editor:
         code, _, err = running.finish(300)

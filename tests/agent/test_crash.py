@@ -41,11 +41,11 @@ def locals_of(stop: dict) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("text", "seconds"), [("hold=20m", 1200), ("hold=5s", 5), ("hold=1.5h", 5400), ("hold=3", 3)]
 )
-def test_times_are_understood(text: str, seconds: float) -> None:
+def test_times_are_understood(text, seconds):
     assert crash.parse(text) == seconds
 
 
-def test_another_word_is_refused(launch) -> None:
+def test_another_word_is_refused(launch):
     code, _, err = launch("true", options=("--on-crash", "hold=soon")).finish()
     assert code == 2
     assert "--on-crash (DKDBG_ON_CRASH) takes hold=TIME, such as hold=20m, not 'hold=soon'" in err
@@ -73,7 +73,7 @@ if __name__ == "__main__":
 CRASHES = 6
 
 
-def test_each_crash_is_held_until_an_editor_has_seen_the_failing_frame(program, tmp_path: Path) -> None:
+def test_each_crash_is_held_until_an_editor_has_seen_the_failing_frame(program, tmp_path):
     running = program(SEVERAL, options=("--on-crash", "hold=1m"))
     record = running.wait_state("post-mortem")
     assert record["detail"] == "post-mortem: train.py:4: ZeroDivisionError: division by zero"
@@ -93,9 +93,7 @@ def test_each_crash_is_held_until_an_editor_has_seen_the_failing_frame(program, 
 
 
 @pytest.mark.parametrize("held", [0, 0.3])
-def test_unattended_crashes_of_thread_children_and_program_leave_no_trace_of_dkdbg(
-    launch, tmp_path: Path, held: float
-) -> None:
+def test_unattended_crashes_of_thread_children_and_program_leave_no_trace_of_dkdbg(launch, tmp_path, held):
     """The program's stderr is a file of its own: each byte of it is compared, and the agent's lines are elsewhere."""
     (tmp_path / "train.py").write_text(SEVERAL)
 
@@ -114,7 +112,7 @@ def test_unattended_crashes_of_thread_children_and_program_leave_no_trace_of_dkd
     assert (b"forkserver 1\n" in said, plain.returncode) == (True, 1)
 
 
-def test_an_attached_editor_stops_at_once_and_once(program) -> None:
+def test_an_attached_editor_stops_at_once_and_once(program):
     running = program(CRASH, wait="300", options=("--on-crash", "hold=1m"))
     with Editor(running.port, {}) as editor:
         stop = editor.wait_stops(1)[0]
@@ -123,7 +121,7 @@ def test_an_attached_editor_stops_at_once_and_once(program) -> None:
 
 
 @pytest.mark.parametrize("ending", ["raise SystemExit(7)", "raise KeyboardInterrupt", "print('fine')"])
-def test_other_endings_are_left_alone(launch, tmp_path: Path, ending: str) -> None:
+def test_other_endings_are_left_alone(launch, tmp_path, ending):
     (tmp_path / "train.py").write_text(ending + "\n")
     code, out, err = launch(sys.executable, "train.py", options=("--on-crash", "hold=1m")).finish(300)
     plain = bare(tmp_path)
@@ -134,7 +132,7 @@ def test_other_endings_are_left_alone(launch, tmp_path: Path, ending: str) -> No
     assert own_lines(err) == plain.stderr
 
 
-def test_the_programs_own_hook_runs_first(launch, tmp_path: Path) -> None:
+def test_the_programs_own_hook_runs_first(launch, tmp_path):
     mine = tmp_path / "sitecustomize.py"
     mine.write_text("import sys\nsys.excepthook = lambda kind, value, trace: print('mine', value)\n")
     (tmp_path / "train.py").write_text("raise ValueError('x')\n")
@@ -148,7 +146,7 @@ def test_the_programs_own_hook_runs_first(launch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chained", [False, True])
-def test_a_program_that_sets_its_own_hook_later_is_held_once(program, chained: bool) -> None:
+def test_a_program_that_sets_its_own_hook_later_is_held_once(program, chained):
     call = "former(kind, value, trace)" if chained else "print('mine', value)"
     running = program(
         "import sys\nformer = sys.excepthook\n"
@@ -162,7 +160,7 @@ def test_a_program_that_sets_its_own_hook_later_is_held_once(program, chained: b
     assert (code, out, len(editor.stops)) == (1, "" if chained else "mine x\n", 1)
 
 
-def test_only_the_arming_is_imported_before_a_crash(launch, tmp_path: Path) -> None:
+def test_only_the_arming_is_imported_before_a_crash(launch, tmp_path):
     (tmp_path / "train.py").write_text(
         "import sys\nprint([m for m in sys.modules if 'dkdbg' in m or m == 'traceback'])\n"
     )
@@ -186,7 +184,7 @@ for batch in DataLoader(Items(), num_workers=1):
 """
 
 
-def test_the_crash_of_a_data_loaders_worker_is_held_in_the_worker(launch, tmp_path: Path) -> None:
+def test_the_crash_of_a_data_loaders_worker_is_held_in_the_worker(launch, tmp_path):
     (tmp_path / "train.py").write_text(DATA_LOADER)
     running = launch(python_with("torch"), "train.py", options=("--on-crash", "hold=1m"))
     record = running.wait_state("post-mortem", timeout=300)
@@ -210,8 +208,8 @@ for divisor in (1, 0):
 
 @pytest.mark.parametrize("on_crash", [(), ("--on-crash", "hold=1m")])
 def test_an_editors_filter_for_uncaught_exceptions_stops_a_program_that_waited_for_it(
-    program, tmp_path: Path, on_crash: tuple[str, ...]
-) -> None:
+    program, tmp_path, on_crash
+):
     running = program(UNCAUGHT, options=("--wait", "300", *on_crash))
     with running.debugged(5, filters=["uncaught"]) as debugger:
         reasons = []

@@ -100,13 +100,13 @@ def session(tmp_path: Path) -> Path:
     ],
 )
 def test_descriptors_that_a_program_took_over_are_left_to_it_under_the_numbers_that_it_has_without_the_hook(
-    tmp_path: Path, session: Path, code: str, first: int, last: int
-) -> None:
+    tmp_path, session, code, first, last
+):
     numbers = [str(first), str(last)]
     assert _run(tmp_path / "hooked", code, numbers, session) == _run(tmp_path / "bare", code, numbers, None)
 
 
-def test_a_process_that_closed_everything_can_still_be_asked(session: Path) -> None:
+def test_a_process_that_closed_everything_can_still_be_asked(session):
     environment = dict(os.environ, PYTHONPATH=str(HOOK), DKDBG_SESSION_DIR=str(session))
     code = "import os; os.closerange(3, 4096); own = open('/dev/null'); print('up', flush=True); input()"
     with subprocess.Popen(
@@ -133,9 +133,7 @@ print("end")
 """
 
 
-def test_a_program_that_closes_the_debuggers_connection_goes_on_and_is_debugged_anew(
-    program, tmp_path: Path
-) -> None:
+def test_a_program_that_closes_the_debuggers_connection_goes_on_and_is_debugged_anew(program, tmp_path):
     running = program(CLOSING)
     source = {"path": running.script}
     with Editor(running.port, {running.script: [7]}) as editor:
@@ -157,7 +155,7 @@ def test_a_program_that_closes_the_debuggers_connection_goes_on_and_is_debugged_
     assert f"dkdbg: pid {pid} closed the debugger's connection" in err
 
 
-def test_a_program_that_is_to_stop_after_closing_the_connection_does_not_hang(program) -> None:
+def test_a_program_that_is_to_stop_after_closing_the_connection_does_not_hang(program):
     running = program(
         "import os, time\nos.closerange(3, 4096)\nx = 1\nown = open('own', 'w')\n"
         "own.write('mine')\nown.close()\nprint(open('own').read())\n",
@@ -183,9 +181,7 @@ print("end")
 """
 
 
-def test_a_program_ends_whose_connection_was_lost_before_all_threads_of_the_debugger_ran(
-    tmp_path: Path, session: Path
-) -> None:
+def test_a_program_ends_whose_connection_was_lost_before_all_threads_of_the_debugger_ran(tmp_path, session):
     assert _run(tmp_path / "hooked", ENDED_EARLY, [], session)[:2] == (0, "end\n")
 
 
@@ -194,8 +190,8 @@ def test_a_program_ends_whose_connection_was_lost_before_all_threads_of_the_debu
     [("ulimit -n 6", False), ("ulimit -n 16", True), ("ulimit -Sn 6; ulimit -n 64", True)],
 )
 def test_a_program_that_may_open_few_files_keeps_them_and_the_editor_is_told_what_limit_helps(
-    launch, tmp_path: Path, limits: str, is_debugged: bool
-) -> None:
+    launch, tmp_path, limits, is_debugged
+):
     script = tmp_path / "train.py"
     script.write_text("import os, time\nwhile not os.path.exists('stop'):\n    time.sleep(0.02)\n")
     python = need(13)

@@ -62,7 +62,7 @@ def sent(actions: list[connection.Action], kind: str) -> list[dict[str, Any]]:
     return [json.loads(action.body) for action in actions if action.kind == kind]
 
 
-def test_nothing_passes_before_the_attach_and_after_it_a_body_as_it_came() -> None:
+def test_nothing_passes_before_the_attach_and_after_it_a_body_as_it_came():
     building = Building()
     one = building.introduced()
     for command in ("evaluate", "setExpression", "launch", "threads", "pydevdSystemInfo"):
@@ -77,7 +77,7 @@ def test_nothing_passes_before_the_attach_and_after_it_a_body_as_it_came() -> No
     assert (action.kind, action.body) == (connection.TO_CLIENT, large)
 
 
-def test_guessing_is_slowed_down_and_a_right_token_gets_in_at_any_time() -> None:
+def test_guessing_is_slowed_down_and_a_right_token_gets_in_at_any_time():
     building = Building(TOKEN)
 
     def attach(token: Any, address: str) -> tuple[str, float]:
@@ -104,7 +104,7 @@ def test_guessing_is_slowed_down_and_a_right_token_gets_in_at_any_time() -> None
     assert attach("x", "192.0.2.9")[1] == 0
 
 
-def test_children_are_named_in_both_kinds_of_announcement() -> None:
+def test_children_are_named_in_both_kinds_of_announcement():
     one = Building().attached(dkdbgRole="take-over")
     body = {"name": "Subprocess 7", "subProcessId": 7, "dkdbgRole": "take-over", "dkdbgToken": "t"}
     reverse = {"seq": 4, "type": "request", "command": "startDebugging"}
@@ -116,7 +116,7 @@ def test_children_are_named_in_both_kinds_of_announcement() -> None:
     assert named["body"] == wanted
 
 
-def test_the_state_of_a_process_follows_its_stops() -> None:
+def test_the_state_of_a_process_follows_its_stops():
     building = Building()
     one = building.attached(subProcessId=7)
     one.from_adapter(event("stopped", threadId=1, reason="breakpoint"))
@@ -128,7 +128,7 @@ def test_the_state_of_a_process_follows_its_stops() -> None:
     assert building.held == {7: ""}
 
 
-def test_an_onlooker_sees_copies_and_its_questions_are_asked_for_it() -> None:
+def test_an_onlooker_sees_copies_and_its_questions_are_asked_for_it():
     building = Building()
     first = building.attached(subProcessId=7)
     second = building.onlooker(subProcessId=7)
@@ -150,9 +150,7 @@ def test_an_onlooker_sees_copies_and_its_questions_are_asked_for_it() -> None:
     assert first.adapter_gone() == []
 
 
-def test_an_attach_that_fails_leaves_the_process_free_and_another_waits_for_one_that_is_just_leaving() -> (
-    None
-):
+def test_an_attach_that_fails_leaves_the_process_free_and_another_waits_for_one_that_is_just_leaving():
     building = Building()
     failed = building.introduced()
     failed.from_client(request("attach", seq=2))
@@ -171,7 +169,7 @@ def test_an_attach_that_fails_leaves_the_process_free_and_another_waits_for_one_
     assert [action.kind for action in second.resume()] == [connection.TO_ADAPTER]
 
 
-def test_a_take_over_tells_the_first_client_and_waits_for_its_end() -> None:
+def test_a_take_over_tells_the_first_client_and_waits_for_its_end():
     building = Building()
     root, child = building.attached(), building.attached(subProcessId=7)
     second = building.introduced("192.0.2.5")
@@ -189,7 +187,7 @@ def test_a_take_over_tells_the_first_client_and_waits_for_its_end() -> None:
     assert building.seats.holder(connection.ROOT) is second.connection
 
 
-def test_what_an_editor_still_opens_after_its_root_session_was_left_ends_at_once() -> None:
+def test_what_an_editor_still_opens_after_its_root_session_was_left_ends_at_once():
     building = Building()
     root = building.attached()
     strange = building.attached(subProcessId=8)  # by a port of its own: of no editor
@@ -210,9 +208,7 @@ def test_what_an_editor_still_opens_after_its_root_session_was_left_ends_at_once
     assert told[1]["event"] == "terminated"
 
 
-def test_who_stops_one_process_leaves_the_other_sessions_of_the_same_editor_and_its_own_end_takes_none_along() -> (
-    None
-):
+def test_who_stops_one_process_leaves_the_other_sessions_of_the_same_editor_and_its_own_end_takes_none_along():
     for ends_by_itself in (True, False):
         building = Building()
         root = building.attached()
@@ -229,7 +225,7 @@ def test_who_stops_one_process_leaves_the_other_sessions_of_the_same_editor_and_
     assert root.from_client(request("disconnect", seq=9))[-1].kind == connection.CLOSE
 
 
-def test_a_root_session_that_comes_back_or_ends_the_program_leaves_the_others_alone() -> None:
+def test_a_root_session_that_comes_back_or_ends_the_program_leaves_the_others_alone():
     for argument in ("restart", "terminateDebuggee"):
         building = Building()
         root = building.attached()
@@ -239,7 +235,7 @@ def test_a_root_session_that_comes_back_or_ends_the_program_leaves_the_others_al
         assert child.phase == connection.HOLDING
 
 
-def test_a_root_session_is_set_up_at_a_new_adapter_with_what_the_client_has_set() -> None:
+def test_a_root_session_is_set_up_at_a_new_adapter_with_what_the_client_has_set():
     building = Building(TOKEN)
     one = building.attached(dkdbgToken=TOKEN, justMyCode=True)
     one.from_client(request("setExceptionBreakpoints", seq=3, filters=["uncaught"]))
@@ -275,14 +271,14 @@ def test_a_root_session_is_set_up_at_a_new_adapter_with_what_the_client_has_set(
         ({"clientID": "lsp4e"}, {"subProcessId": 7}, False),
     ],
 )
-def test_a_client_that_opens_no_child_sessions_is_told_what_to_do(client: Any, key: Any, told: bool) -> None:
+def test_a_client_that_opens_no_child_sessions_is_told_what_to_do(client, key, told):
     one = Building().introduced(**client)
     one.from_client(request("attach", seq=2, **key))
     said = sent(one.from_adapter(response("attach", 2)), connection.TO_CLIENT)
     assert ["dkdbg attach --ports" in json.dumps(message) for message in said[1:]] == [True] * told
 
 
-def test_an_answer_passes_to_the_adapter_that_has_asked_and_to_no_other() -> None:
+def test_an_answer_passes_to_the_adapter_that_has_asked_and_to_no_other():
     one = Building().attached()
     reverse = {"seq": 4, "type": "request", "command": "startDebugging", "arguments": {}}
     answer = json.dumps({"seq": 3, "type": "response", "request_seq": 4, "success": True}).encode()
@@ -292,7 +288,7 @@ def test_an_answer_passes_to_the_adapter_that_has_asked_and_to_no_other() -> Non
     assert one.from_client(answer) == []
 
 
-def test_who_looks_on_longest_gets_a_process_and_knows_its_breakpoints_again() -> None:
+def test_who_looks_on_longest_gets_a_process_and_knows_its_breakpoints_again():
     building = Building()
     first, second, third = building.attached(), building.onlooker(), building.onlooker()
     asked = request("setBreakpoints", seq=4, source={"path": "/a.py"}, breakpoints=[{"line": 3}])
@@ -315,7 +311,7 @@ def test_who_looks_on_longest_gets_a_process_and_knows_its_breakpoints_again() -
     assert (building.seats.holder(connection.ROOT), third.phase) == (second.connection, connection.LOOKING)
 
 
-def test_a_look_on_that_still_waits_gets_the_process_and_is_not_told_of_it_a_second_time() -> None:
+def test_a_look_on_that_still_waits_gets_the_process_and_is_not_told_of_it_a_second_time():
     building = Building()
     first, second = building.attached(), building.onlooker()
     waiting = building.introduced("192.0.2.2")
@@ -338,7 +334,7 @@ def test_a_look_on_that_still_waits_gets_the_process_and_is_not_told_of_it_a_sec
     assert building.seats.holder(7) is waiting.connection
 
 
-def test_who_begins_to_look_on_before_a_process_has_a_session_is_told_of_it_too() -> None:
+def test_who_begins_to_look_on_before_a_process_has_a_session_is_told_of_it_too():
     building = Building()
     first = building.attached()
     first.from_adapter(event("debugpyAttach", name="Subprocess 7", subProcessId=7))
@@ -351,7 +347,7 @@ def test_who_begins_to_look_on_before_a_process_has_a_session_is_told_of_it_too(
     assert building.seats.to_look_at() == [7]
 
 
-def test_who_looks_on_at_a_process_does_not_get_it_before_its_editor_has_the_root_session() -> None:
+def test_who_looks_on_at_a_process_does_not_get_it_before_its_editor_has_the_root_session():
     building = Building()
     root, child = building.attached(), building.attached(subProcessId=7)
     taker = building.door("192.0.2.5")
@@ -410,7 +406,7 @@ STEPS = st.tuples(
 
 @PARAMETERS
 @given(st.lists(st.tuples(STEPS, BODIES), max_size=40), st.booleans())
-def test_random_clients_raise_nothing_and_pass_nothing_without_the_token(steps: Any, begun: bool) -> None:
+def test_random_clients_raise_nothing_and_pass_nothing_without_the_token(steps, begun):
     building = Building(TOKEN)
     doors = [building.door(), building.door(), building.door()]
     trusted = set()
@@ -449,7 +445,7 @@ def shows_token(body: bytes) -> bool:
 
 @PARAMETERS
 @given(st.lists(st.binary(max_size=200) | BODIES.map(frames.wrap), max_size=10), st.data())
-def test_the_parser_takes_any_bytes_in_any_pieces(parts: list[bytes], data: Any) -> None:
+def test_the_parser_takes_any_bytes_in_any_pieces(parts, data):
     stream = b"".join(parts)
     whole = outcome([stream])
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
@@ -470,7 +466,7 @@ def outcome(pieces: list[bytes]) -> tuple[list[bytes], bool]:
     return found, False
 
 
-def test_a_worker_that_cannot_use_cuda_after_a_fork_is_told_once_what_helps() -> None:
+def test_a_worker_that_cannot_use_cuda_after_a_fork_is_told_once_what_helps():
     """The text is torch's own, of `_lazy_init` in torch/cuda/__init__.py (2.13)."""
     one = Building().attached(subProcessId=7)
     text = (
@@ -484,7 +480,7 @@ def test_a_worker_that_cannot_use_cuda_after_a_fork_is_told_once_what_helps() ->
     assert len(sent(again, connection.TO_CLIENT)) == 1
 
 
-def test_the_first_process_of_a_former_run_waits_for_no_end_that_is_told() -> None:
+def test_the_first_process_of_a_former_run_waits_for_no_end_that_is_told():
     building = Building()
     building.seats.program = 7
     one = building.introduced(clientID="vscode")

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import urllib.request
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,13 +18,10 @@ from dkdbg.agent.dap import frames
 from tests.agent.dap_probe import Client, Editor, wait_for
 from tests.ports import free_port
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 TOKEN = "correct horse battery staple"
 
 
-def test_without_the_right_token_nothing_is_attached_or_evaluated(loop, tmp_path: Path) -> None:
+def test_without_the_right_token_nothing_is_attached_or_evaluated(loop, tmp_path):
     running = loop(DKDBG_TOKEN=TOKEN)
     port = running.port
     trace = f"open({str(tmp_path / 'evaluated')!r}, 'w').close()"
@@ -56,7 +53,7 @@ def test_without_the_right_token_nothing_is_attached_or_evaluated(loop, tmp_path
     assert (tmp_path / "evaluated").exists()
 
 
-def test_children_show_the_token_by_themselves_and_it_is_said_nowhere(program, tmp_path: Path) -> None:
+def test_children_show_the_token_by_themselves_and_it_is_said_nowhere(program, tmp_path):
     (tmp_path / "token").write_text(TOKEN + "\n")
     running = program(
         "import os\nx = 1\nprint([k for k in os.environ if k.startswith('DKDBG_TOKEN')])\n",
@@ -92,7 +89,7 @@ def vanish(port: int, *, reset: bool) -> bool:
     return True
 
 
-def test_strangers_who_vanish_do_not_end_the_adapter_from_its_first_moment_on(launch, tmp_path: Path) -> None:
+def test_strangers_who_vanish_do_not_end_the_adapter_from_its_first_moment_on(launch, tmp_path):
     (tmp_path / "train.py").write_text("x = 1\n")
     port = free_port()
     command = (sys.executable, "train.py")
@@ -107,7 +104,7 @@ def test_strangers_who_vanish_do_not_end_the_adapter_from_its_first_moment_on(la
     assert (code, "adapter died" in err) == (0, False)
 
 
-def test_an_empty_token_file_ends_the_agent(launch, tmp_path: Path) -> None:
+def test_an_empty_token_file_ends_the_agent(launch, tmp_path):
     (tmp_path / "token").touch()
     code, _, err = launch("true", env={"DKDBG_TOKEN_FILE": str(tmp_path / "token")}).finish()
     assert (code, "is empty" in err) == (125, True)
@@ -121,8 +118,8 @@ def get(port: int, path: str, **headers: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("token", ["", TOKEN])
 def test_the_status_shows_no_command_line_and_without_the_token_only_states_and_counts(
-    program, tmp_path: Path, token: str
-) -> None:
+    program, tmp_path, token
+):
     running = program("import time\ntime.sleep(600)\n", "--key=hunter2", env={"DKDBG_TOKEN": token})
     running.wait_state("running")
     wait_for(lambda: running.record()["processes"], bool)
@@ -142,7 +139,7 @@ def test_the_status_shows_no_command_line_and_without_the_token_only_states_and_
     assert get(running.port, "/healthz") == {"state": "running", "client": False}
 
 
-def test_a_second_client_looks_on_and_changes_nothing(loop, tmp_path: Path) -> None:
+def test_a_second_client_looks_on_and_changes_nothing(loop, tmp_path):
     running = loop()
     with (
         Client(running.port).attach() as first,

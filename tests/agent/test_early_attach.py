@@ -55,9 +55,7 @@ def healthz(port: int) -> tuple[int, str]:
         return error.code, json.load(error)["state"]
 
 
-def test_an_attach_before_the_adapter_is_up_stops_at_the_first_line(
-    program, slow: Path, tmp_path: Path
-) -> None:
+def test_an_attach_before_the_adapter_is_up_stops_at_the_first_line(program, slow, tmp_path):
     runtime = tmp_path / "run"
     environment = {"DKDBG_PORT": str(free_port()), "DKDBG_RUNTIME_DIR": str(runtime)}
     running = program("x = 1\nprint(x)\n", wait="300", env=environment, layout=slow)
@@ -72,7 +70,7 @@ def test_an_attach_before_the_adapter_is_up_stops_at_the_first_line(
         assert running.finish()[0] == 0
 
 
-def test_health_and_healthz_say_yes_together(launch, slow: Path, tmp_path: Path) -> None:
+def test_health_and_healthz_say_yes_together(launch, slow, tmp_path):
     runtime = tmp_path / "run"
     running = launch("sleep", "600", layout=slow, env={"DKDBG_RUNTIME_DIR": str(runtime)})
     port = running.wait_state("starting")["port"]
@@ -95,8 +93,8 @@ SPIN = "import time\nwhile True:\n    time.sleep(0.02)\n"
 
 @pytest.mark.parametrize("wait", ["0", "300"])
 def test_an_agent_that_is_slow_to_let_processes_join_asks_none_before_and_starts_none(
-    program, repacked, wait: str
-) -> None:
+    program, repacked, wait
+):
     """Longer than it takes to look for processes, and to look whether an editor is there."""
     line = "write_json(os.path.join(self.directory, contract.JOIN_NAME)"
     running = program(SPIN, wait=wait, layout=repacked("record/records.py", line, "time.sleep(2)"))
@@ -108,9 +106,7 @@ def test_an_agent_that_is_slow_to_let_processes_join_asks_none_before_and_starts
         assert editor.wait_stops(1)[0]["line"] == line
 
 
-def test_a_process_that_was_asked_as_its_editor_left_is_asked_for_the_next_one(
-    program, repacked, tmp_path: Path
-) -> None:
+def test_a_process_that_was_asked_as_its_editor_left_is_asked_for_the_next_one(program, repacked, tmp_path):
     asking, go = str(tmp_path / "asking"), str(tmp_path / "go")
     waits = f"found and open({asking!r}, 'w').close()\n        while found and not os.path.exists({go!r}): time.sleep(0.01)"
     line = "new = [pid for pid in found if self.is_chosen(pid)]"
@@ -127,8 +123,8 @@ def test_a_process_that_was_asked_as_its_editor_left_is_asked_for_the_next_one(
 
 @pytest.mark.core
 def test_a_program_that_waits_for_an_editor_starts_though_the_editor_leaves_at_once(
-    program, repacked, tmp_path: Path
-) -> None:
+    program, repacked, tmp_path
+):
     gone = tmp_path / "gone"
     waits = f"while not os.path.exists({str(gone)!r}): time.sleep(0.02)"
     slow = repacked(

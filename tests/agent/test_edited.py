@@ -53,8 +53,8 @@ def is_free(running: Any) -> None:
 
 
 def test_what_was_edited_since_the_last_stop_runs_at_the_next_attach_a_module_too_and_nothing_else_counts(
-    train, tmp_path: Path
-) -> None:
+    train, tmp_path
+):
     running = train(DKDBG_RESTART="auto")
     port, script = running.port, tmp_path / "train.py"
     before = stop_and_leave(port, script)
@@ -80,9 +80,7 @@ def test_what_was_edited_since_the_last_stop_runs_at_the_next_attach_a_module_to
 
 
 @pytest.mark.parametrize("setting", ["", "ask", "never"])
-def test_a_program_that_is_not_to_be_restarted_is_left_running_with_a_message(
-    train, tmp_path: Path, setting: str
-) -> None:
+def test_a_program_that_is_not_to_be_restarted_is_left_running_with_a_message(train, tmp_path, setting):
     """Where it is forbidden editors restart nothing either, and the command does."""
     running = train(DKDBG_RESTART=setting)
     port, script = running.wait_state("running")["port"], tmp_path / "train.py"
@@ -115,7 +113,7 @@ def type_restart(running: Any, folder: Path) -> None:
     wait_for(lambda: running.record()["runs"], (2).__eq__)
 
 
-def test_a_crash_that_is_held_for_an_editor_is_not_thrown_away(launch, tmp_path: Path) -> None:
+def test_a_crash_that_is_held_for_an_editor_is_not_thrown_away(launch, tmp_path):
     (tmp_path / "train.py").write_text("x = 41\nraise SystemError(x)\n")
     running = launch(sys.executable, "train.py", env={"DKDBG_RESTART": "auto", "DKDBG_ON_CRASH": "hold=5m"})
     port = running.wait_state("post-mortem")["port"]
@@ -127,9 +125,7 @@ def test_a_crash_that_is_held_for_an_editor_is_not_thrown_away(launch, tmp_path:
 
 
 @pytest.mark.parametrize("focus", ["root", "process"])
-def test_restart_in_the_editor_restarts_the_program_and_it_stands_in_the_new_one(
-    train, tmp_path: Path, focus: str
-) -> None:
+def test_restart_in_the_editor_restarts_the_program_and_it_stands_in_the_new_one(train, tmp_path, focus):
     running = train()
     port, script = running.wait_state("running")["port"], tmp_path / "train.py"
     with Editor(port, {str(script): [LINE]}, hold=True) as editor:
@@ -146,12 +142,12 @@ def test_restart_in_the_editor_restarts_the_program_and_it_stands_in_the_new_one
     wait_for(lambda: running.record()["runs"], (2).__eq__)
 
 
-def test_a_setting_that_is_none_is_refused(train) -> None:
+def test_a_setting_that_is_none_is_refused(train):
     code, _, err = train(DKDBG_RESTART="maybe").finish()
     assert (code, "DKDBG_RESTART is auto, ask, never, not 'maybe'" in err) == (2, True)
 
 
-def test_a_program_that_answers_nothing_delays_an_attach_by_a_second_at_most(launch, tmp_path: Path) -> None:
+def test_a_program_that_answers_nothing_delays_an_attach_by_a_second_at_most(launch, tmp_path):
     (tmp_path / "train.py").write_text("import time\nprint(1, flush=True)\ntime.sleep(600)\n")
     running = launch(sys.executable, "train.py", env={"DKDBG_RESTART": "auto"})
     assert running.process.stdout.readline() == b"1\n"
@@ -165,13 +161,13 @@ def test_a_program_that_answers_nothing_delays_an_attach_by_a_second_at_most(lau
         os.kill(record["child"], signal.SIGCONT)
 
 
-def test_an_old_run_is_not_thrown_away_by_an_attach() -> None:
+def test_an_old_run_is_not_thrown_away_by_an_attach():
     assert edited.starts_anew(["/w/train.py"], "auto", edited.OLD - 1, is_held=False)
     assert not edited.starts_anew(["/w/train.py"], "auto", edited.OLD + 1, is_held=False)
     assert not edited.starts_anew([], "auto", 1.0, is_held=False)
 
 
-def test_only_mapped_files_and_those_below_the_mapped_folders_count(tmp_path: Path) -> None:
+def test_only_mapped_files_and_those_below_the_mapped_folders_count(tmp_path):
     record: Any = {"mappings": [{"remoteRoot": str(tmp_path / "w"), "exists": True}], "cwd": "/"}
     mine, cache = str(tmp_path / "w" / "a.py"), str(tmp_path / "cache" / "b.py")
     hook = str(tmp_path / "w" / "run" / "h.py")

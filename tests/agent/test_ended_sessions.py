@@ -29,7 +29,7 @@ def _weight(pid: int) -> tuple[int, int]:
     return len(list(Path(f"/proc/{pid}/fd").iterdir())), len(list(Path(f"/proc/{pid}/task").iterdir()))
 
 
-def test_a_client_that_keeps_ended_sessions_open_does_not_fill_the_agent(launch, tmp_path: Path) -> None:
+def test_a_client_that_keeps_ended_sessions_open_does_not_fill_the_agent(launch, tmp_path):
     (tmp_path / "train.py").write_text(CHILDREN)
     child = tmp_path / "child.py"
     child.write_text("x = 1\n")

@@ -68,7 +68,7 @@ def console(debugger: Debugger, name: str) -> str:
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_why_a_program_failed_stands_in_the_root_session(launch, tmp_path: Path, failure: str) -> None:
+def test_why_a_program_failed_stands_in_the_root_session(launch, tmp_path, failure):
     words, text, expected = FAILURES[failure]
     (tmp_path / "train.py").write_text(text)
     running = launch(*([PYTHON] if words[0].endswith(".py") else []), *words, wait="300")
@@ -81,9 +81,7 @@ def test_why_a_program_failed_stands_in_the_root_session(launch, tmp_path: Path,
         assert each in said
 
 
-def test_an_adapter_that_stands_still_when_the_program_ends_tells_it_later(
-    program: Any, tmp_path: Path
-) -> None:
+def test_an_adapter_that_stands_still_when_the_program_ends_tells_it_later(program, tmp_path):
     """On a machine without time for it: it was ended 1.5 s after the program, and the editor heard nothing."""
     running = program(
         "import os, sys, time\nprint('up')\n"
@@ -108,8 +106,8 @@ def test_an_adapter_that_stands_still_when_the_program_ends_tells_it_later(
 
 @pytest.mark.parametrize(("client", "end"), [("vscode", 1), ("vscode", 0), ("neovim", 0)])
 def test_what_the_program_prints_and_how_it_ended_is_in_the_console_that_vs_code_shows_and_a_childs_in_its_own(
-    program, tmp_path: Path, monkeypatch, client: str, end: int
-) -> None:
+    program, tmp_path, monkeypatch, client, end
+):
     monkeypatch.setitem(debuggers._CLIENT, "clientID", client)
     (tmp_path / "child.py").write_text("print('of the child', flush=True)\n")
     running = program(
@@ -126,14 +124,14 @@ def test_what_the_program_prints_and_how_it_ended_is_in_the_console_that_vs_code
     assert console(debugger, "child.py").count("of the child\n") == 1
 
 
-def test_input_without_a_terminal_is_answered_with_what_has_one(program) -> None:
+def test_input_without_a_terminal_is_answered_with_what_has_one(program):
     debugger = attached(program("input('name? ')\n", wait="300"))
     assert "dkdbg run -- COMMAND" in console(debugger, "train.py")
 
 
 def test_what_the_agent_says_stands_in_every_console_of_vs_code_and_once_elsewhere(
-    launch, tmp_path: Path, monkeypatch
-) -> None:
+    launch, tmp_path, monkeypatch
+):
     for client, times in (("vscode", 1), ("neovim", 0)):
         monkeypatch.setitem(debuggers._CLIENT, "clientID", client)
         script = tmp_path / "train.py"
@@ -154,7 +152,7 @@ def test_what_the_agent_says_stands_in_every_console_of_vs_code_and_once_elsewhe
         running.finish()
 
 
-def test_the_last_words_of_a_launcher_give_way_to_the_first_traceback() -> None:
+def test_the_last_words_of_a_launcher_give_way_to_the_first_traceback():
     words = LastWords(lambda pid: f"rank {pid}")
     words.note(7, "ChildFailedError\n")
     words.note(9, "Traceback (most recent call last):\nValueError\n")
@@ -166,7 +164,7 @@ def test_the_last_words_of_a_launcher_give_way_to_the_first_traceback() -> None:
     assert words.of_a_failure(7) == ("", "")
 
 
-def test_of_much_that_was_said_the_end_is_kept() -> None:
+def test_of_much_that_was_said_the_end_is_kept():
     words = LastWords(lambda pid: f"rank {pid}")
     for pid in range(PROCESSES * 2):
         words.note(pid, "x" * LENGTH * 2 + str(pid))
@@ -180,8 +178,8 @@ def test_of_much_that_was_said_the_end_is_kept() -> None:
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_an_editor_that_comes_after_a_short_program_hears_how_it_ended_and_one_that_failed_is_not_healthy(
-    program: Any, code: int
-) -> None:
+    program, code
+):
     """Compose may have seen it healthy in the moment before."""
     running = program(f"raise SystemExit({code})\n", env={"DKDBG_LINGER": "600"})
     if code:
@@ -199,18 +197,18 @@ def test_an_editor_that_comes_after_a_short_program_hears_how_it_ended_and_one_t
     assert running.finish()[0] == code
 
 
-def test_who_ends_the_agent_does_not_wait_for_a_latecomer(launch: Any) -> None:
+def test_who_ends_the_agent_does_not_wait_for_a_latecomer(launch):
     running = launch(PYTHON, "-c", "pass", env={"DKDBG_LINGER": "forever"})
     wait_until_gone(running.wait_state("running")["child"])
     running.process.terminate()
     assert running.finish()[0] == 0
 
 
-def test_a_python_that_leaves_the_agent_out_is_told_to_the_editor(launch: Any) -> None:
+def test_a_python_that_leaves_the_agent_out_is_told_to_the_editor(launch):
     assert unseen.NOTE in console(attached(launch(PYTHON, "-Ic", "print('done')", wait="300")), "debugger")
 
 
-def test_a_program_that_runs_on_without_the_agent_is_told_once_and_another_not_at_all(launch: Any) -> None:
+def test_a_program_that_runs_on_without_the_agent_is_told_once_and_another_not_at_all(launch):
     for command, times in ((("sleep", "600"), 1), ((PYTHON, "-c", "import time; time.sleep(600)"), 0)):
         running = launch(*command, wait="300")
         with running.debugged() as debugger:
@@ -232,9 +230,7 @@ LEFT = {
 }
 
 
-def test_each_of_a_programs_pythons_that_is_not_debugged_is_named_with_the_reason(
-    launch: Any, tmp_path: Path
-) -> None:
+def test_each_of_a_programs_pythons_that_is_not_debugged_is_named_with_the_reason(launch, tmp_path):
     for name in ("train.py", *LEFT):
         (tmp_path / name).write_text("import time\ntime.sleep(100)\n")
     lines = ["{} train.py", *(line for line, _ in LEFT.values())]
@@ -250,9 +246,7 @@ def test_each_of_a_programs_pythons_that_is_not_debugged_is_named_with_the_reaso
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_program_that_was_asked_to_end_is_kept_for_nobody(
-    program: Any, tmp_path: Path, number: signal.Signals
-) -> None:
+def test_a_program_that_was_asked_to_end_is_kept_for_nobody(program, tmp_path, number):
     running = program(
         "import signal, sys, time\n"
         f"signal.signal({int(number)}, lambda *_: sys.exit(7))\n"
@@ -265,7 +259,7 @@ def test_a_program_that_was_asked_to_end_is_kept_for_nobody(
     assert running.finish()[0] == 7
 
 
-def test_a_program_begins_when_the_hooks_thread_runs(program, tmp_path: Path) -> None:
+def test_a_program_begins_when_the_hooks_thread_runs(program, tmp_path):
     """CPython 3.11.2 crashed when a program had ended before that thread ran at all, on a busy machine."""
     folder = tmp_path / "late"
     folder.mkdir()
@@ -278,7 +272,7 @@ def test_a_program_begins_when_the_hooks_thread_runs(program, tmp_path: Path) ->
     assert running.finish()[:2] == (0, "[1]\n")
 
 
-def test_a_program_runs_where_no_thread_can_be_started(program, tmp_path: Path) -> None:
+def test_a_program_runs_where_no_thread_can_be_started(program, tmp_path):
     """As under a limit of processes (`ulimit -u`): it is not waited for a thread that never runs."""
     folder = tmp_path / "site"
     folder.mkdir()

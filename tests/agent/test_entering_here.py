@@ -47,7 +47,7 @@ def stopped(folder: Path, door: HostDoor) -> int:
         return int(debugger.evaluate("n", debugger.stack(debugger.wait_stopped(300))[0]))
 
 
-def test_a_second_attach_is_told_who_has_it_and_the_program_outlives_both(tmp_path: Path) -> None:
+def test_a_second_attach_is_told_who_has_it_and_the_program_outlives_both(tmp_path):
     with looping(tmp_path) as program:
         pid, entered = ("--pid", str(program.pid)), f"entered process {program.pid}"
         with host_door(tmp_path, "local:", options=pid) as door:
@@ -64,7 +64,7 @@ def test_a_second_attach_is_told_who_has_it_and_the_program_outlives_both(tmp_pa
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start another user's program")
-def test_the_python_of_another_user_is_not_entered(tmp_path: Path) -> None:
+def test_the_python_of_another_user_is_not_entered(tmp_path):
     other = [
         "setpriv",
         "--reuid",

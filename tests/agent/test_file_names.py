@@ -1,17 +1,11 @@
 """Breakpoints stop in the file that is meant: Python calls it `//train.py`, or it is mapped by itself."""
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from dkdbg.agent.program import file_names
 from tests.agent.dap_probe import Client, Editor, wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SPAWNS = """\
 import multiprocessing
@@ -26,9 +20,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("minor", [8, 13])
-def test_breakpoints_of_the_file_stop_in_it_and_in_its_workers(
-    launch: Any, under: Any, tmp_path: Path, *, minor: int
-) -> None:
+def test_breakpoints_of_the_file_stop_in_it_and_in_its_workers(launch, under, tmp_path, *, minor):
     script = tmp_path / "train.py"
     script.write_text(SPAWNS)
     options = under(minor)
@@ -39,12 +31,12 @@ def test_breakpoints_of_the_file_stop_in_it_and_in_its_workers(
     assert [(stop["path"], stop["line"]) for stop in editor.stops] == [(str(script), 4)] * 2
 
 
-def test_only_two_slashes_at_the_beginning_of_a_path_mean_something_of_their_own() -> None:
+def test_only_two_slashes_at_the_beginning_of_a_path_mean_something_of_their_own():
     paths = ("//train.py", "///train.py", "/train.py", "/srv//train.py", "train.py", "<string>")
     assert [file_names.single(path) for path in paths] == ["/train.py", "//train.py", *paths[2:]]
 
 
-def test_what_runs_there_is_looked_at_for_edits(launch: Any, tmp_path: Path) -> None:
+def test_what_runs_there_is_looked_at_for_edits(launch, tmp_path):
     script = tmp_path / "train.py"
     script.write_text("import time\nprint(1, flush=True)\nwhile True:\n    time.sleep(0.02)\n")
     running = launch(sys.executable, f"/{script}", env={"DKDBG_RESTART": "ask"})
@@ -56,9 +48,7 @@ def test_what_runs_there_is_looked_at_for_edits(launch: Any, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_a_file_that_is_mapped_by_itself_goes_before_the_folder_that_has_it_too(
-    launch: Any, tmp_path: Path, order: int
-) -> None:
+def test_a_file_that_is_mapped_by_itself_goes_before_the_folder_that_has_it_too(launch, tmp_path, order):
     local, mounted = tmp_path / "local", tmp_path / "workspace"
     mounted.mkdir()
     for each in (mounted / "train.py", tmp_path / "train.py"):

@@ -21,13 +21,13 @@ def parse(parser: FrameParser, data: bytes) -> list[bytes]:
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64, len(STREAM)])
-def test_frames_come_whole_out_of_pieces_of_any_size(size: int) -> None:
+def test_frames_come_whole_out_of_pieces_of_any_size(size):
     parser = FrameParser()
     bodies = [b for at in range(0, len(STREAM), size) for b in parse(parser, STREAM[at : at + size])]
     assert [decode(body) for body in bodies] == MESSAGES
 
 
-def test_what_follows_the_taken_frame_is_handed_over_untouched_and_other_headers_are_allowed() -> None:
+def test_what_follows_the_taken_frame_is_handed_over_untouched_and_other_headers_are_allowed():
     parser = FrameParser()
     parser.feed(STREAM)
     parser.take()
@@ -55,12 +55,12 @@ def test_what_follows_the_taken_frame_is_handed_over_untouched_and_other_headers
         bytes(range(256)),
     ],
 )
-def test_what_is_no_frame_is_refused(data: bytes) -> None:
+def test_what_is_no_frame_is_refused(data):
     with pytest.raises(FrameError):
         parse(FrameParser(), data)
 
 
-def test_a_body_larger_than_allowed_is_refused_before_it_arrives_and_one_that_is_no_json_object() -> None:
+def test_a_body_larger_than_allowed_is_refused_before_it_arrives_and_one_that_is_no_json_object():
     with pytest.raises(FrameError, match="65537 bytes; 65536 are allowed"):
         parse(FrameParser(max_body=65536), b"Content-Length: 65537\r\n\r\n")
     for body in (b"", b"{", b"[1]", b"\xff\xfe", b"3", b"[" * 100_000):

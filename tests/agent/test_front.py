@@ -136,7 +136,7 @@ def request(seq: int, command: str, **arguments: object) -> bytes:
     return frames.encode({"seq": seq, "type": "request", "command": command, "arguments": arguments})
 
 
-def test_a_client_is_connected_once_its_first_request_is_whole(port: int, behind: Behind) -> None:
+def test_a_client_is_connected_once_its_first_request_is_whole(port, behind):
     # Blanks and the order of keys would not survive a decoding: the body has to pass as it is.
     more = request(2, "attach") + frames.wrap(
         b'{ "type":"request" , "seq":3,"command":"threads", "x" : 1.50}'
@@ -155,7 +155,7 @@ def test_a_client_is_connected_once_its_first_request_is_whole(port: int, behind
     assert echoed == INITIALIZE + more == bytes(behind.received[0])
 
 
-def test_a_half_closed_client_still_gets_the_rest_and_half_a_word_of_http_is_its_end(port: int) -> None:
+def test_a_half_closed_client_still_gets_the_rest_and_half_a_word_of_http_is_its_end(port):
     """It kept a thread busy for good."""
     for beginning in (b"G", b"GET", b"HEAD"):
         with dial(port) as sock:
@@ -171,7 +171,7 @@ def test_a_half_closed_client_still_gets_the_rest_and_half_a_word_of_http_is_its
     assert text == INITIALIZE + BYE
 
 
-def test_a_client_that_resets_its_connection_is_ended_behind_too(port: int, behind: Behind) -> None:
+def test_a_client_that_resets_its_connection_is_ended_behind_too(port, behind):
     sock = dial(port)
     sock.sendall(INITIALIZE)
     sock.recv(10)
@@ -194,16 +194,14 @@ def test_a_client_that_resets_its_connection_is_ended_behind_too(port: int, behi
     ],
 )
 @pytest.mark.usefixtures("impatient")
-def test_anything_else_is_closed_and_never_reaches_the_adapter(
-    port: int, behind: Behind, data: bytes
-) -> None:
+def test_anything_else_is_closed_and_never_reaches_the_adapter(port, behind, data):
     with dial(port) as sock:
         sock.sendall(data)
         assert sock.recv(100) == b""
     assert behind.received == []
 
 
-def test_status_and_health_are_answered_in_plain_http(port: int, behind: Behind) -> None:
+def test_status_and_health_are_answered_in_plain_http(port, behind):
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/status") as answer:
         assert json.load(answer)["name"] == "job"
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz") as answer:
@@ -215,8 +213,8 @@ def test_status_and_health_are_answered_in_plain_http(port: int, behind: Behind)
 
 @pytest.mark.parametrize("comes", [True, False])
 def test_a_client_that_comes_before_the_adapter_waits_and_is_told_so_and_is_shown_an_error_where_none_comes(
-    behind: Behind, monkeypatch: pytest.MonkeyPatch, comes: bool
-) -> None:
+    behind, monkeypatch, comes
+):
     monkeypatch.setattr(relay, "BACKEND_LIMIT", 30.0 if comes else 0.1)
     monkeypatch.setattr(
         relay, "BACKEND_NOTICE", 0.05 if comes else 300.0
@@ -238,8 +236,8 @@ def test_a_client_that_comes_before_the_adapter_waits_and_is_told_so_and_is_show
 
 
 def test_a_disconnect_is_answered_that_comes_while_the_end_is_being_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     """The client was told that its session has ended; the thread that told it closed the connection over the answer."""
     say_goodbye, to_client = relay.Relay._say_goodbye, relay.Relay.to_client
 
@@ -269,9 +267,7 @@ def test_a_disconnect_is_answered_that_comes_while_the_end_is_being_told(
     assert answered[-1] == ("disconnect", True)
 
 
-def test_more_silent_connections_than_allowed_do_not_pile_up(
-    port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_silent_connections_than_allowed_do_not_pile_up(port, monkeypatch):
     before = threading.active_count()
     monkeypatch.setattr(front, "FIRST_FRAME_LIMIT", 300.0)
     idle = [dial(port) for _ in range(front.MAX_NEWCOMERS + 20)]
@@ -289,7 +285,7 @@ def test_more_silent_connections_than_allowed_do_not_pile_up(
         sock.close()
 
 
-def test_a_refused_peer_is_closed_and_logged_once(behind: Behind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_peer_is_closed_and_logged_once(behind, monkeypatch):
     lines: list[str] = []
     monkeypatch.setattr(peers, "refusal", lambda *_: "it is a neighbour")
     monkeypatch.setattr(front, "REFUSAL_LOG_INTERVAL", 300.0)
@@ -325,7 +321,7 @@ def test_a_refused_peer_is_closed_and_logged_once(behind: Behind, monkeypatch: p
         ("GET /status HTTP/1.1\r\n" + "X: y\r\n" * 2000 + "Host: attacker.test\r\n\r\n", 400),
     ],
 )
-def test_http_is_answered_at_an_address_and_to_no_web_page(port: int, head: str, code: int) -> None:
+def test_http_is_answered_at_an_address_and_to_no_web_page(port, head, code):
     with dial(port) as sock, sock.makefile("rb") as answer:
         sock.sendall(head.encode())
         assert int(answer.readline().split()[1]) == code

@@ -86,7 +86,7 @@ class Job(Building):
         ]
 
 
-def test_no_stop_is_told_until_all_ranks_are_armed_and_held_also_where_it_comes_before() -> None:
+def test_no_stop_is_told_until_all_ranks_are_armed_and_held_also_where_it_comes_before():
     job = Job(armed=0)
     assert [job.stop(number) for number in range(3)] == [[], [], []]
     job.arm(0)
@@ -102,7 +102,7 @@ def test_no_stop_is_told_until_all_ranks_are_armed_and_held_also_where_it_comes_
     assert not job.seats.gate.gathers
 
 
-def test_ranks_that_others_wait_for_pass_once_and_their_editor_hears_nothing_of_it() -> None:
+def test_ranks_that_others_wait_for_pass_once_and_their_editor_hears_nothing_of_it():
     job = Job()
     job.stop(0)
     assert job.later(patience.QUIET[0] / 2) == []
@@ -117,7 +117,7 @@ def test_ranks_that_others_wait_for_pass_once_and_their_editor_hears_nothing_of_
     assert told["event"] == "continued"
 
 
-def test_after_the_limit_those_who_are_there_stop_and_the_missing_are_named() -> None:
+def test_after_the_limit_those_who_are_there_stop_and_the_missing_are_named():
     job = Job()
     passes = 0
     while job.seats.gate.gathers:
@@ -133,8 +133,8 @@ def test_after_the_limit_those_who_are_there_stop_and_the_missing_are_named() ->
 
 @pytest.mark.parametrize("answers", [True, False])
 def test_one_that_cannot_be_debugged_is_not_waited_for_and_one_that_never_answers_with_a_limit(
-    answers: bool,
-) -> None:
+    answers,
+):
     job = Job(armed=2)
     job.stop(0)
     job.stop(1)
@@ -145,7 +145,7 @@ def test_one_that_cannot_be_debugged_is_not_waited_for_and_one_that_never_answer
     assert (b"name of 13: not attached to yet" in actions[0].body) is not answers
 
 
-def test_a_stop_long_after_all_are_armed_is_told_at_once() -> None:
+def test_a_stop_long_after_all_are_armed_is_told_at_once():
     """`if rank == 0:` at the end of an epoch: nobody may pass it for the others."""
     job = Job()
     assert job.later(patience.FIRST_LIMIT + 0.1) == []
@@ -153,14 +153,14 @@ def test_a_stop_long_after_all_are_armed_is_told_at_once() -> None:
 
 
 @pytest.mark.parametrize("reason", ["exception", "pause", "step"])
-def test_other_stops_are_told_at_once(reason: str) -> None:
+def test_other_stops_are_told_at_once(reason):
     job = Job()
     job.stop(0)
     assert job.told(job.stop(1, reason)) == [1]
     assert job.told(job.later(0)) == [0]  # it will not come to the others: nobody passes for it
 
 
-def test_breakpoints_with_conditions_are_told_at_once_and_to_who_asks_for_a_pause_those_held_back() -> None:
+def test_breakpoints_with_conditions_are_told_at_once_and_to_who_asks_for_a_pause_those_held_back():
     job = Job()
     job.stop(0)
     assert job.told(job.ranks[1].from_client(request("pause", seq=5, threadId=1))) == [0]
@@ -170,13 +170,13 @@ def test_breakpoints_with_conditions_are_told_at_once_and_to_who_asks_for_a_paus
     assert job.told(job.stop(0)) == [0]
 
 
-def test_one_rank_alone_and_one_that_starts_later_are_not_held_up() -> None:
+def test_one_rank_alone_and_one_that_starts_later_are_not_held_up():
     job = Job(gathers=False)
     job.seats.gate.gather([11])
     assert job.told(job.stop(0)) == [0]
 
 
-def test_one_continue_lets_all_ranks_go_and_its_answer_does_not_reach_the_client() -> None:
+def test_one_continue_lets_all_ranks_go_and_its_answer_does_not_reach_the_client():
     job = Job(gathers=False)
     for number in (0, 2):
         job.stop(number)
@@ -191,7 +191,7 @@ def test_one_continue_lets_all_ranks_go_and_its_answer_does_not_reach_the_client
     ("said", "by_default", "passed"),
     [("one", "", [0]), ("one", "all", [0]), (None, "one", [0]), ("all", "one", [0, 1]), (None, "", [0, 1])],
 )
-def test_whom_a_continue_is_for_is_the_editors_choice_before_the_agents(said, by_default, passed) -> None:
+def test_whom_a_continue_is_for_is_the_editors_choice_before_the_agents(said, by_default, passed):
     one = Job(gathers=False, **({"dkdbgContinue": said} if said else {}))
     one.seats.continues = by_default
     one.stop(0)
@@ -199,7 +199,7 @@ def test_whom_a_continue_is_for_is_the_editors_choice_before_the_agents(said, by
     assert one.passed(one.ranks[0].from_client(request("continue", seq=9, threadId=1))) == passed
 
 
-def test_one_pause_pauses_all_ranks_that_run_and_those_that_have_not_said_yet_that_they_run() -> None:
+def test_one_pause_pauses_all_ranks_that_run_and_those_that_have_not_said_yet_that_they_run():
     job = Job(gathers=False)
 
     def paused(seq: int) -> list[int]:
@@ -218,7 +218,7 @@ def test_one_pause_pauses_all_ranks_that_run_and_those_that_have_not_said_yet_th
     assert paused(12) == [11, 13]
 
 
-def test_a_process_that_is_no_rank_goes_on_alone() -> None:
+def test_a_process_that_is_no_rank_goes_on_alone():
     job = Job(gathers=False)
     job.seats.ranks = lambda: processes(12, 13)
     for number in range(3):
@@ -226,7 +226,7 @@ def test_a_process_that_is_no_rank_goes_on_alone() -> None:
     assert job.passed(job.ranks[0].from_client(request("continue", seq=9, threadId=1))) == [0]
 
 
-def test_a_client_that_has_other_agents_too_is_told_of_each_change_and_decides() -> None:
+def test_a_client_that_has_other_agents_too_is_told_of_each_change_and_decides():
     job = Job(armed=2, world=4, is_led=True)
     (armed,) = job.said(job.arm(2), messages.GATE)
     assert (armed["unarmed"], armed["armed"], armed["held"]) == (0, 3, 0)
@@ -248,14 +248,14 @@ def test_a_client_that_has_other_agents_too_is_told_of_each_change_and_decides()
     assert b"rank 3" in next(each.body for each in opened if each.connection.key == 12)
 
 
-def test_a_client_that_never_decides_is_waited_for_with_a_limit() -> None:
+def test_a_client_that_never_decides_is_waited_for_with_a_limit():
     job = Job(world=4, is_led=True)
     job.stop(0)
     assert job.told(job.later(gate.LED_LIMIT + 1)) == [0]
 
 
 @pytest.mark.parametrize("command", ["continue", "pause", "disconnect"])
-def test_what_is_done_to_one_rank_the_client_with_other_agents_hears_of(command: str) -> None:
+def test_what_is_done_to_one_rank_the_client_with_other_agents_hears_of(command):
     job = Job(gathers=False, world=4, is_led=True)
     job.stop(0)
     (said,) = job.said(job.ranks[0].from_client(request(command, seq=9, threadId=1)), messages.TOGETHER)
@@ -266,7 +266,7 @@ def test_what_is_done_to_one_rank_the_client_with_other_agents_hears_of(command:
     assert whole.said(actions, messages.TOGETHER) == []
 
 
-def test_ranks_go_on_pause_and_are_left_with_those_of_another_agent_if_they_are_of_one_job() -> None:
+def test_ranks_go_on_pause_and_are_left_with_those_of_another_agent_if_they_are_of_one_job():
     job = Job(gathers=False, world=4, is_led=True)
     job.stop(0)
     there = {"world": 4, "ranks": [3]}
@@ -279,7 +279,7 @@ def test_ranks_go_on_pause_and_are_left_with_those_of_another_agent_if_they_are_
     assert {each.connection.key for each in actions if b'"terminated"' in each.body} == {0, 11, 12, 13}
 
 
-def test_only_the_root_session_speaks_for_other_agents() -> None:
+def test_only_the_root_session_speaks_for_other_agents():
     job = Job(gathers=False, world=4)
     (answer,) = sent(job.ranks[0].from_client(request(messages.GATE, seq=9, do="open")), connection.TO_CLIENT)
     assert answer["success"] is False

@@ -46,7 +46,7 @@ def start(program: Any, gevent: Path) -> Any:
     return lambda text, wait="0", **env: program(text, wait=wait, env={"PYTHONPATH": str(gevent), **env})
 
 
-def test_each_greenlet_stops_and_the_program_ends(start: Any, tmp_path: Path) -> None:
+def test_each_greenlet_stops_and_the_program_ends(start, tmp_path):
     # In an import: gevent takes care of its lock only while it sees no second thread.
     (tmp_path / "patches.py").write_text("from gevent import monkey\nmonkey.patch_all()\n")
     running = start(PROGRAM, "300")
@@ -72,7 +72,7 @@ print("end")
 """
 
 
-def test_a_running_program_is_attached_to_stops_and_ends(start: Any, tmp_path: Path) -> None:
+def test_a_running_program_is_attached_to_stops_and_ends(start, tmp_path):
     running = start(SERVES)
     wait_for((tmp_path / "runs").exists, bool)
     for _ in range(3):
@@ -95,7 +95,7 @@ print("end")
 """
 
 
-def test_a_program_that_ends_while_pydevd_copies_threading_ends(start: Any, tmp_path: Path) -> None:
+def test_a_program_that_ends_while_pydevd_copies_threading_ends(start, tmp_path):
     """Its main thread joined the copy's threads, which wait for it; seen in 1 of 20 late attaches on a busy machine."""
     running = start(ENDS_MEANWHILE)
     wait_for((tmp_path / "runs").exists, bool)
@@ -108,7 +108,7 @@ def test_a_program_that_ends_while_pydevd_copies_threading_ends(start: Any, tmp_
     ("name", "env"), [("'gevent'", {"GEVENT_SUPPORT": "False"}), ("'g' 'event'", {})],
     ids=["the user has said no", "a program that does not name it"],
 )  # fmt: skip
-def test_gevent_is_not_imported_for(start: Any, tmp_path: Path, name: str, env: dict[str, str]) -> None:
+def test_gevent_is_not_imported_for(start, tmp_path, name, env):
     running = start(
         f"import os, sys; print(os.environ.get('GEVENT_SUPPORT'), [m for m in sys.modules if {name} in m])",
         "300",
@@ -118,9 +118,7 @@ def test_gevent_is_not_imported_for(start: Any, tmp_path: Path, name: str, env: 
         assert running.finish()[1] == f"{env.get('GEVENT_SUPPORT')} []\n"
 
 
-def test_a_program_that_comes_through_a_pipe_is_not_read_before_python_does(
-    launch: Any, tmp_path: Path
-) -> None:
+def test_a_program_that_comes_through_a_pipe_is_not_read_before_python_does(launch, tmp_path):
     """To see whether it names gevent."""
     (tmp_path / "train.py").write_text("# no gevent\n" * 20_000 + "print('end')\n")
     (tmp_path / "pipe").symlink_to("/dev/stdin")

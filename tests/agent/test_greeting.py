@@ -11,7 +11,6 @@ from tests.ports import free_port
 
 if TYPE_CHECKING:
     import socket
-    from pathlib import Path
 
 
 def greeted(port: int) -> socket.socket:
@@ -38,7 +37,7 @@ def attach(port: int) -> tuple[client.Session, int]:
     return session, attached
 
 
-def test_a_client_that_waits_for_debugpys_greeting_gets_it_and_attaches(program) -> None:
+def test_a_client_that_waits_for_debugpys_greeting_gets_it_and_attaches(program):
     # It opens no session of the program's process, which is not to wait for one.
     running = program("print('end')\n", wait="300", env={"DKDBG_JOIN_DEADLINE": "1"})
     session, attached = attach(running.port)
@@ -49,7 +48,7 @@ def test_a_client_that_waits_for_debugpys_greeting_gets_it_and_attaches(program)
     assert (code, out) == (0, "end\n"), err
 
 
-def test_the_ports_of_dkdbg_attach_greet_too(loop, tmp_path: Path) -> None:
+def test_the_ports_of_dkdbg_attach_greet_too(loop, tmp_path):
     port, base = loop().port, free_port(3)
     with host_door(tmp_path, f"127.0.0.1:{port}", options=("--ports", str(base))) as door:
         own = int(door.wait("port")["text"].rpartition(":")[2])

@@ -34,7 +34,7 @@ def sleeper(launch, tmp_path: Path):
     return lambda **more: launch("sleep", "600", env={"DKDBG_RUNTIME_DIR": str(tmp_path / "run")}, **more)
 
 
-def test_health_follows_the_session(sleeper, layout: Path, tmp_path: Path) -> None:
+def test_health_follows_the_session(sleeper, layout, tmp_path):
     """Also beside a training job, every other second: it needs no Python while all is well."""
     runtime = tmp_path / "run"
     result = agent(layout, runtime, "health")
@@ -56,7 +56,7 @@ def test_health_follows_the_session(sleeper, layout: Path, tmp_path: Path) -> No
         assert (check.communicate(timeout=300)[0], check.returncode) == (said, 1)
 
 
-def test_an_agent_without_its_port_or_its_adapter_or_that_was_killed_is_not_healthy(sleeper) -> None:
+def test_an_agent_without_its_port_or_its_adapter_or_that_was_killed_is_not_healthy(sleeper):
     running = sleeper()
     record = running.wait_state("running")
     runtime = str(running.runtime)
@@ -75,7 +75,7 @@ def test_an_agent_without_its_port_or_its_adapter_or_that_was_killed_is_not_heal
     os.killpg(running.process.pid, signal.SIGKILL)
 
 
-def test_a_pid_that_is_used_again_does_not_count_as_the_agent(tmp_path: Path) -> None:
+def test_a_pid_that_is_used_again_does_not_count_as_the_agent(tmp_path):
     store = records.SessionStore(str(tmp_path), "job")
     record = {"version": 1, "pid": os.getpid(), "pid_start": 1, "pid_namespace": procfs.pid_namespace()}
     record |= {"id": store.id, "state": "running", "started": 1.0}
@@ -83,7 +83,7 @@ def test_a_pid_that_is_used_again_does_not_count_as_the_agent(tmp_path: Path) ->
     assert health.trouble(str(tmp_path)).endswith("is gone")
 
 
-def test_health_loads_nothing_that_costs(sleeper, layout: Path) -> None:
+def test_health_loads_nothing_that_costs(sleeper, layout):
     """Its slow way, with a Python: it may run every other second beside a training job."""
     running = sleeper()
     running.wait_state("running")
@@ -111,8 +111,8 @@ def waiting_check(layout: Path, runtime: Path) -> subprocess.Popen[str]:
 
 
 def test_a_waiting_check_ends_when_an_attach_will_work_and_takes_its_time_where_that_was_so_before(
-    sleeper, layout: Path, tmp_path: Path
-) -> None:
+    sleeper, layout, tmp_path
+):
     """An engine learns of it at once; it asks again 0.2 s after each answer, beside a training job."""
     runtime = tmp_path / "run"
     with waiting_check(layout, runtime) as check:
@@ -130,7 +130,7 @@ def test_a_waiting_check_ends_when_an_attach_will_work_and_takes_its_time_where_
     assert time.monotonic() - began >= 2
 
 
-def test_what_a_program_writes_for_the_check_is_not_run(layout: Path, tmp_path: Path) -> None:
+def test_what_a_program_writes_for_the_check_is_not_run(layout, tmp_path):
     """The check may run as root, and the runtime folder is the program's user's."""
     checks, words = [], ["a[$(touch stolen)]", "$(touch stolen)", "9" * 40, "-1", ""]
     with socket.create_server(("127.0.0.1", 0)) as listening:

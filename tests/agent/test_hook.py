@@ -37,7 +37,7 @@ def python(session: Path, *arguments: str, env: dict[str, str] | None = None, **
     return result.stdout
 
 
-def test_an_unattached_process_loads_nothing_heavy_and_what_a_fork_needs_only_then(session: Path) -> None:
+def test_an_unattached_process_loads_nothing_heavy_and_what_a_fork_needs_only_then(session):
     code = (
         "import os, sys\n"
         "heavy = {'debugpy', 'pydevd', 'json', 'socket', 'importlib.util', 'dkdbg'}\n"
@@ -53,7 +53,7 @@ def test_an_unattached_process_loads_nothing_heavy_and_what_a_fork_needs_only_th
     assert out == "[] False\n[]\n['_dkdbg', '_dkdbg.forking']\n"
 
 
-def test_a_process_announces_itself_with_its_rank(session: Path) -> None:
+def test_a_process_announces_itself_with_its_rank(session):
     code = "import os, time; print(open(os.environ['DKDBG_SESSION_DIR'] + '/p/%d.json' % os.getpid()).read())"
     text = python(session, "-c", code, 'ünï"q', env={"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8"})
     entry = json.loads(text)
@@ -67,8 +67,8 @@ def test_a_process_announces_itself_with_its_rank(session: Path) -> None:
 
 
 def test_the_users_own_sitecustomize_is_the_one_that_is_imported_and_its_error_is_reported_as_always(
-    session: Path, tmp_path: Path
-) -> None:
+    session, tmp_path
+):
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "sitecustomize.py").write_text("import sys\nsys.from_user = 42\n")
@@ -85,14 +85,14 @@ def test_the_users_own_sitecustomize_is_the_one_that_is_imported_and_its_error_i
     assert len(list((session / "p").glob("*.json"))) == 2
 
 
-def test_a_session_folder_that_is_gone_or_broken_is_not_noticed(tmp_path: Path) -> None:
+def test_a_session_folder_that_is_gone_or_broken_is_not_noticed(tmp_path):
     (tmp_path / "lacks p").mkdir()
     (tmp_path / "file").touch()
     for name in ("missing", "lacks p", "file"):
         assert python(tmp_path / name, "-c", "print('on')", env={"DKDBG_DEBUG": ""}) == "on\n"
 
 
-def test_housekeeping_processes_and_those_of_the_users_skip_list_do_not_register(session: Path) -> None:
+def test_housekeeping_processes_and_those_of_the_users_skip_list_do_not_register(session):
     for arguments in (
         ["-m", "pip", "--version"],
         ["-c", "from multiprocessing.resource_tracker import main"],
@@ -103,7 +103,7 @@ def test_housekeeping_processes_and_those_of_the_users_skip_list_do_not_register
         assert list((session / "p").iterdir()) == [], arguments
 
 
-def test_a_forking_program_has_no_more_threads_than_it_made(session: Path) -> None:
+def test_a_forking_program_has_no_more_threads_than_it_made(session):
     code = (
         "import os, warnings; warnings.simplefilter('error')\n"
         "for _ in range(20):\n"
@@ -115,7 +115,7 @@ def test_a_forking_program_has_no_more_threads_than_it_made(session: Path) -> No
     assert python(session, "-c", code) == "forked 2\n"
 
 
-def test_a_process_answers_that_no_editor_is_attached(session: Path) -> None:
+def test_a_process_answers_that_no_editor_is_attached(session):
     environment = dict(os.environ, PYTHONPATH=str(HOOK), DKDBG_SESSION_DIR=str(session))
     with subprocess.Popen(
         [sys.executable, "-c", "print('up', flush=True); input()"],
@@ -129,7 +129,7 @@ def test_a_process_answers_that_no_editor_is_attached(session: Path) -> None:
         child.communicate(b"\n", timeout=300)
 
 
-def test_python_2_runs_the_users_sitecustomize_and_no_more(session: Path, tmp_path: Path) -> None:
+def test_python_2_runs_the_users_sitecustomize_and_no_more(session, tmp_path):
     found = [*Path.home().glob(".pyenv/versions/2.7.*/bin/python2.7"), Path(shutil.which("python2.7") or "-")]
     if not found[0].exists():
         pytest.skip("no Python 2.7 here")

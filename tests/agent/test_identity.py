@@ -1,9 +1,5 @@
 """The launch entry of one project does not attach to the program of another one that holds the port."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from tests.agent.dap_probe import Client, Editor, wait_for
@@ -15,8 +11,8 @@ MINE, ANOTHER = "llm-train-0123abcd", "vision-89ab4567"
     ("here", "entries"), [(MINE, [{"project": MINE}, {}, {"project": 7}]), ("", [{"project": ANOTHER}])]
 )
 def test_an_entry_of_another_project_is_refused_and_the_own_and_those_without_one_get_the_processes(
-    loop, here: str, entries: list[dict[str, Any]]
-) -> None:
+    loop, here, entries
+):
     running = loop(DKDBG_PROJECT=here)
     connect = {"host": "127.0.0.1", "port": running.port}
     if here:

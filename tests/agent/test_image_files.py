@@ -31,7 +31,7 @@ def shown(checkout: Path) -> set[str]:
     return {str(path.relative_to(checkout)) for path in checkout.rglob("*") if path.is_symlink()}
 
 
-def test_what_the_checkout_lacks_is_linked_while_the_session_lasts(folders: tuple[Path, Path]) -> None:
+def test_what_the_checkout_lacks_is_linked_while_the_session_lasts(folders):
     checkout, volume = folders
     files = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
     files.show()
@@ -49,8 +49,8 @@ def test_what_the_checkout_lacks_is_linked_while_the_session_lasts(folders: tupl
 
 
 def test_links_of_an_agent_that_was_killed_go_with_the_last_of_the_next_ones(
-    folders: tuple[Path, Path],
-) -> None:
+    folders,
+):
     checkout, volume = folders
     killed = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
     killed.show()
@@ -66,9 +66,7 @@ def test_links_of_an_agent_that_was_killed_go_with_the_last_of_the_next_ones(
 
 
 @pytest.mark.parametrize("link", [".git", ".git/info", ".git/info/exclude"])
-def test_nothing_is_written_behind_a_link_of_a_hostile_repository(
-    folders: tuple[Path, Path], tmp_path: Path, link: str
-) -> None:
+def test_nothing_is_written_behind_a_link_of_a_hostile_repository(folders, tmp_path, link):
     checkout, volume = folders
     (checkout / link).rename(tmp_path / "elsewhere")
     (checkout / link).symlink_to(tmp_path / "elsewhere")
@@ -79,9 +77,7 @@ def test_nothing_is_written_behind_a_link_of_a_hostile_repository(
     files.hide()
 
 
-def test_a_link_of_the_users_is_neither_followed_nor_replaced(
-    folders: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_a_link_of_the_users_is_neither_followed_nor_replaced(folders, tmp_path):
     checkout, volume = folders
     (tmp_path / "elsewhere").mkdir()
     (checkout / "pkg").rmdir()

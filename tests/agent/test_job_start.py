@@ -111,7 +111,7 @@ def job(tmp_path, layout, unpacked):
     wait_for(lambda: not made.agents(), bool)
 
 
-def test_a_program_sees_and_gives_what_it_does_without_us(job) -> None:
+def test_a_program_sees_and_gives_what_it_does_without_us(job):
     custom = job.folder / "custom"
     custom.mkdir()
     (custom / "sitecustomize.py").write_text("import sys; sys.modules['custom'] = sys")
@@ -130,7 +130,7 @@ def test_a_program_sees_and_gives_what_it_does_without_us(job) -> None:
     assert job.run(sys.executable, "train.py", "SIGUSR1")[0] == -signal.SIGUSR1
 
 
-def test_the_token_reaches_no_child_no_log_and_no_command_line(job) -> None:
+def test_the_token_reaches_no_child_no_log_and_no_command_line(job):
     stop = job.folder / "stop"
     process = job.start(sys.executable, "train.py", DKDBG_TOKEN=TOKEN, UNTIL=str(stop))
     assert process.stdout is not None
@@ -148,7 +148,7 @@ def test_the_token_reaches_no_child_no_log_and_no_command_line(job) -> None:
         assert TOKEN.encode() not in text
 
 
-def test_ranks_that_start_at_the_same_instant_are_one_session(job) -> None:
+def test_ranks_that_start_at_the_same_instant_are_one_session(job):
     stop = job.folder / "stop"
     ranks = [
         job.start(sys.executable, "train.py", RANK=str(n), WORLD_SIZE="8", UNTIL=str(stop)) for n in range(8)
@@ -162,7 +162,7 @@ def test_ranks_that_start_at_the_same_instant_are_one_session(job) -> None:
     assert [each.wait(300) for each in ranks] == [0] * 8
 
 
-def test_nobody_waits_for_an_agent_whose_program_was_killed(job) -> None:
+def test_nobody_waits_for_an_agent_whose_program_was_killed(job):
     process = job.start(sys.executable, "train.py", DKDBG_WAIT="forever")
     wait_for(lambda: job.record().get("state") == "waiting", bool)
     process.terminate()
@@ -170,7 +170,7 @@ def test_nobody_waits_for_an_agent_whose_program_was_killed(job) -> None:
     wait_for(lambda: not job.agents(), bool)
 
 
-def test_it_is_debugged_from_its_first_line_on(job) -> None:
+def test_it_is_debugged_from_its_first_line_on(job):
     process = job.start(sys.executable, "train.py", "3", DKDBG_WAIT="forever")
     wait_for(lambda: job.record().get("state") == "waiting", bool)
     line = next(n for n, text in enumerate(PROGRAM.splitlines(), 1) if text.startswith("import json"))
@@ -185,14 +185,14 @@ def test_it_is_debugged_from_its_first_line_on(job) -> None:
         assert process.wait(300) == 3
 
 
-def test_one_that_nobody_comes_to_ends_with_the_code_of_launch(job) -> None:
+def test_one_that_nobody_comes_to_ends_with_the_code_of_launch(job):
     assert job.run(sys.executable, "train.py", DKDBG_WAIT="0.2") == (124, "", "")
     code, out, _ = job.run(sys.executable, "train.py", "5", DKDBG_WAIT="0.2", DKDBG_THEN="run")
     assert code == 5
     assert json.loads(out)["session"]
 
 
-def test_who_reads_the_output_sees_its_end(job) -> None:
+def test_who_reads_the_output_sees_its_end(job):
     """The agent stays for a moment, and holds nothing that the program was given."""
     read, write = os.pipe()
     with subprocess.Popen(
@@ -214,7 +214,7 @@ def test_who_reads_the_output_sees_its_end(job) -> None:
         ({"DKDBG_RUNTIME_DIR": "/proc/version"}, ""),
     ],
 )
-def test_what_cannot_be_done_leaves_the_program_alone(job, environment, cause) -> None:
+def test_what_cannot_be_done_leaves_the_program_alone(job, environment, cause):
     code, out, err = job.run(sys.executable, "train.py", "7", **environment)
     assert (code, err) == (7, "")
     assert not json.loads(out)["session"]
@@ -222,7 +222,7 @@ def test_what_cannot_be_done_leaves_the_program_alone(job, environment, cause) -
         assert cause in (job.runtime / "start.log").read_text()
 
 
-def test_helpers_start_nothing_and_what_an_installer_starts_is_its_own(job) -> None:
+def test_helpers_start_nothing_and_what_an_installer_starts_is_its_own(job):
     assert job.run(sys.executable, "-c", "print(1)") == (0, "1\n", "")
     assert job.run(sys.executable, "-m", "json.tool", "--help")[0] == 0
     shell = f"echo 'print(2)' | {sys.executable} -; {sys.executable} -m pip --version >/dev/null; echo $?"
@@ -252,10 +252,10 @@ def test_helpers_start_nothing_and_what_an_installer_starts_is_its_own(job) -> N
         ("python setup.py build", False),
     ],
 )
-def test_a_command_line_is_that_of_a_program(line, is_one) -> None:
+def test_a_command_line_is_that_of_a_program(line, is_one):
     assert command_line.is_program(line.split(), is_first=False) is is_one
 
 
-def test_code_on_the_command_line_is_the_program_of_a_container_that_was_started_with_it() -> None:
+def test_code_on_the_command_line_is_the_program_of_a_container_that_was_started_with_it():
     assert command_line.is_program(["python", "-c", "train()"], is_first=True)
     assert not command_line.is_program(["python", "train.py"], is_first=True, more_helpers="other,train.py")

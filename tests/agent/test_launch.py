@@ -2,8 +2,6 @@
 
 # ruff: noqa: PLW1510, PTH123, SIM115
 
-from __future__ import annotations
-
 import os
 import pty
 import signal
@@ -11,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,14 +17,9 @@ from dkdbg.agent.record import procfs
 from tests.agent.dap_probe import wait_for
 from tests.processes import children, members, thread_states
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 @pytest.mark.parametrize("then", ["exit", "run"])
-def test_nobody_comes_and_the_program_is_not_started_or_runs_when_asked_to(
-    launch, tmp_path: Path, then: str
-) -> None:
+def test_nobody_comes_and_the_program_is_not_started_or_runs_when_asked_to(launch, tmp_path, then):
     running = launch("touch", "started", wait="0.3", env={"DKDBG_THEN": then})
     code, out, err = running.finish()
     record = running.record()
@@ -42,7 +34,7 @@ def test_nobody_comes_and_the_program_is_not_started_or_runs_when_asked_to(
     assert (tmp_path / "started").exists() == (then == "run")
 
 
-def test_python_is_python3_where_nothing_else_is_called_so(launch, tmp_path: Path) -> None:
+def test_python_is_python3_where_nothing_else_is_called_so(launch, tmp_path):
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "python3").symlink_to(sys.executable)
@@ -51,7 +43,7 @@ def test_python_is_python3_where_nothing_else_is_called_so(launch, tmp_path: Pat
     assert "dkdbg: no program is called 'python' here: running python3\n" in err
 
 
-def test_openpais_variable_is_understood_ours_wins_and_options_win_over_both(launch) -> None:
+def test_openpais_variable_is_understood_ours_wins_and_options_win_over_both(launch):
     running = launch("true", wait="", env={"DEBUG_TIMEOUT": "0.2"})
     assert running.finish()[0] == 124
     assert launch("true", wait="0", env={"DEBUG_TIMEOUT": "60"}).finish()[0] == 0
@@ -68,9 +60,7 @@ def test_openpais_variable_is_understood_ours_wins_and_options_win_over_both(lau
         ("kill -SEGV $$", 139, "was ended by SIGSEGV (code 139)"),
     ],
 )
-def test_the_exit_code_is_the_programs_and_the_record_says_how_it_was_ended(
-    launch, command: str, code: int, detail: str
-) -> None:
+def test_the_exit_code_is_the_programs_and_the_record_says_how_it_was_ended(launch, command, code, detail):
     running = launch("sh", "-c", command)
     assert running.finish()[0] == code
     record = running.record()
@@ -86,9 +76,7 @@ def test_the_exit_code_is_the_programs_and_the_record_says_how_it_was_ended(
         ("./orphan.py", 127, "cannot start ./orphan.py: the interpreter in its first line does not exist"),
     ],
 )
-def test_a_command_that_cannot_start_is_named(
-    launch, tmp_path: Path, command: str, code: int, message: str
-) -> None:
+def test_a_command_that_cannot_start_is_named(launch, tmp_path, command, code, message):
     (tmp_path / "plain.txt").write_text("text")
     (tmp_path / "orphan.py").write_text("#!/no/such/python\n")
     (tmp_path / "orphan.py").chmod(0o755)
@@ -97,7 +85,7 @@ def test_a_command_that_cannot_start_is_named(
     assert err.splitlines()[-1].startswith(f"dkdbg: {message}")
 
 
-def test_each_signal_reaches_the_program_once(program) -> None:
+def test_each_signal_reaches_the_program_once(program):
     names = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT", "SIGWINCH")
     numbers = sorted(int(getattr(signal, name)) for name in names)
     running = program(
@@ -114,9 +102,7 @@ def test_each_signal_reaches_the_program_once(program) -> None:
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
-def test_the_record_says_until_when_it_waits_and_a_signal_ends_it_without_a_start(
-    launch, tmp_path: Path, name: str
-) -> None:
+def test_the_record_says_until_when_it_waits_and_a_signal_ends_it_without_a_start(launch, tmp_path, name):
     running = launch("touch", "started", wait="300")
     record = running.wait_state("waiting")
     assert record["expires"] >= record["started"] + 300
@@ -125,7 +111,7 @@ def test_the_record_says_until_when_it_waits_and_a_signal_ends_it_without_a_star
     assert not (tmp_path / "started").exists()
 
 
-def test_the_program_inherits_ignored_signals_and_an_empty_mask(launch) -> None:
+def test_the_program_inherits_ignored_signals_and_an_empty_mask(launch):
     code = (
         "import signal; print(signal.pthread_sigmask(signal.SIG_BLOCK, []) or 'none');"
         "print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)"
@@ -139,7 +125,7 @@ def test_the_program_inherits_ignored_signals_and_an_empty_mask(launch) -> None:
     assert masks == [int(line.split()[1], 16) & ~(3 << 31) for line in bare.splitlines()]
 
 
-def test_nothing_is_left_behind(launch) -> None:
+def test_nothing_is_left_behind(launch):
     running = launch(sys.executable, "-c", "pass")
     running.finish()
     record = running.record()
@@ -148,7 +134,7 @@ def test_nothing_is_left_behind(launch) -> None:
     assert sorted(path.name for path in (running.runtime / record["id"]).iterdir()) == ["session.json"]
 
 
-def test_a_killed_agent_takes_its_adapter_along(launch) -> None:
+def test_a_killed_agent_takes_its_adapter_along(launch):
     running = launch("sleep", "600")
     record = running.wait_state("running")
     (adapter,) = children(record["pid"], "adapter.py")
@@ -156,7 +142,7 @@ def test_a_killed_agent_takes_its_adapter_along(launch) -> None:
     wait_for(lambda: procfs.alive(adapter), lambda lives: not lives)
 
 
-def test_an_agent_that_was_stopped_for_a_while_goes_on(loop, tmp_path: Path) -> None:
+def test_an_agent_that_was_stopped_for_a_while_goes_on(loop, tmp_path):
     """Ctrl-Z and fg."""
     running = loop()
     pid = running.wait_state("running")["pid"]
@@ -169,15 +155,13 @@ def test_an_agent_that_was_stopped_for_a_while_goes_on(loop, tmp_path: Path) -> 
     assert running.finish()[0] == 0
 
 
-def test_output_is_the_programs_byte_for_byte(launch, tmp_path: Path) -> None:
+def test_output_is_the_programs_byte_for_byte(launch, tmp_path):
     data = bytes(range(256)) * 300
     (tmp_path / "data").write_bytes(data)
     assert launch("cat", "data").process.communicate(timeout=300)[0] == data
 
 
-def test_the_terminal_stays_the_programs_and_ctrl_c_reaches_it_once(
-    layout: Path, runtime: Path, tmp_path: Path
-) -> None:
+def test_the_terminal_stays_the_programs_and_ctrl_c_reaches_it_once(layout, runtime, tmp_path):
     (tmp_path / "t.py").write_text(
         "import os, signal, time\nseen = []\nsignal.signal(signal.SIGINT, lambda n, f: seen.append(n))\n"
         "print('terminal', os.isatty(0), os.isatty(1), os.getpgrp() == os.tcgetpgrp(0), flush=True)\n"
@@ -202,7 +186,7 @@ def test_the_terminal_stays_the_programs_and_ctrl_c_reaches_it_once(
     os.close(master)
 
 
-def test_a_busy_port_is_named_and_nothing_starts(launch, tmp_path: Path) -> None:
+def test_a_busy_port_is_named_and_nothing_starts(launch, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
         code, _, err = launch("touch", "started", env={"DKDBG_PORT": str(port)}).finish()
@@ -222,12 +206,12 @@ def test_a_busy_port_is_named_and_nothing_starts(launch, tmp_path: Path) -> None
         ("DKDBG_THEN", "stop", "--then (DKDBG_THEN) takes exit or run"),
     ],
 )
-def test_a_wrong_setting_is_named(launch, name: str, value: str, message: str) -> None:
+def test_a_wrong_setting_is_named(launch, name, value, message):
     code, _, err = launch("true", env={name: value}).finish()
     assert (code, err.splitlines()[0]) == (2, f"dkdbg: {message}, not '{value}'")
 
 
-def test_agent_sh_says_when_there_is_no_python(layout: Path, tmp_path: Path) -> None:
+def test_agent_sh_says_when_there_is_no_python(layout, tmp_path):
     (tmp_path / "bin").mkdir()
     root = tmp_path / "opt"
     root.mkdir()
@@ -246,7 +230,7 @@ def test_agent_sh_says_when_there_is_no_python(layout: Path, tmp_path: Path) -> 
     assert result.stderr == "dkdbg: no Python found here; set DKDBG_PYTHON to its path\n"
 
 
-def test_the_working_directory_cannot_shadow_the_agents_modules(launch, tmp_path: Path) -> None:
+def test_the_working_directory_cannot_shadow_the_agents_modules(launch, tmp_path):
     for name in ("json.py", "socket.py", "dkdbg.py", "threading.py"):
         (tmp_path / name).write_text("raise SystemExit('shadowed')\n")
     running = launch("echo", "fine", cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})

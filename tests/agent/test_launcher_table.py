@@ -217,9 +217,7 @@ class Named(Editor):
 
 
 @pytest.mark.parametrize("launcher", TABLE)
-def test_each_process_of_a_launcher_stops_under_its_name_from_the_start_and_late(
-    launcher: str, launch: Any, tmp_path: Path
-) -> None:
+def test_each_process_of_a_launcher_stops_under_its_name_from_the_start_and_late(launcher, launch, tmp_path):
     case = TABLE[launcher]
     python = python_with(case.framework) if case.framework else sys.executable
     (tmp_path / "steps.py").write_text(STEP)
@@ -241,9 +239,7 @@ def test_each_process_of_a_launcher_stops_under_its_name_from_the_start_and_late
         (tmp_path / "stop").touch()
 
 
-def test_a_chosen_rank_of_torch_multiprocessing_stops_and_the_other_runs_free(
-    launch: Any, tmp_path: Path
-) -> None:
+def test_a_chosen_rank_of_torch_multiprocessing_stops_and_the_other_runs_free(launch, tmp_path):
     python = python_with("launchers")
     (tmp_path / "steps.py").write_text(STEP)
     (tmp_path / "work.py").write_text(SPAWN)

@@ -49,8 +49,8 @@ def adapters(port: int) -> list[int]:
 
 @pytest.mark.parametrize("minor", [8, 13])
 def test_a_program_that_listens_while_it_is_debugged_gets_the_agents_endpoint(
-    program, under, tmp_path: Path, minor: int
-) -> None:
+    program, under, tmp_path, minor
+):
     own = free_port()
     running = program(ATTACHED, str(own), wait="300", **under(minor))
     port = running.port
@@ -68,7 +68,7 @@ def test_a_program_that_listens_while_it_is_debugged_gets_the_agents_endpoint(
     assert f"dkdbg: {said}\n" in err
 
 
-def test_who_holds_a_program_that_listened_before_the_editor_came_is_said(program, tmp_path: Path) -> None:
+def test_who_holds_a_program_that_listened_before_the_editor_came_is_said(program, tmp_path):
     own = free_port()
     running = program(BEFORE, str(own))
     script = running.script

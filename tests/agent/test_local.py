@@ -2,22 +2,16 @@
 
 # ruff: noqa: PLW1510
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.agent.conftest import Launch
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-def test_a_program_of_a_python_without_debugpy_can_be_debugged(tmp_path: Path) -> None:
+def test_a_program_of_a_python_without_debugpy_can_be_debugged(tmp_path):
     python = getattr(sys, "_base_executable", sys.executable)
     if subprocess.run([python, "-c", "import debugpy"], capture_output=True).returncode == 0:
         pytest.skip(f"{python} has a debugpy of its own")

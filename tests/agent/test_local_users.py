@@ -39,14 +39,14 @@ def known(ours: socket.socket) -> bool:
     return f"uid {os.getuid()}" in local_users.refusal(ours, OTHERS)
 
 
-def test_the_user_of_the_other_end_is_known_also_of_one_that_says_no_more_but_is_there(pair) -> None:
+def test_the_user_of_the_other_end_is_known_also_of_one_that_says_no_more_but_is_there(pair):
     assert known(pair[1])
     pair[0].shutdown(socket.SHUT_WR)
     assert known(pair[1])
 
 
 @pytest.mark.parametrize("reset", [False, True])
-def test_one_that_has_gone_has_no_user_and_is_refused(pair, reset: bool) -> None:
+def test_one_that_has_gone_has_no_user_and_is_refused(pair, reset):
     client, ours = pair
     client.sendall(b"x")
     if reset:
@@ -62,9 +62,7 @@ def no_question(*_: object) -> None:
 @pytest.mark.parametrize(
     "answer", [no_question, lambda *_: None], ids=["is not answered", "knows no module for TCP"]
 )
-def test_where_the_kernel_is_not_asked_its_list_is_read_which_says_the_same(
-    pair, monkeypatch: pytest.MonkeyPatch, answer
-) -> None:
+def test_where_the_kernel_is_not_asked_its_list_is_read_which_says_the_same(pair, monkeypatch, answer):
     said = [local_users.other_end(each) for each in pair]
     monkeypatch.setattr(local_users, "_asked", answer)
     assert known(pair[1])
@@ -72,13 +70,13 @@ def test_where_the_kernel_is_not_asked_its_list_is_read_which_says_the_same(
     assert said[1] == (os.getuid(), os.fstat(pair[0].fileno()).st_ino)
 
 
-def test_where_nobody_tells_nobody_is_refused(pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nobody_tells_nobody_is_refused(pair, monkeypatch):
     monkeypatch.setattr(local_users, "_asked", no_question)
     monkeypatch.setattr(local_users, "_TABLES", ("/nowhere", "/nowhere"))
     assert local_users.refusal(pair[1], OTHERS) == ""
 
 
-def test_who_listens_has_a_user_too_and_nobody_else() -> None:
+def test_who_listens_has_a_user_too_and_nobody_else():
     with socket.socket() as listener:
         listener.bind(("0.0.0.0", 0))
         listener.listen()
@@ -93,7 +91,7 @@ def test_who_listens_has_a_user_too_and_nobody_else() -> None:
     assert local_users.listening(address) is None
 
 
-def test_root_we_the_owner_of_the_folder_and_who_called_sudo_may(tmp_path, monkeypatch) -> None:
+def test_root_we_the_owner_of_the_folder_and_who_called_sudo_may(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.chown(tmp_path, os.getuid() or 4321, -1)
     found = local_users.of_this_agent({"SUDO_UID": "1234"})

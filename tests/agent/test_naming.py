@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from dkdbg.agent.record import job, naming
 from dkdbg.launchers import registry
 from tests.agent.dap_probe import Editor, wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def process(*argv: str, **more: Any) -> Any:
@@ -35,13 +32,11 @@ def process(*argv: str, **more: Any) -> Any:
         (naming.command, [], ""),
     ],
 )
-def test_a_program_is_named_by_its_command_line_and_a_command_without_its_arguments(
-    naming_it: Any, argv: list[str], name: str
-) -> None:
+def test_a_program_is_named_by_its_command_line_and_a_command_without_its_arguments(naming_it, argv, name):
     assert naming_it(argv) == name
 
 
-def test_processes_are_named_by_what_they_are() -> None:
+def test_processes_are_named_by_what_they_are():
     rank = process("train.py", rank=3, pid=41)
     assert naming.describe(rank) == "rank 3"
     assert naming.describe(process("prep.py", rank=3), rank) == "prep.py (42) of rank 3"
@@ -56,7 +51,7 @@ def test_processes_are_named_by_what_they_are() -> None:
     assert naming.describe(spawned) == "multiprocessing worker of 41"
 
 
-def test_processes_with_one_command_line_are_named_by_what_their_parent_knows() -> None:
+def test_processes_with_one_command_line_are_named_by_what_their_parent_knows():
     main = process("train.py", pid=41)
     spawned = ("-c", "from multiprocessing.spawn import spawn_main", "--multiprocessing-fork")
     told = process(*spawned, origin="spawned:SpawnProcess-2")
@@ -71,7 +66,7 @@ def test_processes_with_one_command_line_are_named_by_what_their_parent_knows() 
     assert naming.describe(around, main) == "worker 1 of rank 4"  # srun has started train.py as rank 4
 
 
-def test_what_starts_ranks_is_none_of_them() -> None:
+def test_what_starts_ranks_is_none_of_them():
     """With `--ranks` the first process of a job counts as rank 0, and torch.multiprocessing has another one."""
     main = {**process("train.py", rank=0, pid=41, ppid=1), "world_size": None}
     spawned = [{**process(rank=n, origin=f"rank:{n}", pid=50 + n), "world_size": None} for n in (0, 1)]
@@ -79,7 +74,7 @@ def test_what_starts_ranks_is_none_of_them() -> None:
     assert [each["pid"] for each in job.ranks([main, *spawned, worker])] == [50, 51]
 
 
-def test_ranks_of_a_job_on_several_machines_say_which_they_are_on_their_own() -> None:
+def test_ranks_of_a_job_on_several_machines_say_which_they_are_on_their_own():
     assert naming.describe(process("train.py", rank=3, local_rank=3)) == "rank 3"
     assert naming.describe(process("train.py", rank=3, local_rank=1)) == "rank 3 (local 1)"
     assert naming.describe(process("train.py", rank=1, local_rank=1, spread=True)) == "rank 1 (local 1)"
@@ -92,7 +87,7 @@ def test_ranks_of_a_job_on_several_machines_say_which_they_are_on_their_own() ->
     assert not registry.is_spread({"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4", "SLURM_NNODES": "1"})
 
 
-def test_names_that_are_the_same_get_what_tells_them_apart() -> None:
+def test_names_that_are_the_same_get_what_tells_them_apart():
     rank = process("eval.py", rank=3)
     assert naming.apart("rank 3", rank, ["rank 2", "train.py"]) == "rank 3"
     assert naming.apart("rank 3", rank, ["rank 3"]) == "eval.py of rank 3"
@@ -100,7 +95,7 @@ def test_names_that_are_the_same_get_what_tells_them_apart() -> None:
     assert naming.apart("work.py", process("work.py"), ["work.py"]) == "work.py (42)"
 
 
-def test_processes_that_serve_others_are_named_by_what_they_are() -> None:
+def test_processes_that_serve_others_are_named_by_what_they_are():
     train = process("train.py", pid=41)
     tracker = process("-c", "from multiprocessing.resource_tracker import main;main(5)")
     assert naming.describe(tracker, train) == "multiprocessing resource tracker of train.py (41)"
@@ -128,9 +123,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("asked", ["", "flag", "variable"])
-def test_processes_that_serve_others_can_be_debugged_when_asked_for(
-    program, tmp_path: Path, asked: str
-) -> None:
+def test_processes_that_serve_others_can_be_debugged_when_asked_for(program, tmp_path, asked):
     options = ("--housekeeping",) if asked == "flag" else ()
     running = program(SERVED, options=options, env={"DKDBG_HOUSEKEEPING": "1"} if asked == "variable" else {})
     worker = "multiprocessing worker ForkServerProcess-1 of train.py"

@@ -1,10 +1,7 @@
 """`dkdbg.breakpoint()` and `breakpoint()` stop at their line, or say why not and go on."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,14 +10,11 @@ from tests.agent.nc import Client
 from tests.ports import free_port
 from tests.pythons import need
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 BUILT_IN = "def step(n):\n    breakpoint()\n    doubled = n * 2\n    return doubled\n\nprint(step(21))\n"
 OURS = BUILT_IN.replace("breakpoint()", "import dkdbg; dkdbg.breakpoint()")
 
 
-def test_each_of_the_calls_stops_with_the_editor_attached(program) -> None:
+def test_each_of_the_calls_stops_with_the_editor_attached(program):
     running = program(
         "import dkdbg\ndef step(n):\n    return n * 2\n"
         "dkdbg.breakpoint(); n = 4\nbreakpoint(); n = 5\ndkdbg.settrace(); n = 6\ndkdbg.set_trace(port=1); n = 7\n"
@@ -38,7 +32,7 @@ def test_each_of_the_calls_stops_with_the_editor_attached(program) -> None:
     assert (code, out, len(editor.stops)) == (0, "42\n", 4), err
 
 
-def test_it_waits_for_an_editor_that_comes_later(program) -> None:
+def test_it_waits_for_an_editor_that_comes_later(program):
     running = program(BUILT_IN, env={"DKDBG_BREAKPOINT_WAIT": "300"})
     record = running.wait_state("running")
     assert b"can attach" in running.process.stderr.readline()
@@ -53,7 +47,7 @@ def test_it_waits_for_an_editor_that_comes_later(program) -> None:
     assert (stop["path"], code, out) == (running.script, 0, "42\n")
 
 
-def test_nobody_comes_and_it_goes_on_and_waits_no_second_time(program) -> None:
+def test_nobody_comes_and_it_goes_on_and_waits_no_second_time(program):
     running = program(
         "for n in range(3):\n    breakpoint()\nprint('on')\n", env={"DKDBG_BREAKPOINT_WAIT": "0.3"}
     )
@@ -66,8 +60,8 @@ def test_nobody_comes_and_it_goes_on_and_waits_no_second_time(program) -> None:
 
 
 def test_without_a_wait_or_a_session_it_goes_on_at_once_and_the_session_says_where_to_attach(
-    program, tmp_path: Path
-) -> None:
+    program, tmp_path
+):
     code, out, err = program(OURS).finish()
     assert (code, out) == (0, "42\n")
     assert "dkdbg: breakpoint at train.py:2: no debugger, going on (attach on 127.0.0.1:" in err
@@ -77,15 +71,13 @@ def test_without_a_wait_or_a_session_it_goes_on_at_once_and_the_session_says_whe
 
 
 @pytest.mark.parametrize("choice", ["0", "builtins.print"])
-def test_the_users_own_pythonbreakpoint_wins(program, choice: str) -> None:
+def test_the_users_own_pythonbreakpoint_wins(program, choice):
     code, out, err = program(BUILT_IN, env={"PYTHONBREAKPOINT": choice}).finish()
     assert (code, out.strip()) == (0, "42")
     assert "breakpoint at" not in err
 
 
-def test_nothing_of_it_is_imported_before_and_an_installed_dkdbg_is_not_shadowed(
-    program, tmp_path: Path
-) -> None:
+def test_nothing_of_it_is_imported_before_and_an_installed_dkdbg_is_not_shadowed(program, tmp_path):
     (tmp_path / "dkdbg.py").write_text("mine = True\n")
     text = "import sys\nprint([m for m in sys.modules if 'dkdbg' in m])\nimport dkdbg\nprint(dkdbg.mine)\n"
     assert program(text).finish()[:2] == (0, "[]\nTrue\n")
@@ -113,9 +105,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("minor", [8, None, 14])
-def test_settrace_with_a_port_reaches_nc_from_threads_forks_and_workers(
-    launch, tmp_path: Path, minor: int | None
-) -> None:
+def test_settrace_with_a_port_reaches_nc_from_threads_forks_and_workers(launch, tmp_path, minor):
     port = free_port()
     (tmp_path / "train.py").write_text(WHERE.replace("CALL", f"dkdbg.settrace(port={port}, timeout=300)"))
     running = launch(need(minor), "train.py")
@@ -128,7 +118,7 @@ def test_settrace_with_a_port_reaches_nc_from_threads_forks_and_workers(
     assert (code, out) == (0, "done\n"), err
 
 
-def test_it_stops_in_threads_forks_and_workers(program) -> None:
+def test_it_stops_in_threads_forks_and_workers(program):
     running = program(WHERE.replace("CALL", "dkdbg.breakpoint()"), wait="300")
     with Editor(running.port, {}) as editor:
         stops = editor.wait_stops(5)

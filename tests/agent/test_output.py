@@ -36,8 +36,8 @@ def run(running: Any, **options: Any) -> Debugger:
 
 @pytest.mark.parametrize(("version", "unbuffered"), [(8, ""), (13, "1")])
 def test_prints_and_a_traceback_reach_the_editor_apart_and_the_log_as_before(
-    program, under, version: int, unbuffered: str
-) -> None:
+    program, under, version, unbuffered
+):
     environment = {"PYTHONUNBUFFERED": unbuffered, "PYTHONIOENCODING": "utf-8"}
     running = program(
         "import atexit, logging, sys\n"
@@ -59,7 +59,7 @@ def test_prints_and_a_traceback_reach_the_editor_apart_and_the_log_as_before(
     assert said(debugger, "stderr", by="train.py") == printed
 
 
-def test_a_hundred_thousand_lines_arrive_all_in_order_in_few_events(program) -> None:
+def test_a_hundred_thousand_lines_arrive_all_in_order_in_few_events(program):
     running = program(
         f"for i in range({LINES}): print('line', i)\n", wait="300", env={"PYTHONUNBUFFERED": "1"}
     )
@@ -75,9 +75,7 @@ def test_a_hundred_thousand_lines_arrive_all_in_order_in_few_events(program) -> 
     assert running.process.wait(300) == 0
 
 
-def test_each_rank_prints_in_its_own_session_and_the_one_that_failed_is_named_in_the_roots(
-    program, tmp_path: Path
-) -> None:
+def test_each_rank_prints_in_its_own_session_and_the_one_that_failed_is_named_in_the_roots(program, tmp_path):
     (tmp_path / "train.py").write_text(
         "import os, sys\nrank = os.environ['RANK']\nprint('rank', rank, 'is up')\n"
         "if rank == '2': raise ValueError('no data')\n"
@@ -102,7 +100,7 @@ def test_each_rank_prints_in_its_own_session_and_the_one_that_failed_is_named_in
     assert "ValueError: no data" in root
 
 
-def test_what_was_printed_before_a_stop_is_there_before_it(program) -> None:
+def test_what_was_printed_before_a_stop_is_there_before_it(program):
     running = program("for i in range(20):\n    print('before', i)\n    i += 0\nprint('end')\n", wait="300")
     with running.debugged(3) as debugger:
         for i in range(20):
@@ -114,7 +112,7 @@ def test_what_was_printed_before_a_stop_is_there_before_it(program) -> None:
 
 
 @pytest.mark.parametrize("version", [8, 13])
-def test_a_step_into_a_print_comes_to_the_next_line(program, under, version: int) -> None:
+def test_a_step_into_a_print_comes_to_the_next_line(program, under, version):
     running = program("a = 1\nprint(a)\nb = 2\n", wait="300", **under(version))
     with Editor(running.port, {running.script: [2]}, hold=True) as editor:
         first = editor.wait_stops(1)[0]
@@ -125,16 +123,14 @@ def test_a_step_into_a_print_comes_to_the_next_line(program, under, version: int
         assert second["line"] == 3
 
 
-def test_an_editor_can_do_without(program) -> None:
+def test_an_editor_can_do_without(program):
     running = program("print('loss', 0.5)\n", wait="300")
     debugger = run(running, redirect_output=False)
     assert running.finish()[:2] == (0, "loss 0.5\n")
     assert said(debugger, "stdout", "stderr") == ""
 
 
-def test_the_streams_stay_what_they_were_and_are_bare_when_the_editor_has_left(
-    program, tmp_path: Path
-) -> None:
+def test_the_streams_stay_what_they_were_and_are_bare_when_the_editor_has_left(program, tmp_path):
     running = program(
         "import io, os, sys, time\n"
         "assert sys.stdout is sys.__stdout__ and type(sys.stdout) is io.TextIOWrapper, sys.stdout\n"
@@ -153,7 +149,7 @@ def test_the_streams_stay_what_they_were_and_are_bare_when_the_editor_has_left(
     assert (code, out) == (0, "attached\n[None, None, None, None]\n"), err
 
 
-def test_a_terminal_stays_a_terminal(program) -> None:
+def test_a_terminal_stays_a_terminal(program):
     ours, theirs = pty.openpty()
     running = program(
         "import os, sys\nprint(sys.stdout.isatty(), os.isatty(1), os.ttyname(1), sys.stdout.line_buffering)\n",
@@ -170,7 +166,7 @@ def test_a_terminal_stays_a_terminal(program) -> None:
     os.close(theirs)
 
 
-def test_a_forked_worker_that_fails_says_so_in_its_own_session_and_once(program) -> None:
+def test_a_forked_worker_that_fails_says_so_in_its_own_session_and_once(program):
     running = program(
         "import multiprocessing, sys\n"
         "def work():\n    print('in the worker'); raise ValueError('bad sample')\n"
@@ -227,8 +223,8 @@ def resident(pid: int) -> int:
 
 @pytest.mark.parametrize("ends", [False, True])
 def test_an_editor_that_does_not_read_holds_up_neither_the_program_nor_its_end_and_nothing_grows(
-    program, tmp_path: Path, ends: bool
-) -> None:
+    program, tmp_path, ends
+):
     lines = 1500
     running = program(
         "import os, sys, time\n"
@@ -266,7 +262,7 @@ def test_an_editor_that_does_not_read_holds_up_neither_the_program_nor_its_end_a
     assert read == [sum(len(f"{i} ") + 40001 for i in range(lines))]
 
 
-def test_a_handler_of_a_signal_may_print_in_the_middle_of_a_print(program) -> None:
+def test_a_handler_of_a_signal_may_print_in_the_middle_of_a_print(program):
     running = program(
         "import signal, sys\ncount = 0\n"
         "def handler(*_):\n    global count\n    count += 1\n    sys.stderr.write('tick\\n')\n"
@@ -287,7 +283,7 @@ def test_a_handler_of_a_signal_may_print_in_the_middle_of_a_print(program) -> No
     assert said(debugger, "stderr") == "tick\n" * ticks
 
 
-def test_a_program_that_is_killed_leaves_what_it_had_printed_before(program, tmp_path: Path) -> None:
+def test_a_program_that_is_killed_leaves_what_it_had_printed_before(program, tmp_path):
     running = program(
         "import os, time\nprint('step 1')\nwhile not os.path.exists('go'): time.sleep(0.01)\nos.kill(os.getpid(), 9)\n",
         wait="300",

@@ -1,7 +1,5 @@
 """What py-spy says of a process is read as the process would say it itself."""
 
-from __future__ import annotations
-
 import json
 
 from dkdbg.agent.run import outside
@@ -20,7 +18,7 @@ DUMP = """[
 ]"""
 
 
-def test_a_dump_has_the_main_thread_first_and_tells_own_code_from_installed() -> None:
+def test_a_dump_has_the_main_thread_first_and_tells_own_code_from_installed():
     found = outside.read(json.loads(DUMP), 29619)
     assert [(each["name"], each["main"], each["frames"]) for each in found] == [
         ("MainThread", 1, [("/home/me/nap.py", 4, "nap", 1)]),
@@ -28,7 +26,7 @@ def test_a_dump_has_the_main_thread_first_and_tells_own_code_from_installed() ->
     ]
 
 
-def test_the_thread_of_the_agent_is_left_out() -> None:
+def test_the_thread_of_the_agent_is_left_out():
     dump = json.loads(DUMP)
     dump[0]["frames"][0]["filename"] = "/tmp/dkdbg-0/hook-1/program/hook/sitecustomize.py"
     assert [each["name"] for each in outside.read(dump, 29619)] == ["MainThread"]
@@ -46,7 +44,7 @@ Stack backtrace:
 """
 
 
-def test_what_py_spy_complains_of_is_its_first_line_and_no_backtrace() -> None:
+def test_what_py_spy_complains_of_is_its_first_line_and_no_backtrace():
     reason = "Failed to get process executable name. Check that the process is running."
     assert outside.complaint(COMPLAINT) == reason
     assert outside.complaint("") == "it says nothing"

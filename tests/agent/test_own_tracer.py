@@ -47,9 +47,7 @@ def stops(launch: Any, script: Path, line: int, *command: str, **more: Any) -> t
 
 
 @pytest.mark.parametrize("minor", EDGES)
-def test_the_tracer_of_a_program_is_said_and_the_debugger_comes_back_after_it(
-    launch: Any, under: Any, tmp_path: Path, minor: int
-) -> None:
+def test_the_tracer_of_a_program_is_said_and_the_debugger_comes_back_after_it(launch, under, tmp_path, minor):
     script = tmp_path / "train.py"
     script.write_text(OWN)
     options = under(minor)
@@ -62,7 +60,7 @@ def test_the_tracer_of_a_program_is_said_and_the_debugger_comes_back_after_it(
     assert "PYDEV" not in err
 
 
-def test_a_program_that_asks_for_a_pause_gets_it_without_a_word(launch: Any, tmp_path: Path) -> None:
+def test_a_program_that_asks_for_a_pause_gets_it_without_a_word(launch, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(PAUSES)
     python = need(11)
@@ -70,7 +68,7 @@ def test_a_program_that_asks_for_a_pause_gets_it_without_a_word(launch: Any, tmp
     assert (lines, NOTE in err) == ([4, 4], False)
 
 
-def test_coverage_is_named_with_what_to_do_where_no_breakpoint_stops(launch: Any, tmp_path: Path) -> None:
+def test_coverage_is_named_with_what_to_do_where_no_breakpoint_stops(launch, tmp_path):
     if sys.version_info >= (3, 12):
         pytest.skip("from 3.12 on coverage and the debugger trace side by side")
     pytest.importorskip("coverage")

@@ -91,9 +91,7 @@ def start(tmp_path: Path, agent_file: Path) -> Iterator[Start]:
 
 
 @pytest.mark.parametrize("minor", [8, None, 14])
-def test_a_script_waits_for_nc_and_starts_anew_until_it_quits(
-    start: Start, tmp_path: Path, minor: int | None
-) -> None:
+def test_a_script_waits_for_nc_and_starts_anew_until_it_quits(start, tmp_path, minor):
     python = need(minor)
     (tmp_path / "train.py").write_text(SCRIPT)
     port = free_port()
@@ -120,16 +118,14 @@ def test_a_script_waits_for_nc_and_starts_anew_until_it_quits(
         (("dkdbg.pai", "--dap"), 124, ""),
     ],
 )
-def test_nobody_comes_to_a_script(
-    start: Start, tmp_path: Path, words: tuple[str, ...], code: int, said: str
-) -> None:
+def test_nobody_comes_to_a_script(start, tmp_path, words, code, said):
     (tmp_path / "train.py").write_text(SCRIPT)
     running = start("-m", *words, "train.py", DEBUG_TIMEOUT="0.3", **pai_environment(free_port()))
     out, _ = running.communicate(timeout=300)
     assert (running.returncode, out) == (code, said)
 
 
-def test_on_a_nodes_address_the_log_has_a_token_that_opens_once(start: Start, tmp_path: Path) -> None:
+def test_on_a_nodes_address_the_log_has_a_token_that_opens_once(start, tmp_path):
     (tmp_path / "train.py").write_text(
         "import paipdb\nfor n in range(2):\n    paipdb.settrace()\n    print(n)\n"
     )
@@ -172,7 +168,7 @@ for n in itertools.count(1):
 """
 
 
-def test_a_crowd_from_one_address_keeps_nobody_else_out(start: Start, tmp_path: Path) -> None:
+def test_a_crowd_from_one_address_keeps_nobody_else_out(start, tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
     port = free_port()
     running = start("-m", "paipdb", "train.py", **pai_environment(port))
@@ -200,9 +196,7 @@ def test_a_crowd_from_one_address_keeps_nobody_else_out(start: Start, tmp_path: 
         crowd.communicate()
 
 
-def test_an_address_that_is_not_the_containers_is_told_and_loopback_serves(
-    start: Start, tmp_path: Path
-) -> None:
+def test_an_address_that_is_not_the_containers_is_told_and_loopback_serves(start, tmp_path):
     (tmp_path / "train.py").write_text(TRAINING)
     port = free_port()
     running = start("train.py", **pai_environment(port, host="203.0.113.7"))
@@ -213,7 +207,7 @@ def test_an_address_that_is_not_the_containers_is_told_and_loopback_serves(
     assert "203.0.113.7 is not an address of this container" in client.said
 
 
-def test_an_editor_comes_to_a_script_with_the_token_of_the_log(start: Start, tmp_path: Path) -> None:
+def test_an_editor_comes_to_a_script_with_the_token_of_the_log(start, tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
     port, node = free_port(), own_address()
     running = start("-m", "paipdb", "--dap", "train.py", "1", **pai_environment(port, host=node))
@@ -237,9 +231,7 @@ def test_an_editor_comes_to_a_script_with_the_token_of_the_log(start: Start, tmp
         (["--dap", "train.py"], {"DKDBG_AGENT": "/nowhere"}, 2, "name it in DKDBG_AGENT"),
     ],
 )
-def test_what_is_wrong_is_told_with_the_next_step(
-    start: Start, tmp_path: Path, *, words: list[str], env: dict[str, str], code: int, said: str
-) -> None:
+def test_what_is_wrong_is_told_with_the_next_step(start, tmp_path, *, words, env, code, said):
     (tmp_path / "train.py").write_text(SCRIPT)
     running = start("-m", "paipdb", *words, **pai_environment(free_port()) | env)
     _, err = running.communicate(timeout=300)
@@ -248,8 +240,8 @@ def test_what_is_wrong_is_told_with_the_next_step(
 
 
 def test_an_exception_is_shown_in_its_frame_and_a_client_that_goes_away_lets_the_script_run_to_its_end(
-    start: Start, tmp_path: Path
-) -> None:
+    start, tmp_path
+):
     (tmp_path / "train.py").write_text(
         "import os, sys\n\ndef deep(a, b):\n    return a / b\n\n"
         "if not os.path.exists('mended'):\n    deep(4, 0)\nprint('end')\nsys.exit(7)\n"
@@ -286,9 +278,7 @@ def named(index: str) -> dict[str, str]:
                         "PAI_PORT_LIST_ps_3_http": "{port},9"}),
     ],
 )  # fmt: skip
-def test_settrace_stops_on_the_port_that_the_job_or_the_call_names(
-    start: Start, tmp_path: Path, call: str, env: dict[str, str]
-) -> None:
+def test_settrace_stops_on_the_port_that_the_job_or_the_call_names(start, tmp_path, call, env):
     port = free_port()
     (tmp_path / "train.py").write_text(
         f"from dkdbg.pai import *\n\ndef step(n):\n    {call.format(port=port)}\n    return n * 2\n\nprint(step(21))\n"
@@ -302,9 +292,7 @@ def test_settrace_stops_on_the_port_that_the_job_or_the_call_names(
     assert (running.returncode, out) == (0, "42\n")
 
 
-def test_where_nobody_comes_settrace_raises_and_without_a_port_it_ends_the_program(
-    start: Start, tmp_path: Path
-) -> None:
+def test_where_nobody_comes_settrace_raises_and_without_a_port_it_ends_the_program(start, tmp_path):
     (tmp_path / "train.py").write_text(
         "import socket\nfrom dkdbg.pai import settrace\nprint('imported')\n"
         "for _ in range(2):\n    try: settrace(timeout=0.2)\n    except socket.timeout as e: print(e)\n"
@@ -316,7 +304,7 @@ def test_where_nobody_comes_settrace_raises_and_without_a_port_it_ends_the_progr
     assert running.returncode == 1
 
 
-def test_with_a_token_it_listens_on_the_node_and_asks_for_it(start: Start, tmp_path: Path) -> None:
+def test_with_a_token_it_listens_on_the_node_and_asks_for_it(start, tmp_path):
     (tmp_path / "train.py").write_text(TRAINING + "import os; print('DKDBG_TOKEN' in os.environ)\n")
     port = free_port()
     running = start("train.py", DKDBG_TOKEN="geheim", **pai_environment(port))
@@ -332,7 +320,7 @@ def test_with_a_token_it_listens_on_the_node_and_asks_for_it(start: Start, tmp_p
     assert "geheim" not in err
 
 
-def test_post_mortem_and_a_trap_reach_a_pdb(start: Start, tmp_path: Path) -> None:
+def test_post_mortem_and_a_trap_reach_a_pdb(start, tmp_path):
     (tmp_path / "train.py").write_text(
         "import sys, time\nfrom dkdbg import pai\npai.handle_trap()\n"
         "try:\n    a = 5\n    a / 0\nexcept ZeroDivisionError:\n    pai.post_mortem()\n"
@@ -356,7 +344,7 @@ def test_post_mortem_and_a_trap_reach_a_pdb(start: Start, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("words", [["train.py"], ["-m", "dkdbg.pai", "script.py"]])
-def test_below_the_agent_no_dkdbg_has_to_be_installed(launch, tmp_path: Path, words: list[str]) -> None:
+def test_below_the_agent_no_dkdbg_has_to_be_installed(launch, tmp_path, words):
     system = shutil.which("python3", path="/usr/bin:/usr/local/bin")  # it has no dkdbg
     python = find(13) or find(8) or system or sys.executable
     (tmp_path / "train.py").write_text(TRAINING)
@@ -370,7 +358,7 @@ def test_below_the_agent_no_dkdbg_has_to_be_installed(launch, tmp_path: Path, wo
     assert running.finish()[0] == 0
 
 
-def test_an_attached_editor_gets_the_stop(program) -> None:
+def test_an_attached_editor_gets_the_stop(program):
     running = program(TRAINING, wait="300", env=pai_environment(free_port()))
     with Editor(running.port, {}) as editor:
         stop = editor.wait_stops(1)[0]
@@ -392,9 +380,7 @@ OWN_TOKEN = {"DKDBG_TOKEN": "a token of their own"}
 
 
 @pytest.mark.parametrize("minor", [None, 8, 14])
-def test_each_thread_keeps_the_client_of_its_own_port(
-    start: Start, tmp_path: Path, minor: int | None
-) -> None:
+def test_each_thread_keeps_the_client_of_its_own_port(start, tmp_path, minor):
     """The window of the second thread took the first one's stop (found/ray.md, ranking 10)."""
     first, second = free_port(), free_port()
     (tmp_path / "train.py").write_text(two_threads(f"paipdb.settrace(port=({first}, {second})[n])"))
@@ -414,9 +400,7 @@ def test_each_thread_keeps_the_client_of_its_own_port(
 
 
 @pytest.mark.parametrize("minor", [None, 8, 14])
-def test_threads_of_one_port_stop_in_turn_for_its_client(
-    start: Start, tmp_path: Path, minor: int | None
-) -> None:
+def test_threads_of_one_port_stop_in_turn_for_its_client(start, tmp_path, minor):
     port = free_port()
     (tmp_path / "train.py").write_text(two_threads("paipdb.settrace()"))
     running = start("train.py", python=need(minor), **pai_environment(port), **OWN_TOKEN)
@@ -432,9 +416,7 @@ def test_threads_of_one_port_stop_in_turn_for_its_client(
     assert (len(out.splitlines()), "Traceback" in err) == (4, False), err
 
 
-def test_a_port_that_another_process_has_is_told_with_the_one_that_is_taken(
-    start: Start, tmp_path: Path
-) -> None:
+def test_a_port_that_another_process_has_is_told_with_the_one_that_is_taken(start, tmp_path):
     (tmp_path / "train.py").write_text(TRAINING)
     with socket.create_server((NODE, 0)) as taken:
         port = taken.getsockname()[1]

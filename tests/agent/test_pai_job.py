@@ -65,7 +65,7 @@ def submit(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sta
         each.communicate()
 
 
-def test_the_recipes_own_command_line_with_a_secret(submit: Start) -> None:
+def test_the_recipes_own_command_line_with_a_secret(submit):
     port = free_port()
     text = jobs.BY_HAND + "\nsecrets:\n  dkdbg_token: a-token-of-the-users\n"
     job = submit(text, port, role="train")
@@ -77,7 +77,7 @@ def test_the_recipes_own_command_line_with_a_secret(submit: Start) -> None:
     assert "a-token-of-the-users" not in err
 
 
-def test_a_module_is_debugged_as_python_runs_it(submit: Start, root: Path) -> None:
+def test_a_module_is_debugged_as_python_runs_it(submit, root):
     port = free_port()
     (root / "app").mkdir()
     (root / "app" / "__init__.py").write_text("")
@@ -93,9 +93,7 @@ def test_a_module_is_debugged_as_python_runs_it(submit: Start, root: Path) -> No
     assert (job.returncode, out) == (0, "installed\napp ['--epochs', '3']\n"), err
 
 
-def test_a_job_of_a_launcher_is_told_of_dap_and_runs_below_the_agent_as_it_is(
-    submit: Start, root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_of_a_launcher_is_told_of_dap_and_runs_below_the_agent_as_it_is(submit, root, capsys):
     """The launcher is a stand-in: two Pythons with a rank each."""
     port = free_port()
     lay_out(root / ".dkdbg")
@@ -115,7 +113,7 @@ def test_a_job_of_a_launcher_is_told_of_dap_and_runs_below_the_agent_as_it_is(
         assert f"debug host ip is set to {NODE}, port is set to {port}" in err
 
 
-def test_without_the_deployment_the_job_runs_as_before(submit: Start, root: Path) -> None:
+def test_without_the_deployment_the_job_runs_as_before(submit, root):
     job = submit(jobs.DEPLOYED, free_port())
     os.killpg(job.pid, signal.SIGKILL)
     job.communicate()

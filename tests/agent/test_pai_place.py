@@ -58,9 +58,7 @@ def listed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, tuple[s
     return {each["target"]: (each["state"], each["name"], each["endpoint"]) for each in found}
 
 
-def test_a_job_lists_its_tasks_and_pdb_is_told_from_an_agent(
-    pai_server: rest.Server, tasks: list, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_lists_its_tasks_and_pdb_is_told_from_an_agent(pai_server, tasks, tmp_path, capsys):
     node, pdb, dap = own_address(), free_port(), free_port()
     pai_server.roles = {
         "worker": [rest.task(0, "RUNNING", node, pdb), rest.task(1, "WAITING", None, 0)],
@@ -98,8 +96,8 @@ def test_a_job_lists_its_tasks_and_pdb_is_told_from_an_agent(
 
 
 def test_attach_waits_until_the_task_runs_and_an_editor_gets_in_with_the_token_of_its_log(
-    pai_server: rest.Server, tasks: list, tmp_path: Path
-) -> None:
+    pai_server, tasks, tmp_path
+):
     node, port = own_address(), free_port()
     pai_server.roles = {"worker": [rest.task(0, "WAITING", None, 0)]}
     with host_door(tmp_path, pai_server.address) as door:
@@ -138,14 +136,14 @@ def test_attach_waits_until_the_task_runs_and_an_editor_gets_in_with_the_token_o
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told(
-    pai_server: rest.Server,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    change: dict,
+    pai_server,
+    monkeypatch,
+    capsys,
+    change,
     *,
-    said: str,
-    hint: str,
-) -> None:
+    said,
+    hint,
+):
     pai_server.roles = {"worker": [rest.task(0, "RUNNING", "127.0.0.1", 9, label="other")]}
     pai_server.answer = change.get("answer")
     for name, value in change.get("env", {}).items():
@@ -156,7 +154,7 @@ def test_what_is_wrong_is_told(
     assert rest.TOKEN not in error
 
 
-def test_nothing_is_run_in_a_task(pai_server: rest.Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_run_in_a_task(pai_server, capsys):
     assert main(["run", "--on", pai_server.address, "--", "python", "train.py"]) == 2
     assert "can be attached to, and nothing can be run in it" in capsys.readouterr().err
     assert pai_server.asked == []

@@ -78,9 +78,7 @@ def entered(terminal, running) -> Terminal:
 
 
 @pytest.mark.parametrize("minor", [10, 14])
-def test_pdb_is_refused_while_an_editor_is_there_and_works_afterwards(
-    launch, terminal, tmp_path: Path, minor: int | None
-) -> None:
+def test_pdb_is_refused_while_an_editor_is_there_and_works_afterwards(launch, terminal, tmp_path, minor):
     script = tmp_path / "train.py"
     script.write_text(SPIN)
     running = launch(need(minor), "train.py")
@@ -105,8 +103,8 @@ def test_pdb_is_refused_while_an_editor_is_there_and_works_afterwards(
 
 @pytest.mark.parametrize("minor", [10, 14])
 def test_an_editor_that_attaches_meanwhile_gets_the_process_when_pdb_leaves(
-    launch, terminal, tmp_path: Path, minor: int | None
-) -> None:
+    launch, terminal, tmp_path, minor
+):
     script = tmp_path / "train.py"
     script.write_text(SPIN)
     running = launch(need(minor), "train.py")
@@ -124,7 +122,7 @@ def test_an_editor_that_attaches_meanwhile_gets_the_process_when_pdb_leaves(
         assert editor.wait_stops(1)[0]["line"] == 6
 
 
-def test_a_pdb_client_that_was_killed_is_in_nobodys_way(program, terminal) -> None:
+def test_a_pdb_client_that_was_killed_is_in_nobodys_way(program, terminal):
     running = program(SPIN)
     running.wait_state("running")
     wait_for(lambda: running.record()["processes"], bool)
@@ -140,9 +138,7 @@ def test_a_pdb_client_that_was_killed_is_in_nobodys_way(program, terminal) -> No
         assert editor.wait_stops(1)[0]["line"] == 6
 
 
-def test_of_several_processes_rank_0_is_entered_and_another_by_its_rank(
-    program, layout: Path, runtime: Path, tmp_path: Path
-) -> None:
+def test_of_several_processes_rank_0_is_entered_and_another_by_its_rank(program, layout, runtime, tmp_path):
     (tmp_path / "train.py").write_text(SPIN)
     running = program(
         "import os, subprocess, sys\n"

@@ -34,7 +34,7 @@ def routes(tmp_path: Path) -> Routes:
     return read_routes(str(tmp_path))
 
 
-def test_the_tables_of_a_container_are_understood(routes: Routes) -> None:
+def test_the_tables_of_a_container_are_understood(routes):
     subnets = ["172.17.0.0/16", "172.19.0.0/16", "fd00::/64", "fe80::/64"]
     assert [str(network) for network in routes.subnets] == subnets
     assert [str(address) for address in routes.gateways] == ["172.17.0.1", "fd00::1"]
@@ -61,11 +61,11 @@ def test_the_tables_of_a_container_are_understood(routes: Routes) -> None:
         ("2001:db8::1", True),
     ],
 )
-def test_neighbours_are_refused_and_the_gateway_is_not(routes: Routes, peer: str, allowed: bool) -> None:
+def test_neighbours_are_refused_and_the_gateway_is_not(routes, peer, allowed):
     assert (refusal(peer, "172.17.0.5", AllowList(), routes) == "") is allowed
 
 
-def test_the_reason_names_the_network_and_the_user_can_let_networks_in(routes: Routes) -> None:
+def test_the_reason_names_the_network_and_the_user_can_let_networks_in(routes):
     reason = refusal("172.17.0.6", "172.17.0.5", AllowList(), routes)
     assert reason == "it is a neighbour in 172.17.0.0/16, not the gateway"
     assert refusal("172.17.0.6", "172.17.0.5", AllowList("10.0.0.0/8, 172.17.0.6"), routes) == ""
@@ -75,7 +75,7 @@ def test_the_reason_names_the_network_and_the_user_can_let_networks_in(routes: R
         AllowList("neighbours")
 
 
-def test_without_tables_only_loopback_is_let_in_and_without_a_default_route_no_neighbour() -> None:
+def test_without_tables_only_loopback_is_let_in_and_without_a_default_route_no_neighbour():
     unknown = Routes([], [], known=False)
     assert refusal("192.0.2.1", "192.0.2.2", AllowList(), unknown) == "the routes of this machine are unknown"
     assert refusal("127.0.0.1", "127.0.0.1", AllowList(), unknown) == ""

@@ -1,7 +1,5 @@
 """`dkdbg attach HOST:PORT` where a plain debugpy listens: it is debugged, and its port survives whoever comes and goes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

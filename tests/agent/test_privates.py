@@ -79,13 +79,13 @@ def _look(folder: Path) -> list:
 
 
 @pytest.mark.parametrize("requirement", [*VERSIONS, NEWEST])
-def test_every_released_version_has_every_name(released, requirement: str) -> None:
+def test_every_released_version_has_every_name(released, requirement):
     version, *missing = _look(released(requirement))
     assert missing == [[], []], version
     assert privates.fits(bundle.parse_version(version))
 
 
-def test_the_debugpy_that_is_installed_here_fits() -> None:
+def test_the_debugpy_that_is_installed_here_fits():
     directory, version = bundle.installed_debugpy() or ("", "")
     assert privates.fits(bundle.parse_version(version))
     assert _look(Path(directory).parent)[1:] == [[], []]
@@ -100,7 +100,7 @@ def _sources(folder: str) -> list[Path]:
     [(privates.PROGRAM, "program"), (privates.ADAPTER, "adapter")],
     ids=["program", "adapter"],
 )
-def test_what_is_imported_is_listed_and_what_is_listed_is_used(names, folder: str) -> None:
+def test_what_is_imported_is_listed_and_what_is_listed_is_used(names, folder):
     texts = {path.stem: path.read_text() for path in _sources(folder)}
     listed = {(module, name.partition(":")[0].split(".")[0]) for module, name, _, _ in names}
     modules = {module for module, _ in listed}
@@ -122,14 +122,14 @@ def test_what_is_imported_is_listed_and_what_is_listed_is_used(names, folder: st
         assert last in texts[user], f"{user}.py does not use {module}.{name}"
 
 
-def test_a_debugpy_without_a_name_is_not_touched(released, tmp_path: Path) -> None:
+def test_a_debugpy_without_a_name_is_not_touched(released, tmp_path):
     folder = shutil.copytree(released(VERSIONS[-1]) / "debugpy", tmp_path / "debugpy")
     api = folder / "_vendored/pydevd/_pydevd_bundle/pydevd_api.py"
     api.write_text(api.read_text().replace("def request_disconnect(", "def request_farewell("))
     assert _look(tmp_path)[1:] == [["_pydevd_bundle.pydevd_api.PyDevdAPI.request_disconnect"], []]
 
 
-def test_a_program_with_a_strange_debugpy_runs_and_the_user_is_told(program, tmp_path: Path) -> None:
+def test_a_program_with_a_strange_debugpy_runs_and_the_user_is_told(program, tmp_path):
     (tmp_path / "debugpy").mkdir()
     (tmp_path / "debugpy" / "__init__.py").write_text("__version__ = '2.0.0'\n")
     running = program(
@@ -148,14 +148,14 @@ def test_a_program_with_a_strange_debugpy_runs_and_the_user_is_told(program, tmp
     assert (code, out, editor.stops) == (0, "end\n", [])
 
 
-def test_a_debugpy_of_a_version_to_come_is_not_chosen(tmp_path: Path) -> None:
+def test_a_debugpy_of_a_version_to_come_is_not_chosen(tmp_path):
     (tmp_path / "debugpy-1.9.0.zip").write_bytes(b"")
     assert not bundle.supports((1, 9, 0), (3, 13))
     assert bundle.supports(privates.NEWEST_TRIED, (3, 13))
     assert not bundle.supports((1, 8, 15), (3, 13))
 
 
-def test_the_hooks_folder_gets_every_file_of_the_program(tmp_path: Path) -> None:
+def test_the_hooks_folder_gets_every_file_of_the_program(tmp_path):
     own = {"__init__.py", "entered.py"}  # which a running program executes by its path
     names = [path.name for path in _sources("program") if path.name not in own]
     assert sorted(hook_folder.FILES) == sorted([*names, "hook/sitecustomize.py"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -30,9 +30,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("source", ["environment", "file"])
-def test_with_the_token_the_processes_get_their_ports(
-    loop, tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch, source: str
-) -> None:
+def test_with_the_token_the_processes_get_their_ports(loop, tmp_path, config, monkeypatch, source):
     if source == "environment":
         monkeypatch.setenv("DKDBG_TOKEN", "right")
     else:
@@ -48,7 +46,7 @@ def test_with_the_token_the_processes_get_their_ports(
 
 
 @pytest.mark.usefixtures("config")
-def test_what_is_said_to_clients_of_one_session_gives_each_process_a_port(loop, tmp_path: Path) -> None:
+def test_what_is_said_to_clients_of_one_session_gives_each_process_a_port(loop, tmp_path):
     """By the session to a client that opens no others, and by `init --ranks`, whose entries have those ports."""
     port, base = loop().wait_state("running")["port"], free_port(3)
     with Client(port).attach(clientID="lsp4e") as client:
@@ -66,9 +64,7 @@ def test_what_is_said_to_clients_of_one_session_gives_each_process_a_port(loop, 
 
 @pytest.mark.usefixtures("config")
 @pytest.mark.parametrize("token", ["wrong", ""])
-def test_without_the_token_clients_of_a_process_port_are_told_so(
-    loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str
-) -> None:
+def test_without_the_token_clients_of_a_process_port_are_told_so(loop, tmp_path, monkeypatch, token):
     monkeypatch.setenv("DKDBG_TOKEN", token)
     running = loop(DKDBG_TOKEN="right")
     port, base = running.wait_state("running")["port"], free_port(3)
@@ -101,8 +97,8 @@ while not os.path.exists("stop"):
 @pytest.mark.usefixtures("config")
 @pytest.mark.parametrize("late", [False, True])
 def test_a_rank_stops_for_the_client_on_its_port_and_no_other_waits_for_one_that_is_not_there(
-    program: Any, tmp_path: Path, late: bool
-) -> None:
+    program, tmp_path, late
+):
     """With the wait of this test, an hour, the launcher alone would outlast it."""
     (tmp_path / "train.py").write_text(STEPS)
     wait, deadline = ("0", "60") if late else ("300", "3600")

@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 import os
 import socket
-from typing import TYPE_CHECKING
 
 import pytest
 
 from dkdbg.agent.record.processes import ProcessTable
 from tests.agent.dap_probe import Editor, wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: The program has a module of its own called debugpy: joining fails in earnest.
 PROGRAM = """
@@ -34,8 +30,8 @@ REASON = (
 
 
 def test_why_a_process_cannot_be_debugged_is_said_once_on_stderr_and_in_the_editors_console(
-    program, tmp_path: Path
-) -> None:
+    program, tmp_path
+):
     running = program(PROGRAM)
     wait_for(lambda: sorted(tmp_path.glob("ready?")), lambda found: len(found) == 2)
     for turn in range(2):
@@ -52,7 +48,7 @@ def test_why_a_process_cannot_be_debugged_is_said_once_on_stderr_and_in_the_edit
     assert lines in (["dkdbg: rank 0 " + REASON], ["dkdbg: rank 1 " + REASON])
 
 
-def test_processes_that_join_say_nothing(program, tmp_path: Path) -> None:
+def test_processes_that_join_say_nothing(program, tmp_path):
     running = program("import os, time\nwhile not os.path.exists('stop'):\n    time.sleep(0.02)\n")
     for _ in range(3):  # "already joined" and "no editor is attached" come about
         with Editor(running.port, {}):
@@ -62,7 +58,7 @@ def test_processes_that_join_say_nothing(program, tmp_path: Path) -> None:
     assert (code, "cannot be debugged" in err) == (0, False)
 
 
-def test_debugpy_describes_the_machine_for_a_log_that_is_asked_for_only(program, tmp_path: Path) -> None:
+def test_debugpy_describes_the_machine_for_a_log_that_is_asked_for_only(program, tmp_path):
     """It starts a process and reads what pip knows of every package, in each process that joins."""
     text = "import sys\nprint(sys.modules['debugpy.server.api'].ensure_logging.ensured)\n"
     for env, described in (({}, "False\n"), ({"DEBUGPY_LOG_DIR": str(tmp_path)}, "True\n")):
@@ -73,9 +69,7 @@ def test_debugpy_describes_the_machine_for_a_log_that_is_asked_for_only(program,
 
 
 @pytest.mark.parametrize("gone", [True, False])
-def test_a_process_that_tried_to_join_an_adapter_that_is_gone_is_asked_again(
-    tmp_path: Path, *, gone: bool
-) -> None:
+def test_a_process_that_tried_to_join_an_adapter_that_is_gone_is_asked_again(tmp_path, *, gone):
     """The refusal comes after the agent has noticed that the adapter died, or the adapter is there and the refusal stays."""
     refusals: list[str] = []
     answers = ["not joined: ConnectionRefusedError", "joined"]

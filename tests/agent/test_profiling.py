@@ -46,9 +46,7 @@ def path_with(folder: Path) -> dict[str, str]:
     return {"PATH": f"{folder}:{os.environ['PATH']}"}
 
 
-def test_nsys_wraps_the_chosen_rank_alone_with_its_interpreter_and_its_end_is_the_programs(
-    launch, job
-) -> None:
+def test_nsys_wraps_the_chosen_rank_alone_with_its_interpreter_and_its_end_is_the_programs(launch, job):
     """With a stand-in for nsys on PATH, and one for torchrun."""
     program = (sys.executable, "torchrun", "train_policy.py", "--lr", "a b")
     code, out, err = launch(
@@ -71,9 +69,7 @@ def test_nsys_wraps_the_chosen_rank_alone_with_its_interpreter_and_its_end_is_th
 
 
 @pytest.mark.parametrize("in_front", [False, True], ids=["environment", "env in front"])
-def test_patterns_of_nemo_rl_choose_ranks_by_name_and_what_matches_nothing_is_told(
-    launch, job, in_front
-) -> None:
+def test_patterns_of_nemo_rl_choose_ranks_by_name_and_what_matches_nothing_is_told(launch, job, in_front):
     program, nemos = (sys.executable, "torchrun", "train_policy.py"), "NRL_NSYS_WORKER_PATTERNS"
     env = {**path_with(job / "bin"), nemos: " , *vllm* ,*policy*"}
     env |= {"DKDBG_NSYS_OPTIONS": "--capture-range=cudaProfilerApi", "DKDBG_PROFILE_DIR": str(job / "here")}
@@ -102,14 +98,14 @@ def test_patterns_of_nemo_rl_choose_ranks_by_name_and_what_matches_nothing_is_to
 )  # fmt: skip
 def test_what_cannot_be_profiled_is_said_before_the_program_starts_and_stops_it_unless_only_nemo_rl_asks(
     launch, options, env, said
-) -> None:
+):
     bare = {"PATH": "/usr/bin:/bin", **env}
     code, out, err = launch("sh", "-c", "echo started", options=options, env=bare).finish(LIMIT)
     assert (code, out) == ((2, "") if options else (0, "started\n"))
     assert said in err
 
 
-def test_torchs_profiler_sees_the_steps_that_were_asked_for(program, tmp_path) -> None:
+def test_torchs_profiler_sees_the_steps_that_were_asked_for(program, tmp_path):
     options = {"options": ("--torch-profile", "fit"), "env": {"DKDBG_TORCH_PROFILE_STEPS": "3:5"}}
     code, _, err = program(
         "import torch\n"
@@ -141,7 +137,7 @@ def test_torchs_profiler_sees_the_steps_that_were_asked_for(program, tmp_path) -
         "\x00\xff",
     ],
 )
-def test_what_a_program_writes_among_the_notes_breaks_no_end(tmp_path, note) -> None:
+def test_what_a_program_writes_among_the_notes_breaks_no_end(tmp_path, note):
     """The session's folder is the program's user's too."""
     (tmp_path / "profiled").write_text(note + "\n", encoding="latin-1")
     said: list[str] = []

@@ -37,8 +37,8 @@ def typed(runtime: Path, line: str, stdin: str = "") -> subprocess.CompletedProc
 
 
 def test_a_local_session_is_listed_without_an_engine_entered_by_pdb_and_hidden_once_it_has_ended(
-    launch, tmp_path: Path
-) -> None:
+    launch, tmp_path
+):
     running = launch(sys.executable, "-c", CODE, env={"DKDBG_RUNTIME_DIR": str(tmp_path)})
     record = running.wait_state("running")
     assert running.process.stdout.readline() == b"up\n"
@@ -64,7 +64,7 @@ def test_a_local_session_is_listed_without_an_engine_entered_by_pdb_and_hidden_o
     assert (ours["state"], ours["endpoint"], ours["client"]) == ("exited", "", False)
 
 
-def test_pdb_says_that_the_program_waits_for_its_editor(launch, tmp_path: Path) -> None:
+def test_pdb_says_that_the_program_waits_for_its_editor(launch, tmp_path):
     running = launch(sys.executable, "-c", CODE, env={"DKDBG_RUNTIME_DIR": str(tmp_path)}, wait="900")
     running.wait_state("waiting")
     said = f"the program of {running.name} has not started yet: it is waiting for a debugger, up to 900 s"
@@ -73,7 +73,7 @@ def test_pdb_says_that_the_program_waits_for_its_editor(launch, tmp_path: Path) 
     assert "DKDBG_WAIT=0 dkdbg up" in done.stderr
 
 
-def test_pdb_says_what_there_is(tmp_path: Path) -> None:
+def test_pdb_says_what_there_is(tmp_path):
     done = dkdbg(tmp_path, "pdb", "nowhere")
     assert done.returncode == 127
     assert done.stderr.startswith("dkdbg: nothing here is called 'nowhere'")
@@ -102,9 +102,7 @@ def named(done: subprocess.CompletedProcess[str]) -> list[str]:
     return sorted(re.findall(r"local:[^\s,;]+", done.stderr.splitlines()[0]))
 
 
-def test_of_several_sessions_each_verb_says_the_addresses_that_it_takes(
-    twins: list[str], tmp_path: Path
-) -> None:
+def test_of_several_sessions_each_verb_says_the_addresses_that_it_takes(twins, tmp_path):
     """It said `dkdbg ps shows them; name one`, and no name that `dkdbg ps` shows was one; `restart` took the newest."""
     verbs = (("pdb",), ("pdb", "job"), ("pdb", "local:"), ("restart", "job"), ("restart", "local:"))
     for verb, *target in verbs:
@@ -130,7 +128,7 @@ IGNORES = (
 )
 
 
-def test_a_program_that_ends_while_it_is_restarted_says_what_runs_now(launch, tmp_path: Path) -> None:
+def test_a_program_that_ends_while_it_is_restarted_says_what_runs_now(launch, tmp_path):
     """Its words were doubled: `was not restarted: not restarted: ...`."""
     running = launch(
         sys.executable, "-c", IGNORES, env={"DKDBG_RUNTIME_DIR": str(tmp_path)}, verb="supervise"
@@ -153,6 +151,6 @@ def test_a_program_that_ends_while_it_is_restarted_says_what_runs_now(launch, tm
     [("run", "--on", "127.0.0.1:5", "--", "true"), ("pdb", "a b"), ("where", "--ranks", "failing")],
     ids=["a port", "no target", "ranks"],
 )
-def test_a_port_or_no_target_at_all_is_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_port_or_no_target_at_all_is_refused(tmp_path, words):
     done = dkdbg(tmp_path, *words)
     assert (done.returncode, "hint: " in done.stderr) == (2, True), done.stderr

@@ -2,8 +2,6 @@
 
 # ruff: noqa: PLW1510
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 
@@ -18,9 +16,7 @@ AGENT = Path(bundle.__file__).parents[1] / "__main__.py"
 
 
 @pytest.mark.parametrize("minor", MINORS)
-def test_a_first_line_and_a_late_attach_stop_under_every_python(
-    program, under, tmp_path: Path, minor: int
-) -> None:
+def test_a_first_line_and_a_late_attach_stop_under_every_python(program, under, tmp_path, minor):
     running = program(
         "import os, time\nx = 1\npid = os.fork()\nname = 'child' if pid == 0 else 'parent'\n"
         "if pid == 0:\n    os._exit(0)\nos.waitpid(pid, 0)\nn = 0\n"
@@ -42,7 +38,7 @@ def test_a_first_line_and_a_late_attach_stop_under_every_python(
 
 
 @pytest.mark.parametrize("minor", [8, 11])
-def test_a_running_loop_stops_without_pydevds_library(program, under, tmp_path: Path, minor: int) -> None:
+def test_a_running_loop_stops_without_pydevds_library(program, under, tmp_path, minor):
     """As on musl and on aarch64, where the library does not load: the main thread traces itself."""
     options = under(minor)
     bare = repack(
@@ -65,7 +61,7 @@ def test_a_running_loop_stops_without_pydevds_library(program, under, tmp_path: 
 
 
 @pytest.mark.parametrize("minor", EDGES)
-def test_breakpoint_crash_and_pdb_work_under_old_and_new_pythons(program, under, minor: int) -> None:
+def test_breakpoint_crash_and_pdb_work_under_old_and_new_pythons(program, under, minor):
     options = under(minor)
     running = program(
         "import time\ndef spin(n):\n    while n:\n        n += 1\n        time.sleep(0.01)\n        if n < 0:\n            n = 0\n"

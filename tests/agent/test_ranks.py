@@ -73,7 +73,7 @@ def _ask(running, *words: str, layout: Path) -> dict:
     return dict(json.loads(done.stdout), code=done.returncode)
 
 
-def test_the_console_of_each_session_shows_all_ranks_in_one_table(stopped) -> None:
+def test_the_console_of_each_session_shows_all_ranks_in_one_table(stopped):
     _, editor = stopped
     assert _console(editor, "@all loss")["body"]["result"].splitlines() == [
         "rank 0  train.py:10  0.25",
@@ -101,7 +101,7 @@ def test_the_console_of_each_session_shows_all_ranks_in_one_table(stopped) -> No
     ]
 
 
-def test_what_is_wrong_is_named_and_what_is_python_stays(stopped) -> None:
+def test_what_is_wrong_is_named_and_what_is_python_stays(stopped):
     _, editor = stopped
     said = _console(editor, "@all nothing")["body"]["result"]
     assert said.count("! NameError(\"name 'nothing' is not defined\")") == 4
@@ -114,7 +114,7 @@ def test_what_is_wrong_is_named_and_what_is_python_stays(stopped) -> None:
     assert len(result.splitlines()) == 5
 
 
-def test_a_rank_that_never_answers_is_named_and_holds_up_nobody(stopped, layout) -> None:
+def test_a_rank_that_never_answers_is_named_and_holds_up_nobody(stopped, layout):
     running, editor = stopped
     folder = Path(next(iter(editor.breakpoints))).parent
     wanted = [(0, "value"), (1, "no answer"), (2, "value"), (3, "value")]
@@ -138,7 +138,7 @@ def _dkdbg(running, *words: str, cwd: Path | None = None, **more: str) -> subpro
     )
 
 
-def test_the_command_line_shows_the_same_table(stopped) -> None:
+def test_the_command_line_shows_the_same_table(stopped):
     running, _ = stopped
     done = _dkdbg(running, "eval", "loss")
     assert (done.returncode, done.stdout.splitlines()[2:]) == (
@@ -159,7 +159,7 @@ def test_the_command_line_shows_the_same_table(stopped) -> None:
     assert "<module>  " in _dkdbg(running, "stack").stdout
 
 
-def test_a_tensor_is_drawn_and_no_file_is_overwritten(stopped, tmp_path: Path) -> None:
+def test_a_tensor_is_drawn_and_no_file_is_overwritten(stopped, tmp_path):
     running, _ = stopped
     expression = "torch.where(x > 4, float('nan'), torch.arange(32.0).reshape(4, 8))"
     first = _dkdbg(running, "--ranks", "0,2", "eval", "--plot", expression, cwd=tmp_path)
@@ -209,9 +209,7 @@ def _pixels(data: bytes) -> tuple[int, int, int]:
     return width, height, sum(row[at : at + 3] == b"\xff\0\0" for row in rows for at in range(0, len(row), 3))
 
 
-def test_the_verb_asks_beside_the_editor_and_a_rank_that_was_continued_is_paused_again(
-    stopped, layout
-) -> None:
+def test_the_verb_asks_beside_the_editor_and_a_rank_that_was_continued_is_paused_again(stopped, layout):
     running, _ = stopped
     values = _ask(running, "eval", "x", "--ranks", "0,2", layout=layout)["rows"]
     assert [row["tensor"]["norm"] for row in values] == pytest.approx([32**0.5, 56**0.5])
@@ -245,7 +243,7 @@ ranks[1].kill()
 """
 
 
-def test_without_an_editor_they_are_held_for_a_moment_and_run_on(launch, layout, tmp_path: Path) -> None:
+def test_without_an_editor_they_are_held_for_a_moment_and_run_on(launch, layout, tmp_path):
     """Also where the port asks for a token: the verb has it from the agent."""
     (tmp_path / "train.py").write_text(LOOP)
     (tmp_path / "start.py").write_text(START)

@@ -17,7 +17,7 @@ def gone(pids: set[int]) -> bool:
 
 
 @pytest.mark.parametrize("what", ["a rank is killed", "the launcher is killed", "Ctrl-C"])
-def test_held_ranks_do_not_outlive_their_job(job, what: str) -> None:  # noqa: F811
+def test_held_ranks_do_not_outlive_their_job(job, what):  # noqa: F811
     one = job(2)
     editor = one.attach()
     one.steps(editor)

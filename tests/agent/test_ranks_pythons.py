@@ -1,17 +1,11 @@
 """Late attach to ranks on old and new Pythons: no PyTorch there, so a barrier over sockets stands in for a collective."""
 
-from __future__ import annotations
-
 import os
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.agent.dap_probe import Editor, wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RANKS = 4
 RANK = """
@@ -50,7 +44,7 @@ sys.exit(max(rank.wait() for rank in ranks))
 
 
 @pytest.mark.parametrize("minor", [8, 13])
-def test_an_attach_stops_all_ranks_at_the_same_iteration(launch, under, tmp_path: Path, minor: int) -> None:
+def test_an_attach_stops_all_ranks_at_the_same_iteration(launch, under, tmp_path, minor):
     (tmp_path / "rank.py").write_text(RANK)
     (tmp_path / "launcher.py").write_text(LAUNCHER)
     options = under(minor)

@@ -92,7 +92,7 @@ def leave(editor: Editor) -> None:
         one.close()
 
 
-def test_ranks_stop_at_the_same_iteration_and_one_key_lets_them_go_on_pauses_and_leaves_them(job) -> None:
+def test_ranks_stop_at_the_same_iteration_and_one_key_lets_them_go_on_pauses_and_leaves_them(job):
     one = job(3)
     one.pause(0.3)
     editor = one.attach()

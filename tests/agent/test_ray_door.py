@@ -1,7 +1,5 @@
 """What is said when a Ray cluster cannot be asked, or its worker is gone: against a stand-in for Ray's dashboard."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

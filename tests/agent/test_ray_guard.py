@@ -1,7 +1,5 @@
 """What stands before debugpy on a Ray node's address: who does not know the run's secret gets no byte through."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

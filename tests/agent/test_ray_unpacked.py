@@ -1,7 +1,5 @@
 """Breakpoints find the code that Ray has unpacked from a `working_dir`; answers of a dashboard are Ray 2.60's, shortened."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading
@@ -41,7 +39,7 @@ def test_where_a_node_unpacks_a_working_dir_is_taken_from_what_ray_says_and_from
     assert folder(session, env) == found
 
 
-def test_a_worker_is_listed_with_its_folder_and_with_the_script_of_its_driver() -> None:
+def test_a_worker_is_listed_with_its_folder_and_with_the_script_of_its_driver():
     worker = {
         "worker_id": "w1", "is_alive": True, "ip": "127.0.0.1", "node_id": "n1", "pid": 528, "debugger_port": 48501,
         "num_paused_threads": 1,
@@ -74,7 +72,7 @@ def test_a_worker_is_listed_with_its_folder_and_with_the_script_of_its_driver() 
 
 
 @pytest.mark.parametrize("main", ["/job/tools/drive.py", "tools/drive.py"])
-def test_what_a_driver_imports_is_in_the_folder_and_its_own_script_where_it_was(main) -> None:
+def test_what_a_driver_imports_is_in_the_folder_and_its_own_script_where_it_was(main):
     code = Code([OWN], FOLDER, main)
     assert code.mappings[:2] == [{"localRoot": "/home/me/repo", "remoteRoot": FOLDER}, OWN]
     assert code.to_worker("/home/me/repo/model.py") == "/home/me/repo/model.py"
@@ -87,19 +85,17 @@ def test_what_a_driver_imports_is_in_the_folder_and_its_own_script_where_it_was(
     assert code.to_editor(json.dumps({"path": alias}).encode()) == b'{"path": "/home/me/repo/tools/drive.py"}'
 
 
-def test_without_such_a_folder_or_mappings_an_attach_stays_as_it_is() -> None:
+def test_without_such_a_folder_or_mappings_an_attach_stays_as_it_is():
     for mappings, unpacked in (([OWN], ""), ([], FOLDER), (None, FOLDER), ([7, {"localRoot": ""}], FOLDER)):
         assert Code(mappings, unpacked, "/job/drive.py" * (not unpacked)).mappings == []
 
 
-def test_the_script_of_a_job_is_the_first_file_of_python_that_its_command_names() -> None:
+def test_the_script_of_a_job_is_the_first_file_of_python_that_its_command_names():
     assert script("python3 -u train.py other.py") == "train.py"
     assert script("python3 -m train") == ""
 
 
-def test_a_breakpoint_in_the_drivers_script_goes_where_the_driver_has_it_and_comes_back_as_the_editors() -> (
-    None
-):
+def test_a_breakpoint_in_the_drivers_script_goes_where_the_driver_has_it_and_comes_back_as_the_editors():
     (editor, client), (worker, debugger) = socket.socketpair(), socket.socketpair(socket.AF_UNIX)
     for each in (editor, debugger):
         each.settimeout(LIMIT)

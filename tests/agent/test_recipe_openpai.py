@@ -22,7 +22,6 @@ from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @contextlib.contextmanager
@@ -36,7 +35,7 @@ def ended(started: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
         started.communicate()
 
 
-def test_each_command_of_the_recipe_for_openpai_does_what_the_page_says(tmp_path: Path) -> None:
+def test_each_command_of_the_recipe_for_openpai_does_what_the_page_says(tmp_path):
     root, home = tmp_path / "code", tmp_path / "bin"
     for folder in (root, home, tmp_path / "1", tmp_path / "2"):
         folder.mkdir()

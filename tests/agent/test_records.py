@@ -25,29 +25,27 @@ def record(store: records.SessionStore, **fields: object) -> contract.Record:
     return {**base, **fields}  # type: ignore[return-value,typeddict-item]
 
 
-def test_the_runtime_folder_is_private(tmp_path: Path) -> None:
+def test_the_runtime_folder_is_private(tmp_path):
     path = runtime_dir.open_runtime_dir(str(tmp_path / "a" / "b"))
     assert os.stat(path).st_mode & 0o777 == 0o700
     os.chmod(path, 0o755)
     assert os.stat(runtime_dir.open_runtime_dir(path)).st_mode & 0o777 == 0o700
 
 
-def test_a_link_in_place_of_the_default_folder_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_in_place_of_the_default_folder_is_refused(tmp_path, monkeypatch):
     (tmp_path / "link").symlink_to(tmp_path)
     monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "link"))
     with pytest.raises(runtime_dir.RuntimeDirError, match="is not a folder"):
         runtime_dir.open_runtime_dir()
 
 
-def test_an_unwritable_place_is_replaced_by_a_temporary_one() -> None:
+def test_an_unwritable_place_is_replaced_by_a_temporary_one():
     path = runtime_dir.open_runtime_dir("/proc/dkdbg")
     assert os.path.basename(path).startswith(f"dkdbg-{os.getuid()}-")
     os.rmdir(path)
 
 
-def test_a_reader_never_sees_half_a_record(tmp_path: Path) -> None:
+def test_a_reader_never_sees_half_a_record(tmp_path):
     store = records.SessionStore(str(tmp_path), "job")
     store.create(record(store))
     stop = threading.Event()
@@ -69,8 +67,8 @@ def test_a_reader_never_sees_half_a_record(tmp_path: Path) -> None:
 
 
 def test_a_name_becomes_a_safe_folder_and_a_session_left_by_a_former_container_is_replaced(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     store = records.SessionStore(str(tmp_path), "../../etc/pass wd")
     assert os.path.dirname(store.directory) == str(tmp_path)
     Path(store.processes_dir, "17.json").write_text("{}")
@@ -78,7 +76,7 @@ def test_a_name_becomes_a_safe_folder_and_a_session_left_by_a_former_container_i
     assert os.listdir(again.processes_dir) == []
 
 
-def test_sockets_get_a_short_path_when_the_folder_is_deep(tmp_path: Path) -> None:
+def test_sockets_get_a_short_path_when_the_folder_is_deep(tmp_path):
     deep = tmp_path / ("d" * 80)
     deep.mkdir()
     store = records.SessionStore(str(deep), "job")
@@ -90,7 +88,7 @@ def test_sockets_get_a_short_path_when_the_folder_is_deep(tmp_path: Path) -> Non
     assert os.listdir(store.directory) == ["session.json"]
 
 
-def test_old_finished_sessions_are_removed(tmp_path: Path) -> None:
+def test_old_finished_sessions_are_removed(tmp_path):
     for number in range(records.KEEP_FINISHED + 5):
         store = records.SessionStore(str(tmp_path), f"job{number:02}")
         store.create(record(store, state="exited", started=float(number)))
@@ -99,7 +97,7 @@ def test_old_finished_sessions_are_removed(tmp_path: Path) -> None:
     assert left == [float(number) for number in range(5, 25)]
 
 
-def test_what_a_killed_agent_has_left_is_removed_by_the_next_but_its_record(tmp_path: Path) -> None:
+def test_what_a_killed_agent_has_left_is_removed_by_the_next_but_its_record(tmp_path):
     deep = tmp_path / ("x" * 90)
     deep.mkdir()
     with subprocess.Popen(["true"]) as gone:
@@ -114,7 +112,7 @@ def test_what_a_killed_agent_has_left_is_removed_by_the_next_but_its_record(tmp_
         assert not Path(store.processes_dir).exists()
 
 
-def test_records_of_another_version_are_ignored(tmp_path: Path) -> None:
+def test_records_of_another_version_are_ignored(tmp_path):
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "session.json").write_text('{"version": 99}')
     (tmp_path / "y").mkdir()
@@ -133,7 +131,5 @@ def test_records_of_another_version_are_ignored(tmp_path: Path) -> None:
         ({"PBS_JOBID": "12[3].server"}, ["12[3]", "12[3].server", "12[]"]),
     ],
 )
-def test_a_job_of_a_batch_system_is_known_by_all_of_its_names(
-    environ: dict[str, str], jobs: list[str]
-) -> None:
+def test_a_job_of_a_batch_system_is_known_by_all_of_its_names(environ, jobs):
     assert batch.jobs(environ) == jobs

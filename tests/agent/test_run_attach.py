@@ -34,7 +34,7 @@ def run(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
         started.communicate()
 
 
-def test_an_editor_that_comes_before_the_program_is_not_led_to_another_one(tmp_path: Path) -> None:
+def test_an_editor_that_comes_before_the_program_is_not_led_to_another_one(tmp_path):
     (tmp_path / "run").mkdir(mode=0o700)
     for name in ("a.py", "b.py"):
         (tmp_path / name).write_text(LOOP)

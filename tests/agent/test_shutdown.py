@@ -1,20 +1,14 @@
 """The end of a process that has joined: it waits for what has to be sent, and for nobody else."""
 
-from __future__ import annotations
-
 import threading
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 from dkdbg.agent.program import shutdown
 from dkdbg.agent.record import processes
 from tests.agent.dap_probe import Editor, wait_for
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-def test_who_still_sends_is_waited_for_and_who_reads_until_the_editor_leaves_is_not() -> None:
+def test_who_still_sends_is_waited_for_and_who_reads_until_the_editor_leaves_is_not():
     """With the threads of a debugger of pydevd's, as a stand-in."""
     reader, checks, writer = threading.Thread(), threading.Thread(), threading.Thread()
     debugger = SimpleNamespace(
@@ -31,7 +25,7 @@ def test_who_still_sends_is_waited_for_and_who_reads_until_the_editor_leaves_is_
     assert not waits.is_alive()
 
 
-def test_an_editor_gets_all_that_short_processes_print_and_their_ends(program, tmp_path: Path) -> None:
+def test_an_editor_gets_all_that_short_processes_print_and_their_ends(program, tmp_path):
     child = tmp_path / "child.py"
     child.write_text("x = 1\nprint(x)\n")
     running = program(
@@ -60,8 +54,8 @@ print("up", flush=True)
 
 
 def test_a_process_whose_session_ended_with_its_program_is_not_announced_again_to_the_same_editor(
-    program, tmp_path: Path
-) -> None:
+    program, tmp_path
+):
     """The agent's question comes late on a busy machine: the process has joined by itself, and has ended."""
     running = program(LINGERING, wait="300")
     with Editor(running.port, {}) as editor:

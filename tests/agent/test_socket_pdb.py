@@ -15,7 +15,7 @@ def port() -> int:
     return free_port()
 
 
-def test_a_breakpoint_stops_for_a_plain_client(program, port: int) -> None:
+def test_a_breakpoint_stops_for_a_plain_client(program, port):
     running = program(LOOP, env={"DKDBG_PDB": str(port), "DKDBG_BREAKPOINT_WAIT": "300"})
     client = Client(port, running.process)
     assert "train.py" in client.until()
@@ -34,7 +34,7 @@ def test_a_breakpoint_stops_for_a_plain_client(program, port: int) -> None:
     assert f"waiting for pdb on 127.0.0.1:{port} (nc 127.0.0.1 {port}); type this first: " in client.said
 
 
-def test_settrace_with_a_port_and_a_launch_for_pdb_stop_where_they_say(program, port: int) -> None:
+def test_settrace_with_a_port_and_a_launch_for_pdb_stop_where_they_say(program, port):
     running = program(f"import dkdbg\nx = 5\ndkdbg.settrace(port={port}, timeout=300)\nprint(x)\n")
     client = Client(port, running.process)
     client.until()
@@ -53,7 +53,7 @@ def test_settrace_with_a_port_and_a_launch_for_pdb_stop_where_they_say(program, 
 
 
 @pytest.mark.parametrize("then", ["exit", "run"])
-def test_launched_for_pdb_and_nobody_comes_to_it_or_to_a_breakpoint(program, port: int, then: str) -> None:
+def test_launched_for_pdb_and_nobody_comes_to_it_or_to_a_breakpoint(program, port, then):
     running = program(
         LOOP,
         wait="0.3",
@@ -66,7 +66,7 @@ def test_launched_for_pdb_and_nobody_comes_to_it_or_to_a_breakpoint(program, por
     assert then == "exit" or "no pdb client within 0.3 s, going on" in err
 
 
-def test_a_forked_child_leaves_its_parents_client_alone(program, port: int) -> None:
+def test_a_forked_child_leaves_its_parents_client_alone(program, port):
     running = program(
         "import os, dkdbg\nbreakpoint()\npid = os.fork()\nif pid == 0:\n"
         "    dkdbg.set_trace(timeout=0.3)\n    os._exit(7)\nprint(os.waitpid(pid, 0)[1] >> 8)\n",
@@ -82,7 +82,7 @@ def test_a_forked_child_leaves_its_parents_client_alone(program, port: int) -> N
     assert "no pdb client within 0.3 s" in err
 
 
-def test_a_crash_is_looked_at_in_pdb(program, port: int) -> None:
+def test_a_crash_is_looked_at_in_pdb(program, port):
     environment = {"DKDBG_PDB": str(port), "DKDBG_ON_CRASH": "hold=300"}
     running = program("def deep(a):\n    secret = a\n    return secret / 0\n\ndeep(4)\n", env=environment)
     client = Client(port, running.process)

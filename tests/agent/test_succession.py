@@ -65,7 +65,7 @@ def unread_by(pid: int) -> list[bytes]:
     return found
 
 
-def test_a_killed_adapter_leaves_the_editors_session_and_breakpoints(loop, tmp_path: Path) -> None:
+def test_a_killed_adapter_leaves_the_editors_session_and_breakpoints(loop, tmp_path):
     running = loop()
     port, script = running.port, running.script
     with Editor(port, {script: [LINE]}, hold=True) as editor:
@@ -92,7 +92,7 @@ def test_a_killed_adapter_leaves_the_editors_session_and_breakpoints(loop, tmp_p
     assert editor.exit_codes[-1] == 0
 
 
-def test_an_adapter_that_dies_too_often_ends_the_editors_sessions_and_says_so(loop, tmp_path: Path) -> None:
+def test_an_adapter_that_dies_too_often_ends_the_editors_sessions_and_says_so(loop, tmp_path):
     port = (running := loop()).port
     with Editor(port, {}) as editor:
         editor.wait_attached(2)
@@ -113,9 +113,7 @@ def test_an_adapter_that_dies_too_often_ends_the_editors_sessions_and_says_so(lo
 
 
 @pytest.mark.parametrize("left", ["held after a step", "stepping"])
-def test_a_thread_stops_at_breakpoints_only_after_its_adapter_died(
-    program, tmp_path: Path, left: str
-) -> None:
+def test_a_thread_stops_at_breakpoints_only_after_its_adapter_died(program, tmp_path, left):
     """Almost all of the time it is in line 5: what the former adapter has left behind would stop it in line 6."""
     (tmp_path / "waiting.py").write_text(
         "import os, time\ndef here():\n    time.sleep(0.4)\n    while os.path.exists('hold'): time.sleep(0.02)\n"
@@ -139,7 +137,7 @@ def test_a_thread_stops_at_breakpoints_only_after_its_adapter_died(
         (tmp_path / "stop").touch()
 
 
-def test_requests_that_a_killed_adapter_has_not_answered_are_answered_by_the_door(loop) -> None:
+def test_requests_that_a_killed_adapter_has_not_answered_are_answered_by_the_door(loop):
     port = (running := loop()).port
     with Client(port).attach() as root, root.child() as child:
         (pid,) = children(running.process.pid, "adapter.py")
@@ -158,7 +156,7 @@ def test_requests_that_a_killed_adapter_has_not_answered_are_answered_by_the_doo
         assert root.session.request("threads")["threads"] == [{"id": 1, "name": "dkdbg agent"}]
 
 
-def test_a_new_adapter_is_no_new_editor_for_a_program_that_waits_for_one(program) -> None:
+def test_a_new_adapter_is_no_new_editor_for_a_program_that_waits_for_one(program):
     running = program("print('run')\n", verb="supervise", wait="300")
     with Editor(running.port, {}) as editor:
         running.wait_state("idle")
@@ -171,7 +169,7 @@ def test_a_new_adapter_is_no_new_editor_for_a_program_that_waits_for_one(program
         assert (running.record()["state"], running.record()["runs"]) == ("idle", 1)
 
 
-def test_who_looks_on_gets_the_session_when_the_other_editor_leaves(loop, tmp_path: Path) -> None:
+def test_who_looks_on_gets_the_session_when_the_other_editor_leaves(loop, tmp_path):
     running = loop()
     port, script = running.port, running.script
     with contextlib.ExitStack() as stack:
@@ -200,7 +198,7 @@ def test_who_looks_on_gets_the_session_when_the_other_editor_leaves(loop, tmp_pa
         assert running.finish()[0] == 0
 
 
-def test_an_editor_that_comes_back_at_once_keeps_its_session(loop) -> None:
+def test_an_editor_that_comes_back_at_once_keeps_its_session(loop):
     port = loop().port
     with Client(port).attach() as first, Client(port).attach() as second:
         second.event("output", text="you look on")
@@ -213,7 +211,7 @@ def test_an_editor_that_comes_back_at_once_keeps_its_session(loop) -> None:
                 second.session.request("pause", threadId=1)
 
 
-def test_editors_that_never_answer_or_are_gone_when_asked_to_open_a_session_keep_nobody_out(loop) -> None:
+def test_editors_that_never_answer_or_are_gone_when_asked_to_open_a_session_keep_nobody_out(loop):
     """The adapter waited for their answer for ever: whoever came later heard that the program is being debugged."""
     port = loop().port
     with Client(port).attach() as first:
@@ -246,7 +244,7 @@ def both_attached(stack: contextlib.ExitStack, running: Any) -> tuple[Editor, Ed
     return first, second
 
 
-def test_the_stop_button_of_the_other_editor_hands_the_session_on(loop) -> None:
+def test_the_stop_button_of_the_other_editor_hands_the_session_on(loop):
     """VS Code's button ends the child in focus alone, whereupon the adapter ends the root's session."""
     with contextlib.ExitStack() as stack:
         first, second = both_attached(stack, loop())
@@ -285,7 +283,7 @@ def inherit(stack: contextlib.ExitStack, port: int, script: str) -> tuple[Editor
 
 
 @pytest.mark.parametrize("pause", [0, 0.03])
-def test_a_take_over_at_the_moment_of_inheriting_gets_the_process(loop, tmp_path: Path, pause: float) -> None:
+def test_a_take_over_at_the_moment_of_inheriting_gets_the_process(loop, tmp_path, pause):
     running = loop()
     port, script = running.port, running.script
     with contextlib.ExitStack() as stack:
@@ -306,7 +304,7 @@ def test_a_take_over_at_the_moment_of_inheriting_gets_the_process(loop, tmp_path
         assert running.finish()[0] == 0
 
 
-def test_who_inherits_a_process_has_one_session_of_it(loop) -> None:
+def test_who_inherits_a_process_has_one_session_of_it(loop):
     running = loop()
     port, script = running.port, running.script
     with contextlib.ExitStack() as stack:
@@ -318,7 +316,7 @@ def test_who_inherits_a_process_has_one_session_of_it(loop) -> None:
         assert len(opened) == 2
 
 
-def test_a_killed_adapter_leaves_the_one_who_looks_on_looking(loop) -> None:
+def test_a_killed_adapter_leaves_the_one_who_looks_on_looking(loop):
     running = loop()
     with contextlib.ExitStack() as stack:
         first, second = both_attached(stack, running)
@@ -359,9 +357,7 @@ def leave_root(editor: Editor) -> None:
     assert (editor.errors, len(editor.sessions)) == ([], 4)
 
 
-def test_one_stop_ends_all_sessions_the_processes_run_on_and_a_new_attach_stops_again(
-    workers, tmp_path: Path
-) -> None:
+def test_one_stop_ends_all_sessions_the_processes_run_on_and_a_new_attach_stops_again(workers, tmp_path):
     """VS Code's button disconnects the session in focus alone; a configuration may say that this is all."""
     port = workers.port
     for leaving in ("the process", "restart", "break"):
@@ -400,7 +396,7 @@ def test_one_stop_ends_all_sessions_the_processes_run_on_and_a_new_attach_stops_
 
 def test_with_the_root_session_of_an_observer_its_others_end_and_with_the_holders_it_gets_all_processes(
     workers,
-) -> None:
+):
     port, script = workers.port, workers.script
     with Editor(port, {script: [6]}, hold=True) as first:
         stops = two_stops(first)

@@ -75,7 +75,7 @@ def watched(program):
     return lambda text, options=("--reload",): program(text, wait="300", verb="supervise", options=options)
 
 
-def test_each_of_many_saves_stops_for_one_attach(watched) -> None:
+def test_each_of_many_saves_stops_for_one_attach(watched):
     running = watched(LOOP.format(version=0))
     with attach(running, 5) as debugger:
         debugger.wait_stopped(300)
@@ -93,7 +93,7 @@ def test_each_of_many_saves_stops_for_one_attach(watched) -> None:
     assert members(record) == []
 
 
-def test_a_syntax_error_keeps_the_old_process_and_is_shown(watched) -> None:
+def test_a_syntax_error_keeps_the_old_process_and_is_shown(watched):
     running = watched(LOOP.format(version=1))
     with attach(running) as debugger:
         assert running.process.stdout.readline() == b"ready\n"  # it has read its file
@@ -115,7 +115,7 @@ def test_a_syntax_error_keeps_the_old_process_and_is_shown(watched) -> None:
     assert f"dkdbg: {running.script}:2: SyntaxError: " in running.finish()[2]
 
 
-def test_after_a_crash_the_mended_file_runs_and_stops(watched) -> None:
+def test_after_a_crash_the_mended_file_runs_and_stops(watched):
     running = watched("raise SystemExit(3)\n")
     with attach(running) as debugger:
         record = running.wait_state("idle")
@@ -140,7 +140,7 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 """ + LOOP.format(version=1)
 
 
-def test_a_request_restarts_a_program_that_is_paused_and_one_that_ignores_sigterm_is_killed(watched) -> None:
+def test_a_request_restarts_a_program_that_is_paused_and_one_that_ignores_sigterm_is_killed(watched):
     running = watched(HANDLER.replace("lambda *_: sys.exit(0)", "signal.SIG_IGN"), options=())
     with attach(running, 7) as debugger:
         first = debugger.wait_stopped()
@@ -152,7 +152,7 @@ def test_a_request_restarts_a_program_that_is_paused_and_one_that_ignores_sigter
         assert running.record()["runs"] == 3
 
 
-def test_sigterm_passes_through_and_the_exit_code_is_kept(supervise, tmp_path: Path) -> None:
+def test_sigterm_passes_through_and_the_exit_code_is_kept(supervise, tmp_path):
     (tmp_path / "t.py").write_text(HANDLER.replace("sys.exit(0)", "sys.exit(7)"))
     running = supervise(sys.executable, "t.py")
     assert running.process.stdout.readline() == b"ready\n"
@@ -169,9 +169,7 @@ def test_sigterm_passes_through_and_the_exit_code_is_kept(supervise, tmp_path: P
         ("exit 5", ("--on-crash", "exit"), 5),
     ],
 )
-def test_it_ends_with_the_programs_code_at_once_or_at_sigterm(
-    supervise, command: str, options: tuple[str, ...], code: int
-) -> None:
+def test_it_ends_with_the_programs_code_at_once_or_at_sigterm(supervise, command, options, code):
     running = supervise("sh", "-c", command, options=options)
     if "exit" not in options:
         running.wait_state("idle")
@@ -179,7 +177,7 @@ def test_it_ends_with_the_programs_code_at_once_or_at_sigterm(
     assert running.finish()[0] == code
 
 
-def test_a_crash_starts_it_again_so_often_and_no_more(supervise) -> None:
+def test_a_crash_starts_it_again_so_often_and_no_more(supervise):
     running = supervise("sh", "-c", "exit 6", options=("--on-crash", "restart", "--max-restarts", "1"))
     wait_for(lambda: running.record().get("runs") == 2, bool)
     assert running.wait_state("idle")["last_exit_code"] == 6
@@ -190,11 +188,11 @@ def test_a_crash_starts_it_again_so_often_and_no_more(supervise) -> None:
     assert "dkdbg: crashed 2 times in a row: not started again\n" in err
 
 
-def test_a_command_that_does_not_exist_ends_it_at_once(supervise) -> None:
+def test_a_command_that_does_not_exist_ends_it_at_once(supervise):
     assert supervise("no-such-command").finish()[0] == 127
 
 
-def test_launch_supervises_when_the_environment_says_so(launch) -> None:
+def test_launch_supervises_when_the_environment_says_so(launch):
     running = launch("sh", "-c", "exit 3", env={"DKDBG_RELOAD": "1"})
     assert running.wait_state("idle")["last_exit_code"] == 3
     running.process.terminate()
@@ -202,7 +200,7 @@ def test_launch_supervises_when_the_environment_says_so(launch) -> None:
     assert launch("sh", "-c", "exit 3", env={"DKDBG_RELOAD": "0"}).finish()[0] == 3
 
 
-def test_a_launch_restarts_when_asked_to_and_ends_with_its_program(launch) -> None:
+def test_a_launch_restarts_when_asked_to_and_ends_with_its_program(launch):
     running = launch("sh", "-c", "echo run; exec sleep 600")
     running.wait_state("running")
     assert running.process.stdout.readline() == b"run\n"
@@ -212,7 +210,7 @@ def test_a_launch_restarts_when_asked_to_and_ends_with_its_program(launch) -> No
     assert running.finish()[:2] == (143, "")
 
 
-def test_an_editor_that_attaches_after_the_end_starts_it_again_and_its_stop_button_ends_it(watched) -> None:
+def test_an_editor_that_attaches_after_the_end_starts_it_again_and_its_stop_button_ends_it(watched):
     running = watched(LOOP.format(version=1))
     debugger = attach(running)
     wait_for(lambda: running.record()["runs"] == 1, bool)
@@ -248,9 +246,7 @@ if __name__ == "__main__":
 """
 
 
-def test_children_in_their_own_sessions_are_gone_after_a_restart_and_at_the_end(
-    supervise, tmp_path: Path
-) -> None:
+def test_children_in_their_own_sessions_are_gone_after_a_restart_and_at_the_end(supervise, tmp_path):
     (tmp_path / "t.py").write_text(FAMILY)
     running = supervise(sys.executable, "t.py", options=())
     assert running.process.stdout.readline().startswith(b"ready")
@@ -302,7 +298,7 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
-def test_one_ctrl_c_restarts_and_two_quit(layout: Path, runtime: Path, tmp_path: Path) -> None:
+def test_one_ctrl_c_restarts_and_two_quit(layout, runtime, tmp_path):
     terminal = Terminal(layout, runtime, tmp_path)
     terminal.read_until(1)
     terminal.ctrl_c()
@@ -320,7 +316,7 @@ def test_one_ctrl_c_restarts_and_two_quit(layout: Path, runtime: Path, tmp_path:
     assert terminal.code() == 130
 
 
-def test_a_closed_terminal_ends_it(layout: Path, runtime: Path, tmp_path: Path) -> None:
+def test_a_closed_terminal_ends_it(layout, runtime, tmp_path):
     terminal = Terminal(layout, runtime, tmp_path)
     terminal.read_until(1)
     os.close(terminal.master)
@@ -345,8 +341,8 @@ class Seen:
 
 
 def test_the_watcher_sees_new_changed_renamed_and_removed_sources_alone_and_not_the_agents_own(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     (tmp_path / "run").mkdir()
     (tmp_path / "link").symlink_to("run")
     for folder in ("pkg/sub", ".git", "venv", "__pycache__", "other"):
@@ -370,7 +366,7 @@ def test_the_watcher_sees_new_changed_renamed_and_removed_sources_alone_and_not_
     assert seen.change() == ["lib/sub/a.py", "pkg/sub/a.py"]
 
 
-def test_a_newer_grammar_is_left_to_the_programs_python(tmp_path: Path) -> None:
+def test_a_newer_grammar_is_left_to_the_programs_python(tmp_path):
     file = tmp_path / "new.py"
     file.write_text("x = = 1\n")
     assert reload.syntax_error(str(file), sys.executable) == f"{file}:1: SyntaxError: invalid syntax"

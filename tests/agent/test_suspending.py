@@ -1,15 +1,8 @@
 """Threads that come to breakpoints at the same time, as data loaders and servers do."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from tests.agent.dap_probe import Editor
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: Threads, and how often each of them comes to the breakpoint.
 THREADS, ROUNDS = 8, 6
@@ -31,7 +24,7 @@ print("all")
 
 
 @pytest.mark.parametrize("minor", [8, 13])
-def test_threads_at_a_breakpoint_at_the_same_time_all_go_on(program, under, minor: int) -> None:
+def test_threads_at_a_breakpoint_at_the_same_time_all_go_on(program, under, minor):
     running = program(CODE, wait="300", **under(minor))
     with Editor(running.port, {running.script: [6, 7]}) as editor:
         code, out, err = running.finish(300)
@@ -40,7 +33,7 @@ def test_threads_at_a_breakpoint_at_the_same_time_all_go_on(program, under, mino
     assert {stop["line"] for stop in editor.stops} >= {6, 7}
 
 
-def test_continue_is_answered_where_nothing_is_held_and_the_next_request_too(program, tmp_path: Path) -> None:
+def test_continue_is_answered_where_nothing_is_held_and_the_next_request_too(program, tmp_path):
     """Who presses the key twice; debugpy's adapter handles no request before that one has an answer."""
     running = program(
         "import os, time\nx = 1\nwhile not os.path.exists('stop'):\n    time.sleep(0.01)\n", wait="300"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -61,8 +61,8 @@ def progress(folder: Path) -> tuple[int, int]:
 
 @pytest.mark.parametrize("late", [False, True])
 def test_a_rank_held_for_longer_than_the_timeout_of_its_group_ends_no_job_and_the_timeout_comes_back(
-    launch: Any, tmp_path: Path, late: bool
-) -> None:
+    launch, tmp_path, late
+):
     (tmp_path / "train.py").write_text(TRAIN)
     run = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py")
     env, wait = {"OMP_NUM_THREADS": "1"}, "0" if late else "300"

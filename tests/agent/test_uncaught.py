@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -10,9 +10,6 @@ from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
 from tests.pythons import EDGES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EXIT = "import sys\n\ndef main():\n    sys.exit(3)\n\nmain()\n"
 OWN_HOOK = (
@@ -39,30 +36,26 @@ def end(running: Any, **extra: object) -> tuple[int, str, list[tuple[str, int]]]
 
 
 @pytest.mark.parametrize("minor", EDGES)
-def test_an_exit_with_a_code_stops_under_old_and_new_pythons(program, under, minor: int) -> None:
+def test_an_exit_with_a_code_stops_under_old_and_new_pythons(program, under, minor):
     assert end(program(EXIT, wait="300", **under(minor))) == (3, "", [("SystemExit", 4)])
 
 
 @pytest.mark.parametrize(("codes", "stops"), [(None, []), ([], []), ([0], [("SystemExit", 4)])])
-def test_which_exit_codes_stop_is_the_editors_choice(
-    program, codes: list[int] | None, stops: list[tuple[str, int]]
-) -> None:
+def test_which_exit_codes_stop_is_the_editors_choice(program, codes, stops):
     running = program(EXIT.replace("3", "0"), wait="300")
     assert end(running, breakOnSystemExit=codes) == (0, "", stops)
 
 
 @pytest.mark.parametrize(("minor", "options"), [(8, ()), (11, ("--on-crash", "hold=1m")), (13, ())])
 def test_a_program_with_a_hook_of_its_own_stops_once_also_where_its_crash_is_held(
-    program, under, minor: int, options: tuple[str, ...]
-) -> None:
+    program, under, minor, options
+):
     running = program(OWN_HOOK, wait="300", options=options, **under(minor))
     assert end(running) == (1, "mine x\n", [("ValueError", 3)])
 
 
 @pytest.mark.parametrize(("name", "minor"), [("-m", 8), ("-c", 11), ("folder", 13)])
-def test_modules_commands_and_folders_stop_like_scripts(
-    launch, under, tmp_path: Path, minor: int, name: str
-) -> None:
+def test_modules_commands_and_folders_stop_like_scripts(launch, under, tmp_path, minor, name):
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").touch()
     (tmp_path / "package" / "__main__.py").write_text(EXIT)
@@ -97,7 +90,7 @@ for _ in Rounds(): pass
 
 
 @pytest.mark.parametrize("minor", [8, 13])
-def test_a_program_that_handles_its_exceptions_does_not_stop(program, under, minor: int) -> None:
+def test_a_program_that_handles_its_exceptions_does_not_stop(program, under, minor):
     assert end(program(FINE, wait="300", **under(minor))) == (0, "", [])
 
 
@@ -110,13 +103,13 @@ def test_a_program_that_handles_its_exceptions_does_not_stop(program, under, min
         "import threading\ndef fail():\n    raise ValueError('x')\nthreading.Thread(target=fail).start()\n",
     ],
 )
-def test_it_stops_once(program, code: str) -> None:
+def test_it_stops_once(program, code):
     line = next(number for number, text in enumerate(code.splitlines(), 1) if "ValueError('x')" in text)
     assert end(program(code, wait="300"))[2] == [("ValueError", line)]
 
 
 @pytest.mark.parametrize("minor", [11, 13])
-def test_an_exception_has_its_name_and_the_outermost_frame_too(program, under, minor: int) -> None:
+def test_an_exception_has_its_name_and_the_outermost_frame_too(program, under, minor):
     running = program("def fail():\n    raise ValueError('x')\n\nfail()\n", wait="300", **under(minor))
     with running.debugged(filters=["uncaught"]) as debugger:
         stop = debugger.wait_stopped()

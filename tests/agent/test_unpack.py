@@ -49,7 +49,7 @@ def ran(done: subprocess.CompletedProcess[str]) -> bool:
     return (done.returncode, done.stdout) == (0, "ran\n")
 
 
-def test_the_first_start_unpacks_and_the_next_one_finds_it(single: Path, runtime: Path) -> None:
+def test_the_first_start_unpacks_and_the_next_one_finds_it(single, runtime):
     assert ran(start(single, runtime))
     folder = unpacked(runtime)
     first = folder.stat().st_ino
@@ -60,15 +60,15 @@ def test_the_first_start_unpacks_and_the_next_one_finds_it(single: Path, runtime
     assert [stat.S_IMODE(path.stat().st_mode) for path in (runtime, folder)] == [0o700, 0o755]
 
 
-def test_what_only_looks_unpacks_nothing(single: Path, runtime: Path) -> None:
+def test_what_only_looks_unpacks_nothing(single, runtime):
     assert start(single, runtime, "sessions", "--json").stdout == "[]\n"
     assert start(single, runtime, "health").returncode == 1
     assert not runtime.exists()
 
 
 def test_it_starts_by_a_name_without_a_folder_and_unpacks_where_the_command_line_says(
-    single: Path, runtime: Path, tmp_path: Path
-) -> None:
+    single, runtime, tmp_path
+):
     other = tmp_path / "other"
     argv = ["sh", single.name, "launch", "--runtime", str(other), "--", "echo", "ran"]
     for _ in range(2):
@@ -110,7 +110,7 @@ def replaced(single: Path, runtime: Path, spoil: Callable[[Path], object]) -> No
     assert unpacked(runtime).stat().st_ino != inode, spoil
 
 
-def test_a_damaged_folder_or_a_file_in_its_place_is_replaced(single: Path, runtime: Path) -> None:
+def test_a_damaged_folder_or_a_file_in_its_place_is_replaced(single, runtime):
     start(single, runtime)
     for damage in (Path.unlink, shorten, change, link, open_to_all):
         replaced(single, runtime, lambda folder, damage=damage: damage(folder / "dkdbg/agent/run/launch.py"))
@@ -123,7 +123,7 @@ def test_a_damaged_folder_or_a_file_in_its_place_is_replaced(single: Path, runti
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_what_another_user_owns_is_not_run(single: Path, runtime: Path) -> None:
+def test_what_another_user_owns_is_not_run(single, runtime):
     """A runtime folder that was open to all until now may hold a folder that somebody has laid there."""
     start(single, runtime)
     for place in ("", "dkdbg/agent", "dkdbg/agent/run/launch.py"):
@@ -132,9 +132,7 @@ def test_what_another_user_owns_is_not_run(single: Path, runtime: Path) -> None:
 
 
 @pytest.mark.parametrize("blocks", [0, 100, 1800])
-def test_where_the_disk_takes_no_more_the_program_runs_without_the_debugger(
-    single: Path, runtime: Path, blocks: int
-) -> None:
+def test_where_the_disk_takes_no_more_the_program_runs_without_the_debugger(single, runtime, blocks):
     """Files end after BLOCKS of 512 bytes: when the agent unpacks, or later."""
     line = f'ulimit -f {blocks}; exec sh "$0" launch --wait 0 -- sh -c "echo ran; exit 3"'
     done = subprocess.run(
@@ -144,7 +142,7 @@ def test_where_the_disk_takes_no_more_the_program_runs_without_the_debugger(
     assert ("runs without the debugger" in done.stderr) == (blocks < 1800)
 
 
-def test_a_command_that_is_not_there_is_said_also_without_the_debugger(single: Path, runtime: Path) -> None:
+def test_a_command_that_is_not_there_is_said_also_without_the_debugger(single, runtime):
     runtime.write_text("no folder")
     done = start(single, runtime, "launch", "--", "no-such-program")
     assert done.returncode == 127
@@ -152,8 +150,8 @@ def test_a_command_that_is_not_there_is_said_also_without_the_debugger(single: P
 
 
 def test_a_changed_file_gets_a_folder_of_its_own_and_one_that_was_cut_off_starts_nothing(
-    single: Path, runtime: Path, tmp_path: Path
-) -> None:
+    single, runtime, tmp_path
+):
     cut = tmp_path / "cut.pyz"
     cut.write_bytes(single.read_bytes()[:-1000])
     assert start(cut, runtime).returncode not in (0, 125)
@@ -170,7 +168,7 @@ def test_a_changed_file_gets_a_folder_of_its_own_and_one_that_was_cut_off_starts
     assert former.is_dir()
 
 
-def test_many_starts_at_once_unpack_one_folder(single: Path, runtime: Path) -> None:
+def test_many_starts_at_once_unpack_one_folder(single, runtime):
     argv = ["sh", str(single), "launch", "--wait", "0", "--", "echo", "ran"]
     running = [
         subprocess.Popen(

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.agent.dap_probe import Client, Editor
 from tests.pythons import need
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROGRAM = """import sys, threading, time
 
@@ -52,9 +48,7 @@ def until(running, wanted: list[tuple[str, bool]]) -> None:
 
 
 @pytest.mark.parametrize("minor", [10, 14])
-def test_every_thread_is_bare_after_the_detach_and_stops_for_the_next_editor(
-    launch, tmp_path: Path, minor: int | None
-) -> None:
+def test_every_thread_is_bare_after_the_detach_and_stops_for_the_next_editor(launch, tmp_path, minor):
     python = need(minor)
     script = tmp_path / "train.py"
     script.write_text(PROGRAM)
@@ -93,9 +87,7 @@ work()
 
 
 @pytest.mark.parametrize("minor", [None, 10])
-def test_a_function_entered_while_an_editor_comes_back_stops_too(
-    launch, tmp_path: Path, minor: int | None
-) -> None:
+def test_a_function_entered_while_an_editor_comes_back_stops_too(launch, tmp_path, minor):
     python = need(minor)
     script = tmp_path / "train.py"
     script.write_text(ENTERING)

@@ -32,7 +32,7 @@ class _Command:
 
 
 @pytest.mark.parametrize("error", [None, ValueError("cannot jump there")])
-def test_a_held_thread_looks_again_after_its_command_though_it_failed(error: Exception | None) -> None:
+def test_a_held_thread_looks_again_after_its_command_though_it_failed(error):
     class Patched(_Debugger):
         pass
 

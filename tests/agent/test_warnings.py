@@ -1,7 +1,5 @@
 """A program that makes warnings errors, or runs in development mode, hears of no warning of the agent's."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.agent.dap_probe import Editor
@@ -23,7 +21,7 @@ print('end')
     ("minor", "env"),
     [(11, {"PYTHONDEVMODE": "1"}), (11, {"PYTHONWARNINGS": "error"}), (13, {"PYTHONWARNINGS": "error"})],
 )
-def test_the_agent_warns_of_nothing(program, under, minor: int, env: dict[str, str]) -> None:
+def test_the_agent_warns_of_nothing(program, under, minor, env):
     running = program(CODE, wait="300", env=env, **under(minor))
     with Editor(running.port, {running.script: [3]}) as editor:
         editor.wait_stops(2)  # the child's too

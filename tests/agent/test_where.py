@@ -73,7 +73,7 @@ def all_go_on(folder: Path, ranks: tuple[int, ...]) -> None:
     until(lambda: all(count(folder, rank) > before[rank] for rank in ranks), lambda: before)
 
 
-def test_the_odd_rank_is_named_with_its_line_before_the_others(hang, tmp_path: Path) -> None:
+def test_the_odd_rank_is_named_with_its_line_before_the_others(hang, tmp_path):
     """A rank that is elsewhere for another reason is in the page's example below."""
     odd = f"rank 2 in take at hanging.py:{line_of('lock')}"
     others = f"2 ranks (0, 1) in all_reduce, from step at hanging.py:{line_of('collective')}"
@@ -84,7 +84,7 @@ def test_the_odd_rank_is_named_with_its_line_before_the_others(hang, tmp_path: P
     all_go_on(tmp_path, (0, 1, 2))
 
 
-def test_the_rank_that_calls_a_collective_with_another_shape_is_named(hang, tmp_path: Path) -> None:
+def test_the_rank_that_calls_a_collective_with_another_shape_is_named(hang, tmp_path):
     """Of three ranks gloo ends one."""
     alike = "collective #6 of all ranks is not called alike"
     called = "rank 2: all_reduce of Float [7]", "ranks 0, 1, 3: all_reduce of Float [4]"
@@ -92,13 +92,13 @@ def test_the_rank_that_calls_a_collective_with_another_shape_is_named(hang, tmp_
     all_go_on(tmp_path, (0, 1, 2, 3))
 
 
-def test_a_rank_that_is_dead_is_named_while_the_others_wait_for_it(hang, tmp_path: Path) -> None:
+def test_a_rank_that_is_dead_is_named_while_the_others_wait_for_it(hang, tmp_path):
     line = f"at hanging.py:{line_of('meet')}"
     hang("dead", "rank 2 is not there", line, "2 ranks (0, 1) in ")  # once all have come there
     all_go_on(tmp_path, (0, 1))
 
 
-def test_a_rank_that_does_not_answer_is_seen_from_outside(hang, tmp_path: Path) -> None:
+def test_a_rank_that_does_not_answer_is_seen_from_outside(hang, tmp_path):
     hang("frozen", "rank 2", "it is stopped by a signal (SIGCONT lets it go on)", "2 ranks (0, 1)")
     all_go_on(tmp_path, (0, 1))
 
@@ -116,13 +116,13 @@ def shows(running, *words: str) -> str:
     return said[0]
 
 
-def test_a_process_that_keeps_the_gil_in_c_is_seen_from_outside(program) -> None:
+def test_a_process_that_keeps_the_gil_in_c_is_seen_from_outside(program):
     running = program("import ctypes\nctypes.PyDLL(None).sleep(600)\n", name="keeps.py")
     running.wait_state("running")
     shows(running, "keeps.py (", "it does not answer: it sleeps, most often in C code that keeps the GIL")
 
 
-def test_where_of_a_program_without_the_hook_says_what_enters_it(launch) -> None:
+def test_where_of_a_program_without_the_hook_says_what_enters_it(launch):
     """It said that no Python process was running there (found/far.md)."""
     running = launch(sys.executable, "-S", "-c", "import time; print('up', flush=True); time.sleep(600)")
     running.wait_state("running")
@@ -131,7 +131,7 @@ def test_where_of_a_program_without_the_hook_says_what_enters_it(launch) -> None
     assert "dkdbg attach TARGET --pid PID" in said
 
 
-def test_a_process_that_a_debugger_holds_is_where_it_is_held(program) -> None:
+def test_a_process_that_a_debugger_holds_is_where_it_is_held(program):
     """It was shown in the debugger's own frames, as if they were the program's."""
     running = program("def step():\n    return 1\n\nwhile True:\n    step()\n", wait="300")
     with running.debugged(2) as debugger:
@@ -140,7 +140,7 @@ def test_a_process_that_a_debugger_holds_is_where_it_is_held(program) -> None:
 
 
 @pytest.mark.xdist_group("port-5678")
-def test_what_the_page_says_is_so(tmp_path: Path) -> None:
+def test_what_the_page_says_is_so(tmp_path):
     page = Page.of("hang.md")
     python = Path(python_with("torch"))
     shutil.copy(SCRIPT, tmp_path / "train.py")

@@ -1,16 +1,10 @@
 """A program that is a zip file: what runs are copies that no editor shows, and the editor is told."""
 
-from __future__ import annotations
-
 import zipapp
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.agent.dap_probe import Editor
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOTE = "app.pyz is a zip: what runs are the copies in it"
 
@@ -18,8 +12,8 @@ NOTE = "app.pyz is a zip: what runs are the copies in it"
 @pytest.mark.parametrize(("name", "stops"), [("app.pyz", []), ("app", [1])])
 @pytest.mark.parametrize("minor", [8, 13])
 def test_a_program_in_a_zip_is_said_and_the_folder_that_it_was_made_of_stops(
-    launch: Any, under: Any, tmp_path: Path, *, minor: int, name: str, stops: list[int]
-) -> None:
+    launch, under, tmp_path, *, minor, name, stops
+):
     source = tmp_path / "app"
     source.mkdir()
     (source / "__main__.py").write_text("print('work')\n")

@@ -125,7 +125,7 @@ sys.stdin.read()
 
 
 @pytest.mark.attack(1)
-def test_every_port_of_the_agent_and_its_adapter_asks_for_the_token(launch, other_user) -> None:
+def test_every_port_of_the_agent_and_its_adapter_asks_for_the_token(launch, other_user):
     """Attaches to every port of the agent and of debugpy's adapter, without the token, and reads /status for more of them: there
     is no port but the front's, and that refuses him."""
     running = launch("sleep", "600", env={"DKDBG_TOKEN": "right-token"})
@@ -141,7 +141,7 @@ def test_every_port_of_the_agent_and_its_adapter_asks_for_the_token(launch, othe
 
 
 @pytest.mark.attack(2)
-def test_a_foreign_process_gets_no_join_token_and_is_not_offered(launch, other_user, tmp_path: Path) -> None:
+def test_a_foreign_process_gets_no_join_token_and_is_not_offered(launch, other_user, tmp_path):
     """Joins as a process to be debugged: gets neither debugpy's join token nor a place in the editor."""
     script = tmp_path / "train.py"
     script.write_text("import time\nwhile True:\n    time.sleep(0.02)\n")
@@ -192,7 +192,7 @@ sys.stdin.read()
 
 @pytest.mark.attack(3)
 @pytest.mark.parametrize("way", ["launch --pdb", "dkdbg.pai"])  # the others: test_web_page.py
-def test_who_does_not_know_the_token_types_in_vain(other_user, launch, tmp_path: Path, way: str) -> None:
+def test_who_does_not_know_the_token_types_in_vain(other_user, launch, tmp_path, way):
     """Connects to pdb's port on loopback and types Python: asked for the token, and closed after a wrong one."""
     port, opened = free_port(), tmp_path / "written-by-another"
     running = start(launch, tmp_path, way, port)
@@ -204,7 +204,7 @@ def test_who_does_not_know_the_token_types_in_vain(other_user, launch, tmp_path:
 
 
 @pytest.mark.attack(3)
-def test_silent_connections_keep_nobody_out_of_pdb(other_user, launch, tmp_path: Path) -> None:
+def test_silent_connections_keep_nobody_out_of_pdb(other_user, launch, tmp_path):
     """Opens 150 connections to pdb and says nothing: whoever types the token gets in at once."""
     port = free_port()
     (tmp_path / "train.py").write_text("x = 1\nprint(x)\n")
@@ -243,7 +243,7 @@ for port in map(int, sys.argv[1:]):
 
 
 @pytest.mark.attack(0)
-def test_nobody_else_attaches_through_dkdbg_attach(launch, other_user, tmp_path: Path, monkeypatch) -> None:
+def test_nobody_else_attaches_through_dkdbg_attach(launch, other_user, tmp_path, monkeypatch):
     """Connects to the ports of `dkdbg attach`, which would prove the token for him: closed before they answer, and he is named."""
     running = launch("sleep", "600", env={"DKDBG_TOKEN": "right-token"})
     agent = running.wait_state("running")["port"]
@@ -288,7 +288,7 @@ def impostor(other_user):
 
 @pytest.mark.attack(4)
 @pytest.mark.parametrize("mode", ["", "nonce"])
-def test_a_fake_agent_of_another_user_is_not_attached_to(impostor, tmp_path: Path, mode: str) -> None:
+def test_a_fake_agent_of_another_user_is_not_attached_to(impostor, tmp_path, mode):
     """Waits at a port of loopback for the attach of somebody else: hears neither token nor attach, as he cannot prove the token."""
     port, heard = impostor(mode)
     with ready_door(tmp_path, f"127.0.0.1:{port}") as door:
@@ -357,7 +357,7 @@ def is_private(path: Path, uid: int) -> bool:
 
 
 @pytest.mark.attack(16)
-def test_a_home_that_was_made_beforehand_is_not_taken(shared: Path, other_user, taken) -> None:
+def test_a_home_that_was_made_beforehand_is_not_taken(shared, other_user, taken):
     """Makes the HOME that the agent gives to a user without one, to put a .bashrc there: another one is taken."""
     trap = taken(f"dkdbg-home-{OWNER}")
     runtime = shared / "run"
@@ -373,7 +373,7 @@ def test_a_home_that_was_made_beforehand_is_not_taken(shared: Path, other_user, 
 
 
 @pytest.mark.attack(16)
-def test_a_runtime_folder_that_was_made_beforehand_is_not_taken(shared: Path, other_user, taken) -> None:
+def test_a_runtime_folder_that_was_made_beforehand_is_not_taken(shared, other_user, taken):
     """Makes the runtime folder, with a debugpy of his in it: the program runs without, and the way to use another is said."""
     trap = taken(f"dkdbg-{OWNER}")
     other_user.python(
@@ -394,7 +394,7 @@ def test_a_runtime_folder_that_was_made_beforehand_is_not_taken(shared: Path, ot
 
 @pytest.mark.attack(16)
 @pytest.mark.parametrize("way", ["left in it", "exchanged"])
-def test_a_runtime_folder_that_others_could_write_to_is_not_taken(shared: Path, other_user, way: str) -> None:
+def test_a_runtime_folder_that_others_could_write_to_is_not_taken(shared, other_user, way):
     """Leaves a debugpy in a runtime folder that was open to everybody, or exchanges one in such a folder: another one is taken."""
     opened = runtime = shared / "run"
     opened.mkdir()
@@ -427,7 +427,7 @@ sys.stdin.read()
 
 
 @pytest.mark.attack(0)
-def test_a_lock_that_others_hold_in_tmp_is_not_waited_for(tmp_path: Path, other_user) -> None:
+def test_a_lock_that_others_hold_in_tmp_is_not_waited_for(tmp_path, other_user):
     """Locks /tmp and what he can open there: a program that its environment brings under the debugger does not wait."""
     opens = "from dkdbg.agent.start import job; job._CHOOSING = float('inf'); print(job._open_runtime())"
     command, env = [sys.executable, "-c", opens], {**os.environ, "DKDBG_RUNTIME_DIR": str(tmp_path / "run")}
@@ -446,9 +446,7 @@ def test_a_lock_that_others_hold_in_tmp_is_not_waited_for(tmp_path: Path, other_
 
 @pytest.mark.attack(16)
 @pytest.mark.parametrize("way", ["folder", "PATH", "pyvenv.cfg", "VIRTUAL_ENV"])
-def test_root_runs_no_python_of_another_user_in_the_working_folder(
-    shared: Path, other_user, way: str
-) -> None:
+def test_root_runs_no_python_of_another_user_in_the_working_folder(shared, other_user, way):
     """Puts a .venv/bin/python into the folder where root starts the agent: it is not run, and named."""
     work, ran = shared / "work", shared / "ran"
     shared.chmod(0o777)  # where the trap would say that it was run
@@ -490,9 +488,7 @@ def test_root_runs_no_python_of_another_user_in_the_working_folder(
 
 @pytest.mark.engine
 @pytest.mark.attack(16)
-def test_the_output_of_a_dev_container_is_in_no_file_that_others_foresee(
-    base_image: str, layout: Path, tmp_path: Path
-) -> None:
+def test_the_output_of_a_dev_container_is_in_no_file_that_others_foresee(base_image, layout, tmp_path):
     """Makes the file for a program's output in a dev container before F5, to read or to block it: it is another one."""
     shutil.copytree(Path(__file__).parents[1] / "golden/projects/script/expected/.dkdbg", tmp_path / ".dkdbg")
     (tmp_path / "train.py").write_text("print('a secret', flush=True)\nimport time\ntime.sleep(600)\n")
@@ -528,7 +524,7 @@ json.dump(fields, open("/tmp/dkdbg-0/trap-1/session.json", "w"))
 
 
 @pytest.mark.attack(16)
-def test_root_reads_no_sessions_from_a_folder_of_another_user(shared: Path, other_user) -> None:
+def test_root_reads_no_sessions_from_a_folder_of_another_user(shared, other_user):
     """Makes root's runtime folder with a session of his in it, for root's `dkdbg pdb` to connect to: it is not listed."""
     script = (
         'mount -t tmpfs -o mode=1777 tmpfs /tmp || exit 77; setpriv --reuid "$1" --clear-groups "$2" -c "$3" || exit 9\n'
@@ -547,7 +543,7 @@ def test_root_reads_no_sessions_from_a_folder_of_another_user(shared: Path, othe
 
 
 @pytest.mark.attack(0)
-def test_without_a_token_loopback_is_not_open_to_every_user(launch, other_user) -> None:
+def test_without_a_token_loopback_is_not_open_to_every_user(launch, other_user):
     """Attaches to the front of an agent without a token: refused by his uid, with the way to let him in."""
     running = launch("sleep", "600")
     port = running.wait_state("running")["port"]
@@ -568,9 +564,7 @@ def test_without_a_token_loopback_is_not_open_to_every_user(launch, other_user) 
 
 @pytest.mark.attack(0)
 @pytest.mark.parametrize("ending", ["sock.close()", "reset(sock)"])
-def test_who_is_gone_before_he_is_looked_at_does_nothing(
-    launch, other_user, tmp_path: Path, ending: str
-) -> None:
+def test_who_is_gone_before_he_is_looked_at_does_nothing(launch, other_user, tmp_path, ending):
     """Sends all of an attack at once and is gone before the kernel can say who he was: nothing of it is done."""
     script = tmp_path / "train.py"
     script.write_text("import time\nwhile True:\n    time.sleep(0.02)\n")
@@ -591,7 +585,7 @@ def test_who_is_gone_before_he_is_looked_at_does_nothing(
 
 
 @pytest.mark.attack(15)
-def test_wrong_tokens_and_silent_connections_on_loopback_keep_nobody_out(launch, other_user) -> None:
+def test_wrong_tokens_and_silent_connections_on_loopback_keep_nobody_out(launch, other_user):
     """Holds 300 connections open in silence and shows thirty wrong tokens, from the address that the user has too: /healthz answers
     at once, and the right token gets in."""
     running = launch("sleep", "600", env={"DKDBG_TOKEN": "right-token"})
@@ -615,7 +609,7 @@ def test_wrong_tokens_and_silent_connections_on_loopback_keep_nobody_out(launch,
 
 
 @pytest.mark.attack(16)
-def test_a_user_to_whom_the_program_changes_leads_the_agent_nowhere(shared: Path, other_user) -> None:
+def test_a_user_to_whom_the_program_changes_leads_the_agent_nowhere(shared, other_user):
     """Is let in as a user that the program changes to, and leaves links, pipes and foreign pids: none is followed or believed."""
     store = records.SessionStore(str(shared), "attacked")
     store.open_for_users()

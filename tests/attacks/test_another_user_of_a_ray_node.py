@@ -1,9 +1,6 @@
 """Another user of a node of Ray: he connects to whatever listens there, and reads command lines."""
 
-from __future__ import annotations
-
 import subprocess
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,11 +10,6 @@ from tests.engine.host_doors import host_door
 from tests.pages import environment
 from tests.ray.cluster import wait_until
 from tests.ray.conftest import cluster, ray  # noqa: F401
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.ray.cluster import Cluster
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("ray")]
 LIMIT = 300.0
@@ -83,7 +75,7 @@ print("adapters", adapters)
 
 
 @pytest.mark.attack(0)
-def test_another_user_of_the_node_attaches_to_no_worker_that_was_opened(ray: Cluster, tmp_path: Path) -> None:  # noqa: F811
+def test_another_user_of_the_node_attaches_to_no_worker_that_was_opened(ray, tmp_path):  # noqa: F811
     """Attaches at each port of a node where `dkdbg run --on ray+...` has opened a worker, and reads all command lines: let in at none, and shown no token; the user gets in."""
     ray.write("attacked.py", DRIVER)
     line = 1 + [*DRIVER.splitlines()].index("                time.sleep(0.05)  # step")

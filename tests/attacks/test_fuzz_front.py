@@ -86,7 +86,7 @@ def send(sock: socket.socket, introduction: bytes, chunks: list[bytes], leaving:
 
 
 @pytest.mark.attack(9)
-def test_no_bytes_harm_the_agents_port_or_its_private_sockets(launch, tmp_path: Path) -> None:
+def test_no_bytes_harm_the_agents_port_or_its_private_sockets(launch, tmp_path):
     """Sends the agent's port broken and odd messages, whole, cut, in silence, and, from within the private folder, anything to
     its sockets: nothing dies, and the user debugs."""
     script = tmp_path / "train.py"
@@ -141,7 +141,7 @@ def test_no_bytes_harm_the_agents_port_or_its_private_sockets(launch, tmp_path: 
 @pytest.mark.attack(9)
 @pytest.mark.parametrize("said", [SAID, ASKED], ids=["adapter", "client"])
 @pytest.mark.parametrize("begun", ["introduced", "attached", "gathering", "onlooker", "rejoining"])
-def test_a_value_of_another_type_ends_no_session(begun: str, said: tuple[bytes, ...]) -> None:
+def test_a_value_of_another_type_ends_no_session(begun, said):
     """Says each value of each message as a list, an object, an endless number or deep nests: nothing is raised."""
     for body in (each for message in said for each in variants(message)):
         building = Building()

@@ -135,9 +135,7 @@ def still_debugs(door: HostDoor, script: Path) -> None:
 
 
 @pytest.mark.attack(11)
-def test_any_bytes_at_the_port_of_dkdbg_attach(
-    good: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_any_bytes_at_the_port_of_dkdbg_attach(good, tmp_path, capfd):
     """Sends arbitrary bytes, requests and halves of them to the port of `dkdbg attach`: it lives, does not grow, and debugs."""
     with host_door(tmp_path, good) as door:
         still_debugs(door, tmp_path / "train.py")
@@ -181,9 +179,7 @@ def throw_from(target: Target, door: HostDoor, few: int, **process: int) -> None
 
 
 @pytest.mark.attack(11)
-def test_any_bytes_from_a_target_or_one_of_its_processes(
-    target: Target, good: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_any_bytes_from_a_target_or_one_of_its_processes(target, good, tmp_path, capfd):
     """Answers an attach, also that of one process, with arbitrary messages and bytes: the others are debugged, and an editor
     gets what is well formed."""
     with hurried_door(tmp_path, f"127.0.0.1:{target.port}", good) as door:
@@ -205,7 +201,7 @@ def test_any_bytes_from_a_target_or_one_of_its_processes(
 
 @pytest.mark.attack(11)
 @pytest.mark.parametrize("message", SAID, ids=lambda said: json.loads(said).get("event", "answer"))
-def test_a_value_of_another_type_from_a_target_ends_no_link(message: bytes) -> None:
+def test_a_value_of_another_type_from_a_target_ends_no_link(message):
     """Says each value of each message as a list, an object, an endless number or deep nests: its connection goes on."""
     for body in variants(message):
         from_targets.of_process(body)
@@ -218,7 +214,7 @@ def test_a_value_of_another_type_from_a_target_ends_no_link(message: bytes) -> N
 
 @pytest.mark.attack(0)
 @pytest.mark.parametrize("message", ASKED, ids=lambda said: json.loads(said)["command"])
-def test_a_value_of_another_type_from_an_editor_ends_no_session(message: bytes) -> None:
+def test_a_value_of_another_type_from_an_editor_ends_no_session(message):
     """The same as a client of the port of `dkdbg attach`: nothing is raised, now or when a target comes."""
     for body in variants(message):
         for bench in (
@@ -234,7 +230,7 @@ def test_a_value_of_another_type_from_an_editor_ends_no_session(message: bytes) 
 
 
 @pytest.mark.attack(14)
-def test_a_value_of_another_type_in_the_answer_of_ranks_is_refused_or_shown() -> None:
+def test_a_value_of_another_type_in_the_answer_of_ranks_is_refused_or_shown():
     """Answers `dkdbg ranks` with values of other types, numbers larger than any and deep nests: a table, or one error."""
     tensor = {
         "text": "t", "shape": "s", "dtype": "d", "digest": "x", "norm": 1.0, "low": 1.0, "nan": 0, "count": 2, "read": 2,

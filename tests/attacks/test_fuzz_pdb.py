@@ -49,9 +49,7 @@ def staying() -> Iterator[list[socket.socket]]:
 
 
 @pytest.mark.attack(3)
-def test_no_bytes_of_strangers_reach_pdb_or_harm_the_program(
-    launch, tmp_path: Path, staying: list[socket.socket]
-) -> None:
+def test_no_bytes_of_strangers_reach_pdb_or_harm_the_program(launch, tmp_path, staying):
     """Sends pdb's port whatever comes to mind, whole, in bits, in silence: none of it is run, and the user gets in."""
     port, way = free_port(), "launch --pdb with DKDBG_TOKEN"
     running = start(launch, tmp_path, way, port)

@@ -133,7 +133,7 @@ def world(folder: Path) -> Path:
 @pytest.mark.attack(0)
 @fuzz_settings(40)
 @given(stream=STREAMS, first=st.none() | st.binary(max_size=200))
-def test_whatever_the_receiver_hears_stays_in_the_root(stream: list[bytes], first: bytes | None) -> None:
+def test_whatever_the_receiver_hears_stays_in_the_root(stream, first):
     """Says anything to the receiver, in the place of HELLO too: nothing outside of the root changes, nothing stays open, and it
     ends with 0 or 1."""
     with tempfile.TemporaryDirectory() as name:
@@ -158,7 +158,7 @@ LEFT = 5
 
 
 @pytest.mark.attack(0)
-def test_a_receiver_serves_after_others_were_broken(tmp_path: Path) -> None:
+def test_a_receiver_serves_after_others_were_broken(tmp_path):
     """Breaks receivers in the middle of a file: the next one takes the lock and writes."""
     root = world(tmp_path)
     for rubbish in (b"\x84" * 100, b"\xff", wire.HEADER.pack(wire.PUT, 1 << 31, 0), b""):

@@ -246,7 +246,7 @@ def repositories() -> Iterator[Path]:
 @pytest.mark.attack(8)
 @fuzz_settings(25)
 @given(said=REPOSITORY)
-def test_any_text_of_a_repository_is_written_literally_or_refused(said: dict[str, Any]) -> None:
+def test_any_text_of_a_repository_is_written_literally_or_refused(said):
     """Calls services, files, folders, versions and arguments what a shell, YAML, Docker or an editor would run: none is."""
     for root in repositories():
         root.mkdir()
@@ -267,7 +267,7 @@ def test_any_text_of_a_repository_is_written_literally_or_refused(said: dict[str
 @pytest.mark.engine
 @fuzz_settings(4, full=30)
 @given(said=REPOSITORY)
-def test_compose_takes_any_text_of_a_repository_literally(said: dict[str, Any]) -> None:
+def test_compose_takes_any_text_of_a_repository_literally(said):
     """The same texts through the real docker compose: what it makes of our file is what the repository says."""
     for root in repositories():
         root.mkdir()
@@ -320,7 +320,7 @@ BYTES = st.lists(
 @pytest.mark.attack(8)
 @fuzz_settings(40)
 @given(contents=st.dictionaries(st.sampled_from(READ), BYTES, min_size=1, max_size=4))
-def test_any_bytes_in_the_files_that_init_reads_end_in_seconds(contents: dict[str, bytes]) -> None:
+def test_any_bytes_in_the_files_that_init_reads_end_in_seconds(contents):
     """Fills the files that init reads with nests, aliases, bombs and noise: init plans or refuses, within seconds."""
     for root in repositories():
         root.mkdir()

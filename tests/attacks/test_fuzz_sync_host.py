@@ -94,7 +94,7 @@ class Recorded:
 @pytest.mark.attack(0)
 @fuzz_settings(20)
 @given(stream=streams(), verb=st.sampled_from(["sync", "verify", "pull"]))
-def test_whatever_the_target_answers_the_host_says_one_error(stream: bytes, verb: str) -> None:
+def test_whatever_the_target_answers_the_host_says_one_error(stream, verb):
     """Answers anything to sync, --verify and --pull: an error or an end, no traceback; nothing is written but below the
     folder of pulled files, no .git in it, and no process, thread or descriptor stays."""
     with tempfile.TemporaryDirectory() as name:

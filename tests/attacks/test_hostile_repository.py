@@ -17,7 +17,6 @@ import threading
 import time
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path, PurePosixPath
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -150,7 +149,7 @@ def _everything_else(root: Path, canary: Canary) -> None:
 
 @pytest.mark.attack(6)
 @pytest.mark.parametrize("hide", [_fsmonitor, _included, _hooks, _fetching, _everything_else])
-def test_a_repositorys_git_configuration_runs_nothing(repo: Path, canary: Canary, hide) -> None:
+def test_a_repositorys_git_configuration_runs_nothing(repo, canary, hide):
     """Names his program in the .git/config of an archive, by every key that git runs: sync asks git, and none is run."""
     hide(repo, canary)
     done = dkdbg_in(repo, "sync", "--explain", "weights.bin")
@@ -161,7 +160,7 @@ def test_a_repositorys_git_configuration_runs_nothing(repo: Path, canary: Canary
 
 
 @pytest.mark.attack(6)
-def test_a_bare_repository_in_a_subfolder_is_not_asked(tmp_path: Path, canary: Canary, repo: Path) -> None:
+def test_a_bare_repository_in_a_subfolder_is_not_asked(tmp_path, canary, repo):
     """Hides a bare repository, configuration and all, in a subfolder of what is cloned: git is not started in it."""
     evil = repo / "data/set"
     evil.mkdir(parents=True)
@@ -185,9 +184,7 @@ def test_a_bare_repository_in_a_subfolder_is_not_asked(tmp_path: Path, canary: C
 
 
 @pytest.mark.attack(6)
-def test_another_repository_in_the_environment_is_not_asked(
-    repo: Path, canary: Canary, tmp_path: Path
-) -> None:
+def test_another_repository_in_the_environment_is_not_asked(repo, canary, tmp_path):
     """Gets his repository into GIT_DIR, as a hook of his would: git is asked about the folder at hand."""
     evil = tmp_path / "evil"
     evil.mkdir()
@@ -205,9 +202,7 @@ def test_another_repository_in_the_environment_is_not_asked(
 @pytest.mark.attack(6)
 @pytest.mark.engine
 @pytest.mark.parametrize("way", ["dkdbg up", "F5"])
-def test_a_build_does_not_ask_the_repositorys_git(
-    tmp_path: Path, canary: Canary, base_image: str, way: str
-) -> None:
+def test_a_build_does_not_ask_the_repositorys_git(tmp_path, canary, base_image, way):
     """Has docker build ask his git configuration where the image comes from: builds that we start do not ask git."""
     root = tmp_path / unique("hostile")
     root.mkdir()
@@ -235,7 +230,7 @@ def test_a_build_does_not_ask_the_repositorys_git(
         take_away(root, {})
 
 
-def test_the_users_own_configuration_of_git_counts(repo: Path, tmp_path: Path) -> None:
+def test_the_users_own_configuration_of_git_counts(repo, tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     (home / "ignored").write_text("*.log\n")
@@ -254,7 +249,7 @@ STARTS_GIT = re.compile(r"""[\[(]\s*["'](?:/usr/bin/)?git["']\s*,|["']git -""")
 
 
 @pytest.mark.attack(6)
-def test_no_other_module_runs_git() -> None:
+def test_no_other_module_runs_git():
     """Waits for one git call that somebody added without care: only dkdbg/git.py starts git, by one function."""
     places = [path for path in SOURCES.rglob("*.py") if "_artefacts" not in path.parts]
     runs = {
@@ -303,7 +298,7 @@ def _shadowed(root: Path) -> Path:
 
 
 @pytest.mark.attack(0)
-def test_init_imports_nothing_of_the_repository(tmp_path: Path, canary: Canary) -> None:
+def test_init_imports_nothing_of_the_repository(tmp_path, canary):
     """Brings a pip.py and asks for an old Python, whose debugpy comes by pip: init starts pip in a folder of its own."""
     root = _shadowed(tmp_path / "repo")
     (root / "train.py").write_text("print(1)\n")
@@ -321,7 +316,7 @@ def test_init_imports_nothing_of_the_repository(tmp_path: Path, canary: Canary) 
 
 
 @pytest.mark.attack(0)
-def test_pdb_and_restart_import_nothing_of_the_repository(tmp_path: Path, canary: Canary) -> None:
+def test_pdb_and_restart_import_nothing_of_the_repository(tmp_path, canary):
     """Brings a package called dkdbg: a verb that runs the agent on this machine runs ours."""
     root = _shadowed(tmp_path / "repo")
     environ = {"SUNG": str(canary.sung), "TMPDIR": str(tmp_path), "DKDBG_NAME": "shadowed"}
@@ -352,7 +347,7 @@ def test_pdb_and_restart_import_nothing_of_the_repository(tmp_path: Path, canary
 
 
 @pytest.mark.attack(0)
-def test_a_program_is_not_taken_from_the_working_folder(repo: Path, canary: Canary) -> None:
+def test_a_program_is_not_taken_from_the_working_folder(repo, canary):
     """Calls a program `git` or `docker`, for users whose PATH has an empty entry: no program is looked for there."""
     _shadowed(repo)
     environ = {"SUNG": str(canary.sung), "PATH": f":.:{os.environ['PATH']}"}
@@ -400,7 +395,7 @@ HOSTILE_PATHS = (
         *(("in .git", path) for path in HOSTILE_PATHS),
     ],
 )
-def test_a_journal_of_somebody_else_writes_no_hook(repo: Path, tmp_path: Path, path: str, way: str) -> None:
+def test_a_journal_of_somebody_else_writes_no_hook(repo, tmp_path, path, way):
     """Brings an undo journal that restores an executable hook: undo knows no such file, tracked journals not at all."""
     (repo / "link").symlink_to(".git/hooks")
     (repo / "hook").symlink_to(".git/hooks/post-checkout")
@@ -435,7 +430,7 @@ def test_a_journal_of_somebody_else_writes_no_hook(repo: Path, tmp_path: Path, p
         ("Dockerfile", "/dev/null"), (".env", ".git/config"), ("dkdbg.toml", "src/settings.toml"),
     ],
 )  # fmt: skip
-def test_init_writes_through_no_link(repo: Path, tmp_path: Path, name: str, leads: str) -> None:
+def test_init_writes_through_no_link(repo, tmp_path, name, leads):
     """Has a file of ours be a link to a git hook, or its folder: init refuses before it writes anything."""
     (repo / "src").mkdir()
     (repo / ".git/hooks").mkdir(exist_ok=True)
@@ -451,7 +446,7 @@ def test_init_writes_through_no_link(repo: Path, tmp_path: Path, name: str, lead
 
 
 @pytest.mark.attack(7)
-def test_a_file_that_waits_where_init_writes_first_is_not_followed(repo: Path) -> None:
+def test_a_file_that_waits_where_init_writes_first_is_not_followed(repo):
     """Puts a link where init keeps its new version for a moment: it is removed, and what it names stays."""
     (repo / ".dkdbg").mkdir()
     for name in (".up.sh.dkdbg-new", ".up.sh.dkdbg-old", ".undo.json.dkdbg-new"):
@@ -463,7 +458,7 @@ def test_a_file_that_waits_where_init_writes_first_is_not_followed(repo: Path) -
 
 @pytest.mark.attack(7)
 @pytest.mark.parametrize("where", [".dkdbg", ".vscode", ".devcontainer/dkdbg-owner"])
-def test_a_folder_that_becomes_a_link_meanwhile_is_not_followed(repo: Path, where: str) -> None:
+def test_a_folder_that_becomes_a_link_meanwhile_is_not_followed(repo, where):
     """Swaps a folder for a link between init's look and its write: nothing is written behind the link."""
     assert dkdbg_in(repo, "init", "--yes").returncode == 0
     path = PurePosixPath(where, "new.sh")
@@ -476,7 +471,7 @@ def test_a_folder_that_becomes_a_link_meanwhile_is_not_followed(repo: Path, wher
 
 
 @pytest.mark.attack(7)
-def test_a_manifest_of_somebody_else_removes_nothing_of_gits(repo: Path) -> None:
+def test_a_manifest_of_somebody_else_removes_nothing_of_gits(repo):
     """Lists git's files as generated ones, with their digests, so that init removes them: such a manifest is refused."""
     config = repo / ".git/config"
     (repo / ".dkdbg").mkdir()
@@ -490,7 +485,7 @@ def test_a_manifest_of_somebody_else_removes_nothing_of_gits(repo: Path) -> None
 
 @pytest.mark.attack(7)
 @pytest.mark.parametrize("kind", ["names a folder of the user's", "FIFO", "link", "a FIFO named config"])
-def test_a_git_file_that_leads_elsewhere_gets_no_journal(tmp_path: Path, kind: str) -> None:
+def test_a_git_file_that_leads_elsewhere_gets_no_journal(tmp_path, kind):
     """Unpacks a `.git` that is a file, a link or a FIFO: the journal is not written where it leads, nothing hangs."""
     victim, root = tmp_path / "victim", tmp_path / "repo"
     victim.mkdir()
@@ -542,7 +537,7 @@ def _untouched(victim: Path) -> None:
     "link", ["dkdbg-pulled", "dkdbg-pulled/local", "dkdbg-pulled/local/out", "dkdbg-pulled/local/out/run",
              "dkdbg-pulled/local/out/authorized_keys", "dkdbg-pulled/.gitignore"],
 )  # fmt: skip
-def test_pull_writes_through_no_symlink_of_the_repository(repo: Path, place: Path, link: str) -> None:
+def test_pull_writes_through_no_symlink_of_the_repository(repo, place, link):
     """Brings a symlink to the user's own files where `sync --pull` writes: nothing is written through it, and it is named."""
     victim = place.parent / "victim"
     at = repo / link
@@ -564,9 +559,7 @@ def test_pull_writes_through_no_symlink_of_the_repository(repo: Path, place: Pat
 
 @pytest.mark.attack(13)
 @pytest.mark.parametrize("below", ["", "/deeper/still", "/../victim"])
-def test_pull_into_a_symlink_of_the_repository_says_where_it_leads(
-    repo: Path, place: Path, below: str
-) -> None:
+def test_pull_into_a_symlink_of_the_repository_says_where_it_leads(repo, place, below):
     """Brings a folder that is a symlink to outside, which the user names with `--into`: refused, with where it leads."""
     victim = place.parent / "victim"
     (repo / "results").symlink_to(victim)
@@ -577,9 +570,7 @@ def test_pull_into_a_symlink_of_the_repository_says_where_it_leads(
 
 
 @pytest.mark.attack(13)
-def test_pull_into_a_folder_that_becomes_a_symlink_meanwhile_writes_nothing_there(
-    repo: Path, place: Path
-) -> None:
+def test_pull_into_a_folder_that_becomes_a_symlink_meanwhile_writes_nothing_there(repo, place):
     """Swaps the folder of pulled files for a symlink to outside, over and over, while it is made: nothing is made outside."""
     victim = place.parent / "victim"
     roots = Roots(local=str(repo), remote=str(place))
@@ -640,9 +631,7 @@ def _itself(at: Path) -> None:
      if FULL or what is _pipe or name == "train.py" or (name, what) == (".gitignore", _zeros)],
     ids=lambda each: getattr(each, "__name__", each),
 )  # fmt: skip
-def test_a_file_that_is_none_or_has_no_end_is_not_waited_for(
-    repo: Path, place: Path, name: str, what
-) -> None:
+def test_a_file_that_is_none_or_has_no_end_is_not_waited_for(repo, place, name, what):
     """Brings a pipe, a socket, a device, a loop or a sparse terabyte in the place of a file that sync reads: it is left out,
     or named, and sync ends."""
     at = repo / name
@@ -672,7 +661,7 @@ def _works_in(process: Path, folder: Path) -> bool:
 
 
 @pytest.mark.attack(0)
-def test_folders_without_a_bottom_are_left_out(repo: Path, place: Path) -> None:
+def test_folders_without_a_bottom_are_left_out(repo, place):
     """Brings two thousand folders in each other: what is deeper than 200 is left out and said; the rest arrives."""
     at = os.open(repo, os.O_RDONLY)
     for _ in range(2000):
@@ -697,7 +686,7 @@ NAMES = (
 
 @pytest.mark.attack(8)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_service_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_service_name_that_is_none_is_refused(tmp_path, name):
     """Calls a service what a shell runs, for the script that F5 starts: init says what a name is, and writes nothing."""
     service = {"build": ".", "command": "python train.py"}
     files = {
@@ -714,7 +703,7 @@ def test_a_service_name_that_is_none_is_refused(tmp_path: Path, name: str) -> No
 
 
 @pytest.mark.attack(8)
-def test_a_service_name_of_somebody_elses_manifest_is_not_taken(tmp_path: Path) -> None:
+def test_a_service_name_of_somebody_elses_manifest_is_not_taken(tmp_path):
     """Writes the name into .dkdbg/manifest.json, where up and down take it from: they look at the repository instead."""
     root = checkout(tmp_path / "repo", {"train.py": "print(1)\n"})
     assert dkdbg_in(root, "init", "--yes").returncode == 0
@@ -731,7 +720,7 @@ def test_a_service_name_of_somebody_elses_manifest_is_not_taken(tmp_path: Path) 
 @pytest.mark.attack(8)
 @pytest.mark.parametrize("text", ["${command:workbench.action.terminal.new}", "${env:HOME}", "${input:x}"])
 @pytest.mark.parametrize("place", ["folder", "target"])
-def test_what_an_editor_would_replace_is_refused(tmp_path: Path, text: str, place: str) -> None:
+def test_what_an_editor_would_replace_is_refused(tmp_path, text, place):
     """Has launch.json hold ${command:...}, which the editor runs at F5: no text of a repository with ${ gets there."""
     local, remote = (text, "/app/x") if place == "folder" else ("lib", "/app/" + text.replace("$", "$$"))
     service = {"image": "python:3.11", "command": "python train.py", "working_dir": "/app", "volumes": []}
@@ -753,7 +742,7 @@ def test_what_an_editor_would_replace_is_refused(tmp_path: Path, text: str, plac
 @pytest.mark.parametrize(
     "what", ["a new line in a requirement", "an option as a requirement", "a file called as a command"]
 )
-def test_a_dockerfile_of_ours_runs_no_text_of_the_repository(tmp_path: Path, what: str) -> None:
+def test_a_dockerfile_of_ours_runs_no_text_of_the_repository(tmp_path, what):
     """Writes a Dockerfile's next line, an option of pip or a command where a name belongs: left out, or refused."""
     files = {"train.py": "print(1)\n"}
     if what == "a file called as a command":
@@ -782,7 +771,7 @@ def test_a_dockerfile_of_ours_runs_no_text_of_the_repository(tmp_path: Path, wha
      for kind in ("FIFO", "folder", "socket", "zero", "secret", "loop")
      if FULL or kind == "FIFO" or name == "Dockerfile" or (name, kind) == (".env", "secret")],
 )  # fmt: skip
-def test_what_is_no_file_neither_hangs_init_nor_is_read(tmp_path: Path, name: str, kind: str) -> None:
+def test_what_is_no_file_neither_hangs_init_nor_is_read(tmp_path, name, kind):
     """Has a FIFO, a folder, or a link to a secret or an endless device for a file: init ends, and reads none of them."""
     root = checkout(tmp_path / "repo", {"train.py": "print(1)\n"})
     secret = tmp_path / "secret"
@@ -849,7 +838,7 @@ BOMBS = {
 @pytest.mark.attack(8)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_file_made_to_keep_init_busy_ends_in_seconds(tmp_path: Path, name: str) -> None:
+def test_a_file_made_to_keep_init_busy_ends_in_seconds(tmp_path, name):
     """Writes a YAML bomb, endless nests or a huge file: init says which file it could not read, within seconds."""
     root = checkout(tmp_path / "repo", {"main.py": "print(1)\n", name: BOMBS[name]})
     done = dkdbg_in(root, "init", "--yes")
@@ -866,8 +855,8 @@ def test_a_file_made_to_keep_init_busy_ends_in_seconds(tmp_path: Path, name: str
 @pytest.mark.attack(8)
 @pytest.mark.timeout(300)
 def test_a_chain_of_services_in_profiles_of_their_own_is_followed_in_seconds_and_said_in_a_line(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     """Has each of many services depend on the next one, all in profiles, the last one on the first."""
     services: dict[str, object] = {
         f"s{n}": {"image": "x", "profiles": [f"p{n}"], "depends_on": [f"s{(n + 1) % 1000}"]}
@@ -885,7 +874,7 @@ def test_a_chain_of_services_in_profiles_of_their_own_is_followed_in_seconds_and
 
 
 @pytest.mark.attack(8)
-def test_a_name_that_is_no_text_does_not_reach_our_files(tmp_path: Path) -> None:
+def test_a_name_that_is_no_text_does_not_reach_our_files(tmp_path):
     """Calls a file and a folder what commands a terminal, or is no UTF-8: left out, and said in plain letters."""
     root = checkout(tmp_path / "repo", {"train.py": "print(1)\n"})
     for name in (b"a\x1b]0;owned\x07", b"\xff\xfe", b"x\ny"):
@@ -901,7 +890,7 @@ def test_a_name_that_is_no_text_does_not_reach_our_files(tmp_path: Path) -> None
 @pytest.mark.attack(8)
 @pytest.mark.engine
 @pytest.mark.parametrize(("where", "value"), [("command", "two words"), ("entrypoint", "its $HOME")])
-def test_a_secret_of_dot_env_is_in_none_of_our_files(tmp_path: Path, where: str, value: str) -> None:
+def test_a_secret_of_dot_env_is_in_none_of_our_files(tmp_path, where, value):
     """Reads a password in what a user commits: a value of .env is named in our files, and compose fills it in."""
     service = {
         "build": ".",
@@ -954,9 +943,7 @@ def test_a_secret_of_dot_env_is_in_none_of_our_files(tmp_path: Path, where: str,
 @pytest.mark.parametrize(
     ("copied", "leads_to"), [("data/", "/"), ("weights.bin", "/"), ("kernel.log", "/proc/kmsg")]
 )
-def test_a_link_in_what_an_image_is_made_of_leads_no_start_out_of_the_repository(
-    tmp_path: Path, copied: str, leads_to: str
-) -> None:
+def test_a_link_in_what_an_image_is_made_of_leads_no_start_out_of_the_repository(tmp_path, copied, leads_to):
     """Copies a link to the whole machine into his image: a start neither walks through it nor reads what blocks."""
     (tmp_path / copied.rstrip("/")).symlink_to(leads_to)
     script = artefact("templates", "image_inputs.sh").read_text("utf-8") + '\nimage_inputs "$@"'
@@ -973,9 +960,7 @@ def test_a_link_in_what_an_image_is_made_of_leads_no_start_out_of_the_repository
 
 
 @pytest.mark.attack(14)
-def test_a_source_called_what_commands_a_terminal_is_shown_escaped_when_it_changes(
-    launch: Any, tmp_path: Path
-) -> None:
+def test_a_source_called_what_commands_a_terminal_is_shown_escaped_when_it_changes(launch, tmp_path):
     """Calls a source file an escape sequence: the log of the restart that its change brings shows it escaped."""
     source = tmp_path / "a\x1b]0;pwn\x07.py"
     source.write_text("")
@@ -1005,9 +990,7 @@ def test_a_source_called_what_commands_a_terminal_is_shown_escaped_when_it_chang
     ],
 )
 @pytest.mark.parametrize("words", [("ps", "--on", "gpu"), ("attach", "gpu")])
-def test_a_name_in_a_dkdbg_toml_shows_no_token_to_a_server(
-    tmp_path: Path, uri: str, words: tuple[str, ...]
-) -> None:
+def test_a_name_in_a_dkdbg_toml_shows_no_token_to_a_server(tmp_path, uri, words):
     """Names a server of his in dkdbg.toml, which asks for the user's token of Ray or OpenPAI: nobody connects to it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         here = f"127.0.0.1:{server.getsockname()[1]}"
@@ -1032,7 +1015,7 @@ def test_a_name_in_a_dkdbg_toml_shows_no_token_to_a_server(
         "ssh://mac/~/Library/x",
     ],
 )
-def test_a_name_in_a_dkdbg_toml_brings_no_file_into_a_home(tmp_path: Path, canary: Canary, uri: str) -> None:
+def test_a_name_in_a_dkdbg_toml_brings_no_file_into_a_home(tmp_path, canary, uri):
     """Names a home, or a folder on a PATH, in dkdbg.toml, and brings a .profile: `dkdbg sync` refuses before it connects."""
     (tmp_path / "dkdbg.toml").write_text(f'[places.gpu]\nuri = "{uri}"\n')
     (tmp_path / ".profile").write_text("id\n")

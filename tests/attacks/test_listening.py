@@ -45,7 +45,7 @@ def are_shut(found: list[listening.Listening]) -> None:
 
 
 @pytest.mark.parametrize(("verb", "token"), [("launch", ""), ("supervise", TOKEN)])
-def test_an_agent_on_this_machine(launch, tmp_path: Path, verb: str, token: str) -> None:
+def test_an_agent_on_this_machine(launch, tmp_path, verb, token):
     (tmp_path / "train.py").write_text(ROUND)
     agent = launch(sys.executable, "train.py", verb=verb, env={"DKDBG_TOKEN": token} if token else {})
     port = agent.wait_state("running")["port"]
@@ -58,7 +58,7 @@ def test_an_agent_on_this_machine(launch, tmp_path: Path, verb: str, token: str)
 
 
 @pytest.mark.parametrize("way", ["launch --pdb, with a token", "settrace"])
-def test_a_program_that_waits_for_pdb(launch, tmp_path: Path, way: str) -> None:
+def test_a_program_that_waits_for_pdb(launch, tmp_path, way):
     port = free_port()
     if way == "settrace":
         (tmp_path / "train.py").write_text(PAUSED.format(port=port))
@@ -74,7 +74,7 @@ def test_a_program_that_waits_for_pdb(launch, tmp_path: Path, way: str) -> None:
     assert f"127.0.0.1:{port}" in {one.address for one in found}
 
 
-def test_run_and_attach_on_this_machine(tmp_path: Path, monkeypatch) -> None:
+def test_run_and_attach_on_this_machine(tmp_path, monkeypatch):
     (tmp_path / "train.py").write_text(ROUND)
     monkeypatch.setenv("DKDBG_TOKEN", TOKEN)
     monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "run"))
@@ -92,7 +92,7 @@ def test_run_and_attach_on_this_machine(tmp_path: Path, monkeypatch) -> None:
 
 
 @pytest.mark.engine
-def test_up_and_attach_of_a_container(tmp_path: Path, base_image: str, monkeypatch) -> None:
+def test_up_and_attach_of_a_container(tmp_path, base_image, monkeypatch):
     port = free_port()
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     files = {
@@ -121,7 +121,7 @@ def test_up_and_attach_of_a_container(tmp_path: Path, base_image: str, monkeypat
 
 
 @pytest.mark.engine
-def test_sync_and_its_receiver(tmp_path: Path, base_image: str) -> None:
+def test_sync_and_its_receiver(tmp_path, base_image):
     root = repo(tmp_path / "repo", {"train.py": ROUND})
     name = unique("dkdbg-listening")
     try:

@@ -111,7 +111,7 @@ def victim(base_image: str, layout: Path, tmp_path: Path, neighbour, network: st
 
 
 @pytest.mark.attack(9)
-def test_an_introduction_of_the_wrong_shape_does_not_reach_debugpy(victim: Victim) -> None:
+def test_an_introduction_of_the_wrong_shape_does_not_reach_debugpy(victim):
     """Sends `initialize` with `arguments: []`, again and again: refused, the adapter lives, and the run can be debugged."""
     said = victim.attack(
         "for shape in ([], 'x', 5, True, [[]], 1.5, [{}]):\n"
@@ -193,7 +193,7 @@ def logs(name: str) -> str:
 
 
 @pytest.mark.attack(10)
-def test_pdb_beyond_loopback_is_not_started_without_a_token(container) -> None:
+def test_pdb_beyond_loopback_is_not_started_without_a_token(container):
     """Waits for `launch --pdb 0.0.0.0:PORT` in the container beside: it ends with the way to do it, and no port opens."""
     for options, env in ((("--pdb", "0.0.0.0:4444"), ()), ((), ("DKDBG_PDB=0.0.0.0:4444",))):
         code, said = ended(container("print('it has started')\n", "--wait", "60", *options, env=env))
@@ -203,9 +203,7 @@ def test_pdb_beyond_loopback_is_not_started_without_a_token(container) -> None:
 
 
 @pytest.mark.attack(10)
-def test_settrace_beyond_loopback_opens_nothing_without_a_token(
-    container, neighbour, network: str, tmp_path: Path
-) -> None:
+def test_settrace_beyond_loopback_opens_nothing_without_a_token(container, neighbour, network, tmp_path):
     """Types Python into the port of `settrace('0.0.0.0', PORT)` in the container beside: there is none without a token."""
     calls = "".join(
         f"try: {module}.settrace('0.0.0.0', 4444, timeout=20)\nexcept BaseException as error: print(error, flush=True)\n"
@@ -220,7 +218,7 @@ def test_settrace_beyond_loopback_opens_nothing_without_a_token(
 
 
 @pytest.mark.attack(10)
-def test_with_a_token_only_who_knows_it_is_let_in(container, neighbour, network: str, tmp_path: Path) -> None:
+def test_with_a_token_only_who_knows_it_is_let_in(container, neighbour, network, tmp_path):
     """Types Python into pdb on 0.0.0.0 of the container beside, which has a token: closed; with the token it is served."""
     options, env = ("--wait", "300", "--pdb", "0.0.0.0:4444"), ("DKDBG_TOKEN=geheim",)
     name = container("print('ran')\n", *options, env=env)
@@ -234,9 +232,7 @@ def test_with_a_token_only_who_knows_it_is_let_in(container, neighbour, network:
 
 @pytest.mark.attack(10)
 @pytest.mark.parametrize("way", ["launch", "settrace"])
-def test_pdb_of_the_host_is_not_reached_by_the_gateway(
-    launch, neighbour, network: str, tmp_path: Path, way: str
-) -> None:
+def test_pdb_of_the_host_is_not_reached_by_the_gateway(launch, neighbour, network, tmp_path, way):
     """Types Python into a pdb that listens on 0.0.0.0 of the host: refused where it would be opened."""
     port, opened = free_port(), tmp_path / "taken"
     address = f"0.0.0.0:{port}"
@@ -254,7 +250,7 @@ def test_pdb_of_the_host_is_not_reached_by_the_gateway(
 
 
 @pytest.mark.attack(10)
-def test_the_front_of_a_plain_host_or_of_its_network_is_not_opened_without_a_token(launch, container) -> None:
+def test_the_front_of_a_plain_host_or_of_its_network_is_not_opened_without_a_token(launch, container):
     """Waits for `launch --host 0.0.0.0` on a plain host, or in a container with the host's network: it ends, with the way."""
     running = launch(sys.executable, "-c", "print('ran')", options=("--host", "0.0.0.0"))
     code, out, err = running.finish()
@@ -273,7 +269,7 @@ def test_the_front_of_a_plain_host_or_of_its_network_is_not_opened_without_a_tok
 
 
 @pytest.mark.attack(15)
-def test_a_neighbour_that_fills_the_port_keeps_nobody_out(victim: Victim) -> None:
+def test_a_neighbour_that_fills_the_port_keeps_nobody_out(victim):
     """Holds 90 silent and 90 introduced connections and guesses tokens: /healthz answers, and the right token gets in."""
     code = (
         "held = [dial() for _ in range(90)]\n"

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from dkdbg.tunnel.relay import Relay
     from tests.attacks.conftest import OtherUser
 
 pytestmark = pytest.mark.engine
@@ -103,8 +102,8 @@ def in_a_cgroup(cgroups: Path, user: OtherUser, *words: str) -> str:
 
 @pytest.mark.attack(0)
 def test_a_container_with_the_hosts_network_does_not_attach_to_an_agent_of_the_host(
-    agent_of, attack, other_user, cgroups: Path
-) -> None:
+    agent_of, attack, other_user, cgroups
+):
     """Is root, or has the user's uid, in a container with the host's network, and attaches to an agent on the host's loopback: kept out and told why; the user, and root of the host, get in."""
     port = agent_of()
     for user in (0, other_user.uid):
@@ -124,8 +123,8 @@ def test_a_container_with_the_hosts_network_does_not_attach_to_an_agent_of_the_h
 @pytest.mark.attack(0)
 @pytest.mark.usefixtures("cgroups")
 def test_a_container_with_the_hosts_network_does_not_attach_through_dkdbg_attach(
-    launch, attack, tmp_path: Path, monkeypatch
-) -> None:
+    launch, attack, tmp_path, monkeypatch
+):
     """Connects from a container with the host's network to the port of `dkdbg attach --listen`, which proves the token for the user: kept out, and named to both."""
     monkeypatch.setenv("DKDBG_TOKEN", TOKEN)
     agent = launch("sleep", "600", env={"DKDBG_TOKEN": TOKEN}).wait_state("running")["port"]
@@ -143,10 +142,10 @@ def test_a_container_with_the_hosts_network_does_not_attach_through_dkdbg_attach
 @pytest.mark.attack(0)
 @pytest.mark.usefixtures("cgroups")
 def test_a_container_with_the_hosts_network_comes_through_no_relay(
-    far: Far,  # noqa: F811
-    relay: Relay,  # noqa: F811
-    base_image: str,
-) -> None:
+    far,  # noqa: F811
+    relay,  # noqa: F811
+    base_image,
+):
     """Connects from a container with the host's network to the port of a relay (`dkdbg attach ssh://...`, `forward`): closed, and nothing arrives over there."""
     port = relay.listen(far.port)
     code = f"import socket; print(socket.create_connection(('127.0.0.1', {port})).recv(1))"
@@ -175,8 +174,8 @@ def reached(base_image: str, layout: Path, *options: str) -> Iterator[str]:
 @pytest.mark.attack(0)
 @pytest.mark.parametrize("user", [0, 61001], ids=["root", "somebody"])
 def test_a_container_that_shares_the_network_of_a_container_does_not_attach(
-    base_image: str, layout: Path, attack, cgroups: Path, user: int
-) -> None:
+    base_image, layout, attack, cgroups, user
+):
     """Is root, or has the agent's uid, in a container with `--network container:X`, and attaches over loopback: kept out; `docker exec` and the published port get in."""
     port = free_port()
     shown = ("-v", f"{cgroups}:/cgroups:ro", "-p", f"127.0.0.1:{port}:{PORT}", "--user", str(user))

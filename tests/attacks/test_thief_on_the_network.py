@@ -51,7 +51,7 @@ def port(launch) -> int:
 
 
 @pytest.mark.attack(4)
-def test_a_proof_lets_in_once_and_on_its_own_connection(port: int) -> None:
+def test_a_proof_lets_in_once_and_on_its_own_connection(port):
     """Repeats a proof that he has heard on a connection of his own, or once more on the same one: refused, without an attach."""
     mine, his = Talk(port), Talk(port)
     heard = mine.exchange.of_client(TOKEN)
@@ -67,7 +67,7 @@ def test_a_proof_lets_in_once_and_on_its_own_connection(port: int) -> None:
 
 
 @pytest.mark.attack(4)
-def test_an_agent_proves_nothing_to_who_has_not_proven_first(port: int) -> None:
+def test_an_agent_proves_nothing_to_who_has_not_proven_first(port):
     """Asks an agent for something to try guesses on, with no, odd and reflected proofs: gets nothing that is made with the token."""
     for shown in (None, "", 7, [], "00" * 32, "x" * 64, "\ud800", proof.number()):
         his = Talk(port)
@@ -84,7 +84,7 @@ def test_an_agent_proves_nothing_to_who_has_not_proven_first(port: int) -> None:
 
 
 @pytest.mark.attack(4)
-def test_wrong_proofs_are_counted_like_wrong_tokens(port: int) -> None:
+def test_wrong_proofs_are_counted_like_wrong_tokens(port):
     """Guesses by proofs instead of tokens: after some wrong ones each answer is late, and a right one is not."""
     took = 0.0
     for _ in range(100):  # one more is free each second, and a busy machine is slow
@@ -102,7 +102,7 @@ def test_wrong_proofs_are_counted_like_wrong_tokens(port: int) -> None:
 
 
 @pytest.mark.attack(4)
-def test_a_proof_for_the_status_is_none_for_an_attach(port: int) -> None:
+def test_a_proof_for_the_status_is_none_for_an_attach(port):
     """Uses what was proven for GET /status for an attach, and on a connection of his own: refused."""
     his = Talk(port)
     assert (

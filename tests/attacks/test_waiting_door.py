@@ -81,7 +81,7 @@ def is_open(sock: socket.socket) -> bool:
 
 
 @pytest.mark.attack(0)
-def test_a_stranger_hears_one_number_from_a_waiting_door_and_nothing_more(waiting: Waiting) -> None:
+def test_a_stranger_hears_one_number_from_a_waiting_door_and_nothing_more(waiting):
     """Calls `attach --listen` with garbage, HTTP, a wrong token, a proof that he has heard before: all he gets is a number."""
     hello = f"{sealed.GREETING} {'ab' * 32}\n".encode()
     for words in (b"GET / HTTP/1.1\r\n\r\n", os.urandom(5000), b"\n", hello[:-10] + b"\n"):
@@ -135,7 +135,7 @@ class Unnamed(socket.socket):
 
 
 @pytest.mark.attack(0)
-def test_a_flood_of_silent_callers_keeps_no_job_out_and_grows_nothing(waiting: Waiting) -> None:
+def test_a_flood_of_silent_callers_keeps_no_job_out_and_grows_nothing(waiting):
     """Opens hundreds of connections to `attach --listen` and says nothing, or slowly: a job that calls meanwhile is served."""
     open_ = [waiting.connect() for _ in range(NEWCOMERS * 6)]
     for each in open_[::2]:
@@ -157,7 +157,7 @@ def test_a_flood_of_silent_callers_keeps_no_job_out_and_grows_nothing(waiting: W
 
 
 @pytest.mark.attack(0)
-def test_a_job_gets_no_line_of_another_one(waiting: Waiting) -> None:
+def test_a_job_gets_no_line_of_another_one(waiting):
     """Is a job with the token, and calls under another job's id: it is one more target, and the other's line stays as it is."""
     about = {"id": "a-1", "name": "a", "port": 1}
 
@@ -184,7 +184,7 @@ def test_a_job_gets_no_line_of_another_one(waiting: Waiting) -> None:
 
 
 @pytest.mark.attack(0)
-def test_a_job_calls_nobody_who_does_not_know_the_token(waiting: Waiting) -> None:
+def test_a_job_calls_nobody_who_does_not_know_the_token(waiting):
     """Listens in the place of `attach --listen`: the job proves itself to nobody's use, and gets no proof back: it hangs up."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         said: list[bytes] = []
@@ -246,7 +246,7 @@ print(client.recv(100), flush=True)
 @pytest.mark.attack(0)
 def test_another_user_asks_no_job_through_a_waiting_door_and_answers_in_the_place_of_none(
     monkeypatch, other_user
-) -> None:
+):
     """Another user connects to the socket through which `ps` and `where` ask jobs, also where its folder was opened by a mistake, and
     listens where they look for it: he hears nothing, and is told no question."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:

@@ -87,7 +87,7 @@ def await_port(port: int, process: subprocess.Popen[Any]) -> None:
 @pytest.mark.parametrize(
     "way", ["settrace(port=)", "launch --pdb with DKDBG_TOKEN"]
 )  # the others: test_another_user.py
-def test_a_page_that_posts_to_the_port_of_pdb_runs_nothing(browse, launch, tmp_path: Path, way: str) -> None:
+def test_a_page_that_posts_to_the_port_of_pdb_runs_nothing(browse, launch, tmp_path, way):
     """Posts Python to pdb's port on loopback from a page in the user's browser: closed after its first line."""
     port, opened = free_port(), tmp_path / "written-by-the-page"
     running = start(launch, tmp_path, way, port)
@@ -97,9 +97,7 @@ def test_a_page_that_posts_to_the_port_of_pdb_runs_nothing(browse, launch, tmp_p
 
 
 @pytest.mark.attack(12)
-def test_a_name_that_was_made_to_mean_this_machine_gets_no_answer(
-    chromium: str, launch, tmp_path: Path
-) -> None:
+def test_a_name_that_was_made_to_mean_this_machine_gets_no_answer(chromium, launch, tmp_path):
     """Reads /status after DNS rebinding, at a name of the attacker's that means 127.0.0.1: 421, with nothing in it."""
     running = launch("sleep", "600")
     port = running.wait_state("running")["port"]
@@ -126,7 +124,7 @@ def test_a_name_that_was_made_to_mean_this_machine_gets_no_answer(
 
 
 @pytest.mark.attack(12)
-def test_a_page_gets_no_answer_by_the_address_either(browse, launch) -> None:
+def test_a_page_gets_no_answer_by_the_address_either(browse, launch):
     """Fetches /status from a page whose browser lets it read any origin: 403, with nothing in it."""
     running = launch("sleep", "600")
     port = running.wait_state("running")["port"]

@@ -4,8 +4,6 @@ And the loop of every hour: after an edit F5 runs what the editor shows, and Res
 processes of a program: test_ranks.py.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.engine.projects import dkdbg, must

@@ -1,7 +1,5 @@
 """What VS Code shows when F5 cannot work: the cause, and what to do about it, in words that stand in the window."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

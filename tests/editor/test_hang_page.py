@@ -26,7 +26,7 @@ def opened(browser: Browser, path: Path, content: str):
     return shown, troubles
 
 
-def test_the_grid_shows_the_odd_rank_and_a_click_its_stack(browser: Browser, tmp_path: Path) -> None:
+def test_the_grid_shows_the_odd_rank_and_a_click_its_stack(browser, tmp_path):
     shown, troubles = opened(browser, tmp_path / "hang.html", hang_page.of_eight())
     cells = shown.locator(".grid button")
     assert cells.all_inner_texts() == [str(rank) for rank in range(8)]
@@ -49,7 +49,7 @@ def test_the_grid_shows_the_odd_rank_and_a_click_its_stack(browser: Browser, tmp
     assert troubles == []
 
 
-def test_a_hostile_process_is_text_on_the_page_and_nothing_else(browser: Browser, tmp_path: Path) -> None:
+def test_a_hostile_process_is_text_on_the_page_and_nothing_else(browser, tmp_path):
     shown, troubles = opened(browser, tmp_path / "hang.html", hang_page.of_eight(evil=hang_page.EVIL))
     for each in shown.locator(".group > button").all():
         each.click()
@@ -60,7 +60,7 @@ def test_a_hostile_process_is_text_on_the_page_and_nothing_else(browser: Browser
     assert troubles == []
 
 
-def test_markup_that_got_in_all_the_same_would_not_run(browser: Browser, tmp_path: Path) -> None:
+def test_markup_that_got_in_all_the_same_would_not_run(browser, tmp_path):
     content = hang_page.of_eight().replace('<div id="page">', f'<div id="page">{hang_page.EVIL}')
     assert content.count("onerror") == 1
     shown, _ = opened(browser, tmp_path / "hang.html", content)

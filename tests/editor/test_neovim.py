@@ -1,7 +1,5 @@
 """docs/how-to/neovim.md: its commands, its init.lua and its keys, in a headless Neovim that stops in a container's program."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.editor import neovim

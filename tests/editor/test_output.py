@@ -1,7 +1,5 @@
 """What the program holds, prints, and why it has ended: in VS Code's Variables view and in its Debug Console."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 DKDBG_TEST_FULL=1 does what the small sizes here stand for: 20 restarts of the container, 30 of the program and 1,000 probes.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import statistics

@@ -1,7 +1,5 @@
 """`dkdbg up` where compose or the machine says no: the reason, a hint, and nothing half done."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

@@ -4,8 +4,6 @@ Without a Dockerfile and a compose file: test_compose_profile.py. Several featur
 other are in one test.
 """
 
-from __future__ import annotations
-
 import subprocess
 from textwrap import dedent
 

@@ -1,7 +1,5 @@
 """The command that a person gives arrives in the container word by word, whatever is in it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The debug profile of a teammate who has cloned the repository and has Docker, and nothing of dkdbg."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

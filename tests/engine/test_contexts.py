@@ -1,7 +1,5 @@
 """Which engine is asked: the one that the docker command asks, however it was chosen."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 import uuid

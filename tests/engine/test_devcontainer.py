@@ -3,8 +3,6 @@
 A repository whose image runs as root, and that belongs to root: test_token.py.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

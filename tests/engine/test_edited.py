@@ -1,7 +1,5 @@
 """Stop, edit, F5: what `init` wrote runs the new code; the tasks restart and stop the program with plain Docker."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.dap.debugger import Debugger

@@ -1,7 +1,5 @@
 """`dkdbg attach docker://NAME` enters a Python that dkdbg did not start, leaves it running, and comes back."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

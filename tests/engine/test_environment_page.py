@@ -128,7 +128,7 @@ def line():
 
 def test_the_examples_of_the_page_are_debugged_with_their_commands_as_they_are(
     tmp_path, base_image, line, monkeypatch
-) -> None:
+):
     page = Page.of("environment.md")
     yaml = YAML(typ="safe")
     token = secrets.token_hex(32)

@@ -1,7 +1,5 @@
 """`dkdbg attach docker://NAME` of a container that dkdbg did not start says what is there, and its advice works."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

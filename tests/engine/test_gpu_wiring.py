@@ -4,8 +4,6 @@ STAND-IN: no card here. A second daemon in a network namespace of its own has a 
 CDI specification of `nvidia.com/gpu` without devices. This proves the wiring (what is asked for arrives), not CUDA.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

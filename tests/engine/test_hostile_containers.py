@@ -39,8 +39,8 @@ SQUATTED = "setpriv --reuid 1000 --clear-groups mkdir /tmp/dkdbg-0; exec python3
     ids=["another-user", "empty-dir", "squatted", "nothing-to-write"],
 )
 def test_a_program_runs_with_the_agent_where_it_is_safe_and_else_without(
-    tmp_path: Path, base_image: str, *, options: tuple[str, ...], command: str, sessions: set[str], code: int
-) -> None:
+    tmp_path, base_image, *, options, command, sessions, code
+):
     root = lay_out(tmp_path, job=PROGRAM)
     for path in (root, root / ".dkdbg", root / ".dkdbg" / "agent.pyz", root / "job.py"):
         path.chmod(0o755)
@@ -81,8 +81,8 @@ def test_a_program_runs_with_the_agent_where_it_is_safe_and_else_without(
 
 
 def test_an_image_that_names_a_variable_without_a_value_does_not_get_that_of_who_makes_its_container_again(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     """`docker create --env-file` fills in such a line from the environment of whoever runs it."""
     name = unique("dkdbg-test-greedy")
     (tmp_path / "empty.tar").write_bytes(b"\0" * 10240)

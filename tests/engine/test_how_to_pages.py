@@ -1,7 +1,5 @@
 """The tutorial and the how-tos, run as they are written, on small repositories and a real engine."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from importlib import metadata

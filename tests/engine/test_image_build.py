@@ -1,7 +1,5 @@
 """A start builds when something has changed that the image is made of, and leaves nothing behind when it does."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

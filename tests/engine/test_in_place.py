@@ -1,7 +1,5 @@
 """The debug service takes the place of the service that it extends: others reach it by that one's name."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What dkdbg says to type next is typed, step by step as a newcomer would, and leads on; so does what errors say."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

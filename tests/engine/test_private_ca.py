@@ -1,7 +1,5 @@
 """A build behind a proxy with a CA of its own: the build trusts it, and nothing of it stays in the image."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`dkdbg run --on CONTAINER --nsys ... --pull`: the chosen program is profiled there, and its files come here."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import signal
@@ -58,7 +56,7 @@ def with_nsys(folder, image, program, at="/w"):
 )
 def test_profiles_of_a_container_are_fetched_at_the_end(
     tmp_path, base_image, monkeypatch, *, folder, pulled, code
-) -> None:
+):
     """With a stand-in for nsys. A program that fails is profiled too."""
     monkeypatch.setenv("DKDBG_NSYS_OPTIONS", "-t osrt")
     program = f"print('trained', flush=True)\nraise SystemExit({code})\n"
@@ -97,7 +95,7 @@ def test_profiles_of_a_container_are_fetched_at_the_end(
         assert "trained" not in missing.stdout
 
 
-def test_the_rank_that_a_page_names_is_watched_by_py_spy_in_a_container(tmp_path, base_image) -> None:
+def test_the_rank_that_a_page_names_is_watched_by_py_spy_in_a_container(tmp_path, base_image):
     """With a stand-in for torchrun, and the real py-spy."""
     name = unique("py-spy")
     py_spy = Path(frameworks.python_with("py-spy")).with_name("py-spy")
@@ -131,7 +129,7 @@ exec {python} "$@"
 
 def test_ctrl_c_leaves_while_profiles_are_fetched_or_their_folder_is_not_known_and_what_is_said_fetches_them(
     tmp_path, base_image
-) -> None:
+):
     """With stand-ins for nsys, and for a line on which nothing comes any more. Without `pwd` no folder is known."""
     with with_nsys(tmp_path, base_image, "open('/tmp/dead', 'w').close()\n") as (name, repository):
         python = docker("exec", name, "sh", "-c", "command -v python3")

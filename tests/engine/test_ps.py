@@ -1,7 +1,5 @@
 """`dkdbg ps`, `dkdbg pdb` and `dkdbg where` reach sessions in containers."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

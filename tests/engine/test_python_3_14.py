@@ -1,7 +1,5 @@
 """An image whose only Python is the newest CPython, under the name `python3.14` alone."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Two folders of one name are two projects, a folder behind a link is one, and F5 in one does not debug the other."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.agent.dap_probe import Client

@@ -1,7 +1,5 @@
 """`dkdbg sync` into real containers that mount nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import textwrap

@@ -1,7 +1,5 @@
 """kill -9 of everything in the middle of many files: nobody ever sees half a file, and both sides end equal."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import signal

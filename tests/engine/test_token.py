@@ -1,7 +1,5 @@
 """A debug port that asks for a token: who has it stops at the breakpoint, who has not runs nothing, and it lies nowhere."""
 
-from __future__ import annotations
-
 import secrets
 import stat
 import subprocess

@@ -67,7 +67,7 @@ def project(tmp_path: Path, base_image: str):
 
 
 def test_of_two_ranks_in_each_of_two_services_the_chosen_one_alone_stops_and_others_on_demand_together(
-    project: Path,
+    project,
 ):
     with ExitStack() as stack:
         door = stack.enter_context(

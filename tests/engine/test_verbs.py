@@ -1,7 +1,5 @@
 """The verbs that people reach for first, in one repository with a server: `dkdbg`, `up`, `logs`, `run -- pytest ...`."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Programs that set, clear or ignore their environment, or change the user, run as they were meant and stop all the same."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

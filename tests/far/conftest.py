@@ -1,7 +1,5 @@
 """The hosts of all tests here."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.attacks.conftest import other_user  # noqa: F401

@@ -1,7 +1,5 @@
 """`dkdbg attach ssh://... --pid N` enters a Python that dkdbg did not start, two hops away, and leaves it running."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.engine.host_doors import host_door

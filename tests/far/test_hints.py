@@ -1,7 +1,5 @@
 """Hints about hosts behind ssh are typed, by the real ssh, and lead on."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

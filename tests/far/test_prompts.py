@@ -1,7 +1,5 @@
 """Hosts that ask for a password: at the terminal, or by the program that SSH_ASKPASS names; once for all commands of a verb."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """One job's ranks on two hosts behind ssh, one of them two hops away, each with an agent of its own."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 
 import pytest

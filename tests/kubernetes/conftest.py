@@ -1,7 +1,5 @@
 """A stand-in cluster and the real kubectl; a test without kubectl skips on a laptop and fails in CI."""
 
-from __future__ import annotations
-
 import os
 import shutil
 

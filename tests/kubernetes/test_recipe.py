@@ -1,7 +1,5 @@
 """docs/recipes/pod.md: each of its commands is run, in a pod of the stand-in and, where it is built, of a real cluster."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import textwrap

@@ -1,7 +1,5 @@
 """Workers of a real Ray that wait at `breakpoint()` or after an error, on two nodes, behind one port."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Ray in pods: the real kubectl, a stand-in for the API server, and a real Ray in the containers that stand for its pods."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

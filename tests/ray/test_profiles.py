@@ -3,8 +3,6 @@
 The command is that of the page. nsys is on the second node alone, py-spy on the first: what a node lacks is said.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Ray inside a job of a real Slurm, behind a login node: from a laptop that reaches nothing else."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 

@@ -1,7 +1,5 @@
 """The cluster of all tests here."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.far.hosts import build_image

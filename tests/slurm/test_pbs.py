@@ -3,8 +3,6 @@
 test_recipes.py has what works.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.engine.projects import dkdbg

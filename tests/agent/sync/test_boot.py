@@ -1,7 +1,5 @@
 """What is sent to the target is the whole receiver, and needs nothing else there."""
 
-from __future__ import annotations
-
 import ast
 import pkgutil
 import sys
@@ -11,13 +9,13 @@ import dkdbg.agent.sync
 from dkdbg.agent.sync import boot
 
 
-def test_every_module_of_the_package_is_sent_but_the_one_that_sends() -> None:
+def test_every_module_of_the_package_is_sent_but_the_one_that_sends():
     package = {module.name for module in pkgutil.iter_modules(dkdbg.agent.sync.__path__)}
     assert package == {*boot.MODULES, "boot"}
     assert len(boot.MODULES) == len(set(boot.MODULES))
 
 
-def test_what_is_sent_imports_nothing_but_what_is_sent_and_the_standard_library() -> None:
+def test_what_is_sent_imports_nothing_but_what_is_sent_and_the_standard_library():
     sent = {f"dkdbg.agent.sync.{module}" for module in boot.MODULES}
     for name in boot.MODULES:
         for node in ast.walk(ast.parse(Path(dkdbg.agent.sync.__path__[0], f"{name}.py").read_text())):

@@ -17,10 +17,9 @@ import pytest
 
 from dkdbg.agent.sync import paths, wire
 from dkdbg.agent.sync.problems import Refused
-from tests.agent.sync.host import Host, digest, entry, packed
+from tests.agent.sync.host import digest, entry, packed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 OUTSIDE = [
@@ -32,7 +31,7 @@ TOO_LONG = ["n" * 300, "d/" + "n" * 300 + "/f", "/".join(["d" * 200] * 30)]
 NO_BYTES = ["a\ud800", "\udfff/b"]
 
 
-def test_no_operation_takes_a_path_that_is_none_below_the_root(host: Host, root: Path) -> None:
+def test_no_operation_takes_a_path_that_is_none_below_the_root(host, root):
     host.open(root)
     data = b"evil"
     for path in OUTSIDE + OWN + TOO_LONG + NO_BYTES:
@@ -56,7 +55,7 @@ def test_no_operation_takes_a_path_that_is_none_below_the_root(host: Host, root:
     assert (root / ".dkdbg-sync" / "ledger").read_bytes() == b""
 
 
-def test_nothing_outside_the_root_is_read(live: Host) -> None:
+def test_nothing_outside_the_root_is_read(live):
     for path in OUTSIDE[2:] + OWN + TOO_LONG + NO_BYTES:
         live.send(wire.STAT, {"paths": [path]})
         assert live.entries(wire.STATS) == [], path
@@ -69,7 +68,7 @@ def test_nothing_outside_the_root_is_read(live: Host) -> None:
         live.failed.clear()
 
 
-def test_no_symlink_that_may_lead_out_is_made(live: Host, root: Path) -> None:
+def test_no_symlink_that_may_lead_out_is_made(live, root):
     for path, target in (
         ("l", "/etc/passwd"), ("l", "/"), ("l", ".."), ("l", "../secret"), ("a/l", "../.."), ("a/l", "../../secret"),
         ("a/l", "b/../../.."), ("a/l", "b/../../../x"), ("l", "a/../b"), ("l", ""), ("l", "a//b"), ("l", "a\0b"),
@@ -80,13 +79,13 @@ def test_no_symlink_that_may_lead_out_is_made(live: Host, root: Path) -> None:
         assert not os.path.lexists(root / path), target
 
 
-def test_symlinks_that_stay_inside_are_made_as_they_are(live: Host, root: Path) -> None:
+def test_symlinks_that_stay_inside_are_made_as_they_are(live, root):
     for path, target in (("a/l", "../x"), ("a/b/l", "../../x/y"), ("a/m", "b/c"), ("l", "x"), ("m", ".")):
         assert live.do(wire.LINK, {"path": path, "target": target, "stamp": ""}) == []
         assert os.readlink(root / path) == target  # noqa: PTH115 - the text as it is
 
 
-def test_nothing_is_written_through_a_symlink_of_the_stream(host: Host, root: Path) -> None:
+def test_nothing_is_written_through_a_symlink_of_the_stream(host, root):
     (root.parent / "elsewhere").mkdir()
     host.open(root)
     host.do(wire.LINK, {"path": "l", "target": "d", "stamp": ""})
@@ -100,7 +99,7 @@ def test_nothing_is_written_through_a_symlink_of_the_stream(host: Host, root: Pa
 
 
 @pytest.mark.parametrize("kind", ["PUT", "PACK", "BEGIN", "MKDIR", "LINK", "ADOPT", "MODE", "DELETE"])
-def test_nothing_is_done_through_a_symlink_that_leads_out(host: Host, root: Path, kind: str) -> None:
+def test_nothing_is_done_through_a_symlink_that_leads_out(host, root, kind):
     """It is what stands in the way of a folder: it is moved to kept/, and what it leads to is not touched."""
     (root / "out").symlink_to("../root-not")
     host.open(root)
@@ -141,7 +140,7 @@ def swap(root: Path, outside: Path, swaps: Any) -> None:
         time.sleep(0.0005)
 
 
-def test_a_folder_that_another_process_swaps_for_a_symlink_leads_nowhere(live: Host, root: Path) -> None:
+def test_a_folder_that_another_process_swaps_for_a_symlink_leads_nowhere(live, root):
     """A real race: while files flow into a folder, it is swapped for a symlink to a folder outside, and back."""
     outside = root.parent / "victim"
     outside.mkdir()
@@ -256,9 +255,7 @@ STREAMS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_stream_that_breaks_the_protocol_ends_with_one_clear_line(
-    host: Host, root: Path, name: str
-) -> None:
+def test_a_stream_that_breaks_the_protocol_ends_with_one_clear_line(host, root, name):
     data, reason = STREAMS[name]
     host.open(root)
     host.raw(data)
@@ -267,7 +264,7 @@ def test_a_stream_that_breaks_the_protocol_ends_with_one_clear_line(
 
 
 @pytest.mark.parametrize("size", [1, 8, 9, 20, -1])
-def test_a_stream_that_ends_within_a_frame_leaves_nothing_of_it(host: Host, root: Path, size: int) -> None:
+def test_a_stream_that_ends_within_a_frame_leaves_nothing_of_it(host, root, size):
     host.open(root)
     host.put("before", b"whole")
     host.raw(wire.encode(wire.PUT, {**GOOD, "id": 2}, DATA)[:size])
@@ -279,7 +276,7 @@ def test_a_stream_that_ends_within_a_frame_leaves_nothing_of_it(host: Host, root
     assert list((root / ".dkdbg-sync" / "tmp").iterdir()) == []
 
 
-def test_nothing_comes_before_hello(start: Callable[..., Host], root: Path) -> None:
+def test_nothing_comes_before_hello(start, root):
     head = {**GOOD, "n": 1, "paths": []}
     for kind in (wire.PUT, wire.DATA, wire.END, wire.DELETE, wire.VERIFY, wire.PING, wire.STAT):
         host = start()
@@ -299,18 +296,18 @@ def test_nothing_comes_before_hello(start: Callable[..., Host], root: Path) -> N
     ],
     ids=ascii,
 )  # fmt: skip
-def test_a_root_that_is_none_is_refused(host: Host, asked: object, reason: str) -> None:
+def test_a_root_that_is_none_is_refused(host, asked, reason):
     host.raw(hello(asked, create=False))
     assert reason in host.error()
 
 
-def test_a_hello_that_is_none_is_refused(start: Callable[..., Host], root: Path) -> None:
+def test_a_hello_that_is_none_is_refused(start, root):
     for more in ({"version": 1}, {"probe": "x"}, {"create": 1}, {"silence_s": -1}, {"write": None}):
         assert start().refused(root, **more), more
     assert list(root.iterdir()) == []
 
 
-def test_content_that_is_not_what_its_digest_or_size_says_is_not_put_there(live: Host, root: Path) -> None:
+def test_content_that_is_not_what_its_digest_or_size_says_is_not_put_there(live, root):
     live.put("a", b"right")
     assert "digest" in live.do(wire.PUT, entry("a", b"right"), b"wrong")[0]["reason"]
     assert "4 bytes came of 5" in live.do(wire.PUT, entry("a", b"right"), b"shor")[0]["reason"]
@@ -327,7 +324,7 @@ def test_content_that_is_not_what_its_digest_or_size_says_is_not_put_there(live:
     assert list((root / ".dkdbg-sync" / "tmp").iterdir()) == []
 
 
-def test_what_the_ledger_does_not_hold_is_not_deleted(host: Host, root: Path) -> None:
+def test_what_the_ledger_does_not_hold_is_not_deleted(host, root):
     (root / "theirs").write_text("work")
     (root / "folder").mkdir()
     host.open(root)
@@ -344,9 +341,7 @@ def test_what_the_ledger_does_not_hold_is_not_deleted(host: Host, root: Path) ->
     ids=lambda name: name or "itself",
 )
 @pytest.mark.parametrize("what", ["symlink", "hard link", "pipe"])
-def test_what_somebody_planted_in_syncs_folder_is_not_followed(
-    host: Host, root: Path, name: str, what: str
-) -> None:
+def test_what_somebody_planted_in_syncs_folder_is_not_followed(host, root, name, what):
     secret = root.parent / "planted"
     secret.mkdir()
     (secret / "file").write_text("sentinel")
@@ -375,7 +370,7 @@ def test_what_somebody_planted_in_syncs_folder_is_not_followed(
     secret.rmdir()
 
 
-def test_a_ledger_that_somebody_wrote_leads_nowhere(host: Host, root: Path) -> None:
+def test_a_ledger_that_somebody_wrote_leads_nowhere(host, root):
     own = root / ".dkdbg-sync"
     own.mkdir(0o700)
     lines = ["../secret", "/etc/passwd", "a/../../secret", "a\\u0000b", "", ".", "\\ud800"]
@@ -389,7 +384,7 @@ def test_a_ledger_that_somebody_wrote_leads_nowhere(host: Host, root: Path) -> N
     host.bye()
 
 
-def test_depth_is_counted_from_the_link() -> None:
+def test_depth_is_counted_from_the_link():
     """The rule itself: leading `..`, no more than the link is deep."""
     for target, depth in itertools.product(["a", "..", "../..", "a/b", "."], range(3)):
         path = "/".join(["d"] * depth + ["l"])

@@ -18,7 +18,7 @@ from tests.agent.dap_probe import wait_for
 from tests.agent.sync.host import Host, digest, entry, packed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 FILES = 2000
 ROUNDS = int(os.environ.get("DKDBG_TEST_KILLS", "8"))
@@ -124,7 +124,7 @@ def check_truth(root: Path, listing: dict[str, wire.Entry]) -> None:
     assert {path: one[4] for path, one in listing.items()} == real_files(root)
 
 
-def test_kills_in_the_middle_of_2000_files(start: Callable[..., Host], root: Path, reader: Reader) -> None:
+def test_kills_in_the_middle_of_2000_files(start, root, reader):
     seed = int(os.environ.get("DKDBG_TEST_SEED", time.time_ns() % 10**6))
     order = random.Random(seed)
     names = [f"d{index % 20}/f{index}.py" for index in range(FILES)]
@@ -165,9 +165,7 @@ def _is_done(host: Host) -> bool:
     return last == host.number
 
 
-def test_a_rename_that_was_not_confirmed_is_known_by_its_content(
-    start: Callable[..., Host], root: Path
-) -> None:
+def test_a_rename_that_was_not_confirmed_is_known_by_its_content(start, root):
     """The state between rename and confirmation, made by hand: the intent is all that the log says."""
     host = start(at=root)
     host.put("a", b"old")
@@ -193,9 +191,7 @@ def test_a_rename_that_was_not_confirmed_is_known_by_its_content(
     assert set(start().open(root)) == {"a", "b", "c", "g"}
 
 
-def test_who_only_looks_removes_nothing_that_a_rename_has_left(
-    start: Callable[..., Host], root: Path
-) -> None:
+def test_who_only_looks_removes_nothing_that_a_rename_has_left(start, root):
     """It may be no leftover: another receiver may be about to rename it."""
     host = start(at=root)
     host.put("a", b"old")
@@ -212,7 +208,7 @@ def test_who_only_looks_removes_nothing_that_a_rename_has_left(
     assert not stray.exists()
 
 
-def test_what_happens_while_the_receiver_is_away_is_noticed(start: Callable[..., Host], root: Path) -> None:
+def test_what_happens_while_the_receiver_is_away_is_noticed(start, root):
     expected = {
         "edit": ["f", 0o644, digest(b"CONTENT"), ""],
         "touch": ["f", 0o644, digest(b"content"), "s"],
@@ -246,7 +242,7 @@ def test_what_happens_while_the_receiver_is_away_is_noticed(start: Callable[...,
     assert found == expected
 
 
-def test_a_large_file_is_continued_after_a_kill(start: Callable[..., Host], root: Path) -> None:
+def test_a_large_file_is_continued_after_a_kill(start, root):
     data = os.urandom(3 << 20)
     host = start(at=root)
     number = host.begin(wire.BEGIN, entry("big", data))
@@ -265,7 +261,7 @@ def test_a_large_file_is_continued_after_a_kill(start: Callable[..., Host], root
     host.bye()
 
 
-def test_pieces_of_a_large_file_that_went_bad_are_noticed(start: Callable[..., Host], root: Path) -> None:
+def test_pieces_of_a_large_file_that_went_bad_are_noticed(start, root):
     data = os.urandom(2 << 20)
     host = start(at=root)
     host.put("other", b"1")

@@ -19,7 +19,7 @@ from dkdbg.agent.sync.listing import settle_intents, survey
 from dkdbg.agent.sync.operations import Operations
 from dkdbg.agent.sync.state import State
 from dkdbg.agent.sync.tree import Tree
-from tests.agent.sync.host import Host, digest, entry, packed
+from tests.agent.sync.host import digest, entry, packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 ODD = ["],[", 'a],["', "],\n[", "\\", "\udcff", "caf\u00e9", "a\n,b"]
 
 
-def test_files_get_content_mode_and_time_and_are_listed_at_the_next_start(
-    start: Callable[..., Host], root: Path
-) -> None:
+def test_files_get_content_mode_and_time_and_are_listed_at_the_next_start(start, root):
     host = start(at=root)
     files = {f"f{index}": b"%d" % index * index for index in range(150)}
     time = 1_600_000_000_123_456_789
@@ -50,9 +48,7 @@ def test_files_get_content_mode_and_time_and_are_listed_at_the_next_start(
     assert {path: one[1:] for path, one in listing.items()} == expected
 
 
-def test_names_that_look_like_the_ledgers_own_signs_survive_in_it(
-    start: Callable[..., Host], root: Path
-) -> None:
+def test_names_that_look_like_the_ledgers_own_signs_survive_in_it(start, root):
     host = start(at=root)
     assert host.pack("],[", dict.fromkeys(ODD, b"x")) == []
     host.bye()
@@ -60,7 +56,7 @@ def test_names_that_look_like_the_ledgers_own_signs_survive_in_it(
 
 
 @pytest.mark.parametrize("make", [None, 0o755], ids=["a folder that is there", "a new folder"])
-def test_a_file_that_fails_takes_no_other_with_it(live: Host, root: Path, make: int | None) -> None:
+def test_a_file_that_fails_takes_no_other_with_it(live, root, make):
     there = ["in the way"] if make is None else []
     for name in there:
         (root / "d" / name).mkdir(parents=True)
@@ -77,7 +73,7 @@ def test_a_file_that_fails_takes_no_other_with_it(live: Host, root: Path, make: 
     assert list((root / ".dkdbg-sync" / "tmp").iterdir()) == []
 
 
-def test_a_file_in_the_place_of_the_folder_is_kept(host: Host, root: Path) -> None:
+def test_a_file_in_the_place_of_the_folder_is_kept(host, root):
     (root / "d").write_text("theirs")
     host.open(root)
     assert host.pack("d/e", {"a": b"1", "b": b"2"}) == []
@@ -87,7 +83,7 @@ def test_a_file_in_the_place_of_the_folder_is_kept(host: Host, root: Path) -> No
     host.bye()
 
 
-def test_a_folder_that_is_removed_while_packs_come_is_made_again(live: Host, root: Path) -> None:
+def test_a_folder_that_is_removed_while_packs_come_is_made_again(live, root):
     for index in range(50):
         assert live.pack("d/e", {"a": b"%d" % index, "b": b"2"}) == []
         assert (root / "d/e/a").read_bytes() == b"%d" % index
@@ -100,9 +96,7 @@ def operations(root: Path) -> tuple[Operations, State, Ledger]:
     return Operations(state, book, lambda _path, _where: None), state, book
 
 
-def test_every_intent_is_in_the_log_before_the_first_rename(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_intent_is_in_the_log_before_the_first_rename(root, monkeypatch):
     """What a kill in the middle leaves is settled by it at the next start."""
     work, _, _ = operations(root)
     seen: list[set[str]] = []
@@ -118,9 +112,7 @@ def test_every_intent_is_in_the_log_before_the_first_rename(
     assert seen == [{"a", "b", "c"}] * 3
 
 
-def test_a_folder_that_is_replaced_by_a_link_in_the_middle_leads_nowhere(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_is_replaced_by_a_link_in_the_middle_leads_nowhere(root, monkeypatch):
     """The files go where the folder has gone, or stay; none goes through the link."""
     work, _, book = operations(root)
     (root / "d").mkdir()
@@ -204,7 +196,7 @@ def killed_at_each_call(
             return
 
 
-def test_the_ledger_is_true_whenever_a_pack_is_killed(root: Path) -> None:
+def test_the_ledger_is_true_whenever_a_pack_is_killed(root):
     """Before each single call: what is there is whole, and is in the ledger when sync put it there."""
     folder = root / "d/e"
 
@@ -230,7 +222,7 @@ def test_the_ledger_is_true_whenever_a_pack_is_killed(root: Path) -> None:
     assert there == AGAIN
 
 
-def test_the_ledger_is_true_whenever_a_pack_with_its_folder_is_killed(root: Path) -> None:
+def test_the_ledger_is_true_whenever_a_pack_with_its_folder_is_killed(root):
     """Before each single call: the folder is there with all its files and in the ledger, or it is not there."""
     there = {}
     for listed in killed_at_each_call(
@@ -256,9 +248,7 @@ def renamed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return seen
 
 
-def test_a_new_folder_comes_into_sight_with_all_its_files(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_folder_comes_into_sight_with_all_its_files(root, monkeypatch):
     work, state, book = operations(root)
     seen = renamed(monkeypatch)
     files = {f"f{index}": b"%d" % index * index for index in range(150)}
@@ -275,9 +265,7 @@ def test_a_new_folder_comes_into_sight_with_all_its_files(
     assert list((root / ".dkdbg-sync/tmp").iterdir()) == []
 
 
-def test_a_folder_that_is_there_is_not_replaced_by_a_new_one(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_is_there_is_not_replaced_by_a_new_one(root, monkeypatch):
     """Somebody may stand in it."""
     work, _, _ = operations(root)
     (root / "d").mkdir()
@@ -288,7 +276,7 @@ def test_a_folder_that_is_there_is_not_replaced_by_a_new_one(
     assert ((root / "d").stat().st_ino, (root / "d").stat().st_mode & 0o777) == (before, 0o700)
 
 
-def test_a_new_folder_that_cannot_be_made_fails_with_all_that_is_in_it(live: Host, root: Path) -> None:
+def test_a_new_folder_that_cannot_be_made_fails_with_all_that_is_in_it(live, root):
     head, body = packed(1, "../d", {"a": b"1", "b": b"2"}, make=0o755)
     live.number = 3
     live.send(wire.PACK, head, body)
@@ -297,7 +285,7 @@ def test_a_new_folder_that_cannot_be_made_fails_with_all_that_is_in_it(live: Hos
     assert not (root.parent / "d").exists()
 
 
-def test_a_new_folder_inherits_what_the_folder_above_hands_on(root: Path) -> None:
+def test_a_new_folder_inherits_what_the_folder_above_hands_on(root):
     """Its group where that is setgid, its access control list where it has one: as if it had been made there."""
     work, _, _ = operations(root)
     for name in ("shared", "listed"):
@@ -320,9 +308,7 @@ def test_a_new_folder_inherits_what_the_folder_above_hands_on(root: Path) -> Non
     assert os.getxattr(root / "listed/d", "system.posix_acl_default") == acl
 
 
-def test_a_link_in_the_place_of_the_folder_that_is_filled_leads_nowhere(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_in_the_place_of_the_folder_that_is_filled_leads_nowhere(root, monkeypatch):
     """A hostile target swaps it in the moment after it was made: nothing is written outside, and the files arrive."""
     work, state, _ = operations(root)
     outside = root.parents[1] / "empty"
@@ -341,7 +327,7 @@ def test_a_link_in_the_place_of_the_folder_that_is_filled_leads_nowhere(
     assert not (root / "d").is_symlink()
 
 
-def test_what_was_left_in_tmp_goes_at_the_next_start_with_its_folders(root: Path) -> None:
+def test_what_was_left_in_tmp_goes_at_the_next_start_with_its_folders(root):
     left = root / ".dkdbg-sync/tmp/folder"
     left.mkdir(parents=True)
     (left / "a").write_text("1")
@@ -350,7 +336,7 @@ def test_what_was_left_in_tmp_goes_at_the_next_start_with_its_folders(root: Path
     assert list((root / ".dkdbg-sync/tmp").iterdir()) == []
 
 
-def test_a_log_that_is_due_to_be_written_anew_keeps_what_is_intended(root: Path) -> None:
+def test_a_log_that_is_due_to_be_written_anew_keeps_what_is_intended(root):
     _, _, book = operations(root)
     book._lines = 10**6
     book.intend([*entry("a", b"1").values()])  # any six
@@ -358,7 +344,7 @@ def test_a_log_that_is_due_to_be_written_anew_keeps_what_is_intended(root: Path)
     book.flush()
 
 
-def test_two_names_that_the_file_system_folds_are_not_put_over_each_other(root: Path) -> None:
+def test_two_names_that_the_file_system_folds_are_not_put_over_each_other(root):
     work, state, _ = operations(root)
     state.case_sensitive = False
     failed = work.pack(*packed(1, "", {"Readme": b"1", "README": b"2", "other": b"3"}), lambda _number: None)
@@ -366,7 +352,7 @@ def test_two_names_that_the_file_system_folds_are_not_put_over_each_other(root: 
     assert sorted(one.name for one in root.iterdir()) == [".dkdbg-sync", "Readme", "other"]
 
 
-def test_done_comes_after_the_last_file(live: Host, root: Path) -> None:
+def test_done_comes_after_the_last_file(live, root):
     live.send(wire.PACK, *packed(5, "d", {"a": b"1", "b": b"2"}))
     live.number = 6
     assert live.expect(wire.DONE) == {"upto": 6}

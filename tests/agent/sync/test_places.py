@@ -84,7 +84,7 @@ def mounted(tmp_path: Path, as_root: None) -> Iterator[Callable[..., Path]]:  # 
 
 
 @pytest.mark.parametrize("minor", MINORS)
-def test_it_runs_under_every_python(start: Callable[..., Host], root: Path, minor: int) -> None:
+def test_it_runs_under_every_python(start, root, minor):
     python = need(minor)
     for _ in range(2):
         host = start(python)
@@ -104,7 +104,7 @@ def test_it_runs_under_every_python(start: Callable[..., Host], root: Path, mino
 
 
 @pytest.mark.parametrize("minor", [6, 7])
-def test_an_older_python_says_so_in_one_frame(minor: int) -> None:
+def test_an_older_python_says_so_in_one_frame(minor):
     python = need(minor)
     argv, first = boot.start(python)
     done = subprocess.run(argv, input=first, capture_output=True, check=False)
@@ -115,7 +115,7 @@ def test_an_older_python_says_so_in_one_frame(minor: int) -> None:
     assert f"Python 3.{minor} on the target is too old" in head["reason"]
 
 
-def test_a_locale_without_utf8_does_not_matter(root: Path) -> None:
+def test_a_locale_without_utf8_does_not_matter(root):
     argv, first = boot.start(sys.executable)
     name = "grün/é\udcff"
     frames = wire.encode(wire.HELLO, {"version": wire.VERSION, "root": str(root)})
@@ -129,7 +129,7 @@ def test_a_locale_without_utf8_does_not_matter(root: Path) -> None:
     assert b"renamed" in done.stdout
 
 
-def test_a_user_who_is_not_root_gets_files_of_their_own(as_user: Callable[[], Host], open_root: Path) -> None:
+def test_a_user_who_is_not_root_gets_files_of_their_own(as_user, open_root):
     os.chown(open_root, USER, USER)
     host = as_user()
     host.open(open_root)
@@ -139,9 +139,7 @@ def test_a_user_who_is_not_root_gets_files_of_their_own(as_user: Callable[[], Ho
     assert {path.lstat().st_uid for path in open_root.rglob("*")} == {USER}
 
 
-def test_what_root_writes_belongs_to_the_owner_of_the_root_folder(
-    start: Callable[..., Host], as_user: Callable[[], Host], open_root: Path
-) -> None:
+def test_what_root_writes_belongs_to_the_owner_of_the_root_folder(start, as_user, open_root):
     os.chown(open_root, USER, USER + 1)
     host = start()
     host.open(open_root)
@@ -161,7 +159,7 @@ def test_what_root_writes_belongs_to_the_owner_of_the_root_folder(
     host.bye()
 
 
-def test_all_in_a_setgid_root_has_the_group_of_the_root(as_user: Callable[[], Host], open_root: Path) -> None:
+def test_all_in_a_setgid_root_has_the_group_of_the_root(as_user, open_root):
     """Files had the group of the user, folders that of the root, and what lay in folders that of the user again."""
     for folder, group in (
         (open_root, USER + 1),
@@ -189,7 +187,7 @@ def test_all_in_a_setgid_root_has_the_group_of_the_root(as_user: Callable[[], Ho
     }  # fmt: skip
 
 
-def test_a_root_that_is_not_there_is_made_when_asked(start: Callable[..., Host], open_root: Path) -> None:
+def test_a_root_that_is_not_there_is_made_when_asked(start, open_root):
     os.chown(open_root, USER, USER)
     missing = open_root / "a" / "b"
     assert "does not exist on the target" in start().refused(missing)
@@ -200,7 +198,7 @@ def test_a_root_that_is_not_there_is_made_when_asked(start: Callable[..., Host],
     assert {path.lstat().st_uid for path in open_root.rglob("*")} == {USER}
 
 
-def test_a_root_that_cannot_be_written_says_whose_it_is(as_user: Callable[[], Host], open_root: Path) -> None:
+def test_a_root_that_cannot_be_written_says_whose_it_is(as_user, open_root):
     reason = as_user().refused(open_root)
     assert reason.startswith(
         f"{open_root} is not writable: it belongs to uid 0 (root), mode 0755, and sync runs as"
@@ -210,9 +208,7 @@ def test_a_root_that_cannot_be_written_says_whose_it_is(as_user: Callable[[], Ho
     assert list(open_root.iterdir()) == []
 
 
-def test_a_folder_of_another_user_says_that_permission_is_missing(
-    as_user: Callable[[], Host], open_root: Path
-) -> None:
+def test_a_folder_of_another_user_says_that_permission_is_missing(as_user, open_root):
     os.chown(open_root, USER, USER)
     (open_root / "theirs").mkdir(mode=0o755)
     (open_root / "theirs" / "f").write_text("1")
@@ -225,9 +221,7 @@ def test_a_folder_of_another_user_says_that_permission_is_missing(
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o600])
-def test_what_lies_in_a_folder_that_cannot_be_read_any_more_is_not_forgotten(
-    as_user: Callable[[], Host], open_root: Path, mode: int
-) -> None:
+def test_what_lies_in_a_folder_that_cannot_be_read_any_more_is_not_forgotten(as_user, open_root, mode):
     os.chown(open_root, USER, USER)
     (open_root / "theirs").mkdir(mode=0o777)
     (open_root / "theirs").chmod(0o777)
@@ -256,9 +250,7 @@ def test_what_lies_in_a_folder_that_cannot_be_read_any_more_is_not_forgotten(
     host.bye()
 
 
-def test_syncs_folder_of_another_user_is_not_used(
-    start: Callable[..., Host], as_user: Callable[[], Host], open_root: Path
-) -> None:
+def test_syncs_folder_of_another_user_is_not_used(start, as_user, open_root):
     open_root.chmod(0o777)
     host = start()
     host.open(open_root)
@@ -271,9 +263,7 @@ def test_syncs_folder_of_another_user_is_not_used(
     assert f"belongs to uid {USER}, and sync runs as uid 0" in start().refused(open_root)
 
 
-def test_a_full_disk_is_said_and_the_stream_goes_on(
-    tmp_path: Path, mounted: Callable[..., Path], start: Callable[..., Host]
-) -> None:
+def test_a_full_disk_is_said_and_the_stream_goes_on(tmp_path, mounted, start):
     root = mounted(tmp_path / "small", "size=1m")
     host = start(at=root)
     host.put("kept", b"old")
@@ -296,9 +286,7 @@ def test_a_full_disk_is_said_and_the_stream_goes_on(
 
 
 @pytest.mark.parametrize("kind", ["PUT", "PACK"])
-def test_a_disk_without_room_for_the_ledger_loses_no_truth(
-    tmp_path: Path, mounted: Callable[..., Path], start: Callable[..., Host], kind: str
-) -> None:
+def test_a_disk_without_room_for_the_ledger_loses_no_truth(tmp_path, mounted, start, kind):
     """tmpfs has pages of 4 KiB: empty files need none, but the log of them does."""
     root = mounted(tmp_path / "small", "size=64k,nr_inodes=3000")
     host = start(at=root)
@@ -319,8 +307,8 @@ def test_a_disk_without_room_for_the_ledger_loses_no_truth(
 
 
 def test_a_disk_that_is_full_in_the_middle_of_a_pack_fails_the_files_that_do_not_fit(
-    tmp_path: Path, mounted: Callable[..., Path], start: Callable[..., Host]
-) -> None:
+    tmp_path, mounted, start
+):
     root = mounted(tmp_path / "small", "size=256k")
     host = start(at=root)
     assert host.pack("d", {f"f{index}": b"old" for index in range(10)}) == []
@@ -347,9 +335,7 @@ def test_a_disk_that_is_full_in_the_middle_of_a_pack_fails_the_files_that_do_not
     host.bye()
 
 
-def test_a_read_only_file_system_is_said(
-    tmp_path: Path, mounted: Callable[..., Path], start: Callable[..., Host]
-) -> None:
+def test_a_read_only_file_system_is_said(tmp_path, mounted, start):
     root = mounted(tmp_path / "fixed", "size=1m")
     (root / "f").write_text("1")
     subprocess.run(["mount", "-o", "remount,ro", str(root)], check=True)
@@ -361,9 +347,7 @@ def test_a_read_only_file_system_is_said(
     host.bye()
 
 
-def test_a_file_system_mounted_below_the_root_gets_whole_files(
-    tmp_path: Path, mounted: Callable[..., Path], start: Callable[..., Host]
-) -> None:
+def test_a_file_system_mounted_below_the_root_gets_whole_files(tmp_path, mounted, start):
     root = tmp_path / "root"
     volume = mounted(root / "data", "size=4m")
     (volume / "theirs").write_text("work")
@@ -397,7 +381,7 @@ def _fill(volume: Path) -> None:
             pass
 
 
-def test_two_names_that_the_file_system_folds_are_not_put_over_each_other(root: Path) -> None:
+def test_two_names_that_the_file_system_folds_are_not_put_over_each_other(root):
     """Without a file system that folds names, only what the receiver makes of having found one can be shown."""
     top = tree.Tree(os.open(root, os.O_RDONLY))
     state = State(top, str(root), write=True)
@@ -441,7 +425,7 @@ def folding(tmp_path: Path, as_root: None) -> Iterator[Path]:  # noqa: ARG001
     subprocess.run(["umount", str(place)], check=True)
 
 
-def test_a_file_system_that_folds_names_is_found_out(folding: Path, host: Host) -> None:
+def test_a_file_system_that_folds_names_is_found_out(folding, host):
     assert host.hello(folding)["case_sensitive"] is False
     host.entries(wire.LISTING)
     assert host.put("Readme", b"1", mode=0o755) == []

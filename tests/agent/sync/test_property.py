@@ -4,8 +4,6 @@ The watcher, the session and the receiver are the real ones; the receiver runs o
 be cut at either end. Rules come and go: what they leave out is asked of git. 30 sequences; 2,000 with DKDBG_TEST_FULL=1; DKDBG_TEST_SEED=N runs one of them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

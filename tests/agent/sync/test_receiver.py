@@ -10,18 +10,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from dkdbg.agent.sync import wire
 from tests.agent.sync.host import NOW, Host, digest, entry
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
-
-def test_ready_says_what_the_host_has_to_know(host: Host, root: Path) -> None:
+def test_ready_says_what_the_host_has_to_know(host, root):
     (root.parent / "way").symlink_to("root")
     ready = host.hello(root.parent / "way")
     (root.parent / "way").unlink()
@@ -33,7 +29,7 @@ def test_ready_says_what_the_host_has_to_know(host: Host, root: Path) -> None:
     host.bye()
 
 
-def test_a_file_gets_content_mode_and_time(live: Host, root: Path) -> None:
+def test_a_file_gets_content_mode_and_time(live, root):
     live.put("a/b/c.sh", b"#!/bin/sh\n", mode=0o755, mtime_ns=1_600_000_000_123_456_789)
     info = (root / "a/b/c.sh").stat()
     assert (info.st_mode & 0o7777, info.st_mtime_ns) == (0o755, 1_600_000_000_123_456_789)
@@ -44,7 +40,7 @@ def test_a_file_gets_content_mode_and_time(live: Host, root: Path) -> None:
     assert (root / "old").stat().st_mtime_ns == -5
 
 
-def test_the_listing_of_the_next_start_is_what_was_put(start: Callable[..., Host], root: Path) -> None:
+def test_the_listing_of_the_next_start_is_what_was_put(start, root):
     host = start(at=root)
     name = os.fsdecode(b"odd \xff\n'\"name \xc3\xa9")
     host.put(name, b"x", stamp="1:2:3")
@@ -63,7 +59,7 @@ def test_the_listing_of_the_next_start_is_what_was_put(start: Callable[..., Host
 
 
 @pytest.mark.parametrize("kind", ["PUT", "PACK"])
-def test_local_wins_and_what_was_made_or_changed_there_is_kept(live: Host, root: Path, kind: str) -> None:
+def test_local_wins_and_what_was_made_or_changed_there_is_kept(live, root, kind):
     def put(*names: str, data: bytes) -> None:
         for name in names if kind == "PUT" else ():
             live.put(f"d/{name}", data)
@@ -102,7 +98,7 @@ def test_local_wins_and_what_was_made_or_changed_there_is_kept(live: Host, root:
     assert where["link"].is_symlink()
 
 
-def test_a_folder_in_the_way_of_a_file_is_kept_whole(host: Host, root: Path) -> None:
+def test_a_folder_in_the_way_of_a_file_is_kept_whole(host, root):
     (root / "a" / "deep").mkdir(parents=True)
     (root / "a" / "deep" / "work").write_text("theirs")
     host.open(root)
@@ -115,7 +111,7 @@ def test_a_folder_in_the_way_of_a_file_is_kept_whole(host: Host, root: Path) -> 
     host.bye()
 
 
-def test_a_file_or_symlink_in_the_way_of_a_folder_is_kept(host: Host, root: Path) -> None:
+def test_a_file_or_symlink_in_the_way_of_a_folder_is_kept(host, root):
     (root / "a").write_text("theirs")
     (root / "l").symlink_to("a")
     os.mkfifo(root / "pipe")
@@ -130,7 +126,7 @@ def test_a_file_or_symlink_in_the_way_of_a_folder_is_kept(host: Host, root: Path
     host.bye()
 
 
-def test_an_empty_folder_of_ours_gives_way_to_a_file(live: Host, root: Path) -> None:
+def test_an_empty_folder_of_ours_gives_way_to_a_file(live, root):
     live.do(wire.MKDIR, {"path": "a", "mode": 0o755})
     live.put("a", b"file")
     live.do(wire.DELETE, {"path": "a"})
@@ -140,7 +136,7 @@ def test_an_empty_folder_of_ours_gives_way_to_a_file(live: Host, root: Path) -> 
     assert live.failed + live.kept == []
 
 
-def test_a_folder_goes_only_when_nothing_is_left_in_it(start: Callable[..., Host], root: Path) -> None:
+def test_a_folder_goes_only_when_nothing_is_left_in_it(start, root):
     host = start(at=root)
     host.put("d/a", b"1")
     (root / "d" / "made there").write_text("theirs")
@@ -152,14 +148,14 @@ def test_a_folder_goes_only_when_nothing_is_left_in_it(start: Callable[..., Host
     assert start().open(root) == {}
 
 
-def test_deleting_again_is_done(live: Host) -> None:
+def test_deleting_again_is_done(live):
     live.put("a", b"1")
     for _ in range(2):
         assert live.do(wire.DELETE, {"path": "a"}) == []
     assert live.do(wire.DELETE, {"path": "no/such/thing"}) == []
 
 
-def test_a_folder_that_took_the_place_of_our_file_is_not_deleted(live: Host, root: Path) -> None:
+def test_a_folder_that_took_the_place_of_our_file_is_not_deleted(live, root):
     for name in ("empty", "full"):
         live.put(name, b"1")
         (root / name).unlink()
@@ -172,7 +168,7 @@ def test_a_folder_that_took_the_place_of_our_file_is_not_deleted(live: Host, roo
     assert [one["where"] for one in live.kept] == ["empty", "full"]
 
 
-def test_a_folder_that_was_moved_out_of_the_root_is_not_written_to(live: Host, root: Path) -> None:
+def test_a_folder_that_was_moved_out_of_the_root_is_not_written_to(live, root):
     live.put("d/a", b"1")
     away = root.parent / "away"
     (root / "d").rename(away)
@@ -182,7 +178,7 @@ def test_a_folder_that_was_moved_out_of_the_root_is_not_written_to(live: Host, r
     shutil.rmtree(away)
 
 
-def test_mode_changes_what_sync_holds_and_nothing_else(live: Host, root: Path) -> None:
+def test_mode_changes_what_sync_holds_and_nothing_else(live, root):
     live.put("a", b"1")
     live.put("linked", b"1")
     os.link(root / "linked", root / "other name")
@@ -200,7 +196,7 @@ def test_mode_changes_what_sync_holds_and_nothing_else(live: Host, root: Path) -
     assert live.verify()["linked"][2:] == [0o700, 1, digest(b"1"), "2"]
 
 
-def test_adopt_notes_only_what_is_really_there(start: Callable[..., Host], root: Path) -> None:
+def test_adopt_notes_only_what_is_really_there(start, root):
     host = start()
     (root / "a").write_bytes(b"same")
     (root / "d").mkdir()
@@ -222,7 +218,7 @@ def test_adopt_notes_only_what_is_really_there(start: Callable[..., Host], root:
     assert {path: one[5] for path, one in listing.items()} == dict.fromkeys("adl", "adopted")
 
 
-def test_a_file_that_changed_between_stat_and_adopt_is_not_noted(host: Host, root: Path) -> None:
+def test_a_file_that_changed_between_stat_and_adopt_is_not_noted(host, root):
     (root / "a").write_bytes(b"same")
     host.open(root)
     host.send(wire.STAT, {"paths": ["a"]})
@@ -234,7 +230,7 @@ def test_a_file_that_changed_between_stat_and_adopt_is_not_noted(host: Host, roo
 
 
 @pytest.mark.parametrize("kind", ["PUT", "PACK"])
-def test_python_never_runs_an_old_pyc(live: Host, root: Path, kind: str) -> None:
+def test_python_never_runs_an_old_pyc(live, root, kind):
     """Saves of the same size and time: each must invalidate the .pyc that any of the earlier ones left."""
     for value in (1, 2, 3, 4):
         if value == 3:  # as an editor that moves the old file away before it writes the new one
@@ -252,7 +248,7 @@ def test_python_never_runs_an_old_pyc(live: Host, root: Path, kind: str) -> None
     assert (root / "longer.py").stat().st_mtime_ns == NOW
 
 
-def test_verify_reads_everything_anew_and_says_what_else_is_there(live: Host, root: Path) -> None:
+def test_verify_reads_everything_anew_and_says_what_else_is_there(live, root):
     live.put("a", b"right")
     live.put("d/b", b"right")
     info = (root / "a").stat()
@@ -270,7 +266,7 @@ def test_verify_reads_everything_anew_and_says_what_else_is_there(live: Host, ro
     ]
 
 
-def test_pull_lists_and_reads_without_following_symlinks(host: Host, root: Path) -> None:
+def test_pull_lists_and_reads_without_following_symlinks(host, root):
     data = os.urandom((2 << 20) + 7)
     (root / "outputs" / "run").mkdir(parents=True)
     (root / "outputs" / "run" / "model.pt").write_bytes(data)
@@ -297,7 +293,7 @@ def test_pull_lists_and_reads_without_following_symlinks(host: Host, root: Path)
     host.bye()
 
 
-def test_the_probe_is_there_until_the_next_frame(host: Host, root: Path) -> None:
+def test_the_probe_is_there_until_the_next_frame(host, root):
     probe = host.hello(root, probe=True)["probe"]
     assert (root / probe).is_file()
     host.entries(wire.LISTING)
@@ -307,7 +303,7 @@ def test_the_probe_is_there_until_the_next_frame(host: Host, root: Path) -> None
     host.bye()
 
 
-def test_a_receiver_that_was_told_nothing_leaves_nothing(start: Callable[..., Host], root: Path) -> None:
+def test_a_receiver_that_was_told_nothing_leaves_nothing(start, root):
     host = start()
     host.open(root, probe=True)
     host.bye()
@@ -324,7 +320,7 @@ def test_a_receiver_that_was_told_nothing_leaves_nothing(start: Callable[..., Ho
     assert (root / ".dkdbg-sync").stat().st_mode & 0o7777 == 0o700
 
 
-def test_git_never_sees_syncs_folder(host: Host, root: Path) -> None:
+def test_git_never_sees_syncs_folder(host, root):
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     host.open(root)
     host.put("a", b"1")
@@ -335,9 +331,7 @@ def test_git_never_sees_syncs_folder(host: Host, root: Path) -> None:
     host.bye()
 
 
-def test_only_one_receiver_writes_and_the_second_says_who_the_first_is(
-    start: Callable[..., Host], root: Path
-) -> None:
+def test_only_one_receiver_writes_and_the_second_says_who_the_first_is(start, root):
     first, second, third = start(), start(), start()
     first.open(root)
     first.put("a", b"1")
@@ -363,9 +357,7 @@ def opened_by(host: Host) -> list[Path]:
     return found
 
 
-def test_a_second_receiver_takes_over_as_soon_as_the_first_ends(
-    start: Callable[..., Host], root: Path
-) -> None:
+def test_a_second_receiver_takes_over_as_soon_as_the_first_ends(start, root):
     first, second = start(), start()
     first.open(root)
     second.send(wire.HELLO, {"version": wire.VERSION, "root": str(root)})
@@ -376,12 +368,12 @@ def test_a_second_receiver_takes_over_as_soon_as_the_first_ends(
     second.expect(wire.READY)
 
 
-def test_a_receiver_that_hears_nothing_ends_when_the_host_asked_for_that(host: Host, root: Path) -> None:
+def test_a_receiver_that_hears_nothing_ends_when_the_host_asked_for_that(host, root):
     host.open(root, silence_s=1)
     assert host.process.wait(300) == 0
 
 
-def test_reading_beside_nothing_makes_nothing(host: Host, root: Path) -> None:
+def test_reading_beside_nothing_makes_nothing(host, root):
     (root / "a").write_text("x")
     assert host.open(root, write=False) == {}
     assert host.verify() == {}
@@ -390,7 +382,7 @@ def test_reading_beside_nothing_makes_nothing(host: Host, root: Path) -> None:
     assert [one.name for one in root.iterdir()] == ["a"]
 
 
-def test_done_never_passes_a_file_that_is_still_coming(live: Host, root: Path) -> None:
+def test_done_never_passes_a_file_that_is_still_coming(live, root):
     large = live.begin(wire.BEGIN, entry("large", b"12345678"))
     assert live.expect(wire.RESUME) == {"id": large, "offset": 0}
     live.send(wire.DATA, {"id": large}, b"1234")
@@ -408,7 +400,7 @@ def test_done_never_passes_a_file_that_is_still_coming(live: Host, root: Path) -
 
 
 @pytest.mark.parametrize("what", ["folder", "root"])
-def test_a_ledger_that_is_gone_ends_the_stream(host: Host, root: Path, what: str, tmp_path: Path) -> None:
+def test_a_ledger_that_is_gone_ends_the_stream(host, root, what, tmp_path):
     if what == "root":
         root = tmp_path / "other"
         root.mkdir()
@@ -419,7 +411,7 @@ def test_a_ledger_that_is_gone_ends_the_stream(host: Host, root: Path, what: str
     assert "was removed from the target" in host.error()
 
 
-def test_a_log_of_many_saves_is_written_anew(start: Callable[..., Host], root: Path) -> None:
+def test_a_log_of_many_saves_is_written_anew(start, root):
     host = start(at=root)
     host.put("a", b"1")
     frames = []

@@ -135,7 +135,7 @@ class Both:
 
 @settings(deadline=None, max_examples=int(os.environ.get("DKDBG_TEST_SEQUENCES", "60")))
 @given(st.lists(OURS | THEIRS | AGAIN, min_size=12, max_size=30))
-def test_no_work_is_lost_and_the_ledger_is_true_after_any_sequence(steps: list[tuple[str, str, int]]) -> None:
+def test_no_work_is_lost_and_the_ledger_is_true_after_any_sequence(steps):
     folder = Path(tempfile.mkdtemp(prefix="dkdbg-sync-test-"))
     both = Both(folder)
     try:
@@ -161,7 +161,7 @@ def test_no_work_is_lost_and_the_ledger_is_true_after_any_sequence(steps: list[t
         shutil.rmtree(folder)
 
 
-def test_the_digest_of_nothing_readable_is_empty(root: Path) -> None:
+def test_the_digest_of_nothing_readable_is_empty(root):
     folder = os.open(root, os.O_RDONLY)
     os.mkfifo(root / "pipe")
     assert content.digest_at(folder, b"pipe", "f") == content.digest_at(folder, b"none", "f") == ""

@@ -42,13 +42,13 @@ def cut(data: bytes, sizes: list[int]) -> list[bytes]:
 
 
 @given(FRAMES, st.lists(st.integers(0, 40)))
-def test_frames_come_out_as_they_went_in_whatever_the_pieces(frames, sizes) -> None:
+def test_frames_come_out_as_they_went_in_whatever_the_pieces(frames, sizes):
     data = b"".join(wire.encode(*frame) for frame in frames)
     assert parse(cut(data, sizes)) == [tuple(frame) for frame in frames]
 
 
 @given(FRAMES, st.data())
-def test_a_byte_that_is_changed_gives_frames_or_a_wire_error(frames, data) -> None:
+def test_a_byte_that_is_changed_gives_frames_or_a_wire_error(frames, data):
     whole = bytearray(b"".join(wire.encode(*frame) for frame in frames))
     if whole:
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
@@ -63,7 +63,7 @@ def test_a_byte_that_is_changed_gives_frames_or_a_wire_error(frames, data) -> No
 
 
 @given(st.binary(min_size=9, max_size=300))
-def test_any_bytes_give_frames_or_a_wire_error(data: bytes) -> None:
+def test_any_bytes_give_frames_or_a_wire_error(data):
     parser = wire.Parser()
     parser.feed(data)
     with contextlib.suppress(wire.WireError):
@@ -72,9 +72,7 @@ def test_any_bytes_give_frames_or_a_wire_error(data: bytes) -> None:
 
 
 @given(KINDS, st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
-def test_lengths_over_the_limit_are_refused_before_their_bytes_arrive(
-    kind: int, head: int, body: int
-) -> None:
+def test_lengths_over_the_limit_are_refused_before_their_bytes_arrive(kind, head, body):
     parser = wire.Parser()
     parser.feed(struct.pack("!BII", kind, head, body))
     if head > wire.MAX_HEAD or body > wire.MAX_BODY:
@@ -84,7 +82,7 @@ def test_lengths_over_the_limit_are_refused_before_their_bytes_arrive(
         assert parser.take() is None or (head, body) == (0, 0)
 
 
-def test_a_banner_on_the_stream_is_called_what_it_is() -> None:
+def test_a_banner_on_the_stream_is_called_what_it_is():
     parser = wire.Parser()
     parser.feed(b"Welcome to node4!\n")
     with pytest.raises(wire.WireError, match="Welcome to node4"):
@@ -99,23 +97,21 @@ def test_a_banner_on_the_stream_is_called_what_it_is() -> None:
     ],
     ids=range(12),
 )  # fmt: skip
-def test_a_head_that_is_no_json_object_in_ascii_is_refused(head: bytes) -> None:
+def test_a_head_that_is_no_json_object_in_ascii_is_refused(head):
     parser = wire.Parser()
     parser.feed(struct.pack("!BII", wire.PUT, len(head), 0) + head)
     with pytest.raises(wire.WireError, match="PUT"):
         parser.take()
 
 
-def test_too_large_a_frame_is_not_sent() -> None:
+def test_too_large_a_frame_is_not_sent():
     with pytest.raises(wire.WireError, match="too large"):
         wire.encode(wire.PUT, {}, b"x" * (wire.MAX_BODY + 1))
 
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 5000), st.booleans(), st.integers(1, 1000))
-def test_a_listing_is_split_so_that_each_frame_fits_and_only_the_last_says_end(
-    count: int, end: bool, length: int
-) -> None:
+def test_a_listing_is_split_so_that_each_frame_fits_and_only_the_last_says_end(count, end, length):
     entries = [["\udcff" * length, "f", 0, 0, "", str(index)] for index in range(count)]
     frames = parse(wire.encode_entries(wire.LISTING, entries, end=end))
     assert [one for _, head, _ in frames for one in head["entries"]] == entries

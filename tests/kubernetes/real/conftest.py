@@ -1,7 +1,5 @@
 """A real cluster for the tests here. `.ci/kubernetes --test` runs them; elsewhere they are skipped, in CI too."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.kubernetes.real.cluster import RealCluster, lacks
