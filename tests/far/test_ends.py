@@ -52,3 +52,35 @@ def test_an_editor_hears_that_all_is_gone_and_is_attached_to_what_runs_next(
                 assert "dkdbg ps ssh://login,node1" in said
         with running(laptop, tmp_path):
             assert debugger.wait_stopped(300).session is not stopped.session
+
+
+def test_a_name_that_leads_to_another_host_meanwhile_ends_no_session(laptop, tmp_path):
+    """A cluster has one name for its login nodes: the next connection may lead to another one (found/far.md)."""
+    which, tried, config = tmp_path / "which", tmp_path / "tried", laptop.folder / "config"
+    which.write_text("node1")
+    pair = (
+        f"Host pair\n  ProxyCommand /usr/bin/ssh -F {config} -W $(tee -a {tried} <{which}):22 login\n"
+        "  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n"
+    )
+    former = config.read_text()
+    config.write_text(pair + former)
+    try:
+        with (
+            running(laptop, tmp_path),
+            host_door(tmp_path, "ssh://pair") as door,
+            Debugger(options(tmp_path, door.port)) as debugger,
+        ):
+            debugger.set_breakpoints(str(tmp_path / "train.py"), [marked_line(tmp_path / "train.py")])
+            debugger.attach()
+            stopped = debugger.wait_stopped(300)
+            which.write_text("127.0.0.1")  # as `login` calls itself
+            laptop.kill_local_ssh()
+            end = time.monotonic() + 300
+            while "127.0.0.1" not in tried.read_text():
+                assert time.monotonic() < end
+                time.sleep(0.1)
+            which.write_text("node1")
+            assert debugger.evaluate("6 * 7", debugger.stack(stopped, timeout=300)[0], timeout=300) == "42"
+            assert not stopped.session.is_ended
+    finally:
+        config.write_text(former)

@@ -213,9 +213,10 @@ class SshPlace:
 
     def _relayed(self, word: str, silent: bool, limit: float) -> tuple[str, ...]:
         """The relay's command line; on its thread, while a door may be asked for on another one."""
+        is_new = silent or not self._connection.is_there()
         reach = self.again(silent=silent, limit=limit)
         agents = self._agents
-        if silent:
+        if is_new:
             _, host, _, *found = self._look(reach)
             if host != self._host:  # a name for several login nodes: the session lives on, on another one
                 self._connection.drop()
