@@ -257,6 +257,24 @@ def test_a_breakpoint_is_hit_through_kubectls_that_are_cut_and_in_the_pod_that_c
     wait_until_no_relay_is_left()  # neither of the door's nor of the runs
 
 
+def test_a_pod_that_is_being_deleted_keeps_its_session_until_its_program_ends(root, cluster, box):
+    """Within its grace period the program runs on; a kubectl that fell silent meanwhile ended the session."""
+    with attached_to_train_0(root, box) as (debugger, _):
+        stop = debugger.wait_stopped(300)
+        leaving = {"deletionTimestamp": "2026-11-22T10:01:00Z"}
+        cluster.put(Pod("train-0", {"main": box.name}, labels={"app": "train"}, metadata=leaving))
+        cut = relays()
+        assert cut
+        for pid in cut:
+            os.kill(pid, signal.SIGSTOP)
+        debugger.continue_(stop, timeout=300)
+        again = debugger.wait_stopped(300)
+        assert again.session is stop.session
+        for pid in cut:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
 def test_an_editor_hears_that_the_container_of_its_pod_was_restarted(root, box):
     """The pod and its name stay, and nothing of the former session is in the new container."""
     with attached(root, box) as (debugger, started):

@@ -98,6 +98,7 @@ class Pod:
         mappings: DKDBG_MAPPINGS of each container, as far as the pod itself says it.
         workdirs: of each container, as far as the pod itself says it.
         trouble: by container, why nothing can be run in it now; absent where something can.
+        running: the containers that run now, also where the pod is being deleted and they have not ended yet.
     """
 
     name: str
@@ -111,6 +112,7 @@ class Pod:
     mappings: dict[str, str]
     workdirs: dict[str, str]
     trouble: dict[str, str]
+    running: frozenset[str]
 
     @classmethod
     def of(cls, value: object) -> Pod:
@@ -142,6 +144,11 @@ class Pod:
                 name: _text(each.get("workingDir")) for name, each in zip(names, containers, strict=True)
             },
             trouble=_trouble(names, about, status),
+            running=frozenset(
+                _text(each.get("name"))
+                for each in objects_of(status.get("containerStatuses"))
+                if "running" in object_of(each.get("state"))
+            ),
         )  # fmt: skip
 
     def container(self, asked: str) -> str:

@@ -76,7 +76,7 @@ class PodPlace:
         """The pod that runs now. Another one of this name that comes later answers in its place: kubectl knows names."""
         found = self._look()
         if found.container in found.pod.trouble:
-            raise not_ready(found.pod, found.container, self._query.namespace)
+            raise self._not_ready(found)
         self._found = found
         return found.reach
 
@@ -156,7 +156,7 @@ class PodPlace:
         if silent:
             former = self._running().pod.name
             with self._gone_if_deleted(former):
-                self.find()
+                self._found = self._look_again()
         return self._running().reach
 
     @contextlib.contextmanager
@@ -234,8 +234,8 @@ class PodPlace:
             DkdbgError: there is no pod, or it does not answer.
         """
         found = self._look()
-        if found.container in found.pod.trouble:
-            raise GoneError(not_ready(found.pod, found.container, self._query.namespace).message)
+        if found.container not in found.pod.running and found.container in found.pod.trouble:
+            raise GoneError(self._not_ready(found).message)
         done = _asked(found.reach)
         path = None if done.code else brought.agent_in(done.stdout)
         if path is None:
@@ -270,6 +270,20 @@ class PodPlace:
         query = self._query
         pod = choose(kubectl.pods(query), query)
         return _Found(pod=pod, container=pod.container(query.container), reach=self._reach_of(pod))
+
+    def _look_again(self) -> _Found:
+        """The same, for what runs there already: a pod that is being deleted gives it time to end.
+
+        Raises:
+            DkdbgError: nothing runs there.
+        """
+        found = self._look()
+        if found.container not in found.pod.running and found.container in found.pod.trouble:
+            raise self._not_ready(found)
+        return found
+
+    def _not_ready(self, found: _Found) -> DkdbgError:
+        return not_ready(found.pod, found.container, self._query.namespace)
 
     def _reach_of(self, pod: Pod) -> PodReach:
         namespace, container = self._query.namespace, pod.container(self._query.container)
