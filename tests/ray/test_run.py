@@ -408,3 +408,24 @@ def test_threads_of_a_ray_that_the_program_starts_itself_stop(ray, tmp_path):
             debugger.continue_(stop, timeout=LIMIT)
         assert process.wait(LIMIT) == 0, (tmp_path / "said").read_text()
     assert "grouped [2, 3, 4, 5]" in (tmp_path / "said").read_text()
+
+
+def test_a_driver_that_ray_starts_on_another_node_runs_and_says_why_it_is_not_debugged(ray, tmp_path):
+    submit = [
+        "python3",
+        "-m",
+        "ray.scripts.scripts",
+        "job",
+        "submit",
+        "--entrypoint-resources",
+        '{"node1": 1}',
+    ]
+    done = subprocess.run(
+        [
+            "dkdbg", "run", "--on", f"ray+docker://{ray.nodes[0]}", "--workers", "*",
+            "--", *submit, "--", "python3", "-c", "print('ran', 6 * 7)",
+        ],
+        capture_output=True, text=True, check=False, timeout=LIMIT, cwd=tmp_path, env=environment(),
+    )  # fmt: skip
+    assert (done.returncode, "\nran 42\n" in done.stdout) == (0, True), done.stdout + done.stderr
+    assert "\ndkdbg: not debugged: " in done.stdout

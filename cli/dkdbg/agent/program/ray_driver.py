@@ -34,8 +34,9 @@ ENV_PROFILE, ENV_PROFILE_DIR = "DKDBG_PROFILE", "DKDBG_PROFILE_DIR"
 _PROFILERS = ("nsight", "patterns", "py_spy", "torch_profile", "ray_profile")
 _INTERVAL = 0.3
 _SESSION = "DKDBG_SESSION_DIR"
-#: Begins a job's command line: what the shell reads puts the driver into our session, where it runs on this machine.
-_JOB = "if [ -r {0} ]; then . {0}; else echo '{1}' >&2; fi; {2}"
+#: Begins a job's command line: what the shell reads puts the driver into our session, where it runs on this machine. On
+#: another one somebody else may have made a folder of that name in /tmp.
+_JOB = "if [ -O {0} ] && [ -O {1} ]; then . {1}; else echo '{2}' >&2; fi; {3}"
 _ELSEWHERE = (
     "dkdbg: not debugged: dkdbg run has ended (--no-wait), or runs on another machine or as another user"
 )
@@ -116,7 +117,8 @@ def _of_our_session(entrypoint: str, source: Any) -> str:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as out:
         out.write("\n".join(lines) + "\n")
-    return _JOB.format(shlex.quote(path), _ELSEWHERE, entrypoint)
+    runtime = os.path.dirname(os.environ[_SESSION])
+    return _JOB.format(shlex.quote(runtime), shlex.quote(path), _ELSEWHERE, entrypoint)
 
 
 def _with_setup(runtime_env: Dict[str, Any]) -> Dict[str, Any]:
