@@ -68,10 +68,8 @@ def test_a_name_that_leads_to_another_host_meanwhile_ends_no_session(laptop, tmp
         with (
             running(laptop, tmp_path),
             host_door(tmp_path, "ssh://pair") as door,
-            Debugger(options(tmp_path, door.port)) as debugger,
+            editor(door.port, tmp_path, CODE) as debugger,
         ):
-            debugger.set_breakpoints(str(tmp_path / "train.py"), [marked_line(tmp_path / "train.py")])
-            debugger.attach()
             stopped = debugger.wait_stopped(300)
             which.write_text("127.0.0.1")  # as `login` calls itself
             laptop.kill_local_ssh()

@@ -259,7 +259,7 @@ def test_a_breakpoint_is_hit_through_kubectls_that_are_cut_and_in_the_pod_that_c
 
 def test_a_pod_that_is_being_deleted_keeps_its_session_until_its_program_ends(root, cluster, box):
     """Within its grace period the program runs on; a kubectl that fell silent meanwhile ended the session."""
-    with attached_to_train_0(root, box) as (debugger, _):
+    with attached(root, box) as (debugger, _):
         stop = debugger.wait_stopped(300)
         leaving = {"deletionTimestamp": "2026-11-22T10:01:00Z"}
         cluster.put(Pod("train-0", {"main": box.name}, labels={"app": "train"}, metadata=leaving))

@@ -37,9 +37,7 @@ _SESSION = "DKDBG_SESSION_DIR"
 #: Begins a job's command line: what the shell reads puts the driver into our session, where it runs on this machine. On
 #: another one somebody else may have made a folder of that name in /tmp.
 _JOB = "if [ -O {0} ] && [ -O {1} ]; then . {1}; else echo '{2}' >&2; fi; {3}"
-_ELSEWHERE = (
-    "dkdbg: not debugged: dkdbg run has ended (--no-wait), or runs on another machine or as another user"
-)
+_ELSEWHERE = "dkdbg: not debugged: its dkdbg run has ended, as with `ray job submit --no-wait`, or is on another machine or of another user"
 #: What the agent sets for a program, beside its own variables; those of its own that are another process's.
 _SET = ("PYTHONBREAKPOINT", "PYDEVD_DISABLE_FILE_VALIDATION", "TORCH_COMPILE_DISABLE")
 _NOT_OF_JOB = (ENV_FORMER, ENV_UV, ENV_FORMER_SUBMIT, ENV_SOURCE, ENV_UNPACKED)
