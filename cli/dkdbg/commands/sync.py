@@ -62,7 +62,9 @@ def _sync_with(
         place = place.with_folder(folder_name(root))
     reach = place.find()
     workspace = (
-        Workspace(local=folder, remote=to, why="--to") if to else _workspace(root, place, reach, python)
+        Workspace(local=folder, remote=to, why="--to")
+        if to
+        else _workspace(root, place, reach, python, writes=not (verify or pull))
     )
     if not workspace.remote.startswith("/"):
         raise DkdbgError(f"--to {to}: it must be an absolute path on the target", exit_code=EXIT_USAGE)
@@ -122,14 +124,14 @@ def _sync_with(
     return EXIT_ERROR if session.failed else 0
 
 
-def _workspace(root: Path, place: Place, reach: Reach, python: str | None) -> Workspace:
-    """What the place says; where its address names no folder, the one there that is `root`, if there is one."""
+def _workspace(root: Path, place: Place, reach: Reach, python: str | None, *, writes: bool) -> Workspace:
+    """What the place says, if it is to be written to not a home; where its address names no folder, the one there that is `root`, if there is one."""
     from dkdbg.sync import shared
 
     is_free = isinstance(place, Roomy) and not place.names_folder
     if is_free and (found := shared.find(str(root), reach, python=python)) is not None:
         return Workspace(local=".", remote=found, why="it is mounted here")
-    return shared.folder_of(place, reach)
+    return shared.folder_of(place, reach) if writes else place.workspace()
 
 
 def after_up(root: Path, *, as_json: bool) -> int:

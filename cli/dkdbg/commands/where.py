@@ -78,7 +78,9 @@ def where(root: Path, targets: Sequence[str], shown: Shown) -> int:
 
 def _look(root: Path, targets: Sequence[str], shown: Shown, wanted: RankSet, still: Still | None) -> int:
     began = time.monotonic()
-    found, missing = ask(_wanted(root, targets), native=shown.native)
+    wanted_of, unreadable = _wanted(root, targets)
+    found, missing = ask(wanted_of, native=shown.native)
+    missing = {**unreadable, **missing}
     jobs = hang_map.jobs(each for each in found if each.processes)
     if not wanted.everyone:
         jobs = [hang_map.chosen(each, wanted.contains) for each in jobs if each.ranks]
@@ -120,25 +122,27 @@ def _ranks(written: str) -> RankSet:
     return found
 
 
-def _wanted(root: Path, targets: Sequence[str]) -> list[Wanted]:
-    """The places to ask, each once, and the sessions there."""
+def _wanted(root: Path, targets: Sequence[str]) -> tuple[list[Wanted], dict[str, str]]:
+    """The places to ask, each once, with the sessions there; and by name why a target tells no sessions."""
     if not targets:
-        return _of_sessions(root, registry.sessions()[0])
+        return _of_sessions(root, registry.sessions()[0]), {}
     found: list[Wanted] = []
+    missing: dict[str, str] = {}
     for target in targets:
         for place in registry.places_of(target, root):
             seen = place.sessions()
             unreadable = next((each for each in seen if each.state == sessions.UNREADABLE), None)
             live = [each for each in seen if not each.is_ended and each.state != sessions.UNREADABLE]
             if unreadable is not None and not live:  # it would keep us waiting once more
-                raise DkdbgError(printable(f"{unreadable.target}: {unreadable.detail}"))
+                missing[unreadable.target] = unreadable.detail
+                continue
             if not live:
                 raise DkdbgError(
                     f"no session is running on {place.label}",
                     hint=sessions.how_to_begin(str(place.address), seen),
                 )
             found.append(Wanted(place=place, target=live[0].target, ids=tuple(each.id for each in live)))
-    return found
+    return found, missing
 
 
 def _of_sessions(root: Path, seen: Sequence[SeenSession]) -> list[Wanted]:

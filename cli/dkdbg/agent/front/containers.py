@@ -34,7 +34,7 @@ _POD = "/var/run/secrets/kubernetes.io"
 _ENGINE_LIMIT = 1.0
 _INTERVAL = 0.05
 #: What somebody who is refused can do where no token is asked for.
-COME_FROM_HERE = "attach from outside of it, or run dkdbg attach in it"
+COME_FROM_HERE = "attach from outside of that container, or run dkdbg attach in it"
 
 
 def refusal(sock: socket.socket) -> str:
@@ -64,6 +64,9 @@ def is_on_engines_network(environment: Mapping[str, str]) -> bool:
     """
     if environment.get("KUBERNETES_SERVICE_HOST") or os.path.exists(_POD):
         return False
+    with contextlib.suppress(OSError), open("/etc/hosts", "rb") as hosts:
+        if hosts.read(64).startswith(b"# Kubernetes-managed"):  # a shell by ssh has no such variable
+            return False
     return any(os.path.exists(mark) for mark in _MARKS) and not os.path.exists(_OF_THE_HOST)
 
 
@@ -76,9 +79,10 @@ def _is_a_container(folder: str) -> bool:
     """Tell whether all processes of a cgroup are in a container that root made."""
     end = time.monotonic() + _ENGINE_LIMIT
     while True:
-        said = {each for each in map(_is_contained, _members(folder)) if each is not None}
-        if len(said) < 2 or time.monotonic() > end:
-            return said == {True}
+        found = {pid: _is_contained(pid) for pid in _members(folder)}
+        outside = [pid for pid, inside in found.items() if inside is False]
+        if not outside or not all(map(_is_engines, outside)) or time.monotonic() > end:
+            return not outside and True in found.values()
         time.sleep(_INTERVAL)
 
 
@@ -89,10 +93,17 @@ def _is_contained(pid: int) -> Optional[bool]:
     return None
 
 
+def _is_engines(pid: int) -> bool:
+    """Tell whether a process may be one of root's engine, which leaves the cgroup in a moment, or has ended."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return os.stat("/proc/%d" % pid).st_uid == 0
+    return True
+
+
 def _depth(pid: str) -> int:
     """Return how many PID namespaces a process is in, from that of /proc on."""
     with open("/proc/%s/status" % pid, "rb") as status:
-        return next(len(line.split()) for line in status if line.startswith(b"NSpid:"))
+        return next((len(line.split()) for line in status if line.startswith(b"NSpid:")), 0)
 
 
 def _users(pid: str) -> str:

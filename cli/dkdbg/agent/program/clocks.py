@@ -23,7 +23,7 @@ import sys
 import time
 import types
 
-from . import held_time, imported
+from . import held_time, importing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _follow(directory: str) -> None:
     if attached and not _State.lengthened:
         _State.lengthened = True
         for name, change in _WAITS.items():
-            imported.once(name, change)
+            importing.after(name, change)
     _State.attached = attached
     if _behind() > 0.0:
         _replace()

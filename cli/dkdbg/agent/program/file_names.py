@@ -59,6 +59,7 @@ def of_editor(path: str, pairs: List[Tuple[str, str]]) -> str:
     """
     if not pairs:
         return path
+    path, pairs = os.path.realpath(path), [(theirs, os.path.realpath(ours)) for theirs, ours in pairs]
     around = [pair for pair in pairs if (path + "/").startswith(pair[1].rstrip("/") + "/")]
     if not around:
         return ""

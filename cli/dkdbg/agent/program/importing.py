@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 TYPE_CHECKING = False
@@ -12,10 +13,16 @@ if TYPE_CHECKING:
 
 
 def after(name: str, do: Callable[[Any], object]) -> None:
-    """Call `do` with this module: now where it is there, else when it is imported; once for each name."""
+    """Call `do` with this module: now where it is there, else when it is imported; once for each name.
+
+    An error in it is swallowed: the module is of a version that we do not know.
+    """
+    if name in sys.builtin_module_names:  # all of those have one loader
+        __import__(name)
     module = sys.modules.get(name)
     if module is not None:
-        do(module)
+        with contextlib.suppress(Exception):
+            do(module)
     elif not any(isinstance(finder, _Finder) and finder.name == name for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder(name, do))
 
@@ -46,6 +53,7 @@ class _Finder:
 
         def exec_module(module: Any) -> None:
             execute(module)
-            self._do(module)
+            with contextlib.suppress(Exception):
+                self._do(module)
 
         loader.exec_module = exec_module

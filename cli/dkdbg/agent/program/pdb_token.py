@@ -18,7 +18,7 @@ _ENV = "DKDBG_PDB_TOKEN"
 #: The token of this process where the user has named none.
 _made = ""
 #: A thread that finds the plain token gone would take it for none while another one still makes its digest.
-_taking = threading.Lock()
+_taking = threading.RLock()
 
 
 def digest(token: str) -> str:

@@ -85,7 +85,11 @@ def submit(**options: Any) -> None:
 
         def submit_job(self: Any, *, entrypoint: str, **named: Any) -> Any:
             source = (named.get("runtime_env") or {}).get("working_dir")
-            return known(self, entrypoint=_of_our_session(entrypoint, source), **named)
+            try:
+                entrypoint = _of_our_session(entrypoint, source)
+            except OSError as error:
+                sys.stderr.write("dkdbg: the job cannot be debugged: %s\n" % error)
+            return known(self, entrypoint=entrypoint, **named)
 
         JobSubmissionClient.submit_job = submit_job
     except Exception as error:
@@ -274,7 +278,7 @@ def _follow(session: str, run: str, secret: str, source: str) -> None:
     path = os.path.join(session, NAME)
     noted: Any = None
     script = getattr(sys.modules["__main__"], "__file__", None)
-    main = os.path.abspath(script) if script else ""
+    main = (os.path.realpath if source else os.path.abspath)(script) if script else ""
     prefix = ("%s:" % run).encode()
     profiled = _Profiled(session, run)
     atexit.register(_forget, prefix)

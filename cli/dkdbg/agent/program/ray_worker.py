@@ -266,9 +266,11 @@ def _join(adapter: str) -> socket.socket:
     def connect(address: Any, settings: Any) -> None:
         api._settrace(
             host=address[0], port=address[1], wait_for_ready_to_run=False, block_until_connected=True,
-            client_access_token=token, **settings,
+            client_access_token=token, **dict(settings, patch_multiprocessing=False),
         )  # fmt: skip
 
+    # No editor could reach what the worker starts, and that would wait for one for ever.
+    os.register_at_fork(after_in_child=lambda: sys.modules["pydevd"].get_global_debugger().disable_tracing())
     api._starts_debugging(connect)(("127.0.0.1", port))  # which has the settings of debugpy.configure()
     api.listen.called = True  # a program that calls it too hears so
     return ours

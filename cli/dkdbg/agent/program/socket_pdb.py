@@ -20,7 +20,7 @@ from . import loopback, own_socket, pdb_login, pdb_token
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
-    from typing import Any, Callable, Dict, Optional, Set, TextIO, Tuple, Type
+    from typing import Any, Callable, Dict, List, Optional, Set, TextIO, Tuple, Type
 
     Failure = Tuple[Type[BaseException], BaseException, TracebackType]
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _listeners: Dict[str, own_socket.OwnSocket] = {}
 #: Connected clients by the address that they came to, the newest last.
 _clients: Dict[str, _Client] = {}
+#: Lines with breakpoints by file, for all pdbs: Python has one table of them too (bdb.Breakpoint.bplist).
+_breaks: Dict[str, List[int]] = {}
 #: Held while a thread opens an address or waits for its client: another one waits for the same client then.
 _opening: Dict[str, threading.RLock] = {}
 #: An ended wait is not repeated, see on_demand.py.
@@ -67,8 +69,8 @@ class _Client:
 
     def is_there(self) -> bool:
         """Tell whether it is still connected; a client that has left is forgotten."""
-        if _clients.get(self.address) is self and self.has_left():
-            del _clients[self.address]
+        if self.has_left() and _clients.get(self.address) is self:
+            _clients.pop(self.address, None)
         return _clients.get(self.address) is self
 
     def has_left(self) -> bool:
@@ -87,6 +89,7 @@ class SocketPdb(pdb.Pdb):
     def __init__(self, client: _Client) -> None:
         self._client = client
         pdb.Pdb.__init__(self, stdin=client.source, stdout=client.sink, nosigint=True, readrc=False)
+        self.breaks = _breaks
         self.use_rawinput = False
         self.prompt = "(dkdbg) "
 
@@ -94,13 +97,26 @@ class SocketPdb(pdb.Pdb):
         """Be at the prompt when no other thread is, and say which thread this is when it is not the last one's."""
         with self._client.turn:
             if not self._client.is_there():
-                self.set_continue()
+                self.do_detach("")
                 return
             ident = threading.get_ident()
             if self._client.spoken not in (0, ident):
                 self.message("[thread %s]" % threading.current_thread().name)
             self._client.spoken = ident
             super().interaction(*words, **named)
+
+    def clear_all_breaks(self) -> None:
+        """Forget the breakpoints of all threads, as Python's table does."""
+        super().clear_all_breaks()
+        _breaks.clear()
+        self.breaks = _breaks
+
+    def break_here(self, frame: FrameType) -> bool:
+        """Tell whether a breakpoint stops here; another thread may be clearing it at this moment."""
+        try:
+            return super().break_here(frame)
+        except KeyError:
+            return False
 
     def _cmdloop(self) -> None:
         try:
@@ -111,7 +127,7 @@ class SocketPdb(pdb.Pdb):
     def do_detach(self, arg: str) -> bool:  # noqa: ARG002
         """Go on and close this connection; the next stop takes a new one."""
         if is_current(self):
-            del _clients[self._client.address]
+            _clients.pop(self._client.address, None)
         self.clear_all_breaks()  # else the program stays traced for nobody
         self.set_continue()
         try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 
-from . import choosing, imported, member
+from . import choosing, importing, member
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _follow(directory: str) -> str:
     module = sys.modules.get(MODULE)
     if module is None or not hasattr(module, "_store_based_barrier"):
         if _State.raised and _is_rank():
-            imported.once(MODULE, _patch)
+            importing.after(MODULE, _patch)
         return "raised 0" if _State.raised else "as they were"
     if _State.raised:
         _patch(module)

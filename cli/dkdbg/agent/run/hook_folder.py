@@ -25,7 +25,6 @@ FILES = (
     "collectives.py",
     "greenlets.py",
     "held_time.py",
-    "imported.py",
     "join.py",
     "kin.py",
     "loopback.py",

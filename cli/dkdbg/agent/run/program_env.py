@@ -9,6 +9,7 @@ from dkdbg.agent.dap.messages import CONTINUE_ALL, CONTINUES
 from dkdbg.agent.front import tokens
 from dkdbg.agent.program import crash, pdb_token, ranks
 from dkdbg.agent.run import exposure, outward, profiles
+from dkdbg.launchers.lines import wrappers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,13 +104,14 @@ def prepare(environment: MutableMapping[str, str], wait: float, then: str) -> fl
 
 def _set_by_env(command: List[str]) -> Dict[str, str]:
     """Return the variables that a command gives its program: `env NAME=VALUE ... PROGRAM`."""
+    if os.path.basename((command or [""])[0]) != "env":
+        return {}
     found: Dict[str, str] = {}
-    for word in command[1:] if os.path.basename((command or [""])[0]) == "env" else ():
+    for word in wrappers.after_options(command[1:], wrappers.PREFIX_VALUES):
         name, equals, value = word.partition("=")
-        if equals:
-            found[name] = value
-        elif not word.startswith("-"):
+        if not equals:
             break
+        found[name] = value
     return found
 
 

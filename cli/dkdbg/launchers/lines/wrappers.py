@@ -28,6 +28,10 @@ _DOCKER_VALUES = re.compile(
     r"entrypoint|platform|hostname|device|cpus|ulimit|cap-add|security-opt|add-host|restart|file|profile|pull|label)"
 )
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
+#: Options with a value of `env`, `nice`, `numactl`, `sudo` and the like.
+PREFIX_VALUES = frozenset(
+    ("-n", "-N", "-p", "-c", "-C", "-u", "-g", "-o", "-i", "--chdir", "--unset", "--cpunodebind", "--membind")
+)
 
 
 def unwrapped(words: list[str]) -> list[str]:
@@ -49,9 +53,7 @@ def unwrapped(words: list[str]) -> list[str]:
         elif (launcher := registry.of_program(name)) is not None and launcher.wraps:
             words = after_options(words[1:], launcher.value_options)
         elif name in _PREFIXES:
-            words = after_options(
-                words[1:], {"-n", "-N", "-p", "-c", "-u", "-g", "-o", "-i", "--cpunodebind", "--membind"}
-            )
+            words = after_options(words[1:], PREFIX_VALUES)
             words = words[_PREFIXES[name] :]
         else:
             return [name, *words[1:]] if words[0].startswith("@") else words
