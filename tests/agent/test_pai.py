@@ -399,6 +399,24 @@ def test_each_thread_keeps_the_client_of_its_own_port(start, tmp_path, minor):
     assert sorted(out.splitlines()) == ["0 0", "0 1", "1 0", "1 1"], err
 
 
+def test_a_breakpoint_that_the_client_of_another_thread_clears_ends_no_thread(start, tmp_path):
+    ports = free_port(), free_port()
+    (tmp_path / "train.py").write_text(two_threads(f"paipdb.settrace(port={ports}[n])"))
+    running = start("train.py", **pai_environment(free_port()), **OWN_TOKEN)
+    first, second = clients = [Client(port, running, NODE, token=OWN_TOKEN["DKDBG_TOKEN"]) for port in ports]
+    for client in clients:
+        client.until()
+    first.ask("b 5")
+    second.ask("cl 1")
+    for x in range(2):
+        for client in clients:
+            client.sock.sendall(b"c\n")
+            if x == 0:
+                client.until()
+    out, err = running.communicate(timeout=300)
+    assert (len(out.splitlines()), "Traceback" in err) == (4, False), err
+
+
 @pytest.mark.parametrize("minor", [None, 8, 14])
 def test_threads_of_one_port_stop_in_turn_for_its_client(start, tmp_path, minor):
     port = free_port()
