@@ -208,9 +208,9 @@ def test_clocks_run_a_thousandth_as_fast_during_a_hold_and_then_catch_up():
     )  # 2 s behind when a hold began at 100, which lasts until 103 at least
     assert held_time.seconds_behind(held, 101.0) == pytest.approx(2.999)
     assert held_time.seconds_behind(held, 103.0) == pytest.approx(4.997)
-    assert held_time.seconds_behind(held, 104.0) == pytest.approx(4.747)  # the agent was killed
-    assert held_time.seconds_behind((8.0, 100.0, 0.0, 100.0), 104.0) == 7.0
-    assert held_time.seconds_behind((8.0, 100.0, 0.0, 100.0), 132.0) == 0.0
+    assert held_time.seconds_behind(held, 104.0) == pytest.approx(4.497)  # the agent was killed
+    assert held_time.seconds_behind((8.0, 100.0, 0.0, 100.0), 104.0) == 6.0
+    assert held_time.seconds_behind((8.0, 100.0, 0.0, 100.0), 116.0) == 0.0
 
 
 def test_clocks_are_the_programs_own_before_a_hold_and_after_the_editor_has_left(tmp_path):
@@ -236,7 +236,7 @@ print(set(kinds()), max(monotonic() - before[0], time.time() - before[1]) < 0.01
 writer.release()
 os.unlink(folder + "/join.json")
 clocks.follow(folder)
-while type(monotonic).__name__ == "function":
+while type(monotonic).__name__ == "_Clock":
     monotonic()
 print(set(kinds()))
 """
@@ -247,5 +247,54 @@ print(set(kinds()))
         check=False,
         timeout=100,
     )
-    own, stopping = "{'builtin_function_or_method'}", "{'function'}"
+    own, stopping = "{'builtin_function_or_method'}", "{'_Clock'}"
     assert done.stdout.splitlines() == [own, stopping + " True True", own], done.stderr
+
+
+def test_replaced_clocks_and_waits_behave_as_those_in_c(tmp_path):
+    """What a hostile review has found; each of them ended a program that runs without an editor."""
+    program = """
+import _thread, decimal, multiprocessing, pickle, selectors, socket, sys, threading, time
+from dkdbg.agent.program import clocks, held_time
+
+kept = time.monotonic
+folder = sys.argv[1]
+writer = held_time.Writer(folder)
+open(folder + "/join.json", "w").close()
+clocks.follow(folder)
+selectors.SelectSelector().select(0)
+multiprocessing.Event().wait(decimal.Decimal("0.01"))
+_thread.start_new_thread(threading.Event().wait, (0.01,))
+ours, theirs = socket.socketpair()
+ours.settimeout(0.01)
+file = ours.makefile("rb")
+try:
+    file.read(1)
+except TimeoutError:
+    print("times out")
+writer.hold()
+time.sleep(0.05)
+clocks.follow(folder)
+
+class Timer:
+    clock = time.perf_counter
+
+Timer().clock()
+last = {}
+for _ in range(20_000):
+    for name in ("monotonic", "perf_counter", "time", "monotonic_ns"):
+        now = getattr(time, name)()
+        assert now > last.get(name, -1), name
+        last[name] = now
+assert pickle.loads(pickle.dumps(time.monotonic)) is time.monotonic
+assert pickle.loads(pickle.dumps(kept))() <= time.monotonic() + 1
+print(repr(threading.Event.wait.__name__), "done")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.stdout.splitlines() == ["times out", "'wait' done"], done.stderr

@@ -17,6 +17,8 @@ The debugger and dkdbg itself keep the true clocks. A timer of the held process 
 from __future__ import annotations
 
 import contextlib
+import copyreg
+import functools
 import os
 import signal
 import sys
@@ -32,26 +34,80 @@ if TYPE_CHECKING:
 _NAMES = ("monotonic", "perf_counter", "time")
 #: Modules that keep the true clocks, by the beginnings of their names.
 _OURS = ("_dkdbg", "dkdbg.agent", "debugpy", "pydevd", "_pydevd_", "_pydev_")
-_true_monotonic = time.monotonic
+
+
 #: What is left of a wait that is not worth another call, in seconds.
 _RESOLUTION = 0.001
+#: Seconds between two looks whether an editor still is attached, while the clocks are right.
+_LOOKS_S = 1.0
+
+
+def _true_monotonic(true: Callable[[], float] = time.monotonic) -> float:
+    """Return the system's clock: kept as a default, as freezegun replaces it wherever a module has it by a name."""
+    return true()
 
 
 class _State:
     """What was changed.
 
     Attributes:
-        reader: what the agent says of holds. true: the program's own clocks, by name, while they are replaced.
-        own: a module `time` with them, for the debugger. attached: an editor is. lengthened: waits are.
+        directory: the session's folder. reader: what the agent says of holds, while an editor is attached or the clocks
+            are behind. looks_at: when it is looked next whether an editor still is. lengthened: waits are.
+        stopping: by the program's own clocks, those that have taken their places.
         alarm: what was left of the timer of a held process, and its interval.
     """
 
+    directory = ""
     reader: Optional[held_time.Reader] = None
-    true: Dict[str, Any] = {}  # noqa: RUF012
-    own: Optional[types.ModuleType] = None
-    attached = False
+    looks_at = 0.0
+    stopping: Dict[Any, _Clock] = {}  # noqa: RUF012
     lengthened = False
     alarm: Tuple[float, float] = (0.0, 0.0)
+
+
+class _Builtin:
+    """Stands for a function in C: no class makes a method of it, and it is pickled by its name.
+
+    Args:
+        true: the function. module: where it is found.
+    """
+
+    def __init__(self, true: Any, module: str) -> None:
+        self.true = true
+        self.__name__ = self.__qualname__ = true.__name__
+        self.__module__, self.__doc__ = module, true.__doc__
+        self.__annotations__: Dict[str, Any] = {}  # of a function in C there are none
+        self.__text_signature__ = getattr(true, "__text_signature__", None)
+
+    def __reduce__(self) -> Any:
+        module = sys.modules[self.__module__]
+        return (
+            self.__name__
+            if getattr(module, self.__name__, None) is self
+            else (functools.partial, (self.true,))
+        )
+
+
+class _Clock(_Builtin):
+    """A clock that stands still while the program does; it never goes back, nor stands still for whoever asks twice."""
+
+    def __init__(self, true: Any) -> None:
+        super().__init__(true, "time")
+        self._is_whole = true.__name__.endswith("_ns")
+        #: More than what a float of that size can tell apart.
+        self._tick: Any = 1 if self._is_whole else 1e-6 if true.__name__ == "time" else 1e-9
+        self._last = true()
+
+    def __call__(self) -> Any:
+        true = self.true()
+        if _State is None or _is_ours():  # the interpreter is ending, and has emptied this module
+            return true
+        behind = _seconds_behind()
+        if behind == 0.0 and true >= self._last:
+            return true
+        found = true - (int(behind * 1e9) if self._is_whole else behind)
+        self._last = found = max(found, self._last + self._tick)
+        return found
 
 
 def follow(directory: str) -> None:
@@ -65,30 +121,36 @@ def follow(directory: str) -> None:
 
 
 def _follow(directory: str) -> None:
-    attached = os.path.exists(directory + "/join.json")
-    if attached and _State.reader is None:
-        _State.reader = held_time.Reader(directory)
-    if attached and not _State.lengthened:
-        _State.lengthened = True
-        for name, change in _WAITS.items():
-            importing.after(name, change)
-    _State.attached = attached
+    _State.directory = directory
+    attached = _is_attached()
+    if attached:
+        _State.reader = held_time.Reader(directory)  # a new one: what was read last may be some ms old
+        if not _State.lengthened:
+            _State.lengthened = True
+            for name, change in _WAITS.items():
+                importing.after(name, change)
     if _behind() > 0.0:
         _replace()
     elif not attached:
         _restore()
 
 
+def _is_attached() -> bool:
+    return os.path.exists(_State.directory + "/join.json")
+
+
 def hold_alarm() -> None:
-    """Stop the timer that sends SIGALRM; called when the debugger holds this process."""
+    """Stop the timer that sends SIGALRM; called when the debugger holds this process, perhaps by two threads at once."""
     if hasattr(signal, "setitimer"):
-        _State.alarm = signal.setitimer(signal.ITIMER_REAL, 0.0)
+        found = signal.setitimer(signal.ITIMER_REAL, 0.0)
+        if found[0] > 0.0:
+            _State.alarm = found
 
 
 def release_alarm() -> None:
-    """Let it run on."""
+    """Let it run on, unless the program has set another one meanwhile."""
     (left, interval), _State.alarm = _State.alarm, (0.0, 0.0)
-    if left > 0.0:
+    if left > 0.0 and signal.getitimer(signal.ITIMER_REAL)[0] == 0.0:
         signal.setitimer(signal.ITIMER_REAL, left, interval)
 
 
@@ -103,72 +165,50 @@ def _behind() -> float:
 def _seconds_behind() -> float:
     """Return how far the clocks are behind, and put the true ones back when the editor has left and they are right."""
     found = _behind()
-    if found == 0.0 and not _State.attached:
-        _restore()
+    if found == 0.0 and _State.reader is not None and _true_monotonic() >= _State.looks_at:
+        _State.looks_at = _true_monotonic() + _LOOKS_S
+        if not _is_attached():
+            _restore()
     return found
-
-
-def _now() -> float:
-    return _true_monotonic() - _behind()
 
 
 def _replace() -> None:
     """Replace the clocks, in `time` and wherever a module has one under a name of its own."""
-    if _State.true:
-        _spare_ours()  # what the debugger has imported since
+    if _State.stopping:
         return
     for name in _NAMES:
         for full in (name, name + "_ns"):
             found = getattr(time, full)
             if isinstance(found, types.BuiltinFunctionType):  # else somebody else has replaced it
-                _State.true[full] = found
-    _State.own = types.ModuleType("time")
-    vars(_State.own).update(vars(time))
-    _exchange({found: _stopping(name, found) for name, found in _State.true.items()})
-    _spare_ours()
+                _State.stopping[found] = _Clock(found)
+    copyreg.pickle(types.BuiltinFunctionType, _reduced)
+    _exchange(_State.stopping)
 
 
 def _restore() -> None:
-    if _State.true:
-        _exchange({getattr(time, name): found for name, found in _State.true.items()})
-        _State.true.clear()
+    """Put them back; by whichever thread of the program asks for the time, and without a word to it."""
+    _State.reader = None
+    stopping, _State.stopping = _State.stopping, {}
+    with contextlib.suppress(Exception):
+        if stopping and copyreg.dispatch_table.get(types.BuiltinFunctionType) is _reduced:
+            del copyreg.dispatch_table[types.BuiltinFunctionType]
+        _exchange({clock: true for true, clock in stopping.items()})
+
+
+def _reduced(function: Any) -> Any:
+    """Have a true clock pickled that the program has kept from before: by its name another one is found now."""
+    clock = _State.stopping.get(function)
+    return function.__reduce__() if clock is None else (functools.partial, (clock,))
 
 
 def _exchange(functions: Dict[Any, Any]) -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith(_OURS):
             continue
-        try:
-            found = list(vars(module).items())
-        except TypeError:  # not a module
-            continue
-        for key, value in found:
-            if type(value) in (types.BuiltinFunctionType, types.FunctionType) and value in functions:
-                setattr(module, key, functions[value])
-
-
-def _spare_ours() -> None:
-    for name, module in list(sys.modules.items()):
-        if name.startswith(_OURS):
-            for key, value in list(getattr(module, "__dict__", {}).items()):
-                if value is time and module is not sys.modules.get(__name__):
-                    setattr(module, key, _State.own)
-
-
-def _stopping(name: str, true: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a clock that stands still while the program does."""
-    if name.endswith("_ns"):
-
-        def clock() -> Any:
-            return true() - int(_seconds_behind() * 1e9)
-    else:
-
-        def clock() -> Any:
-            return true() - _seconds_behind()
-
-    clock.__name__ = clock.__qualname__ = name
-    clock.__module__ = "time"  # it is pickled by its name
-    return clock
+        with contextlib.suppress(Exception):  # not a module, or one that is constant
+            for key, value in list(vars(module).items()):
+                if type(value) in (types.BuiltinFunctionType, _Clock) and value in functions:
+                    setattr(module, key, functions[value])
 
 
 def _lengthen(
@@ -178,7 +218,7 @@ def _lengthen(
     is_over: Callable[[Any, Any], object],
     raises: Tuple[Type[BaseException], ...] = (),
 ) -> None:
-    """Begin a wait with one argument, `timeout`, again for what is left of it by the stopped clocks.
+    """Begin a wait with one argument, `timeout`, again for what the clocks have lost in it; nothing else lengthens it.
 
     Args:
         owner: a class. is_over: tells from the object and what the wait returned whether it has come to its end.
@@ -186,28 +226,34 @@ def _lengthen(
     """
     wait = getattr(owner, name)
 
-    def lengthened(self: Any, timeout: Any = None) -> Any:
-        if timeout is None or _State.reader is None or _is_ours(sys._getframe(1)):
-            return wait(self, timeout)
-        end = _now() + timeout
-        while True:
-            try:
-                found = wait(self, timeout)
-            except raises:
-                if is_over(self, None) or end - _now() <= _RESOLUTION:
-                    raise
-            else:
-                if is_over(self, found) or end - _now() <= _RESOLUTION:
-                    return found
-            timeout = end - _now()
+    @functools.wraps(wait)
+    def lengthened(self, timeout=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - hints as the true one's
+        try:
+            if timeout is None or _State is None or _State.reader is None or _is_ours():
+                return wait(self, timeout)
+            before = _behind()
+            while True:
+                try:
+                    found = wait(self, timeout)
+                except raises:
+                    timeout = _behind() - before
+                    if timeout <= _RESOLUTION or is_over(self, None):
+                        raise
+                else:
+                    timeout = _behind() - before
+                    if timeout <= _RESOLUTION or is_over(self, found):
+                        return found
+                before += timeout
+        finally:
+            del self  # what a future raises would hold it
 
-    lengthened.__name__, lengthened.__qualname__ = name, wait.__qualname__
-    lengthened.__doc__, lengthened.__module__ = wait.__doc__, wait.__module__
     setattr(owner, name, lengthened)
 
 
-def _is_ours(frame: Any) -> bool:
-    return str(frame.f_globals.get("__name__", "")).startswith(_OURS)
+def _is_ours() -> bool:
+    """Tell whether the debugger or dkdbg called who calls this."""
+    caller = sys._getframe(1).f_back  # C may have: a callback of atexit, the start of a thread
+    return caller is not None and str(caller.f_globals.get("__name__", "")).startswith(_OURS)
 
 
 def _threading(module: Any) -> None:
@@ -224,36 +270,43 @@ def _multiprocessing(module: Any) -> None:
     _lengthen(module.Event, "wait", is_over=lambda _, found: found)
 
 
-def _select(module: Any) -> None:
-    wait = module.select
+class _Select(_Builtin):
+    """`select.select`, which `selectors` has as an attribute of a class."""
 
-    def select(rlist: Any, wlist: Any, xlist: Any, timeout: Any = None) -> Any:
-        if timeout is None or _State.reader is None or _is_ours(sys._getframe(1)):
-            return wait(rlist, wlist, xlist, timeout)
-        end = _now() + timeout
+    def __call__(self, rlist: Any, wlist: Any, xlist: Any, timeout: Any = None) -> Any:
+        if timeout is None or _State is None or _State.reader is None or _is_ours():
+            return self.true(rlist, wlist, xlist, timeout)
+        lists = [each if isinstance(each, (list, tuple)) else list(each) for each in (rlist, wlist, xlist)]
+        before = _behind()
         while True:
-            found = wait(rlist, wlist, xlist, timeout)
-            timeout = end - _now()
-            if any(found) or timeout <= _RESOLUTION:
+            found = self.true(*lists, timeout)
+            timeout = _behind() - before
+            if timeout <= _RESOLUTION or any(found):
                 return found
+            before += timeout
 
-    module.select = select
+
+def _select(module: Any) -> None:
+    module.select = _Select(module.select, "select")
 
 
 def _socket(module: Any) -> None:
     """Lengthen reading from a file of a socket, as clients of HTTP do."""
     read = module.SocketIO.readinto
 
-    def readinto(self: Any, b: Any) -> Any:
-        limit = self._sock.gettimeout()
-        if not limit or _State.reader is None:
+    @functools.wraps(read)
+    def readinto(self, b):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        if _State is None or _State.reader is None:
             return read(self, b)
-        end = _now() + limit
+        before = _behind()
         while True:
-            with contextlib.suppress(module.timeout):
+            try:
                 return read(self, b)
-            if end - _now() <= _RESOLUTION:
-                raise module.timeout("timed out")
+            except module.timeout as error:
+                lost = _behind() - before
+                if lost <= _RESOLUTION or error.errno is not None:  # the connection's own end, not a limit
+                    raise
+            before += lost  # and it waits for the whole limit again
             self._timeout_occurred = False
 
     module.SocketIO.readinto = readinto

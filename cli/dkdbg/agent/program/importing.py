@@ -24,7 +24,7 @@ def after(name: str, do: Callable[[Any], object]) -> None:
         with contextlib.suppress(Exception):
             do(module)
     elif not any(isinstance(finder, _Finder) and finder.name == name for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder(name, do))
+        sys.meta_path = [_Finder(name, do), *sys.meta_path]  # another thread may be going through the list
 
 
 class _Finder:
@@ -38,8 +38,7 @@ class _Finder:
         """Return the module's own spec, followed by `do`; None for any other."""
         if name != self.name:
             return None
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
+        sys.meta_path = [each for each in sys.meta_path if each is not self]
         for finder in list(sys.meta_path):
             find = getattr(finder, "find_spec", None)
             spec = find(name, path, target) if find is not None else None
@@ -53,7 +52,8 @@ class _Finder:
 
         def exec_module(module: Any) -> None:
             execute(module)
-            with contextlib.suppress(Exception):
-                self._do(module)
+            if module.__name__ == self.name:  # the loader of a zip has many modules
+                with contextlib.suppress(Exception):
+                    self._do(module)
 
         loader.exec_module = exec_module

@@ -28,37 +28,40 @@ class StoppedClocks:
         with contextlib.suppress(OSError):  # a full disk is not worth the user's program
             self._writer = held_time.Writer(directory)
         self._on_hold = on_hold
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._held: Set[int] = set()
-        self._change = threading.Event()
+        self._renews = False
 
     def note(self, pid: int, *, is_held: bool) -> None:
         """Note that a process is held, or that it runs or has ended."""
-        with self._lock:
+        with self._changed:
             if self._writer is None or is_held == (pid in self._held):
                 return
             (self._held.add if is_held else self._held.discard)(pid)
-            if is_held and len(self._held) == 1:
-                self._writer.hold()
-                threading.Thread(target=self._renew, name="dkdbg clocks", daemon=True).start()
-            elif not self._held:
+            if not self._held:
                 self._writer.release()
-                self._change.set()
+            elif is_held and len(self._held) == 1:
+                self._writer.hold()
+                self._changed.notify()
+            if self._held and not self._renews:
+                self._renews = True
+                threading.Thread(target=self._renew, name="dkdbg clocks", daemon=True).start()
 
     def release(self) -> None:
         """Note that none is held: the editor has left."""
-        with self._lock:
+        with self._changed:
             pids = list(self._held)
         for pid in pids:
             self.note(pid, is_held=False)
 
     def _renew(self) -> None:
-        """Write again until all processes run: if the agent is killed, the clocks go on."""
+        """Write again until all processes run: if the agent is killed, the clocks go on. One thread, from the first hold on."""
         while True:
+            with self._changed:
+                while not self._held:
+                    self._changed.wait()
             self._on_hold()
-            self._change.wait(INTERVAL_S)
-            with self._lock:
-                if not self._held or self._writer is None:
-                    self._change.clear()
-                    return
-                self._writer.hold()
+            with self._changed:
+                self._changed.wait(INTERVAL_S)
+                if self._held and self._writer is not None:
+                    self._writer.hold()

@@ -272,14 +272,19 @@ class _Member(object):
         env = ",".join(
             "%s:%s" % (quoted(name), quoted(os.environ[name])) for name in _RANK_NAMES if name in os.environ
         )
-        text = '{"pid":%d,"ppid":%d,"started":%f,"rank":%s,"origin":%s,"argv":[%s],"env":{%s}}' % (
-            os.getpid(),
-            os.getppid(),
-            time.time(),
-            "null" if self.rank is None else "%d" % self.rank,
-            quoted(self.origin),
-            ",".join(quoted(word.encode("utf-8", "replace").decode("utf-8")) for word in self.words[:16]),
-            env,
+        text = (
+            '{"pid":%d,"ppid":%d,"started":%f,"rank":%s,"origin":%s,"argv":[%s],"env":{%s}}'
+            % (
+                os.getpid(),
+                os.getppid(),
+                time.clock_gettime(
+                    time.CLOCK_REALTIME
+                ),  # the program's own clocks may be behind, see clocks.py
+                "null" if self.rank is None else "%d" % self.rank,
+                quoted(self.origin),
+                ",".join(quoted(word.encode("utf-8", "replace").decode("utf-8")) for word in self.words[:16]),
+                env,
+            )
         )
         file = os.open(self.base + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
