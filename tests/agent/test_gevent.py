@@ -85,12 +85,12 @@ def test_a_running_program_is_attached_to_stops_and_ends(start, tmp_path):
 
 
 ENDS_MEANWHILE = """import os, sys, threading, time  # gevent
-real = threading
+real = copy = threading
+sys.setswitchinterval(1e-6)  # the copy is in sys.modules for a moment only
 open("runs", "w").close()
-while sys.modules.get("threading") in (None, real):
-    pass
-if hasattr(threading, "_register_atexit"):  # until pydevd's threads run
-    sys.modules["threading"]._register_atexit(time.sleep, 2)
+while copy is real or not hasattr(copy, "_register_atexit"):
+    copy = sys.modules.get("threading")
+copy._register_atexit(time.sleep, 2)  # until pydevd's threads run
 print("end")
 """
 
