@@ -1,7 +1,5 @@
 """What the tests of the agent share: a laid-out agent as a container sees it, and launching it."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json
@@ -10,8 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -21,9 +20,6 @@ from dkdbg.delivery import single_file
 from dkdbg.errors import DkdbgError
 from tests.openpai import rest
 from tests.pythons import need
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 
 def lay_out(root: Path, python: tuple[int, int] = sys.version_info[:2]) -> Path:
@@ -35,13 +31,13 @@ def lay_out(root: Path, python: tuple[int, int] = sys.version_info[:2]) -> Path:
 
 
 @pytest.fixture(scope="session")
-def layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def layout(tmp_path_factory):
     """The folder that `dkdbg init` checks in and the debug service mounts at /opt/dkdbg."""
     return lay_out(tmp_path_factory.mktemp("opt") / "dkdbg")
 
 
 @pytest.fixture(scope="session")
-def old_layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def old_layout(tmp_path_factory):
     """A layout with the debugpy for old Pythons, as `dkdbg init` makes it for an image that needs it."""
     try:
         return lay_out(tmp_path_factory.mktemp("old") / "dkdbg", (3, 8))
@@ -50,13 +46,13 @@ def old_layout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runtime(tmp_path_factory):
     """One runtime folder for all launches: debugpy is unpacked and compiled once."""
     return tmp_path_factory.mktemp("run")
 
 
 @pytest.fixture
-def pai_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[rest.Server]:
+def pai_server(monkeypatch):
     """A stand-in for OpenPAI's server, which dkdbg may ask."""
     monkeypatch.setenv("DKDBG_PAI_HTTP", "1")
     monkeypatch.setenv("DKDBG_PAI_TOKEN", rest.TOKEN)
@@ -109,21 +105,21 @@ class Launch:
 
 
 @pytest.fixture
-def launch(layout: Path, runtime: Path, tmp_path: Path) -> Iterator[Any]:
+def launch(layout, runtime, tmp_path):
     """Start the agent as a container would; its processes end with the test."""
     started: list[Launch] = []
 
     def start(
-        *command: str,
-        wait: str = "0",
-        python: str = sys.executable,
-        env: dict[str, str] | None = None,
-        options: tuple[str, ...] = (),
-        cwd: Path | None = None,
-        layout: Path = layout,
-        verb: str = "launch",
-        **streams: int,
-    ) -> Launch:
+        *command,
+        wait="0",
+        python=sys.executable,
+        env=None,
+        options=(),
+        cwd=None,
+        layout=layout,
+        verb="launch",
+        **streams,
+    ):
         name = f"t{os.getpid()}x{time.monotonic_ns() % 10**9}"
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("DKDBG_", "PYTHON", "DEBUG"))}
         environment |= {"DKDBG_RUNTIME_DIR": str(runtime), "DKDBG_NAME": name, "DKDBG_WAIT": wait}
@@ -152,10 +148,10 @@ def launch(layout: Path, runtime: Path, tmp_path: Path) -> Iterator[Any]:
 
 
 @pytest.fixture
-def program(launch, tmp_path: Path) -> Any:
+def program(launch, tmp_path):
     """Launch a program that consists of this text; the agent's `script` is its file."""
 
-    def start(text: str, *arguments: str, name: str = "train.py", **more: Any) -> Launch:
+    def start(text, *arguments, name="train.py", **more):
         (tmp_path / name).write_text(text)
         running: Launch = launch(more.get("python", sys.executable), name, *arguments, **more)
         running.script = str(tmp_path / name)
@@ -165,7 +161,7 @@ def program(launch, tmp_path: Path) -> Any:
 
 
 @pytest.fixture
-def loop(program, tmp_path: Path) -> Any:
+def loop(program, tmp_path):
     """A program that goes round until it is told to end; `loop(env)` returns its agent."""
     text = "import os, time\nn = 0\nwhile not os.path.exists('stop'):\n    n += 1\n    time.sleep(0.02)\n"
     yield lambda **env: program(text, env=env)
@@ -173,10 +169,10 @@ def loop(program, tmp_path: Path) -> Any:
 
 
 @pytest.fixture
-def under(request: pytest.FixtureRequest) -> Any:
+def under(request):
     """Return the options of `launch` for CPython 3.MINOR: the interpreter, and an agent with a debugpy for it."""
 
-    def options(minor: int) -> dict[str, Any]:
+    def options(minor):
         python = need(minor)
         return {"python": python, "layout": request.getfixturevalue("old_layout" if minor < 10 else "layout")}
 

@@ -1,19 +1,15 @@
 """What `nc HOST PORT` is to a program with pdb: a plain socket, and a user who reads the ready line and types its token."""
 
-from __future__ import annotations
-
 import os
 import re
 import select
 import shutil
 import socket
+import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import subprocess
-    from pathlib import Path
+from pathlib import Path
+from typing import Any
 
 PROMPT = "(dkdbg) "
 #: A stand-in for netcat, where there is none.

@@ -3,13 +3,8 @@
 It knows `profile`, options with and without a value, `-o` with %p for the program's pid, and ends as the program does.
 """
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 _TEXT = """\
 #!{python}

@@ -1,16 +1,11 @@
 """The single file with something changed in it."""
 
-from __future__ import annotations
-
 import zipfile
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 from dkdbg.agent.program import bundle
 from dkdbg.delivery import single_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def repack(source: Path, target: Path, edit: Callable[[str, bytes], bytes | None]) -> Path:

@@ -1,25 +1,21 @@
 """Which processes debugpy's adapter takes: those that have announced themselves, by the pid that the kernel tells."""
 
-from __future__ import annotations
-
 import os
 import resource
 import socket
 import struct
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dkdbg.agent.dap import frames
 from tests.agent.dap_probe import Editor, messages_of
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 @pytest.fixture
-def folder(launch) -> Path:
+def folder(launch):
     """Where the processes of a running agent announce themselves."""
     running = launch("sleep", "600")
     return running.runtime / running.wait_state("running")["id"] / "p"

@@ -1,10 +1,7 @@
 """What an editor shows of tensors and arrays: real PyTorch and NumPy, asked as an editor asks."""
 
-from __future__ import annotations
-
 import json
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,9 +11,6 @@ from tests.agent.conftest import lay_out
 from tests.agent.dap_probe import Editor
 from tests.agent.test_privates import VERSIONS, released
 from tests.frameworks import python_with
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["released"]
 
@@ -83,11 +77,11 @@ def _evaluate(stop: dict, expression: str, context: str) -> str:
 
 
 @pytest.fixture
-def stopped(launch, tmp_path: Path):
+def stopped(launch, tmp_path):
     """Run a program to each of its lines with `stop`, with an editor that holds it there."""
     script = tmp_path / "train.py"
 
-    def run(code: str, python: str, layout: Path | None = None):
+    def run(code, python, layout=None):
         script.write_text(code)
         lines = [number for number, line in enumerate(code.splitlines(), 1) if 'print("stop")' in line]
         more = {} if layout is None else {"layout": layout}

@@ -1,7 +1,5 @@
 """`dkdbg attach` as a process, with a program on this machine: no engine is needed."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -10,7 +8,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -24,21 +22,17 @@ from tests.hints import in_shell
 from tests.ports import free_port
 from tests.processes import running_in
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
 SCRIPT = "import os, time\nn = 0\nwhile not os.path.exists('stop'):\n    n += 1\n    time.sleep(0.02)\n"
 
 
 @pytest.fixture
-def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+def agent(tmp_path, monkeypatch):
     """Starts train.py under the agent, as the session `job`; at the end none of it runs, not even what lost its agent."""
     monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "run"))
     (tmp_path / "train.py").write_text(SCRIPT)
     started: list[subprocess.Popen[bytes]] = []
 
-    def start() -> subprocess.Popen[bytes]:
+    def start():
         words = ["launch", "--port", "0", "--wait", "300", "--name", "job", "--", sys.executable, "train.py"]
         started.append(
             subprocess.Popen(
@@ -136,7 +130,7 @@ def test_whoever_holds_looks_on_inherits_or_takes_over_is_decided_behind_the_doo
     agent()
     with host_door(tmp_path, "local:job") as door, contextlib.ExitStack() as stack:
 
-        def editor(**extra: object) -> Debugger:
+        def editor(**extra):
             one = stack.enter_context(Debugger(AttachOptions(port=door.port, extra=extra)))
             one.set_breakpoints(str(tmp_path / "train.py"), [4])
             one.attach()
@@ -184,7 +178,7 @@ def test_a_breakpoint_in_a_file_that_differs_at_the_target_says_so_and_what_it_s
         Debugger(AttachOptions(port=door.port, **options)) as debugger,
     ):
 
-        def messages(name: str, line: int = 4) -> list[str]:
+        def messages(name, line=4):
             found = debugger.set_breakpoints(str(local / name), [line])
             return [each.message for each in found if DIFFER.partition("{")[0] in each.message]
 

@@ -1,17 +1,15 @@
 """Bringing the single file to a place: real processes here, with a `sh -c` as the place's stream."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os
 import subprocess
 import sys
 import urllib.parse
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,9 +19,6 @@ from dkdbg.delivery import single_file
 from dkdbg.delivery.bring import bring
 from dkdbg.errors import DkdbgError
 from tests.agent.dap_probe import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 
 @dataclass
@@ -46,16 +41,16 @@ class Here:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Here:
+def here(tmp_path):
     return Here(tmp_path / "run")
 
 
 @pytest.fixture
-def session(here: Here) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def session(here):
     """Start a program at the place as `dkdbg run` does."""
     started: list[subprocess.Popen[str]] = []
 
-    def start(brought: bringing.Brought, *command: str) -> subprocess.Popen[str]:
+    def start(brought, *command):
         words = ("launch", "--port", "0", "--wait", "0", "--", *command)
         started.append(
             subprocess.Popen(
@@ -149,7 +144,7 @@ def test_a_signal_reaches_the_program_there_and_nobody_removes_the_file_before_i
 
 
 def test_hosts_that_bring_it_at_once_share_one_and_find_it_while_others_leave(here):
-    def once(_: int) -> bool:
+    def once(_):
         brought = bring(here)
         there = os.path.exists(brought.argv[-1])  # noqa: PTH110
         brought.close()
@@ -172,7 +167,7 @@ def test_a_file_that_another_host_has_brought_meanwhile_is_not_replaced(tmp_path
     digest = hashlib.sha256(content).hexdigest()
     path = str(tmp_path / kept.name_of(digest))
 
-    def arrives() -> bool:
+    def arrives():
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
         return kept._take(path, digest, len(content))
 
@@ -214,7 +209,7 @@ def test_what_lies_there_and_is_not_the_file_is_replaced_and_no_link_is_followed
 def test_a_file_that_somebody_else_has_laid_there_is_replaced_and_a_folder_is_refused_with_his_number(
     here, tmp_path
 ):
-    def given_away(path: Path) -> None:
+    def given_away(path):
         path.write_bytes(single_file.build(sys.version_info[:2]))
         os.chown(path, 12345, 12345)
 
@@ -296,7 +291,7 @@ def test_the_command_line_is_short_enough_for_the_url_that_kubectl_makes_of_it(h
     seen: list[Sequence[str]] = []
 
     class Seeing(Here):
-        def wrap(self, argv: Sequence[str], *, tty: bool = False) -> tuple[str, ...]:
+        def wrap(self, argv, *, tty=False):
             seen.append(argv)
             return super().wrap(argv, tty=tty)
 

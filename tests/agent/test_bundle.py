@@ -2,26 +2,21 @@
 
 # ruff: noqa: PLW1510, PTH110, PTH118, PTH119, PTH208
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess
 import sys
 import threading
 import zipfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from dkdbg.agent.program import bundle
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 @pytest.fixture(scope="module")
-def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def zipped(tmp_path_factory):
     installed = bundle.installed_debugpy()
     assert installed is not None
     path = tmp_path_factory.mktemp("zip") / f"debugpy-{installed[1]}.zip"
@@ -93,7 +88,7 @@ def test_when_none_fits_the_message_says_which_and_what_to_type(tmp_path):
 def test_processes_that_race_all_get_a_whole_one(zipped, tmp_path):
     folders: list[str] = []
 
-    def unpack() -> None:
+    def unpack():
         folder = bundle.ensure_debugpy([str(zipped.parent)], str(tmp_path))
         assert os.path.exists(os.path.join(folder, "debugpy", "server", "api.py"))
         folders.append(folder)

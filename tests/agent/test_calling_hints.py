@@ -1,31 +1,24 @@
 """A job that calls a waiting `dkdbg attach --listen` is refused, or connected and asked: all on this machine."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import select
 import socket
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
 import pytest
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
+from tests.agent.conftest import Launch
 from tests.agent.dap_probe import Editor
 from tests.engine.host_doors import typed_door
 from tests.engine.projects import dkdbg, must
 from tests.hints import in_shell
 from tests.ports import free_port
 from tests.typed import typed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.agent.conftest import Launch
 
 #: It is in the function at each moment that somebody looks.
 TRAIN = "import time\n\ndef step():\n    while True:\n        time.sleep(0.02)\n\nstep()\n"
@@ -37,7 +30,7 @@ def token_of(root: Path) -> Path:
 
 
 @pytest.fixture
-def root(tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path, runtime, monkeypatch):
     """A repository; the user has a token, and nothing else of this user's runs."""
     monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(runtime))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "con fig"))
@@ -50,10 +43,10 @@ def root(tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 @pytest.fixture
-def job(launch: Any, root: Path) -> Callable[..., Launch]:
+def job(launch, root):
     """Starts the program as a job that calls a port of this machine."""
 
-    def start(port: int, **env: str) -> Launch:
+    def start(port, **env):
         told = {"DKDBG_CONNECT": f"127.0.0.1:{port}", "DKDBG_TOKEN_FILE": str(token_of(root))}
         started: Launch = launch(sys.executable, "train.py", env=told | env)
         return started

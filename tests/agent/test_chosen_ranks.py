@@ -1,11 +1,10 @@
 """A set of ranks is debugged, and the others run free: real torchrun, real gloo."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +14,6 @@ from dkdbg.agent.record import choice, processes
 from dkdbg.launchers import registry
 from tests.agent.dap_probe import Client, Editor, wait_for
 from tests.frameworks import python_with
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: A training step with a collective; says at its end whether its process was ever traced.
 TRAIN = """
@@ -52,12 +48,12 @@ LINE = 1 + TRAIN.splitlines().index("    dist.all_reduce(x)")
 
 
 @pytest.fixture
-def job(launch: Any, tmp_path: Path) -> Any:
+def job(launch, tmp_path):
     """Start torchrun with so many ranks; it ends when it is told to."""
     (tmp_path / "train.py").write_text(TRAIN)
     torch = python_with("torch")
 
-    def start(count: int, *options: str, wait: str = "0") -> Any:
+    def start(count, *options, wait="0"):
         run = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count), "train.py")
         env = {"OMP_NUM_THREADS": "1"}
         return launch(torch, *run, python=sys.executable, options=options, wait=wait, env=env)
@@ -69,7 +65,7 @@ def job(launch: Any, tmp_path: Path) -> Any:
 def there(running: Any, count: int) -> dict[int, int]:
     """Wait for all ranks; their pids by rank."""
 
-    def found() -> dict[int, int]:
+    def found():
         return {p["rank"]: p["pid"] for p in running.record()["processes"] if p["rank"] is not None}
 
     return dict(wait_for(found, lambda ranks: len(ranks) == count))
@@ -86,7 +82,7 @@ def stopped_in(editor: Editor, running: Any, count: int) -> set[int]:
     """Wait for stops in so many processes; their ranks."""
     by_pid = {p["pid"]: p["rank"] for p in running.record()["processes"]}
 
-    def pids() -> set[int]:
+    def pids():
         return {pid for pid, session in list(editor.attached.items()) if pid and "stopped" in session.seen}
 
     wait_for(pids, lambda found: len(found) >= count)

@@ -1,11 +1,9 @@
 """`--on-crash hold=TIME`: a crash can be looked at, and changes nothing when nobody looks."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +11,6 @@ from dkdbg.agent.program import crash
 from dkdbg.errors import DkdbgError
 from tests.agent.dap_probe import Editor
 from tests.frameworks import python_with
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CRASH = "def deep(a, b):\n    secret = a * 10\n    return secret / b\n\ndeep(4, 0)\n"
 
@@ -97,7 +92,7 @@ def test_unattended_crashes_of_thread_children_and_program_leave_no_trace_of_dkd
     """The program's stderr is a file of its own: each byte of it is compared, and the agent's lines are elsewhere."""
     (tmp_path / "train.py").write_text(SEVERAL)
 
-    def command(name: str) -> list[str]:
+    def command(name):
         return ["sh", "-c", f"exec {sys.executable} train.py 2>{name}"]
 
     plain = subprocess.run(command("plain"), cwd=tmp_path, capture_output=True, check=False)

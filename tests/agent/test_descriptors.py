@@ -2,8 +2,6 @@
 
 # ruff: noqa: PLW1510
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -84,7 +82,7 @@ NUMBERS = "import os; print(os.open('/dev/null', 0)); os.fork() or os._exit(0); 
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Path:
+def session(tmp_path):
     folder = tmp_path / "s"
     (folder / "p").mkdir(parents=True)
     return folder

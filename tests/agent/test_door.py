@@ -1,7 +1,5 @@
 """The door as a state machine: what passes, what is refused, and whatever random clients send."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -33,19 +31,19 @@ class Building:
     def door(self, address: str = "192.0.2.1") -> door.Door:
         return door.Door(self.seats, address)
 
-    def introduced(self, address: str = "192.0.2.1", **arguments: Any) -> door.Door:
+    def introduced(self, address="192.0.2.1", **arguments):
         one = self.door(address)
         one.from_client(request("initialize", **arguments))
         return one
 
-    def attached(self, **arguments: Any) -> door.Door:
+    def attached(self, **arguments):
         one = self.introduced()
         one.from_client(request("attach", seq=2, **arguments))
         one.from_adapter(response("attach", 2))
         assert one.phase == connection.HOLDING
         return one
 
-    def onlooker(self, **arguments: Any) -> door.Door:
+    def onlooker(self, **arguments):
         one = self.introduced("192.0.2.2")
         one.from_client(request("attach", seq=2, dkdbgRole="look-on", **arguments))
         one.from_client(request("configurationDone", seq=3))
@@ -80,7 +78,7 @@ def test_nothing_passes_before_the_attach_and_after_it_a_body_as_it_came():
 def test_guessing_is_slowed_down_and_a_right_token_gets_in_at_any_time():
     building = Building(TOKEN)
 
-    def attach(token: Any, address: str) -> tuple[str, float]:
+    def attach(token, address):
         one = building.introduced(address)
         actions = one.from_client(request("attach", seq=2, dkdbgToken=token))
         waits = sum(action.seconds for action in actions)

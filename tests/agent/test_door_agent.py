@@ -1,7 +1,5 @@
 """The door before a real debugpy: tokens, names, and two clients."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

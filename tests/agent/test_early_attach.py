@@ -1,13 +1,10 @@
 """An editor that comes before the adapter is up, or while the agent is slow: it waits, is attached, and gets each process."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import threading
 import urllib.error
 import urllib.request
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,17 +13,13 @@ from tests.agent.dap_probe import Editor, wait_for
 from tests.agent.repack import repack
 from tests.ports import free_port
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 
 @pytest.fixture
-def repacked(layout: Path, tmp_path: Path) -> Callable[[str, str, str], Path]:
+def repacked(layout, tmp_path):
     """Return the agent with statements put before one of its lines."""
 
-    def repacking(file: str, line: str, before: str) -> Path:
-        def slowed(name: str, content: bytes) -> bytes:
+    def repacking(file, line, before):
+        def slowed(name, content):
             if name != f"dkdbg/agent/{file}":
                 return content
             text = content.decode()
@@ -40,7 +33,7 @@ def repacked(layout: Path, tmp_path: Path) -> Callable[[str, str, str], Path]:
 
 
 @pytest.fixture
-def slow(repacked, tmp_path: Path) -> Path:
+def slow(repacked, tmp_path):
     """The agent with an adapter that needs longer to start, as from a cold disk: until there is a file `up` beside it."""
     up = str(tmp_path / "slow" / "up")
     waits = f"while not os.path.exists({up!r}): time.sleep(0.02)"
@@ -77,7 +70,7 @@ def test_health_and_healthz_say_yes_together(launch, slow, tmp_path):
     assert health.trouble(str(runtime))
     (slow / "up").touch()
 
-    def trouble() -> str:
+    def trouble():
         said = health.trouble(str(runtime))
         assert healthz(port)[0] in ((503, 200) if said else (200,))
         return said

@@ -1,20 +1,16 @@
 """What runs is what the editor shows: after an edit the next attach starts the program anew, or says what to do."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dkdbg.agent.run import edited
 from tests.agent.dap_probe import Client, Editor, Session, wait_for
 from tests.hints import in_shell
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LOOP = """\
 import os, time
@@ -29,7 +25,7 @@ MODEL = "def step(n):\n    return n + 1\n"
 
 
 @pytest.fixture
-def train(launch, tmp_path: Path) -> Any:
+def train(launch, tmp_path):
     """A program of two files, under an agent: `train(**env)`."""
     (tmp_path / "train.py").write_text(LOOP)
     (tmp_path / "model.py").write_text(MODEL)

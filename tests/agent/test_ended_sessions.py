@@ -1,7 +1,5 @@
 """What a session leaves behind in the agent when its process has ended: nothing, whatever its client does."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

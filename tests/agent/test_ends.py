@@ -1,7 +1,5 @@
 """The editor is told how the program has ended, and of a failure why, in the session that it shows."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

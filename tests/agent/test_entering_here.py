@@ -1,28 +1,21 @@
 """`dkdbg attach local: --pid`: a Python of this machine is entered once, by its own user alone, and runs on."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from dkdbg import hints
 from dkdbg.dap.debugger import AttachOptions, Debugger
 from tests.agent.dap_probe import wait_for
-from tests.engine.host_doors import host_door, typed_door
+from tests.engine.host_doors import HostDoor, host_door, typed_door
 from tests.engine.projects import dkdbg
 from tests.hints import hinted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.engine.host_doors import HostDoor
 
 LOOP = "import time; print('up', flush=True)\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.05)\n"
 

@@ -1,7 +1,5 @@
 """The frame parser: whole frames from any pieces, garbage turned away at its first bytes."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.agent.dap.frames import FrameError, FrameParser, decode, encode

@@ -2,8 +2,6 @@
 
 # ruff: noqa: ARG005
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket
@@ -12,7 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
@@ -20,9 +18,6 @@ from dkdbg.agent.dap import frames, messages
 from dkdbg.agent.door import connection, relay
 from dkdbg.agent.front import front, peers
 from tests.agent.dap_probe import messages_of, wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 INITIALIZE = frames.encode({"seq": 1, "type": "request", "command": "initialize", "arguments": {}})
 BYE = frames.encode({"seq": 9, "type": "event", "event": "bye"})
@@ -55,7 +50,7 @@ class Behind:
 
 
 @pytest.fixture
-def behind() -> Iterator[Behind]:
+def behind():
     one = Behind()
     yield one
     one.listener.close()
@@ -78,7 +73,7 @@ class Dying:
 
 
 def open_front(backend_port: Callable[[], int], status=dict, log=lambda text: None) -> front.Front:
-    def dial_backend() -> socket.socket | None:
+    def dial_backend():
         try:
             return dial(backend_port()) if backend_port() > 0 else None
         except OSError:
@@ -107,13 +102,13 @@ def open_front(backend_port: Callable[[], int], status=dict, log=lambda text: No
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def impatient(monkeypatch):
     """The limit for a first request, where a test waits it out; for one that keeps it, it would be too short."""
     monkeypatch.setattr(front, "FIRST_FRAME_LIMIT", 0.4)
 
 
 @pytest.fixture
-def port(behind: Behind) -> Iterator[int]:
+def port(behind):
     status = {"state": "waiting", "client": False, "name": "job"}
     one = open_front(lambda: behind.listener.getsockname()[1], lambda: dict(status))
     yield one.port
@@ -241,11 +236,11 @@ def test_a_disconnect_is_answered_that_comes_while_the_end_is_being_told(
     """The client was told that its session has ended; the thread that told it closed the connection over the answer."""
     say_goodbye, to_client = relay.Relay._say_goodbye, relay.Relay.to_client
 
-    def after_the_disconnect(self: relay.Relay) -> None:
+    def after_the_disconnect(self):
         wait_for(lambda: self._door.phase, lambda phase: phase == connection.CLOSED)
         say_goodbye(self)
 
-    def late(self: relay.Relay, body: bytes) -> None:
+    def late(self, body):
         if b'"disconnect"' in body:  # until the other thread waits for us, or has closed the connection
             wait_for(lambda: self._lock._waiters or not self._answers.is_alive(), bool)  # type: ignore[attr-defined]
         to_client(self, body)

@@ -1,7 +1,5 @@
 """The gate as a state machine: which stops an editor hears of, and when, after an attach to a running job."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -202,7 +200,7 @@ def test_whom_a_continue_is_for_is_the_editors_choice_before_the_agents(said, by
 def test_one_pause_pauses_all_ranks_that_run_and_those_that_have_not_said_yet_that_they_run():
     job = Job(gathers=False)
 
-    def paused(seq: int) -> list[int]:
+    def paused(seq):
         actions = job.ranks[0].from_client(request("pause", seq=seq, threadId=1))
         return [action.connection.key for action in actions if b'"pause"' in action.body]
 

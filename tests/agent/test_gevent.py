@@ -1,17 +1,11 @@
 """A program that lets gevent replace what threads wait on: it stops, and ends."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.agent.dap_probe import Editor, wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.xdist_group("gevent")  # which is installed once
 
@@ -29,7 +23,7 @@ print("end", os.environ.get("GEVENT_SUPPORT"))
 
 
 @pytest.fixture(scope="session")
-def gevent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def gevent(tmp_path_factory):
     """A folder with gevent."""
     folder = tmp_path_factory.mktemp("gevent")
     install = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary=:all:"]
@@ -41,7 +35,7 @@ def gevent(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def start(program: Any, gevent: Path) -> Any:
+def start(program, gevent):
     """Launch a program of this text, which may import gevent."""
     return lambda text, wait="0", **env: program(text, wait=wait, env={"PYTHONPATH": str(gevent), **env})
 

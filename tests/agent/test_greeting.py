@@ -1,16 +1,11 @@
 """debugpy's adapter speaks first; a client that waits for that before it says anything is not left waiting."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+import socket
 
 from dkdbg.dap import client
 from tests.agent.dap_probe import messages_of
 from tests.engine.host_doors import host_door
 from tests.ports import free_port
-
-if TYPE_CHECKING:
-    import socket
 
 
 def greeted(port: int) -> socket.socket:

@@ -2,8 +2,6 @@
 
 # ruff: noqa: PLW1510
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -11,14 +9,11 @@ import socket
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from dkdbg.agent.record import health, procfs, records
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def agent(layout: Path, runtime: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -29,7 +24,7 @@ def agent(layout: Path, runtime: Path, *words: str) -> subprocess.CompletedProce
 
 
 @pytest.fixture
-def sleeper(launch, tmp_path: Path):
+def sleeper(launch, tmp_path):
     """Launch a program that sleeps, with a runtime folder of its own."""
     return lambda **more: launch("sleep", "600", env={"DKDBG_RUNTIME_DIR": str(tmp_path / "run")}, **more)
 

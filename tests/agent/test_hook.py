@@ -2,8 +2,6 @@
 
 # ruff: noqa: PLW1510
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -19,7 +17,7 @@ HOOK = Path(processes.__file__).parents[1] / "program" / "hook"
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Path:
+def session(tmp_path):
     folder = tmp_path / "s"
     (folder / "p").mkdir(parents=True)
     return folder

@@ -1,21 +1,16 @@
 """Links that show what the image alone has below the mounted checkout."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from dkdbg.agent.contract import ENV_IMAGE_FILES
 from dkdbg.agent.run.image_files import ImageFiles
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 @pytest.fixture
-def folders(tmp_path: Path) -> tuple[Path, Path]:
+def folders(tmp_path):
     checkout, volume = tmp_path / "checkout", tmp_path / "volume"
     (checkout / "pkg").mkdir(parents=True)
     (checkout / "train.py").write_text("mine\n")

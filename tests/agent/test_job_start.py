@@ -1,7 +1,5 @@
 """The agent is started from inside a job, by environment variables alone: PYTHONPATH leads to the single file."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -3,8 +3,6 @@
 Real launchers, one run each: an editor is there from the start, leaves, and another one comes.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple

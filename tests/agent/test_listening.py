@@ -1,7 +1,5 @@
 """A program that calls `debugpy.listen()` itself: with an editor attached, and before one comes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,24 +1,18 @@
 """Whose a connection on this machine is, as the kernel tells."""
 
-from __future__ import annotations
-
 import os
 import socket
 import struct
-from typing import TYPE_CHECKING
 
 import pytest
 
 from dkdbg.agent.front import local_users
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 OURS, OTHERS = {os.getuid()}, {os.getuid() + 1}
 
 
 @pytest.fixture(params=["127.0.0.1", "::1", "::ffff:127.0.0.1"])
-def pair(request) -> Iterator[tuple[socket.socket, socket.socket]]:
+def pair(request):
     """A client's end and ours of a connection."""
     host = request.param
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

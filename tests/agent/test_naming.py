@@ -1,7 +1,5 @@
 """Names of processes: what is known is said, the rest keeps its pid."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

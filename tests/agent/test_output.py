@@ -1,7 +1,5 @@
 """What the program prints reaches the attached editor too, and nothing else about it changes."""
 
-from __future__ import annotations
-
 import os
 import pty
 import signal

@@ -1,17 +1,13 @@
 """A program that traces itself while an editor is attached: up to Python 3.11 it takes the debugger's place."""
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.agent.dap_probe import Editor
 from tests.pythons import EDGES, need
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: Line 4 has the breakpoint: before, under a tracer of the program's own, and after it.
 OWN = """import sys

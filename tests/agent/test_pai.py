@@ -1,7 +1,5 @@
 """OpenPAI's debug recipe with the import changed only: real processes, and a plain socket as `nc`."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os
@@ -11,8 +9,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,10 +21,7 @@ from tests.agent.nc import Client
 from tests.ports import free_port
 from tests.pythons import find, need
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Start = Callable[..., subprocess.Popen[str]]
+Start = Callable[..., subprocess.Popen[str]]
 
 
 def own_address() -> str:
@@ -47,7 +42,7 @@ NODE = "127.0.0.2"
 
 
 @pytest.fixture
-def agent_file(tmp_path: Path) -> Path:
+def agent_file(tmp_path):
     """`.dkdbg/agent.pyz` as `dkdbg init` checks it in."""
     return lay_out(tmp_path / ".dkdbg") / single_file.NAME
 
@@ -66,10 +61,10 @@ def pai_environment(
 
 
 @pytest.fixture
-def start(tmp_path: Path, agent_file: Path) -> Iterator[Start]:
+def start(tmp_path, agent_file):
     started: list[subprocess.Popen[str]] = []
 
-    def run(*words: str, python: str = sys.executable, **env: str) -> subprocess.Popen[str]:
+    def run(*words, python=sys.executable, **env):
         names = ("PYTHON", "DKDBG", "PAI_", "DEBUG", "FC_")
         clean = {k: v for k, v in os.environ.items() if not k.startswith(names)}
         started.append(

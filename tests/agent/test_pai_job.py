@@ -1,12 +1,10 @@
 """A job that `dkdbg init --pai` has edited, run as OpenPAI's runtime runs it, and a session by `nc`."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
@@ -16,11 +14,7 @@ from tests.agent.nc import Client
 from tests.openpai import jobs, protocol, task
 from tests.ports import free_port
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    Start = Callable[..., subprocess.Popen[str]]
+Start = Callable[..., subprocess.Popen[str]]
 
 NODE = "127.0.0.2"
 TRAIN = """\
@@ -36,7 +30,7 @@ print("sum", sum(step(n) for n in range(3)))
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "setup.py").write_text("print('installed')\n")
@@ -44,11 +38,11 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def submit(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+def submit(root, tmp_path_factory):
     """Edit a job, and start a task of it; nothing of this environment's dkdbg is in it but Python itself."""
     started: list[subprocess.Popen[str]] = []
 
-    def run(text: str, port: int, *words: str, role: str = "worker", **env: str) -> subprocess.Popen[str]:
+    def run(text, port, *words, role="worker", **env):
         (root / "job.yaml").write_text(text)
         assert main(["-C", str(root), "init", "--pai", "job.yaml", "--role", role, "--yes", *words]) == 0
         started.append(

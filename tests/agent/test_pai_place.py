@@ -1,7 +1,5 @@
 """`pai://HOST/USER/JOB`: real tasks on this machine, told of by a stand-in for OpenPAI's server."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -9,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -24,15 +22,11 @@ from tests.engine.host_doors import host_door
 from tests.openpai import protocol, rest
 from tests.ports import free_port
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 LOOP = "import time\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.02)\n"
 
 
 @pytest.fixture
-def tasks(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
+def tasks(tmp_path):
     (tmp_path / "train.py").write_text(LOOP)
     (tmp_path / "agent.pyz").write_bytes(single_file.build(sys.version_info[:2]))
     started: list[subprocess.Popen[str]] = []

@@ -1,21 +1,15 @@
 """An editor and a pdb want the same process: one has it, and the other is told so and comes next."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.agent.dap_probe import Editor, wait_for
 from tests.pythons import need
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SPIN = "import time\n\ndef spin(n):\n    n += 1\n    time.sleep(0.01)\n    return n\n\nn = 0\nwhile True:\n    n = spin(n)\n"
 
@@ -49,10 +43,10 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(layout: Path, runtime: Path) -> Iterator[object]:
+def terminal(layout, runtime):
     opened: list[Terminal] = []
 
-    def start(name: str) -> Terminal:
+    def start(name):
         opened.append(Terminal(layout, runtime, name))
         return opened[-1]
 

@@ -1,16 +1,10 @@
 """Who may connect: neighbours on a container network may not."""
 
-from __future__ import annotations
-
 import ipaddress
-from typing import TYPE_CHECKING
 
 import pytest
 
 from dkdbg.agent.front.peers import AllowList, Routes, read_routes, refusal
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # `docker run -it debian cat /proc/net/route` on the default bridge.
 ROUTE = """Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
@@ -28,7 +22,7 @@ ff000000000000000000000000000000 08 00000000000000000000000000000000 00 00000000
 
 
 @pytest.fixture
-def routes(tmp_path: Path) -> Routes:
+def routes(tmp_path):
     (tmp_path / "route").write_text(ROUTE)
     (tmp_path / "ipv6_route").write_text(IPV6_ROUTE)
     return read_routes(str(tmp_path))

@@ -1,7 +1,5 @@
 """The agent's own process at the adapter: what it does in which order when an editor attaches."""
 
-from __future__ import annotations
-
 import socket
 import threading
 
@@ -16,14 +14,14 @@ def test_who_attaches_is_asked_before_the_answer_lets_the_editor_in():
     with ours, theirs:
         ours.setblocking(False)
 
-        def is_new() -> bool:
+        def is_new():
             try:
                 heard.append(ours.recv(1))
             except BlockingIOError:
                 heard.append(None)
             return False
 
-        def on_attach(is_new: bool) -> None:
+        def on_attach(is_new):
             heard.append(is_new)
             done.set()
 

@@ -2,8 +2,6 @@
 
 # ruff: noqa: PLW1510
 
-from __future__ import annotations
-
 import ast
 import json
 import os
@@ -35,10 +33,10 @@ print(json.dumps([debugpy.__version__, *[privates["missing"](privates[names]) fo
 
 
 @pytest.fixture(scope="session")
-def released(tmp_path_factory: pytest.TempPathFactory):
+def released(tmp_path_factory):
     """A folder with the debugpy of a requirement such as `==1.8.16`, from the package index; kept for the next run."""
 
-    def get(requirement: str) -> Path:
+    def get(requirement):
         fresh = tmp_path_factory.mktemp("debugpy")
         folder = fresh if requirement == NEWEST else cache() / f"debugpy-{requirement.strip('=')}"
         if not (folder / "debugpy").is_dir():

@@ -1,9 +1,5 @@
 """`dkdbg attach --ports` before an agent that asks for a token."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from tests.agent.dap_probe import Client, wait_for
@@ -11,15 +7,11 @@ from tests.checkout import checkout, run_dkdbg
 from tests.engine.host_doors import host_door, typed_door
 from tests.ports import free_port
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-
 LIMIT = 240
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def config(tmp_path, monkeypatch):
     """The user's folder of dkdbg; no token is in the environment."""
     for name in ("DKDBG_TOKEN", "DKDBG_TOKEN_FILE"):
         monkeypatch.delenv(name, raising=False)

@@ -1,7 +1,5 @@
 """Asking processes to join: one that cannot is named with the reason, once, and runs on."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,20 +1,15 @@
 """Profilers of chosen ranks: which processes, by which command line, and what is said of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from dkdbg.agent.run import profiles
 from tests.agent import nsys
 from tests.frameworks import python_with
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: Stands for torchrun: it starts two ranks as that does, one after the other, and ends with the sum of their codes.
 TORCHRUN = """\
@@ -35,7 +30,7 @@ LIMIT = 300
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Path:
+def job(tmp_path):
     (tmp_path / "torchrun").write_text(TORCHRUN)
     (tmp_path / "train_policy.py").write_text(TRAIN)
     nsys.install(tmp_path / "bin")

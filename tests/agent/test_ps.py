@@ -1,20 +1,15 @@
 """`dkdbg ps` and `dkdbg pdb` find the sessions of this machine, with or without an engine."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.pages import environment
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CODE = "import time\nn = 0\nwhile True:\n    n += 1\n    if n == 1: print('up', flush=True)\n    time.sleep(0.01)\n"
 
@@ -87,7 +82,7 @@ def test_pdb_says_what_there_is(tmp_path):
 
 
 @pytest.fixture
-def twins(launch, tmp_path: Path) -> list[str]:
+def twins(launch, tmp_path):
     """The addresses of two sessions of one name."""
     environment = {"DKDBG_RUNTIME_DIR": str(tmp_path), "DKDBG_NAME": "job"}
     started = [launch(sys.executable, "-c", CODE, env=environment, verb="supervise") for _ in range(2)]

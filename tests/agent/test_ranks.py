@@ -1,7 +1,5 @@
 """One question to all ranks: from the Debug Console by `@all`, and by the agent's verb beside an editor."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct

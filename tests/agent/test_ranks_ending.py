@@ -1,7 +1,5 @@
 """What is left of a real torchrun job whose ranks are held when one of its processes, or all of them, end: nothing."""
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,16 +1,12 @@
 """Ranks of a real torchrun job (CPU, gloo): they stop at the same iteration, go on and pause by one key, leave by one."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.agent.dap_probe import Editor, wait_for
 from tests.frameworks import python_with
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CODE = """import os, sys, time, torch, torch.distributed as dist
 torch.set_num_threads(1)
@@ -71,8 +67,8 @@ class Job:
 
 
 @pytest.fixture
-def job(launch, tmp_path: Path) -> Any:
-    def start(ranks: int) -> Job:
+def job(launch, tmp_path):
+    def start(ranks):
         (tmp_path / "train.py").write_text(CODE)
         (tmp_path / "pause").write_text("0.02")
         run = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]

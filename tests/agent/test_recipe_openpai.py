@@ -1,13 +1,11 @@
 """docs/recipes/openpai.md, command by command: a task on this machine, and a stand-in for the platform's server."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
 import signal
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
@@ -19,9 +17,6 @@ from tests.engine.host_doors import HostDoor
 from tests.openpai import jobs, protocol, rest, task
 from tests.pages import Page, environment
 from tests.ports import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @contextlib.contextmanager

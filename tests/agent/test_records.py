@@ -2,21 +2,16 @@
 
 # ruff: noqa: PTH101, PTH106, PTH110, PTH116, PTH118, PTH119, PTH120, PTH208
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from dkdbg.agent import contract
 from dkdbg.agent.record import batch, procfs, records, runtime_dir
-
-if TYPE_CHECKING:
-    from dkdbg.agent import contract
 
 
 def record(store: records.SessionStore, **fields: object) -> contract.Record:
@@ -50,7 +45,7 @@ def test_a_reader_never_sees_half_a_record(tmp_path):
     store.create(record(store))
     stop = threading.Event()
 
-    def write() -> None:
+    def write():
         number = 0
         while not stop.is_set():
             number += 1

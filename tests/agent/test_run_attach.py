@@ -1,21 +1,16 @@
 """`dkdbg run --attach PORT`: an editor at that port gets the program of this line, whatever else runs here."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from dkdbg.dap.debugger import Debugger
 from dkdbg.dap.values import AttachOptions
 from tests.ports import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 LOOP = "import time\nfor n in range(3000):\n    m = n\n    time.sleep(0.1)\n"
 

@@ -1,7 +1,5 @@
 """pdb over a socket: plain `nc` reaches it, the program's own streams stay its own, and leaving never ends it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.agent.nc import PROMPT, Client
@@ -11,7 +9,7 @@ LOOP = "def step(n):\n    doubled = n * 2\n    return doubled\n\nfor n in range(
 
 
 @pytest.fixture
-def port() -> int:
+def port():
     return free_port()
 
 

@@ -1,7 +1,5 @@
 """The adapter is killed, or the editor that holds the session leaves: who stays goes on without doing anything."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os
@@ -9,7 +7,7 @@ import signal
 import socket
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,9 +15,6 @@ from dkdbg.agent.adapter import backend
 from dkdbg.agent.dap import frames, messages
 from tests.agent.dap_probe import Client, Editor, Session, wait_for
 from tests.processes import children, thread_states
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LINE = 4  # of the loop's `n += 1`
 #: Two workers that stop in line 6, and leave a file each at their end.
@@ -260,7 +255,7 @@ def count_attaches(editor: Editor) -> list[int]:
     opened: list[int] = []
     attach = editor.attach
 
-    def counted(pid: int = 0, arguments: dict[str, Any] | None = None) -> Editor:
+    def counted(pid=0, arguments=None):
         opened.append(pid)
         return attach(pid, arguments)
 
@@ -334,7 +329,7 @@ def test_a_killed_adapter_leaves_the_one_who_looks_on_looking(loop):
 
 
 @pytest.fixture
-def workers(program, tmp_path: Path) -> Iterator[Any]:
+def workers(program, tmp_path):
     """WORKERS under an agent."""
     yield program(WORKERS)
     (tmp_path / "stop").touch()

@@ -2,8 +2,6 @@
 
 # ruff: noqa: PLW1510
 
-from __future__ import annotations
-
 import os
 import pty
 import signal
@@ -63,7 +61,7 @@ def attach(running: Any, *lines: int) -> Debugger:
 def supervise(launch):
     """Start `supervise`, with --reload unless told otherwise."""
 
-    def start(*command: str, options: tuple[str, ...] = ("--reload",), **settings: Any) -> Any:
+    def start(*command, options=("--reload",), **settings):
         return launch(*command, options=options, verb="supervise", **settings)
 
     return start

@@ -1,19 +1,14 @@
 """Timeouts of process groups while a rank is held: real torchrun, real gloo."""
 
-from __future__ import annotations
-
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from dkdbg.agent.program import timeouts
 from tests.agent.dap_probe import Editor, wait_for
 from tests.frameworks import python_with
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: Seconds that the job's process group waits.
 TIMEOUT = 3

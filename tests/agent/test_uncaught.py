@@ -1,7 +1,5 @@
 """What leaves the program stops in the editor that asked for it, once, whatever the program has done to its hooks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,30 +1,25 @@
 """The single file unpacks itself once, and never runs what is not exactly what it holds."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.agent.repack import repack
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 @pytest.fixture
-def runtime(tmp_path: Path) -> Path:
+def runtime(tmp_path):
     return tmp_path / "run"
 
 
 @pytest.fixture
-def single(layout: Path) -> Path:
+def single(layout):
     return layout / "agent.pyz"
 
 
@@ -159,7 +154,7 @@ def test_a_changed_file_gets_a_folder_of_its_own_and_one_that_was_cut_off_starts
     start(single, runtime)
     former = unpacked(runtime)
 
-    def shouting(name: str, content: bytes) -> bytes:
+    def shouting(name, content):
         return content + b"\nprint('changed')\n" if name == "dkdbg/agent/run/launch.py" else content
 
     other = repack(single, tmp_path / "agent.pyz", shouting)

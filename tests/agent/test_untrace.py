@@ -1,7 +1,5 @@
 """Once the editor has left, no thread is traced any more; the next editor stops in them all the same."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

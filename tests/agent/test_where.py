@@ -1,7 +1,5 @@
 """`dkdbg where` on ranks that hang, each in its own way: real PyTorch, real gloo, three processes, nobody attached."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -9,16 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.frameworks import python_with
 from tests.pages import Page, environment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SCRIPT = Path(__file__).with_name("hanging.py")
 #: Seconds; a busy machine needs 60 for four imports of PyTorch.
@@ -47,12 +42,12 @@ def until(found: Callable[[], bool], what: Callable[[], object]) -> None:
 
 
 @pytest.fixture
-def hang(launch, tmp_path: Path):
+def hang(launch, tmp_path):
     """Start the ranks in one way to hang, and return what `dkdbg where` says once these words are in it."""
     python = python_with("torch")
     shutil.copy(SCRIPT, tmp_path)
 
-    def start(mode: str, *words: str, ranks: int = 3) -> str:
+    def start(mode, *words, ranks=3):
         running = launch(python, SCRIPT.name, mode, env={"OMP_NUM_THREADS": "1", "RANKS": str(ranks)})
         running.wait_state("running")
         return shows(running, *words)
@@ -107,7 +102,7 @@ def shows(running, *words: str) -> str:
     """Return what `dkdbg where` says once these words are in it; a process that answers late is not shown with its frames."""
     said = [""]
 
-    def shown() -> bool:
+    def shown():
         assert running.process.poll() is None, running.process.communicate()
         said[0] = where(running.runtime, running.name).stdout
         return all(each in said[0] for each in words)
@@ -156,11 +151,11 @@ def test_what_the_page_says_is_so(tmp_path):
         try:
             late = "rank 2 has not come to all_reduce #6 of all ranks"
 
-            def comes(command: str, fits: Callable[[subprocess.CompletedProcess[str]], bool]) -> None:
+            def comes(command, fits):
                 """Type a command of the page until it shows that; a rank that answers late is not in a look."""
                 words, done = page.words(command), None
 
-                def looks() -> bool:
+                def looks():
                     nonlocal done
                     assert job.poll() is None, (tmp_path / "log").read_text()
                     done = subprocess.run(
@@ -170,7 +165,7 @@ def test_what_the_page_says_is_so(tmp_path):
 
                 until(looks, lambda: done)
 
-            def told(done: subprocess.CompletedProcess[str]) -> bool:
+            def told(done):
                 (found,) = json.loads(done.stdout)["jobs"]
                 groups = [each["ranks"] for each in found["ranks"]]
                 return groups == [[2], [0, 1, 3]] and found["findings"][0]["text"].startswith(late)

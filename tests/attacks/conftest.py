@@ -1,7 +1,5 @@
 """The attackers: another user of the machine, a neighbour container, a web page in a browser."""
 
-from __future__ import annotations
-
 import contextlib
 import http.server
 import os
@@ -12,16 +10,12 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
 
 # What runs the agent under attack.
 from tests.agent.conftest import launch, layout, runtime  # noqa: F401
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 #: Seconds that a page has to say that it is done: a browser takes some to start beside other tests.
 PAGE_LIMIT = 300
@@ -70,7 +64,7 @@ class OtherUser:
 
 
 @pytest.fixture(scope="session")
-def other_user(worker_id: str) -> Iterator[OtherUser]:
+def other_user(worker_id):
     """Another user, made for these tests and removed afterwards."""
     if os.geteuid() != 0 or shutil.which("useradd") is None:
         if os.geteuid() == 0:
@@ -94,10 +88,10 @@ def _change_users(*words: str) -> None:
 
 
 @pytest.fixture
-def neighbour(base_image: str) -> Callable[..., subprocess.CompletedProcess[str]]:
+def neighbour(base_image):
     """Run Python code in a container beside others on a Docker network; for tests marked `engine`."""
 
-    def run(network: str, code: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    def run(network, code, timeout=300):
         command = ["docker", "run", "--rm", "-i", "--network", network, base_image, "python3", "-"]
         return subprocess.run(
             command, input=code, capture_output=True, text=True, timeout=timeout, check=False
@@ -107,7 +101,7 @@ def neighbour(base_image: str) -> Callable[..., subprocess.CompletedProcess[str]
 
 
 @pytest.fixture(scope="session")
-def chromium() -> str:
+def chromium():
     """Debian's Chromium, or Chrome."""
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if found := shutil.which(name):
@@ -117,14 +111,14 @@ def chromium() -> str:
 
 
 @pytest.fixture
-def browse(chromium: str, tmp_path: Path) -> Callable[..., str]:
+def browse(chromium, tmp_path):
     """Open a page of a foreign origin in a real browser.
 
     `browse(html, extra_args=[])` returns the page's DOM as soon as its script has set a title that begins with
     `done`. `location.host` in the page is attacker.test with a port, which is this machine.
     """
 
-    def run(html: str, extra_args: list[str] | None = None) -> str:
+    def run(html, extra_args=None):
         with _Page(html) as page:
             command = [
                 chromium, "--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--no-proxy-server",
@@ -169,7 +163,7 @@ class _Page:
         page = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
+            def do_GET(self):
                 body = ("<!doctype html><title></title>" + html + page.REPORT).encode()
                 found = urlsplit(self.path).path == "/"
                 self.send_response(200 if found else 404)
@@ -179,13 +173,13 @@ class _Page:
                 if found:
                     self.wfile.write(body)
 
-            def do_POST(self) -> None:
+            def do_POST(self):
                 page.dom = self.rfile.read(int(self.headers["Content-Length"])).decode()
                 self.send_response(204)
                 self.end_headers()
                 page.done.set()
 
-            def log_message(self, *_: object) -> None:
+            def log_message(self, *_):
                 pass
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -1,7 +1,5 @@
 """Set how many inputs the fuzz tests try: DKDBG_TEST_FUZZ (nightly: 10,000), or a few, or 300 with DKDBG_TEST_FULL=1."""
 
-from __future__ import annotations
-
 import os
 
 import hypothesis

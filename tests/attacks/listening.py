@@ -1,7 +1,5 @@
 """What a tree of processes listens on, read from /proc as `ss -lntuxp` does, in whatever container it runs."""
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import socket

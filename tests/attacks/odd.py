@@ -1,15 +1,11 @@
 """Messages of the Debug Adapter Protocol with one value of another type than it should have."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from tests.attacks.fuzz import FULL
 from tests.unit.door.test_router import event, request, response
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: A value of each type of JSON, and of those that Python's parser gives besides; more of some types with DKDBG_TEST_FULL=1.
 VALUES = (

@@ -4,8 +4,6 @@ python -m tests.attacks.table            print it
 python -m tests.attacks.table --write    write it into SECURITY.md, between its two marks
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

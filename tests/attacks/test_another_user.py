@@ -1,7 +1,5 @@
 """Another user of the same machine: he reads /proc and connects to whatever listens on loopback."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -14,7 +12,6 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -29,8 +26,6 @@ from tests.ports import free_port
 from tests.processes import children, thread_states
 
 FAKE = (Path(__file__).parent / "fake_agent.py").read_text()
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 def ports_of(pid: int) -> list[int]:
@@ -270,7 +265,7 @@ def impostor(other_user):
     """Run a fake agent as the other user; returns its port and what it has heard so far."""
     running = []
 
-    def start(mode: str):
+    def start(mode):
         settings = {**other_user.popen(), "env": {**other_user.popen()["env"], "MODE": mode}}
         command = [other_user.interpreter(), "-c", FAKE, "127.0.0.1", "0"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **settings)
@@ -310,7 +305,7 @@ TELLS = "import os; print(os.environ['HOME'], os.environ.get('DKDBG_SESSION_DIR'
 
 
 @pytest.fixture
-def shared(layout: Path) -> Iterator[Path]:
+def shared(layout):
     """A folder that every user may look into, with the agent and a workspace of OWNER's."""
     root = Path(tempfile.mkdtemp(prefix="attack-", dir="/var/tmp"))
     root.chmod(0o755)
@@ -327,10 +322,10 @@ def shared(layout: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def taken(other_user, shared: Path) -> Callable[[str], Path]:  # noqa: ARG001 - which removes it
+def taken(other_user, shared):  # noqa: ARG001 - which removes it
     """`taken(NAME)` lets the other user make that folder in /tmp before us, open to everybody."""
 
-    def take(name: str) -> Path:
+    def take(name):
         made = Path("/tmp") / name
         other_user.run(["mkdir", "-m", "0777", str(made)])
         assert made.stat().st_uid == other_user.uid

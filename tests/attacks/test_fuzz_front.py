@@ -1,11 +1,8 @@
 """The agent's port and its private sockets, given whatever bytes: the agent lives, does not grow, and can be debugged."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import example, given
@@ -19,9 +16,6 @@ from tests.attacks.fuzz import fuzz_settings
 from tests.attacks.odd import ASKED, SAID, variants
 from tests.attacks.test_fuzz_pdb import size_of
 from tests.unit.door.test_router import event, request
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TOKEN = "a-token-of-the-user-0123456789abcdef"
 #: Goes round line 3 until it is told to end.
@@ -97,7 +91,7 @@ def test_no_bytes_harm_the_agents_port_or_its_private_sockets(launch, tmp_path):
     wait_for(lambda: running.record().get("adapter_up"), bool)
     adapter = wait_for(lambda: _adapter(pid), bool)
 
-    def sockets() -> dict[str, Path]:
+    def sockets():
         """By what listens on them."""
         found = running.runtime.glob(f"{running.name}-*/p/*.sock")
         return {each.stem if each.stem in ("agent", "adapter") else "process": each for each in found}
@@ -107,7 +101,7 @@ def test_no_bytes_harm_the_agents_port_or_its_private_sockets(launch, tmp_path):
 
     @fuzz_settings(60)
     @given(CHUNKS)
-    def attack(client: tuple[bytes, list[bytes], str]) -> None:
+    def attack(client):
         with contextlib.suppress(OSError):
             send(socket.create_connection(("127.0.0.1", port), 10), *client)
         assert running.process.poll() is None
@@ -122,7 +116,7 @@ def test_no_bytes_harm_the_agents_port_or_its_private_sockets(launch, tmp_path):
     @example("process", b"join")
     @example("process", b"who")
     @example("process", b"child 1")
-    def attack_within(which: str, data: bytes) -> None:
+    def attack_within(which, data):
         kind = socket.SOCK_DGRAM if which == "process" else socket.SOCK_STREAM
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, kind) as sock:
             sock.settimeout(2)

@@ -1,14 +1,12 @@
 """Whatever comes to the port of `dkdbg attach`, or from a target: it lives, it does not grow, and it still debugs."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,13 +23,8 @@ from tests.agent.dap_probe import wait_for
 from tests.attacks.fuzz import fuzz_settings
 from tests.attacks.host_editor import HostEditor, hurried_door
 from tests.attacks.odd import ASKED, SAID, variants
-from tests.engine.host_doors import host_door, ready_door
+from tests.engine.host_doors import HostDoor, host_door, ready_door
 from tests.unit.door.test_router import BODIES, MESSAGES, Bench, event, request
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.engine.host_doors import HostDoor
 
 RECORD = {"id": "job-1", "pid": 1, "state": "waiting", "started": 1.0, "adapter_up": True}
 HEADERS = st.sampled_from(
@@ -114,14 +107,14 @@ class Watched:
 
 
 @pytest.fixture
-def target() -> Iterator[Target]:
+def target():
     one = Target()
     yield one
     one.close()
 
 
 @pytest.fixture
-def good(launch: Any, tmp_path: Path) -> str:
+def good(launch, tmp_path):
     (tmp_path / "train.py").write_text("import time\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.02)\n")
     return f"127.0.0.1:{launch(sys.executable, 'train.py').wait_state('running')['port']}"
 
@@ -143,7 +136,7 @@ def test_any_bytes_at_the_port_of_dkdbg_attach(good, tmp_path, capfd):
 
         @fuzz_settings(20, full=150)
         @given(PIECES | ATTACHED)
-        def throw(data: bytes) -> None:
+        def throw(data):
             with (
                 socket.create_connection(("127.0.0.1", port), 300) as sock,
                 contextlib.suppress(ConnectionError),
@@ -164,7 +157,7 @@ def throw_from(target: Target, door: HostDoor, few: int, **process: int) -> None
 
     @fuzz_settings(few, full=60)
     @given(SAYS)
-    def throw(said: bytes) -> None:
+    def throw(said):
         target.said = said
         before = target.served
         with HostEditor(door.port) as editor:

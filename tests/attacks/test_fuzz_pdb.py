@@ -1,12 +1,9 @@
 """The listener of pdb over TCP, given whatever bytes: the program lives, does not grow, and is debugged afterwards."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -16,9 +13,6 @@ from tests.agent.dap_probe import wait_for
 from tests.attacks.fuzz import fuzz_settings
 from tests.attacks.test_web_page import start, use
 from tests.ports import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: What a browser, a TLS client, a debugger, a telnet and pdb's own users begin with.
 KNOWN = [
@@ -41,7 +35,7 @@ def size_of(pid: int) -> tuple[int, int, int]:
 
 
 @pytest.fixture
-def staying() -> Iterator[list[socket.socket]]:
+def staying():
     socks: list[socket.socket] = []
     yield socks
     for sock in socks:
@@ -58,7 +52,7 @@ def test_no_bytes_of_strangers_reach_pdb_or_harm_the_program(launch, tmp_path, s
 
     @fuzz_settings(40)
     @given(st.lists(CLIENTS, min_size=1, max_size=3))
-    def attack(clients: list[tuple[list[bytes], str]]) -> None:
+    def attack(clients):
         for chunks, leaving in clients:
             said = b""
             with contextlib.suppress(OSError):

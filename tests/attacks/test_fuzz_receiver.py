@@ -1,14 +1,12 @@
 """The receiver of sync is told anything: whoever writes into its stream gets nothing outside of the root, and ends it at most."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os
 import tempfile
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,9 +17,6 @@ from tests.agent.dap_probe import wait_for
 from tests.agent.sync.conftest import snapshot
 from tests.agent.sync.host import Host, digest
 from tests.attacks.fuzz import fuzz_settings
-
-if TYPE_CHECKING:
-    from typing import Any
 
 NAMES = st.sampled_from(
     ["a", "b", "d", "d/a", "d/e/f", "l", "..", "../secret", "/etc/passwd", "d/../../secret", "l/secret", ".dkdbg-sync", "a\0", "", "\ud800"]
@@ -76,7 +71,7 @@ def serve(stream: bytes) -> int:
     source, feed = os.pipe()
     out, target = os.pipe()
 
-    def write() -> None:
+    def write():
         with os.fdopen(feed, "wb") as file:
             try:
                 file.write(stream)

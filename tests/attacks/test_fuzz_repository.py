@@ -1,7 +1,5 @@
 """Any text wherever a repository can put one: `init` writes it literally, or says plainly that it does not."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os
@@ -9,8 +7,9 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,14 +20,10 @@ from dkdbg.commands import init
 from dkdbg.delivery import single_file
 from dkdbg.detect.docker.dockerfile_syntax import parse_instructions
 from dkdbg.errors import DkdbgError
+from dkdbg.model.plan import ProjectPlan
 from dkdbg.printable import printable
 from dkdbg.render import jsonc
 from tests.attacks.fuzz import fuzz_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dkdbg.model.plan import ProjectPlan
 
 CANARY = "CANARY_SANG"
 #: What runs, ends a text, or is replaced, in one of the languages that our files are written in.
@@ -66,7 +61,7 @@ REPOSITORY = st.fixed_dictionaries(
 
 
 @pytest.fixture(autouse=True)
-def one_single_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def one_single_file(monkeypatch):
     """The agent's file is the same each time, and takes a second to make."""
     monkeypatch.setattr(single_file, "build", functools.cache(single_file.build))
 

@@ -1,13 +1,12 @@
 """The host of sync is answered anything: a hostile container gets an error in one line out of it, nothing more."""
 
-from __future__ import annotations
-
 import gc
 import tempfile
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,7 +19,7 @@ from dkdbg.sync.remote import summaries
 from dkdbg.sync.remote.contact import Contact, refuse_same_folder
 from dkdbg.sync.remote.replica import Replica
 from dkdbg.sync.remote.stream import StreamEndedError
-from dkdbg.sync.report import as_line
+from dkdbg.sync.report import Event, as_line
 from dkdbg.sync.roots import Roots
 from dkdbg.sync.tree.scan import Scanner
 from dkdbg.sync.verify import verify
@@ -29,11 +28,6 @@ from tests.agent.sync.conftest import snapshot
 from tests.agent.sync.host import digest
 from tests.attacks.fuzz import fuzz_settings
 from tests.attacks.test_fuzz_receiver import BODIES, JSON, before_all, descriptors_open
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from dkdbg.sync.report import Event
 
 PATHS = st.sampled_from(
     ["a", "pkg", "pkg/b", "out", "out/x", "out/.git/config", "out/HEAD", "../secret", "/etc/passwd", "out/../../secret", "..", "out//../../secret", "other/x", "l", "l/secret", "\x1b[2J",

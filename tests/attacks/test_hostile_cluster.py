@@ -3,8 +3,6 @@
 The API server is a stand-in.
 """
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 

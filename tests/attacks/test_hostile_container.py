@@ -1,8 +1,6 @@
 """A hostile container: an image of a stranger, or a target that has been taken over, and what it does to the host by
 `dkdbg sync`, `dkdbg attach` and `dkdbg ps`."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty
@@ -13,7 +11,7 @@ import sys
 import textwrap
 import unicodedata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -31,9 +29,6 @@ from tests.engine.synced import Box, docker, following, run_box, sync, take_away
 from tests.leftovers import unique
 from tests.ports import free_port
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 pytestmark = pytest.mark.engine
 
 SECRET = "the-secret-of-the-host"
@@ -41,7 +36,7 @@ DEEP = "[" * 60_000
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     """A repository, with what must not leave the host around it."""
     outside = tmp_path / "home"
     repository = outside / "repository"
@@ -56,11 +51,11 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def hostile(base_image: str) -> Iterator[Callable[..., Box]]:
+def hostile(base_image):
     """Run a container with settings of an attacker, which an image has as well as `docker run`."""
     made: list[str] = []
 
-    def run(*flags: str) -> Box:
+    def run(*flags):
         made.append(unique("dkdbg-hostile"))
         return run_box(made[-1], base_image, *flags)
 
@@ -199,11 +194,11 @@ class Fake:
 
 
 @pytest.fixture
-def fake(base_image: str) -> Iterator[Callable[..., Fake]]:
+def fake(base_image):
     """Start fake agents, each in a container of its own."""
     names: list[str] = []
 
-    def start(mode: str, **more: Any) -> Fake:
+    def start(mode, **more):
         names.append(unique("dkdbg-fake"))
         return Fake(names[-1], base_image, mode, **more)
 
@@ -213,7 +208,7 @@ def fake(base_image: str) -> Iterator[Callable[..., Fake]]:
 
 
 @pytest.fixture
-def good(launch: Callable[..., Any], tmp_path: Path) -> str:
+def good(launch, tmp_path):
     """The address of an honest agent, which runs a loop."""
     (tmp_path / "train.py").write_text("import time\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.02)\n")
     return f"127.0.0.1:{launch(sys.executable, 'train.py').wait_state('running')['port']}"
@@ -508,7 +503,7 @@ take()
 
 
 @pytest.fixture(scope="module")
-def evil(base_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Box, Path]]:
+def evil(base_image, tmp_path_factory):
     """A container whose python3 is the attacker's, and the file of that program here."""
     name, folder = unique("dkdbg-hostile"), tmp_path_factory.mktemp("evil")
     yield (
@@ -519,10 +514,10 @@ def evil(base_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture
-def liar(evil: tuple[Box, Path]) -> Callable[[str], Box]:
+def liar(evil):
     """Make that program do what `code` says after HELLO."""
 
-    def run(code: str) -> Box:
+    def run(code):
         box, program = evil
         box.sh("rm -rf /loot; mkdir /loot")
         new = program.with_name("new")

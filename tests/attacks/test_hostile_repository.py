@@ -1,7 +1,5 @@
 """A stranger's repository: cloned, or unpacked from an archive with a `.git` of the attacker's making."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib
@@ -75,13 +73,13 @@ class Canary:
 
 
 @pytest.fixture
-def canary(tmp_path: Path) -> Canary:
+def canary(tmp_path):
     (tmp_path / "attacker").mkdir()
     return Canary(tmp_path / "attacker")
 
 
 @pytest.fixture
-def repo(tmp_path: Path) -> Path:
+def repo(tmp_path):
     """A repository with one tracked file that its own rules ignore, so that git has something to say."""
     root = tmp_path / "repo"
     root.mkdir()
@@ -516,7 +514,7 @@ def test_a_git_file_that_leads_elsewhere_gets_no_journal(tmp_path, kind):
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def place(tmp_path):
     """A target on this machine, with something to pull; and around it a folder that is none of sync's business."""
     folder = tmp_path / "place"
     (folder / "out" / "run").mkdir(parents=True)
@@ -577,7 +575,7 @@ def test_pull_into_a_folder_that_becomes_a_symlink_meanwhile_writes_nothing_ther
     pulled = repo / "dkdbg-pulled"
     stop = threading.Event()
 
-    def swap() -> None:
+    def swap():
         while not stop.is_set():
             shutil.rmtree(pulled, ignore_errors=True)
             with contextlib.suppress(OSError):

@@ -3,8 +3,6 @@
 The lists are whole: a listener that somebody adds fails here until SECURITY.md says who may use it.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections import Counter
@@ -30,7 +28,7 @@ AGENT = {"tcp agent": 1, "unix agent": 1, "unix adapter": 1, "unix program": 1}
 def roles(found: list[listening.Listening]) -> dict[str, int]:
     """How many sockets of each kind each of our processes listens on."""
 
-    def role(program: str) -> str:
+    def role(program):
         for word, name in (("adapter.py", "adapter"), (".pyz ", "agent"), ("dkdbg attach", "attach")):
             if word in program:
                 return name

@@ -3,14 +3,12 @@
 It reaches the host by the network's gateway.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,10 +16,6 @@ from tests.agent.dap_probe import Editor, wait_for
 from tests.engine.host_doors import docker
 from tests.engine.projects import unique
 from tests.ports import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.engine
 TOKEN = "a-token-that-nobody-guesses"
@@ -77,7 +71,7 @@ class Victim:
 
 
 @pytest.fixture
-def network() -> Iterator[str]:
+def network():
     name = unique("dkdbg-attack")
     docker("network", "create", name)
     yield name
@@ -85,7 +79,7 @@ def network() -> Iterator[str]:
 
 
 @pytest.fixture
-def victim(base_image: str, layout: Path, tmp_path: Path, neighbour, network: str) -> Iterator[Victim]:
+def victim(base_image, layout, tmp_path, neighbour, network):
     name, port = unique("dkdbg-victim"), free_port()
     (tmp_path / "train.py").write_text(LOOP)
     environment = {"DKDBG_HOST": "0.0.0.0", "DKDBG_ALLOW": "any", "DKDBG_TOKEN": TOKEN}
@@ -99,7 +93,7 @@ def victim(base_image: str, layout: Path, tmp_path: Path, neighbour, network: st
         one = Victim(name, network, port)
         wait_for(lambda: logs(name), lambda text: "a debugger can attach" in text)
 
-        def attack(code: str) -> str:
+        def attack(code):
             done = neighbour(network, f"HOST = {name!r}\n{SPEAK}{code}")
             assert done.returncode == 0, done.stderr
             return str(done.stdout)
@@ -163,11 +157,11 @@ print(text.decode())
 
 
 @pytest.fixture
-def container(base_image: str, network: str, layout: Path, tmp_path: Path) -> Iterator[Callable[..., str]]:
+def container(base_image, network, layout, tmp_path):
     """Start a program under the agent in a container of that network; returns its name."""
     started: list[str] = []
 
-    def start(program: str, *options: str, env: tuple[str, ...] = (), on: str = network) -> str:
+    def start(program, *options, env=(), on=network):
         (tmp_path / "train.py").write_text(program)
         started.append(unique("dkdbg-victim"))
         command = ["run", "-d", "--name", started[-1], "--network", on, "-w", "/w", "-v", f"{tmp_path}:/w"]

@@ -1,29 +1,23 @@
 """Another container in the same network namespace, where loopback and uids are shared: the host's network, or `--network container:X`."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from dkdbg.agent.record import procfs
 from tests.agent.dap_probe import wait_for
+from tests.attacks.conftest import OtherUser
 from tests.attacks.host_editor import HostEditor
 from tests.attacks.test_another_user import CLIENT as SHOWS_A_TOKEN
 from tests.engine.host_doors import host_door
 from tests.far.test_relay import Far, connect, far, relay  # noqa: F401
 from tests.leftovers import unique
 from tests.ports import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.attacks.conftest import OtherUser
 
 pytestmark = pytest.mark.engine
 #: Attaches to each port of argv and shows no token.
@@ -40,10 +34,10 @@ def docker(*words: str) -> str:
 
 
 @pytest.fixture
-def attack(base_image: str) -> Callable[..., str]:
+def attack(base_image):
     """Attach to ports of loopback from a container with this network; returns what it was told."""
 
-    def run(network: str, *ports: int, user: int = 0) -> str:
+    def run(network, *ports, user=0):
         hardened = ("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", str(user))
         said = docker(
             "run", "--rm", "--network", network, *hardened, base_image, "python3", "-c", CLIENT, *map(str, ports)
@@ -55,7 +49,7 @@ def attack(base_image: str) -> Callable[..., str]:
 
 
 @pytest.fixture
-def cgroups(tmp_path_factory) -> Iterator[Path]:
+def cgroups(tmp_path_factory):
     """Where this machine's cgroups of version 2 are, for engines that keep them beside those of version 1."""
     if os.geteuid() != 0:
         pytest.skip("only root mounts")
@@ -66,11 +60,11 @@ def cgroups(tmp_path_factory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def agent_of(other_user, layout: Path) -> Iterator[Callable[[], int]]:
+def agent_of(other_user, layout):
     """Start an agent on this host as another user; returns its port."""
     with ExitStack() as stack:
 
-        def start() -> int:
+        def start():
             port, settings, agent = free_port(), other_user.popen(), other_user.home / "agent.pyz"
             settings["env"] = {**settings["env"], "DKDBG_PYTHON": other_user.interpreter()}
             shutil.copyfile(layout / "agent.pyz", agent)

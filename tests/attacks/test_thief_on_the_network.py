@@ -1,7 +1,5 @@
 """A thief on the network: he hears what `dkdbg attach` says to an agent, and says it again."""
 
-from __future__ import annotations
-
 import http.client
 import re
 import time
@@ -46,7 +44,7 @@ class Talk:
 
 
 @pytest.fixture
-def port(launch) -> int:
+def port(launch):
     return launch("sleep", "600", env={"DKDBG_TOKEN": TOKEN}).wait_state("running")["port"]
 
 

@@ -1,7 +1,5 @@
 """`dkdbg attach --listen` waits on an open network: who has no token gets nothing from it, and keeps nobody out."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -13,16 +11,12 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from dkdbg.agent.relay import sealed
 from dkdbg.tunnel.call_desk import Desk, desks
 from dkdbg.tunnel.callers import NEWCOMERS, Callers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TOKEN = secrets.token_hex(32)
 ABOUT = json.dumps({"id": "a-1", "name": "a", "port": 1})
@@ -54,7 +48,7 @@ class Waiting:
 
 
 @pytest.fixture
-def waiting() -> Iterator[Waiting]:
+def waiting():
     made = Waiting()
     yield made
     made.close()
@@ -110,7 +104,7 @@ class Tap:
         here, there = socket.socketpair()
         self.sock, self.sent = waiting.connect(), bytearray()
 
-        def pass_on(source: socket.socket, target: socket.socket, heard: bytearray) -> None:
+        def pass_on(source, target, heard):
             with contextlib.suppress(OSError):
                 while data := source.recv(1 << 16):
                     heard += data
@@ -161,7 +155,7 @@ def test_a_job_gets_no_line_of_another_one(waiting):
     """Is a job with the token, and calls under another job's id: it is one more target, and the other's line stays as it is."""
     about = {"id": "a-1", "name": "a", "port": 1}
 
-    def called(**key: str) -> socket.socket:
+    def called(**key):
         sock = waiting.connect()
         line = sealed.introduce(sock, TOKEN, calls=True)
         line.say(json.dumps({**about, **key}))
@@ -189,7 +183,7 @@ def test_a_job_calls_nobody_who_does_not_know_the_token(waiting):
     with socket.create_server(("127.0.0.1", 0)) as server:
         said: list[bytes] = []
 
-        def pretend() -> None:
+        def pretend():
             sock, _ = server.accept()
             with sock:
                 said.append(sock.makefile("rb").readline())

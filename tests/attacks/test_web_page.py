@@ -1,20 +1,16 @@
 """A web page that the user of dkdbg has open: his browser reaches the ports of his machine, loopback too."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dkdbg.agent.record import procfs
 from tests.agent.nc import PROMPT, Client
 from tests.ports import free_port
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: Posts lines of pdb's to the port in the ways that ask nobody for leave. A browser that reads pdb's greeting for an
 #: answer hangs up: it takes some posts until their lines are read before that. What is held open is left after 5 s.
@@ -106,7 +102,7 @@ def test_a_name_that_was_made_to_mean_this_machine_gets_no_answer(chromium, laun
         f"--user-data-dir={tmp_path / 'browser'}", "--host-resolver-rules=MAP attacker.test 127.0.0.1", "--dump-dom",
     ]  # fmt: skip
 
-    def read(host: str, path: str = "status") -> str:
+    def read(host, path="status"):
         done = subprocess.run(
             [*command, f"http://{host}:{port}/{path}"],
             capture_output=True,

@@ -1,7 +1,5 @@
 """An editor's session with a program two hops away, in bad weather."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket
@@ -9,8 +7,8 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,9 +17,6 @@ from tests.engine.projects import LOOP, write
 from tests.kubernetes.ranks import editor
 from tests.ports import free_port
 from tests.slurm.test_place import running as interrupted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
 
@@ -50,7 +45,7 @@ def test_a_session_outlives_killed_and_silent_connections(laptop, tmp_path, reco
             assert (top.path, top.name) == (str(tmp_path / "train.py"), "step")
             count = int(debugger.local_values(top)["n"])
 
-            def usable() -> None:
+            def usable():
                 """Step on to the next stop: it is that of the next round."""
                 nonlocal count, stopped
                 debugger.continue_(stopped)
@@ -61,7 +56,7 @@ def test_a_session_outlives_killed_and_silent_connections(laptop, tmp_path, reco
             usable()
             times: list[float] = []
 
-            def measure() -> None:
+            def measure():
                 began = time.monotonic()
                 usable()
                 times.append(time.monotonic() - began)

@@ -1,7 +1,5 @@
 """What kept a session two hops away is gone for good: the editor hears it, and what runs next there is attached to."""
 
-from __future__ import annotations
-
 import time
 from contextlib import ExitStack
 

@@ -1,7 +1,5 @@
 """`dkdbg init --on PLACE`: what F5 needs to run the program there."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """`dkdbg run` two hops away, whose connection is cut: the program goes on, and so do its input, its output and its end."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os
@@ -166,18 +164,18 @@ def test_a_program_whose_laptop_is_gone_runs_on_and_its_keeper_leaves_nothing_wh
 def test_a_terminal_is_the_programs_with_its_size_and_keys_through_cuts(laptop, tmp_path):
     ours, theirs = pty.openpty()
 
-    def resize(rows: int, columns: int) -> None:
+    def resize(rows, columns):
         fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     resize(33, 111)
     said = bytearray()
 
-    def read() -> None:
+    def read():
         with contextlib.suppress(OSError):
             while data := os.read(ours, 4096):
                 said.extend(data)
 
-    def shown(pattern: bytes) -> bool:
+    def shown(pattern):
         return re.search(pattern, bytes(said)) is not None
 
     before = termios.tcgetattr(theirs)

@@ -1,9 +1,7 @@
 """docs/recipes/two-ssh-hops.md, command by command, with a laptop, a login node and a node behind it."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,9 +14,6 @@ from tests.far.test_attach import fetched, wait_listening
 from tests.pages import Page, begun, environment
 from tests.ports import free_port
 from tests.torchrun import TORCHRUN
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
 

@@ -1,7 +1,5 @@
 """The relay alone, without ssh: its command runs on this machine, is killed, stopped, and replaced by what is hostile."""
 
-from __future__ import annotations
-
 import array
 import contextlib
 import hashlib
@@ -16,8 +14,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -28,9 +26,6 @@ from dkdbg.agent.relay.keeper import SECRET, Keeper
 from dkdbg.tunnel.relay import Relay, _Loop
 from tests.agent.dap_probe import wait_for
 from tests.ports import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 AGENT = [sys.executable, "-m", "dkdbg.agent", "relay"]
 
@@ -71,7 +66,7 @@ class Far:
     def echo(self) -> None:
         """Answer on every connection with what came."""
 
-        def serve() -> None:
+        def serve():
             with contextlib.suppress(OSError):
                 while True:
                     client, _ = self._server.accept()
@@ -143,7 +138,7 @@ def test_bytes_pass_both_ways_and_each_direction_ends_by_itself(far, relay):
     local = relay.listen(far.port)
     data = os.urandom(3 << 20)
 
-    def once(answers: list[bytes]) -> None:
+    def once(answers):
         with socket.create_connection(("127.0.0.1", local), 30) as client:
             sender = threading.Thread(target=lambda: (client.sendall(data), client.shutdown(socket.SHUT_WR)))
             sender.start()
@@ -194,7 +189,7 @@ carry(far.stdout.fileno(), 1)
 
 
 def test_a_transport_that_falls_silent_is_replaced(far, monkeypatch):
-    def carried(word: str, *_: object) -> list[str]:
+    def carried(word, *_):
         return [sys.executable, "-c", CARRIER, *Far.command(far, word, False, 0)]
 
     monkeypatch.setattr(far, "command", carried)
@@ -240,7 +235,7 @@ def test_short_pieces_are_answered_at_once(far, tmp_path):
     """What flows back takes TCP's acknowledgement along: a jump host's sshd holds the next short piece until it has come."""
     said = tmp_path / "said"
 
-    def command(word: str, silent: bool, limit: float) -> list[str]:
+    def command(word, silent, limit):
         return ["sh", "-c", f'tee "$0" | {shlex.join(far.command(word, silent, limit))}', str(said)]
 
     made = Relay(command)
@@ -378,7 +373,7 @@ def test_a_hostile_far_side_reaches_nothing_but_its_own_connections(far):
     greeting = wire.hello(b"k" * 16, 0)
     tries: list[bytes] = []
 
-    def command(word: str, silent: bool, limit: float) -> list[str]:  # noqa: ARG001
+    def command(word, silent, limit):  # noqa: ARG001
         said = chance.choice([b"", greeting, greeting]) + frames(chance)
         tries.append(said)
         return [sys.executable, "-I", "-S", "-c", HOSTILE, word, "0", said[:40000].hex()]

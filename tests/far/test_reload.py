@@ -1,7 +1,5 @@
 """`run --sync` and `run --reload`: what is saved here runs two hops away."""
 
-from __future__ import annotations
-
 import os
 import pty
 import signal
@@ -9,8 +7,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,9 +17,6 @@ from dkdbg.dap.values import AttachOptions
 from tests.engine.host_doors import HostDoor, host_door
 from tests.engine.projects import LOOP, dkdbg, marked_line, must, write
 from tests.ports import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
 
@@ -113,7 +108,7 @@ def running(laptop, root, *words: str, terminal: bool = False) -> Iterator[Runni
 def by_entry(root, door: HostDoor, there: str) -> AttachOptions:
     """What an editor reads that has `root` open, and the launch entry of `dkdbg attach` that has the code `there`."""
 
-    def fitting() -> list[dict[str, Any]]:
+    def fitting():
         entries = (each["entry"] for each in door.events if each["event"] == "entry")
         return [each for each in entries if there in str(each.get("pathMappings"))]
 

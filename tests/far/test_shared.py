@@ -1,22 +1,16 @@
 """Code that both machines have already, by a shared file system or sshfs: found, proved, compared, and nothing is sent."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from dkdbg.targets.mounts import Mount, guesses, mounts
 from tests.engine.projects import dkdbg
 from tests.far.hosts import SHARED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
 
@@ -31,7 +25,7 @@ SHOWS = "import os\nprint(os.getcwd(), os.environ['DKDBG_MAPPINGS'])\n"
 
 
 @pytest.fixture
-def code(laptop) -> Iterator[Path]:
+def code(laptop):
     """The user's folder with two files, on a file system that this machine and both hosts have mounted, each elsewhere."""
     folder = laptop.shared / "my code"
     folder.mkdir()

@@ -1,7 +1,5 @@
 """Hosts behind ssh, by real sshd: commands, their ends, what hinders a connection, and that one connection serves all."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -6,8 +6,6 @@ watch ask for pods, and what `objects.py` keeps. Commands run over the WebSocket
 word it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -19,14 +17,12 @@ import subprocess
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tests.kubernetes import objects
 from tests.kubernetes.websocket import WebSocket, accept_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROTOCOL = "v5.channel.k8s.io"
 #: Channels of that protocol: one byte before each message.

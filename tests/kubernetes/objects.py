@@ -3,15 +3,11 @@
 They are kept as they came; `workers.py` makes pods of some.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ruamel.yaml import YAML
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _ALL = ["get", "list", "create", "delete", "patch"]
 #: By version of the API: plural, kind, verbs, short names.

@@ -1,25 +1,18 @@
 """Four ranks in one pod, as torchrun starts them, and an editor's session with all of them from here."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
 import statistics
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from dkdbg.dap.debugger import Debugger
-from dkdbg.dap.values import AttachOptions
+from dkdbg.dap.values import AttachOptions, Stop
 from tests.engine.projects import marked_line
 from tests.kubernetes.runs import relays
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from dkdbg.dap.values import Stop
 
 RANKS = 4
 #: Trains until it is ended. The mark is where an editor stops.

@@ -1,7 +1,5 @@
 """`dkdbg run` in a pod as a user has it, and what is left of it on this machine."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What dkdbg says to type about a debug copy, and in a pod, helps: the real kubectl, and containers that stand for pods."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg import hints

@@ -1,7 +1,5 @@
 """Errors of a cluster have their cause, and two hints are typed: the real kubectl asks a stand-in for the API server."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 

@@ -1,7 +1,5 @@
 """Overlays that `dkdbg init --k8s` writes fit their workload, or are refused: real kubectl and kustomize."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 
@@ -81,7 +79,7 @@ def test_an_overlay_that_does_not_fit_is_refused_until_it_is_written_again(root)
     for name in ("bert", "bart"):
         manifest(root, f"k8s/{name}.yaml", workload(name))
 
-    def up(overlay: str, target: str = BERT):
+    def up(overlay, target=BERT):
         return dkdbg(root, "up", "--on", target, "--overlay", overlay, "--diff")
 
     must(dkdbg(root, "init", "--k8s", "bart", "--yes"))

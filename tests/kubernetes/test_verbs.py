@@ -1,7 +1,5 @@
 """The verbs in a pod: the real kubectl, a stand-in for the API server, and containers that stand for the pods'."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -32,7 +30,7 @@ def made(base_image):
     """Make containers that stand for those of pods."""
     names: list[str] = []
 
-    def make(*flags: str, image: str = base_image, command: tuple[str, ...] = ("sleep", "infinity")) -> Box:
+    def make(*flags, image=base_image, command=("sleep", "infinity")):
         names.append(unique("dkdbg-pod"))
         docker("run", "-d", "--init", "--name", names[-1], "-w", "/srv", *flags, image, *command)
         return Box(names[-1])

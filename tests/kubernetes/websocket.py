@@ -1,16 +1,11 @@
 """The server's side of a WebSocket (RFC 6455), as much of it as kubectl uses."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
+import socket
 import struct
 import threading
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import socket
-    from typing import BinaryIO
+from typing import BinaryIO
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CONTINUED, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0, 1, 2, 8, 9, 10

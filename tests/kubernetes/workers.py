@@ -1,18 +1,12 @@
 """Pods of the stand-in's Deployments and Jobs, as Docker containers: what a controller and a kubelet would make of them."""
 
-from __future__ import annotations
-
 import base64
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tests.engine.projects import unique
 from tests.engine.synced import docker, take_away
-from tests.kubernetes.cluster import Pod
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.cluster import Cluster, Pod
 
 
 class Workers:

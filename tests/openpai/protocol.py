@@ -4,8 +4,6 @@ A stand-in for rest-server's middlewares/v2/protocol.js (checks and rendering) a
 environment) and user.sh (the shell's options); the schemas are theirs.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,16 +1,12 @@
 """A stand-in for OpenPAI's rest-server: one job, as GET /rest-server/api/v2/jobs/USER~JOB tells it (src/rest-server/docs/swagger.yaml)."""
 
-from __future__ import annotations
-
 import json
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Any
 
 PATH = "/rest-server/api/v2/jobs/me~mnist"
 TOKEN = "an.application.token"

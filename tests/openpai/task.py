@@ -1,16 +1,11 @@
 """A task of an OpenPAI job: the script that its server makes of the YAML, in the environment that its runtime makes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.openpai import protocol
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def start(

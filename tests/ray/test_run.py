@@ -3,8 +3,6 @@
 Its commands are run as they stand there, but for the place: the container of the head, where the page has a Slurm job.
 """
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 

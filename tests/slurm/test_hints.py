@@ -1,11 +1,9 @@
 """Hints about jobs are typed, and lead on, on a real Slurm."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +13,6 @@ from tests.engine.projects import dkdbg, must
 from tests.far.test_reload import Running
 from tests.hints import hinted
 from tests.typed import typed
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("slurm")]
 

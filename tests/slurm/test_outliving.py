@@ -1,12 +1,11 @@
 """`dkdbg run` in a job, whose connection is cut: its input, output and exit code outlive that, and nothing outlives the job."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,12 +13,7 @@ from dkdbg.targets.pbs import PBS
 from dkdbg.targets.slurm import SLURM
 from tests.engine.projects import dkdbg
 from tests.far.test_outliving import COUNTS, ECHO
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import Cluster
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("slurm")]
 
@@ -114,7 +108,7 @@ def test_programs_end_with_their_job_and_it_is_said_to_a_laptop_that_is_still_th
 
 @pytest.mark.parametrize("system", [SLURM, PBS], ids=["slurm", "pbs"])
 def test_a_job_is_over_when_its_system_says_so_and_not_when_it_says_nothing(laptop, job, system):
-    def over(number: str, shell: str = "") -> str:
+    def over(number, shell=""):
         laptop.put(f"{CODE}/over.sh", f"{shell}\n{system.over(number)}\n")
         return laptop.sh("node-12", f"sh {CODE}/over.sh >/dev/null 2>&1; echo $?", user="me")
 

@@ -1,14 +1,12 @@
 """Nodes of a Slurm job, by a real Slurm: every verb there, with ssh to the nodes open and closed, and what hinders it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,9 +17,6 @@ from tests.engine.projects import LOOP, dkdbg, must, write
 from tests.far.test_ssh import ODD, SHOWS
 from tests.kubernetes.ranks import editor
 from tests.slurm.cluster import NODES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("slurm")]
 

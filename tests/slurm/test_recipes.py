@@ -1,12 +1,11 @@
 """The pages on Slurm and PBS: each of their commands, run as it stands there; the job's number is the one that it has."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +13,6 @@ from tests.engine.projects import LOOP, dkdbg, must, write
 from tests.hints import in_shell
 from tests.kubernetes.ranks import editor
 from tests.pages import Page, environment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("slurm")]
 

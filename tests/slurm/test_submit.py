@@ -1,12 +1,11 @@
 """Jobs that `dkdbg submit` makes, on a real Slurm: two nodes with two ranks each, attached to from here."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
 
@@ -14,9 +13,6 @@ from tests.engine.host_doors import HostDoor, door_of, host_door
 from tests.engine.projects import LOOP, dkdbg, must, write
 from tests.kubernetes.ranks import editor
 from tests.ports import free_port
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("slurm")]
 

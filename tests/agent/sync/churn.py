@@ -1,17 +1,12 @@
 """Random work on a tree, as people, editors and git do it, and what the two sides look like afterwards."""
 
-from __future__ import annotations
-
 import os
+import random
 import shutil
 import stat
 import subprocess
 import threading
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import random
 
 NAMES = (
     "a", "A", "b.py", "B.py", "c", "ä.txt", "sp ace", "new\nline", "x", "y.sh", ".dot", "名" * 80, os.fsdecode(b"n\xff"),

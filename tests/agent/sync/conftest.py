@@ -1,18 +1,13 @@
 """A root with a sentinel tree around it, and receivers that end with the test."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.agent.sync.host import Host
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 def snapshot(folder: Path, without: Path | None = None) -> dict[str, Any]:
@@ -32,7 +27,7 @@ def snapshot(folder: Path, without: Path | None = None) -> dict[str, Any]:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Iterator[Path]:
+def root(tmp_path):
     """The root of a sync. What lies around it is compared byte by byte when the test is over."""
     fence = tmp_path / "fence"
     inside = fence / "home" / "root"
@@ -48,11 +43,11 @@ def root(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., Host]]:
+def start():
     """Start receivers, which open the root `at`."""
     started: list[Host] = []
 
-    def begin(*arguments: Any, at: Path | None = None, **more: Any) -> Host:
+    def begin(*arguments, at=None, **more):
         started.append(Host(*arguments, **more))
         if at is not None:
             started[-1].open(at)
@@ -64,12 +59,12 @@ def start() -> Iterator[Callable[..., Host]]:
 
 
 @pytest.fixture
-def host(start: Callable[..., Host]) -> Host:
+def host(start):
     return start()
 
 
 @pytest.fixture
-def live(host: Host, root: Path) -> Iterator[Host]:
+def live(host, root):
     """A receiver that has opened `root`, and ends well when the test is over."""
     host.open(root)
     yield host

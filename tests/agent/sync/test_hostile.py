@@ -3,24 +3,20 @@
 The fixture `root` compares everything around the root byte by byte after each test.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import multiprocessing
 import os
 import struct
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dkdbg.agent.sync import paths, wire
 from dkdbg.agent.sync.problems import Refused
 from tests.agent.sync.host import digest, entry, packed
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OUTSIDE = [
     "/etc/evil", "/", "", ".", "..", "../secret", "../root-not/a", "a/../../secret", "a/../b", "a/..", "./a", "a//b",

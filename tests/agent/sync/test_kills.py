@@ -1,7 +1,5 @@
 """kill -9 of the receiver at any moment: no half file, a ledger that tells the truth, a restart that converges."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os
@@ -9,16 +7,13 @@ import random
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
 from dkdbg.agent.sync import wire
 from tests.agent.dap_probe import wait_for
 from tests.agent.sync.host import Host, digest, entry, packed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FILES = 2000
 ROUNDS = int(os.environ.get("DKDBG_TEST_KILLS", "8"))
@@ -75,15 +70,13 @@ class Reader:
 
 
 @pytest.fixture
-def reader(root: Path) -> Iterator[Reader]:
+def reader(root):
     one = Reader(root)
     yield one
     one.stop()
 
 
-def send_all(
-    host: Host, wanted: dict[str, bytes], there: dict[str, wire.Entry], order: random.Random
-) -> None:
+def send_all(host: Host, wanted: dict[str, bytes], there: dict[str, Any], order: random.Random) -> None:
     """Send what differs, in one go, as a thread that a kill interrupts."""
     frames = []
     for path in sorted(there):
@@ -119,7 +112,7 @@ def send_all(
     threading.Thread(target=host.raw, args=(b"".join(frames),), daemon=True).start()
 
 
-def check_truth(root: Path, listing: dict[str, wire.Entry]) -> None:
+def check_truth(root: Path, listing: dict[str, Any]) -> None:
     """The ledger holds exactly what is there: all of it is sync's in these tests."""
     assert {path: one[4] for path, one in listing.items()} == real_files(root)
 

@@ -1,7 +1,5 @@
 """PACK: each file of it is done, fails or is kept by itself, as if it had come alone."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os
@@ -9,7 +7,9 @@ import shutil
 import signal
 import struct
 import traceback
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,10 +20,6 @@ from dkdbg.agent.sync.operations import Operations
 from dkdbg.agent.sync.state import State
 from dkdbg.agent.sync.tree import Tree
 from tests.agent.sync.host import digest, entry, packed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 ODD = ["],[", 'a],["', "],\n[", "\\", "\udcff", "caf\u00e9", "a\n,b"]
 
@@ -102,7 +98,7 @@ def test_every_intent_is_in_the_log_before_the_first_rename(root, monkeypatch):
     seen: list[set[str]] = []
     rename = os.rename
 
-    def watched(*arguments: object, **more: object) -> None:
+    def watched(*arguments, **more):
         lines = (root / ".dkdbg-sync" / "ledger").read_text().splitlines()
         seen.append({json.loads(line)[0] for line in lines if len(json.loads(line)) == 6})
         rename(*arguments, **more)  # type: ignore[arg-type]
@@ -119,7 +115,7 @@ def test_a_folder_that_is_replaced_by_a_link_in_the_middle_leads_nowhere(root, m
     (root / "d" / "b").write_bytes(b"theirs")  # for which the way is walked again, past the link
     rename = os.rename
 
-    def swap(*arguments: object, **more: object) -> None:
+    def swap(*arguments, **more):
         rename(*arguments, **more)  # type: ignore[arg-type]
         if not (root / "moved").exists():
             (root / "d").rename(root / "moved")
@@ -147,8 +143,8 @@ def ends_before(call: int, root: Path, head: dict[str, Any], body: bytes) -> boo
         try:
             work, _, book = operations(root)
 
-            def counted(real: Callable[..., Any]) -> Callable[..., Any]:
-                def perform(*arguments: object, **more: object) -> object:
+            def counted(real):
+                def perform(*arguments, **more):
                     nonlocal left
                     left -= 1
                     if not left:
@@ -200,7 +196,7 @@ def test_the_ledger_is_true_whenever_a_pack_is_killed(root):
     """Before each single call: what is there is whole, and is in the ledger when sync put it there."""
     folder = root / "d/e"
 
-    def before() -> None:
+    def before():
         work, state, book = operations(root)
         assert work.pack(*packed(1, "d/e", FIRST), lambda _number: None) == []
         book.flush()
@@ -240,7 +236,7 @@ def renamed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     seen: list[object] = []
     real = os.rename
 
-    def rename(source: object, target: object, **more: Any) -> None:
+    def rename(source, target, **more):
         real(source, target, **more)
         seen.append(target)
 
@@ -314,7 +310,7 @@ def test_a_link_in_the_place_of_the_folder_that_is_filled_leads_nowhere(root, mo
     outside = root.parents[1] / "empty"
     make = state.tree.make_folder
 
-    def swapped(folder: int, name: bytes, mode: int) -> None:
+    def swapped(folder, name, mode):
         make(folder, name, mode)
         if folder == state.temporary:
             os.rmdir(name, dir_fd=folder)

@@ -1,14 +1,12 @@
 """Targets as they are: other users, other Pythons, full and read-only disks, mounts, names that fold."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,18 +16,15 @@ from dkdbg.agent.sync.operations import Operations
 from dkdbg.agent.sync.problems import Refused
 from dkdbg.agent.sync.state import State
 from tests.agent.sync.conftest import snapshot
-from tests.agent.sync.host import Host, digest, entry
+from tests.agent.sync.host import digest, entry
 from tests.pythons import MINORS, need
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 USER = 12345
 ROOT_ONLY = "only root can become another user, and mount"
 
 
 @pytest.fixture
-def as_root() -> None:
+def as_root():
     """What a test needs that becomes another user or mounts. A missing right skips on a laptop, and fails in CI."""
     if os.geteuid() != 0:
         if os.environ.get("CI"):
@@ -38,7 +33,7 @@ def as_root() -> None:
 
 
 @pytest.fixture
-def as_user(open_root: Path, start: Callable[..., Host]) -> Callable[[], Host]:
+def as_user(open_root, start):
     """Start receivers as a user who is not root, with a Python that this user may run."""
     for python in (sys.executable, "/usr/local/bin/python3", "/usr/bin/python3"):
         with contextlib.suppress(OSError):
@@ -50,7 +45,7 @@ def as_user(open_root: Path, start: Callable[..., Host]) -> Callable[[], Host]:
 
 
 @pytest.fixture
-def open_root(tmp_path_factory: pytest.TempPathFactory, as_root: None) -> Iterator[Path]:  # noqa: ARG001
+def open_root(tmp_path_factory, as_root):  # noqa: ARG001
     """A root that another user can reach: pytest's own folders are private."""
     folder = Path("/var/tmp") / f"dkdbg-test-{os.getpid()}-{tmp_path_factory.mktemp('x').name}"
     folder.mkdir(mode=0o755)
@@ -60,11 +55,11 @@ def open_root(tmp_path_factory: pytest.TempPathFactory, as_root: None) -> Iterat
 
 
 @pytest.fixture
-def mounted(tmp_path: Path, as_root: None) -> Iterator[Callable[..., Path]]:  # noqa: ARG001
+def mounted(tmp_path, as_root):  # noqa: ARG001
     """Mount a tmpfs; where mounts are not allowed, the test is skipped with the reason."""
     places: list[Path] = []
 
-    def mount(place: Path, options: str) -> Path:
+    def mount(place, options):
         place.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(
             ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)],
@@ -388,7 +383,7 @@ def test_two_names_that_the_file_system_folds_are_not_put_over_each_other(root):
     state.case_sensitive = False
     operations = Operations(state, Ledger(state.folder), lambda _path, _where: None)
 
-    def put(path: str) -> None:
+    def put(path):
         operations.put(entry(path, b"1"), b"1")
 
     put("Readme")
@@ -407,7 +402,7 @@ def test_two_names_that_the_file_system_folds_are_not_put_over_each_other(root):
 
 
 @pytest.fixture
-def folding(tmp_path: Path, as_root: None) -> Iterator[Path]:  # noqa: ARG001
+def folding(tmp_path, as_root):  # noqa: ARG001
     """A file system that does not tell case: vfat, where the kernel has it."""
     image, place = tmp_path / "image", tmp_path / "vfat"
     place.mkdir()

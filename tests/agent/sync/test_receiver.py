@@ -1,7 +1,5 @@
 """What the operations of the stream do on a real file system."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import py_compile
@@ -60,7 +58,7 @@ def test_the_listing_of_the_next_start_is_what_was_put(start, root):
 
 @pytest.mark.parametrize("kind", ["PUT", "PACK"])
 def test_local_wins_and_what_was_made_or_changed_there_is_kept(live, root, kind):
-    def put(*names: str, data: bytes) -> None:
+    def put(*names, data):
         for name in names if kind == "PUT" else ():
             live.put(f"d/{name}", data)
         if kind == "PACK":

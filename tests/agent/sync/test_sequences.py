@@ -1,7 +1,5 @@
 """Random operations and random work of others on the same tree: nobody's work is lost, and the ledger is true."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Frames: whatever the pieces, the same frames; whatever the bytes, frames or a WireError."""
 
-from __future__ import annotations
-
 import contextlib
 import struct
 
@@ -23,7 +21,7 @@ FRAMES = st.lists(
 )
 
 
-def parse(pieces: list[bytes]) -> list[wire.Frame]:
+def parse(pieces):
     parser, found = wire.Parser(), []
     for piece in pieces:
         parser.feed(piece)

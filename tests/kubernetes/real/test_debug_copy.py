@@ -1,7 +1,5 @@
 """A debug copy of a Deployment and of a Job in a real cluster, by somebody who may make them and nothing more."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

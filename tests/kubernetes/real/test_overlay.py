@@ -1,7 +1,5 @@
 """The overlay of `dkdbg init --k8s` in a real cluster: applied by hand, and by F5's task."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The recipe of docs/recipes/pod.md in a real cluster: four ranks of a pod, stopped and looked at from this machine."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

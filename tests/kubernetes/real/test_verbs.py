@@ -3,8 +3,6 @@
 kubectl's SPDY over TLS, the API server's RBAC and the kubelet are the real ones; one node, version 1.20.
 """
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest
@@ -55,7 +53,7 @@ def test_sync_follows_a_save_and_the_pod_that_takes_the_place_of_another(root, d
     (root / "train.py").write_text("first\n")
     name = box
 
-    def there() -> str:
+    def there():
         return developer.kubectl("exec", name, "--", "cat", "/workspace/train.py", check=False)
 
     try:
