@@ -66,9 +66,7 @@ def session(here):
         each.communicate()
 
 
-def test_it_is_sent_once_kept_privately_and_removed_by_the_last_though_a_login_shell_talks(
-    here,
-):
+def test_it_is_sent_once_kept_privately_and_removed_by_the_last_though_a_login_shell_talks(here):
     here.through = 'echo "Welcome to node4!"; printf "no line end"; echo; exec "$@"'
     first = bring(here)
     second = bring(here)

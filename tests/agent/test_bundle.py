@@ -67,9 +67,7 @@ def test_each_python_gets_the_newest_that_runs_on_it(tmp_path, python, version):
     assert os.path.basename(folder) == f"debugpy-{version}"
 
 
-def test_one_older_zip_serves_newer_pythons_too_and_without_one_the_installed_is_packed(
-    tmp_path,
-):
+def test_one_older_zip_serves_newer_pythons_too_and_without_one_the_installed_is_packed(tmp_path):
     (tmp_path / "none").mkdir()
     assert os.listdir(bundle.ensure_debugpy([], str(tmp_path / "none"))) == ["debugpy"]
     fake(tmp_path, "1.8.21")

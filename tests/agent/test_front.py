@@ -230,9 +230,7 @@ def test_a_client_that_comes_before_the_adapter_waits_and_is_told_so_and_is_show
     one.stop()
 
 
-def test_a_disconnect_is_answered_that_comes_while_the_end_is_being_told(
-    monkeypatch,
-):
+def test_a_disconnect_is_answered_that_comes_while_the_end_is_being_told(monkeypatch):
     """The client was told that its session has ended; the thread that told it closed the connection over the answer."""
     say_goodbye, to_client = relay.Relay._say_goodbye, relay.Relay.to_client
 

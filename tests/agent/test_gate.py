@@ -130,9 +130,7 @@ def test_after_the_limit_those_who_are_there_stop_and_the_missing_are_named():
 
 
 @pytest.mark.parametrize("answers", [True, False])
-def test_one_that_cannot_be_debugged_is_not_waited_for_and_one_that_never_answers_with_a_limit(
-    answers,
-):
+def test_one_that_cannot_be_debugged_is_not_waited_for_and_one_that_never_answers_with_a_limit(answers):
     job = Job(armed=2)
     job.stop(0)
     job.stop(1)

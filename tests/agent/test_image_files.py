@@ -43,9 +43,7 @@ def test_what_the_checkout_lacks_is_linked_while_the_session_lasts(folders):
     assert (checkout / ".git" / "info" / "exclude").read_text() == "*.mine"
 
 
-def test_links_of_an_agent_that_was_killed_go_with_the_last_of_the_next_ones(
-    folders,
-):
+def test_links_of_an_agent_that_was_killed_go_with_the_last_of_the_next_ones(folders):
     checkout, volume = folders
     killed = ImageFiles({ENV_IMAGE_FILES: str(checkout)}, str(volume))
     killed.show()

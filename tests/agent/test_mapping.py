@@ -20,9 +20,7 @@ def test_a_linked_root_is_followed_by_its_real_path(tmp_path):
     ]
 
 
-def test_a_root_under_the_images_own_file_system_is_no_mount_and_a_missing_one_is_said_to_be(
-    tmp_path,
-):
+def test_a_root_under_the_images_own_file_system_is_no_mount_and_a_missing_one_is_said_to_be(tmp_path):
     assert mapping.checked([("a", "/no/such")], ["/"])[0]["exists"] is False
     points = ["/", "/proc", str(tmp_path)[:-1]]  # a longer name with the same beginning is another folder
     assert [entry["kind"] for entry in mapping.checked([("a", str(tmp_path))], points)] == ["image"]

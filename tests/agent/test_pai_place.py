@@ -129,15 +129,7 @@ def test_attach_waits_until_the_task_runs_and_an_editor_gets_in_with_the_token_o
         ({"answer": (500, rest.error("UnknownError", "database"), "")}, "answered 500 when asked for job mnist of me: database", "portal?"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told(
-    pai_server,
-    monkeypatch,
-    capsys,
-    change,
-    *,
-    said,
-    hint,
-):
+def test_what_is_wrong_is_told(pai_server, monkeypatch, capsys, change, *, said, hint):
     pai_server.roles = {"worker": [rest.task(0, "RUNNING", "127.0.0.1", 9, label="other")]}
     pai_server.answer = change.get("answer")
     for name, value in change.get("env", {}).items():

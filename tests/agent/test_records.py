@@ -61,9 +61,7 @@ def test_a_reader_never_sees_half_a_record(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_name_becomes_a_safe_folder_and_a_session_left_by_a_former_container_is_replaced(
-    tmp_path,
-):
+def test_a_name_becomes_a_safe_folder_and_a_session_left_by_a_former_container_is_replaced(tmp_path):
     store = records.SessionStore(str(tmp_path), "../../etc/pass wd")
     assert os.path.dirname(store.directory) == str(tmp_path)
     Path(store.processes_dir, "17.json").write_text("{}")

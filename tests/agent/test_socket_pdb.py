@@ -53,10 +53,7 @@ def test_settrace_with_a_port_and_a_launch_for_pdb_stop_where_they_say(program, 
 @pytest.mark.parametrize("then", ["exit", "run"])
 def test_launched_for_pdb_and_nobody_comes_to_it_or_to_a_breakpoint(program, port, then):
     running = program(
-        LOOP,
-        wait="0.3",
-        options=("--pdb", str(port), "--then", then),
-        env={"DKDBG_BREAKPOINT_WAIT": "0.3"},
+        LOOP, wait="0.3", options=("--pdb", str(port), "--then", then), env={"DKDBG_BREAKPOINT_WAIT": "0.3"}
     )
     code, out, err = running.finish()
     assert (code, out) == ((124, "") if then == "exit" else (0, "0\n2\n4\n"))

@@ -338,9 +338,7 @@ class Seen:
         return [os.path.relpath(path, self.root) for path in found]
 
 
-def test_the_watcher_sees_new_changed_renamed_and_removed_sources_alone_and_not_the_agents_own(
-    tmp_path,
-):
+def test_the_watcher_sees_new_changed_renamed_and_removed_sources_alone_and_not_the_agents_own(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "link").symlink_to("run")
     for folder in ("pkg/sub", ".git", "venv", "__pycache__", "other"):

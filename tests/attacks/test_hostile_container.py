@@ -301,10 +301,7 @@ def test_a_process_makes_an_editor_do_nothing(fake, tmp_path):
         editor.attach(subProcessId=7)
         editor.wait(lambda each: each.get("event") == "output" and each["body"]["output"] == "all is asked")
         assert _orders_of(editor.told) == []
-        assert {each["event"] for each in editor.told if each["type"] == "event"} == {
-            "initialized",
-            "output",
-        }
+        assert {each["event"] for each in editor.told if each["type"] == "event"} == {"initialized", "output"}
         spoken = next(each["body"] for each in editor.told if each.get("body", {}).get("output") == "spoken")
         assert spoken == {
             "category": "stdout",

@@ -852,9 +852,7 @@ def test_a_file_made_to_keep_init_busy_ends_in_seconds(tmp_path, name):
 
 @pytest.mark.attack(8)
 @pytest.mark.timeout(300)
-def test_a_chain_of_services_in_profiles_of_their_own_is_followed_in_seconds_and_said_in_a_line(
-    tmp_path,
-):
+def test_a_chain_of_services_in_profiles_of_their_own_is_followed_in_seconds_and_said_in_a_line(tmp_path):
     """Has each of many services depend on the next one, all in profiles, the last one on the first."""
     services: dict[str, object] = {
         f"s{n}": {"image": "x", "profiles": [f"p{n}"], "depends_on": [f"s{(n + 1) % 1000}"]}

@@ -92,9 +92,7 @@ def debug(page: Page, door: HostDoor, root: Path) -> None:
 def forward(page: Page, laptop, root: Path) -> None:
     """TensorBoard's port, by a server in its place: here it may be taken."""
     laptop.sh(
-        "node1",
-        "cd /home/me/www; python3 -m http.server -b 127.0.0.1 6006 >/dev/null 2>&1 &",
-        user="me",
+        "node1", "cd /home/me/www; python3 -m http.server -b 127.0.0.1 6006 >/dev/null 2>&1 &", user="me"
     )
     wait_listening(laptop, 6006)
     words = page.words("dkdbg forward")
