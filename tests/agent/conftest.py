@@ -61,8 +61,6 @@ def pai_server(monkeypatch):
 
 
 class Launch:
-    """One running agent."""
-
     def __init__(self, process: subprocess.Popen[bytes], runtime: Path, name: str) -> None:
         self.process, self.runtime, self.name = process, runtime, name
         self.script = ""

@@ -177,8 +177,6 @@ class Editor:
 
 
 class Client:
-    """One session that keeps all its events."""
-
     def __init__(self, port: int) -> None:
         self.port = port
         self.events: list[tuple[str, dict[str, Any]]] = []
@@ -229,7 +227,6 @@ class Client:
 
 
 def messages_of(sock: socket.socket) -> Iterator[dict[str, Any]]:
-    """What is said on a connection until its end."""
     parser = frames.FrameParser()
     while data := sock.recv(1 << 16):
         parser.feed(data)

@@ -44,7 +44,6 @@ LIMIT = 180
 
 
 def tree(seed: int, *, packages: bool = False) -> dict[str, Any]:
-    """Return the specification of a random tree (see tree_node.py)."""
     draw = random.Random(seed)
     count = 0
 
@@ -151,7 +150,6 @@ def _port(runtime: Path, running: subprocess.Popen[bytes]) -> int:
 
 
 def main() -> int:
-    """Run the trees; return 1 if one of them differs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)

@@ -16,7 +16,6 @@ from tests.agent.dap_probe import Editor, messages_of
 
 @pytest.fixture
 def folder(launch):
-    """Where the processes of a running agent announce themselves."""
     running = launch("sleep", "600")
     return running.runtime / running.wait_state("running")["id"] / "p"
 

@@ -78,7 +78,6 @@ def _evaluate(stop: dict, expression: str, context: str) -> str:
 
 @pytest.fixture
 def stopped(launch, tmp_path):
-    """Run a program to each of its lines with `stop`, with an editor that holds it there."""
     script = tmp_path / "train.py"
 
     def run(code, python, layout=None):

@@ -47,7 +47,6 @@ def here(tmp_path):
 
 @pytest.fixture
 def session(here):
-    """Start a program at the place as `dkdbg run` does."""
     started: list[subprocess.Popen[str]] = []
 
     def start(brought, *command):

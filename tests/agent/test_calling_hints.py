@@ -25,7 +25,6 @@ TRAIN = "import time\n\ndef step():\n    while True:\n        time.sleep(0.02)\n
 
 
 def token_of(root: Path) -> Path:
-    """The file of the user's token."""
     return root / "con fig" / "dkdbg" / "token"
 
 
@@ -44,8 +43,6 @@ def root(tmp_path, runtime, monkeypatch):
 
 @pytest.fixture
 def job(launch, root):
-    """Starts the program as a job that calls a port of this machine."""
-
     def start(port, **env):
         told = {"DKDBG_CONNECT": f"127.0.0.1:{port}", "DKDBG_TOKEN_FILE": str(token_of(root))}
         started: Launch = launch(sys.executable, "train.py", env=told | env)
@@ -55,7 +52,6 @@ def job(launch, root):
 
 
 def log_until(running: Launch, mark: str) -> str:
-    """What a job has printed on its standard error until this."""
     assert running.process.stderr is not None
     said, end = b"", time.monotonic() + 300
     arrived = select.poll()  # not select.select: the tests of one process may have more than 1,024 files open

@@ -49,7 +49,6 @@ LINE = 1 + TRAIN.splitlines().index("    dist.all_reduce(x)")
 
 @pytest.fixture
 def job(launch, tmp_path):
-    """Start torchrun with so many ranks; it ends when it is told to."""
     (tmp_path / "train.py").write_text(TRAIN)
     torch = python_with("torch")
 
@@ -63,8 +62,6 @@ def job(launch, tmp_path):
 
 
 def there(running: Any, count: int) -> dict[int, int]:
-    """Wait for all ranks; their pids by rank."""
-
     def found():
         return {p["rank"]: p["pid"] for p in running.record()["processes"] if p["rank"] is not None}
 
@@ -79,7 +76,6 @@ def ended(running: Any, tmp_path: Path, count: int) -> list[str]:
 
 
 def stopped_in(editor: Editor, running: Any, count: int) -> set[int]:
-    """Wait for stops in so many processes; their ranks."""
     by_pid = {p["pid"]: p["rank"] for p in running.record()["processes"]}
 
     def pids():

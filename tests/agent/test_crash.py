@@ -16,7 +16,6 @@ CRASH = "def deep(a, b):\n    secret = a * 10\n    return secret / b\n\ndeep(4, 
 
 
 def own_lines(err: str) -> str:
-    """What the program wrote: without the agent's lines."""
     return "".join(line for line in err.splitlines(keepends=True) if not line.startswith("dkdbg: "))
 
 

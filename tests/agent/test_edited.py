@@ -26,7 +26,6 @@ MODEL = "def step(n):\n    return n + 1\n"
 
 @pytest.fixture
 def train(launch, tmp_path):
-    """A program of two files, under an agent: `train(**env)`."""
     (tmp_path / "train.py").write_text(LOOP)
     (tmp_path / "model.py").write_text(MODEL)
     yield lambda **env: launch(sys.executable, "train.py", env=env)
@@ -97,13 +96,11 @@ def test_a_program_that_is_not_to_be_restarted_is_left_running_with_a_message(tr
 
 
 def may_restart(session: Session) -> bool:
-    """Whether the editor was told that it may ask for a restart."""
     initialize = next(answer for answer in session.answers.values() if answer["command"] == "initialize")
     return bool(initialize["body"].get("supportsRestartRequest"))
 
 
 def type_restart(running: Any, folder: Path) -> None:
-    """Restart this session and see it run anew."""
     done = in_shell(folder, f"dkdbg restart {running.name}", {"DKDBG_RUNTIME_DIR": str(running.runtime)})
     assert done.returncode == 0, done.stderr
     wait_for(lambda: running.record()["runs"], (2).__eq__)

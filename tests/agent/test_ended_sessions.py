@@ -23,7 +23,6 @@ class Careless(Editor):
 
 
 def _weight(pid: int) -> tuple[int, int]:
-    """Descriptors and threads of the agent."""
     return len(list(Path(f"/proc/{pid}/fd").iterdir())), len(list(Path(f"/proc/{pid}/task").iterdir()))
 
 

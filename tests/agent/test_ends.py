@@ -50,7 +50,6 @@ FAILURES = {
 
 
 def attached(running: Any) -> Debugger:
-    """See the program through to its end."""
     with running.debugged() as debugger:
         debugger.wait_ended(300)
         return debugger
@@ -61,7 +60,6 @@ def wait_until_gone(pid: int) -> None:
 
 
 def console(debugger: Debugger, name: str) -> str:
-    """What stands in the consoles of the sessions whose name holds this."""
     return "".join(each.text for each in debugger.output if name in each.session.name)
 
 

@@ -33,7 +33,6 @@ def looping(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def stopped(folder: Path, door: HostDoor) -> int:
-    """How far the loop has come, at a stop in it."""
     with Debugger(AttachOptions(port=door.port)) as debugger:
         debugger.set_breakpoints(str(folder / "loop.py"), [4])
         debugger.attach()

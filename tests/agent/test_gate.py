@@ -64,7 +64,6 @@ class Job(Building):
         return self.root.from_client(messages.body_of(wanted))
 
     def said(self, actions: list[connection.Action], name: str) -> list[dict[str, Any]]:
-        """Events of this name to the client of the root session."""
         mine = [each for each in actions if each.connection is self.root.connection]
         return [each["body"] for each in sent(mine, connection.TO_CLIENT) if each.get("event") == name]
 

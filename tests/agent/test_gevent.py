@@ -24,7 +24,6 @@ print("end", os.environ.get("GEVENT_SUPPORT"))
 
 @pytest.fixture(scope="session")
 def gevent(tmp_path_factory):
-    """A folder with gevent."""
     folder = tmp_path_factory.mktemp("gevent")
     install = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary=:all:"]
     command = [sys.executable, *install, "--target", folder, "gevent>=24"]
@@ -36,7 +35,6 @@ def gevent(tmp_path_factory):
 
 @pytest.fixture
 def start(program, gevent):
-    """Launch a program of this text, which may import gevent."""
     return lambda text, wait="0", **env: program(text, wait=wait, env={"PYTHONPATH": str(gevent), **env})
 
 

@@ -9,7 +9,6 @@ from tests.ports import free_port
 
 
 def greeted(port: int) -> socket.socket:
-    """Connect and say nothing until debugpy's greeting has come."""
     sock = client.dial("127.0.0.1", port)
     sock.settimeout(300)
     said = messages_of(sock)

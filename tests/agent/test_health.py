@@ -25,7 +25,6 @@ def agent(layout: Path, runtime: Path, *words: str) -> subprocess.CompletedProce
 
 @pytest.fixture
 def sleeper(launch, tmp_path):
-    """Launch a program that sleeps, with a runtime folder of its own."""
     return lambda **more: launch("sleep", "600", env={"DKDBG_RUNTIME_DIR": str(tmp_path / "run")}, **more)
 
 

@@ -69,7 +69,6 @@ class Job:
         return process.returncode, out, err
 
     def agents(self) -> dict[int, bytes]:
-        """The agents that live, with their command lines."""
         found = {}
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
@@ -86,7 +85,6 @@ class Job:
 
 @pytest.fixture(scope="module")
 def unpacked(layout, tmp_path_factory):
-    """What the single file unpacks at its first start."""
     folder = tmp_path_factory.mktemp("once")
     environment = {"DKDBG_RUNTIME_DIR": str(folder), "DKDBG_PORT": "0", "PATH": os.environ["PATH"]}
     subprocess.run(["sh", str(layout / "agent.pyz"), "launch", "--", "true"], env=environment, check=True)

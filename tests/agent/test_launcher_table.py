@@ -204,7 +204,6 @@ class Named(Editor):
         super()._attach_child(body)
 
     def stopped(self) -> set[str]:
-        """Names of the processes that have stopped at the breakpoint, without pids of others."""
         pids = {pid for pid, one in self.attached.items() if any(s["session"] is one for s in self.stops)}
         return {self.names[pid].partition(" (")[0] for pid in pids if pid in self.names}
 

@@ -36,7 +36,6 @@ while not os.path.exists('stop'):
 
 
 def adapters(port: int) -> list[int]:
-    """Pids of the adapters that were told to listen on this port."""
     wanted, found = b"--port\0%d\0" % port, []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it ended while we looked

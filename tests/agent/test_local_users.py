@@ -13,7 +13,6 @@ OURS, OTHERS = {os.getuid()}, {os.getuid() + 1}
 
 @pytest.fixture(params=["127.0.0.1", "::1", "::ffff:127.0.0.1"])
 def pair(request):
-    """A client's end and ours of a connection."""
     host = request.param
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as listener:
@@ -28,7 +27,6 @@ def pair(request):
 
 
 def known(ours: socket.socket) -> bool:
-    """Whether the other end's user is known, and nobody else."""
     assert local_users.refusal(ours, OURS) == ""
     return f"uid {os.getuid()}" in local_users.refusal(ours, OTHERS)
 

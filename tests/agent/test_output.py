@@ -18,14 +18,12 @@ LINES = 100_000
 
 
 def said(debugger: Debugger, *categories: str, by: str = "") -> str:
-    """What the sessions printed, put together."""
     return "".join(
         each.text for each in debugger.output if each.category in categories and by in each.session.name
     )
 
 
 def run(running: Any, **options: Any) -> Debugger:
-    """Attach to an agent that waits, and see its program through to the end."""
     with Debugger(AttachOptions(port=running.wait_state("waiting")["port"], **options)) as debugger:
         debugger.attach()
         debugger.wait_ended(300)

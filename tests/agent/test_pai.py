@@ -25,7 +25,6 @@ Start = Callable[..., subprocess.Popen[str]]
 
 
 def own_address() -> str:
-    """An address of this machine that is not on loopback."""
     lines = Path("/proc/net/fib_trie").read_text().splitlines()
     for before, line in itertools.pairwise(lines):
         if "/32 host LOCAL" in line and not (found := before.split()[-1]).startswith("127."):
@@ -43,7 +42,6 @@ NODE = "127.0.0.2"
 
 @pytest.fixture
 def agent_file(tmp_path):
-    """`.dkdbg/agent.pyz` as `dkdbg init` checks it in."""
     return lay_out(tmp_path / ".dkdbg") / single_file.NAME
 
 

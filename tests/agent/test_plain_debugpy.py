@@ -59,7 +59,6 @@ def debugpy(tmp_path):
 
 @contextlib.contextmanager
 def debugpy_at(script, port):
-    """A program under a plain debugpy that listens there."""
     script.write_text(CODE)
     program = subprocess.Popen(
         [sys.executable, "-m", "debugpy", "--listen", f"127.0.0.1:{port}", str(script)], stderr=subprocess.DEVNULL,
@@ -76,7 +75,6 @@ def debugpy_at(script, port):
 
 
 def stop_in(script, port, processes):
-    """Stop that many processes at the breakpoint, as VS Code does."""
     with Debugger(AttachOptions(port=port)) as debugger:
         debugger.set_breakpoints(str(script), [6])
         debugger.attach()

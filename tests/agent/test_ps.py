@@ -83,7 +83,6 @@ def test_pdb_says_what_there_is(tmp_path):
 
 @pytest.fixture
 def twins(launch, tmp_path):
-    """The addresses of two sessions of one name."""
     environment = {"DKDBG_RUNTIME_DIR": str(tmp_path), "DKDBG_NAME": "job"}
     started = [launch(sys.executable, "-c", CODE, env=environment, verb="supervise") for _ in range(2)]
     for each in started:
@@ -93,7 +92,6 @@ def twins(launch, tmp_path):
 
 
 def named(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """The addresses in an error."""
     return sorted(re.findall(r"local:[^\s,;]+", done.stderr.splitlines()[0]))
 
 

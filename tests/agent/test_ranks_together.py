@@ -33,8 +33,6 @@ OF_ONE = BEHIND + 2
 
 
 class Job:
-    """A running torchrun job with its agent."""
-
     def __init__(self, running: Any, folder: Path, ranks: int) -> None:
         self.running, self.folder, self.ranks = running, folder, ranks
         self.port = running.wait_state("running", "attached")["port"]
@@ -44,7 +42,6 @@ class Job:
         return Editor(self.port, {str(self.folder / "train.py"): [line]}, hold=True, more=more).attach()
 
     def pause(self, seconds: float) -> None:
-        """Let each iteration take so long from now on."""
         (self.folder / "pause.new").write_text(str(seconds))
         (self.folder / "pause.new").replace(self.folder / "pause")
 
@@ -57,11 +54,9 @@ class Job:
         return found
 
     def held(self) -> set[int]:
-        """The pids of those that a debugger holds, as the agent's record has them."""
         return {each["pid"] for each in self.running.record()["processes"] if each["stopped"]}
 
     def pids(self) -> dict[int, int]:
-        """Rank to pid."""
         found = self.running.record()["processes"]
         return {each["rank"]: each["pid"] for each in found if each["rank"] is not None}
 

@@ -14,7 +14,6 @@ LIMIT = 300.0
 
 @pytest.fixture
 def guarded():
-    """A guard, and the connections that have come through it."""
     through = []
     ours, theirs = socket.socketpair()
 

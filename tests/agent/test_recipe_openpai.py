@@ -21,7 +21,6 @@ from tests.ports import free_port
 
 @contextlib.contextmanager
 def ended(started: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
-    """It, and at the end nothing of it."""
     try:
         yield started
     finally:

@@ -330,13 +330,11 @@ def test_a_killed_adapter_leaves_the_one_who_looks_on_looking(loop):
 
 @pytest.fixture
 def workers(program, tmp_path):
-    """WORKERS under an agent."""
     yield program(WORKERS)
     (tmp_path / "stop").touch()
 
 
 def two_stops(editor: Editor) -> list[Session]:
-    """Return the sessions of both workers, when they are held."""
     wait_for(lambda: {id(stop["session"]) for stop in editor.stops}, lambda found: len(found) == 2)
     return [stop["session"] for stop in editor.stops]
 

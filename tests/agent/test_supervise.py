@@ -322,8 +322,6 @@ def test_a_closed_terminal_ends_it(layout, runtime, tmp_path):
 
 
 class Seen:
-    """A watcher's changes, as relative paths."""
-
     def __init__(self, root: Path, without: tuple[str, ...] = ()) -> None:
         self.root = root
         self.watcher = reload.Watcher(

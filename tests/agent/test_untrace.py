@@ -35,7 +35,6 @@ while True:
 
 
 def until(running, wanted: list[tuple[str, bool]]) -> None:
-    """Read what the program prints until it says so."""
     end = time.monotonic() + 300
     line = b""
     while time.monotonic() < end:

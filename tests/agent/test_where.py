@@ -21,12 +21,10 @@ LIMIT = 300.0
 
 
 def line_of(mark: str) -> int:
-    """The line of the script that has this comment."""
     return next(n for n, line in enumerate(SCRIPT.read_text().splitlines(), 1) if line.endswith(f"# {mark}"))
 
 
 def where(runtime: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """`dkdbg where ...` where no docker is installed."""
     environment = {**os.environ, "DKDBG_RUNTIME_DIR": str(runtime), "PATH": str(runtime)}
     return subprocess.run(
         [sys.executable, "-m", "dkdbg", "where", *words],
@@ -63,7 +61,6 @@ def count(folder: Path, rank: int) -> int:
 
 
 def all_go_on(folder: Path, ranks: tuple[int, ...]) -> None:
-    """Each of the ranks counts on after this call."""
     before = {rank: count(folder, rank) for rank in ranks}
     until(lambda: all(count(folder, rank) > before[rank] for rank in ranks), lambda: before)
 

@@ -40,13 +40,11 @@ class OtherUser:
     def run(
         self, argv: list[str], timeout: float = 300, text: str | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command as this user in `/`, with `text` on its stdin."""
         return subprocess.run(
             argv, **self.popen(), input=text, capture_output=True, timeout=timeout, text=True, check=False
         )
 
     def python(self, code: str, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-        """Run Python code as this user."""
         return self.run([self.interpreter(), "-c", code, *arguments], timeout=timeout)
 
     def popen(self) -> dict[str, object]:
@@ -102,7 +100,6 @@ def neighbour(base_image):
 
 @pytest.fixture(scope="session")
 def chromium():
-    """Debian's Chromium, or Chrome."""
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if found := shutil.which(name):
             return found

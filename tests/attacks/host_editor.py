@@ -35,8 +35,6 @@ def hurried_door(root: Path, *targets: str) -> Iterator[HostDoor]:
 
 
 class HostEditor:
-    """One session. `told` has every message in order."""
-
     def __init__(self, port: int) -> None:
         self.told: list[dict[str, Any]] = []
         self.raw = b""
@@ -61,7 +59,6 @@ class HostEditor:
         return number
 
     def answer(self, number: int, timeout: float = 300) -> dict[str, Any]:
-        """The response to a request."""
         return self.wait(
             lambda each: each.get("type") == "response" and each["request_seq"] == number, timeout
         )
@@ -70,8 +67,6 @@ class HostEditor:
         return self.wait(lambda each: each.get("event") == name, timeout)
 
     def wait(self, fits: Callable[[dict[str, Any]], object], timeout: float = 300) -> dict[str, Any]:
-        """The first message that fits."""
-
         def found() -> dict[str, Any] | None:
             return next((each for each in self.told if fits(each)), None)
 
@@ -95,7 +90,6 @@ class HostEditor:
         return self.ask("attach", **attach)
 
     def attach(self, **arguments: object) -> HostEditor:
-        """Attach, and let it run."""
         attach = self.begin(**arguments)
         self.event("initialized")
         self.ask("configurationDone")

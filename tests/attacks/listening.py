@@ -42,7 +42,6 @@ def _is_shut(kind: str, address: str, pid: int) -> bool:
 
 
 def tree(*pids: int) -> list[int]:
-    """These processes and all below them."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -49,7 +49,6 @@ def _hole(node: ast.FunctionDef) -> int | None:
 
 
 def table(found: list[Attack]) -> str:
-    """Return the Markdown."""
     lines = []
     for attacker in dict.fromkeys(one.attacker for one in found):
         lines += [
@@ -67,7 +66,6 @@ def table(found: list[Attack]) -> str:
 
 
 def document(text: str) -> str:
-    """Return SECURITY.md with the table of now."""
     pattern = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
     return pattern.sub(lambda _: f"{BEGIN}\n\n{table(attacks())}\n{END}", text)
 

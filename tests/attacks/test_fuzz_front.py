@@ -92,7 +92,6 @@ def test_no_bytes_harm_the_agents_port_or_its_private_sockets(launch, tmp_path):
     adapter = wait_for(lambda: _adapter(pid), bool)
 
     def sockets():
-        """By what listens on them."""
         found = running.runtime.glob(f"{running.name}-*/p/*.sock")
         return {each.stem if each.stem in ("agent", "adapter") else "process": each for each in found}
 
@@ -173,5 +172,4 @@ def test_a_value_of_another_type_ends_no_session(begun, said):
 
 
 def _adapter(pid: int) -> list[int]:
-    """The adapter of an agent."""
     return processes.children(pid, "adapter.py")

@@ -84,8 +84,6 @@ class Target:
 
 
 class Watched:
-    """How large a process is, against what it was."""
-
     def __init__(self, door: HostDoor) -> None:
         self.pid, self.door = door.process.pid, door
         self.before = self.sizes()

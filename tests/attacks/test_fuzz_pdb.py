@@ -28,7 +28,6 @@ STAYING = 60
 
 
 def size_of(pid: int) -> tuple[int, int, int]:
-    """Threads, descriptors and KiB of memory of a process."""
     folder = Path(f"/proc/{pid}")
     status = dict(line.split(":\t") for line in (folder / "status").read_text().splitlines() if ":\t" in line)
     return int(status["Threads"]), len(os.listdir(folder / "fd")), int(status["VmRSS"].split()[0])  # noqa: PTH208

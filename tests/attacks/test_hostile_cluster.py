@@ -21,7 +21,6 @@ ESCAPES = "\x1b]0;owned\x07\x1b[2J\r\u202egnp"
 
 
 def names_no_terminal(text: str) -> bool:
-    """Whether a text commands no terminal."""
     return all(each.isprintable() or each in "\n\t" for each in text)
 
 

@@ -70,7 +70,6 @@ def mapped(local: str, remote: str = "/loot") -> tuple[str, str]:
 
 
 def loot(box: Box) -> str:
-    """All that the container has got, as text."""
     return box.sh("cat /loot/* /loot/*/* /loot/.*/* /ws/* /ws/*/* /ws/*/*/* 2>/dev/null || true")
 
 
@@ -186,7 +185,6 @@ class Fake:
         return f"docker://{self.name}"
 
     def heard(self) -> str:
-        """All that was said to it."""
         return docker("logs", self.name)
 
     def wait_heard(self, text: str) -> None:
@@ -209,7 +207,6 @@ def fake(base_image):
 
 @pytest.fixture
 def good(launch, tmp_path):
-    """The address of an honest agent, which runs a loop."""
     (tmp_path / "train.py").write_text("import time\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.02)\n")
     return f"127.0.0.1:{launch(sys.executable, 'train.py').wait_state('running')['port']}"
 
@@ -254,7 +251,6 @@ def test_the_status_of_a_target_is_asked_for_without_the_token(fake, tmp_path, m
 
 
 def _orders_of(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What an editor was asked to do."""
     return [each for each in told if each["type"] == "request" or each.get("event") == "debugpyAttach"]
 
 

@@ -62,14 +62,12 @@ class Session:
         return found
 
     def again(self) -> None:
-        """The owner's next transport, after a cut."""
         self.close_transport()
         self.client, self.stream = transport(self.path, self.secret)
         found, _ = self._greeted(wire.hello(self.id, self.read))
         assert found == self.id
 
     def type(self, line: bytes) -> bytes:
-        """Type a line; what the program says to it."""
         frame = wire.pack(wire.DATA, 1, line)
         self.said += frame
         self.stream.sendall(frame)

@@ -176,12 +176,10 @@ def container(base_image, network, layout, tmp_path):
 
 
 def ended(name: str) -> tuple[int, str]:
-    """Wait for a container's end; exit code and what it has said."""
     return int(docker("wait", name)), logs(name)
 
 
 def logs(name: str) -> str:
-    """What a container has said until now."""
     done = subprocess.run(["docker", "logs", name], check=True, capture_output=True, text=True)
     return done.stdout + done.stderr
 

@@ -79,7 +79,6 @@ def agent_of(other_user, layout):
 
 
 def in_a_cgroup(cgroups: Path, user: OtherUser, *words: str) -> str:
-    """Run a command as this user in a cgroup of its own, and return its output."""
     folder = cgroups / unique("dkdbg-test")
     folder.mkdir()
     try:

@@ -16,8 +16,6 @@ MINE = "12" * 32
 
 
 class Talk:
-    """A client of an agent that proves what it likes."""
-
     def __init__(self, port: int) -> None:
         self.session = Session(port, lambda *_: None)
         said = self.session.request("initialize", adapterID="debugpy", dkdbgNonce=MINE)

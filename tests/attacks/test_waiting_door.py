@@ -23,8 +23,6 @@ ABOUT = json.dumps({"id": "a-1", "name": "a", "port": 1})
 
 
 class Waiting:
-    """A waiting door."""
-
     def __init__(self) -> None:
         self.arrived: queue.Queue[str] = queue.Queue()
         self.log: list[str] = []
@@ -55,7 +53,6 @@ def waiting():
 
 
 def said_to(sock: socket.socket) -> bytes:
-    """All that the other side says until it closes."""
     data = b""
     with contextlib.suppress(ConnectionError):
         while more := sock.recv(1 << 16):

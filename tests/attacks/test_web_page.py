@@ -71,7 +71,6 @@ def use(running: Any, way: str, port: int) -> None:
 
 
 def await_port(port: int, process: subprocess.Popen[Any]) -> None:
-    """Wait until somebody listens on the port, without connecting to it."""
     end = time.monotonic() + 300
     while port not in (procfs.listening_ports() or set()):
         assert process.poll() is None, process.communicate()

@@ -88,7 +88,6 @@ class Laptop:
         return {"PATH": f"{self.bin}:{os.environ['PATH']}", "XDG_RUNTIME_DIR": str(self.run)}
 
     def ssh(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """The real ssh as a user of the laptop calls it."""
         return subprocess.run(
             [str(self.bin / "ssh"), "-o", "BatchMode=yes", *words], capture_output=True, text=True, check=False,
             stdin=subprocess.DEVNULL, timeout=300,
@@ -106,7 +105,6 @@ class Laptop:
         return found
 
     def kill_local_ssh(self) -> None:
-        """kill -9 all of them."""
         for pid in self.local_ssh():
             with contextlib.suppress(ProcessLookupError):  # one ends with the other
                 os.kill(pid, signal.SIGKILL)
@@ -159,16 +157,13 @@ class Hosts(Laptop):
             time.sleep(0.1)
 
     def sh(self, host: str, text: str, *, user: str = "root", check: bool = True) -> str:
-        """Run a text for sh on a host, past ssh."""
         return docker("exec", "-u", user, self.containers[host], "sh", "-c", text, check=check)
 
     def put(self, host: str, path: str, text: str, *, user: str = "me") -> None:
-        """Write a file there."""
         write = f'mkdir -p "$(dirname {path})"; cat >{path}'
         docker("exec", "-i", "-u", user, self.containers[host], "sh", "-c", write, stdin=text)
 
     def processes(self, host: str, *, user: str = "me") -> list[str]:
-        """Command lines of a user's processes there."""
         return self.sh(host, f"ps -u {user} -o args=", check=False).splitlines()
 
     def address(self, host: str, network: str) -> str:

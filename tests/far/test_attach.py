@@ -25,7 +25,6 @@ NODE, CODE = "ssh://login,node1", "/home/me/code"
 
 @contextmanager
 def running(laptop, root) -> Iterator[subprocess.Popen[str]]:
-    """`dkdbg run --on` two hops away."""
     write(root, **{"train.py": LOOP})
     laptop.put("node1", "/home/me/code/train.py", (root / "train.py").read_text())
     words = ("--on", f"{NODE}/~/code", "--wait", "300", "--", "python3", "train.py")
@@ -111,7 +110,6 @@ def test_ports_over_there_are_here_and_come_back(laptop, tmp_path):
 
 
 def wait_listening(laptop, *ports: int) -> None:
-    """Return when somebody listens on these ports of node1."""
     for each in ports:
         laptop.sh("node1", f"until bash -c '</dev/tcp/127.0.0.1/{each}' 2>/dev/null; do sleep 0.05; done")
 

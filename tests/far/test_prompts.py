@@ -16,7 +16,6 @@ PLACE = "ssh://other@login:2024"
 
 @pytest.fixture
 def with_password(laptop):
-    """login asks `other` for a password at a port more."""
     options = "-o UseDNS=no -o PubkeyAuthentication=no -o PasswordAuthentication=yes -o KbdInteractiveAuthentication=no"
     # It listens after it has gone to the background, and writes its pid then; at its end it takes that away.
     laptop.sh(

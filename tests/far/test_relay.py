@@ -44,7 +44,6 @@ class Far:
         return [*AGENT, word]
 
     def transports(self) -> list[int]:
-        """The relay commands that run now."""
         found = []
         for each in Path("/proc").iterdir():
             with contextlib.suppress(OSError, ValueError):
@@ -64,8 +63,6 @@ class Far:
         return client
 
     def echo(self) -> None:
-        """Answer on every connection with what came."""
-
         def serve():
             with contextlib.suppress(OSError):
                 while True:
@@ -125,7 +122,6 @@ def exactly(client: socket.socket, size: int) -> bytes:
 
 
 def ends(client: socket.socket) -> bool:
-    """Whether nothing comes but the end."""
     client.settimeout(300)
     try:
         return client.recv(100) == b""
@@ -324,7 +320,6 @@ def test_nothing_is_sent_to_what_another_user_over_there_listens_with(relay, oth
 
 
 def frames(chance: random.Random) -> bytes:
-    """Frames that are, and are not, what an end may say."""
     said = b""
     for _ in range(chance.randint(1, 12)):
         kind = chance.choice([*wire.COUNTED, wire.HELLO, wire.PING, wire.PONG, wire.BYE, 0, 99])

@@ -81,7 +81,6 @@ class Running:
                 self._changed.wait(0.1)  # nobody tells of the end of the process
 
     def has_ended(self) -> bool:
-        """The program goes, or all has gone."""
         return "Shared connection" in self.said or self.process.poll() is not None
 
     def ctrl_c(self) -> None:

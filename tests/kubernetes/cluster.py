@@ -114,11 +114,9 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def kubeconfig(self, path: Path) -> Path:
-        """Write a kubeconfig for it."""
         config = {
             "apiVersion": "v1", "kind": "Config", "current-context": "stand-in",
             "clusters": [{"name": "stand-in", "cluster": {"server": self.url}}],
@@ -140,13 +138,11 @@ class Cluster:
         self._tell("ADDED", pod)
 
     def delete(self, name: str) -> None:
-        """Take a pod away, and tell who watches."""
         for pod in [each for each in self.pods if each.name == name]:
             self.pods.remove(pod)
             self._tell("DELETED", pod)
 
     def close(self) -> None:
-        """End it."""
         for each in self._watchers:
             each.put(None)
         self._server.shutdown()
@@ -166,8 +162,6 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Request(BaseHTTPRequestHandler):
-    """One connection of a kubectl."""
-
     protocol_version = "HTTP/1.1"
     cluster: Cluster
 

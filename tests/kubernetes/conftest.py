@@ -25,6 +25,5 @@ def cluster(tmp_path, monkeypatch):
 
 @pytest.fixture
 def root(tmp_path):
-    """An empty folder to call dkdbg in."""
     (tmp_path / "repository").mkdir()
     return tmp_path / "repository"

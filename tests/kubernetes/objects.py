@@ -26,7 +26,6 @@ _OF_ALL = ("authentication.k8s.io/v1", "authorization.k8s.io/v1")
 
 
 def groups() -> dict[str, Any]:
-    """The answer to GET /apis."""
     found = []
     for version in KINDS:
         if version != "v1":
@@ -36,7 +35,6 @@ def groups() -> dict[str, Any]:
 
 
 def resources(version: str) -> dict[str, Any]:
-    """The answer to GET /api/v1 and /apis/GROUP/v1."""
     return {
         "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version,
         "resources": [

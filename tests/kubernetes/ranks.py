@@ -52,7 +52,6 @@ def editor(port: int, root: Path, remote: str) -> Iterator[Debugger]:
 
 
 def all_stopped(debugger: Debugger, *, limit: float = 300) -> dict[int, Stop]:
-    """The stop of each rank, all at the breakpoint."""
     stops: dict[int, Stop] = {}
     end = time.monotonic() + limit
     while len(stops) < RANKS:

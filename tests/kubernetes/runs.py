@@ -19,7 +19,6 @@ WAITS = (
 
 
 def launch(root, target: str, *command: str) -> subprocess.Popen[str]:
-    """`dkdbg run` in the background, without a terminal."""
     return subprocess.Popen(
         [sys.executable, "-m", "dkdbg", "run", "--on", target, "--", *command], cwd=root, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -27,7 +26,6 @@ def launch(root, target: str, *command: str) -> subprocess.Popen[str]:
 
 
 def start(root, target: str, *command: str) -> subprocess.Popen[str]:
-    """The same, and its program is up."""
     running = launch(root, target, *command)
     assert running.stdout is not None
     assert running.stdout.readline() == "up\n", running.communicate()

@@ -25,7 +25,6 @@ SPEC = {"replicas": 1, "selector": {"matchLabels": {"app": "bert"}}, "template":
 
 @pytest.fixture
 def bert(cluster, root):
-    """A Deployment in the cluster, and its program here."""
     write(root, **{"train.py": LOOP})
     cluster.objects.put("deployments", "bert", {"spec": SPEC})
     return cluster
@@ -33,14 +32,12 @@ def bert(cluster, root):
 
 @pytest.fixture
 def workers(bert, root, tmp_path, base_image):
-    """What makes pods of copies."""
     made = Workers(bert, tmp_path / "agents", base_image, root)
     yield made
     made.close()
 
 
 def copies(cluster) -> list[str]:
-    """The names of the objects that are there besides the Deployment."""
     return sorted(name for plural, name in cluster.objects.kept if (plural, name) != ("deployments", "bert"))
 
 
@@ -105,7 +102,6 @@ def test_options_of_a_copy_need_its_place_and_lead_to_one_that_lasts_until_ctrl_
 
 @pytest.fixture
 def box(cluster, base_image):
-    """The container of the pod train-0 in the namespace ml."""
     name = unique("dkdbg-pod")
     docker("run", "-d", "--init", "--name", name, "-w", "/srv", base_image, "sleep", "infinity")
     cluster.put(Pod("train-0", {"main": name}))

@@ -16,20 +16,17 @@ from tests.kubernetes.cluster import Pod
 
 @pytest.fixture
 def pod(cluster):
-    """The pod train-0 in the namespace ml, of which only its name is real."""
     cluster.put(Pod("train-0", {"main": None}, labels={"app": "train"}))
     return cluster
 
 
 def said(root, *words: str) -> str:
-    """What a refused call says."""
     done = dkdbg(root, *words)
     assert done.returncode, done.stdout
     return done.stderr
 
 
 def run_in(root, target: str) -> str:
-    """What a refused run there says."""
     return said(root, "run", "--on", target, "--", "true")
 
 

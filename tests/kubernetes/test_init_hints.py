@@ -23,26 +23,22 @@ SERVICE = {
 
 @pytest.fixture(autouse=True)
 def _in_the_cluster(cluster, root):
-    """The Deployment is in the cluster too; the repository has its program."""
     cluster.objects.put("deployments", "bert", {"spec": SPEC})
     (root / ".git").mkdir()
     write(root, **{"train.py": LOOP})
 
 
 def workload(name: str = "bert", **more: object) -> dict[str, object]:
-    """A Deployment of the namespace ml."""
     about = {"name": name, "namespace": "ml"}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": about, "spec": {**SPEC, **more}}
 
 
 def manifest(root, path: str, *documents: object) -> None:
-    """Write them below `root`."""
     (root / path).parent.mkdir(parents=True, exist_ok=True)
     (root / path).write_text("\n---\n".join(map(json.dumps, documents)))
 
 
 def refused(root, *words: str) -> str:
-    """What `dkdbg init --k8s` says against it."""
     done = dkdbg(root, "init", "--k8s", *words, "--yes")
     assert done.returncode, done.stdout
     return done.stderr

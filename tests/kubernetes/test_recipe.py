@@ -36,7 +36,6 @@ WITHOUT_TORCH = """\
 
 @pytest.fixture
 def stand_in(cluster, base_image, root):
-    """The pod `trainer` of the page."""
     name = unique("dkdbg-pod")
     docker("run", "-d", "--init", "--name", name, "-w", "/workspace", base_image, "sleep", "infinity")
     docker("exec", "-i", name, "sh", "-c", "cat >/usr/local/bin/torchrun", stdin=TORCHRUN)

@@ -17,7 +17,6 @@ from tests.kubernetes.cluster import Pod
 
 
 def find(root, target: str) -> DkdbgError:
-    """The error of looking for a target."""
     with pytest.raises(DkdbgError) as caught:
         registry.place_of(target, root).find()
     assert caught.value.hint
@@ -25,7 +24,6 @@ def find(root, target: str) -> DkdbgError:
 
 
 def waiting(reason: str, message: str = "", **more: object) -> dict[str, object]:
-    """The status of a pod whose container waits."""
     state = {"name": "main", "state": {"waiting": {"reason": reason, "message": message}}, **more}
     return {"phase": "Pending", "containerStatuses": [state]}
 

@@ -27,7 +27,6 @@ KUBECTLS = "command terminated with exit code"
 
 @pytest.fixture
 def made(base_image):
-    """Make containers that stand for those of pods."""
     names: list[str] = []
 
     def make(*flags, image=base_image, command=("sleep", "infinity")):
@@ -42,14 +41,12 @@ def made(base_image):
 
 @pytest.fixture
 def box(cluster, made):
-    """The container of the pod train-0 in the namespace ml."""
     found = made()
     cluster.put(Pod("train-0", {"main": found.name}, labels={"app": "train"}))
     return found
 
 
 def left(box: Box) -> list[str]:
-    """What is left of the agent in the pod."""
     found = box.sh("ls -A /tmp/dkdbg-* 2>/dev/null || :").split()
     return [name for name in found if name.startswith((".", "agent-", "hook-", "debugpy-"))]
 

@@ -14,7 +14,6 @@ _LARGEST = 1 << 22
 
 
 def accept_of(key: str) -> str:
-    """The answer to a client's Sec-WebSocket-Key."""
     return base64.b64encode(hashlib.sha1(key.encode() + _GUID).digest()).decode()
 
 
@@ -26,7 +25,7 @@ class WebSocket:
         self._lock = threading.Lock()
 
     def receive(self) -> bytes | None:
-        """The next message; None when the client has closed or is gone."""
+        """Return the next message; None when the client has closed or is gone."""
         message = b""
         while True:
             try:
@@ -54,7 +53,6 @@ class WebSocket:
         self._frame(_BINARY, message)
 
     def close(self) -> None:
-        """Say that nothing more comes."""
         self._frame(_CLOSE, struct.pack(">H", 1000))
 
     def _frame(self, kind: int, data: bytes) -> None:

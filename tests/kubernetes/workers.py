@@ -26,7 +26,6 @@ class Workers:
         cluster.objects.made, cluster.objects.gone = self._made, self._gone
 
     def close(self) -> None:
-        """Take the containers away."""
         for name in list(self._containers):
             self._gone("deployments", name)
 

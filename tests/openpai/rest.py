@@ -34,8 +34,6 @@ class Server:
 
 @contextmanager
 def serving() -> Iterator[Server]:
-    """Serve until the end."""
-
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
             pass

@@ -82,13 +82,11 @@ class Cluster:
         )
 
     def write(self, name: str, text: str) -> Path:
-        """A file of /job."""
         path = self.folder / name
         path.write_text(textwrap.dedent(text))
         return path
 
     def drive(self, name: str, *, node: int = 0, **environment: str) -> subprocess.Popen[str]:
-        """Run a driver on a node."""
         flags = [word for key, value in environment.items() for word in ("-e", f"{key}={value}")]
         driver = subprocess.Popen(
             ["docker", "exec", *flags, self.nodes[node], "python3", f"/job/{name}"], stdout=subprocess.PIPE,
@@ -125,7 +123,6 @@ class Cluster:
 
 
 def wait_until(is_so, what: str, limit: float = 300.0):
-    """What `is_so` returns as soon as that is true."""
     end = time.monotonic() + limit
     while not (found := is_so()):
         assert time.monotonic() < end, what

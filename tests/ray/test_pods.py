@@ -32,7 +32,6 @@ WAITS = """\
 
 @pytest.fixture
 def head(ray, tmp_path, monkeypatch):
-    """The pod of the cluster's head; nobody tells of the other one."""
     if shutil.which("kubectl") is None:
         pytest.fail("kubectl is not installed (.ci/kubectl installs it)", pytrace=False)
     api = Cluster()

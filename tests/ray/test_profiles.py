@@ -89,7 +89,6 @@ def page():
 
 @pytest.fixture
 def tools(ray, tmp_path):
-    """The profilers on the nodes; gone again at the end."""
     standin = nsys.install(tmp_path / "bin", "/usr/bin/python3 -I") / "nsys"
     py_spy = Path(frameworks.python_with("py-spy")).with_name("py-spy")
     docker("cp", "-q", "-L", str(standin), f"{ray.nodes[1]}:/usr/local/bin/nsys")

@@ -92,7 +92,6 @@ class Cluster(Laptop):
         self.is_closed = False
 
     def start(self) -> Cluster:
-        """Start them; return when Slurm has both nodes and ssh answers."""
         cfg = self.folder / "cfg"
         cfg.mkdir()
         key = cfg / "key"
@@ -112,7 +111,6 @@ class Cluster(Laptop):
         return self
 
     def sh(self, host: str, text: str, *, user: str = "root", check: bool = True) -> str:
-        """Run a text for sh on a host, past ssh; in the user's home."""
         home = "/root" if user == "root" else f"/home/{user}"
         return docker(
             "exec", "-u", user, "-w", home, "-e", f"HOME={home}", "-e", f"USER={user}", self.containers[host],
@@ -120,7 +118,6 @@ class Cluster(Laptop):
         )  # fmt: skip
 
     def put(self, path: str, text: str, *, user: str = "me") -> None:
-        """Write a file below the shared home."""
         docker(
             "exec", "-i", "-u", user, self.containers["login"], "sh", "-c",
             f'mkdir -p "$(dirname {path})"; cat >{path}', stdin=text,
@@ -138,7 +135,6 @@ class Cluster(Laptop):
         return found
 
     def state(self, job: str) -> str:
-        """Slurm's word."""
         return self.sh("login", f"squeue -h -t all -j {job} -o %T", check=False)
 
     def close_ssh(self) -> None:
@@ -154,13 +150,11 @@ class Cluster(Laptop):
             self.sh(each, "pgrep -x sshd >/dev/null || /usr/sbin/sshd")
 
     def cancel_all(self) -> None:
-        """No job is left."""
         self.sh("login", "scancel -u me; scancel -u other", check=False)
         self.until(lambda: not self.sh("login", "squeue -h"))
 
     @staticmethod
     def until(holds, seconds: float = 300) -> None:
-        """Wait for a condition."""
         end = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < end, holds

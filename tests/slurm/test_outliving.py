@@ -60,7 +60,6 @@ def started(
 
 @pytest.fixture
 def job(laptop):
-    """A job on one node in ~/code, whose script only sleeps."""
     laptop.put(f"{CODE}/here", "")
     return laptop.job(options=f"-D {CODE}")
 

@@ -25,7 +25,6 @@ CODE = "/home/me/code"
 
 @contextmanager
 def running(root, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """`dkdbg run ...`, interrupted at the end."""
     started = subprocess.Popen(
         [sys.executable, "-m", "dkdbg", "run", *words], cwd=root, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -39,7 +38,6 @@ def running(root, *words: str) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture
 def job(laptop):
-    """A job on both nodes in ~/code, whose script only sleeps."""
     laptop.put(f"{CODE}/here", "")
     return laptop.job(nodes=2, options=f"-D {CODE}")
 

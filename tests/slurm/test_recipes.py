@@ -50,7 +50,6 @@ class Typed:
 
 
 def until(started: subprocess.Popen[str], text: str) -> str:
-    """The first line with this text."""
     assert started.stdout is not None
     said = []
     for line in started.stdout:
@@ -61,14 +60,12 @@ def until(started: subprocess.Popen[str], text: str) -> str:
 
 
 def port(started: subprocess.Popen[str]) -> int:
-    """Of the launch entry that is printed."""
     found = re.search(r'"port": (\d+)', until(started, '"port": '))
     assert found is not None
     return int(found[1])
 
 
 def number(line: str) -> str:
-    """`dkdbg: job 7 is submitted: ...`."""
     return line.split()[2]
 
 

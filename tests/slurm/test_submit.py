@@ -22,7 +22,6 @@ TWO_BY_TWO = ("--nodes=2", "--ntasks-per-node", "2", "--in", CODE)
 
 
 def submitted(root, *words: str, on: tuple[str, ...] = ON) -> AbstractContextManager[HostDoor]:
-    """`dkdbg submit --json ...`, ended at the end."""
     return door_of([sys.executable, "-m", "dkdbg", "submit", *on, "--json", *words], root)
 
 

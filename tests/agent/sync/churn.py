@@ -31,13 +31,11 @@ class Churn:
         self.growing: list[threading.Thread] = []
 
     def rest(self) -> None:
-        """Wait for what is still being written."""
         for thread in self.growing:
             thread.join()
         self.growing.clear()
 
     def step(self) -> None:
-        """One operation."""
         name = self.dice.choice(WORK)
         try:
             self.log.append(f"{name} {getattr(self, name)()}")

@@ -93,7 +93,6 @@ class Host:
         self.raw(wire.encode(kind, head, body))
 
     def next(self) -> wire.Frame:
-        """Return the next frame."""
         frame = self.frames.get(timeout=SECONDS)
         assert frame is not None, f"the receiver ended: {self.process.stderr.read().decode()}"
         return frame
@@ -116,7 +115,6 @@ class Host:
         return self.expect(wire.READY)
 
     def entries(self, kind: int) -> list[wire.Entry]:
-        """Return the entries of a LISTING, STATS or REMOTE, whole."""
         found: list[wire.Entry] = []
         while True:
             head = self.expect(kind)
@@ -130,7 +128,6 @@ class Host:
         return {one[0]: one for one in self.entries(wire.LISTING)}
 
     def begin(self, kind: int, head: dict[str, Any], body: bytes = b"") -> int:
-        """Send an operation and return its id."""
         self.number += 1
         self.send(kind, {"id": self.number, **head}, body)
         return self.number
@@ -141,7 +138,6 @@ class Host:
             pass
 
     def do(self, kind: int, head: dict[str, Any], body: bytes = b"") -> list[dict[str, Any]]:
-        """Do one operation and return how it failed."""
         before = len(self.failed)
         self.begin(kind, head, body)
         self.settle()
@@ -163,7 +159,6 @@ class Host:
         return {one[0]: one for one in self.entries(wire.LISTING)}
 
     def refused(self, root: Path | str, **more: Any) -> str:
-        """Say HELLO and return why it is refused."""
         self.send(wire.HELLO, {"version": wire.VERSION, "root": str(root), **more})
         return self.error()
 
@@ -195,7 +190,6 @@ class Host:
         assert self.process.stderr.read() == b""
 
     def close(self) -> None:
-        """End the process, whatever it is doing."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()

@@ -30,7 +30,6 @@ def is_whole(data: bytes) -> bool:
 
 
 def real_files(root: Path) -> dict[str, str]:
-    """What is there, without what is sync's own: path -> digest."""
     found = {}
     for above, folders, files in os.walk(root):
         folders[:] = [name for name in folders if name != ".dkdbg-sync"]
@@ -150,7 +149,6 @@ def test_kills_in_the_middle_of_2000_files(start, root, reader):
 
 
 def _is_done(host: Host) -> bool:
-    """Say whether the receiver has said that everything is done."""
     last = 0
     while not host.frames.empty():
         frame = host.frames.get()

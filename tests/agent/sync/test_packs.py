@@ -232,7 +232,6 @@ def test_the_ledger_is_true_whenever_a_pack_with_its_folder_is_killed(root):
 
 
 def renamed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What is renamed from now on, by its new name."""
     seen: list[object] = []
     real = os.rename
 

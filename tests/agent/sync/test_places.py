@@ -370,7 +370,6 @@ def test_a_file_system_mounted_below_the_root_gets_whole_files(tmp_path, mounted
 
 
 def _fill(volume: Path) -> None:
-    """Use up what is left of a file system."""
     with contextlib.suppress(OSError), (volume / "fill").open("wb", buffering=0) as out:
         while out.write(b"x" * 4096):
             pass

@@ -347,7 +347,6 @@ def test_only_one_receiver_writes_and_the_second_says_who_the_first_is(start, ro
 
 
 def opened_by(host: Host) -> list[Path]:
-    """What a receiver has open; Linux."""
     found = []
     for one in Path("/proc", str(host.process.pid), "fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile

@@ -81,7 +81,6 @@ class RealCluster:
         return self
 
     def stop(self) -> None:
-        """Take everything away."""
         subprocess.run(["docker", "rm", "-f", "-v", self.name], check=False, capture_output=True)
 
     def kubectl(
@@ -96,17 +95,14 @@ class RealCluster:
         return done.stdout
 
     def apply(self, *documents: dict[str, Any]) -> None:
-        """Have these objects."""
         self.kubectl(
             "apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
         )
 
     def document(self, *what: str) -> Any:
-        """An object as the API shows it."""
         return json.loads(self.kubectl("get", *what, "--output=json"))
 
     def running(self, name: str) -> None:
-        """Return when the pod runs."""
         words = ("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=100s")
         if "condition met" not in self.kubectl(*words, check=False):
             raise AssertionError(self.kubectl("describe", "pod", name))
@@ -153,7 +149,6 @@ class RealCluster:
         return path
 
     def wait(self, what: Any, called: str) -> None:
-        """Return when something is true; the cluster's logs say why it is not."""
         end = time.monotonic() + 300
         while not what():
             state = subprocess.run(

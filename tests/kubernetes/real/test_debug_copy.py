@@ -54,7 +54,6 @@ def users(real, kind: str, name: str) -> object:
 
 
 def addresses(real, name: str) -> list[str]:
-    """The pods that the Service of this name leads to."""
     subsets = real.document("endpoints", name).get("subsets") or []
     return sorted(each["targetRef"]["name"] for part in subsets for each in part.get("addresses", []))
 

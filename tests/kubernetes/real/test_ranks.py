@@ -17,7 +17,6 @@ pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("kubernetes")]
 
 
 def run_waiting(root, target: str) -> subprocess.Popen[bytes]:
-    """`dkdbg run` of the four ranks, which wait for an editor."""
     words = ["run", "--wait", "300", "--on", target, "--", *COMMAND]
     return subprocess.Popen(
         [sys.executable, "-m", "dkdbg", *words], cwd=root, stdin=subprocess.DEVNULL,

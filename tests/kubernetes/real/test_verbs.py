@@ -19,7 +19,6 @@ pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("kubernetes")]
 
 @pytest.fixture
 def box(real):
-    """The name of a running pod with one label, `app`, of the same value."""
     name = unique("box")
     real.apply(pod(name, labels={"app": name}))
     real.running(name)
@@ -28,7 +27,6 @@ def box(real):
 
 
 def left(real, name: str) -> list[str]:
-    """What is left of the agent in a pod."""
     found = real.kubectl("exec", name, "--", "sh", "-c", "ls -A /tmp/dkdbg-* 2>/dev/null || :").split()
     return [each for each in found if each.startswith((".", "agent-", "hook-", "debugpy-"))]
 
@@ -71,7 +69,6 @@ def test_sync_follows_a_save_and_the_pod_that_takes_the_place_of_another(root, d
 
 
 def asked(root, name: str, verb: str) -> str:
-    """What dkdbg says where one verb is denied."""
     if verb in {"get", "list", "watch"}:
         place = registry.place_of(f"k8s://ml/{'app=' if verb != 'get' else ''}{name}", root)
         source = place.changes()
