@@ -58,7 +58,6 @@ class Client:
 
     def _read_token(self, process: subprocess.Popen[Any]) -> str:
         # Byte by byte and past Python's buffer: the rest is for `communicate`.
-        assert process.stderr is not None
         end = time.monotonic() + 300
         while True:
             if found := re.search(r"; type this first: (\S+)\n", self.said):

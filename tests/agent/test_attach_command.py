@@ -114,7 +114,6 @@ def test_a_command_line_that_names_nothing_is_refused(tmp_path, words):
 def test_a_person_reads_where_to_attach_and_what_is_waited_for(tmp_path):
     words = [sys.executable, "-m", "dkdbg", "attach", "local:job", "--port", str(free_port())]
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         lines = list(iter(lambda: "" if "waiting" in (line := next(process.stdout, "")) else line, ""))
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # the second one does not disturb
             process.send_signal(number)

@@ -18,7 +18,6 @@ from dkdbg.agent.program import bundle
 @pytest.fixture(scope="module")
 def zipped(tmp_path_factory):
     installed = bundle.installed_debugpy()
-    assert installed is not None
     path = tmp_path_factory.mktemp("zip") / f"debugpy-{installed[1]}.zip"
     bundle.write_bundle(installed[0], str(path))
     return path
@@ -33,7 +32,6 @@ def fake(folder: Path, *versions: str) -> Path:
 
 def test_the_same_files_give_the_same_bytes(zipped, tmp_path):
     installed = bundle.installed_debugpy()
-    assert installed is not None
     again = tmp_path / "again.zip"
     bundle.write_bundle(installed[0], str(again))
     assert hashlib.sha256(again.read_bytes()).digest() == hashlib.sha256(zipped.read_bytes()).digest()

@@ -52,7 +52,6 @@ def job(launch, root):
 
 
 def log_until(running: Launch, mark: str) -> str:
-    assert running.process.stderr is not None
     said, end = b"", time.monotonic() + 300
     arrived = select.poll()  # not select.select: the tests of one process may have more than 1,024 files open
     arrived.register(running.process.stderr, select.POLLIN)

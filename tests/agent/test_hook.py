@@ -59,7 +59,6 @@ def test_a_process_announces_itself_with_its_rank(session):
     assert entry["env"] == {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "8"}
     path = session / "p" / f"{entry['pid']}.json"
     process = processes._read(str(path))
-    assert process is not None
     assert (process["rank"], process["local_rank"], process["world_size"]) == (3, 1, 8)
     assert path.stat().st_mode & 0o777 == 0o600
 
@@ -121,7 +120,6 @@ def test_a_process_answers_that_no_editor_is_attached(session):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as child:
-        assert child.stdout is not None
         child.stdout.readline()
         assert processes.ask(str(session / "p" / f"{child.pid}.sock"), "join") == "no editor is attached"
         child.communicate(b"\n", timeout=300)

@@ -129,7 +129,6 @@ def test_a_program_sees_and_gives_what_it_does_without_us(job):
 def test_the_token_reaches_no_child_no_log_and_no_command_line(job):
     stop = job.folder / "stop"
     process = job.start(sys.executable, "train.py", DKDBG_TOKEN=TOKEN, UNTIL=str(stop))
-    assert process.stdout is not None
     line = process.stdout.readline()
     commands = [Path(f"/proc/{process.pid}/cmdline").read_bytes(), *job.agents().values()]
     assert len(commands) > 1

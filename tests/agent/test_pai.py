@@ -165,12 +165,10 @@ def test_a_crowd_from_one_address_keeps_nobody_else_out(start, tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
     port = free_port()
     running = start("-m", "paipdb", "train.py", **pai_environment(port))
-    assert running.stderr is not None
     ready = next(line for line in running.stderr if "waiting for pdb on" in line)
     token = ready.split()[-1]
     crowd = subprocess.Popen([sys.executable, "-c", CROWD, str(port)], stdout=subprocess.PIPE, text=True)
     try:
-        assert crowd.stdout is not None
         while True:
             user = Client(port, running, host=NODE, token="")
             assert user.until("token: ") == "token: "
@@ -204,7 +202,6 @@ def test_an_editor_comes_to_a_script_with_the_token_of_the_log(start, tmp_path):
     (tmp_path / "train.py").write_text(SCRIPT)
     port, node = free_port(), own_address()
     running = start("-m", "paipdb", "--dap", "train.py", "1", **pai_environment(port, host=node))
-    assert running.stderr is not None
     said = "".join(itertools.takewhile(lambda line: "waiting for a debugger on" not in line, running.stderr))
     assert f"debug host ip is set to {node}, port is set to {port}, timeout is set to 600\n" in said
     token = re.search(r"its token is (\S+)\n", said)[1]
@@ -325,7 +322,6 @@ def test_post_mortem_and_a_trap_reach_a_pdb(start, tmp_path):
     assert "ZeroDivisionError" in client.until()
     assert client.ask("p a").startswith("5")
     client.sock.sendall(b"q\n")
-    assert running.stdout is not None
     assert running.stdout.readline() == "up\n"
     running.send_signal(signal.SIGTRAP)
     client = Client(port, running, host=NODE, token=client.token)
@@ -432,7 +428,6 @@ def test_a_port_that_another_process_has_is_told_with_the_one_that_is_taken(star
     with socket.create_server((NODE, 0)) as taken:
         port = taken.getsockname()[1]
         running = start("train.py", **pai_environment(port), **OWN_TOKEN)
-        assert running.stderr is not None
         line = next(line for line in running.stderr if "another process" in line)
         found = re.fullmatch(rf"dkdbg: another process here has port {port}: this one waits on (\d+)\n", line)
         assert found, line

@@ -26,7 +26,6 @@ class Terminal:
         self.said = b""  # on stderr, once it has ended
 
     def until(self, mark: bytes) -> bytes:
-        assert self.process.stdout is not None
         text = b""
         while mark not in text:
             data = self.process.stdout.read1(4096)  # type: ignore[attr-defined]
@@ -37,7 +36,6 @@ class Terminal:
         return text
 
     def say(self, line: str) -> None:
-        assert self.process.stdin is not None
         self.process.stdin.write(line.encode() + b"\n")
         self.process.stdin.flush()
 

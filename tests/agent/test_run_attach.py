@@ -35,7 +35,6 @@ def test_an_editor_that_comes_before_the_program_is_not_led_to_another_one(tmp_p
         (tmp_path / name).write_text(LOOP)
     port = free_port()
     with run(tmp_path, "--", sys.executable, "a.py") as first:
-        assert first.stdout is not None
         while "can attach" not in first.stdout.readline():
             assert first.poll() is None
         line = ("--wait", "300", "--attach", str(port), "--", sys.executable, "b.py")

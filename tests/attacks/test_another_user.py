@@ -209,7 +209,6 @@ def test_silent_connections_keep_nobody_out_of_pdb(other_user, launch, tmp_path)
     with subprocess.Popen(
         command, **other_user.popen(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as crowd:
-        assert crowd.stdout is not None
         assert crowd.stdout.readline() == b"there\n"
         user = Client(port, running.process)
         user.sock.settimeout(8)  # less than a silent one has
@@ -590,7 +589,6 @@ def test_wrong_tokens_and_silent_connections_on_loopback_keep_nobody_out(launch,
     with subprocess.Popen(
         command, **other_user.popen(), stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
     ) as silent:
-        assert silent.stdout is not None
         assert silent.stdout.readline() == "open\n"
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=300) as answer:
             assert json.load(answer)["state"] == "running"

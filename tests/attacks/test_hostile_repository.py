@@ -333,7 +333,6 @@ def test_pdb_and_restart_import_nothing_of_the_repository(tmp_path, canary):
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        assert running.stderr is not None
         while "can attach" not in (line := running.stderr.readline()) and line:
             pass
         for verb in ("ps", "pdb", "restart"):

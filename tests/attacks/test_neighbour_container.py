@@ -59,7 +59,6 @@ class Victim:
         image = docker("inspect", "--format", "{{.Config.Image}}", self.name)
         command = ["docker", "run", "--rm", "-i", "--network", self.network, image, "python3", "-c", whole]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as attacker:
-            assert attacker.stdout is not None
             assert attacker.stdout.readline() == "holds\n"
             yield
             attacker.communicate("", timeout=300)

@@ -90,7 +90,6 @@ def test_ports_over_there_are_here_and_come_back(laptop, tmp_path):
             [sys.executable, "-m", "dkdbg", *words], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         try:
-            assert forwarding.stdout is not None
             said = [json.loads(forwarding.stdout.readline()) for _ in range(4)]
             named, same, other = (each["local"] for each in said if each["event"] == "port")
             assert (same, other > taken) == (there, True)

@@ -56,7 +56,6 @@ def page_there(laptop):
         ["docker", "exec", "-u", "me", laptop.containers["node1"], "sh", "-c", serve], stdout=subprocess.PIPE, text=True
     )  # fmt: skip
     try:
-        assert server.stdout is not None
         yield re.findall(r"port (\d+)", server.stdout.readline())[0]
     finally:
         laptop.sh("node1", "pkill -x python3; rm -r /home/me/there", user="me", check=False)
@@ -70,7 +69,6 @@ def test_ports_of_a_container_are_not_forwarded_and_those_behind_ssh_are(page_th
         ["sh", "-c", f"exec {line}"], cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
     )
     try:
-        assert forwarding.stdout is not None
         here = re.findall(r"127\.0\.0\.1:(\d+) is port", forwarding.stdout.readline())[0]
         with urllib.request.urlopen(f"http://127.0.0.1:{here}/", timeout=300) as said:
             assert said.read() == b"there\n"

@@ -33,7 +33,6 @@ def test_each_command_of_the_recipe_for_two_ssh_hops_does_what_the_page_says(lap
             door = [*page.words("dkdbg attach")]
             door[-1] += f" --json --port {free_port()}"
             with begun(loop, tmp_path) as run:
-                assert run.stdout is not None
                 said = iter(run.stdout.readline, "")
                 assert any("attach with: dkdbg attach node" in line for line in said)
                 assert any("waiting for a debugger" in line for line in said)
@@ -98,6 +97,5 @@ def forward(page: Page, laptop, root: Path) -> None:
     words = page.words("dkdbg forward")
     words[-1] = words[-1].replace(" 6006", f" {(here := free_port())}:6006")
     with begun(words, root) as running:
-        assert running.stdout is not None
         assert any(str(here) in line for line in iter(running.stdout.readline, ""))
         assert fetched(here) == b"board\n"

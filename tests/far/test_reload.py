@@ -49,7 +49,6 @@ class Running:
             self.process = subprocess.Popen(
                 argv, cwd=root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
             )
-            assert self.process.stdout is not None
             self._out = self.process.stdout.fileno()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -123,7 +123,6 @@ def test_the_verbs_work_there_and_ctrl_c_is_the_programs(laptop, tmp_path):
     assert "no session" in must(dkdbg(tmp_path, "ps", NODE)).stdout
     running = start(tmp_path, "--on", there, "--", "python3", "waits.py")
     try:
-        assert running.stdout is not None
         assert running.stdout.readline() == "up\n"
         shown = must(dkdbg(tmp_path, "ps", NODE)).stdout
         assert "waits.py" in shown

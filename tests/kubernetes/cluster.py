@@ -384,9 +384,6 @@ class _Exec:
             child = subprocess.Popen(
                 self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
             )
-            assert child.stdin is not None
-            assert child.stdout is not None
-            assert child.stderr is not None
             pumps = [self._pump(child.stdout.fileno(), _STDOUT), self._pump(child.stderr.fileno(), _STDERR)]
             feeding = os.dup(child.stdin.fileno())
             child.stdin.close()

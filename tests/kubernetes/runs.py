@@ -27,7 +27,6 @@ def launch(root, target: str, *command: str) -> subprocess.Popen[str]:
 
 def start(root, target: str, *command: str) -> subprocess.Popen[str]:
     running = launch(root, target, *command)
-    assert running.stdout is not None
     assert running.stdout.readline() == "up\n", running.communicate()
     return running
 

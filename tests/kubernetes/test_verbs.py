@@ -93,7 +93,6 @@ def test_ps_restart_pdb_and_ctrl_c_reach_a_run(root, box):
         assert "42" in entered
         said = must(dkdbg(root, "restart", "k8s://ml/train-0")).stdout
         assert said == "train-0: restarted, run 2\n"
-        assert running.stdout is not None
         while (line := running.stdout.readline()) != "up\n":
             assert line == "interrupted\n"
         running.send_signal(signal.SIGINT)
@@ -311,7 +310,6 @@ def talking(root, target: str, text: str) -> subprocess.Popen[bytes]:
         [sys.executable, "-m", "dkdbg", "run", "--on", target, "--", "python3", "-c", text], cwd=root, bufsize=0,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    assert running.stdout is not None
     assert running.stdout.readline() == b"up\n", running.communicate()
     return running
 
@@ -319,8 +317,6 @@ def talking(root, target: str, text: str) -> subprocess.Popen[bytes]:
 def test_input_output_and_exit_code_pass_cuts_once_and_in_order(root, box):
     running = talking(root, "k8s://ml/train-0", ECHO)
     try:
-        assert running.stdin is not None
-        assert running.stdout is not None
         for number in (1, 2, 3):
             for pid in relays():
                 with contextlib.suppress(ProcessLookupError):

@@ -99,7 +99,6 @@ def test_breakpoints_set_here_stop_on_all_nodes_behind_one_port_through_killed_c
             for node in NODES
         ]
         for each in programs:  # the session is there when it says where
-            assert each.stderr is not None
             assert any("waiting" in line for line in each.stderr)
         door = stack.enter_context(host_door(tmp_path, target))
         here = str(tmp_path / "train.py")

@@ -50,7 +50,6 @@ class Typed:
 
 
 def until(started: subprocess.Popen[str], text: str) -> str:
-    assert started.stdout is not None
     said = []
     for line in started.stdout:
         said.append(line)
@@ -112,7 +111,6 @@ def test_the_page_on_slurm(laptop, root):
         assert typed.run("dkdbg run") == "node-22\n"
         laptop.cancel_all()
         with typed.running("dkdbg submit --on slurm://login --in code --gres gpu:1 --interactive") as held:
-            assert held.stdin is not None
             held.stdin.write("echo $(hostname) $CUDA_VISIBLE_DEVICES; pwd\n")
             held.stdin.close()
             until(held, CODE)
@@ -132,7 +130,6 @@ def test_the_page_on_pbs(root):
             with typed.running("dkdbg run") as program, typed.running("dkdbg attach") as attached:
                 until(program, "waiting")
                 assert stops(root, port(attached), 1) == ["'node-22'"]
-            assert held.stdin is not None
             held.stdin.close()
             until(held, "is cancelled")
         with typed.running(

@@ -122,8 +122,6 @@ def test_an_allocation_is_held_for_commands_and_used_again(laptop, tmp_path):
         cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        assert held.stdin is not None
-        assert held.stdout is not None
         held.stdin.write("hostname; pwd\n")
         held.stdin.flush()
         assert [held.stdout.readline().strip() for _ in range(2)] == ["node-22", CODE]

@@ -69,7 +69,6 @@ def test_an_overlay_that_kubectl_applies_is_attached_to_and_deleted_with_nothing
 
 def ready(running: subprocess.Popen[str]) -> str:
     """The line by which the editor's task knows that an attach will work, or all that was said instead."""
-    assert running.stderr is not None
     said = ""
     while line := running.stderr.readline():
         said += line

@@ -72,7 +72,6 @@ def asked(root, name: str, verb: str) -> str:
     if verb in {"get", "list", "watch"}:
         place = registry.place_of(f"k8s://ml/{'app=' if verb != 'get' else ''}{name}", root)
         source = place.changes()
-        assert source is not None
         with pytest.raises(DkdbgError) as caught:
             source.listen(lambda: None) if verb == "watch" else place.find()
         assert caught.value.exit_code == EXIT_ENGINE
