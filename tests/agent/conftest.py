@@ -52,6 +52,14 @@ def runtime(tmp_path_factory):
 
 
 @pytest.fixture
+def session(tmp_path):
+    """The folder of a session without an agent, which a hook announces its process to."""
+    folder = tmp_path / "s"
+    (folder / "p").mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
 def pai_server(monkeypatch):
     """A stand-in for OpenPAI's server, which dkdbg may ask."""
     monkeypatch.setenv("DKDBG_PAI_HTTP", "1")

@@ -8,8 +8,6 @@ from dkdbg.dap.values import AttachOptions
 from tests.agent.dap_probe import Editor, wait_for
 from tests.processes import children
 
-CODE = "x = 1\ny = 2\nprint('sum', x + y)\n"
-
 
 def test_a_preexec_fn_neither_registers_nor_hangs(program):
     running = program(

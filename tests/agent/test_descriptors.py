@@ -81,13 +81,6 @@ def _run(folder: Path, code: str, arguments: list[str], session: Path | None) ->
 NUMBERS = "import os; print(os.open('/dev/null', 0)); os.fork() or os._exit(0); os.wait(); print(os.open('/dev/null', 0))"
 
 
-@pytest.fixture
-def session(tmp_path):
-    folder = tmp_path / "s"
-    (folder / "p").mkdir(parents=True)
-    return folder
-
-
 @pytest.mark.parametrize(
     ("code", "first", "last"),
     [(NUMBERS, 0, 0)]

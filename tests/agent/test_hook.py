@@ -16,13 +16,6 @@ from dkdbg.agent.record import processes
 HOOK = Path(processes.__file__).parents[1] / "program" / "hook"
 
 
-@pytest.fixture
-def session(tmp_path):
-    folder = tmp_path / "s"
-    (folder / "p").mkdir(parents=True)
-    return folder
-
-
 def python(session: Path, *arguments: str, env: dict[str, str] | None = None, **more: object) -> str:
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "DKDBG"))}
     environment |= {"PYTHONPATH": str(HOOK), "DKDBG_SESSION_DIR": str(session), "DKDBG_DEBUG": "1"} | (
@@ -110,19 +103,6 @@ def test_a_forking_program_has_no_more_threads_than_it_made(session):
         "print('forked', len(os.listdir('/proc/self/task')))\n"
     )
     assert python(session, "-c", code) == "forked 2\n"
-
-
-def test_a_process_answers_that_no_editor_is_attached(session):
-    environment = dict(os.environ, PYTHONPATH=str(HOOK), DKDBG_SESSION_DIR=str(session))
-    with subprocess.Popen(
-        [sys.executable, "-c", "print('up', flush=True); input()"],
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as child:
-        child.stdout.readline()
-        assert processes.ask(str(session / "p" / f"{child.pid}.sock"), "join") == "no editor is attached"
-        child.communicate(b"\n", timeout=300)
 
 
 def test_python_2_runs_the_users_sitecustomize_and_no_more(session, tmp_path):

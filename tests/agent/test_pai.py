@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,8 +19,6 @@ from tests.agent.dap_probe import Editor
 from tests.agent.nc import Client
 from tests.ports import free_port
 from tests.pythons import find, need
-
-Start = Callable[..., subprocess.Popen[str]]
 
 
 def own_address() -> str:

@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable
 
 import pytest
 
@@ -13,8 +12,6 @@ from tests.agent.conftest import lay_out
 from tests.agent.nc import Client
 from tests.openpai import jobs, protocol, task
 from tests.ports import free_port
-
-Start = Callable[..., subprocess.Popen[str]]
 
 NODE = "127.0.0.2"
 TRAIN = """\

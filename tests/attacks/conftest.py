@@ -98,6 +98,13 @@ def neighbour(base_image):
     return run
 
 
+@pytest.fixture
+def good(launch, tmp_path):  # noqa: F811
+    """The address of an honest agent, whose train.py runs a loop."""
+    (tmp_path / "train.py").write_text("import time\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.02)\n")
+    return f"127.0.0.1:{launch(sys.executable, 'train.py').wait_state('running')['port']}"
+
+
 @pytest.fixture(scope="session")
 def chromium():
     for name in ("chromium", "chromium-browser", "google-chrome"):

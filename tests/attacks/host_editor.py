@@ -75,10 +75,6 @@ class HostEditor:
             assert found(), f"closed: {str(self.told)[-1500:]}"
             return found() or {}
 
-    def wait_closed(self, timeout: float = 300) -> None:
-        with self._changed:
-            assert self._changed.wait_for(lambda: self.is_closed, timeout), self.told
-
     def begin(self, **attach: object) -> int:
         """Introduce itself as VS Code does, and attach; returns the number of the attach."""
         self.answer(

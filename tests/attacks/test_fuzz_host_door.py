@@ -3,7 +3,6 @@
 import contextlib
 import json
 import socket
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -109,12 +108,6 @@ def target():
     one = Target()
     yield one
     one.close()
-
-
-@pytest.fixture
-def good(launch, tmp_path):
-    (tmp_path / "train.py").write_text("import time\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.02)\n")
-    return f"127.0.0.1:{launch(sys.executable, 'train.py').wait_state('running')['port']}"
 
 
 def still_debugs(door: HostDoor, script: Path) -> None:

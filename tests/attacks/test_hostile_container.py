@@ -205,12 +205,6 @@ def fake(base_image):
         docker("rm", "-f", name, check=False)
 
 
-@pytest.fixture
-def good(launch, tmp_path):
-    (tmp_path / "train.py").write_text("import time\nn = 0\nwhile True:\n    n += 1\n    time.sleep(0.02)\n")
-    return f"127.0.0.1:{launch(sys.executable, 'train.py').wait_state('running')['port']}"
-
-
 @pytest.mark.attack(4)
 @pytest.mark.parametrize("mode", ["", "refuse", "nonce"])
 def test_the_token_is_sent_to_nobody_who_only_answers_like_an_agent(fake, tmp_path, mode):

@@ -109,6 +109,12 @@ class Laptop:
             with contextlib.suppress(ProcessLookupError):  # one ends with the other
                 os.kill(pid, signal.SIGKILL)
 
+    def address(self, host: str, network: str) -> str:
+        shown = '{{(index .NetworkSettings.Networks "' + network + '").IPAddress}}'
+        found = docker("inspect", "-f", shown, self.containers[host])
+        assert found, (host, network)
+        return found
+
     def left(self) -> list[str]:
         """What should not be there when everything has ended."""
         raise NotImplementedError
@@ -165,12 +171,6 @@ class Hosts(Laptop):
 
     def processes(self, host: str, *, user: str = "me") -> list[str]:
         return self.sh(host, f"ps -u {user} -o args=", check=False).splitlines()
-
-    def address(self, host: str, network: str) -> str:
-        shown = '{{(index .NetworkSettings.Networks "' + network + '").IPAddress}}'
-        found = docker("inspect", "-f", shown, self.containers[host])
-        assert found, (host, network)
-        return found
 
     def drop(self, host: str) -> None:
         """From now on every packet from and to a host's port 22 vanishes, without a word."""

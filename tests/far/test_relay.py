@@ -26,6 +26,7 @@ from dkdbg.agent.relay.keeper import SECRET, Keeper
 from dkdbg.tunnel.relay import Relay, _Loop
 from tests.agent.dap_probe import wait_for
 from tests.ports import free_port
+from tests.processes import children
 
 AGENT = [sys.executable, "-m", "dkdbg.agent", "relay"]
 
@@ -44,13 +45,7 @@ class Far:
         return [*AGENT, word]
 
     def transports(self) -> list[int]:
-        found = []
-        for each in Path("/proc").iterdir():
-            with contextlib.suppress(OSError, ValueError):
-                words = (each / "cmdline").read_bytes().split(b"\0")
-                if self.words and os.fsencode(self.words[-1]) in words and _parent(each) == os.getpid():
-                    found.append(int(each.name))
-        return found
+        return children(os.getpid(), self.words[-1]) if self.words else []
 
     def signal(self, number: int) -> None:
         for each in wait_for(self.transports, bool):
@@ -75,10 +70,6 @@ class Far:
         self._server.close()
         for each in self.accepted:
             each.close()
-
-
-def _parent(process: Path) -> int:
-    return int((process / "stat").read_text().rpartition(")")[2].split()[1])
 
 
 def _echo(client: socket.socket) -> None:

@@ -11,15 +11,11 @@ from dkdbg.errors import DkdbgError
 from dkdbg.places import registry
 from tests.agent.dap_probe import wait_for
 from tests.engine.projects import dkdbg, must, write
+from tests.kubernetes.runs import ENDS, WAITS
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("far")]
 
 NODE = "ssh://login,node1"
-ENDS = "import os, sys\nprint('out', os.getcwd())\nprint('err', file=sys.stderr)\nsys.exit(7)\n"
-WAITS = (
-    "import sys, time\ntry:\n    print('up', flush=True)\n    while True:\n        time.sleep(0.02)\n"
-    "except KeyboardInterrupt:\n    print('interrupted', flush=True)\n    sys.exit(9)\n"
-)
 #: What shells read, and what a command line may hold.
 ODD = [
     "", " ", "a b", "'", '"', "\\", "\\\\n", "\\'", "!x", "$HOME", "`id`", "%s%%", "a\nb", "~", "*", "é\u202e", "-n", "x" * 5000,

@@ -105,7 +105,7 @@ class Cluster(Laptop):
         docker("volume", "create", self.name)
         for host in ("login", *NODES):
             self._add(host)
-        self.make_ssh(f"Host login\n  HostName {self._address('login')}\n", key)
+        self.make_ssh(f"Host login\n  HostName {self.address('login', self.name)}\n", key)
         self.until(lambda: "node-[12,22]" in self.sh("login", "sinfo -h -t idle -o %N", check=False))
         self.until(lambda: self.ssh("login", "true").returncode == 0)
         return self
@@ -184,10 +184,6 @@ class Cluster(Laptop):
             docker("rm", "-f", name, check=False)
         docker("network", "rm", self.name, check=False)
         docker("volume", "rm", self.name, check=False)
-
-    def _address(self, host: str) -> str:
-        shown = '{{(index .NetworkSettings.Networks "' + self.name + '").IPAddress}}'
-        return docker("inspect", "-f", shown, self.containers[host])
 
     def _add(self, host: str) -> None:
         name = f"{self.name}-{host}"
