@@ -10,6 +10,7 @@ import pytest
 
 from dkdbg.agent.run import edited
 from tests.agent.dap_probe import Client, Editor, Session, wait_for
+from tests.engine.projects import must
 from tests.hints import in_shell
 
 LOOP = """\
@@ -92,18 +93,14 @@ def test_a_program_that_is_not_to_be_restarted_is_left_running_with_a_message(tr
         if setting == "never":
             assert "`dkdbg restart`" in client.refusal("restart")["message"]
     assert running.record()["runs"] == 1
-    type_restart(running, tmp_path)
+    restart = f"dkdbg restart {running.name}"
+    must(in_shell(tmp_path, restart, {"DKDBG_RUNTIME_DIR": str(running.runtime)}))
+    wait_for(lambda: running.record()["runs"], (2).__eq__)
 
 
 def may_restart(session: Session) -> bool:
     initialize = next(answer for answer in session.answers.values() if answer["command"] == "initialize")
     return bool(initialize["body"].get("supportsRestartRequest"))
-
-
-def type_restart(running: Any, folder: Path) -> None:
-    done = in_shell(folder, f"dkdbg restart {running.name}", {"DKDBG_RUNTIME_DIR": str(running.runtime)})
-    assert done.returncode == 0, done.stderr
-    wait_for(lambda: running.record()["runs"], (2).__eq__)
 
 
 def test_a_crash_that_is_held_for_an_editor_is_not_thrown_away(launch, tmp_path):

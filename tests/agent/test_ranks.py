@@ -52,15 +52,11 @@ def stopped(layout, runtime, tmp_path_factory):
 
 def _console(editor: Editor, expression: str, pid: int | None = None) -> dict:
     """What the Debug Console of one rank's session answers, as a whole response."""
-    stop = next(each for each in editor.stops if pid in (None, _pid(editor, each)))
+    stop = next(each for each in editor.stops if pid is None or each["session"] is editor.sessions[pid])
     session = stop["session"]
     number = session.send("evaluate", expression=expression, frameId=stop["frame"], context="repl")
     session.wait_for(lambda: number in session.answers, 300)
     return session.answers[number]
-
-
-def _pid(editor: Editor, stop: dict) -> int:
-    return next(pid for pid, session in editor.sessions.items() if session is stop["session"])
 
 
 def _ask(running, *words: str, layout: Path) -> dict:

@@ -89,7 +89,7 @@ def test_no_bytes_harm_the_agents_port_or_its_private_sockets(launch, tmp_path):
     record = running.wait_state("running")
     port, pid = record["port"], running.process.pid
     wait_for(lambda: running.record().get("adapter_up"), bool)
-    adapter = wait_for(lambda: _adapter(pid), bool)
+    adapter = wait_for(lambda: processes.children(pid, "adapter.py"), bool)
 
     def sockets():
         found = running.runtime.glob(f"{running.name}-*/p/*.sock")
@@ -126,7 +126,7 @@ def test_no_bytes_harm_the_agents_port_or_its_private_sockets(launch, tmp_path):
         each()
         wait_for(lambda: size_of(pid), lambda now: is_bounded(before, now))
         assert running.process.poll() is None
-        assert _adapter(pid) == adapter, "debugpy's adapter has died"
+        assert processes.children(pid, "adapter.py") == adapter, "debugpy's adapter has died"
         with Editor(port, {str(script): [4]}, token=TOKEN) as editor:
             editor.wait_stops(2)
 
@@ -169,7 +169,3 @@ def test_a_value_of_another_type_ends_no_session(begun, said):
         one.from_adapter(event("initialized"))
         one.client_gone()
         one.ended()
-
-
-def _adapter(pid: int) -> list[int]:
-    return processes.children(pid, "adapter.py")

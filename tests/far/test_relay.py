@@ -79,10 +79,6 @@ def _echo(client: socket.socket) -> None:
         client.shutdown(socket.SHUT_WR)
 
 
-def keepers_folder() -> Path:
-    return Path(f"/tmp/dkdbg-relay-{os.getuid()}")
-
-
 @pytest.fixture
 def far():
     made = Far()
@@ -263,7 +259,7 @@ def pongs(said: Path) -> list[bytes]:
 
 def test_at_the_end_keeper_socket_and_connections_are_gone(far):
     relay = Relay(far.command)
-    mine = keepers_folder() / relay._name  # others lie there too
+    mine = Path(f"/tmp/dkdbg-relay-{os.getuid()}") / relay._name  # others lie there too
     client = connect(relay, far.port)
     server = far.accept()
     assert mine.exists()
