@@ -50,9 +50,9 @@ def stopped(layout, runtime, tmp_path_factory):
         pass
 
 
-def _console(editor: Editor, expression: str, pid: int | None = None) -> dict:
+def _console(editor: Editor, expression: str) -> dict:
     """What the Debug Console of one rank's session answers, as a whole response."""
-    stop = next(each for each in editor.stops if pid is None or each["session"] is editor.sessions[pid])
+    stop = editor.stops[0]
     session = stop["session"]
     number = session.send("evaluate", expression=expression, frameId=stop["frame"], context="repl")
     session.wait_for(lambda: number in session.answers, 300)

@@ -38,7 +38,7 @@ for each in me other fish csh zsh; do
   install -d -m 700 -o $each -g $each /home/$each/.ssh
   install -m 600 -o $each -g $each /key.pub /home/$each/.ssh/authorized_keys
 done
-exec /usr/sbin/sshd -D -e -o UseDNS=no -o MaxStartups=100 -o PasswordAuthentication=no $OPTIONS
+exec /usr/sbin/sshd -D -e -o UseDNS=no -o MaxStartups=100 -o PasswordAuthentication=no
 """
 
 
@@ -219,11 +219,11 @@ class Hosts(Laptop):
         for name in self.networks:
             docker("network", "rm", name, check=False)
 
-    def _add(self, host: str, *networks: str, options: str = "") -> None:
+    def _add(self, host: str, *networks: str) -> None:
         name = f"{self._name}-{host}"
         docker(
             "create", "--init", "--name", name, "--hostname", host, "--cap-add", "NET_ADMIN", "--network", networks[0],
-            "--network-alias", host, "-e", f"OPTIONS={options}", "-v", f"{self.shared}:{SHARED[host]}", self.image, "bash", "-c", _START,
+            "--network-alias", host, "-v", f"{self.shared}:{SHARED[host]}", self.image, "bash", "-c", _START,
         )  # fmt: skip
         self.containers[host] = name
         docker("cp", str(self.folder / "key.pub"), f"{name}:/key.pub")

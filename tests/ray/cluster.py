@@ -86,10 +86,10 @@ class Cluster:
         path.write_text(textwrap.dedent(text))
         return path
 
-    def drive(self, name: str, *, node: int = 0, **environment: str) -> subprocess.Popen[str]:
+    def drive(self, name: str, **environment: str) -> subprocess.Popen[str]:
         flags = [word for key, value in environment.items() for word in ("-e", f"{key}={value}")]
         driver = subprocess.Popen(
-            ["docker", "exec", *flags, self.nodes[node], "python3", f"/job/{name}"], stdout=subprocess.PIPE,
+            ["docker", "exec", *flags, self.nodes[0], "python3", f"/job/{name}"], stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
         )  # fmt: skip
         self._drivers.append(driver)
