@@ -1,9 +1,6 @@
 """F5 in VS Code on what `dkdbg init --on` wrote: the program runs two ssh hops away, and the editor stands in it."""
 
-from __future__ import annotations
-
 import shlex
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,9 +9,6 @@ from tests.engine.projects import dkdbg, must, repo, unique
 from tests.far.conftest import hosts, laptop  # noqa: F401 - fixtures
 from tests.pages import environment
 from tests.ports import free_port
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("editor-1")]
 
@@ -38,7 +32,7 @@ def test_f5_runs_it_two_hops_away_a_save_stops_there_again_and_nothing_outlives_
     editor.stops_at("train.py", 6, pace="2", speed="1")
 
 
-def home_with_dkdbg(home: Path) -> Path:
+def home_with_dkdbg(home):
     """A home whose login shell has `dkdbg` in its PATH, which is the one that VS Code asks."""
     wanted = environment()
     tools = home / "bin"

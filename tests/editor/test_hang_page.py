@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from playwright.sync_api import expect
 
 from tests.editor import hang_page
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-    from playwright.sync_api import Browser
-
-
-def opened(browser: Browser, path: Path, content: str):
+def opened(browser, path, content):
     """The page, and what the browser complained about or asked the network for."""
     path.write_text(content)
     shown = browser.new_page()

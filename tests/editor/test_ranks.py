@@ -1,19 +1,10 @@
 """Two ranks in VS Code: all by one key, left by one Stop, through one port and by a compound of entries with a port for each."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
 import pytest
 
 from tests.editor.test_far import home_with_dkdbg
 from tests.engine.projects import dkdbg, must
 from tests.ports import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.editor.workbench import Workbench
 
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("editor-1")]
 
@@ -69,18 +60,18 @@ class Ranks:
         editor: the window.
     """
 
-    def __init__(self, editor: Workbench) -> None:
+    def __init__(self, editor):
         self.editor, self.trace = editor, editor.trace
 
-    def stop(self, since: int, reason: str = "breakpoint") -> list[str]:
+    def stop(self, since, reason="breakpoint"):
         """Wait until both have stopped after so many stops in all; returns their sessions."""
 
-        def found() -> list[str]:
+        def found():
             return self._sessions("stopped", since, lambda body: body["reason"] == reason)
 
         return self.editor.until(f"both ranks stop: {reason}", lambda: found() if len(found()) == 2 else [])
 
-    def go_on_by_one_key(self) -> list[str]:
+    def go_on_by_one_key(self):
         """F5, once, when the window shows that it continues; returns the sessions that go on, when it is told of both."""
         self.editor.page.locator(".debug-toolbar .codicon-debug-continue").wait_for()
         before = [
@@ -88,7 +79,7 @@ class Ranks:
         ]
         self.editor.press("F5")
 
-        def found() -> list[str]:
+        def found():
             told = (
                 self.trace.messages("continued")[before[0] :] + self.trace.messages("continue")[before[1] :]
             )
@@ -98,7 +89,7 @@ class Ranks:
         assert len(self.trace.messages("continue", "sent")) == before[2] + 1
         return ranks
 
-    def pause_by_one_key(self) -> list[str]:
+    def pause_by_one_key(self):
         """F6, once, when the window shows that it can pause; returns the sessions that have stopped."""
         self.editor.page.locator(".debug-toolbar .codicon-debug-pause").wait_for()
         before, asked = len(self.trace.messages("stopped")), len(self.trace.messages("pause", "sent"))
@@ -107,7 +98,7 @@ class Ranks:
         assert len(self.trace.messages("pause", "sent")) == asked + 1
         return ranks
 
-    def take_breakpoint_away(self) -> None:
+    def take_breakpoint_away(self):
         """F9 on the line of the cursor, until no session has it any more."""
         before = len(self.trace.messages("setBreakpoints"))
         self.editor.toggle_breakpoint()
@@ -116,9 +107,7 @@ class Ranks:
             lambda: len(self._sessions("setBreakpoints", before)) == len(self.trace.sessions()),
         )
 
-    def _sessions(
-        self, name: str, since: int, fits: Callable[[dict[str, Any]], bool] = lambda _: True
-    ) -> list[str]:
+    def _sessions(self, name, since, fits=lambda _: True):
         new = [each for each in self.trace.messages(name)[since:] if fits(each["message"].get("body") or {})]
         return sorted({each["session"] for each in new})
 

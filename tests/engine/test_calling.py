@@ -1,12 +1,9 @@
 """A job that may only connect out reaches a waiting `dkdbg attach --listen`."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import textwrap
 import time
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,9 +13,6 @@ from tests.engine.host_doors import Containers, docker, host_door, lay_out
 from tests.engine.projects import LOOP, MARK, dkdbg
 from tests.engine.weather import Line
 from tests.ports import free_port
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.engine
 
@@ -31,7 +25,7 @@ def line_to():
     """Lines from containers to a port of this machine's loopback."""
     lines = []
 
-    def make(port: int) -> tuple[Line, str]:
+    def make(port):
         networks = json.loads(docker("network", "inspect", "bridge"))
         gateway = networks[0]["IPAM"]["Config"][0]["Gateway"]
         lines.append(Line(gateway, port))
@@ -100,7 +94,7 @@ def test_a_job_that_can_only_connect_out_is_debugged_through_two_cuts(
     assert "hint: " in asked.stderr
 
 
-def _is_asked_by_other_verbs(root: Path, name: str, port: int) -> None:
+def _is_asked_by_other_verbs(root, name, port):
     """What `ps`, `where` and `ranks` ask passes over the line of the `dkdbg attach`, here over one that was just cut."""
     job = f"call://{name}"
     session = _said(root, job, "ps", "--json", job)["sessions"][0]
@@ -114,7 +108,7 @@ def _is_asked_by_other_verbs(root: Path, name: str, port: int) -> None:
     assert "nothing can be run there" in refused.stderr
 
 
-def _said(root: Path, job: str, *words: str) -> dict[str, Any]:
+def _said(root, job, *words):
     """What a verb answers, once the line is there again after the cut."""
     end = time.monotonic() + LIMIT
     while (done := dkdbg(root, *words)).returncode or not _is_answered(
@@ -125,7 +119,7 @@ def _said(root: Path, job: str, *words: str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def _is_answered(verb: str, said: dict[str, Any], job: str) -> bool:
+def _is_answered(verb, said, job):
     if verb == "ps":
         return any(each["address"] == job and each["state"] != "unreadable" for each in said["sessions"])
     return verb != "where" or "train.py" in json.dumps(said["jobs"][:1])  # it may answer late

@@ -1,7 +1,5 @@
 """tests/corpus/score.py measures `init` on a repository at the commit that its line names."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -68,7 +66,7 @@ def test_repositories_are_scored_at_their_commits_fact_by_fact_with_what_init_sa
     assert "behaviour 16/16 (100.0 %), 3 repositories" in done.stdout
 
 
-def _commit(root: Path) -> str:
+def _commit(root):
     git = ["git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@example.org"]
     for words in (["add", "-A"], ["commit", "-q", "-m", "x"]):
         command([*git, *words], env={"GIT_CONFIG_GLOBAL": os.devnull})

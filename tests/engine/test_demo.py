@@ -1,7 +1,5 @@
 """`dkdbg demo` in a container leaves the engine and the disk as they were."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -12,7 +10,7 @@ from tests.engine.host_doors import docker
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("port-5678")]
 
 
-def left_by(done) -> list[str]:
+def left_by(done):
     """Containers, images, networks and volumes of the engine that are called after the folder of this demo."""
     said = re.search(r"dkdbg-demo-[0-9a-f]{8}", done.stdout + done.stderr)
     assert said, done.stdout + done.stderr

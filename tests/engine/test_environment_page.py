@@ -13,7 +13,6 @@ import secrets
 import shlex
 import subprocess
 import textwrap
-from typing import TYPE_CHECKING
 
 import pytest
 from ruamel.yaml import YAML
@@ -27,9 +26,6 @@ from tests.engine.projects import unique
 from tests.engine.weather import Line
 from tests.pages import Page
 from tests.ports import free_port
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.engine
 
@@ -56,7 +52,7 @@ BREAKPOINT = next(n for n, text in enumerate(TRAIN.splitlines(), 1) if "# breakp
 class Cluster:
     """What runs the containers of the page, and takes them away."""
 
-    def __init__(self, folder: Path, base: str, door: str, token: str) -> None:
+    def __init__(self, folder, base, door, token):
         self.name, self.door = unique("dkdbg-test-environment"), door
         self.image = f"{self.name}:1"
         self.names: list[str] = []
@@ -73,7 +69,7 @@ class Cluster:
         (self.volumes / "agent.pyz").write_bytes((folder / ".dkdbg" / "agent.pyz").read_bytes())
         (self.volumes / "token").write_text(token)
 
-    def run_pod(self, pod: dict, hostname: str, **more: str) -> None:
+    def run_pod(self, pod, hostname, **more):
         """Run the containers of a pod's specification."""
         for container in pod["spec"]["containers"]:
             assert container["image"] == IMAGE
@@ -82,14 +78,12 @@ class Cluster:
             words = [*container["command"][1:], *container.get("args", [])]
             self.run(hostname, flags, environment, container["command"][0], words)
 
-    def _volume(self, pod: dict, mount: dict) -> list[str]:
+    def _volume(self, pod, mount):
         (volume,) = [each for each in pod["spec"]["volumes"] if each["name"] == mount["name"]]
         held = "token" if "secret" in volume else "agent.pyz"
         return ["-v", f"{self.volumes / held}:{mount['mountPath']}/{held}:ro"]
 
-    def run(
-        self, hostname: str, flags: list[str], environment: dict[str, str], entry: str, words: list[str]
-    ) -> None:
+    def run(self, hostname, flags, environment, entry, words):
         """Run a container of this name."""
         assert environment["DKDBG_CONNECT"] == DOOR
         environment["DKDBG_CONNECT"] = self.door
@@ -100,13 +94,13 @@ class Cluster:
             self.image, *words,
         )  # fmt: skip
 
-    def log(self, hostname: str) -> str:
+    def log(self, hostname):
         done = subprocess.run(
             ["docker", "logs", f"{self.name}-{hostname}"], check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )  # fmt: skip
         return done.stdout
 
-    def remove(self) -> None:
+    def remove(self):
         for name in self.names:
             subprocess.run(["docker", "rm", "-f", name], check=False, capture_output=True)
         subprocess.run(["docker", "rmi", "-f", self.image], check=False, capture_output=True)
@@ -116,7 +110,7 @@ class Cluster:
 def line():
     lines = []
 
-    def make(port: int) -> str:
+    def make(port):
         gateway = json.loads(docker("network", "inspect", "bridge"))[0]["IPAM"]["Config"][0]["Gateway"]
         lines.append(Line(gateway, port))
         return f"{gateway}:{lines[-1].port}"
@@ -188,7 +182,7 @@ def test_the_examples_of_the_page_are_debugged_with_their_commands_as_they_are(
         cluster.remove()
 
 
-def _run_line(cluster: Cluster, block: str) -> None:
+def _run_line(cluster, block):
     """Run the page's `docker run`; its options as they are, but for the folder, the name and the image."""
     words = shlex.split(textwrap.dedent(block).replace("\\\n", " "))
     assert words[:5] == ["docker", "run", "--rm", "--name", "train"]

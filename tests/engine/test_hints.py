@@ -1,7 +1,5 @@
 """What the verbs say of containers and of a debug service, and tell somebody to type, is typed and helps."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os
@@ -25,7 +23,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("hints")]
 LIMIT = 300
 
 
-def entered(root, line: str) -> bool:
+def entered(root, line):
     """Whether typing a `dkdbg pdb ...` gets into a program."""
     done = command(["sh", "-c", line], root, env=environment(), text="p 6 * 7\nq\n", check=False)
     return "42\n" in done.stdout
@@ -60,7 +58,7 @@ def box(base_image):
     """Starts containers that nobody has prepared; they are removed at the end."""
     names = []
 
-    def start(*options: str) -> str:
+    def start(*options):
         names.append(unique("dkdbg-hints"))
         docker("run", "-d", "--init", "--name", names[-1], *options, base_image, "sleep", "infinity")
         return names[-1]
@@ -174,7 +172,7 @@ def test_more_files_than_are_said_beside_a_run_are_listed_by_what_is_said(box, t
     assert "dkdbg -C ROOT sync --explain" in dkdbg(tmp_path / "data", "sync", "--explain", "../link1").stderr
 
 
-def mapped(*pairs: tuple[str, str]) -> tuple[str, ...]:
+def mapped(*pairs):
     """The options of a container that says where code lies."""
     found = [{"localRoot": "${workspaceFolder}/" + local, "remoteRoot": remote} for local, remote in pairs]
     return ("-w", "/w", "-e", f"DKDBG_MAPPINGS={json.dumps(found)}")
@@ -200,7 +198,7 @@ def test_a_place_whose_code_lies_outside_is_synced_as_it_says(box, tmp_path):
     assert docker("exec", name, "cat", "/w/other/y.py") == "y\n"
 
 
-def exchange(one, other) -> None:
+def exchange(one, other):
     """Each gets the other's name, at once: there is no moment without one of them."""
     libc = ctypes.CDLL(None, use_errno=True)
     done = libc.renameat2(-100, os.fsencode(one), -100, os.fsencode(other), 2)

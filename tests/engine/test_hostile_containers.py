@@ -1,22 +1,16 @@
 """Containers in which little may be written, or somebody was there first: a job that starts the agent by its environment."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
 import subprocess
 import tarfile
-from typing import TYPE_CHECKING
 
 import pytest
 
 from dkdbg.targets import again
 from tests.engine.host_doors import docker, lay_out
 from tests.engine.projects import unique
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.engine
 
@@ -100,7 +94,7 @@ def test_an_image_that_names_a_variable_without_a_value_does_not_get_that_of_who
         subprocess.run(["docker", "rmi", "--force", name], check=False, capture_output=True)
 
 
-def greedy(source: Path, wanted: Path, variable: str) -> None:
+def greedy(source, wanted, variable):
     """Write a saved image anew with a variable without a value among those of its configuration."""
     with tarfile.open(source) as saved:
         files = {each.name: saved.extractfile(each) for each in saved if each.isfile()}

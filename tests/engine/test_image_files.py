@@ -1,7 +1,5 @@
 """What the image alone has below the mounted checkout is there in the debug service, as in plain `docker compose up`."""
 
-from __future__ import annotations
-
 import os
 import sys
 
@@ -55,7 +53,7 @@ FILES = {
 def test_files_that_only_the_image_has_are_there_and_the_checkout_stays_as_it_was(base_image, tmp_path):
     root = repo(tmp_path / unique("shown"), {**FILES, "Dockerfile": DOCKERFILE.format(base=base_image)})
 
-    def status() -> str:
+    def status():
         return command(["git", "status", "--short", "--untracked-files=all"], root).stdout
 
     try:

@@ -1,16 +1,10 @@
 """A service that is not all in the compose file of the root: what it needs comes with it, and the user's own stays as it is."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.engine.projects import command, dkdbg, must, repo
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.engine
 
@@ -36,14 +30,14 @@ DEPENDS = "    depends_on: [db]\n"
 DB = "  db: {image: postgres, volumes: ['kept:/data'], depends_on: [key-server], env_file: not-there.env}\n  key-server: {image: vault}\n"
 
 
-def config(root: Path, *flags: str) -> Any:
+def config(root, *flags):
     """What compose makes of the repository."""
     return json.loads(command(["docker", "compose", *flags, "config", "--format", "json"], root).stdout)
 
 
 @pytest.fixture
 def made(tmp_path):
-    def make(files: dict[str, str], *words: str, at: str = "repo") -> tuple[Path, str]:
+    def make(files, *words, at="repo"):
         root = repo(tmp_path / at, {**FILES, **files})
         before = config(root) if "compose.yaml" in files else None
         said = must(dkdbg(root, "init", "--yes", *words)).stdout
@@ -121,7 +115,7 @@ WEB = "services: {web: {image: nginx}}\n"
 TRAINER = "{build: ., command: python train.py, volumes: ['.:/app']"
 
 
-def trainer(more: str = "", rest: str = "") -> str:
+def trainer(more="", rest=""):
     return f"services:\n  trainer: {TRAINER}{more}}}\n{rest}"
 
 

@@ -3,8 +3,6 @@
 A start of such services: test_breakpoints.py.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -18,11 +16,11 @@ STORE = "  store: {image: IMAGE, command: [sleep, infinity], profiles: [local]}\
 QUEUE = "  queue: {image: IMAGE, command: [sleep, infinity], profiles: [more], depends_on: [store]}\n"
 
 
-def compose(depends: str, *more: str) -> str:
+def compose(depends, *more):
     return "services:\n" + WEB.replace("DEPENDS", depends) + "".join(more)
 
 
-def config(root, *flags: str, profiles: str = "") -> dict:
+def config(root, *flags, profiles=""):
     """The services that compose would know; empty where it refuses them."""
     words = ["docker", "compose", *flags, "config", "--format", "json"]
     done = command(words, root, env={"COMPOSE_PROFILES": profiles}, check=False)

@@ -1,7 +1,5 @@
 """`dkdbg run`: a plain container that nobody has prepared, and this machine."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -44,18 +42,18 @@ def container(shared):
     assert left(shared) == []
 
 
-def put(container: str, root, name: str, text: str) -> None:
+def put(container, root, name, text):
     write(root, **{name: text})
     docker("cp", str(root / name), f"{container}:/srv/{name}")
 
 
-def left(container: str) -> list[str]:
+def left(container):
     """What is left of the agent in the container."""
     found = docker("exec", container, "sh", "-c", "ls -A /tmp/dkdbg-0 2>/dev/null || :").split()
     return [name for name in found if name.startswith((".", "agent-", "hook-", "debugpy-"))]
 
 
-def start(root, *words: str) -> subprocess.Popen[str]:
+def start(root, *words):
     """`dkdbg run` in the background, without a terminal."""
     return subprocess.Popen(
         [sys.executable, "-m", "dkdbg", "run", *words], cwd=root, stdin=subprocess.DEVNULL,
@@ -63,7 +61,7 @@ def start(root, *words: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def finish(running: subprocess.Popen[str]) -> tuple[int, str, str]:
+def finish(running):
     out, err = running.communicate(timeout=300)
     return running.returncode, out, err
 

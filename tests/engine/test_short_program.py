@@ -1,7 +1,5 @@
 """A program that ends well before the editor is there, and did not wait for it: F5 is no failure."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.commands.init import debug_service
@@ -29,7 +27,7 @@ def test_f5_on_a_program_that_has_ended_says_so_and_one_that_fails_after_compose
     (root / "compose.yaml").write_text(text.replace('DKDBG_LINGER: "6"', 'DKDBG_LINGER: "600"'))
     service = debug_service(root)
 
-    def look() -> tuple[str, bool]:
+    def look():
         running = compose.running(ComposeService(service=service.name), root, service.port)
         assert running is not None
         return running.state, compose_up.has_failed(running)

@@ -1,7 +1,5 @@
 """A job over two services of a compose project: two ranks in each, torchrun and gloo between them, one editor for all."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -51,7 +49,7 @@ RANKS = [f"rank {rank} (local {rank % 2}) on node{rank // 2}" for rank in range(
 
 
 @pytest.fixture
-def project(tmp_path: Path, base_image: str):
+def project(tmp_path, base_image):
     """Two services that idle, as for development in their containers; dkdbg.toml lets ranks go on one by one."""
     torch = next(Path(python_with("torch")).parents[1].glob("lib/python3*/site-packages"))
     files = {

@@ -1,7 +1,5 @@
 """The verbs with Podman, rootful and rootless: it builds by podman, and its containers' health is asked of the agent."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -21,7 +19,7 @@ from tests.ports import free_port
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("podman")]
 
 
-def must(done: subprocess.CompletedProcess[str]) -> str:
+def must(done):
     assert done.returncode == 0, f"{done.args}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -39,7 +37,7 @@ def project(podman, base_image):
     return root
 
 
-def stop(options: AttachOptions, file) -> dict[str, str]:
+def stop(options, file):
     """Attach, stop at the marked line, and let the program go on."""
     with Debugger(options) as debugger:
         debugger.set_breakpoints(str(file), [marked_line(file)])
@@ -49,7 +47,7 @@ def stop(options: AttachOptions, file) -> dict[str, str]:
         return debugger.local_values(top)
 
 
-def listed(podman, project) -> list[tuple[str, str]]:
+def listed(podman, project):
     """Names and states of sessions; that an editor has left, one says a moment later."""
     seen = json.loads(must(podman.run("dkdbg", "ps", "--json", cwd=project)))["sessions"]
     # Root's sessions on this machine are those of other tests too.

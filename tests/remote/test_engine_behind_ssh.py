@@ -8,7 +8,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -34,9 +33,6 @@ from tests.hints import hinted, in_shell
 from tests.pages import environment
 from tests.ports import free_port
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("box")]
 
 SERVICE = "app-debug"
@@ -53,19 +49,19 @@ def project(laptop, tmp_path):
         laptop.docker("volume", "rm", "-f", each)
 
 
-def container(laptop, root) -> dict:
+def container(laptop, root):
     said = laptop.docker("container", "inspect", f"{root.name}-{SERVICE}-1")
     assert said.returncode == 0, said.stderr
     return json.loads(said.stdout)[0]
 
 
-def listed(root) -> list[tuple[str, str]]:
+def listed(root):
     """Names and states of the service's sessions; that an editor has left, one says a moment later."""
     said = must(dkdbg(root, "ps", "--json", f"compose://{SERVICE}")).stdout
     return [(each["name"], each["state"]) for each in json.loads(said)["sessions"]]
 
 
-def stop_through(door, root) -> str:
+def stop_through(door, root):
     """Stop at the marked line through the host's door; the function's name."""
     options = AttachOptions(host="127.0.0.1", port=door.port, path_mappings=((str(root), "/workspace"),))
     with Debugger(options) as debugger:
@@ -148,7 +144,7 @@ def test_a_fresh_project_is_debugged_there_from_f5_and_up_to_down_beside_another
     must(in_shell(project, line))  # nobody uses it any more: no container was left
 
 
-def paths() -> tuple[str, str]:
+def paths():
     """PATH without a dkdbg, and with this one."""
     folder = os.path.dirname(sys.executable)  # noqa: PTH120 - what is there is a link
     bare = os.pathsep.join(
@@ -157,7 +153,7 @@ def paths() -> tuple[str, str]:
     return bare, f"{folder}{os.pathsep}{bare}"
 
 
-def f5(project: Path, path: str) -> subprocess.CompletedProcess[str]:
+def f5(project, path):
     """The task, as VS Code runs it first."""
     return command(["sh", ".dkdbg/up.sh"], project, env={"PATH": path}, check=False)
 

@@ -1,7 +1,5 @@
 """An engine at a TCP port with TLS, by DOCKER_HOST and by a context: a real dockerd with --tlsverify."""
 
-from __future__ import annotations
-
 import os
 import shutil
 
@@ -45,7 +43,7 @@ def test_what_is_wrong_with_the_certificates_is_said_and_a_context_with_them_is_
 ):
     good = tls.folder / "tls/client"
 
-    def refused() -> str:
+    def refused():
         done = dkdbg(tmp_path, "ps", "docker://x")
         assert done.returncode == EXIT_ENGINE, done.stderr
         assert "hint: " in done.stderr

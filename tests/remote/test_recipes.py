@@ -1,9 +1,6 @@
 """docs/recipes/remote-engine.md and remote-gpu-box.md, command by command, with a machine that has an engine and a sshd."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,16 +11,13 @@ from tests.engine.projects import LOOP, command, marked_line, must, repo, take_a
 from tests.pages import Page, begun, environment
 from tests.ports import free_port
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("box")]
 
 #: Seconds that a loaded machine may take for anything.
 PATIENCE = 300.0
 
 
-def stop(root: Path, port: int, remote: str) -> dict[str, str]:
+def stop(root, port, remote):
     options = AttachOptions(host="127.0.0.1", port=port, path_mappings=((str(root), remote),))
     with Debugger(options) as debugger:
         debugger.set_breakpoints(str(root / "train.py"), [marked_line(root / "train.py")])
@@ -31,7 +25,7 @@ def stop(root: Path, port: int, remote: str) -> dict[str, str]:
         return debugger.local_values(debugger.stack(debugger.wait_stopped(PATIENCE))[0])
 
 
-def door_words(page: Page) -> list[str]:
+def door_words(page):
     """The page's attach, told to be read by a program, and on a port that is free here."""
     words = page.words("dkdbg attach")
     words[-1] = words[-1].removesuffix(" --port 5678") + f" --json --port {free_port()}"

@@ -1,7 +1,5 @@
 """docs/environment.md, with docs/settings.md, names each variable that the program reads, and no other."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -14,7 +12,7 @@ _NAME = re.compile(
 _OF_A_PORT = re.compile(r"(?<=DKDBG_APP_PORT_)\d+$")
 
 
-def _names(text: str) -> set[str]:
+def _names(text):
     return {_OF_A_PORT.sub("", name) for name in _NAME.findall(text)}
 
 

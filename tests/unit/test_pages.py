@@ -1,7 +1,5 @@
 """The reader of documentation pages: what it takes for a command, and that none is forgotten."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -35,7 +33,7 @@ echo by hand
 """
 
 
-def page() -> Page:
+def page():
     return Page.read(Path("page.md"), TEXT)
 
 
@@ -52,7 +50,7 @@ def test_commands_and_blocks_are_found_and_a_command_runs_as_often_as_it_stands_
 def test_a_command_that_nothing_runs_is_named_unless_another_test_runs_it():
     read = page()
 
-    def take_two() -> None:
+    def take_two():
         with read.all_run():
             read.take("echo four")
             read.take("echo one")

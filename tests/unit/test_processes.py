@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,9 +12,6 @@ from dkdbg.engine.processes import choose_processes
 from dkdbg.model.plan import DebugService
 from dkdbg.render import manifest
 from tests.checkout import checkout, run_dkdbg
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SERVICE = {
     "name": "app-debug",
@@ -26,9 +22,7 @@ SERVICE = {
 }
 
 
-def chosen(
-    root: Path, documented: int, *, gpu: str = "none", needs_gpu: bool = False, gpus: int = 0, cores: int = 2
-):
+def chosen(root, documented, *, gpu="none", needs_gpu=False, gpus=0, cores=2):
     """DKDBG_PROCESSES as a start sets it, and the lines that are said."""
     service = DebugService(**SERVICE, token="none", processes=documented, needs_gpu=needs_gpu)
     host = HostFacts(version="1", gpu="none", gpu_source="", gpus=gpus, cores=cores)

@@ -1,7 +1,5 @@
 """Tables, colours and progress: as a terminal gets them, and as a pipe does."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -100,7 +98,7 @@ def test_a_line_is_cut_by_the_columns_that_its_letters_take(text, columns, shown
     assert terminal.cropped(text, columns) == shown
 
 
-def build(ending: list[str], then: str = "") -> str:
+def build(ending, then=""):
     """A program that reports a build which ends so, and runs `then` before the report is over."""
     return f"""
 from dkdbg.commands.start_report import StartReport

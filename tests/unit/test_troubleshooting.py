@@ -1,7 +1,5 @@
 """What the troubleshooting page quotes is what the program says."""
 
-from __future__ import annotations
-
 import re
 
 from tests.pages import DOCS
@@ -10,7 +8,7 @@ from tests.texts import texts
 TEMPLATES = DOCS.parent / "templates"
 
 
-def fits(quoted: str, text: str) -> bool:
+def fits(quoted, text):
     """Whether the words stand in the text, with anything for NAME and `...`."""
     words = re.split(r"\bNAME\b|\.\.\.", quoted)
     return re.search(r"(?:\{\}|%s)".join(map(re.escape, words)), text) is not None

@@ -1,7 +1,5 @@
 """`dkdbg completion`: in each shell as a person has it, with what a page tells that person to type."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty
@@ -10,15 +8,10 @@ import shutil
 import subprocess
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.pages import environment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 LIMIT = 300  # s
 #: How each shell is started without anybody's settings, and what it is told first.
@@ -28,7 +21,7 @@ SHELLS = {
 }
 
 
-def needs(shell: str) -> None:
+def needs(shell):
     if shutil.which(shell) is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no {shell} on this machine")
 
@@ -46,16 +39,16 @@ def root(tmp_path):
 class Shell:
     """An interactive shell in a terminal."""
 
-    def __init__(self, terminal: int) -> None:
+    def __init__(self, terminal):
         self._terminal = terminal
         self._shown = ""
 
-    def type(self, keys: str) -> None:
+    def type(self, keys):
         """Press these; what was shown before is forgotten."""
         self._shown = ""
         os.write(self._terminal, keys.encode())
 
-    def until(self, text: str) -> str:
+    def until(self, text):
         """What is shown since the last keys, up to the moment in which `text` is."""
         deadline = time.monotonic() + LIMIT
         while text not in self._shown:
@@ -66,7 +59,7 @@ class Shell:
 
 
 @contextmanager
-def shell(name: str, root: Path) -> Iterator[Shell]:
+def shell(name, root):
     argv, first = SHELLS[name]
     ours, theirs = pty.openpty()
     env = environment({"TERM": "dumb", "HOME": str(root), "ZDOTDIR": str(root), "HISTFILE": ""})
@@ -104,7 +97,7 @@ def test_the_tab_key_completes_verbs_options_and_names_of_places(name, root):
 def test_fish_completes_verbs_options_and_names_of_places(root):
     needs("fish")
 
-    def completed(line: str) -> set[str]:
+    def completed(line):
         done = subprocess.run(
             ["fish", "--no-config", "-c", "dkdbg completion fish | source; complete -C $argv[1]", line],
             cwd=root, env=environment({"HOME": str(root)}), capture_output=True, text=True, check=True, timeout=LIMIT,

@@ -1,7 +1,5 @@
 """`dkdbg demo` on a plain process of this machine: a real session, about two seconds."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import tempfile
@@ -26,7 +24,7 @@ def place(tmp_path, monkeypatch):
     return folder
 
 
-def agents(folder) -> list[str]:
+def agents(folder):
     """Processes that have `folder` in their command line, where /proc shows them."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):

@@ -1,7 +1,5 @@
 """What `dkdbg forward` says of the connection; the ports themselves are in tests/far and tests/kubernetes."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -12,12 +10,12 @@ from dkdbg.commands import forward
 class Seen:
     """A relay as each look finds it: what is wrong, and how many connections there have been; then Ctrl-C."""
 
-    def __init__(self, *looks: tuple[str, int]) -> None:
+    def __init__(self, *looks):
         self._looks = list(looks)
         self.connections = 0
 
     @property
-    def why(self) -> str:
+    def why(self):
         if not self._looks:
             raise KeyboardInterrupt
         why, self.connections = self._looks.pop(0)

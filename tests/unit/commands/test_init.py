@@ -1,7 +1,5 @@
 """`dkdbg init` as a user runs it, without an engine."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty
@@ -93,7 +91,7 @@ LAUNCH = {
 }
 
 
-def is_subsequence(part: bytes, whole: bytes) -> bool:
+def is_subsequence(part, whole):
     rest = iter(whole)
     return all(byte in rest for byte in part)
 

@@ -1,7 +1,5 @@
 """What an expert would have written: each case was wrong on a repository that nobody had prepared."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re
@@ -9,7 +7,6 @@ import select
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,9 +16,6 @@ from dkdbg.detect.values import load_yaml
 from dkdbg.errors import DkdbgError
 from tests.checkout import checkout, run_dkdbg
 from tests.unit.project import Project
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TRAIN = "import torch\nfor batch in []:\n    loss.backward()\n"
 SLIM = "FROM python:3.11-slim\nWORKDIR /app\nCOPY . .\n"
@@ -33,7 +27,7 @@ class Repository(Project):
     def plan(self, **words):
         return make_plan(self.root, **words)[0]
 
-    def service(self, **words) -> dict:
+    def service(self, **words):
         """The debug service as compose reads it, tags left out."""
         plan, config = make_plan(self.root, **words)
         written = files_for(self.root, plan, config)[plan.service.compose_file]
@@ -41,7 +35,7 @@ class Repository(Project):
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Repository:
+def repository(tmp_path):
     root = tmp_path / "project"
     root.mkdir()
     return Repository(root)
@@ -413,7 +407,7 @@ def test_a_command_in_a_project_brings_its_dependencies(repository):
     )
 
 
-def typed(root: Path, keys: bytes, *, expect: bytes) -> str:
+def typed(root, keys, *, expect):
     """What `dkdbg init` shows to a person who types `keys` at its first question, and Ctrl-D at the last one."""
     person, terminal = pty.openpty()
     child = subprocess.Popen(

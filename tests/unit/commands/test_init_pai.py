@@ -1,22 +1,16 @@
 """`dkdbg init --pai`: the diff first, the file to the byte after undo, and what is wrong with its cause and next step."""
 
-from __future__ import annotations
-
 import json
 import subprocess
-from typing import TYPE_CHECKING
 
 import pytest
 
 from dkdbg.main import main
 from tests.openpai import jobs, protocol
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path):
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     (tmp_path / "job.yaml").write_text(jobs.PLAIN)
     return tmp_path

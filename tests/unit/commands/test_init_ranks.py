@@ -1,9 +1,6 @@
 """`dkdbg init --ranks N`: a launch entry a rank, and one F5 for all of them."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,17 +8,14 @@ from dkdbg.commands import init, init_ranks
 from dkdbg.errors import DkdbgError
 from dkdbg.render.editor_files import LAUNCH, TASKS, with_port
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-def write(root: Path, count: int, port: int | None = None) -> None:
+def write(root, count, port=None):
     options = {"yes": True, "diff": False, "check": False, "as_json": True}
     assert init_ranks.init_ranks(root, count, port=port, **options) == 0
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Path:
+def repository(tmp_path):
     """One that is set up."""
     (tmp_path / "train.py").write_text("import torch\nprint(1)\n")
     (tmp_path / "requirements.txt").write_text("torch\n")
@@ -30,13 +24,13 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def set_up(root: Path, *, check: bool = False) -> int:
+def set_up(root, *, check=False):
     return init.init(
         root, command="python3 train.py", service=None, yes=True, diff=False, check=check, as_json=True
     )
 
 
-def read(root: Path, name: str) -> Any:
+def read(root, name):
     return json.loads((root / name).read_text())
 
 

@@ -1,19 +1,13 @@
 """The start script behind F5, where launch.json and the port of the debug service are two: it says so before it starts."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket
 import subprocess
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.ports import free_port
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -23,7 +17,7 @@ def root(script, dkdbg):
     return script
 
 
-def f5(root, folder: Path, *words: str, **environment):
+def f5(root, folder, *words, **environment):
     """Run the script with a `docker` that only says that it was called: no engine is needed to see what comes before it."""
     folder.mkdir()
     docker = folder / "docker"
@@ -37,7 +31,7 @@ def f5(root, folder: Path, *words: str, **environment):
     )
 
 
-def port_of(root) -> int:
+def port_of(root):
     return int((root / "dkdbg.toml").read_text().split()[-1])
 
 

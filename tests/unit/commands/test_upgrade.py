@@ -1,18 +1,12 @@
 """A repository that an earlier dkdbg has set up: some 70 files in `.dkdbg/` become three, and undo brings them back."""
 
-from __future__ import annotations
-
 import hashlib
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
 from dkdbg.render.manifest import GITIGNORE_TEXT
 from tests.checkout import TRAIN, checkout, snapshot
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FORMER = {
     ".dkdbg/agent.sh": b"#!/bin/sh\n",
@@ -28,7 +22,7 @@ TODAY = ["agent.pyz", "manifest.json", "up.sh"]
 
 
 @pytest.fixture
-def cloned(tmp_path: Path, dkdbg) -> Path:
+def cloned(tmp_path, dkdbg):
     """A teammate's clone: what an earlier version wrote and committed, without its journal."""
     root = checkout(tmp_path / "repo", {"train.py": TRAIN})
     assert dkdbg(root, "init", "--yes").code == 0

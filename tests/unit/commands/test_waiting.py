@@ -1,7 +1,5 @@
 """What `dkdbg attach --listen` says of a token that it does not take."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.commands import waiting
@@ -12,10 +10,10 @@ from dkdbg.render import token_file
 class Reporter:
     """Stands in for the terminal."""
 
-    def line(self, text: str) -> None:
+    def line(self, text):
         """Nobody reads it."""
 
-    def event(self, kind: str, text: str, *, prefix: str = "", **fields: object) -> None:
+    def event(self, kind, text, *, prefix="", **fields):
         """Nobody reads it."""
 
 

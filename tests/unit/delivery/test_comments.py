@@ -1,7 +1,5 @@
 """What is taken out of the agent's sources is what only people read."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest
@@ -14,13 +12,13 @@ SOURCES = {name: data for name, data in single_file.agent_files().items() if nam
 class _NoDocstrings(ast.NodeTransformer):
     """Empties the strings that stand as statements."""
 
-    def visit_Expr(self, node: ast.Expr) -> ast.Expr:
+    def visit_Expr(self, node):
         if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             node.value.value = ""
         return node
 
 
-def _meaning(source: bytes) -> str:
+def _meaning(source):
     return ast.dump(_NoDocstrings().visit(ast.parse(source)), include_attributes=False)
 
 

@@ -1,7 +1,5 @@
 """The single file: what is in it, and that it is the same every time."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 import sys
@@ -14,7 +12,7 @@ from dkdbg.errors import DkdbgError
 
 
 @pytest.fixture(scope="module")
-def built() -> bytes:
+def built():
     return single_file.build((3, 11))
 
 

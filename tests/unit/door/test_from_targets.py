@@ -1,21 +1,18 @@
 """What of a target's words reaches an editor."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import pytest
 
 from dkdbg.door import from_targets
 
 
-def passed(**message: Any) -> dict[str, Any] | None:
+def passed(**message):
     shown, _ = from_targets.of_process(json.dumps(message).encode())
     return json.loads(shown) if shown else None
 
 
-def frames_of(*sources: object) -> dict[str, Any]:
+def frames_of(*sources):
     return {"stackFrames": [{"id": 1, "name": "f", "line": 1, "source": source} for source in sources]}
 
 

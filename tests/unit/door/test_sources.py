@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import os
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from dkdbg.agent.dap import messages
 from dkdbg.door.sources import Sources
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-def of(folder: Path) -> Sources:
+def of(folder):
     """The files of `folder`, which is /w at the target."""
     mappings = [{"localRoot": str(folder), "remoteRoot": "/w/"}, {"localRoot": 1}, None]
     place: Any = None  # nothing is said of it
@@ -25,7 +22,7 @@ def of(folder: Path) -> Sources:
     return found
 
 
-def asked(sources: Sources, path: object, wanted: object = ({"line": 1},)) -> list[dict[str, Any]]:
+def asked(sources, path, wanted=({"line": 1},)):
     arguments = {"source": {"path": path}, "breakpoints": wanted}
     return [json.loads(each) for each in sources.question(messages.request(7, "setBreakpoints", arguments))]
 

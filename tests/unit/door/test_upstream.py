@@ -7,7 +7,6 @@ import json
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,35 +18,29 @@ from dkdbg.places import registry
 from dkdbg.targets.record import SeenProcess
 from tests.agent.dap_probe import wait_for
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from dkdbg.targets.place import Place
-
 RECORD = {"id": "job-7", "pid": 7, "started": 1.0, "state": "waiting", "adapter_up": True}
 
 
-def place(text: str, root: Path) -> Place:
+def place(text, root):
     return registry.place_of(text, root)
 
 
 @pytest.fixture
-def listener() -> Iterator[socket.socket]:
+def listener():
     with socket.create_server(("127.0.0.1", 0)) as one:
         yield one
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def patient(monkeypatch):
     """One look is enough for these tests, also on a machine that stands still for some seconds."""
     monkeypatch.setattr(upstream, "ANSWER_LIMIT", 60.0)
 
 
-def answer_with(listener: socket.socket, reply: bytes | None) -> tuple[str, int]:
+def answer_with(listener, reply):
     """A stand-in for whatever may listen at a target's port; None closes at once, as docker-proxy does."""
 
-    def serve() -> None:
+    def serve():
         sock, _ = listener.accept()
         with sock:
             if reply is not None:
@@ -58,10 +51,10 @@ def answer_with(listener: socket.socket, reply: bytes | None) -> tuple[str, int]
     return "127.0.0.1", listener.getsockname()[1]
 
 
-def serve_all(listener: socket.socket, answer: Callable[[socket.socket], None]) -> None:
+def serve_all(listener, answer):
     """Answer every connection in a thread of its own, until the listener is closed."""
 
-    def serve() -> None:
+    def serve():
         with contextlib.suppress(OSError):
             while True:
                 threading.Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
@@ -92,11 +85,11 @@ def test_nobody_listening_is_not_ready(listener):
 
 
 @pytest.fixture
-def door() -> Iterator[Callable[..., int]]:
+def door():
     """A real front that says what its record is told to; returns its port."""
     opened: list[front.Front] = []
 
-    def start(token: str = "", **more: object) -> int:
+    def start(token="", **more):
         one = front.Front(
             "127.0.0.1", 0, serve=lambda *_: None, ready=lambda: True, status=lambda: {**RECORD, **more},
             allow=peers.AllowList(), token=token, log=print,
@@ -129,7 +122,7 @@ def test_a_door_that_answers_slowly_gets_more_time_at_each_look(listener, tmp_pa
     monkeypatch.setattr(upstream, "ANSWER_LIMIT", 0.05)
     told = json.dumps(RECORD).encode()
 
-    def answer(sock: socket.socket) -> None:
+    def answer(sock):
         with sock, contextlib.suppress(OSError):
             sock.recv(1000)
             time.sleep(0.08)

@@ -1,7 +1,5 @@
 """Every launcher on real command lines: found, its script found, shown, a server or not, its port, its processes."""
 
-from __future__ import annotations
-
 import ast
 import shlex
 import subprocess
@@ -219,7 +217,7 @@ def test_a_process_knows_its_rank_by_its_environment(environment, wanted):
     assert registry.ranks(environment) == wanted
 
 
-def process(*argv: str, pid: int = 42, ppid: int = 41, origin: str = "") -> dict:
+def process(*argv, pid=42, ppid=41, origin=""):
     return {"pid": pid, "ppid": ppid, "argv": ["python", *argv], "rank": None, "origin": origin}
 
 
@@ -256,7 +254,7 @@ def test_processes_below_a_launcher_are_called_what_it_calls_them(child, parent,
     assert naming.describe(child, parent) == name
 
 
-def constants_of_the_hook() -> dict[str, object]:
+def constants_of_the_hook():
     """Read, not imported: the hook changes the process that it is imported in."""
     found = {}
     for node in ast.parse(HOOK.read_text()).body:

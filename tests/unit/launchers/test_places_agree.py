@@ -1,7 +1,5 @@
 """Whoever asks about a launcher gets the registry's answer: detect, the planner, the agent; also for one more."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil
@@ -24,7 +22,7 @@ SERVING = [line for line, *_, is_server, _ in TABLE if is_server]
 ENDING = [line for line, *_, is_server, _ in TABLE if not is_server]
 
 
-def wait(command: tuple[str, ...], **values) -> int:
+def wait(command, **values):
     """Seconds that a service with this command waits for an editor."""
     return of_service(service(command), **values).service.wait
 

@@ -1,7 +1,5 @@
 """Names that dkdbg.toml gives to places: every verb takes them, and a hostile repository gains nothing by them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -11,7 +9,7 @@ from dkdbg.places import registry
 from tests.engine.projects import dkdbg, must
 
 
-def named(root, **places: str):
+def named(root, **places):
     text = "".join(f"[places.{name}]\nuri = {json.dumps(uri)}\n" for name, uri in places.items())
     (root / "dkdbg.toml").write_text(text)
     return root

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ import dkdbg.places
 from dkdbg.targets import place as protocols
 
 
-def _protocols() -> list[type]:
+def _protocols():
     return [
         each
         for _, each in inspect.getmembers(protocols, inspect.isclass)
@@ -22,7 +21,7 @@ def _protocols() -> list[type]:
     ]
 
 
-def _classes() -> list[type]:
+def _classes():
     """All classes of the modules that have places."""
     found: dict[str, type] = {}
     for package in (dkdbg.places, dkdbg.engine):
@@ -33,12 +32,12 @@ def _classes() -> list[type]:
     return list(found.values())
 
 
-def _methods(protocol: type) -> dict[str, Any]:
+def _methods(protocol):
     names = [name for name in dir(protocol) if not name.startswith("_")]
     return {name: getattr(protocol, name) for name in names if inspect.isfunction(getattr(protocol, name))}
 
 
-def _parameters(function: Any) -> list[tuple[str, object]]:
+def _parameters(function):
     return [(each.name, each.kind) for each in inspect.signature(function).parameters.values()]
 
 

@@ -1,7 +1,5 @@
 """The debug service: values in, values out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -162,7 +160,7 @@ def test_nothing_is_mounted_over_all_of_a_container():
 COPIES_ALL = dockerfile((".", "/app"), workdir="/app", cmd=("python", "train.py"))
 
 
-def writes_bytecode(image=COPIES_ALL, **values) -> bool:
+def writes_bytecode(image=COPIES_ALL, **values):
     made = plan(
         entrypoint=TRAIN, candidates=(TRAIN,), dockerfiles=(image,), mappings=((".", "/app"),), **values
     )

@@ -1,11 +1,8 @@
 """The undo journal lies in git's own folder, which git never commits and `git clean` never empties."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,18 +10,15 @@ from dkdbg.render.changes import FileWanted, Journal, apply, between
 from dkdbg.render.git_folder import git_folder
 from tests.checkout import snapshot
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-
-def git(folder: Path, *words: str) -> str:
+def git(folder, *words):
     identity = ("-c", "user.name=t", "-c", "user.email=t@example.org")
     done = subprocess.run(["git", *identity, *words], cwd=folder, capture_output=True, text=True, check=True)
     return done.stdout
 
 
 @pytest.fixture
-def repo(tmp_path: Path) -> Path:
+def repo(tmp_path):
     root = tmp_path / "repo"
     root.mkdir()
     git(root, "init", "-q")
@@ -34,7 +28,7 @@ def repo(tmp_path: Path) -> Path:
     return root
 
 
-def init(root: Path, content: bytes = b"1\n") -> None:
+def init(root, content=b"1\n"):
     wanted = {".dkdbg/a": FileWanted(content=content, reason="test")}
     apply(root, between(root, wanted), Journal(root=root))
 

@@ -1,7 +1,5 @@
 """What sync put there and takes no part any more goes when it goes here, though nothing says so."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 
@@ -19,7 +17,7 @@ from tests.unit.sync.trees import put
 class Learnt:
     """A replica that follows what a test names as changed."""
 
-    def __init__(self, roots) -> None:
+    def __init__(self, roots):
         contact = Contact(roots.remote, pythons=roots.pythons)
         contact.start(Local(python=sys.executable))
         self.stream, ready = contact.ready()
@@ -30,7 +28,7 @@ class Learnt:
         self.replica.learn(self.index.entries, summaries.folders(self.index.entries))
         self.replica.converge(self.index)
 
-    def see(self, *dirty) -> None:
+    def see(self, *dirty):
         changes = self.scanner.rescan(self.index, dirty)
         self.index.apply(changes)
         paths = {*changes.written, *changes.removed, *dirty}

@@ -1,7 +1,5 @@
 """What takes part: git and Docker decide what their files mean, we only have to say the same."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile
@@ -35,7 +33,7 @@ trees = st.recursive(
 rule_files = st.lists(patterns(), min_size=1, max_size=4).map("\n".join)
 
 
-def _build(folder: Path, tree, texts) -> None:
+def _build(folder, tree, texts):
     for name, below in tree.items():
         if below is None:
             (folder / name).touch()
@@ -46,7 +44,7 @@ def _build(folder: Path, tree, texts) -> None:
         (folder / ".gitignore").write_text(texts.pop())
 
 
-def _all_paths(root: Path) -> list[str]:
+def _all_paths(root):
     found = []
     for folder, names, files in os.walk(root):
         if ".git" in names:
@@ -55,7 +53,7 @@ def _all_paths(root: Path) -> list[str]:
     return found
 
 
-def _ignored_by_git(root: Path, paths) -> set[str]:
+def _ignored_by_git(root, paths):
     fields = (
         git(root, "check-ignore", "-znv", "--stdin", stdin="\0".join(paths).encode()).decode().split("\0")
     )

@@ -1,7 +1,5 @@
 """The text of a job protocol: what changes in it, and what never does; held against OpenPAI's own schemas."""
 
-from __future__ import annotations
-
 import difflib
 
 import pytest
@@ -13,12 +11,12 @@ from tests.openpai import jobs, protocol
 COMMAND = f"{MARK} 1\ncat <<'X'\nQUJD\nX\nexport A=1"
 
 
-def edited(text: str, role: str, command: str = COMMAND) -> str:
+def edited(text, role, command=COMMAND):
     job = PaiJob(text)
     return job.with_debugging(job.roles[role], command).text
 
 
-def gone(before: str, after: str) -> list[str]:
+def gone(before, after):
     return [
         line[2:] for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line.startswith("- ")
     ]

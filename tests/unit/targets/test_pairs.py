@@ -1,7 +1,5 @@
 """Where the code lies, as an agent's record says it: nothing of it leads out of the repository."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.targets.mapping import described, folder_name
@@ -10,7 +8,7 @@ from dkdbg.targets.pairs import pairs_of_record
 ROOT = "${workspaceFolder}"
 
 
-def said(*pairs: tuple[object, object]) -> list[dict[str, object]]:
+def said(*pairs):
     return [
         {"localRoot": local, "remoteRoot": remote, "exists": True, "kind": "mount"} for local, remote in pairs
     ]

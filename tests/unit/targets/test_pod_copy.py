@@ -1,7 +1,5 @@
 """The debug copy of a Deployment, Job or PyTorchJob, as a value."""
 
-from __future__ import annotations
-
 import copy
 import json
 
@@ -22,7 +20,7 @@ MAIN = {
 }  # fmt: skip
 
 
-def template(*containers: dict[str, object], **metadata: object) -> dict[str, object]:
+def template(*containers, **metadata):
     return {
         "metadata": {"labels": {"app": "bert", "kueue.x-k8s.io/queue-name": "gpus"}, **metadata},
         "spec": {
@@ -33,7 +31,7 @@ def template(*containers: dict[str, object], **metadata: object) -> dict[str, ob
     }  # fmt: skip
 
 
-def deployment(**spec: object) -> dict[str, object]:
+def deployment(**spec):
     return {
         "apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": "bert", "namespace": "ml", "uid": "1", "resourceVersion": "7", "labels": {"app": "bert"},
@@ -43,7 +41,7 @@ def deployment(**spec: object) -> dict[str, object]:
     }  # fmt: skip
 
 
-def copied(kind: str, document: dict[str, object], **more: object):
+def copied(kind, document, **more):
     settings = {"container": "", "command": (), "command_from": "", "wait": 600, **more}
     before = json.dumps(document)
     made = copy_of(kind, document, **settings)

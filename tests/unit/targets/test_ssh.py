@@ -1,7 +1,5 @@
 """What an address of a host behind ssh means, and what OpenSSH's messages do."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import time
@@ -14,7 +12,7 @@ from dkdbg.targets.ssh import SshReach, enter, for_any_shell, hosts_of
 from dkdbg.targets.ssh_errors import explain
 
 
-def hosts(text: str):
+def hosts(text):
     return hosts_of(address.parse(text))
 
 

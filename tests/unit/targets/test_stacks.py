@@ -1,9 +1,6 @@
 """What an agent says of stacks is checked: whoever is root where it runs may have written it."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import pytest
 
@@ -11,7 +8,7 @@ from dkdbg.targets import stacks
 from dkdbg.targets.record import BadRecord
 
 
-def process(**fields: Any) -> dict[str, Any]:
+def process(**fields):
     thread = {
         "name": "MainThread",
         "id": 7,
@@ -24,7 +21,7 @@ def process(**fields: Any) -> dict[str, Any]:
     } | fields  # fmt: skip
 
 
-def parse(*processes: object, **fields: Any) -> tuple[stacks.Process, ...]:
+def parse(*processes, **fields):
     said = {"version": 1, "sessions": [{"id": "a-1", "name": "a", "processes": list(processes)}]} | fields
     return stacks.parse(json.dumps(said), target="local", address="local:a")[0].processes
 

@@ -1,18 +1,16 @@
 """The rank that has not come to a collective, and the one that calls another one, by what torch has recorded."""
 
-from __future__ import annotations
-
 from dkdbg.targets.stacks import Collective, Frame, Process, ProcessGroup, Thread
 from dkdbg.where.collectives import Late, Mismatch, findings
 
 MAIN = Thread(name="MainThread", main=True, frames=(Frame("/w/train.py", 4, "step", own=True),))
 
 
-def call(seq: int, age: float = 9.0, op: str = "all_reduce", tensor: str = "Float [4]") -> Collective:
+def call(seq, age=9.0, op="all_reduce", tensor="Float [4]"):
     return Collective(seq=seq, op=op, tensors=(tensor,), state="scheduled", age=age)
 
 
-def rank(number: int, *calls: Collective, group: str = "default_pg", answers: bool = True) -> Process:
+def rank(number, *calls, group="default_pg", answers=True):
     groups = (ProcessGroup(name="0", description=group, last=calls),) if calls else ()
     return Process(
         pid=number + 1, ppid=1, name="", rank=number, world_size=4, threads=(MAIN,) if answers else None, collectives=groups

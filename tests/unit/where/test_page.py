@@ -1,12 +1,9 @@
 """The page of the hang map holds what strangers say, and is never anything but a page of text."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
 import re
-from typing import Any
 
 import pytest
 
@@ -16,7 +13,7 @@ from dkdbg.where import page
 EVIL = "</script><script>alert(1)</script><!-- & \u2028 \x1b[2J \u202e @DATA@ @POLICY@"
 
 
-def made(**values: Any) -> str:
+def made(**values):
     return page.page(
         [{"heading": EVIL, "jobs": [EVIL], EVIL: {"a": EVIL}} | values], asked="now", again=False
     )

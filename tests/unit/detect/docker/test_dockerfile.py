@@ -1,7 +1,5 @@
 """Dockerfiles are read as BuildKit reads them."""
 
-from __future__ import annotations
-
 from textwrap import dedent
 
 import pytest
@@ -10,7 +8,7 @@ from dkdbg.detect.docker.dockerfile import read_dockerfile, run_lines
 from dkdbg.detect.docker.dockerfile_syntax import parse_instructions
 
 
-def read(text: str, **options):
+def read(text, **options):
     return read_dockerfile(dedent(text), "Dockerfile", **options)
 
 

@@ -1,14 +1,12 @@
 """Files that a dependency file pulls in must be in the build context too."""
 
-from __future__ import annotations
-
 import pytest
 
 from dkdbg.detect.files import Tree
 from dkdbg.detect.python.includes import included_files, installs_itself
 
 
-def tree(root, **files: str) -> Tree:
+def tree(root, **files):
     """A tree of files; `__` in a name stands for a slash, `_` for the dot before txt, in, yml."""
     for name, text in files.items():
         stem, _, kind = name.replace("__", "/").rpartition("_")
