@@ -22,16 +22,7 @@ from dkdbg.dap.values import AttachOptions
 from dkdbg.errors import DkdbgError
 from tests.agent.dap_probe import wait_for
 from tests.engine.host_doors import Containers, docker, host_door, lay_out
-from tests.engine.projects import (
-    LOOP,
-    dkdbg,
-    launch_options,
-    marked_line,
-    must,
-    repo,
-    running,
-    unique,
-)
+from tests.engine.projects import LOOP, dkdbg, launch_options, marked_line, must, repo, running, unique
 from tests.ports import free_port
 
 pytestmark = pytest.mark.engine
@@ -184,10 +175,7 @@ def test_the_same_pids_in_two_containers_are_two_sessions_behind_one_port(contai
     command = ("python3", "-I", "same_pid.py")
     names = [containers.run(*command), containers.run(*command, publish=False)]
     addresses = [f"docker://{name}" for name in names]
-    with (
-        host_door(laid_out, *addresses) as door,
-        Debugger(containers.options(door.port)) as debugger,
-    ):
+    with host_door(laid_out, *addresses) as door, Debugger(containers.options(door.port)) as debugger:
         debugger.set_breakpoints(str(laid_out / "train.py"), [4])
         debugger.attach()
         stops = [debugger.wait_stopped(300), debugger.wait_stopped(300)]
@@ -355,10 +343,7 @@ def test_after_probes_and_garbage_a_client_attaches_and_a_second_looks_on_also_a
 def test_a_container_that_only_a_relay_reaches_and_that_was_killed_ends_the_session(laid_out, containers):
     name = containers.run("python3", "train.py", publish=False, flags=("--network", "none"))
     script = laid_out / "train.py"
-    with (
-        host_door(laid_out, f"docker://{name}") as door,
-        Debugger(containers.options(door.port)) as debugger,
-    ):
+    with host_door(laid_out, f"docker://{name}") as door, Debugger(containers.options(door.port)) as debugger:
         debugger.set_breakpoints(str(script), [marked_line(script)])
         debugger.attach()
         former = debugger.wait_stopped(300).session

@@ -176,10 +176,7 @@ def test_what_up_refuses_there_is_named_before_anything_is_made_and_what_is_said
     write(project, **{"dkdbg.toml": "[sync]\nignore = ['secret.txt']\n"})
     must(dkdbg(project, "down"))
     (project / "data").mkdir()
-    write(
-        project,
-        **{"compose.override.yaml": f'services:\n  {SERVICE}:\n    volumes: ["./data:/data"]\n'},
-    )
+    write(project, **{"compose.override.yaml": f'services:\n  {SERVICE}:\n    volumes: ["./data:/data"]\n'})
     done = dkdbg(project, "up")
     assert done.returncode
     assert "app-debug mounts ./data at /data" in done.stderr

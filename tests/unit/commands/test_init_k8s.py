@@ -169,16 +169,7 @@ def test_an_overlay_follows_its_base_and_refuses_another_program(tmp_path, dkdbg
 
 
 def test_any_words_of_a_program_are_compared_and_passed_on_as_they_are(tmp_path, dkdbg):
-    texts = [
-        "a <b> & 'c' >d",
-        "two\nlines\t",
-        "\u00e4 \U0001f600",
-        '"q" \\ $x',
-        "\x07",
-        "yes",
-        "0x1",
-        "",
-    ]
+    texts = ["a <b> & 'c' >d", "two\nlines\t", "\u00e4 \U0001f600", '"q" \\ $x', "\x07", "yes", "0x1", ""]
     made = json.loads(manifests(workload()))
     made["spec"]["template"]["spec"]["containers"][0]["command"] = texts
     root = project(

@@ -188,8 +188,7 @@ def test_a_commented_out_member_with_commas_in_a_devcontainer_is_no_error(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("requirements", "undeclared"),
-    [("torch\n", ("numpy",)), ("torch\nnumpy\n", ()), ("jax\n", ()), ("", ())],
+    ("requirements", "undeclared"), [("torch\n", ("numpy",)), ("torch\nnumpy\n", ()), ("jax\n", ()), ("", ())]
 )
 def test_numpy_that_is_imported_and_not_declared_beside_torch_is_known(project, requirements, undeclared):
     project.write("train.py", "import numpy as np\nimport torch\n").write("requirements.txt", requirements)

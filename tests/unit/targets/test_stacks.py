@@ -9,13 +9,7 @@ from dkdbg.targets.record import BadRecord
 
 
 def process(**fields):
-    thread = {
-        "name": "MainThread",
-        "id": 7,
-        "main": 1,
-        "more": 0,
-        "frames": [["/w/train.py", 41, "step", 1]],
-    }
+    thread = {"name": "MainThread", "id": 7, "main": 1, "more": 0, "frames": [["/w/train.py", 41, "step", 1]]}
     return {
         "pid": 7, "ppid": 1, "name": "rank 0 (train.py)", "rank": 0, "world_size": 2, "os": "S", "threads": [thread],
     } | fields  # fmt: skip
