@@ -13,7 +13,7 @@ from tests.ports import free_port
 pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("editor-1")]
 
 
-def test_f5_runs_it_two_hops_away_a_save_stops_there_again_and_nothing_outlives_the_editor(
+def test_f5_runs_it_two_hops_away_a_save_stops_again_and_nothing_outlives_it(
     laptop,  # noqa: ARG001, F811 - it looks at the end what is left
     tmp_path,
     open_editor,

@@ -21,9 +21,7 @@ FAILS = """\
     """
 
 
-def test_an_array_has_its_figures_and_prints_and_the_reason_of_a_failing_end_are_in_the_debug_console(
-    repository, open_editor
-):
+def test_an_array_has_its_figures_and_prints_and_why_it_failed_are_in_the_console(repository, open_editor):
     root = repository(**{"train.py": FAILS})
     python = Path(python_with("torch"))
     for package in python.parents[1].glob("lib/python3*/site-packages/numpy*"):  # NumPy and its libraries

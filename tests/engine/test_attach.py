@@ -112,9 +112,7 @@ def stopped_anew(debugger, known, timeout=300):
             return stop
 
 
-def test_one_attach_outlives_restarts_of_container_and_program_and_another_container(
-    base_image, tmp_path, capsys
-):
+def test_an_attach_outlives_restarts_of_container_or_program_or_a_new_one(base_image, tmp_path, capsys):
     files = {"train.py": LOOP, "requirements.txt": "# nothing\n", "dkdbg.toml": TOML.format(port=free_port())}
     root = repo(tmp_path / unique("stays"), files)
     must(dkdbg(root, "init", "--yes"))
@@ -272,9 +270,7 @@ class Plain:
             self.output.append(body["output"])
 
 
-def test_a_plain_client_attaches_to_one_rank_by_its_own_port_or_by_the_one_that_it_is_told(
-    containers, laid_out
-):
+def test_a_plain_client_attaches_to_one_rank_by_its_own_port_or_by_the_one_it_is_told(containers, laid_out):
     name, base = containers.name(), free_port(102)
     with host_door(laid_out, f"docker://{name}", options=("--ports", str(base))) as door:
         door.wait("ports")
@@ -306,9 +302,7 @@ def test_a_plain_client_attaches_to_one_rank_by_its_own_port_or_by_the_one_that_
             each.session.close()
 
 
-def test_after_probes_and_garbage_a_client_attaches_and_a_second_looks_on_also_after_a_restart(
-    containers, laid_out
-):
+def test_after_probes_and_garbage_a_client_attaches_a_second_looks_on_after_restarts(containers, laid_out):
     name = containers.run("python3", "train.py")
     with ExitStack() as stack:
         door = stack.enter_context(host_door(laid_out, f"docker://{name}"))

@@ -64,9 +64,7 @@ def test_with_an_own_dockerfile_that_copies_one_file_and_a_shell_entrypoint(tmp_
     check(repo(tmp_path / unique("single"), files), base_image, "train.py")
 
 
-def test_with_a_service_that_shows_the_gpu_and_a_documented_command_without_pip_and_without_network(
-    tmp_path, base_image
-):
+def test_with_a_service_that_shows_the_gpu_a_documented_command_and_no_pip_or_network(tmp_path, base_image):
     """The image begins in a folder that has nothing of the repository, and its name server is where none listens."""
     compose = """\
         services:

@@ -36,9 +36,7 @@ def line_to():
         each.close()
 
 
-def test_a_job_that_can_only_connect_out_is_debugged_through_two_cuts(
-    tmp_path, base_image, line_to, monkeypatch
-):
+def test_a_job_that_only_connects_out_is_debugged_over_two_cuts(tmp_path, base_image, line_to, monkeypatch):
     """Its agent listens on the container's own loopback and no port is published: nobody can come to it.
 
     The first cut is seen by both ends at once; in the second nothing passes any more, and neither is told.

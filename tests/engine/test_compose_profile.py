@@ -110,9 +110,7 @@ def teammate(base_image, tmp_path_factory):
 
 
 @pytest.mark.core
-def test_it_is_healthy_stops_at_the_breakpoint_of_the_clone_and_what_it_writes_belongs_to_the_clones_owner(
-    teammate,
-):
+def test_it_is_healthy_stops_at_the_breakpoint_of_the_clone_and_what_it_writes_is_its_owners(teammate):
     assert docker("inspect", "-f", "{{.State.Health.Status}}", teammate.container()) == "healthy"
     file = teammate.root / "train.py"
     stopped = stop_in(teammate.root, "train.py")

@@ -43,7 +43,7 @@ def test_without_a_choice_it_is_the_usual_socket(config):  # noqa: ARG001
     assert client.endpoint() == Endpoint(host="unix:///var/run/docker.sock", verify=False)
 
 
-def test_docker_context_use_chooses_for_the_sdk_too_the_environment_another_and_docker_host_beats_both(
+def test_docker_context_use_counts_for_the_sdk_too_its_variable_beats_it_docker_host_both(
     second, monkeypatch
 ):
     context("use", "second")

@@ -32,9 +32,7 @@ NEEDS = {
 }
 
 
-def test_repositories_are_scored_at_their_commits_fact_by_fact_with_what_init_says_they_need_or_are_missing(
-    tmp_path,
-):
+def test_repositories_are_scored_at_their_commits_fact_by_fact_with_what_init_says_they_lack(tmp_path):
     files = {name: NEEDS[name] for name in ("train.py", "requirements.txt", "README.md")}
     digits = checkout(tmp_path / "mirrors/ml+digits", {**files, ".python-version": "3.11\n"})
     needs = checkout(tmp_path / "mirrors/ml+needs", NEEDS)

@@ -132,9 +132,7 @@ def test_python_3_14_is_entered_by_its_own_door_left_and_entered_again(running, 
     wait_for(lambda: "agent" not in docker("top", name), "what the door has asked there to end")
 
 
-def test_an_older_python_is_entered_by_ptrace_as_its_own_user_and_other_numbers_lead_to_it(
-    running, tmp_path, base_image
-):
+def test_an_older_python_is_entered_by_ptrace_as_its_user_by_any_of_its_pids(running, tmp_path, base_image):
     """No system call of it is cut short."""
     words = ("setpriv", "--reuid", "1234", "--regid", "1234", "--clear-groups", "python3", "train.py")
     name = running(base_image, *words)
@@ -214,9 +212,7 @@ def network():
     subprocess.run(["docker", "network", "rm", name], check=False, capture_output=True)
 
 
-def test_the_line_that_is_told_where_nobody_may_enter_makes_one_like_it_that_stops(
-    network, running, tmp_path, base_image
-):
+def test_the_line_told_where_nobody_may_enter_makes_a_copy_that_stops(network, running, tmp_path, base_image):
     """Everything but its seccomp profile; no value of the environment is shown."""
     secret, app = "pass word$x'\"", free_port()
     options = (

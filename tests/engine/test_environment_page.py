@@ -120,9 +120,7 @@ def line():
         each.close()
 
 
-def test_the_examples_of_the_page_are_debugged_with_their_commands_as_they_are(
-    tmp_path, base_image, line, monkeypatch
-):
+def test_the_examples_of_the_page_are_debugged_by_their_own_commands(tmp_path, base_image, line, monkeypatch):
     page = Page.of("environment.md")
     yaml = YAML(typ="safe")
     token = secrets.token_hex(32)

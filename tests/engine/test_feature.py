@@ -36,9 +36,7 @@ def run(*argv, **more):
     return done
 
 
-def test_the_feature_passes_the_tests_of_the_dev_container_cli(
-    tmp_path, feature, base_image, devcontainer_cli
-):
+def test_the_feature_passes_the_dev_container_clis_tests(tmp_path, feature, base_image, devcontainer_cli):
     write(tmp_path / "src" / FOLDER, feature)
     scenarios = {
         "elsewhere": {

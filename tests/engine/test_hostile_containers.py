@@ -74,9 +74,7 @@ def test_a_program_runs_with_the_agent_where_it_is_safe_and_else_without(
         subprocess.run(["docker", "rm", "-f", name], check=False, capture_output=True)
 
 
-def test_an_image_that_names_a_variable_without_a_value_does_not_get_that_of_who_makes_its_container_again(
-    tmp_path,
-):
+def test_an_image_with_a_variable_without_a_value_gets_none_from_who_makes_its_container_again(tmp_path):
     """`docker create --env-file` fills in such a line from the environment of whoever runs it."""
     name = unique("dkdbg-test-greedy")
     (tmp_path / "empty.tar").write_bytes(b"\0" * 10240)

@@ -169,9 +169,7 @@ def test_what_the_compose_file_says_renews_the_folders_of_the_image_without_dkdb
     assert not exists(first)
 
 
-def test_down_of_all_leaves_the_users_other_containers_and_an_undo_says_what_removes_each_of_ours(
-    root, base_image
-):
+def test_down_of_all_leaves_the_users_containers_and_an_undo_says_what_removes_each_of_ours(root, base_image):
     (root / "other.yaml").write_text(
         f"services: {{notebook: {{image: '{base_image}', command: sleep 600, init: true}}}}\n"
     )
@@ -207,9 +205,7 @@ INSTALLS = """\
 TRAINS = "import sys, time\nfrom ml.core import ml\nwhile '--once' not in sys.argv:\n    time.sleep(0.02)\n"
 
 
-def test_a_run_leaves_nothing_that_has_an_image_of_every_file_install_again(
-    base_image, tmp_path, monkeypatch
-):
+def test_a_run_leaves_nothing_that_makes_an_image_of_all_files_reinstall(base_image, tmp_path, monkeypatch):
     """`COPY . .` before `pip install .`, and no .dockerignore: what Python compiled would be another build context."""
     monkeypatch.setenv("DKDBG_WAIT", "0")
     root = repo(

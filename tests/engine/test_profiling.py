@@ -54,7 +54,7 @@ def with_nsys(folder, image, program, at="/w"):
 @pytest.mark.parametrize(
     ("folder", "pulled", "code"), [("/w", "dkdbg-profiles/*", 0), ("/", "*.nsys-rep", 3)]
 )
-def test_profiles_of_a_container_are_fetched_at_the_end(
+def test_profiles_of_a_container_are_fetched_at_end(
     tmp_path, base_image, monkeypatch, *, folder, pulled, code
 ):
     """With a stand-in for nsys. A program that fails is profiled too."""

@@ -138,9 +138,7 @@ def test_ctrl_c_in_a_terminal_is_the_programs(container, tmp_path):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
 
 
-def test_two_runs_share_the_agent_each_with_a_port_of_its_own_and_the_last_takes_it_away(
-    container, base_image, tmp_path
-):
+def test_two_runs_share_the_agent_with_a_port_each_the_last_takes_it_away(container, base_image, tmp_path):
     """The port is the container's alone: one beside it on the network does not reach it."""
     put(container, tmp_path, "waits.py", WAITS)
     place = f"docker://{container}"
@@ -167,9 +165,7 @@ def test_two_runs_share_the_agent_each_with_a_port_of_its_own_and_the_last_takes
     assert finish(first)[0] == 9
 
 
-def test_a_container_without_python_one_of_another_user_and_one_that_does_not_run_are_refused_with_why(
-    base_image, tmp_path
-):
+def test_a_container_without_python_of_another_user_or_not_running_is_refused_with_why(base_image, tmp_path):
     """Anybody in the container may make a folder in /tmp: root's agent does not run from it."""
     name = unique("dkdbg-run-bare")
     docker("run", "-d", "--init", "--name", name, base_image, "sleep", "infinity")

@@ -14,9 +14,7 @@ pytestmark = pytest.mark.engine
 COMPOSE = ["docker", "compose", "--profile", "debug"]
 
 
-def test_f5_on_a_program_that_has_ended_says_so_and_one_that_fails_after_compose_saw_it_healthy_is_no_start(
-    base_image, tmp_path
-):
+def test_f5_on_an_ended_program_says_so_and_one_that_fails_when_healthy_is_no_start(base_image, tmp_path):
     """The service does not wait and keeps what has ended for ten minutes."""
     toml = f"[debug]\nport = {free_port()}\nwait = 0\n"
     files = {"train.py": "print('done')\n", "requirements.txt": "# nothing\n", "dkdbg.toml": toml}

@@ -132,9 +132,7 @@ def test_saves_renames_deletes_and_branches_are_followed_and_a_second_sync_hears
     assert sync(root, f"docker://{box.name}", *TO, "--verify").returncode == 0
 
 
-def test_what_was_in_the_image_is_adopted_when_equal_and_kept_when_not_and_what_is_only_there_stays(
-    root, box
-):
+def test_what_was_in_the_image_is_adopted_when_equal_and_kept_when_not_what_is_only_there_stays(root, box):
     box.sh(
         "mkdir -p /ws/pkg && echo 'print(1)' > /ws/train.py && echo old > /ws/run.sh && echo mine > /ws/pkg/only_there"
     )
@@ -177,9 +175,7 @@ def test_a_compose_service_is_found_by_its_name_after_a_restart_and_under_its_ne
         docker(*own, "down", "-t", "0", check=False)
 
 
-def test_a_user_who_owns_the_workspace_needs_neither_root_nor_another_folder_and_hears_who_owns_one(
-    root, own, base_image
-):
+def test_an_owner_of_the_workspace_needs_no_root_or_other_folder_and_hears_who_owns_it(root, own, base_image):
     box = run_box(
         own, base_image, "--read-only", "--user", "1000:1000", "--cap-drop", "ALL",
         "--tmpfs", "/ws:uid=1000,gid=1000,mode=755", "--tmpfs", "/theirs:uid=1234,gid=1234,mode=755",

@@ -64,9 +64,7 @@ def project(tmp_path, base_image):
     take_away(root, {})
 
 
-def test_of_two_ranks_in_each_of_two_services_the_chosen_one_alone_stops_and_others_on_demand_together(
-    project,
-):
+def test_of_two_ranks_in_each_of_two_services_the_chosen_alone_stops_and_others_on_demand_together(project):
     with ExitStack() as stack:
         door = stack.enter_context(
             host_door(project, "compose://node0", "compose://node1", options=("--ranks", "3"))

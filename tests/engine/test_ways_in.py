@@ -56,9 +56,7 @@ DOCKERFILE = """
 COMPOSE = "services:\n  job:\n    build: .\n    volumes: ['.:/app']\n"
 
 
-def test_each_program_of_an_entrypoint_stops_whatever_it_does_to_its_environment_and_user(
-    base_image, tmp_path
-):
+def test_each_program_of_an_entrypoint_stops_whatever_it_does_to_environment_and_user(base_image, tmp_path):
     lines = "\n".join(line for line, _ in WAYS.values())
     root = repo(
         tmp_path / unique("ways"),

@@ -158,9 +158,7 @@ def f5(project, path):
     return command(["sh", ".dkdbg/up.sh"], project, env={"PATH": path}, check=False)
 
 
-def test_what_up_refuses_there_is_named_before_anything_is_made_and_what_is_said_leads_to_a_start(
-    laptop, project
-):
+def test_what_up_refuses_there_is_named_before_anything_is_made_the_hint_leads_to_a_start(laptop, project):
     """One reason after the other: a file, the service's scale, two mounts, and no address range for a network."""
     write(project, **{"compose.override.yaml": f"services:\n  {SERVICE}:\n    scale: 0\n"})
     refused = dkdbg(project, "up")

@@ -38,9 +38,7 @@ def test_a_project_is_debugged_there(tls, tmp_path):
             docker("volume", "rm", "-f", each)
 
 
-def test_what_is_wrong_with_the_certificates_is_said_and_a_context_with_them_is_used(
-    tls, tmp_path, monkeypatch
-):
+def test_what_is_wrong_with_certificates_is_said_and_a_context_with_them_is_used(tls, tmp_path, monkeypatch):
     good = tls.folder / "tls/client"
 
     def refused():

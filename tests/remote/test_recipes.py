@@ -32,9 +32,7 @@ def door_words(page):
     return words
 
 
-def test_each_command_of_the_recipe_for_a_remote_engine_does_what_the_page_says(
-    laptop, tmp_path, monkeypatch
-):
+def test_each_command_of_the_recipe_for_a_remote_engine_does_what_it_says(laptop, tmp_path, monkeypatch):
     page = Page.of("recipes/remote-engine.md")
     monkeypatch.delenv("DOCKER_HOST")
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))

@@ -26,9 +26,7 @@ OWN = {
 }
 
 
-def test_diff_and_check_write_nothing_and_check_passes_after_init_until_the_repository_moves_on(
-    script, dkdbg
-):
+def test_diff_and_check_write_nothing_and_check_passes_after_init_until_the_repository_changes(script, dkdbg):
     before = snapshot(script)
     ran = dkdbg(script, "init", "--diff")
     assert (ran.code, "+++ b/compose.yaml" in ran.out) == (0, True)
@@ -226,9 +224,7 @@ def test_minus_c_is_where_it_runs_and_a_subfolder_is_a_place_of_its_own(tmp_path
     assert not (root / "compose.yaml").exists()
 
 
-def test_a_path_with_letters_of_other_alphabets_and_files_in_another_encoding_are_no_obstacle(
-    tmp_path, dkdbg
-):
+def test_a_path_with_letters_of_other_alphabets_and_files_in_other_encodings_are_no_obstacle(tmp_path, dkdbg):
     latin = "# gr\xfc\xdfe\nA=\xe4\n".encode("latin-1")
     files = {**OWN, "docker-compose.override.yml": "services: {}\n", ".env": latin}
     root = checkout(tmp_path / "my répo 工程", files)
@@ -308,9 +304,7 @@ GUARDED = "def f(:\n  pass\n\nif __name__ == '__main__':\n  f()\n"
         ({"train.py": "print(1)\n", "old.py": GUARDED}, "", "python train.py"),
     ],
 )
-def test_a_program_that_does_not_parse_is_named_with_its_line_and_what_is_started(
-    tmp_path, dkdbg, files, line, command
-):
+def test_a_program_that_does_not_parse_is_named_with_line_and_command(tmp_path, dkdbg, files, line, command):
     root = checkout(tmp_path / "repo", {**files, "requirements.txt": ""})
     ran = dkdbg(root, "init", "--yes")
     assert f"command {command} " in ran.out

@@ -44,9 +44,7 @@ def repository(tmp_path):
 # --- what the service says is never made worse
 
 
-def test_shared_memory_is_not_lowered_and_a_service_that_says_nothing_gets_enough_for_data_loaders(
-    repository,
-):
+def test_shared_memory_is_not_lowered_and_a_service_that_says_none_gets_enough_for_data_loaders(repository):
     repository.write("train.py", TRAIN).write("Dockerfile", SLIM)
     repository.write(
         "compose.yaml",
@@ -71,18 +69,15 @@ def test_a_program_that_asks_for_a_terminal_gets_one_unless_it_has_a_fallback(re
     repository.write("utils.py", "import os\n_, columns = os.popen('stty size', 'r').read().split()\n")
     repository.write("main.py", "from utils import columns\n" + TRAIN).readme("python main.py")
     assert repository.service()["tty"] is True
-    repository.empty().write("main.py", "import shutil\nprint(shutil.get_terminal_size())\n" + TRAIN).readme(
-        "python main.py"
-    )
+    repository.empty().write("main.py", "import shutil\nprint(shutil.get_terminal_size())\n" + TRAIN)
+    repository.readme("python main.py")
     assert "tty" not in repository.service()
 
 
 # --- the command
 
 
-def test_what_a_person_has_to_fill_in_is_left_out_and_said_which_a_token_of_a_language_model_is_not(
-    repository,
-):
+def test_what_a_person_has_to_fill_in_is_left_out_and_said_and_a_token_of_a_model_is_none(repository):
     repository.write("train.py", TRAIN).readme(
         "torchrun --nproc_per_node=1 --master_port=<your_random_port> train.py --model <path of the model> "
         "--out /path/to/out --data ./data.json"
@@ -109,9 +104,8 @@ def test_a_training_run_stays_a_job_beside_ports_and_a_server_behind_a_script_do
     plan = repository.plan()
     assert plan.service.argv == ("llm", "train", "examples/small.yaml")
     assert plan.service.wait == 600
-    repository.empty().write("Dockerfile", SLIM + 'ENTRYPOINT ["/app/entry.sh"]\n').write(
-        "web/wsgi.py", "app = 1\n"
-    )
+    repository.empty().write("Dockerfile", SLIM + 'ENTRYPOINT ["/app/entry.sh"]\n')
+    repository.write("web/wsgi.py", "app = 1\n")
     repository.write(
         "entry.sh", "#!/bin/bash\nuntil cd /app/web\ndo sleep 1\ndone\ngunicorn wsgi --bind 0.0.0.0:8000\n"
     )
@@ -124,9 +118,8 @@ def test_a_program_with_windows_is_not_started_and_one_that_runs_as_it_stands_co
     plan = repository.plan()
     assert plan.service.argv == ("python", "train.py")
     assert any("gui.py" in note and "screen" in note for note in plan.notes)
-    repository.empty().write("main.py", TRAIN).readme(
-        "python main.py --push_to_hub --hub_token $HF_TOKEN", "python main.py --epochs 1"
-    )
+    repository.empty().write("main.py", TRAIN)
+    repository.readme("python main.py --push_to_hub --hub_token $HF_TOKEN", "python main.py --epochs 1")
     assert repository.plan().service.argv == ("python", "main.py", "--epochs", "1")
 
 
@@ -135,9 +128,8 @@ def test_a_program_with_windows_is_not_started_and_one_that_runs_as_it_stands_co
 
 @pytest.mark.parametrize("name", ["containerfile", "Containerfile", "CONTAINERFILE", "dockerfile"])
 def test_a_containerfile_in_any_case_is_read(repository, name):
-    repository.write("train.py", TRAIN).write(
-        name, "FROM x/ray:2.47.0-slim-py312-cu128\nWORKDIR /app\nCOPY . .\n"
-    )
+    repository.write("train.py", TRAIN)
+    repository.write(name, "FROM x/ray:2.47.0-slim-py312-cu128\nWORKDIR /app\nCOPY . .\n")
     plan = repository.plan()
     assert (plan.facts.python.version, plan.image.dockerfile) == ("3.12", name)
 
@@ -150,9 +142,7 @@ def test_what_a_hosting_service_is_told_says_less_than_ci_and_is_named_itself(re
     assert repository.plan().facts.python.source == "runtime.txt"
 
 
-def test_a_python_that_no_debugger_supports_gets_an_image_beside_it_unless_another_service_will_do(
-    repository,
-):
+def test_a_python_that_no_debugger_supports_gets_an_image_beside_it_unless_another_service_does(repository):
     repository.write("old.Dockerfile", "FROM python:3.6\nWORKDIR /app\nCOPY . .\n")
     repository.write("server.py", "import flask\napp = flask.Flask('x')\napp.run()\n")
     repository.write(
@@ -193,9 +183,7 @@ def test_a_python_that_no_debugger_supports_gets_an_image_beside_it_unless_anoth
         ("FROM python:3.6\nWORKDIR /app\nCOPY . .\n", {"compose.yaml": "services: {web: {build: ., command: python train.py}}\n"}),
     ],
 )  # fmt: skip
-def test_an_image_beside_a_dockerfile_that_cannot_be_used_is_built_from_one_of_ours(
-    tmp_path, theirs, compose
-):
+def test_an_image_beside_a_dockerfile_that_cannot_be_used_is_built_from_ours(tmp_path, theirs, compose):
     root = checkout(tmp_path / "project", {"Dockerfile": theirs, "train.py": TRAIN, **compose})
     assert run_dkdbg(root, "init", "--yes").returncode == 0
     assert (root / "Dockerfile").read_text() == theirs
@@ -215,9 +203,8 @@ def test_an_old_python_is_said_in_a_sentence_and_refused_only_for_a_service_that
     assert note.startswith(
         "the releases that are named here have wheels for Python 3.7, which no current debugger supports: "
     )
-    repository.empty().write("old.Dockerfile", "FROM python:3.6\nWORKDIR /app\nCOPY . .\n").write(
-        "server.py", TRAIN
-    )
+    repository.empty().write("old.Dockerfile", "FROM python:3.6\nWORKDIR /app\nCOPY . .\n")
+    repository.write("server.py", TRAIN)
     repository.write(
         "compose.yaml",
         "services:\n  web:\n    build: {context: ., dockerfile: old.Dockerfile}\n    command: python server.py\n",
@@ -259,9 +246,8 @@ WEB_AND_WORKER = """
 
 
 def test_a_service_that_a_person_names_has_its_own_mappings_and_its_own_need_of_a_gpu(repository):
-    repository.write("web/Dockerfile", "FROM python:3.11\nWORKDIR /srv/web\nCOPY . .\n").write(
-        "web/app.py", "import torch\n"
-    )
+    repository.write("web/Dockerfile", "FROM python:3.11\nWORKDIR /srv/web\nCOPY . .\n")
+    repository.write("web/app.py", "import torch\n")
     repository.write("worker/Dockerfile", "FROM python:3.12\nWORKDIR /srv/work\nCOPY . .\n")
     repository.write("worker/work.py", TRAIN).write("compose.yaml", WEB_AND_WORKER)
     plan = repository.plan(service="worker")
@@ -272,9 +258,8 @@ def test_a_service_that_a_person_names_has_its_own_mappings_and_its_own_need_of_
 
 
 def test_a_service_that_is_not_found_may_be_in_a_compose_file_that_was_left_out(repository):
-    repository.write("compose.yaml", "services: {web: {image: x}}\n").write(
-        "docker/compose.yaml", "services:\n  app: [\n"
-    )
+    repository.write("compose.yaml", "services: {web: {image: x}}\n")
+    repository.write("docker/compose.yaml", "services:\n  app: [\n")
     with pytest.raises(DkdbgError) as caught:
         repository.plan(service="app")
     assert caught.value.message.startswith("there is no compose service 'app' here; there are: web\n")
@@ -331,19 +316,15 @@ def test_an_import_of_the_program_that_no_file_names_is_said(repository):
     assert not [each for each in repository.plan().notes if "does not name" in each]
 
 
-def test_what_is_named_otherwise_or_built_here_or_lacks_in_an_own_image_is_no_import_that_nobody_names(
-    repository,
-):
+def test_what_is_named_otherwise_built_here_or_lacks_in_an_own_image_is_no_import_nobody_names(repository):
     modules = "grpc, OpenSSL, dns, websocket, Bio, absl, tree, Box2D, nacl, airflow, cupy, clip, fastop, cyth, cPickle, pip, imblearn"
     named = "grpcio pyOpenSSL dnspython websocket-client biopython absl-py dm-tree box2d-py PyNaCl apache-airflow cupy-cuda12x git+https://github.com/openai/CLIP.git imbalanced-learn"
-    repository.write("requirements.txt", "\n".join(["torch", *named.split()]) + "\n").write(
-        "fastop.cpython-311-x86_64-linux-gnu.so"
-    ).write("cyth.pyx")
+    repository.write("requirements.txt", "\n".join(["torch", *named.split()]) + "\n")
+    repository.write("fastop.cpython-311-x86_64-linux-gnu.so").write("cyth.pyx")
     repository.write("train.py", "".join(f"import {name}\n" for name in modules.split(", ")) + TRAIN)
     assert not [each for each in repository.plan().notes if "does not name" in each]
-    repository.empty().write("requirements.txt", "torch\n").write("Dockerfile", SLIM).write(
-        "train.py", "import ray\n" + TRAIN
-    )
+    repository.empty().write("requirements.txt", "torch\n").write("Dockerfile", SLIM)
+    repository.write("train.py", "import ray\n" + TRAIN)
     assert not [each for each in repository.plan().notes if "does not name" in each]
 
 
@@ -363,15 +344,12 @@ def several(repository):
     for name in ("imagenet", "mnist", "vae"):
         repository.write(f"{name}/main.py", TRAIN).write(f"{name}/requirements.txt", f"torch\n{name}-data\n")
         repository.write(f"{name}/README.md", "```bash\npython main.py --epochs 1\n```\n")
-    repository.write("data/x.bin").write("README.md", "# Examples\n").write(
-        ".git/HEAD", "ref: refs/heads/main\n"
-    )
+    repository.write("data/x.bin").write("README.md", "# Examples\n")
+    repository.write(".git/HEAD", "ref: refs/heads/main\n")
     return repository
 
 
-def test_the_root_of_several_projects_lists_them_for_a_script_too_with_the_next_step_folder_and_source(
-    repository,
-):
+def test_the_root_of_several_projects_lists_them_for_scripts_too_with_next_step_folder_and_source(repository):
     plan = several(repository).plan()
     assert [each.folder for each in plan.facts.projects] == ["imagenet", "mnist", "vae"]
     note = next(note for note in plan.notes if "3 projects are here" in note)
@@ -495,9 +473,7 @@ def test_of_a_package_that_the_image_has_copied_the_mounted_sources_run(reposito
     assert any("installs a copy" in note for note in repository.plan().notes)
 
 
-def test_a_copy_with_compiled_parts_or_a_release_is_said_and_sources_that_are_imported_first_are_no_matter(
-    repository,
-):
+def test_a_copy_with_compiled_parts_or_a_release_is_said_and_sources_imported_first_are_fine(repository):
     package(repository).write("Dockerfile", f"{SLIM}ENV PYTHONPATH=/app/src\nRUN pip install .\nCMD nerf\n")
     assert "PYTHONPATH" not in repository.service()["environment"]
     assert not repository.plan().notes
@@ -584,9 +560,8 @@ def test_the_environment_of_docker_run_is_kept_and_secrets_stay_where_they_are(r
 
 
 def test_a_line_that_starts_the_image_of_the_makefile_says_its_environment_too(repository):
-    repository.write("Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\nCMD python train.py\n").write(
-        "train.py", TRAIN
-    )
+    repository.write("Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\nCMD python train.py\n")
+    repository.write("train.py", TRAIN)
     repository.write("README.md", "    docker run -e POSTGRES_DB=x -p 5432:5432 postgres\n")
     repository.write(
         "Makefile",
@@ -626,12 +601,9 @@ def test_files_that_git_ignores_are_named(tmp_path):
 # --- what is no evidence about the program
 
 
-def test_a_dev_container_of_another_folder_says_nothing_and_what_holds_for_owners_of_a_gpu_requires_none(
-    repository,
-):
-    repository.write("train.py", TRAIN).write(
-        "pyproject.toml", "[project]\nname='x'\nrequires-python='>=3.10,<3.13'\n"
-    )
+def test_a_dev_container_of_another_folder_says_nothing_and_words_to_owners_of_a_gpu_require_none(repository):
+    repository.write("train.py", TRAIN)
+    repository.write("pyproject.toml", "[project]\nname='x'\nrequires-python='>=3.10,<3.13'\n")
     repository.write("extra/.devcontainer/Dockerfile", "FROM pytorch/pytorch:2.0.0-cuda11.7-cudnn8-runtime\n")
     repository.write(
         "extra/.devcontainer/devcontainer.json",
@@ -760,9 +732,7 @@ def mounts_of(plan):
     return {**dict(plan.service.mounts), **{m.local: str(m.remote) for m in plan.mappings}}
 
 
-def test_python_files_copied_by_a_pattern_are_mapped_one_by_one_and_an_environment_of_a_stage_is_no_code(
-    repository,
-):
+def test_python_files_copied_by_a_pattern_are_mapped_singly_a_stages_environment_is_no_code(repository):
     repository.write(
         "Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY *.py *.sh LICENSE /app/\nCMD python speech.py\n"
     )

@@ -107,9 +107,8 @@ def test_dev_containers_below_the_root_are_listed_and_submodules_that_are_not_ch
 def test_the_report_is_plain_json(project):
     import json
 
-    project.write("compose.yaml", "services:\n  a:\n    build: .\n    volumes: ['.:/w']\n").write(
-        "Dockerfile", "FROM python:3.11\nWORKDIR /w\nCMD python a.py\n"
-    )
+    project.write("compose.yaml", "services:\n  a:\n    build: .\n    volumes: ['.:/w']\n")
+    project.write("Dockerfile", "FROM python:3.11\nWORKDIR /w\nCMD python a.py\n")
     report = json.loads(json.dumps(facts_json(project.program("a.py").facts())))
     assert (report["service"], report["mappings"], report["launcher"]) == (
         {"name": "a", "file": "compose.yaml", "needs": [], "needs_files": []}, [{"local": ".", "remote": "/w"}], "python",

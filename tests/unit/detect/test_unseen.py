@@ -29,9 +29,7 @@ def test_an_image_of_tensorflow_1_says_its_python(image, python):
     assert read_image(image).python == python
 
 
-def test_conda_in_a_folder_counts_if_the_readme_creates_it_by_a_script_too_with_requirements_beside_it(
-    project,
-):
+def test_conda_in_a_folder_counts_if_the_readme_or_a_script_creates_it_with_requirements_beside_it(project):
     project.program("lib/train.py").write(
         "scripts/gpu_environment.yml", "channels: [x]\ndependencies:\n  - python=3.10\n  - pytorch=2.3.0\n"
     ).write(
@@ -44,9 +42,8 @@ def test_conda_in_a_folder_counts_if_the_readme_creates_it_by_a_script_too_with_
     ).write("README.md", "```bash\nbash setup/create_env.sh\npython train.py\n```\n")
     facts = project.facts()
     assert (facts.python.version, facts.torch.version) == ("3.9", "2.0.1")
-    project.empty().write("train.py", TRAIN).write(
-        "environment.yml", "dependencies:\n  - python=3.9\n"
-    ).write("requirements/prod.txt", "torch==1.12.0\n")
+    project.empty().write("train.py", TRAIN).write("environment.yml", "dependencies:\n  - python=3.9\n")
+    project.write("requirements/prod.txt", "torch==1.12.0\n")
     assert project.facts().torch.version == "1.12.0"
 
 
@@ -85,9 +82,8 @@ def test_a_console_script_in_an_init_file_is_a_program_and_documents_in_readme_a
     ).write("README.md", "```bash\nlab run\n```\n")
     entry = project.facts().entrypoint
     assert (entry.command, entry.file) == ("lab run", "lab/cli/__init__.py")
-    project.empty().write("src/main.py", TRAIN).write("README.md", "# Net\n").write(
-        "readme/INSTALL.md", "Install PyTorch:\n```\nconda install pytorch=1.4.0 -c pytorch\n```\n"
-    )
+    project.empty().write("src/main.py", TRAIN).write("README.md", "# Net\n")
+    project.write("readme/INSTALL.md", "Install PyTorch:\n```\nconda install pytorch=1.4.0 -c pytorch\n```\n")
     assert project.facts().torch.version == "1.4.0"
 
 

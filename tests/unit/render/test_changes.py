@@ -44,9 +44,7 @@ def test_new_files_get_the_mode_of_the_umask(tmp_path):
     assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in "ab"] == [0o640, 0o750]
 
 
-def test_a_generated_file_is_overwritten_by_the_next_init_unless_it_was_edited_or_is_older_than_dkdbg(
-    tmp_path,
-):
+def test_a_generated_file_is_overwritten_by_the_next_init_unless_edited_or_older_than_dkdbg(tmp_path):
     (tmp_path / "older").write_bytes(b"theirs\n")
     init(tmp_path, {"a": generated(b"1\n")})
     assert is_ours("a", tmp_path)

@@ -45,9 +45,7 @@ def test_a_sync_starts_without_what_it_may_not_need(root, files, loaded):
     assert subprocess.run(run, capture_output=True, text=True, check=True).stdout == f"{loaded}\n"
 
 
-def test_a_change_of_sync_is_followed_one_of_debug_is_a_changed_file_and_a_broken_one_leaves_what_it_said(
-    root,
-):
+def test_a_change_of_sync_is_followed_one_of_debug_is_a_changed_file_a_broken_one_leaves_what_it_said(root):
     put(root, {"dkdbg.toml": "", "a.csv": ""})
     looking, index = configured(root)
     put(root, {"dkdbg.toml": "[debug]\nport = 6000\n"})

@@ -49,9 +49,7 @@ def learnt(roots):
 
 
 @pytest.mark.parametrize("ignored", ["", "d"])
-def test_an_ignored_folder_that_nobody_watches_goes_with_all_that_sync_put_into_it(
-    roots, here, there, ignored
-):
+def test_an_unwatched_ignored_folder_goes_with_all_that_sync_put_into_it(roots, here, there, ignored):
     """Of distant checkouts: .dockerignore came with the branch, and folders moved and went after it."""
     put(here, {"d/sub/f": "1", "d/g": "2", "kept": ""})
     with following(roots) as followed:
@@ -66,9 +64,7 @@ def test_an_ignored_folder_that_nobody_watches_goes_with_all_that_sync_put_into_
     assert (there / "kept").exists()
 
 
-def test_what_went_while_a_rule_of_the_root_or_of_a_subfolder_ignored_it_goes_with_that_rule(
-    learnt, here, there
-):
+def test_what_went_while_a_rule_of_root_or_a_subfolder_ignored_it_goes_with_that_rule(learnt, here, there):
     put(here, {"d/sub/f": "1", "d/sub/g": "2", "d/h/i": "3", "p/e/f": "1", "p/e/g": "2"})
     sync = learnt()
     rules = {".gitignore": "d/\n", "p/.gitignore": "e\n"}

@@ -139,9 +139,7 @@ BOOLS = st.lists(st.booleans(), min_size=1, max_size=7)
 
 
 @given(trees(), trees(), BOOLS, BOOLS)
-def test_the_plan_makes_the_remote_tree_into_the_local_one_and_loses_nothing_that_is_not_ours(
-    before, after, held, stamps
-):
+def test_the_plan_makes_the_remote_tree_the_local_one_and_loses_nothing_not_ours(before, after, held, stamps):
     local, remote = local_of(after), remote_of(before, held, stamps)
     model = Remote(dict(remote))
     for step in plan(local, remote):

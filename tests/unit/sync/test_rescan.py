@@ -41,9 +41,7 @@ def test_random_changes_looked_at_piecewise_give_what_a_whole_scan_gives(seed):
         shutil.rmtree(folder)
 
 
-def test_what_is_inside_goes_before_its_folder_or_a_file_in_its_place_and_a_change_of_case_is_a_new_file(
-    root,
-):
+def test_what_is_inside_goes_before_its_folder_or_a_file_in_its_place_a_change_of_case_is_a_new_file(root):
     put(root, {"old/deep/x": ""})
     scanner, index = scanned(root)
     (root / "old").rename(root / "new")

@@ -47,9 +47,7 @@ def once(roots):
     return session, [event.as_json() for event in events]
 
 
-def test_files_that_the_receiver_refuses_also_in_a_pack_are_one_failure_each_and_the_others_arrive(
-    roots, here, there
-):
+def test_files_that_the_receiver_refuses_in_a_pack_too_are_one_failure_each_others_arrive(roots, here, there):
     (here / "d").mkdir()
     refused = [".dkdbg-sync.mine", "d/.dkdbg-sync.mine"]
     for name in (*refused, "other", "d/a", "d/b"):
@@ -213,9 +211,7 @@ def test_a_path_is_looked_at_again_later_each_time_until_it_is_well():
 
 
 @pytest.mark.parametrize("moment", [2, 5], ids=["read", "sent"])
-def test_a_large_file_whose_folder_is_gone_when_it_is_through_does_not_bring_the_folder_back(
-    roots, here, there, moment
-):
+def test_a_large_file_whose_folder_is_gone_at_its_end_does_not_bring_it_back(roots, here, there, moment):
     """Found by the property test (seed 60): END put the file, and so its folder, in place of what had replaced it."""
     (here / "x").mkdir()
     (here / "x" / "large").write_bytes(os.urandom(3_000_000))

@@ -20,9 +20,7 @@ from dkdbg.tunnel.ssh import SharedConnection
         ("", "login,node", False),
     ],
 )
-def test_ssh_is_limited_to_10_seconds_only_where_nobody_else_says_how_long(
-    tmp_path, monkeypatch, *, settings, hosts, limited
-):
+def test_ssh_is_limited_to_10_seconds_unless_configured(tmp_path, monkeypatch, *, settings, hosts, limited):
     """The real ssh reads the configuration; the connection itself is refused, and its words are kept."""
     (tmp_path / "config").write_text(f"Host node\n{settings}\n")
     wrapper, words = tmp_path / "ssh", tmp_path / "words"

@@ -52,22 +52,19 @@ def test_the_readme_says_what_the_files_leave_out_for_pip_and_conda_and_a_pin_in
         "pip install torch==2.6.0 torchvision==0.21.0 --index-url https://download.pytorch.org/whl/cu124"
     )
     assert said(project) == ("2.6.0", "12.4")
-    project.empty().readme("conda install pytorch==1.12.1 torchvision cudatoolkit=11.3 -c pytorch").write(
-        "train.py", "import torch\n"
-    )
+    project.empty().readme("conda install pytorch==1.12.1 torchvision cudatoolkit=11.3 -c pytorch")
+    project.write("train.py", "import torch\n")
     assert said(project) == ("1.12.1", "11.3")
     project.empty().write("requirements.txt", "torch==2.1.0\n").readme("pip install torch==1.9.0")
     assert said(project)[0] == "2.1.0"
 
 
 def test_the_base_image_a_vendors_and_the_build_hold_a_torch(project):
-    project.write(
-        "Dockerfile", "FROM pytorch/pytorch:2.5.1-cuda12.4-cudnn9-runtime\nRUN pip install x\n"
-    ).write("train.py", "import torch\n")
+    project.write("Dockerfile", "FROM pytorch/pytorch:2.5.1-cuda12.4-cudnn9-runtime\nRUN pip install x\n")
+    project.write("train.py", "import torch\n")
     assert said(project) == ("2.5.1", "12.4")
-    project.empty().write("Dockerfile", "FROM nvcr.io/nvidia/pytorch:21.08-py3\n").write(
-        "train.py", "import torch\n"
-    )
+    project.empty().write("Dockerfile", "FROM nvcr.io/nvidia/pytorch:21.08-py3\n")
+    project.write("train.py", "import torch\n")
     assert said(project) == ("1.10", "11.4")
     project.empty().write(
         "Dockerfile", "FROM python:3.10\nRUN pip install \\\n  torch==2.7.0+cu128 \\\n  triton\n"
@@ -92,15 +89,12 @@ def test_every_release_has_a_wheel_for_its_default_cuda():
     assert [release.torch for release in torch_matrix.RELEASES if release.default not in release.cuda] == []
 
 
-def test_prose_names_the_torch_of_another_package_and_neither_a_side_folder_nor_the_developers_group_counts(
-    project,
-):
+def test_prose_names_the_torch_of_another_package_and_no_side_folder_or_developers_group_counts(project):
     words = "```bash\nuv pip install vllm==0.8.5\n```\nThis will also install PyTorch `v2.6.0`.\n"
     project.write("train.py", "import torch\n")
     assert said(project.write("README.md", words)) == ("2.6.0", "12.4")
-    project.empty().write("train.py", "import torch\n").write(
-        "extras/README.md", "pip install torch==1.8.0\n"
-    )
+    project.empty().write("train.py", "import torch\n")
+    project.write("extras/README.md", "pip install torch==1.8.0\n")
     assert said(project)[0] is None
     project.empty().write(
         "pyproject.toml",

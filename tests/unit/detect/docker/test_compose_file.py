@@ -143,9 +143,7 @@ def test_a_bind_of_the_whole_repository(project, source):
     assert services(project)["a"].binds == ((".", "/w"),)
 
 
-def test_named_volumes_and_foreign_folders_are_no_binds_and_contexts_are_found_above_and_not_elsewhere(
-    project,
-):
+def test_named_volumes_and_foreign_folders_are_no_binds_and_contexts_are_found_above_not_elsewhere(project):
     project.write(
         "compose.yaml",
         "services:\n  a:\n    image: x\n    volumes: ['data:/d', '/tmp:/t', '~/x:/x', '../out:/o']\n",
@@ -193,9 +191,7 @@ def test_variables_for_which_compose_refuses_the_file_are_known(project, said, n
     ("example", "known"),
     [(".env.example", ".env.example"), ("example.env", "example.env"), (".env.sample", ".env.sample"), ("env.md", None)],
 )  # fmt: skip
-def test_environment_files_without_which_compose_refuses_the_file_are_known_with_their_example(
-    project, example, known
-):
+def test_environment_files_without_which_compose_refuses_are_known_with_the_example(project, example, known):
     project.write(
         "compose.yml",
         """\
@@ -209,9 +205,7 @@ services:
     assert [each.needs_files for each in project.facts().services] == [((".env", known),)] * 3
 
 
-def test_keys_that_are_no_strings_stop_nothing_and_a_stage_by_its_name_is_a_compose_file_if_it_has_services(
-    project,
-):
+def test_keys_that_are_no_strings_stop_nothing_a_file_of_a_stage_is_a_compose_file_by_its_services(project):
     project.write(
         "examples/compose.yaml",
         "services: {s: {image: x, networks: [n]}}\nnetworks: {n: {x-since: {2024-01-01: first, 1: {2: 3}}}}\n",
@@ -219,12 +213,10 @@ def test_keys_that_are_no_strings_stop_nothing_and_a_stage_by_its_name_is_a_comp
     project.program("train.py", "import torch")
     assert project.facts().services[0].parts[0][2] == '{"x-since": {"2024-01-01": "first", "1": {"2": 3}}}'
     body = "services:\n  web: {build: ., command: python train.py}\n"
-    project.empty().write("local.yml", "version: '3'\n\n" + body).write("production.yml", body).write(
-        "dev.yaml", "lr: 0.1\n"
-    )
-    project.write("conf/local.yml", body).write(
-        "Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\n"
-    ).program("train.py")
+    project.empty().write("local.yml", "version: '3'\n\n" + body).write("production.yml", body)
+    project.write("dev.yaml", "lr: 0.1\n")
+    project.write("conf/local.yml", body).write("Dockerfile", "FROM python:3.11\nWORKDIR /app\nCOPY . .\n")
+    project.program("train.py")
     facts = project.facts()
     assert facts.compose_files == ("local.yml", "production.yml")
     assert (facts.service.name, facts.service.file) == ("web", "local.yml")

@@ -131,9 +131,8 @@ def test_an_image_in_a_deeper_docker_folder_is_the_programs_and_conda_names_its_
         "FROM nvidia/cuda:12.1.1-devel-ubuntu20.04\nWORKDIR /code\nCOPY . /code\nCOPY requirements.txt .\n"
         "RUN conda install python~=3.10.12 pip && pip install -r requirements.txt\n",
     )
-    project.write("requirements.txt", "torch==2.4.1\n").program("train.py", "import torch").readme(
-        "python train.py"
-    )
+    project.write("requirements.txt", "torch==2.4.1\n").program("train.py", "import torch")
+    project.readme("python train.py")
     facts = project.facts()
     assert (facts.python.version, facts.python.source) == ("3.10", "utils/docker/Dockerfile")
     assert [(local, str(remote)) for local, remote in facts.mappings] == [(".", "/code")]

@@ -26,9 +26,8 @@ services:
 
 
 def web(project):
-    project.write("docker-compose.yml", WEB).write("project/main.py", "app = 1\n").write(
-        "project/worker.py", "celery = 1\n"
-    )
+    project.write("docker-compose.yml", WEB).write("project/main.py", "app = 1\n")
+    project.write("project/worker.py", "celery = 1\n")
     return project.write("project/Dockerfile", "FROM python:3.11\nWORKDIR /usr/src/app\nCOPY . .\n").facts()
 
 
@@ -41,9 +40,7 @@ def test_the_application_is_chosen_before_its_worker_and_database_with_its_progr
     assert web(project).ports == (8000,)
 
 
-def test_a_database_or_a_foreign_image_alone_is_no_service_to_debug_and_a_python_image_with_the_code_is_one(
-    project,
-):
+def test_a_database_or_foreign_image_is_no_service_to_debug_a_python_image_with_the_code_is_one(project):
     project.write("compose.yaml", "services:\n  db: {image: 'postgres:16'}\n").program("app.py")
     assert project.facts().service is None
     project.empty().write(
@@ -59,21 +56,17 @@ def test_a_database_or_a_foreign_image_alone_is_no_service_to_debug_and_a_python
     assert (facts.service.name, facts.entrypoint.file, facts.mappings) == ("job", "train.py", ((".", "/w"),))
 
 
-def test_the_service_of_the_dev_container_and_the_default_file_are_preferred_and_a_file_for_tests_is_not(
-    project,
-):
-    project.write("compose.yaml", "services:\n  a: {build: .}\n  b: {build: .}\n").write(
-        "Dockerfile", "FROM python:3.11\nCOPY . /a\n"
-    ).program("main.py")
+def test_the_service_of_the_dev_container_and_the_default_file_are_preferred_a_file_for_tests_is_not(project):
+    project.write("compose.yaml", "services:\n  a: {build: .}\n  b: {build: .}\n")
+    project.write("Dockerfile", "FROM python:3.11\nCOPY . /a\n").program("main.py")
     project.write(
         ".devcontainer/devcontainer.json",
         '{"dockerComposeFile": "../compose.yaml", "service": "b", "workspaceFolder": "/a"}',
     )
     assert project.facts().service.name == "b"
     body = "services:\n  app{0}:\n    build: .\n"
-    project.empty().write("docker-compose.gpu.yml", body.format("-gpu")).write(
-        "docker-compose.yml", body.format("")
-    )
+    project.empty().write("docker-compose.gpu.yml", body.format("-gpu"))
+    project.write("docker-compose.yml", body.format(""))
     facts = (
         project.program("main.py")
         .write("Dockerfile", "FROM python:3.11\nWORKDIR /a\nCOPY . .\nCMD python main.py\n")
@@ -87,13 +80,10 @@ def test_the_service_of_the_dev_container_and_the_default_file_are_preferred_and
     assert project.facts().service.name == "speech"
 
 
-def test_of_many_example_projects_the_first_is_chosen_and_training_of_the_readme_beats_a_server_deep_down(
-    project,
-):
+def test_of_many_examples_the_first_is_chosen_and_training_of_the_readme_beats_a_server_deep_down(project):
     for name, service in (("alpha", "alpha"), ("beta", "backend")):
-        project.write(f"examples/{name}/compose.yml", f"services:\n  {service}: {{build: .}}\n").write(
-            f"examples/{name}/_wsgi.py", "app = 1\n"
-        )
+        project.write(f"examples/{name}/compose.yml", f"services:\n  {service}: {{build: .}}\n")
+        project.write(f"examples/{name}/_wsgi.py", "app = 1\n")
         project.write(
             f"examples/{name}/Dockerfile",
             "FROM python:3.11\nWORKDIR /app\nCOPY . .\nCMD gunicorn --bind :9090 _wsgi:app\n",
@@ -108,26 +98,21 @@ def test_of_many_example_projects_the_first_is_chosen_and_training_of_the_readme
         "services:\n  server:\n    build: {context: ../.., dockerfile: scripts/docker/Dockerfile}\n    command: python scripts/serve.py\n    volumes: ['../..:/app']\n",
     )
     project.write("scripts/docker/Dockerfile", "FROM python:3.11\nWORKDIR /app\n").program("scripts/serve.py")
-    project.write("scripts/train.py", "import torch\nloss.backward()\n").readme(
-        "python scripts/train.py base"
-    )
+    project.write("scripts/train.py", "import torch\nloss.backward()\n")
+    project.readme("python scripts/train.py base")
     facts = project.facts()
     assert (facts.service.name, facts.entrypoint.file) == ("server", "scripts/train.py")
 
 
-def test_copies_of_the_image_map_where_nothing_is_mounted_and_a_program_that_lies_only_in_it_has_no_file(
-    project,
-):
-    project.write(
-        "compose.yaml", "services:\n  gui:\n    build: .\n    volumes: ['./models:/app/models']\n"
-    ).write("models/a.bin")
+def test_copies_of_the_image_map_where_nothing_is_mounted_and_a_program_only_in_it_has_no_file(project):
+    project.write("compose.yaml", "services:\n  gui:\n    build: .\n    volumes: ['./models:/app/models']\n")
+    project.write("models/a.bin")
     project.program("gui.py").write(
         "Dockerfile", 'FROM python:3.11\nCOPY --link . /app\nWORKDIR /app\nCMD ["python", "gui.py"]\n'
     )
     assert project.facts().mappings == ((".", "/app"),)
-    project.empty().write("compose.yaml", "services:\n  auto: {build: ./services/a}\n").write(
-        "services/a/entrypoint.sh", 'exec "$@"\n'
-    ).write("services/a/config.py")
+    project.empty().write("compose.yaml", "services:\n  auto: {build: ./services/a}\n")
+    project.write("services/a/entrypoint.sh", 'exec "$@"\n').write("services/a/config.py")
     project.write(
         "services/a/Dockerfile",
         'FROM pytorch/pytorch:2.3.0-cuda12.1-cudnn8-runtime\nRUN git clone u /ui\nWORKDIR /ui\nCOPY . /docker\nENTRYPOINT ["/docker/entrypoint.sh"]\nCMD python -u webui.py --port 7860 ${ARGS}\n',
@@ -138,22 +123,18 @@ def test_copies_of_the_image_map_where_nothing_is_mounted_and_a_program_that_lie
 
 
 def test_an_entrypoint_script_is_read_without_what_goes_to_the_background_and_drops_the_command(project):
-    project.write("compose.yaml", "services:\n  app: {build: .}\n").write(
-        "entrypoint.sh", 'set -e\npython migrate.py\nexec python server.py --port 1 "$@"\n'
-    )
-    project.program("server.py").program("migrate.py").write(
-        "Dockerfile", 'FROM python:3.11\nWORKDIR /a\nCOPY . .\nENTRYPOINT ["./entrypoint.sh"]\n'
-    )
+    project.write("compose.yaml", "services:\n  app: {build: .}\n")
+    project.write("entrypoint.sh", 'set -e\npython migrate.py\nexec python server.py --port 1 "$@"\n')
+    project.program("server.py").program("migrate.py")
+    project.write("Dockerfile", 'FROM python:3.11\nWORKDIR /a\nCOPY . .\nENTRYPOINT ["./entrypoint.sh"]\n')
     assert project.facts().entrypoint.file == "server.py"
-    project.empty().write("compose.yml", "services:\n  web: {build: .}\n").program("server.py").program(
-        "sync.py"
-    )
+    project.empty().write("compose.yml", "services:\n  web: {build: .}\n").program("server.py")
+    project.program("sync.py")
     project.write("Dockerfile", 'FROM python:3.11\nWORKDIR /app\nCOPY . .\nENTRYPOINT ["./entry.sh"]\n')
     project.write("entry.sh", "#!/bin/sh\npython server.py\npython sync.py &\nwait\n")
     assert project.facts().entrypoint.file == "server.py"
-    project.empty().write(
-        "compose.yaml", "services:\n  app: {build: ., entrypoint: ['python', 'b.py']}\n"
-    ).program("a.py").program("b.py")
+    project.empty().write("compose.yaml", "services:\n  app: {build: ., entrypoint: ['python', 'b.py']}\n")
+    project.program("a.py").program("b.py")
     project.write("Dockerfile", 'FROM python:3.11\nWORKDIR /x\nCOPY . .\nCMD ["python", "a.py"]\n')
     assert project.facts().entrypoint.command == "python b.py"
 
@@ -170,9 +151,7 @@ def test_fastapi_finds_its_program_below_a_copied_folder(project):
     assert (entry.file, entry.launcher, entry.cwd) == ("backend/app/main.py", "fastapi", "backend")
 
 
-def test_an_image_that_installs_its_own_python_is_a_service_to_debug_and_one_that_node_builds_with_is_not(
-    project,
-):
+def test_an_image_that_installs_its_own_python_is_a_service_to_debug_and_one_that_node_uses_is_not(project):
     project.write("compose.yaml", "services: {ui: {build: ., command: ./start}}\n").program("server.py")
     project.write("Dockerfile", "FROM ubuntu:22.04\nRUN apt update && apt install -y git python3-dev pip\n")
     assert project.facts().service.name == "ui"
@@ -181,9 +160,7 @@ def test_an_image_that_installs_its_own_python_is_a_service_to_debug_and_one_tha
     assert project.facts().service is None
 
 
-def test_a_released_image_gives_way_to_a_dockerfile_that_has_the_code_unless_the_code_is_mounted_over_it(
-    project,
-):
+def test_a_released_image_gives_way_to_a_dockerfile_with_the_code_unless_the_code_is_mounted_over_it(project):
     project.write("pyproject.toml", '[project]\nname = "labels"\n').program("app.py")
     project.write(
         "docker-compose.prod.yml",
@@ -211,9 +188,7 @@ def test_a_released_image_gives_way_to_a_dockerfile_that_has_the_code_unless_the
         ("acme/labels-api:1.2", "Dockerfile.api", "."),
     ],
 )
-def test_a_service_that_pulls_a_release_of_the_project_is_built_from_its_dockerfile(
-    project, image, dockerfile, context
-):
+def test_a_service_that_pulls_a_release_of_it_is_built_from_dockerfile(project, image, dockerfile, context):
     project.write("pyproject.toml", '[project]\nname = "labels"\n').program(f"{context}/app.py")
     project.write("compose.yml", f"services:\n  web: {{image: '{image}', depends_on: [db]}}\n")
     project.write(dockerfile, "FROM python:3.11\nWORKDIR /labels\nCOPY . .\nCMD python app.py\n")

@@ -15,9 +15,8 @@ def test_a_readme_launch_line_beats_a_main_guard_and_what_another_program_execut
         "python fit_model.py --epochs 1",
         "README.md",
     )
-    project.empty().write("train.py", TRAIN).write(
-        "config/train_small.py", "batch_size = 1\nlr = 0.1\n"
-    ).readme("python train.py config/train_small.py")
+    project.empty().write("train.py", TRAIN).write("config/train_small.py", "batch_size = 1\nlr = 0.1\n")
+    project.readme("python train.py config/train_small.py")
     assert [item.file for item in project.facts().candidates] == ["train.py"]
 
 
@@ -29,12 +28,9 @@ def test_training_beats_sampling_and_preparing_data_is_not_the_program(project):
     assert project.facts().entrypoint.file == "model_run.py"
 
 
-def test_a_module_or_a_script_without_its_folder_is_found_from_the_root_and_a_change_of_directory_counts(
-    project,
-):
-    project.write("scripts/base_train.py", TRAIN).readme(
-        "torchrun --nproc_per_node=8 -m scripts.base_train -- --depth=1"
-    )
+def test_a_module_or_script_without_its_folder_is_found_from_the_root_and_cd_counts(project):
+    project.write("scripts/base_train.py", TRAIN)
+    project.readme("torchrun --nproc_per_node=8 -m scripts.base_train -- --depth=1")
     entry = project.facts().entrypoint
     assert (entry.file, entry.launcher, entry.cwd) == ("scripts/base_train.py", "torchrun", ".")
     project.empty().write("src/train.py", TRAIN).readme("python train.py trainer=gpu")
@@ -45,21 +41,18 @@ def test_a_module_or_a_script_without_its_folder_is_found_from_the_root_and_a_ch
 
 
 def test_a_shell_script_of_the_readme_is_read_through_also_where_two_source_each_other(project):
-    project.write("pretrain.py", TRAIN).write(
-        "run.sh", "CFG=big\ntorchrun \\\n  --nproc_per_node=8 \\\n  pretrain.py --cfg $CFG\n"
-    )
+    project.write("pretrain.py", TRAIN)
+    project.write("run.sh", "CFG=big\ntorchrun \\\n  --nproc_per_node=8 \\\n  pretrain.py --cfg $CFG\n")
     entry = project.readme("bash run.sh").facts().entrypoint
     assert (entry.file, entry.command) == ("pretrain.py", "torchrun --nproc_per_node=8 pretrain.py --cfg big")
-    project.empty().write("a.sh", "source b.sh\npython train.py\n").write("b.sh", ". a.sh\n").write(
-        "train.py", TRAIN
-    )
+    project.empty().write("a.sh", "source b.sh\npython train.py\n").write("b.sh", ". a.sh\n")
+    project.write("train.py", TRAIN)
     assert project.facts().entrypoint.file == "train.py"
 
 
 def test_a_makefile_the_editor_and_the_image_show_the_program(project):
-    project.write("src/go.py", "import torch\ngo()\n").write(
-        "Makefile", "PY ?= python3\nrun:\n\t@$(PY) src/go.py --fast\n"
-    )
+    project.write("src/go.py", "import torch\ngo()\n")
+    project.write("Makefile", "PY ?= python3\nrun:\n\t@$(PY) src/go.py --fast\n")
     assert project.facts().entrypoint.command == "python3 src/go.py --fast"
     project.empty().program("tool_a.py").program("tool_b.py").write(
         ".vscode/launch.json",
@@ -79,9 +72,8 @@ def test_a_makefile_the_editor_and_the_image_show_the_program(project):
 
 
 def test_a_program_is_started_by_its_console_script_or_as_a_module_of_its_package(project):
-    project.write(
-        "pyproject.toml", '[project]\nname = "tool"\n[project.scripts]\ntool = "pkg.cli:main"\n'
-    ).program("pkg/cli.py")
+    project.write("pyproject.toml", '[project]\nname = "tool"\n[project.scripts]\ntool = "pkg.cli:main"\n')
+    project.program("pkg/cli.py")
     entry = project.facts().entrypoint
     assert (entry.command, entry.launcher, entry.file) == ("tool", "console-script", "pkg/cli.py")
     project.empty().program("src/book/part2/training.py", APP).write("src/book/__init__.py")
@@ -104,9 +96,8 @@ def test_tests_setup_vendored_code_and_a_library_are_never_the_program(project):
     ):
         project.program(path)
     assert project.facts().entrypoint is None
-    project.empty().write("lib/__init__.py").write("lib/layers.py", "import torch\nclass A: ...\n").write(
-        "setup.py", "from setuptools import setup\nsetup(name='lib')\n"
-    )
+    project.empty().write("lib/__init__.py").write("lib/layers.py", "import torch\nclass A: ...\n")
+    project.write("setup.py", "from setuptools import setup\nsetup(name='lib')\n")
     assert project.facts().entrypoint is None
 
 
@@ -119,9 +110,8 @@ def test_notebooks_are_started_with_jupyter_unless_they_lie_beside_a_program_or_
     project.empty()
     for number in range(12):
         project.write(f"unit{number}/lesson.ipynb", '{"cells": []}')
-    project.write("unit3/helper_train.py", TRAIN).write(
-        "unit3/README.md", "```bash\npython helper_train.py\n```\n"
-    )
+    project.write("unit3/helper_train.py", TRAIN)
+    project.write("unit3/README.md", "```bash\npython helper_train.py\n```\n")
     assert project.facts().entrypoint.launcher == "notebook"
     project.readme("python unit3/helper_train.py")
     assert project.facts().entrypoint.file == "unit3/helper_train.py"
@@ -133,12 +123,9 @@ def test_notebooks_are_started_with_jupyter_unless_they_lie_beside_a_program_or_
     assert project.facts().entrypoint.command == "python -m p2ch11.training"
 
 
-def test_a_name_in_a_directory_listing_a_task_of_no_use_and_a_program_that_starts_the_container_are_no_launch(
-    project,
-):
-    project.write(
-        "README.md", "    repo\n    \u251c\u2500\u2500 train.py  # trains\n\n```\ntrain.py\n```\n"
-    ).write("train.py", TRAIN)
+def test_a_name_in_a_directory_listing_a_useless_task_and_the_starter_of_the_container_are_no_launch(project):
+    project.write("README.md", "    repo\n    \u251c\u2500\u2500 train.py  # trains\n\n```\ntrain.py\n```\n")
+    project.write("train.py", TRAIN)
     assert project.facts().entrypoint.source == "its own code"
     project.empty().write(
         "pyproject.toml", "[tool.pixi.tasks]\napp = 3\nloop = 'pixi run loop'\n[tool.hatch]\nenvs = []\n"
@@ -153,9 +140,7 @@ def test_a_name_in_a_directory_listing_a_task_of_no_use_and_a_program_that_start
     assert project.facts().entrypoint.file == "run_fold.py"
 
 
-def test_a_required_option_or_a_placeholder_needs_arguments_and_the_line_with_less_to_fill_in_is_taken(
-    project,
-):
+def test_a_required_option_or_placeholder_needs_arguments_and_the_line_with_less_to_fill_in_is_taken(project):
     project.write(
         "train.py",
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('--data', required=True)\np.parse_args()\n",
@@ -177,16 +162,13 @@ def test_a_required_option_or_a_placeholder_needs_arguments_and_the_line_with_le
     assert project.facts().entrypoint.command == "python -m pkg.run --alg=ppo"
 
 
-def test_a_manage_py_is_started_with_runserver_help_is_no_part_and_a_training_run_beats_an_evaluation(
-    project,
-):
+def test_manage_py_is_started_with_runserver_help_is_no_part_and_a_training_run_beats_an_evaluation(project):
     project.program("manage.py").readme("python manage.py migrate", "python manage.py runserver")
     assert project.facts().entrypoint.command == "python manage.py runserver"
     project.empty().program("tool.py").readme("python tool.py --help")
     assert project.facts().entrypoint.command == "python tool.py"
-    project.empty().write("main_fit.py", TRAIN).readme(
-        "python main_fit.py --eval", "torchrun main_fit.py --epochs 1"
-    )
+    project.empty().write("main_fit.py", TRAIN)
+    project.readme("python main_fit.py --eval", "torchrun main_fit.py --epochs 1")
     assert project.facts().entrypoint.command == "torchrun main_fit.py --epochs 1"
 
 
@@ -233,9 +215,8 @@ def test_a_main_with_a_training_loop_is_the_program_and_of_two_branches_the_one_
     ],
 )
 def test_a_task_that_the_readme_runs_is_what_it_starts(project, command, text):
-    project.write("pyproject.toml", text).readme(f"{command} --share").program("tools/serve.py").program(
-        "train.py"
-    )
+    project.write("pyproject.toml", text).readme(f"{command} --share").program("tools/serve.py")
+    project.program("train.py")
     entry = project.facts().entrypoint
     assert (entry.command, entry.source) == ("python tools/serve.py --share", "README.md")
 

@@ -71,16 +71,13 @@ def test_of_several_environments_the_plain_or_the_readmes_comes_first_and_hides_
     assert project.facts().dependency_files == ("environment.yml",)
     project.readme("conda env create -f environment_py39.yaml")
     assert project.facts().dependency_files == ("environment_py39.yaml",)
-    project.empty().write("env/SE3.yml", "channels: [x]\n" + CONDA).readme(
-        "conda env create --file env/SE3.yml", "pip install -e ."
-    )
+    project.empty().write("env/SE3.yml", "channels: [x]\n" + CONDA)
+    project.readme("conda env create --file env/SE3.yml", "pip install -e .")
     project.write("setup.py", "from setuptools import setup\nsetup(name='p', install_requires=['torch'])\n")
     assert project.facts().dependency_files == ("env/SE3.yml", "setup.py")
 
 
-def test_requirements_beside_the_program_or_that_the_image_installs_and_members_of_a_workspace_are_found(
-    project,
-):
+def test_requirements_beside_the_program_or_that_the_image_installs_and_workspace_members_are_found(project):
     project.write("src/gpu/requirements.txt", "torch\n").program("src/gpu/train.py")
     facts = project.facts()
     assert (facts.package_manager, facts.dependency_files) == ("pip", ("src/gpu/requirements.txt",))
@@ -102,9 +99,8 @@ def test_requirements_follow_includes_also_in_a_circle_and_collect_indexes(proje
     )
     file = read(project.write("base.txt", "numpy>=1\n"), "requirements.txt")
     assert (names(file), file.indexes) == (["numpy", "torch"], ("https://x/whl/cu121",))
-    project.empty().write("requirements.txt", "-r requirements-b.txt\na\n").write(
-        "requirements-b.txt", "-r requirements.txt\nb\n"
-    )
+    project.empty().write("requirements.txt", "-r requirements-b.txt\na\n")
+    project.write("requirements-b.txt", "-r requirements.txt\nb\n")
     assert "a" in names(read(project, "requirements.txt"))
 
 
@@ -217,18 +213,15 @@ def test_names_of_the_readme_or_imports_stand_in_for_a_missing_file_without_the_
     assert project.facts().requirements == ("torch",)
 
 
-def test_system_packages_follow_the_requirements_and_a_folder_that_the_readme_installs_is_the_project(
-    project,
-):
+def test_system_packages_follow_the_requirements_and_a_folder_the_readme_installs_is_the_project(project):
     facts = project.write("requirements.txt", "opencv-python\nmpi4py\nx @ git+https://h/x.git\n").facts()
     assert (facts.apt, facts.build_apt) == (
         ("libgl1", "libglib2.0-0", "openmpi-bin"),
         ("build-essential", "git", "libopenmpi-dev"),
     )
     project.empty().write("learn/train.py", "import torch\n")
-    project.write("python/requirements.txt", "torch==0.4.0\n").write(
-        "python/setup.py", "from setuptools import setup\nsetup(name='p')\n"
-    )
+    project.write("python/requirements.txt", "torch==0.4.0\n")
+    project.write("python/setup.py", "from setuptools import setup\nsetup(name='p')\n")
     project.readme("git clone https://example.org/course.git", "cd course/python", "pip install .")
     facts = project.facts()
     assert (facts.package_manager, facts.torch.version) == ("pip", "0.4.0")

@@ -11,9 +11,8 @@ def version(project):
 
 def test_nothing_said_or_a_statement_outside_the_required_range_is_the_default(project):
     assert version(project) == "3.11"
-    project.write("pyproject.toml", '[project]\nname = "p"\nrequires-python = ">=3.10"\n').readme(
-        "conda create -n x python=3.8"
-    )
+    project.write("pyproject.toml", '[project]\nname = "p"\nrequires-python = ">=3.10"\n')
+    project.readme("conda create -n x python=3.8")
     assert version(project) == "3.11"
 
 
@@ -71,16 +70,13 @@ def test_one_statement(project, path, text, expected):
     assert version(project.write(path, text)) == expected
 
 
-def test_the_image_beats_the_readme_whose_side_folders_say_nothing_and_a_pin_file_beats_a_distribution(
-    project,
-):
+def test_the_image_beats_the_readme_whose_side_folders_say_nothing_a_pin_file_beats_a_distribution(project):
     assert (
         version(project.write("Dockerfile", "FROM python:3.9\n").readme("conda create -n x python=3.10"))
         == "3.9"
     )
-    project.empty().write("Dockerfile", "FROM nvidia/cuda:12.1.0-devel-ubuntu20.04\n").write(
-        ".python-version", "3.10\n"
-    )
+    project.empty().write("Dockerfile", "FROM nvidia/cuda:12.1.0-devel-ubuntu20.04\n")
+    project.write(".python-version", "3.10\n")
     assert version(project) == "3.10"
     project.empty().program("train.py").write("extras/README.md", "conda create -n p python=3.8\n")
     assert version(project) == "3.11"
