@@ -15,13 +15,8 @@ from dkdbg.errors import DkdbgError
 
 def test_an_empty_folder_has_facts(project):
     facts = project.facts()
-    assert (facts.package_manager, facts.entrypoint, facts.service, facts.torch, facts.gpu) == (
-        "none",
-        None,
-        None,
-        None,
-        "none",
-    )
+    assert (facts.package_manager, facts.gpu) == ("none", "none")
+    assert (facts.entrypoint, facts.service, facts.torch) == (None, None, None)
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path):
@@ -75,10 +70,8 @@ def test_an_old_encoding_carriage_returns_and_names_with_blanks_are_read(project
     ).program("gui.py")
     facts = project.facts()
     assert (facts.ports, facts.entrypoint.file, facts.mappings) == ((7860,), "gui.py", ((".", "/app"),))
-    assert (
-        project.empty().write("my docs/read me.md", "x").program("my app/main.py").facts().entrypoint.file
-        == "my app/main.py"
-    )
+    project.empty().write("my docs/read me.md", "x").program("my app/main.py")
+    assert project.facts().entrypoint.file == "my app/main.py"
 
 
 def test_a_path_cannot_leave_the_root_and_bytes_that_are_no_text_are_empty():
@@ -87,21 +80,14 @@ def test_a_path_cannot_leave_the_root_and_bytes_that_are_no_text_are_empty():
 
 
 def test_dev_containers_below_the_root_are_listed_and_submodules_that_are_not_checked_out_named(project):
-    project.write(
-        "src/a/.devcontainer/devcontainer.json",
-        '{\n // why\n "build": {"dockerfile": "Dockerfile", "context": "../../.."},\n}',
-    )
-    project.write("src/a/.devcontainer/Dockerfile", "FROM python:3.11\n")
+    path, dockerfile = (f"src/a/.devcontainer/{name}" for name in ("devcontainer.json", "Dockerfile"))
+    project.write(path, '{\n // why\n "build": {"dockerfile": "Dockerfile", "context": "../../.."},\n}')
+    project.write(dockerfile, "FROM python:3.11\n")
     (fact,) = read_devcontainers(Tree(project.root))
-    assert (fact.path, fact.dockerfile, fact.context) == (
-        "src/a/.devcontainer/devcontainer.json",
-        "src/a/.devcontainer/Dockerfile",
-        ".",
-    )
+    assert (fact.path, fact.dockerfile, fact.context) == (path, dockerfile, ".")
     project.empty().write(".gitmodules", '[submodule "x"]\n\tpath = lib/x\n\turl = u\n')
-    assert project.facts().problems == (
-        "lib/x, a submodule that is not checked out (git submodule update --init)",
-    )
+    (problem,) = project.facts().problems
+    assert problem == "lib/x, a submodule that is not checked out (git submodule update --init)"
 
 
 def test_the_report_is_plain_json(project):
@@ -141,23 +127,11 @@ def test_of_a_large_repository_no_file_is_opened_twice(project):
 ODD = ("3", "x", "[]", "{}", "[1, null, [2]]", "{a: {b: [{}]}}", "null", "true")
 
 
+KEYS = ["build", "ports", "volumes", "deploy", "command", "depends_on", "profiles", "extends", "image"]
+
+
 @pytest.mark.parametrize("value", ODD)
-@pytest.mark.parametrize(
-    "key",
-    [
-        "build",
-        "ports",
-        "volumes",
-        "deploy",
-        "command",
-        "depends_on",
-        "profiles",
-        "extends",
-        "image",
-        "devices",
-        "environment",
-    ],
-)
+@pytest.mark.parametrize("key", [*KEYS, "devices", "environment"])
 def test_a_service_key_of_an_odd_type_is_survived(project, key, value):
     project.write("compose.yaml", f"services:\n  a:\n    {key}: {value}\n")
     assert [fact.name for fact in project.facts().services] == ["a"]

@@ -2,8 +2,11 @@
 
 import pytest
 
+LIGHTNING = "import lightning\nTrainer(gpus=1).fit(m)\n"
 BACKWARD = "for x in []:\n    x.backward()\n"
 FALLBACK = "import torch\ndevice = 'cuda' if torch.cuda.is_available() else 'cpu'\n" + BACKWARD
+HALF = FALLBACK.replace("else 'cpu'", "")
+PRINTS = "import torch\nx = torch.zeros(3)\nprint(x)\n"
 HARD = "import torch\nmodel = model.cuda()\n" + BACKWARD
 MAIN = "\nif __name__ == '__main__':\n    main()\n"
 GPU = "deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 1, capabilities: [gpu]}]}}}"
@@ -13,12 +16,13 @@ EXTRAS = '[project]\nname = "p"\ndependencies = ["torch"]\n[project.optional-dep
 OF_MODULE = "import torch\nfrom core.solver import Solver\n" + MAIN
 OF_PACKAGE = "from p.training import train\n" + MAIN
 CONDA = "conda install -y pytorch=1.4.0 cudatoolkit=10.0 -c pytorch"
-NGC = "FROM nvcr.io/nvidia/pytorch:22.03-py3\nCOPY . /w\n"
+OF_CONDA = {"main.py": OF_MODULE, "README.md": (CONDA, "python main.py")}
+OF_NGC = {"train.py": OF_PACKAGE, "Dockerfile": "FROM nvcr.io/nvidia/pytorch:22.03-py3\nCOPY . /w\n"}
 CUDA_IMAGE = "FROM nvidia/cuda:11.6.2-cudnn8-runtime-ubuntu20.04\nCOPY . /app\nCMD python3 run.py\n"
+LOOKS = "import torch\ntorch.accelerator.is_available()\n"
 IF_THERE = "import torch\nif torch.cuda.is_available():\n    model.cuda()\n"
-DEVICE_OPTION = (
-    "import argparse, torch\np = argparse.ArgumentParser()\np.add_argument('--device', default='cuda')\n"
-)
+PARSER = "import argparse, torch\np = argparse.ArgumentParser()\n"
+DEVICE_OPTION = PARSER + "p.add_argument('--device', default='cuda')\n"
 AUTO_SELECT = "from torch_geometric.graphgym.utils.device import auto_select_device\nauto_select_device()\n"
 #: Words about GPUs that demand none, and words about CPUs that promise nothing.
 NO_DEMAND = (
@@ -37,17 +41,14 @@ NO_FALLBACK = (
 )
 
 NONE = {
-    "torch on the cpu alone": {"train.py": "import torch\nx = torch.zeros(3)\nprint(x)\n"},
+    "torch on the cpu alone": {"train.py": PRINTS},
     "a web application": {"requirements.txt": "fastapi\n", "main.py": "import fastapi\n" + MAIN},
 }
 OPTIONAL = {
     "a fallback in the program": {"train.py": FALLBACK},
     "a cpu command in the readme": {"train.py": HARD, "README.md": ("python train.py --device=cpu",)},
     "an extra named cpu": {"train.py": HARD, "pyproject.toml": EXTRAS + 'cpu = ["torch"]\ngpu = ["torch"]\n'},
-    "a configuration for the cpu": {
-        "configs/trainer/default.yaml": "accelerator: cpu\n",
-        "train.py": "import lightning\nTrainer(gpus=1).fit(m)\n",
-    },
+    "a configuration for the cpu": {"configs/a.yaml": "accelerator: cpu\n", "train.py": LIGHTNING},
     "dev containers with and without a gpu": {
         "a/.devcontainer/devcontainer.json": GPU_RUN_ARGS,
         "b/.devcontainer/devcontainer.json": '{"image": "python:3.11"}',
@@ -58,10 +59,7 @@ OPTIONAL = {
     "requirements for a cpu": {"train.py": HARD, "requirements_cpu.txt": "torch\n"},
     "a Dockerfile for a cpu": {"train.py": HARD, "docker/Dockerfile-cpu": "FROM python:3.11\n"},
     "a folder for a cpu": {"train.py": HARD, "docker/cpu/Dockerfile": "FROM python:3.11\n"},
-    "an optional package for nvidia": {
-        "train.py": FALLBACK,
-        "pyproject.toml": EXTRAS + 'fast = ["flash-attn"]\n',
-    },
+    "an optional package": {"train.py": FALLBACK, "pyproject.toml": EXTRAS + 'fast = ["flash-attn"]\n'},
     "the package behind its main module decides": {
         "p/__init__.py": "",
         "p/__main__.py": "from p.cli import app\napp()\n",
@@ -69,13 +67,8 @@ OPTIONAL = {
         "q/old.py": HARD,
         "README.md": ("python -m p",),
     },
-    "a package that only looks at gpus": {
-        "requirements.txt": "torch\npynvml\n",
-        "train.py": "import torch\ntorch.accelerator.is_available()\n",
-    },
-    "a comment that names cuda": {
-        "train.py": 'import torch\n# Passed on, such as device="cuda:0".\nmodel.to(device)\n'
-    },
+    "a package that only looks at gpus": {"requirements.txt": "torch\npynvml\n", "train.py": LOOKS},
+    "a comment that names cuda": {"train.py": 'import torch\n# Such as device="cuda:0".\nmodel.to(device)\n'},
     "a simulator of another program": {
         "train_isaac.py": "import isaacgym\nimport torch" + MAIN,
         "README.md": ("python train.py",),
@@ -96,23 +89,17 @@ OPTIONAL = {
         "serve.py": "from sentence_transformers import SentenceTransformer\nSentenceTransformer('x')\n",
     },
     "an install line with cuda where a module picks the device": {
-        "main.py": OF_MODULE,
+        **OF_CONDA,
         "core/solver.py": FALLBACK,
-        "README.md": (CONDA, "python main.py"),
         "metrics/other.py": "def f(x):\n    return x.cuda()\n",
     },
     "an image with cuda where lightning takes what there is": {
-        "train.py": OF_PACKAGE,
+        **OF_NGC,
         "p/training.py": "import pytorch_lightning\n",
         "configs/a.yaml": "trainer:\n  accelerator: 'auto'\n",
-        "Dockerfile": NGC,
         "p/model.py": "x = y.is_cuda\n",
     },
-    "an image with cuda where a module picks the device": {
-        "train.py": OF_PACKAGE,
-        "p/training.py": FALLBACK,
-        "Dockerfile": NGC,
-    },
+    "an image with cuda where a module picks the device": OF_NGC | {"p/training.py": FALLBACK},
     "graphgym picks the device": {
         "main.py": "import torch\n" + AUTO_SELECT + MAIN,
         "README.md": ("conda install pytorch-cuda=11.7", "python main.py"),
@@ -124,14 +111,8 @@ REQUIRED = {
     "nccl without a fallback": {
         "train.py": "import torch.distributed as dist\ndist.init_process_group('nccl')\nx.cuda()\n"
     },
-    "a requirement in prose": {
-        "train.py": FALLBACK.replace("else 'cpu'", ""),
-        "README.md": "This requires an NVIDIA GPU.\n",
-    },
-    "a package for nvidia alone": {
-        "requirements.txt": "torch\nflash-attn\n",
-        "train.py": "import torch\nx = 1\nprint(x)\n",
-    },
+    "a requirement in prose": {"train.py": HALF, "README.md": "This requires an NVIDIA GPU.\n"},
+    "a package for nvidia alone": {"requirements.txt": "torch\nflash-attn\n", "train.py": PRINTS},
     "a lightning device number is no cpu": {
         "environment.yml": "dependencies:\n  - pytorch=1.7\n  - cudatoolkit=11.0\n",
         "main.py": "import torch\nrun(gpus=1)\n",
@@ -149,21 +130,9 @@ REQUIRED = {
         "README.md": ("You need a GPU: CUDA is required", "python3 run.py"),
     },
     "an actor without one": {"train.py": "import torch\nmodel.to('cuda')\nWorkers(num_gpus_per_actor=0)\n"},
-    "an install line with cuda where nothing picks the device": {
-        "main.py": OF_MODULE,
-        "core/solver.py": "import torch\nx = 1\n",
-        "README.md": (CONDA, "python main.py"),
-    },
-    "an install line with cuda where a module takes one": {
-        "main.py": OF_MODULE,
-        "core/solver.py": FALLBACK + HARD,
-        "README.md": (CONDA, "python main.py"),
-    },
-    "an image with cuda where nothing picks the device": {
-        "train.py": OF_PACKAGE,
-        "p/training.py": "import torch\n",
-        "Dockerfile": NGC,
-    },
+    "an install line with cuda where nothing picks the device": OF_CONDA | {"core/solver.py": PRINTS},
+    "an install line with cuda where a module takes one": OF_CONDA | {"core/solver.py": FALLBACK + HARD},
+    "an image with cuda where nothing picks the device": OF_NGC | {"p/training.py": "import torch\n"},
     "a package that is tried in one file and imported in another": {
         "layers.py": "try:\n    import apex\nexcept ImportError:\n    apex = None\n",
         "train.py": "import apex\n" + FALLBACK + MAIN,
@@ -187,10 +156,8 @@ def test_whether_a_gpu_is_needed(project, expected, files):
 
 @pytest.mark.parametrize(("gpu", "cpu", "expected"), [(True, False, "required"), (False, True, "optional")])
 def test_the_chosen_service_decides(project, gpu, cpu, expected):
-    project.write(
-        "compose.yaml",
-        f"services:\n  app:\n    build: .\n    {GPU if gpu else ''}\n  other:\n    build: .\n    {GPU if cpu else ''}\n",
-    )
+    app, other = (f"{{build: ., {GPU if asks else ''}}}" for asks in (gpu, cpu))
+    project.write("compose.yaml", f"services: {{app: {app}, other: {other}}}\n")
     dockerfile = "FROM python:3.11\nWORKDIR /a\nCOPY . .\nCMD python train.py\n"
     assert need(project.files({"Dockerfile": dockerfile, "train.py": FALLBACK})) == expected
 

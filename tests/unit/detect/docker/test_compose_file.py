@@ -31,10 +31,8 @@ def test_a_broken_root_file_says_file_line_and_what_to_do_and_one_elsewhere_is_a
 
 
 def test_tags_are_plain_values_anchors_and_merge_keys_are_followed_and_variables_are_filled_in(project):
-    project.write(
-        "compose.yaml",
-        "services:\n  a:\n    image: x\n    ports: !override ['8000:80']\n    user: !reset null\n",
-    )
+    service = "{image: x, ports: !override ['8000:80'], user: !reset null}"
+    project.write("compose.yaml", f"services: {{a: {service}}}\n")
     assert services(project)["a"].ports == (80,)
     project.empty().write(
         "compose.yaml",
@@ -51,20 +49,16 @@ def test_tags_are_plain_values_anchors_and_merge_keys_are_followed_and_variables
     fact = services(project)["a"]
     assert (fact.image, fact.profiles, fact.command) == ("python:3.11", ("gpu",), ("python", "a.py"))
     project.empty().write(".env", "TAG=9 # nine\n")
-    project.write(
-        "compose.yaml",
-        "services:\n  a:\n    image: i:${TAG}-${B:-x}-${C:-${D:-y}}\n    ports: ['${P:-80}:81']\n",
-    )
+    service = "image: i:${TAG}-${B:-x}-${C:-${D:-y}}\n    ports: ['${P:-80}:81']\n"
+    project.write("compose.yaml", f"services:\n  a:\n    {service}")
     assert (services(project)["a"].image, services(project)["a"].ports) == ("i:9-x-y", (81,))
 
 
 def test_a_service_of_another_file_is_extended_with_its_own_paths_also_in_a_circle(project):
     project.write("base/compose.yml", "services:\n  b:\n    build: .\n    volumes: ['./src:/src']\n")
     project.write("base/Dockerfile", "FROM python:3.11\n").write("base/src/a.py")
-    project.write(
-        "compose.yaml",
-        "services:\n  a:\n    extends: {file: base/compose.yml, service: b}\n    command: python a.py\n",
-    )
+    service = "{extends: {file: base/compose.yml, service: b}, command: python a.py}"
+    project.write("compose.yaml", f"services: {{a: {service}}}\n")
     fact = services(project)["a"]
     assert (fact.context, fact.dockerfile, fact.binds) == ("base", "base/Dockerfile", (("base/src", "/src"),))
     project.empty().write("compose.yaml", "services:\n  a: {extends: b}\n  b: {extends: a}\n")
@@ -79,14 +73,14 @@ def test_the_override_file_is_part_of_the_default_one_and_compose_file_names_the
     project.empty().write(".env", "COMPOSE_FILE=a.yml:b.yml\n")
     project.write("a.yml", "services:\n  a: {image: x}\n").write("b.yml", "services:\n  a: {command: [b]}\n")
     facts = project.facts()
-    assert (facts.compose_env, facts.services[0].image, facts.services[0].command) == (
-        "a.yml:b.yml",
-        "x",
-        ("b",),
+    assert (facts.compose_env, facts.services[0].image) == ("a.yml:b.yml", "x")
+    assert facts.services[0].command == ("b",)
+    theirs, ours = (
+        {"command": [1], "ports": [1], "a": {"b": 1}},
+        {"command": [2], "ports": [2], "a": {"c": 2}},
     )
-    assert merge({"command": [1], "ports": [1], "a": {"b": 1}}, {"command": [2], "ports": [2], "a": {"c": 2}}) == {
-        "command": [2], "ports": [1, 2], "a": {"b": 1, "c": 2},
-    }  # fmt: skip
+    merged = merge(theirs, ours)
+    assert merged == {"command": [2], "ports": [1, 2], "a": {"b": 1, "c": 2}}
 
 
 @pytest.mark.parametrize("value", ["", ":", ": "])
@@ -96,21 +90,15 @@ def test_compose_file_of_the_env_file_without_a_name_names_nothing(project, valu
     assert (facts.compose_env, [service.name for service in facts.services]) == (None, ["a"])
 
 
+RESERVED = "deploy: {resources: {reservations: {devices: [{%s}]}}}"
+
+
 @pytest.mark.parametrize(
     ("body", "asks"),
     [
-        (
-            "deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 1, capabilities: [gpu]}]}}}",
-            True,
-        ),
-        (
-            "deploy: {resources: {reservations: {devices: [{device_ids: ['0'], capabilities: [compute, utility]}]}}}",
-            True,
-        ),
-        (
-            "deploy: {resources: {reservations: {devices: [{driver: cdi, device_ids: ['nvidia.com/gpu=all']}]}}}",
-            True,
-        ),
+        (RESERVED % "driver: nvidia, count: 1, capabilities: [gpu]", True),
+        (RESERVED % "device_ids: ['0'], capabilities: [compute, utility]", True),
+        (RESERVED % "driver: cdi, device_ids: ['nvidia.com/gpu=all']", True),
         ("gpus: all", True),
         ("runtime: nvidia", True),
         ("devices: ['/dev/kfd', '/dev/dri']", True),
@@ -137,21 +125,16 @@ def test_ports_are_those_inside_the_container(project, port, container):
 
 @pytest.mark.parametrize("source", [".", "./", "${PWD}", "$PWD"])
 def test_a_bind_of_the_whole_repository(project, source):
-    project.write(
-        "compose.yaml", f"services:\n  a:\n    image: python:3.11\n    volumes: ['{source}:/w:ro']\n"
-    )
+    project.write("compose.yaml", f"services: {{a: {{image: x, volumes: ['{source}:/w:ro']}}}}\n")
     assert services(project)["a"].binds == ((".", "/w"),)
 
 
 def test_named_volumes_and_foreign_folders_are_no_binds_and_contexts_are_found_above_not_elsewhere(project):
-    project.write(
-        "compose.yaml",
-        "services:\n  a:\n    image: x\n    volumes: ['data:/d', '/tmp:/t', '~/x:/x', '../out:/o']\n",
-    )
+    volumes = "['data:/d', '/tmp:/t', '~/x:/x', '../out:/o']"
+    project.write("compose.yaml", f"services: {{a: {{image: x, volumes: {volumes}}}}}\n")
     assert services(project)["a"].binds == ()
-    project.empty().write(
-        "docker/compose.yml", "services:\n  a:\n    build: {context: .., dockerfile: docker/Dockerfile}\n"
-    )
+    build = "{context: .., dockerfile: docker/Dockerfile}"
+    project.empty().write("docker/compose.yml", f"services: {{a: {{build: {build}}}}}\n")
     project.write("docker/Dockerfile", "FROM python:3.11\n")
     fact = services(project)["a"]
     assert (fact.context, fact.dockerfile) == (".", "docker/Dockerfile")
@@ -206,10 +189,8 @@ services:
 
 
 def test_keys_that_are_no_strings_stop_nothing_a_file_of_a_stage_is_a_compose_file_by_its_services(project):
-    project.write(
-        "examples/compose.yaml",
-        "services: {s: {image: x, networks: [n]}}\nnetworks: {n: {x-since: {2024-01-01: first, 1: {2: 3}}}}\n",
-    )
+    networks = "networks: {n: {x-since: {2024-01-01: first, 1: {2: 3}}}}\n"
+    project.write("examples/compose.yaml", "services: {s: {image: x, networks: [n]}}\n" + networks)
     project.program("train.py", "import torch")
     assert project.facts().services[0].parts[0][2] == '{"x-since": {"2024-01-01": "first", "1": {"2": 3}}}'
     body = "services:\n  web: {build: ., command: python train.py}\n"

@@ -14,10 +14,8 @@ def read(text, **options):
 
 def test_comments_escapes_here_documents_and_first_lines_of_instructions_are_known():
     steps = parse_instructions("RUN a \\\n  # why\n  && b\nUSER me\n")
-    assert [(step.keyword, step.rest.split()) for step in steps] == [
-        ("RUN", ["a", "&&", "b"]),
-        ("USER", ["me"]),
-    ]
+    found = [(step.keyword, step.rest.split()) for step in steps]
+    assert found == [("RUN", ["a", "&&", "b"]), ("USER", ["me"])]
     assert parse_instructions("# escape=`\nRUN a `\n b\n")[0].rest.split() == ["a", "b"]
     assert [step.line for step in parse_instructions("FROM a\n\nRUN x \\\n y\nUSER z\n")] == [1, 3, 5]
     steps = parse_instructions("RUN <<EOF\npip install torch\nUSER nobody\nEOF\nUSER me\n")
@@ -27,29 +25,13 @@ def test_comments_escapes_here_documents_and_first_lines_of_instructions_are_kno
 
 VALUES = {
     "carriage returns are no part of a value": ("FROM python:3.11\r\nWORKDIR /app\r\n", "workdir", "/app"),
-    "an argument before from fills the base image": (
-        "ARG V=3.11\nFROM python:${V}-slim\n",
-        "base",
-        "python:3.11-slim",
-    ),
+    "an argument before from counts": ("ARG V=3.11\nFROM python:${V}-slim\n", "base", "python:3.11-slim"),
     "an argument without a default takes the global one": ("ARG U=7\nFROM a\nARG U\nUSER $U\n", "user", "7"),
-    "the base follows local stage names": (
-        "FROM python:3.10 AS base\nWORKDIR /a\nFROM base AS final\n",
-        "base",
-        "python:3.10",
-    ),
+    "the base follows stage names": ("FROM python:3.10 AS base\nFROM base AS final\n", "base", "python:3.10"),
     "a new entrypoint drops the inherited command": ('FROM a\nCMD ["x"]\nENTRYPOINT ["y"]\n', "cmd", None),
     "workdirs add up": ("FROM a\nWORKDIR /a\nWORKDIR b\nWORKDIR ../c\n", "workdir", "/a/c"),
-    "shell form is a shell with one text": (
-        "FROM a\nCMD python train.py\n",
-        "cmd",
-        ("/bin/sh", "-c", "python train.py"),
-    ),
-    "a copy from a foreign image brings no sources": (
-        "FROM a\nCOPY --from=ghcr.io/astral-sh/uv:latest /uv /bin/\n",
-        "copies",
-        (),
-    ),
+    "shell form is a shell": ("FROM a\nCMD python a.py\n", "cmd", ("/bin/sh", "-c", "python a.py")),
+    "a copy from a foreign image is none": ("FROM a\nCOPY --from=ghcr.io/x/uv:1 /uv /bin/\n", "copies", ()),
     "root is no user": ("FROM a\nUSER me\nUSER root\n", "user", None),
     "a file without from gives no base": ("RUN x\n", "base", ""),
     "a copy after the removal stays": ("FROM a\nRUN rm -rf /app\nCOPY x /app\n", "copies", (("x", "/app"),)),
@@ -115,22 +97,17 @@ def test_the_python_of_an_image(text, python):
 
 def test_run_lines_hold_here_documents_and_resolved_variables_and_python_is_found_in_the_json_form():
     text = "FROM a\nARG CU=cu124\nRUN --mount=type=cache,target=/x pip install torch --index-url u/$CU\nRUN <<E\nmake\nE\n"
-    assert [line.strip() for line in run_lines(text)] == [
-        "pip install torch --index-url u/cu124",
-        "<<E",
-        "make",
-    ]
+    lines = ["pip install torch --index-url u/cu124", "<<E", "make"]
+    assert [line.strip() for line in run_lines(text)] == lines
     text = 'FROM ubuntu:22.04\nRUN ["apt-get", "install", "-y", "python3.9"]\n'
     assert read(text).python == "3.9"
 
 
 def test_an_image_in_a_deeper_docker_folder_is_the_programs_and_conda_names_its_python(project):
     project.write("utils/docker/Dockerfile-arm64", "FROM arm64v8/ubuntu\nCOPY . /other\n")
-    project.write(
-        "utils/docker/Dockerfile",
-        "FROM nvidia/cuda:12.1.1-devel-ubuntu20.04\nWORKDIR /code\nCOPY . /code\nCOPY requirements.txt .\n"
-        "RUN conda install python~=3.10.12 pip && pip install -r requirements.txt\n",
-    )
+    steps = "FROM nvidia/cuda:12.1.1-devel\nWORKDIR /code\nCOPY . /code\nCOPY requirements.txt .\n"
+    steps += "RUN conda install python~=3.10.12 pip && pip install -r requirements.txt\n"
+    project.write("utils/docker/Dockerfile", steps)
     project.write("requirements.txt", "torch==2.4.1\n").program("train.py", "import torch")
     project.readme("python train.py")
     facts = project.facts()
@@ -149,25 +126,19 @@ def test_an_image_in_a_deeper_docker_folder_is_the_programs_and_conda_names_its_
 )
 def test_a_distributions_python_that_is_installed_is_the_one(project, base, python):
     project.program("train.py", "import torch").readme("Needs Python 3.9", "python train.py")
-    project.write(
-        "docker/Dockerfile",
-        f"FROM {base}\nRUN apt-get update && apt-get -y install git python3-pip\nRUN pip3 install torch\n",
-    )
+    steps = "RUN apt-get update && apt-get -y install git python3-pip\nRUN pip3 install torch\n"
+    project.write("docker/Dockerfile", f"FROM {base}\n{steps}")
     facts = project.facts()
     assert (facts.python.version, facts.python.source) == (python, "docker/Dockerfile")
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        "RUN pip3 install -r r.txt && conda create -n x",
-        "RUN add-apt-repository ppa:deadsnakes/ppa && pip install torch",
-        "RUN ./start_linux.sh",
-    ],
-)
+ANOTHER = ["pip3 install x && conda create -n x", "add-apt-repository ppa:deadsnakes/ppa", "./start_linux.sh"]
+
+
+@pytest.mark.parametrize("other", ANOTHER)
 def test_a_distributions_python_beside_another_one_says_little(project, other):
     project.program("train.py", "import torch").readme("conda create -n x python=3.9")
-    project.write("Dockerfile", f"FROM ubuntu:20.04\nRUN apt-get install -y python3 wget\n{other}\n")
+    project.write("Dockerfile", f"FROM ubuntu:20.04\nRUN apt-get install -y python3 wget\nRUN {other}\n")
     assert project.facts().python.version == "3.9"
 
 

@@ -43,15 +43,11 @@ def test_the_application_is_chosen_before_its_worker_and_database_with_its_progr
 def test_a_database_or_foreign_image_is_no_service_to_debug_a_python_image_with_the_code_is_one(project):
     project.write("compose.yaml", "services:\n  db: {image: 'postgres:16'}\n").program("app.py")
     assert project.facts().service is None
-    project.empty().write(
-        "compose.yaml",
-        "services:\n  tb: {image: 'tensorflow/tensorflow', command: tensorboard --logdir /l}\n",
-    ).program("train.py")
+    tensorboard = "{image: 'tensorflow/tensorflow', command: tensorboard --logdir /l}"
+    project.empty().write("compose.yaml", f"services: {{tb: {tensorboard}}}\n").program("train.py")
     assert project.facts().service is None
-    project.empty().write(
-        "compose.yaml",
-        "services:\n  job:\n    image: python:3.11\n    volumes: ['.:/w']\n    working_dir: /w\n    command: python train.py\n",
-    )
+    job = "{image: 'python:3.11', volumes: ['.:/w'], working_dir: /w, command: python train.py}"
+    project.empty().write("compose.yaml", f"services: {{job: {job}}}\n")
     facts = project.program("train.py").facts()
     assert (facts.service.name, facts.entrypoint.file, facts.mappings) == ("job", "train.py", ((".", "/w"),))
 
@@ -59,20 +55,14 @@ def test_a_database_or_foreign_image_is_no_service_to_debug_a_python_image_with_
 def test_the_service_of_the_dev_container_and_the_default_file_are_preferred_a_file_for_tests_is_not(project):
     project.write("compose.yaml", "services:\n  a: {build: .}\n  b: {build: .}\n")
     project.write("Dockerfile", "FROM python:3.11\nCOPY . /a\n").program("main.py")
-    project.write(
-        ".devcontainer/devcontainer.json",
-        '{"dockerComposeFile": "../compose.yaml", "service": "b", "workspaceFolder": "/a"}',
-    )
+    opened = '{"dockerComposeFile": "../compose.yaml", "service": "b", "workspaceFolder": "/a"}'
+    project.write(".devcontainer/devcontainer.json", opened)
     assert project.facts().service.name == "b"
     body = "services:\n  app{0}:\n    build: .\n"
     project.empty().write("docker-compose.gpu.yml", body.format("-gpu"))
     project.write("docker-compose.yml", body.format(""))
-    facts = (
-        project.program("main.py")
-        .write("Dockerfile", "FROM python:3.11\nWORKDIR /a\nCOPY . .\nCMD python main.py\n")
-        .facts()
-    )
-    assert facts.service.name == "app"
+    project.program("main.py").write("Dockerfile", "FROM python:3.11\nCOPY . /a\nCMD python main.py\n")
+    assert project.facts().service.name == "app"
     service = "services: {{{0}: {{build: {1}, command: python serve.py}}}}\n"
     project.empty().write("docker/compose.test.yml", service.format("server", ".."))
     project.write("docker/gpu/compose.yml", service.format("speech", "../.."))
@@ -84,19 +74,14 @@ def test_of_many_examples_the_first_is_chosen_and_training_of_the_readme_beats_a
     for name, service in (("alpha", "alpha"), ("beta", "backend")):
         project.write(f"examples/{name}/compose.yml", f"services:\n  {service}: {{build: .}}\n")
         project.write(f"examples/{name}/_wsgi.py", "app = 1\n")
-        project.write(
-            f"examples/{name}/Dockerfile",
-            "FROM python:3.11\nWORKDIR /app\nCOPY . .\nCMD gunicorn --bind :9090 _wsgi:app\n",
-        )
+        text = "FROM python:3.11\nWORKDIR /app\nCOPY . .\nCMD gunicorn --bind :9090 _wsgi:app\n"
+        project.write(f"examples/{name}/Dockerfile", text)
     facts = project.facts()
-    assert (facts.service.file, facts.entrypoint.file) == (
-        "examples/alpha/compose.yml",
-        "examples/alpha/_wsgi.py",
-    )
-    project.empty().write(
-        "scripts/docker/compose.yml",
-        "services:\n  server:\n    build: {context: ../.., dockerfile: scripts/docker/Dockerfile}\n    command: python scripts/serve.py\n    volumes: ['../..:/app']\n",
-    )
+    alpha = "examples/alpha"
+    assert (facts.service.file, facts.entrypoint.file) == (f"{alpha}/compose.yml", f"{alpha}/_wsgi.py")
+    build = "build: {context: ../.., dockerfile: scripts/docker/Dockerfile}"
+    server = f"{{{build}, command: python scripts/serve.py, volumes: ['../..:/app']}}"
+    project.empty().write("scripts/docker/compose.yml", f"services: {{server: {server}}}\n")
     project.write("scripts/docker/Dockerfile", "FROM python:3.11\nWORKDIR /app\n").program("scripts/serve.py")
     project.write("scripts/train.py", "import torch\nloss.backward()\n")
     project.readme("python scripts/train.py base")
@@ -113,10 +98,9 @@ def test_copies_of_the_image_map_where_nothing_is_mounted_and_a_program_only_in_
     assert project.facts().mappings == ((".", "/app"),)
     project.empty().write("compose.yaml", "services:\n  auto: {build: ./services/a}\n")
     project.write("services/a/entrypoint.sh", 'exec "$@"\n').write("services/a/config.py")
-    project.write(
-        "services/a/Dockerfile",
-        'FROM pytorch/pytorch:2.3.0-cuda12.1-cudnn8-runtime\nRUN git clone u /ui\nWORKDIR /ui\nCOPY . /docker\nENTRYPOINT ["/docker/entrypoint.sh"]\nCMD python -u webui.py --port 7860 ${ARGS}\n',
-    )
+    steps = "FROM pytorch/pytorch:2.3.0-cuda12.1-cudnn8-runtime\nRUN git clone u /ui\nWORKDIR /ui\nCOPY . /docker\n"
+    start = 'ENTRYPOINT ["/docker/entrypoint.sh"]\nCMD python -u webui.py --port 7860 ${ARGS}\n'
+    project.write("services/a/Dockerfile", steps + start)
     entry = project.facts().entrypoint
     assert entry.file is None
     assert entry.command.startswith("python -u webui.py --port 7860")
@@ -140,13 +124,11 @@ def test_an_entrypoint_script_is_read_without_what_goes_to_the_background_and_dr
 
 
 def test_fastapi_finds_its_program_below_a_copied_folder(project):
-    project.write(
-        "compose.yaml", "services:\n  backend: {build: {context: ., dockerfile: backend/Dockerfile}}\n"
-    ).write("backend/app/main.py", "app = 1\n")
-    project.write(
-        "backend/Dockerfile",
-        'FROM python:3.12\nWORKDIR /app/backend\nCOPY ./backend/app /app/backend/app\nCMD ["fastapi", "run", "--workers", "4"]\n',
-    )
+    build = "{build: {context: ., dockerfile: backend/Dockerfile}}"
+    project.write("compose.yaml", f"services: {{backend: {build}}}\n")
+    project.write("backend/app/main.py", "app = 1\n")
+    steps = "FROM python:3.12\nWORKDIR /app/backend\nCOPY ./backend/app /app/backend/app\n"
+    project.write("backend/Dockerfile", steps + 'CMD ["fastapi", "run", "--workers", "4"]\n')
     entry = project.facts().entrypoint
     assert (entry.file, entry.launcher, entry.cwd) == ("backend/app/main.py", "fastapi", "backend")
 
@@ -162,10 +144,8 @@ def test_an_image_that_installs_its_own_python_is_a_service_to_debug_and_one_tha
 
 def test_a_released_image_gives_way_to_a_dockerfile_with_the_code_unless_the_code_is_mounted_over_it(project):
     project.write("pyproject.toml", '[project]\nname = "labels"\n').program("app.py")
-    project.write(
-        "docker-compose.prod.yml",
-        "services:\n  backend: {image: 'acme/labels:1', volumes: ['m:/m']}\nvolumes: {m: }\n",
-    )
+    released = "services: {backend: {image: 'acme/labels:1', volumes: ['m:/m']}}\nvolumes: {m: }\n"
+    project.write("docker-compose.prod.yml", released)
     assert project.facts().service.name == "backend"
 
     project.write("Dockerfile", "FROM python:3.11\nWORKDIR /labels\nCOPY . .\nCMD python app.py\n")
@@ -200,18 +180,10 @@ def test_a_service_that_pulls_a_release_of_it_is_built_from_dockerfile(project, 
     assert facts.entrypoint.file == str(PurePosixPath(context, "app.py"))
 
 
-@pytest.mark.parametrize(
-    "service",
-    [
-        "{image: 'acme/other:1'}",
-        "{image: 'acme/labels-frontend:1'}",
-        "{image: 'acme/labels-api:1'}",
-        "{image: labels}",
-    ],
-)
-def test_an_image_that_the_dockerfile_does_not_make_is_not_built_from_it(project, service):
+@pytest.mark.parametrize("image", ["acme/other:1", "acme/labels-frontend:1", "acme/labels-api:1", "labels"])
+def test_an_image_that_the_dockerfile_does_not_make_is_not_built_from_it(project, image):
     project.write("pyproject.toml", '[project]\nname = "labels"\n').program("app.py")
-    project.write("compose.yml", f"services:\n  web: {service}\n")
+    project.write("compose.yml", f"services:\n  web: {{image: '{image}'}}\n")
     project.write("Dockerfile", "FROM python:3.11\nWORKDIR /labels\nCOPY . .\nCMD python app.py\n")
     assert [each.release for each in project.facts().services] == [None]
 

@@ -82,21 +82,17 @@ def test_requirements_beside_the_program_or_that_the_image_installs_and_workspac
     facts = project.facts()
     assert (facts.package_manager, facts.dependency_files) == ("pip", ("src/gpu/requirements.txt",))
     project.empty().write("deploy/reqs/requirements.txt", "torch\n").program("main.py")
-    project.write(
-        "Dockerfile",
-        "FROM python:3.11\nCOPY deploy/reqs/requirements.txt .\nRUN pip install -r deploy/reqs/requirements.txt\n",
-    )
-    assert project.facts().dependency_files == ("deploy/reqs/requirements.txt",)
+    path = "deploy/reqs/requirements.txt"
+    project.write("Dockerfile", f"FROM python:3.11\nCOPY {path} .\nRUN pip install -r {path}\n")
+    assert project.facts().dependency_files == (path,)
     project.empty().write("pyproject.toml", '[tool.uv.workspace]\nmembers = ["backend"]\n').write("uv.lock")
     project.write("backend/pyproject.toml", PROJECT).program("backend/main.py")
     assert project.facts().dependency_files == ("pyproject.toml", "uv.lock", "backend/pyproject.toml")
 
 
 def test_requirements_follow_includes_also_in_a_circle_and_collect_indexes(project):
-    project.write(
-        "requirements.txt",
-        "--extra-index-url https://x/whl/cu121\n-r base.txt\ntorch==2.1.0+cu121 # ours\n-e .\n",
-    )
+    lines = "--extra-index-url https://x/whl/cu121\n-r base.txt\ntorch==2.1.0+cu121 # ours\n-e .\n"
+    project.write("requirements.txt", lines)
     file = read(project.write("base.txt", "numpy>=1\n"), "requirements.txt")
     assert (names(file), file.indexes) == (["numpy", "torch"], ("https://x/whl/cu121",))
     project.empty().write("requirements.txt", "-r requirements-b.txt\na\n")
@@ -137,63 +133,39 @@ def test_setup_py_is_read_without_being_run_with_pins_by_name_and_its_requiremen
     """,
     )
     file = read(project, "setup.py")
-    assert (names(file), file.python, file.scripts) == (
-        ["torch", "numpy", "pytest"],
-        ((">=3.8", "python_requires"),),
-        (("p", "p.cli:main"),),
-    )
-    project.empty().write(
-        "setup.py",
-        '_deps = ["torch==2.5.1", "numpy>1"]\ndeps = {d: d for d in _deps}\nsetup(name="p", install_requires=[deps["torch"]])\n',
-    )
+    assert (file.python, file.scripts) == (((">=3.8", "python_requires"),), (("p", "p.cli:main"),))
+    assert names(file) == ["torch", "numpy", "pytest"]
+    pins = '_deps = ["torch==2.5.1", "numpy>1"]\ndeps = {d: d for d in _deps}\n'
+    project.empty().write("setup.py", pins + 'setup(name="p", install_requires=[deps["torch"]])\n')
     assert [item.spec for item in read(project, "setup.py").wanted] == ["==2.5.1"]
-    project.empty().write(
-        "setup.py", "reqs = open('requirements.txt').read().split()\nsetup(name='p', install_requires=reqs)\n"
-    )
+    lines = "reqs = open('requirements.txt').read().split()\nsetup(name='p', install_requires=reqs)\n"
+    project.empty().write("setup.py", lines)
     assert names(read(project.write("requirements.txt", "torch\n"), "setup.py")) == ["torch"]
 
 
 def test_setup_cfg_and_conda_are_read_and_their_pins_translated(project):
-    project.write(
-        "setup.cfg",
-        "[metadata]\nname = p\n[options]\npython_requires = >=3.9\ninstall_requires =\n    torch\n    numpy\n",
-    )
+    options = "[options]\npython_requires = >=3.9\ninstall_requires =\n    torch\n    numpy\n"
+    project.write("setup.cfg", "[metadata]\nname = p\n" + options)
     file = read(project, "setup.cfg")
     assert (names(file), file.python) == (["torch", "numpy"], ((">=3.9", "python_requires"),))
-    project.empty().write(
-        "environment.yml",
-        "name: e\ndependencies:\n  - python >= 3.8\n  - pytorch::pytorch=1.9.1=py3.8_cuda11.1_cudnn8\n  - pip:\n    - timm==0.9\n",
-    )
+    torch = "pytorch::pytorch=1.9.1=py3.8_cuda11.1_cudnn8"
+    text = f"name: e\ndependencies:\n  - python >= 3.8\n  - {torch}\n  - pip:\n    - timm==0.9\n"
+    project.empty().write("environment.yml", text)
     file = read(project, "environment.yml")
     assert [(item.name, item.spec) for item in file.wanted] == [("torch", "==1.9.1"), ("timm", "==0.9")]
     assert (file.python, file.name) == (((">=3.8", "dependencies"),), "e")
 
 
-@pytest.mark.parametrize(
-    ("poetry", "spec"),
-    [
-        ("^3.10", ">=3.10,<4"),
-        ("^0.4", ">=0.4,<0.5"),
-        ("~3.11", ">=3.11,<3.12"),
-        (">=3.9,<3.12", ">=3.9,<3.12"),
-        ("*", ""),
-        ("2.1.0", "==2.1.0"),
-    ],
-)
-def test_poetry_versions_are_translated(poetry, spec):
-    assert caret(poetry) == spec
+def test_poetry_versions_are_translated():
+    versions = ("^3.10", "^0.4", "~3.11", ">=3.9,<3.12", "*", "2.1.0")
+    specs = [">=3.10,<4", ">=0.4,<0.5", ">=3.11,<3.12", ">=3.9,<3.12", "", "==2.1.0"]
+    assert [caret(each) for each in versions] == specs
 
 
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        ("pyproject.toml", "[project\n"),
-        ("Pipfile", "= =\n"),
-        ("setup.py", "def (:\n"),
-        ("environment.yml", "a: [\n"),
-        (".vscode/launch.json", "{,"),
-    ],
-)
+BROKEN = {"pyproject.toml": "[p\n", "Pipfile": "= =\n", "setup.py": "def (:\n", "environment.yml": "a: [\n"}
+
+
+@pytest.mark.parametrize(("path", "text"), [*BROKEN.items(), (".vscode/launch.json", "{,")])
 def test_a_broken_file_is_named_and_nothing_else_happens(project, path, text):
     facts = project.write(path, text).program("train.py").facts()
     assert facts.entrypoint.file == "train.py"
@@ -215,10 +187,8 @@ def test_names_of_the_readme_or_imports_stand_in_for_a_missing_file_without_the_
 
 def test_system_packages_follow_the_requirements_and_a_folder_the_readme_installs_is_the_project(project):
     facts = project.write("requirements.txt", "opencv-python\nmpi4py\nx @ git+https://h/x.git\n").facts()
-    assert (facts.apt, facts.build_apt) == (
-        ("libgl1", "libglib2.0-0", "openmpi-bin"),
-        ("build-essential", "git", "libopenmpi-dev"),
-    )
+    assert facts.apt == ("libgl1", "libglib2.0-0", "openmpi-bin")
+    assert facts.build_apt == ("build-essential", "git", "libopenmpi-dev")
     project.empty().write("learn/train.py", "import torch\n")
     project.write("python/requirements.txt", "torch==0.4.0\n")
     project.write("python/setup.py", "from setuptools import setup\nsetup(name='p')\n")
@@ -230,11 +200,9 @@ def test_system_packages_follow_the_requirements_and_a_folder_the_readme_install
 def test_a_pixi_lock_says_python_torch_and_cuda_and_a_pixi_toml_that_a_driver_is_needed(project):
     conda = "https://conda.anaconda.org/conda-forge/linux-64"
     project.write("train.py", "import torch\n").write("requirements.txt", "torch==1.12.1\n")
-    project.write(
-        "pixi.toml",
-        '[workspace]\nname = "p"\n[system-requirements]\ncuda = "12.0"\n[dependencies]\npytorch-gpu = "*"\nmake = "*"\n'
-        '[pypi-dependencies]\neinops = ">=0.8"\n',
-    )
+    needs = '[workspace]\nname = "p"\n[system-requirements]\ncuda = "12.0"\n'
+    packages = '[dependencies]\npytorch-gpu = "*"\nmake = "*"\n[pypi-dependencies]\neinops = ">=0.8"\n'
+    project.write("pixi.toml", needs + packages)
     project.write(
         "pixi.lock",
         f"version: 6\nenvironments:\n  default:\n    packages:\n      linux-64:\n"
@@ -259,11 +227,8 @@ def test_a_project_that_writes_out_that_it_needs_nothing_gets_nothing(project):
 
 
 def test_nothing_of_a_strangers_python_warns_or_is_too_deep(project, recwarn):
-    project.write(
-        "train.py",
-        'import re\nre.compile("\\d")\ntry:\n    import apex\nexcept '
-        "a" + ".b" * 50000 + ":\n    loss.backward()\n",
-    )
+    deep = "a" + ".b" * 50000 + ":\n    loss.backward()\n"
+    project.write("train.py", 'import re\nre.compile("\\d")\ntry:\n    import apex\nexcept ' + deep)
     project.write("setup.py", '"\\d"\nfrom setuptools import setup\nsetup(name="x")\n')
     project.facts()
     assert not list(recwarn)

@@ -17,12 +17,8 @@ def tree(root, **files):
 
 
 def test_what_requirements_and_conda_environments_name_is_found_and_what_does_not_exist_left_to_pip(tmp_path):
-    found = tree(
-        tmp_path,
-        req__dev_txt="-r base.txt\n--constraint=pins.txt\n",
-        req__base_txt="numpy\n",
-        req__pins_txt="",
-    )
+    lines = "-r base.txt\n--constraint=pins.txt\n"
+    found = tree(tmp_path, req__dev_txt=lines, req__base_txt="numpy\n", req__pins_txt="")
     assert included_files(found, ["req/dev.txt"]) == ("req/base.txt", "req/pins.txt")
     environment = "dependencies:\n  - pip:\n      - -r requirements.txt\n      - '-c pins.txt'\n"
     found = tree(tmp_path, environment_yml=environment, requirements_txt="", pins_txt="")

@@ -40,16 +40,8 @@ def test_nothing_said_or_a_statement_outside_the_required_range_is_the_default(p
         ("requirements.txt", "torch==1.9.0\n", "3.9"),
         ("requirements.txt", "torch==0.4.1\n", "3.7"),
         ("requirements.txt", "torch<1.3\n", "3.7"),
-        (
-            "README.md",
-            "    conda install pytorch=1.6.0 torchvision=0.7.0 cudatoolkit=10.1 -c pytorch\n",
-            "3.8",
-        ),
-        (
-            "README.md",
-            "    pip install torch==1.12.1 --index-url https://download.pytorch.org/whl/cu116\n",
-            "3.10",
-        ),
+        ("README.md", "    conda install pytorch=1.6.0 cudatoolkit=10.1 -c pytorch\n", "3.8"),
+        ("README.md", "    pip install torch==1.12.1 --index-url https://x.example/whl/cu116\n", "3.10"),
         ("requirements.txt", "tensorflow==1.15.0\n", "3.7"),
         ("requirements.txt", "tensorflow==1.12.2\n", "3.6"),
         ("requirements.txt", "tensorflow-gpu>=1.14,<2\n", "3.7"),
@@ -57,13 +49,8 @@ def test_nothing_said_or_a_statement_outside_the_required_range_is_the_default(p
         ("requirements.txt", "tensorflow<=2.10\n", "3.10"),
         ("requirements.txt", "numpy==1.21.6\n", "3.10"),
         ("requirements.txt", "numpy<=1.16.4\n", "3.7"),
-        ("requirements.txt", "numpy<2\n", "3.11"),
         ("requirements.txt", "numpy!=1.19.4\n", "3.11"),
-        (
-            "environment.yml",
-            "dependencies:\n  - python >= 3.8\n  - pytorch >= 1.13\n  - pytorch-cuda=11.7\n",
-            "3.11",
-        ),
+        ("environment.yml", "dependencies: [python >= 3.8, pytorch >= 1.13, pytorch-cuda=11.7]\n", "3.11"),
     ],
 )
 def test_one_statement(project, path, text, expected):
@@ -71,10 +58,8 @@ def test_one_statement(project, path, text, expected):
 
 
 def test_the_image_beats_the_readme_whose_side_folders_say_nothing_a_pin_file_beats_a_distribution(project):
-    assert (
-        version(project.write("Dockerfile", "FROM python:3.9\n").readme("conda create -n x python=3.10"))
-        == "3.9"
-    )
+    project.write("Dockerfile", "FROM python:3.9\n").readme("conda create -n x python=3.10")
+    assert version(project) == "3.9"
     project.empty().write("Dockerfile", "FROM nvidia/cuda:12.1.0-devel-ubuntu20.04\n")
     project.write(".python-version", "3.10\n")
     assert version(project) == "3.10"
