@@ -151,13 +151,8 @@ def test_a_verb_before_init_says_what_is_missing(script, dkdbg):
     ],
 )
 def test_what_this_user_may_not_touch(tmp_path, path, mode, said):
-    files = {
-        "train.py": TRAIN,
-        "compose.yaml": "services: {}\n",
-        ".vscode/launch.json": "{}",
-        "dkdbg.toml": "",
-        ".env": "",
-    }
+    files = {"train.py": TRAIN, "compose.yaml": "services: {}\n", ".vscode/launch.json": "{}"}
+    files |= {"dkdbg.toml": "", ".env": ""}
     root = checkout(tmp_path / "repo", files)
     before = snapshot(root)
     usual = (root / path).stat().st_mode

@@ -1,12 +1,12 @@
 """What options are read as."""
 
-import subprocess
 import sys
 
 import pytest
 
 from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.verbs import command_line
+from tests.engine.projects import command
 
 
 @pytest.mark.parametrize(
@@ -30,29 +30,10 @@ def test_a_wait_that_is_no_number_of_seconds_is_refused(value):
 @pytest.mark.parametrize("words", [["--version"], ["help"], ["ps", "--help"], ["completion", "bash"]])
 def test_nothing_that_is_slow_to_load_is_loaded_before_it_is_needed(words):
     """Each of these takes longer than all of dkdbg's own modules at a start (issue 15)."""
-    code = (
-        "import sys\n"
-        "from dkdbg.main import main\n"
-        "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
-        "print('LOADED', *sorted({each.split('.')[0] for each in sys.modules}))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words],
-        capture_output=True,
-        text=True,
-        check=True,
-        stdin=subprocess.DEVNULL,
-    )
+    code = "import atexit, sys\nfrom dkdbg.main import main\n"
+    code += "atexit.register(lambda: print('LOADED', *{each.split('.')[0] for each in sys.modules}))\n"
+    done = command([sys.executable, "-c", f"{code}main(sys.argv[1:])", *words])
     loaded = set(done.stdout.rpartition("LOADED")[2].split())
     assert "dkdbg" in loaded
-    assert not loaded & {
-        "asyncio",
-        "debugpy",
-        "docker",
-        "jinja2",
-        "requests",
-        "rich",
-        "ssl",
-        "tomlkit",
-        "watchdog",
-    }
+    slow = "asyncio debugpy docker jinja2 requests rich ssl tomlkit watchdog"
+    assert not loaded & set(slow.split())

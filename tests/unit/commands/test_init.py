@@ -116,14 +116,8 @@ def test_the_users_tasks_stay(tmp_path, dkdbg):
     root = checkout(tmp_path / "repo", {"train.py": TRAIN, ".vscode/tasks.json": before})
     dkdbg(root, "init", "--yes")
     after = (root / ".vscode/tasks.json").read_bytes()
-    assert [task["label"] for task in jsonc.loads(after.decode())["tasks"]] == [
-        "build",
-        "dkdbg: up",
-        "dkdbg: restart",
-        "dkdbg: stop",
-        "dkdbg: logs",
-        "dkdbg: down",
-    ]
+    labels = [task["label"] for task in jsonc.loads(after.decode())["tasks"]]
+    assert labels == ["build", *(f"dkdbg: {verb}" for verb in ("up", "restart", "stop", "logs", "down"))]
     assert is_subsequence(before, after)
 
 

@@ -26,12 +26,8 @@ POD = {
     ],
     "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
 }  # fmt: skip
-SERVICE = {
-    "apiVersion": "v1",
-    "kind": "Service",
-    "metadata": {"name": "bert"},
-    "spec": {"selector": {"app": "bert"}},
-}
+SELECTOR = {"selector": {"app": "bert"}}
+SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "bert"}, "spec": SELECTOR}
 CLAIM = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": {}}
 
 
@@ -54,17 +50,10 @@ def workload(kind: str = "Deployment", name: str = "bert", **spec: object) -> di
     if kind == "CronJob":
         inside = {"schedule": "0 0 * * *", "jobTemplate": {"spec": inside}}
     if kind == "PyTorchJob":
-        inside = {
-            "pytorchReplicaSpecs": {
-                role: {"replicas": 1, "template": template} for role in ("Master", "Worker")
-            }
-        }
-    return {
-        "apiVersion": api,
-        "kind": kind,
-        "metadata": {"name": name, "labels": {"app": name}},
-        "spec": inside,
-    }
+        role = {"replicas": 1, "template": template}
+        inside = {"pytorchReplicaSpecs": {"Master": role, "Worker": role}}
+    metadata = {"name": name, "labels": {"app": name}}
+    return {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": inside}
 
 
 def manifests(*documents: object) -> str:
@@ -107,11 +96,8 @@ def test_a_plain_manifest_gets_an_overlay_of_its_copy_and_f5_and_undo_takes_all_
     said = must(dkdbg(root, "init", "--k8s", "--yes")).out
     assert "k8s://default/deployment/bert" in said
     made = built(root, ".dkdbg/k8s/deployment-bert")
-    assert (made["kind"], made["metadata"]["name"], made["spec"]["replicas"]) == (
-        "Deployment",
-        "bert-dkdbg",
-        2,
-    )
+    assert (made["kind"], made["metadata"]["name"]) == ("Deployment", "bert-dkdbg")
+    assert made["spec"]["replicas"] == 2
     labels = {"app.kubernetes.io/managed-by": "dkdbg", "dev.dkdbg/copy-of": "deployment.bert"}
     assert made["spec"]["selector"]["matchLabels"] == made["spec"]["template"]["metadata"]["labels"] == labels
     found = main_of(made)
@@ -119,23 +105,15 @@ def test_a_plain_manifest_gets_an_overlay_of_its_copy_and_f5_and_undo_takes_all_
     assert found["args"][found["args"].index("--") + 1 :] == ["python", "train.py", "--lr", "$(LR)"]
     assert found["env"][0] == {"name": "LR", "value": "on"}
     assert found["livenessProbe"]["failureThreshold"] == 1_000_000
-    kept = POD["containers"][0]
-    assert {key: found[key] for key in ("image", "securityContext", "workingDir")} == {
-        key: kept[key]
-        for key in ("image", "securityContext", "workingDir")  # type: ignore[index]
-    }
-    assert made["spec"]["template"]["spec"]["volumes"][0] == POD["volumes"][0]  # type: ignore[index]
+    for key in ("image", "securityContext", "workingDir"):
+        assert found[key] == POD["containers"][0][key]
+    assert made["spec"]["template"]["spec"]["volumes"][0] == POD["volumes"][0]
     entry = jsonc.loads((root / ".vscode/launch.json").read_text())["configurations"][0]
     task = jsonc.loads((root / ".vscode/tasks.json").read_text())["tasks"][0]
     assert entry["pathMappings"] == [{"localRoot": "${workspaceFolder}", "remoteRoot": "/workspace"}]
     assert entry["preLaunchTask"] == task["label"]
-    assert task["args"][:5] == [
-        "up",
-        "--on",
-        "k8s://default/deployment/bert",
-        "--overlay",
-        ".dkdbg/k8s/deployment-bert",
-    ]
+    up = "up --on k8s://default/deployment/bert --overlay .dkdbg/k8s/deployment-bert"
+    assert task["args"][:5] == up.split()
     assert must(dkdbg(root, "init", "--k8s", "--check"))
     must(dkdbg(root, "init", "--undo"))
     assert snapshot(root) == before
@@ -159,8 +137,7 @@ def test_an_overlay_follows_its_base_and_refuses_another_program(tmp_path, dkdbg
     made = built(root, ".dkdbg/k8s/deployment-bert")
     assert made["spec"]["replicas"] == 5
     assert "tier" not in made["spec"]["template"]["metadata"]["labels"]
-    text = manifests(changed).replace('"train.py"', '"other.py"')
-    (root / "deploy/base/bert.yaml").write_text(text)
+    (root / "deploy/base/bert.yaml").write_text(manifests(changed).replace("train.py", "other.py"))
     refused = command(["kubectl", "kustomize", ".dkdbg/k8s/deployment-bert"], root, check=False)
     assert "containers/0/command failed: test failed" in refused.stderr
     assert dkdbg(root, "init", "--k8s", "bert", "--check").code == 1
@@ -172,9 +149,8 @@ def test_any_words_of_a_program_are_compared_and_passed_on_as_they_are(tmp_path,
     texts = ["a <b> & 'c' >d", "two\nlines\t", "\u00e4 \U0001f600", '"q" \\ $x', "\x07", "yes", "0x1", ""]
     made = json.loads(manifests(workload()))
     made["spec"]["template"]["spec"]["containers"][0]["command"] = texts
-    root = project(
-        tmp_path, {"k8s/kustomization.yaml": "resources: [a.yaml]\n", "k8s/a.yaml": manifests(made)}
-    )
+    files = {"k8s/kustomization.yaml": "resources: [a.yaml]\n", "k8s/a.yaml": manifests(made)}
+    root = project(tmp_path, files)
     must(dkdbg(root, "init", "--k8s", "--yes"))
     words = main_of(built(root, ".dkdbg/k8s/deployment-bert"))["args"]
     assert words[words.index("--") + 1 :][: len(texts)] == texts
@@ -183,14 +159,9 @@ def test_any_words_of_a_program_are_compared_and_passed_on_as_they_are(tmp_path,
 def test_names_that_kustomize_makes_are_those_that_the_copy_refers_to(tmp_path, dkdbg):
     pods = json.loads(manifests(workload()))
     pods["spec"]["template"]["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "settings"}}]
-    root = project(
-        tmp_path,
-        {
-            "k8s/kustomization.yaml": "resources: [bert.yaml]\nnamePrefix: team-\n"
-            "configMapGenerator: [{name: settings, literals: [a=b]}]\n",
-            "k8s/bert.yaml": manifests(pods, CLAIM),
-        },
-    )
+    generated = "configMapGenerator: [{name: settings, literals: [a=b]}]\n"
+    base = "resources: [bert.yaml]\nnamePrefix: team-\n" + generated
+    root = project(tmp_path, {"k8s/kustomization.yaml": base, "k8s/bert.yaml": manifests(pods, CLAIM)})
     said = must(dkdbg(root, "init", "--k8s", "--yes")).out
     assert "the object as k8s builds it now" in said
     made = built(root, ".dkdbg/k8s/deployment-team-bert")
@@ -200,26 +171,18 @@ def test_names_that_kustomize_makes_are_those_that_the_copy_refers_to(tmp_path, 
 
 
 def test_a_kustomization_at_the_root_of_the_repository_is_no_base_of_a_folder_below_it(tmp_path, dkdbg):
-    root = project(
-        tmp_path, {"kustomization.yaml": "resources: [bert.yaml]\n", "bert.yaml": manifests(workload())}
-    )
+    files = {"kustomization.yaml": "resources: [bert.yaml]\n", "bert.yaml": manifests(workload())}
+    root = project(tmp_path, files)
     must(dkdbg(root, "init", "--k8s", "--yes"))
     assert built(root, ".dkdbg/k8s/deployment-bert")["kind"] == "Deployment"
 
 
 def test_a_cronjobs_copy_is_one_job_and_a_statefulsets_has_volumes_that_go_with_it(tmp_path, dkdbg):
     claims = [{"metadata": {"name": "cache"}, "spec": {}}]
-    root = project(
-        tmp_path,
-        {
-            "k8s/kustomization.yaml": "resources: [a.yaml]\n",
-            "k8s/a.yaml": manifests(
-                workload("CronJob", "nightly"),
-                workload("StatefulSet", "ranks", serviceName="ranks", volumeClaimTemplates=claims),
-                workload("PyTorchJob", "bert"), workload("Job", "once", activeDeadlineSeconds=9),
-            ),
-        },
-    )  # fmt: skip
+    ranks = workload("StatefulSet", "ranks", serviceName="ranks", volumeClaimTemplates=claims)
+    once = workload("Job", "once", activeDeadlineSeconds=9)
+    text = manifests(workload("CronJob", "nightly"), ranks, workload("PyTorchJob", "bert"), once)
+    root = project(tmp_path, {"k8s/kustomization.yaml": "resources: [a.yaml]\n", "k8s/a.yaml": text})
     several = dkdbg(root, "init", "--k8s", "--yes")
     assert "4 workloads fit: cronjob/nightly (k8s/a.yaml), job/once" in several.err
     for which in ("nightly", "statefulset/ranks", "pytorchjob/bert", "once"):
@@ -230,8 +193,7 @@ def test_a_cronjobs_copy_is_one_job_and_a_statefulsets_has_volumes_that_go_with_
     ranks = built(root, ".dkdbg/k8s/statefulset-ranks")["spec"]
     assert "volumeClaimTemplates" not in ranks
     assert {"name": "cache", "emptyDir": {}} in ranks["template"]["spec"]["volumes"]
-    roles = built(root, ".dkdbg/k8s/pytorchjob-bert")["spec"]["pytorchReplicaSpecs"]
-    for each in roles.values():
+    for each in built(root, ".dkdbg/k8s/pytorchjob-bert")["spec"]["pytorchReplicaSpecs"].values():
         found = each["template"]["spec"]
         assert found["containers"][0]["command"][0] == "sh"
         assert found["volumes"][-1]["configMap"]["name"] == "bert-dkdbg-agent"

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from dkdbg.main import main
+from tests.engine.projects import command
 from tests.openpai import jobs, protocol
 
 
@@ -29,12 +30,7 @@ def test_the_diff_is_shown_written_and_taken_back(root, capsys):
     assert main(["-C", str(root), "init", "--pai", "--check"]) == 0
     assert main(["-C", str(root), "init", "--undo"]) == 0
     assert job.read_text() == jobs.PLAIN
-    assert (
-        subprocess.run(
-            ["git", "-C", root, "status", "--short"], capture_output=True, text=True, check=True
-        ).stdout
-        == "?? job.yaml\n"
-    )
+    assert command(["git", "status", "--short"], root).stdout == "?? job.yaml\n"
 
 
 def test_an_agent_that_is_there_is_named_and_a_secret_is_the_token(root, capsys):

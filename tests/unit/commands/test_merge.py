@@ -26,18 +26,10 @@ def entry(root):
 def mine(script, dkdbg):
     """An initialised repository whose owner has made the launch entry their own."""
     assert dkdbg(script, "init", "--yes").code == 0
-    edit(
-        script,
-        LAUNCH,
-        '"justMyCode": true,',
-        '"justMyCode": false, // the library too\n      "env": {"A": "1"},',
-    )
-    edit(
-        script,
-        LAUNCH,
-        '"pathMappings": [',
-        '"pathMappings": [\n        {"localRoot": "/data", "remoteRoot": "/mnt"},',
-    )
+    mine = '"justMyCode": false, // the library too\n      "env": {"A": "1"},'
+    edit(script, LAUNCH, '"justMyCode": true,', mine)
+    mapping = '"pathMappings": ['
+    edit(script, LAUNCH, mapping, f'{mapping}\n        {{"localRoot": "/data", "remoteRoot": "/mnt"}},')
     return script
 
 
@@ -101,10 +93,7 @@ def test_a_token_comes_into_the_entry_and_goes_again_without_a_trace(mine, dkdbg
         assert dkdbg(mine, "init", "--yes").code == 0
         root = jsonc.loads((mine / LAUNCH).read_text())
         shown[source] = (entry(mine).get("dkdbgToken"), [each["id"] for each in root.get("inputs", [])])
-    assert shown == {
-        "prompt": ("${input:dkdbgToken}", ["dkdbgToken"]),
-        "env": ("${env:DKDBG_TOKEN}", []),
-        "none": (None, []),
-    }
+    asked = ("${input:dkdbgToken}", ["dkdbgToken"])
+    assert shown == {"prompt": asked, "env": ("${env:DKDBG_TOKEN}", []), "none": (None, [])}
     assert (mine / LAUNCH).read_bytes() == before
     assert not (mine / ".dkdbg/no-token").exists()

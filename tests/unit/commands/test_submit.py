@@ -8,15 +8,8 @@ from dkdbg.commands import submit
 from dkdbg.errors import DkdbgError
 from dkdbg.targets.job import Job
 
-RUNS = Job(
-    id="7",
-    state="COMPLETING",
-    phase="ended",
-    user="me",
-    nodes=("n1",),
-    reason="NonZeroExitCode",
-    folder="/code",
-)
+JOB = {"id": "7", "state": "COMPLETING", "phase": "ended", "user": "me", "nodes": ("n1",)}
+RUNS = Job(**JOB, reason="NonZeroExitCode", folder="/code")
 
 
 class Queue:

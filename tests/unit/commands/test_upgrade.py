@@ -61,10 +61,8 @@ def test_one_that_the_user_edited_stays(cloned, dkdbg):
 
 
 def test_a_fresh_repository_gets_at_most_twelve_files(tmp_path, dkdbg):
-    for name, files in {
-        "bare": {},
-        "gpu": {"requirements.txt": "torch\n", "Makefile": "x:\n\tnvidia-smi\n"},
-    }.items():
+    gpu = {"requirements.txt": "torch\n", "Makefile": "x:\n\tnvidia-smi\n"}
+    for name, files in {"bare": {}, "gpu": gpu}.items():
         text = "import torch\ntorch.cuda.set_device(0)\n" + TRAIN if name == "gpu" else TRAIN
         root = checkout(tmp_path / name, {"train.py": text, **files})
         before = {path for path, (kind, *_) in snapshot(root).items() if kind == "file"}
