@@ -37,10 +37,8 @@ def test_what_lies_on_this_machine_says_nothing_about_an_engine_elsewhere_which_
     assert cdi_vendors(info, is_local=True) == CDI
     assert cdi_vendors(info, is_local=False) == NOTHING
     assert not has_kfd(is_local=False)
-    info = {
-        "CDISpecDirs": [str(tmp_path)],
-        "DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}],
-    }
+    devices = [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]
+    info = {"CDISpecDirs": [str(tmp_path)], "DiscoveredDevices": devices}
     assert cdi_vendors(info, is_local=False) == CDI
     assert cdi_vendors({"DiscoveredDevices": None, "CDISpecDirs": None}, is_local=True) == NOTHING
 

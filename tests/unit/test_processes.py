@@ -13,18 +13,14 @@ from dkdbg.model.plan import DebugService
 from dkdbg.render import manifest
 from tests.checkout import checkout, run_dkdbg
 
-SERVICE = {
-    "name": "app-debug",
-    "compose_file": "compose.yaml",
-    "port": 5678,
-    "gpu": True,
-    "host_network": False,
-}
+SERVICE = {"name": "app-debug", "compose_file": "compose.yaml", "port": 5678, "gpu": True}
 
 
 def chosen(root, documented, *, gpu="none", needs_gpu=False, gpus=0, cores=2):
     """DKDBG_PROCESSES as a start sets it, and the lines that are said."""
-    service = DebugService(**SERVICE, token="none", processes=documented, needs_gpu=needs_gpu)
+    service = DebugService(
+        **SERVICE, host_network=False, token="none", processes=documented, needs_gpu=needs_gpu
+    )
     host = HostFacts(version="1", gpu="none", gpu_source="", gpus=gpus, cores=cores)
     said: list[str] = []
     return choose_processes(root, service, gpu, host, report=said.append).get("DKDBG_PROCESSES"), " ".join(
@@ -62,10 +58,8 @@ def test_the_number_of_a_person_stands(tmp_path, monkeypatch):
 def test_what_f5_runs_chooses_the_number_as_dkdbg_up_does(tmp_path):
     """STAND-INS for docker and nvidia-smi; the script is the one that init wrote."""
     line = "    torchrun --nproc_per_node=4 train.py\n"
-    root = checkout(
-        tmp_path / "spread",
-        {"train.py": "import torch\nprint(torch.cuda.is_available())\n", "README.md": line},
-    )
+    train = "import torch\nprint(torch.cuda.is_available())\n"
+    root = checkout(tmp_path / "spread", {"train.py": train, "README.md": line})
     made = run_dkdbg(root, "init", "--yes")
     assert made.returncode == 0, made.stderr
     service = manifest.debug_service(root)
@@ -89,6 +83,5 @@ def test_what_f5_runs_chooses_the_number_as_dkdbg_up_does(tmp_path):
             capture_output=True,
             text=True,
             check=False,
-            timeout=300,
         )
         assert f"started with {count}\n" in done.stdout, done.stdout + done.stderr

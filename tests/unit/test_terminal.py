@@ -67,15 +67,9 @@ def test_a_bar_stays_in_one_line_of_a_narrow_terminal_and_in_letters_that_it_can
 @pytest.mark.parametrize(("columns", "is_whole"), [(80, True), (58, True), (30, False)])
 def test_what_people_copy_is_not_taken_apart_while_there_is_room(columns, *, is_whole):
     header = ("TARGET", "SESSION", "ATTACH TO", "PROCESSES")
-    rows = [
-        (
-            "container project-app-debug-1",
-            "app-debug",
-            "127.0.0.1:5678",
-            "train.py, rank 0, rank 1, rank 2, rank 3",
-        )
-    ]
-    lines = terminal.table(header, rows, columns=columns, whole=("SESSION", "ATTACH TO"))
+    ranks = "train.py, rank 0, rank 1, rank 2, rank 3"
+    row = ("container project-app-debug-1", "app-debug", "127.0.0.1:5678", ranks)
+    lines = terminal.table(header, [row], columns=columns, whole=("SESSION", "ATTACH TO"))
     plain = [ESCAPE.sub("", line) for line in lines]
     assert all(len(line) <= columns for line in plain)
     assert any("127.0.0.1:5678" in line for line in plain) == is_whole

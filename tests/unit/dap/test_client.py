@@ -25,12 +25,8 @@ class Adapter:
 
     def answer(self, **more):
         request = next(self.messages)
-        response = {
-            "seq": 1,
-            "type": "response",
-            "request_seq": request["seq"],
-            "command": request["command"],
-        }
+        answers = {"request_seq": request["seq"], "command": request["command"]}
+        response = {"seq": 1, "type": "response", **answers}
         self.sock.sendall(encode({**response, "success": True, **more}))
 
     def event(self, event, **body):

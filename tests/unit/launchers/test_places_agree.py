@@ -1,9 +1,7 @@
 """Whoever asks about a launcher gets the registry's answer: detect, the planner, the agent; also for one more."""
 
-import os
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from dkdbg.launchers import registry
 from dkdbg.model.config import Config
 from dkdbg.model.facts import EntryPoint
 from dkdbg.planner.project import plan_project
+from tests.engine.projects import command
 from tests.unit.launchers.test_launchers import TABLE
 from tests.unit.planner.given import of_service, plan, service
 
@@ -64,10 +63,8 @@ def test_a_server_that_a_readme_shows_is_detected_and_does_not_wait(line, tmp_pa
     (tmp_path / "README.md").write_text(f"# Project\n\n```bash\n{line}\n```\n")
     seen = inspect(tmp_path)
     launcher = registry.of_program(line.split()[0])
-    assert (seen.entrypoint.launcher, seen.entrypoint.file) == (
-        launcher.name,
-        "ui.py" if "ui.py" in line else "main.py",
-    )
+    file = "ui.py" if "ui.py" in line else "main.py"
+    assert (seen.entrypoint.launcher, seen.entrypoint.file) == (launcher.name, file)
     assert seen.ports == ((launcher.port,) if launcher.port else ())
     assert plan_project(seen, Config()).service.wait == 0
 
@@ -124,18 +121,12 @@ def test_one_file_and_one_line_make_a_launcher(tmp_path):
     (package / "launchers" / "toy.py").write_text(TOY)
     lines = (package / "launchers" / "registry.py").read_text()
     assert lines.count('    "uvicorn",\n') == 1
-    (package / "launchers" / "registry.py").write_text(
-        lines.replace('    "uvicorn",\n', '    "toy",\n    "uvicorn",\n')
-    )
+    lines = lines.replace('    "uvicorn",\n', '    "toy",\n    "uvicorn",\n')
+    (package / "launchers" / "registry.py").write_text(lines)
     repo = tmp_path / "repo"
     repo.mkdir()
     (repo / "ui.py").write_text("import torch\n\nif __name__ == '__main__':\n    main()\n")
     (repo / "README.md").write_text("# Project\n\n```bash\npoetry run toy --colour no.py serve ui.py\n```\n")
-    out = subprocess.run(
-        [sys.executable, "-c", USED, str(repo)],
-        env={**os.environ, "PYTHONPATH": str(tmp_path / "cli")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert out.stdout == '["toy", "ui.py", [4321], 0, [4321], "toy worker (42)", "toy", 3]\n', out.stderr
+    env = {"PYTHONPATH": str(tmp_path / "cli")}
+    out = command([sys.executable, "-c", USED, str(repo)], env=env)
+    assert out.stdout == '["toy", "ui.py", [4321], 0, [4321], "toy worker (42)", "toy", 3]\n'

@@ -19,9 +19,8 @@ def test_requirements_are_copied_with_what_they_include_or_installed_by_name_aft
     made = image(package_manager="pip", dependency_files=("requirements.txt",), included=("base.txt",))
     assert made.installs[0].run == "pip install -r requirements.txt"
     assert made.installs[0].copy == ("requirements.txt", "base.txt")
-    assert runs(
-        package_manager="setuptools", dependency_files=("setup.py",), declared=("torch>=2", "tqdm")
-    ) == ["pip install 'torch>=2' tqdm"]
+    made = runs(package_manager="setuptools", dependency_files=("setup.py",), declared=("torch>=2", "tqdm"))
+    assert made == ["pip install 'torch>=2' tqdm"]
     torch = TorchFact(version="2.6.0", cuda="12.4", source="README.md")
     made = runs(
         package_manager="pip", dependency_files=("requirements.txt",), declared=("einops",), torch=torch,
@@ -31,23 +30,15 @@ def test_requirements_are_copied_with_what_they_include_or_installed_by_name_aft
 
 
 def test_lock_files_of_uv_poetry_pdm_and_pipenv_are_obeyed_and_without_one_pip_gets_the_requirements():
-    made = runs(
-        package_manager="uv",
-        dependency_files=("pyproject.toml", "uv.lock"),
-        extras=("cpu", "gpu"),
-        gpu="optional",
-    )
+    files = ("pyproject.toml", "uv.lock")
+    made = runs(package_manager="uv", dependency_files=files, extras=("cpu", "gpu"), gpu="optional")
     assert made[0].endswith("uv sync --frozen --no-install-project --extra gpu")
-    made = runs(package_manager="poetry", dependency_files=("pyproject.toml", "poetry.lock"))
-    assert "/opt/poetry/bin/poetry install --no-root" in made[0]
-    assert (
-        "/opt/pdm/bin/pdm sync --no-self"
-        in runs(package_manager="pdm", dependency_files=("pyproject.toml", "pdm.lock"))[0]
-    )
-    assert (
-        "/opt/pipenv/bin/pipenv sync"
-        in runs(package_manager="pipenv", dependency_files=("Pipfile", "Pipfile.lock"))[0]
-    )
+    for manager, files, command in (
+        ("poetry", ("pyproject.toml", "poetry.lock"), "/opt/poetry/bin/poetry install --no-root"),
+        ("pdm", ("pyproject.toml", "pdm.lock"), "/opt/pdm/bin/pdm sync --no-self"),
+        ("pipenv", ("Pipfile", "Pipfile.lock"), "/opt/pipenv/bin/pipenv sync"),
+    ):
+        assert command in runs(package_manager=manager, dependency_files=files)[0]
     assert runs(package_manager="pixi", dependency_files=("pyproject.toml",), declared=("numpy",)) == [
         "pip install numpy"
     ]

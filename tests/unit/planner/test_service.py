@@ -100,21 +100,15 @@ def test_other_candidates_and_notebooks_are_named_and_each_line_has_a_reason():
 
 
 def test_a_documented_launch_on_eight_gpus_or_a_placeholder_is_one_rank_which_is_said():
-    entry = EntryPoint(
-        command="torchrun --standalone --nproc_per_node=8 train.py", file="train.py", launcher="torchrun"
-    )
+    line = "torchrun --standalone --nproc_per_node=8 train.py"
+    entry = EntryPoint(command=line, file="train.py", launcher="torchrun")
     made = plan(entrypoint=entry, candidates=(entry,))
     assert made.service.argv == ("torchrun", "--standalone", "--nproc_per_node=1", "train.py")
     assert made.service.processes == 8
     assert any("8 processes" in note and "DKDBG_PROCESSES" in note for note in made.notes)
     entry = EntryPoint(command="mpiexec -n N python a.py", file="a.py", launcher="mpiexec")
-    assert plan(entrypoint=entry, candidates=(entry,)).service.argv == (
-        "mpiexec",
-        "-n",
-        "1",
-        "python",
-        "a.py",
-    )
+    argv = plan(entrypoint=entry, candidates=(entry,)).service.argv
+    assert argv == ("mpiexec", "-n", "1", "python", "a.py")
 
 
 def test_a_command_that_compose_says_or_a_shell_that_runs_something_stays():

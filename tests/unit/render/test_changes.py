@@ -54,10 +54,8 @@ def test_a_generated_file_is_overwritten_by_the_next_init_unless_edited_or_older
     wanted = {"a": generated(b"3\n"), "older": generated(b"ours\n")}
     assert not is_ours("a", tmp_path)
     assert between(tmp_path, wanted) == ()
-    assert {str(each.path): each.reason for each in kept(tmp_path, wanted)} == {
-        "a": "you changed it",
-        "older": "it was there before dkdbg",
-    }
+    why = {"a": "you changed it", "older": "it was there before dkdbg"}
+    assert {str(each.path): each.reason for each in kept(tmp_path, wanted)} == why
 
 
 def test_a_colleagues_clone_knows_generated_files_without_the_journal(tmp_path):
@@ -123,18 +121,10 @@ def test_a_link_inside_the_repository_is_read_and_not_written_through(tmp_path):
     assert tree(tmp_path) == before
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        ".git/hooks/pre-commit",
-        "a/.GIT/x",
-        "sub/.git",
-        ".g\u200cit/config",
-        "git~1/config",
-        ".git /x",
-        ".git::$DATA",
-    ],
-)
+GITS_OWN = [".git/hooks/x", "a/.GIT/x", "sub/.git", ".g\u200cit/config", "git~1/config", ".git /x"]
+
+
+@pytest.mark.parametrize("path", [*GITS_OWN, ".git::$DATA"])
 def test_nothing_of_gits_own_is_written(tmp_path, path):
     with pytest.raises(DkdbgError, match="git's own"):
         init(tmp_path, {path: generated(b"")})
@@ -164,7 +154,7 @@ WANTED = {
     "a/b/new": generated(b"n"),
     "old": edit(b"2"),
     "gone": None,
-    "z/run": generated(b"z", executable=True),
+    "run": generated(b"z", executable=True),
 }
 
 
@@ -253,43 +243,24 @@ def change(before, after, **more):
     return Change(path=PurePosixPath("dir/f.txt"), before=before, after=after, **more)
 
 
+OLD, NEW, NONE = "--- a/dir/f.txt\n", "+++ b/dir/f.txt\n", "/dev/null\n"
+END = "\\ No newline at end of file\n"
+CRLF = change(b"a\x0cx\r\n", b"a\x0cx\r\nb\r\n", mode=0o755)
+
+
 @pytest.mark.parametrize(
     ("item", "expected"),
     [
-        (
-            change(None, b"a\nb"),
-            (
-                "diff --git a/dir/f.txt b/dir/f.txt\nnew file mode 100644\n--- /dev/null\n+++ b/dir/f.txt\n"
-                "@@ -0,0 +1,2 @@\n+a\n+b\n\\ No newline at end of file\n"
-            ),
-        ),
-        (
-            change(b"a\n", None),
-            (
-                "diff --git a/dir/f.txt b/dir/f.txt\ndeleted file mode 100644\n--- a/dir/f.txt\n+++ /dev/null\n"
-                "@@ -1 +0,0 @@\n-a\n"
-            ),
-        ),
-        (
-            change(b"a\x0cx\r\n", b"a\x0cx\r\nb\r\n", mode=0o755),
-            (
-                "diff --git a/dir/f.txt b/dir/f.txt\nnew mode 100755\nline ends: CRLF\n--- a/dir/f.txt\n"
-                "+++ b/dir/f.txt\n@@ -1 +1,2 @@\n a\x0cx\n+b\n"
-            ),
-        ),
-        (
-            change(b"a\n", b"a\r\n"),
-            "diff --git a/dir/f.txt b/dir/f.txt\n--- a/dir/f.txt\n+++ b/dir/f.txt\n@@ -1 +1 @@\n-a\n+a^M\n",
-        ),
-        (
-            change(b"a", b"\0\xff"),
-            "diff --git a/dir/f.txt b/dir/f.txt\nBinary files a/dir/f.txt and b/dir/f.txt differ (1 -> 2 bytes)\n",
-        ),
-        (change(b"a", b"a", mode=0o755), "diff --git a/dir/f.txt b/dir/f.txt\nnew mode 100755\n"),
+        (change(None, b"a\nb"), f"new file mode 100644\n--- {NONE}{NEW}@@ -0,0 +1,2 @@\n+a\n+b\n{END}"),
+        (change(b"a\n", None), f"deleted file mode 100644\n{OLD}+++ {NONE}@@ -1 +0,0 @@\n-a\n"),
+        (CRLF, f"new mode 100755\nline ends: CRLF\n{OLD}{NEW}@@ -1 +1,2 @@\n a\x0cx\n+b\n"),
+        (change(b"a\n", b"a\r\n"), f"{OLD}{NEW}@@ -1 +1 @@\n-a\n+a^M\n"),
+        (change(b"a", b"\0\xff"), "Binary files a/dir/f.txt and b/dir/f.txt differ (1 -> 2 bytes)\n"),
+        (change(b"a", b"a", mode=0o755), "new mode 100755\n"),
     ],
 )
 def test_a_change_is_shown_as_git_would(item, expected):
-    assert diff([item]) == expected
+    assert diff([item]) == f"diff --git a/dir/f.txt b/dir/f.txt\n{expected}"
 
 
 def test_the_diff_of_text_files_is_one_that_git_applies(tmp_path):

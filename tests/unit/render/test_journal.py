@@ -12,13 +12,11 @@ from dkdbg.render.changes import FileWanted, Journal, apply, between
 
 def snapshot(root):
     """Everything below `root` with mode, bytes and, for files, time of change."""
-    return {
-        path.relative_to(root).as_posix(): (
-            stat.S_IMODE(path.stat().st_mode),
-            (path.read_bytes(), path.stat().st_mtime_ns) if path.is_file() else None,
-        )
-        for path in sorted(root.rglob("*"))
-    }
+    found = {}
+    for path in root.rglob("*"):
+        content = (path.read_bytes(), path.stat().st_mtime_ns) if path.is_file() else None
+        found[path.relative_to(root).as_posix()] = (stat.S_IMODE(path.stat().st_mode), content)
+    return found
 
 
 def init(root, **contents):
@@ -45,11 +43,8 @@ def test_undo_leaves_the_tree_as_it_was_and_a_second_one_says_there_is_nothing_t
     undone = Journal(root=repo).undo()
     assert snapshot(repo) == before
     assert [str(path) for path in undone.restored] == ["launch.json"]
-    assert [str(path) for path in undone.removed] == [
-        "gen/deep/a",
-        ".dkdbg/manifest.json",
-        ".dkdbg/.gitignore",
-    ]
+    ours = ["gen/deep/a", ".dkdbg/manifest.json", ".dkdbg/.gitignore"]
+    assert [str(path) for path in undone.removed] == ours
     init(repo)
     Journal(root=repo).undo()
     with pytest.raises(DkdbgError, match="nothing to undo"):

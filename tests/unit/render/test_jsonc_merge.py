@@ -4,16 +4,11 @@ import pytest
 
 from dkdbg.render.jsonc import drop, loads, overruled, upsert
 
-LAST = {
-    "name": "dkdbg: attach",
-    "connect": {"host": "127.0.0.1", "port": 5678},
-    "pathMappings": [
-        {"localRoot": "${workspaceFolder}/app", "remoteRoot": "/app"},
-        {"localRoot": "${workspaceFolder}", "remoteRoot": "/workspace"},
-    ],
-    "args": ["a", "b"],
-    "justMyCode": True,
-}
+APP = {"localRoot": "${workspaceFolder}/app", "remoteRoot": "/app"}
+WHOLE = {"localRoot": "${workspaceFolder}", "remoteRoot": "/workspace"}
+CONNECT = {"host": "127.0.0.1", "port": 5678}
+OURS = {"name": "dkdbg: attach", "connect": CONNECT, "pathMappings": [APP, WHOLE]}
+LAST = {**OURS, "args": ["a", "b"], "justMyCode": True}
 MINE = """\
 {
     "configurations": [
@@ -54,18 +49,15 @@ def test_what_the_user_changed_stays_and_only_what_the_plan_changes_is_another()
 
 
 def test_a_pair_of_ours_changes_in_its_place_and_a_new_one_comes_before_one_that_it_is_narrower_than():
-    app, whole = LAST["pathMappings"]
-    want = {**LAST, "pathMappings": [{**app, "remoteRoot": "/srv/app"}, whole]}
-    assert loads(merge(MINE, want))["configurations"][0]["pathMappings"] == [
-        {"localRoot": "/data", "remoteRoot": "/mnt"}, {**app, "remoteRoot": "/srv/app"}, whole
-    ]  # fmt: skip
+    ours = [{**APP, "remoteRoot": "/srv/app"}, WHOLE]
+    want = {**LAST, "pathMappings": ours}
+    merged = loads(merge(MINE, want))["configurations"][0]
+    assert merged["pathMappings"] == [{"localRoot": "/data", "remoteRoot": "/mnt"}, *ours]
     assert "// mine" in merge(MINE, want)
     assert "// app" in merge(MINE, want)
     new = {"localRoot": "${workspaceFolder}/lib", "remoteRoot": "/lib"}
-    pairs = loads(merge(MINE, {**LAST, "pathMappings": [app, new, whole]}))["configurations"][0][
-        "pathMappings"
-    ]
-    assert pairs.index(new) == pairs.index(whole) - 1
+    merged = loads(merge(MINE, {**LAST, "pathMappings": [APP, new, WHOLE]}))["configurations"][0]
+    assert merged["pathMappings"][-2:] == [new, WHOLE]
 
 
 def test_what_is_no_longer_wanted_goes_unless_changed_what_was_removed_stays_away_and_a_new_key_is_added():
@@ -75,10 +67,8 @@ def test_what_is_no_longer_wanted_goes_unless_changed_what_was_removed_stays_awa
     assert merge(text, LAST) == text
     assert "args is removed" in kept(text, LAST)
     merged = merge(MINE, {**LAST, "dkdbgToken": "${env:DKDBG_TOKEN}"})
-    assert merged == MINE.replace(
-        '            "justMyCode": false\n',
-        '            "justMyCode": false,\n            "dkdbgToken": "${env:DKDBG_TOKEN}"\n',
-    )
+    last = '"justMyCode": false'
+    assert merged == MINE.replace(last, f'{last},\n            "dkdbgToken": "${{env:DKDBG_TOKEN}}"')
 
 
 def test_without_knowing_the_last_one_every_difference_is_the_users():
@@ -106,7 +96,5 @@ def test_an_entry_that_is_no_longer_wanted_goes_and_leaves_the_rest(text, expect
 
 def test_a_null_of_ours_is_replaced_like_any_other_value():
     before = '{"configurations": [{"name": "b", "x": null, "y": null}]}'
-    changed = upsert(
-        before, ["configurations"], "name", {"name": "b", "x": [], "y": 1}, last={"name": "b", "x": None}
-    )
+    changed = merge(before, {"name": "b", "x": [], "y": 1}, last={"name": "b", "x": None})
     assert loads(changed) == {"configurations": [{"name": "b", "x": [], "y": None}]}

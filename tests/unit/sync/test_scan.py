@@ -13,18 +13,8 @@ from dkdbg.sync.tree.scan import Scanner
 from tests.checkout import without_privileges
 from tests.unit.sync.trees import fresh, put
 
-ODD = [
-    "new\nline.py",
-    " both ends ",
-    "trailing. ",
-    "émoji-🐍.py",
-    "e\u0301.py",
-    "\u00e9.py",
-    "-rf",
-    "*",
-    "back\\slash",
-    "'q\"",
-]
+ODD = ["new\nline.py", " both ends ", "trailing. ", "émoji-🐍.py", "e\u0301.py", "\u00e9.py"]
+ODD += ["-rf", "*", "back\\slash", "'q\""]
 
 
 def scan(root, **options):

@@ -395,22 +395,16 @@ def test_only_the_folders_that_differ_are_listed_at_the_next_start(roots, here, 
     (there / "a" / "in" / "l").unlink()
     (there / "a" / "f").write_text("theirs")
     with learnt(roots) as (replica, _, index):
-        assert {path for path, one in replica.view.items() if one.kind == "f" and one.digest} == {
-            "a/f",
-            "b/f",
-            "a/in/f",
-        }
+        known = {path for path, one in replica.view.items() if one.kind == "f" and one.digest}
+        assert known == {"a/f", "b/f", "a/in/f"}
         assert replica.converge(index).sent == 3
     with learnt(roots) as (replica, _, index):
         assert not any(one.digest for one in replica.view.values() if one.kind == "f")
         said = asked(replica)
         assert str(replica.converge(index)) == ""
         assert said == []
-    assert ((there / "a/f").read_text(), (there / "b/f").read_text(), str((there / "a/in/l").readlink())) == (
-        "a",
-        "other",
-        "f",
-    )
+    assert [(there / path).read_text() for path in ("a/f", "b/f")] == ["a", "other"]
+    assert str((there / "a/in/l").readlink()) == "f"
 
 
 def test_what_was_touched_after_a_start_without_a_listing_is_not_sent_again(roots, here, there):

@@ -70,15 +70,8 @@ class SlowLine:
     COPY = "import os, time\nwhile data := os.read(0, 1 << 16):\n    os.write(1, data)\n    time.sleep(0.003)"
 
     def wrap(self, argv):
-        return (
-            "bash",
-            "-c",
-            'exec "${@:3}" < <(exec "$1" -c "$2")',
-            "slow",
-            sys.executable,
-            self.COPY,
-            *argv,
-        )
+        line = 'exec "${@:3}" < <(exec "$1" -c "$2")'
+        return ("bash", "-c", line, "slow", sys.executable, self.COPY, *argv)
 
 
 def test_a_log_that_grows_while_it_travels_arrives_and_holds_up_nobody(roots, here, there):

@@ -293,10 +293,8 @@ def test_git_add_of_an_ignored_file_brings_it_in(root, follow):
 
 
 def test_ignored_folders_cost_no_watch_and_no_work(root, follow):
-    put(
-        root,
-        {"a.py": "", ".venv/lib/x.py": "", "env/pyvenv.cfg": "", "env/lib/y.py": "", ".git/objects/x": ""},
-    )
+    names = ("a.py", ".venv/lib/x.py", "env/pyvenv.cfg", "env/lib/y.py", ".git/objects/x")
+    put(root, dict.fromkeys(names, ""))
     follower = follow()
     assert sorted(follower.watcher._source._wd_of) == ["", "env"]
     put(root, {".venv/lib/y.py": "", "env/lib/z.py": "", ".git/objects/y": "", "last": ""})
@@ -407,10 +405,7 @@ def _with_limit(name: str, value: int, root, program=LIMITED) -> subprocess.Comp
 
 def _can_limit() -> bool:
     probe = ["unshare", "-Ur", "sh", "-c", "echo 5 > /proc/sys/user/max_inotify_watches"]
-    return (
-        bool(shutil.which("unshare"))
-        and subprocess.run(probe, capture_output=True, check=False).returncode == 0
-    )
+    return shutil.which("unshare") and not subprocess.run(probe, capture_output=True, check=False).returncode
 
 
 @pytest.mark.skipif(not _can_limit(), reason="no user namespaces here")

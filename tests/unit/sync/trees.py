@@ -14,15 +14,8 @@ from dkdbg.sync.tree.scan import Scanner
 if TYPE_CHECKING:
     import random
 
-GIT = (
-    "git",
-    "-c",
-    "user.name=dkdbg",
-    "-c",
-    "user.email=dkdbg@example.invalid",
-    "-c",
-    "init.defaultBranch=main",
-)
+SETTINGS = ("user.name=dkdbg", "user.email=dkdbg@example.invalid", "init.defaultBranch=main")
+GIT = ("git", *(word for each in SETTINGS for word in ("-c", each)))
 
 
 def git(root, *argv, stdin=None):

@@ -44,10 +44,8 @@ def with_code(*, mappings: Any = None, workdir: str = "") -> Container:
 
 def test_the_debug_twin_comes_before_the_service_unless_it_has_ended():
     assert chosen([container("app"), container("app-debug")], "app") == "shop-app-debug-1"
-    assert (
-        chosen([container("app"), container("app-dkdbg-2"), container("app-dkdbg")], "app")
-        == "shop-app-dkdbg-1"
-    )
+    three = [container("app"), container("app-dkdbg-2"), container("app-dkdbg")]
+    assert chosen(three, "app") == "shop-app-dkdbg-1"
     assert chosen([container("app"), container("app-dkdbg-2")], "app") == "shop-app-dkdbg-2-1"
     assert chosen([container("app"), container("db")], "app") == "shop-app-1"
     assert chosen([container("app")], "db") is None
@@ -67,10 +65,8 @@ def test_of_several_it_is_the_newest_that_ended_the_first_replica_and_what_compo
 
 
 def test_without_a_name_it_is_the_only_debug_service_and_one_that_does_not_run_is_named():
-    assert (
-        only_debug_service([container("app"), container("x-debug"), container("x-debug", running=False)])
-        == "x-debug"
-    )
+    three = [container("app"), container("x-debug"), container("x-debug", running=False)]
+    assert only_debug_service(three) == "x-debug"
     with pytest.raises(DkdbgError, match=r"2 debug services run here; there are: a-debug, b-debug"):
         only_debug_service([container("a-debug"), container("b-debug")])
     with pytest.raises(DkdbgError, match="no debug service of this repository runs; there are: app"):
@@ -81,12 +77,8 @@ def test_without_a_name_it_is_the_only_debug_service_and_one_that_does_not_run_i
 
 def test_a_container_is_called_by_its_name_or_enough_of_the_beginning_of_its_id():
     one = container(name="web-1")
-    assert [one.is_called(name) for name in ("web-1", "abcabcabc", "abc", "web")] == [
-        True,
-        True,
-        False,
-        False,
-    ]
+    called = [name for name in ("web-1", "abcabcabc", "abc", "web") if one.is_called(name)]
+    assert called == ["web-1", "abcabcabc"]
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,8 @@ def edited(text, role, command=COMMAND):
 
 
 def gone(before, after):
-    return [
-        line[2:] for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line.startswith("- ")
-    ]
+    lines = difflib.ndiff(before.splitlines(), after.splitlines())
+    return [line[2:] for line in lines if line.startswith("- ")]
 
 
 @pytest.mark.parametrize(
@@ -50,11 +49,9 @@ def test_nothing_goes_but_the_name_of_the_deployment(text, role, changed, newlin
 def test_the_debug_deployment_does_what_the_jobs_own_does_after_ours():
     job = protocol.load(edited(jobs.DEPLOYED, "worker"))
     debug, prod = job["deployments"]
-    assert debug["taskRoles"]["worker"]["preCommands"] == [
-        COMMAND,
-        *prod["taskRoles"]["worker"]["preCommands"],
-    ]
-    assert debug["taskRoles"]["worker"]["postCommands"] == prod["taskRoles"]["worker"]["postCommands"]
+    ours, theirs = (each["taskRoles"]["worker"] for each in (debug, prod))
+    assert ours["preCommands"] == [COMMAND, *theirs["preCommands"]]
+    assert ours["postCommands"] == theirs["postCommands"]
 
 
 def test_the_recipe_by_hand_loses_its_download_and_keeps_the_rest():
@@ -93,10 +90,7 @@ def test_ports_in_other_spellings(ports, after):
         (jobs.PLAIN.replace("protocolVersion: 2", "protocolVersion: 1"), "its protocolVersion is 1"),
         (jobs.PLAIN.replace("  worker:\n", "  my-worker:\n"), "its task role 'my-worker' makes no sense"),
         (jobs.PLAIN.partition("taskRoles:")[0] + "taskRoles: {}\n", "it has no task role"),
-        (
-            jobs.PLAIN.replace("      - python setup.py install\n", "      - 7\n"),
-            "commands of its task role worker",
-        ),
+        (jobs.PLAIN.replace("- python setup.py install\n", "- 7\n"), "commands of its task role worker"),
         ("x" * (1 << 21), "larger than any job protocol"),
     ],
 )

@@ -82,10 +82,8 @@ def test_only_what_debugging_needs_differs_in_the_pods():
         *before["volumes"], {"name": "dkdbg-agent", "configMap": {"name": "bert-dkdbg-agent"}}
     ]  # fmt: skip
     assert spec == {key: value for key, value in before.items() if key not in {"containers", "volumes"}}
-    assert (
-        "no limit for livenessProbe and startupProbe",
-        "a program that is stopped answers none",
-    ) in made.decisions
+    decision = ("no limit for livenessProbe and startupProbe", "a program that is stopped answers none")
+    assert decision in made.decisions
     assert "it has the same volume as the original, and may write to it: ckpt" in made.notes
     assert "each pod takes 4 nvidia.com/gpu of its own, beside the original's" in made.notes
 
@@ -102,10 +100,8 @@ def test_a_job_finds_its_own_pods_and_has_the_time_that_a_person_needs():
     spec = copied("job", job).document["spec"]
     assert set(spec) == {"completions", "parallelism", "completionMode", "backoffLimit", "template"}
     assert spec["backoffLimit"] == 0
-    assert set(spec["template"]["metadata"]["labels"]) == {
-        "dev.dkdbg/copy-of",
-        "app.kubernetes.io/managed-by",
-    }
+    ours = {"dev.dkdbg/copy-of", "app.kubernetes.io/managed-by"}
+    assert set(spec["template"]["metadata"]["labels"]) == ours
     assert pods_wanted("job", job) == 4
 
 
@@ -145,9 +141,8 @@ def test_a_program_that_only_the_image_knows_has_to_be_named():
     silent = template({"name": "main", "image": "x", "args": ["--epochs", "1"]})
     with pytest.raises(DkdbgError, match="leaves its program to its image"):
         copied("deployment", deployment(template=silent))
-    made = copied(
-        "deployment", deployment(template=silent), command=["python", "train.py"], command_from="as you said"
-    )
+    said = {"command": ["python", "train.py"], "command_from": "as you said"}
+    made = copied("deployment", deployment(template=silent), **said)
     (found,) = made.document["spec"]["template"]["spec"]["containers"]
     assert found["args"][-2:] == ["python", "train.py"]
 

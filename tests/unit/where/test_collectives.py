@@ -32,10 +32,8 @@ def test_who_did_not_answer_or_goes_on_or_is_in_another_group_is_not_late_and_so
     assert findings([rank(0, call(1)), rank(1, answers=False)]) == []
     assert findings([rank(0, call(5, age=0.2), call(6, age=0.01)), rank(1, call(5, age=0.2))]) == []
     assert findings([rank(0, call(6)), rank(1, call(6))]) == []
-    assert (
-        findings([rank(0, call(6, op="all_gather")), rank(1, call(6, op="all_gather", tensor="Float [7]"))])
-        == []
-    )
+    other = call(6, op="all_gather", tensor="Float [7]")
+    assert findings([rank(0, call(6, op="all_gather")), rank(1, other)]) == []
     assert findings([rank(0, call(3), group="tp"), rank(1, call(3), group="tp"), rank(2)]) == []
 
 

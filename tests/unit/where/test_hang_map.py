@@ -47,10 +47,8 @@ def test_the_one_that_is_elsewhere_comes_before_the_many():
 
 
 def test_parts_of_one_world_are_one_job_and_two_jobs_with_the_same_ranks_stay_two():
-    parts = [
-        session(process(0, main(STEP)), process(1, main(STEP)), name="a"),
-        session(process(2, main(STEP)), name="b"),
-    ]
+    first = session(process(0, main(STEP)), process(1, main(STEP)), name="a")
+    parts = [first, session(process(2, main(STEP)), name="b")]
     (job,) = hang_map.jobs(parts)
     assert (job.ranks[0].ranks, job.absent) == ((0, 1, 2), (3,))
     assert "rank 3 is not there" in lines(*parts)
