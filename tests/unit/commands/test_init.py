@@ -288,11 +288,7 @@ GUARDED = "def f(:\n  pass\n\nif __name__ == '__main__':\n  f()\n"
 @pytest.mark.parametrize(
     ("files", "line", "command"),
     [
-        (
-            {"train.py": "import time\nfor n in range(10:\n    time.sleep(1)\n"},
-            "train.py:2: ",
-            "python train.py",
-        ),
+        ({"train.py": "import time\nfor n in range(10:\n  n\n"}, "train.py:2: ", "python train.py"),
         ({"train.py": "x = = 1\n"}, "train.py:1: ", "python train.py"),
         ({"go.py": GUARDED}, "go.py:1: ", "sleep infinity"),
         ({"train.py": "print(1)\n", "old.py": GUARDED}, "", "python train.py"),

@@ -43,12 +43,8 @@ def test_of_a_key_that_is_written_twice_or_another_way_an_editor_gets_what_was_j
     body = b'{"type":"event","event":"output","body":{"output":"x","\\u0073ource":{"path":"//host/x"}}}'
     assert json.loads(from_targets.of_process(body)[0])["body"]["source"] == {}
     body = b'{"type":"request","command":"runInTerminal","type":"event","event":"stopped","body":{}}'
-    assert json.loads(from_targets.of_process(body)[0]) == {
-        "seq": 0,
-        "type": "event",
-        "event": "stopped",
-        "body": {},
-    }
+    stopped = {"seq": 0, "type": "event", "event": "stopped", "body": {}}
+    assert json.loads(from_targets.of_process(body)[0]) == stopped
     ended = passed(type="event", event="terminated", body={"restart": {"pwn": 1}})
     assert ended is not None
     assert ended["body"] == {}

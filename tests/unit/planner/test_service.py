@@ -117,15 +117,11 @@ def test_a_command_that_compose_says_or_a_shell_that_runs_something_stays():
     assert made.service.argv == ("bash", "-c", "python a.py")
 
 
+SLEEPS = ("sh", "-c", "while sleep 1000; do :; done")
+
+
 @pytest.mark.parametrize(
-    "argv",
-    [
-        ("/bin/bash",),
-        ("sleep", "infinity"),
-        ("tail", "-f", "/dev/null"),
-        ("sh", "-c", "while sleep 1000; do :; done"),
-        ("nvidia-smi", "dmon"),
-    ],
+    "argv", [("/bin/bash",), ("tail", "-f", "/dev/null"), SLEEPS, ("nvidia-smi", "dmon")]
 )
 def test_a_service_that_only_keeps_a_shell_open_runs_the_entry_point(argv):
     made = of_service(service(argv), entrypoint=TRAIN, candidates=(TRAIN,))

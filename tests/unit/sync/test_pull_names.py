@@ -11,19 +11,16 @@ from dkdbg.targets.local import Local
 from tests.unit.sync.trees import put
 
 
-@pytest.mark.parametrize(
-    ("folder", "meant"),
-    [
-        ("outputs", "outputs"),
-        ("outputs/", "outputs"),
-        ("./a//b", "a/b"),
-        (".", ""),
-        ("/ws/outputs", "outputs"),
-        ("/ws", ""),
-    ],
-)
-def test_a_folder_is_meant_relative_to_the_root_there_or_absolute_and_below_it(folder, meant):
-    assert relative(folder, "/ws") == meant
+def test_a_folder_is_meant_relative_to_the_root_there_or_absolute_and_below_it():
+    meant = {
+        "outputs": "outputs",
+        "outputs/": "outputs",
+        "./a//b": "a/b",
+        ".": "",
+        "/ws/outputs": "outputs",
+        "/ws": "",
+    }
+    assert {folder: relative(folder, "/ws") for folder in meant} == meant
 
 
 @pytest.mark.parametrize("folder", ["/etc", "..", "../etc", "/ws2/a", "a/../../b"])
