@@ -58,12 +58,8 @@ def git(folder: Path, *arguments: str) -> bytes:
     Raises:
         subprocess.CalledProcessError: git refused.
     """
-    return subprocess.run(
-        ["git", "--git-dir", str(folder), *arguments],
-        capture_output=True,
-        check=True,
-        stdin=subprocess.DEVNULL,
-    ).stdout
+    argv = ["git", "--git-dir", str(folder), *arguments]
+    return subprocess.run(argv, capture_output=True, check=True, stdin=subprocess.DEVNULL).stdout
 
 
 def tree_of(repo: str, commit: str, trees: Path, source: Path | None) -> Path:
@@ -152,16 +148,8 @@ def run(
     command: list[str], folder: Path, variables: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(
-            command,
-            cwd=folder,
-            env={**os.environ, **(variables or {})},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
+        settings = {"cwd": folder, "env": {**os.environ, **(variables or {})}, "stdin": subprocess.DEVNULL}
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **settings)
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(command, 124, "", "timed out")
 

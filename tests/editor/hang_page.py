@@ -32,13 +32,8 @@ def of_eight(*, evil: str = "") -> str:
         _rank(each, REDUCE, STEP, MAIN, seq=118, threads=(side,)) for each in range(8) if each not in {2, 6}
     ]
     ranks.append(_rank(2, odd, STEP, MAIN, seq=117, name=f"rank 2 (train.py){evil}", threads=(side,)))
-    session = Session(
-        id="train",
-        name=f"train{evil}",
-        target="container shop-train-1",
-        address="compose://train",
-        processes=tuple(ranks),
-    )
+    place = {"target": "container shop-train-1", "address": "compose://train"}
+    session = Session(id="train", name=f"train{evil}", processes=tuple(ranks), **place)
     return page.page(
         [told.job(each) for each in hang_map.jobs([session])], asked="2026-11-23 14:03:00 UTC", again=False
     )

@@ -52,10 +52,8 @@ def take() -> None:
     """Write the pictures."""
     vscode = installed()
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        root = repo(
-            Path(folder) / unique("train"),
-            {"train.py": TRAIN, "dkdbg.toml": f"[debug]\nport = {free_port()}\n"},
-        )
+        files = {"train.py": TRAIN, "dkdbg.toml": f"[debug]\nport = {free_port()}\n"}
+        root = repo(Path(folder) / unique("train"), files)
         must(dkdbg(root, "init", "--yes"))
         browser = playwright.chromium.launch(executable_path=vscode.browser, args=list(CHROMIUM))
         try:
@@ -84,14 +82,8 @@ def _write(frames: list[bytes]) -> None:
         return
     pictures = [Image.open(io.BytesIO(each)).convert("RGB").quantize(64) for each in frames]
     milliseconds = [int(each * 1000) for each in SHOWN]
-    pictures[0].save(
-        DOCS / "f5.gif",
-        save_all=True,
-        append_images=pictures[1:],
-        duration=milliseconds,
-        loop=0,
-        optimize=True,
-    )
+    others = {"save_all": True, "append_images": pictures[1:], "duration": milliseconds}
+    pictures[0].save(DOCS / "f5.gif", **others, loop=0, optimize=True)
 
 
 if __name__ == "__main__":

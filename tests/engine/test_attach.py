@@ -183,10 +183,8 @@ def test_the_same_pids_in_two_containers_are_two_sessions_behind_one_port(contai
         for stop in stops:
             name = stop.session.name.partition(":")[0]
             host = docker("inspect", "-f", "{{.Config.Hostname}}", name)
-            assert (
-                debugger.evaluate("open('/etc/hostname').read().strip()", debugger.stack(stop)[0])
-                == f"'{host}'"
-            )
+            asked = "open('/etc/hostname').read().strip()"
+            assert debugger.evaluate(asked, debugger.stack(stop)[0]) == f"'{host}'"
         with urllib.request.urlopen(f"http://127.0.0.1:{door.port}/status") as status:
             assert b'"attached": true' in status.read()
         docker("kill", names[0])
@@ -252,11 +250,8 @@ class Plain:
     def rank_at_stop(self):
         self.session.wait(lambda: bool(self.stops), "a stop", timeout=300)
         stack = self.session.request("stackTrace", {"threadId": self.stops[0]["threadId"]})["stackFrames"]
-        frame = {
-            "expression": "__import__('os').environ.get('RANK')",
-            "frameId": stack[0]["id"],
-            "context": "repl",
-        }
+        asked = "__import__('os').environ.get('RANK')"
+        frame = {"expression": asked, "frameId": stack[0]["id"], "context": "repl"}
         return stack[0]["line"], self.session.request("evaluate", frame)["result"]
 
     def said(self, text):

@@ -67,10 +67,8 @@ class listener:  # noqa: N801 - read as a word in a with statement
 
 
 def test_a_port_that_is_taken_is_passed_over_and_the_editor_learns_of_it(tmp_path, base_image):
-    root = checkout(
-        tmp_path / unique("repo"),
-        {"train.py": "\n".join(line[4:] for line in LOOP.splitlines()), ".env": "MINE=1\n"},
-    )
+    train = "\n".join(line[4:] for line in LOOP.splitlines())
+    root = checkout(tmp_path / unique("repo"), {"train.py": train, ".env": "MINE=1\n"})
     env = {"DKDBG_BASE": base_image, "DKDBG_WAIT": "0"}
     must(run_dkdbg(root, "init", "--yes"))
     launch = (root / ".vscode/launch.json").read_text()
@@ -87,10 +85,8 @@ def test_a_port_that_is_taken_is_passed_over_and_the_editor_learns_of_it(tmp_pat
             assert f"ready: attach to 127.0.0.1:{port}" in done.stdout
             assert (root / ".env").read_text() == f"MINE=1\nDKDBG_PORT={port}  # dkdbg\n"
             assert run_dkdbg(root, "init", "--check").returncode == 0
-            assert (
-                jsonc.loads(launch)["version"]
-                == jsonc.loads((root / ".vscode/launch.json").read_text())["version"]
-            )
+            written = jsonc.loads((root / ".vscode/launch.json").read_text())
+            assert jsonc.loads(launch)["version"] == written["version"]
             again = must(run_dkdbg(root, "up", env=env))
             assert "is taken" not in again.stdout
             assert launch_options(root).port == port

@@ -19,19 +19,8 @@ def check(root, base, file, *, fails_inside=()):
     must(dkdbg(root, "init", "--yes"))
     with running(root, base):
         for code in fails_inside:
-            words = [
-                "docker",
-                "compose",
-                "--profile",
-                "debug",
-                "exec",
-                "-T",
-                "dev-debug",
-                "python3",
-                "-c",
-                code,
-            ]
-            assert command(words, root, check=False).returncode == 1, code
+            words = ["docker", "compose", "--profile", "debug", "exec", "-T", "dev-debug", "python3", "-c"]
+            assert command([*words, code], root, check=False).returncode == 1, code
         stopped = stop_in(root, file)
     assert stopped.path == str(root / file)
     assert stopped.line == marked_line(root / file)
@@ -161,11 +150,8 @@ READS_BESIDE = """\
 def test_in_a_subfolder_whose_program_reads_what_lies_beside_it_and_asks_for_a_terminal(tmp_path, base_image):
     """The whole repository is there, the program starts in its own folder, and os.get_terminal_size() finds a terminal."""
     lesson = unique("lesson")
-    files = {
-        "data/rows.txt": "only\n",
-        "other/train.py": "import nothing\n",
-        f"{lesson}/train.py": READS_BESIDE,
-    }
+    files = {"data/rows.txt": "only\n", "other/train.py": "import nothing\n"}
+    files[f"{lesson}/train.py"] = READS_BESIDE
     root = repo(tmp_path / unique("courses"), files) / lesson
     values = check(root, base_image, "train.py").values
     assert values["row"] == "'only'"

@@ -74,10 +74,8 @@ def test_a_job_that_only_connects_out_is_debugged_over_two_cuts(tmp_path, base_i
                         _is_asked_by_other_verbs(root, name, door.port)
                     debugger.continue_(thread, timeout=LIMIT)
                 debugger.wait_stopped(LIMIT)
-                said = [
-                    *listening.command_lines(door.process.pid),
-                    docker("top", name, "-eo", "pid,args").encode(),
-                ]
+                there = docker("top", name, "-eo", "pid,args").encode()
+                said = [*listening.command_lines(door.process.pid), there]
             log = docker("logs", name)
             assert door.end() == 0
             for text in (*said, log.encode(), json.dumps(door.events).encode(), bytes(line.heard)):

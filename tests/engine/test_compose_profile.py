@@ -91,11 +91,8 @@ def teammate(base_image, tmp_path_factory):
     author = set_up(folder / "author", {"train.py": TRAIN})
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com"]
     clone = folder / unique("profile-clone")
-    for argv in (
-        [*git, "add", "-A"],
-        [*git, "commit", "-qm", "debug"],
-        ["git", "clone", "-q", ".", str(clone)],
-    ):
+    cloned = ["git", "clone", "-q", ".", str(clone)]
+    for argv in ([*git, "add", "-A"], [*git, "commit", "-qm", "debug"], cloned):
         subprocess.run(argv, cwd=author, check=True)
     if os.geteuid() == 0:
         for path in (clone, *clone.rglob("*")):

@@ -46,17 +46,9 @@ def test_repositories_are_scored_at_their_commits_fact_by_fact_with_what_init_sa
     lines = [{"repo": f"ml/{name}", "commit": commits[name], "facts": facts[name]} for name in facts]
     listing = tmp_path / "known.jsonl"
     listing.write_text("\n".join(map(json.dumps, lines)))
-    words = [
-        "--from",
-        tmp_path / "mirrors",
-        "--trees",
-        tmp_path / "trees",
-        "--dkdbg",
-        f"{sys.executable} -m dkdbg",
-    ]
-
+    folders = ("--from", tmp_path / "mirrors", "--trees", tmp_path / "trees")
+    words = (*folders, "--dkdbg", f"{sys.executable} -m dkdbg")
     done = command([sys.executable, SCRIPT, listing, *words], check=False)
-
     assert done.returncode == 2, done.stderr
     assert "5/6    8/8        gpu" in done.stdout
     assert "6/6    8/8" in done.stdout

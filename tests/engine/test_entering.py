@@ -162,21 +162,14 @@ def test_an_older_python_is_entered_by_ptrace_as_its_user_by_any_of_its_pids(run
 def test_each_command_of_the_page_about_containers_that_run_already(running, tmp_path, base_image):
     name = running(base_image, "python3", "train.py")
     served = Path(find_spec("debugpy").origin).parent
-    served_at = (
-        "--mount",
-        f"type=bind,source={served},target=/site/debugpy,readonly",
-        "-e",
-        "PYTHONPATH=/site",
-    )
+    mount = f"type=bind,source={served},target=/site/debugpy,readonly"
+    served_at = ("--mount", mount, "-e", "PYTHONPATH=/site")
     words = ("python3", "-m", "debugpy", "--listen", "0.0.0.0:5678", "train.py")
     plain = running(base_image, *words, options=(*served_at, "-p", "127.0.0.1:0:5678"))
     endpoint = docker("port", plain, "5678")
     file = DOCS / "how-to/existing-container.md"
-    text = (
-        file.read_text()
-        .replace("docker://trainer", f"docker://{name}")
-        .replace("--pid 7", f"--pid {python_in(name)}")
-    )
+    text = file.read_text().replace("docker://trainer", f"docker://{name}")
+    text = text.replace("--pid 7", f"--pid {python_in(name)}")
     page = Page.read(file, text.replace("127.0.0.1:5678", endpoint))
 
     def attach():

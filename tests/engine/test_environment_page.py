@@ -138,13 +138,8 @@ def test_the_examples_of_the_page_are_debugged_by_their_own_commands(tmp_path, b
                 "pytorchReplicaSpecs"
             ]
             for rank, kind in enumerate(("Master", "Worker")):
-                cluster.run_pod(
-                    replicas[kind]["template"],
-                    f"pytorch-{rank}",
-                    RANK=str(rank),
-                    WORLD_SIZE="2",
-                    MASTER_ADDR="m",
-                )
+                world = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "m"}
+                cluster.run_pod(replicas[kind]["template"], f"pytorch-{rank}", **world)
             (task,) = yaml.load(io.StringIO(page.block("yaml", "batch.volcano.sh")))["spec"]["tasks"]
             cluster.run_pod(task["template"], "volcano-0")
             _run_line(cluster, page.block("sh", "docker run"))

@@ -38,13 +38,8 @@ def run(*argv, **more):
 
 def test_the_feature_passes_the_dev_container_clis_tests(tmp_path, feature, base_image, devcontainer_cli):
     write(tmp_path / "src" / FOLDER, feature)
-    scenarios = {
-        "elsewhere": {
-            "image": base_image,
-            "remoteUser": "nobody",
-            "features": {FOLDER: {"installPath": "/srv/my tools"}},
-        }
-    }
+    features = {FOLDER: {"installPath": "/srv/my tools"}}
+    scenarios = {"elsewhere": {"image": base_image, "remoteUser": "nobody", "features": features}}
     tests = {path.name: path.read_bytes() for path in HERE.iterdir()}
     write(tmp_path / "test" / FOLDER, {**tests, "scenarios.json": json.dumps(scenarios).encode()})
     argv = ["features", "test", "--project-folder", str(tmp_path), "-f", FOLDER, "-i", base_image]

@@ -70,19 +70,8 @@ def running(tmp_path):
 
     def start(*words, options=()):
         names.append(unique("dkdbg-test-foreign"))
-        docker(
-            "run",
-            "-d",
-            "--init",
-            "--name",
-            names[-1],
-            "-v",
-            f"{tmp_path}:/code",
-            "-w",
-            "/code",
-            *options,
-            *words,
-        )
+        code = ("-v", f"{tmp_path}:/code", "-w", "/code")
+        docker("run", "-d", "--init", "--name", names[-1], *code, *options, *words)
         return names[-1]
 
     yield start

@@ -68,22 +68,16 @@ def fake_gpu_daemon(tmp_path_factory, base_image):
     namespace = f"dkdbg{os.getpid()}"
     tools = folder / "bin"
     tools.mkdir()
-    for name, text in {
-        "nvidia-container-runtime": 'exec runc "$@"',
-        "nvidia-container-runtime-hook": "cat >/dev/null",
-    }.items():
+    runtime = "nvidia-container-runtime"
+    for name, text in ((runtime, 'exec runc "$@"'), (f"{runtime}-hook", "cat >/dev/null")):
         (tools / name).write_text(f"#!/bin/sh\n{text}\n")
         (tools / name).chmod(0o755)
     (folder / "cdi").mkdir()
-    spec = {
-        "cdiVersion": "0.6.0", "kind": "nvidia.com/gpu",
-        "devices": [{"name": "all", "containerEdits": {"env": ["DKDBG_STAND_IN_GPU=1"]}}],
-    }  # fmt: skip
+    device = {"name": "all", "containerEdits": {"env": ["DKDBG_STAND_IN_GPU=1"]}}
+    spec = {"cdiVersion": "0.6.0", "kind": "nvidia.com/gpu", "devices": [device]}
     (folder / "cdi" / "nvidia.json").write_text(json.dumps(spec))
-    config = {
-        "features": {"cdi": True}, "cdi-spec-dirs": [str(folder / "cdi")],
-        "runtimes": {"nvidia": {"path": str(tools / "nvidia-container-runtime")}},
-    }  # fmt: skip
+    config = {"features": {"cdi": True}, "cdi-spec-dirs": [str(folder / "cdi")]}
+    config["runtimes"] = {"nvidia": {"path": str(tools / runtime)}}
     (folder / "daemon.json").write_text(json.dumps(config))
     socket = f"unix://{folder}/docker.sock"
     subprocess.run(["ip", "netns", "add", namespace], check=True)
@@ -92,13 +86,8 @@ def fake_gpu_daemon(tmp_path_factory, base_image):
     argv = [*inside, "dockerd", "--config-file", folder / "daemon.json", "--data-root", folder / "data",
             "--exec-root", folder / "exec", "--pidfile", folder / "pid", "-H", socket]  # fmt: skip
     with (folder / "log").open("w") as log:
-        daemon = subprocess.Popen(
-            argv,
-            env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"},
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+        env = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+        daemon = subprocess.Popen(argv, env=env, stdout=log, stderr=log, start_new_session=True)
     try:
         _wait_for(socket, daemon, folder / "log")
         saved = subprocess.Popen(["docker", "save", base_image], stdout=subprocess.PIPE)

@@ -48,20 +48,8 @@ def test_a_program_runs_with_the_agent_where_it_is_safe_and_else_without(
     ]  # fmt: skip
     flags = [word for each in settings for word in ("-e", each)]
     try:
-        docker(
-            "run",
-            "-d",
-            "--name",
-            name,
-            "-v",
-            f"{root}:/w:ro",
-            *flags,
-            *words,
-            base_image,
-            "sh",
-            "-c",
-            command,
-        )
+        started = ("run", "-d", "--name", name, "-v", f"{root}:/w:ro", *flags, *words)
+        docker(*started, base_image, "sh", "-c", command)
         assert int(docker("wait", name)) == code
         done = subprocess.run(["docker", "logs", name], capture_output=True, text=True, check=True)
         said = done.stdout.split()

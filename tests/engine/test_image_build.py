@@ -42,15 +42,12 @@ DOCKERFILE = """\
 @pytest.fixture
 def root(base_image, tmp_path):
     """A repository whose Dockerfile copies all of it, its environment below the mount."""
-    root = repo(
-        tmp_path / unique("built"),
-        {
-            "train.py": LOOP,
-            "requirements.txt": "tqdm==1\n",
-            "Dockerfile": DOCKERFILE.format(base=base_image),
-            "dkdbg.toml": f"[debug]\nport = {free_port()}\n",
-        },
-    )
+    files = {
+        "train.py": LOOP,
+        "requirements.txt": "tqdm==1\n",
+        "dkdbg.toml": f"[debug]\nport = {free_port()}\n",
+    }
+    root = repo(tmp_path / unique("built"), {**files, "Dockerfile": DOCKERFILE.format(base=base_image)})
     must(dkdbg(root, "init", "--yes"))
     try:
         yield root
@@ -208,14 +205,9 @@ TRAINS = "import sys, time\nfrom ml.core import ml\nwhile '--once' not in sys.ar
 def test_a_run_leaves_nothing_that_makes_an_image_of_all_files_reinstall(base_image, tmp_path, monkeypatch):
     """`COPY . .` before `pip install .`, and no .dockerignore: what Python compiled would be another build context."""
     monkeypatch.setenv("DKDBG_WAIT", "0")
-    root = repo(
-        tmp_path / unique("again"),
-        {
-            "train.py": TRAINS, "ml/__init__.py": "", "ml/core.py": "ml = 1\n",
-            "Dockerfile": INSTALLS.format(base=base_image),
-            "dkdbg.toml": f"[debug]\nport = {free_port()}\n",
-        },
-    )  # fmt: skip
+    files = {"train.py": TRAINS, "ml/__init__.py": "", "ml/core.py": "ml = 1\n"}
+    files["dkdbg.toml"] = f"[debug]\nport = {free_port()}\n"
+    root = repo(tmp_path / unique("again"), {**files, "Dockerfile": INSTALLS.format(base=base_image)})
     must(dkdbg(root, "init", "--yes"))
     try:
         builds(root, F5)

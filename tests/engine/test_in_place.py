@@ -80,10 +80,8 @@ services:
 
 
 def test_calls_by_the_name_of_the_service_stop_and_one_beside_it_is_told(base_image, tmp_path):
-    root = repo(
-        tmp_path / unique("place"),
-        {"api.py": API, "front.py": FRONT, "compose.yaml": COMPOSE.format(base=base_image)},
-    )
+    files = {"api.py": API, "front.py": FRONT, "compose.yaml": COMPOSE.format(base=base_image)}
+    root = repo(tmp_path / unique("place"), files)
     api = root / "api.py"
     try:
         command(["docker", "compose", "up", "-d", "api"], root)
@@ -109,10 +107,8 @@ def test_calls_by_the_name_of_the_service_stop_and_one_beside_it_is_told(base_im
 
 
 def test_a_service_without_a_network_is_debugged_through_dkdbg_attach(base_image, tmp_path):
-    root = repo(
-        tmp_path / unique("alone"),
-        {"job.py": f"x = 1\nprint(x)  {MARK}\n", "compose.yaml": ALONE.format(base=base_image)},
-    )
+    files = {"job.py": f"x = 1\nprint(x)  {MARK}\n", "compose.yaml": ALONE.format(base=base_image)}
+    root = repo(tmp_path / unique("alone"), files)
     (root / ".env").write_text(f"DKDBG_PORT={free_port()}\n")
     try:
         must(dkdbg(root, "init", "--yes"))

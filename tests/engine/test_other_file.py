@@ -137,10 +137,8 @@ def test_a_service_of_a_later_file_that_compose_merges_is_extended_from_there(ma
 
 def test_what_an_override_adds_to_the_service_is_mounted_written_or_said(made):
     override = "services:\n  trainer: {volumes: ['.:/app', './:/work'], environment: {A: '1'}, command: python train.py 2, shm_size: 16gb}\n"
-    files = {
-        "compose.yaml": "services:\n  trainer: {build: ., command: python train.py}\n",
-        "compose.override.yaml": override,
-    }
+    base = "services:\n  trainer: {build: ., command: python train.py}\n"
+    files = {"compose.yaml": base, "compose.override.yaml": override}
     root, said = made(files)
     found = config(root, "--profile", "debug")["services"]["trainer-debug"]
     assert {"/app", "/work"} <= {each["target"] for each in found["volumes"]}
@@ -168,11 +166,8 @@ def test_a_compose_file_of_a_subfolder_that_comes_first_is_refused_with_what_to_
 
 def test_the_networks_and_services_that_the_users_own_project_has_stay_what_they_are(made):
     shared = "networks: {n: , default: {name: shared, external: true}}\n"
-    made(
-        {"compose.yaml": WEB, "compose-train.yaml": trainer(", networks: [default, n]", shared)},
-        "--service",
-        "trainer",
-    )
+    files = {"compose.yaml": WEB, "compose-train.yaml": trainer(", networks: [default, n]", shared)}
+    made(files, "--service", "trainer")
     files = {
         "compose.yaml": "include: [inc.yaml]\n" + WEB,
         "inc.yaml": "services: {db: {image: incdb}}\n",
@@ -185,11 +180,8 @@ def test_the_networks_and_services_that_the_users_own_project_has_stay_what_they
 
 def test_letters_beyond_the_first_plane_and_odd_names_survive(made):
     rest = 'configs: {c1: {content: "hi \U0001f680 \\x85\\u2028\\x07"}}\nnetworks: {_n: }\n'
-    root, _ = made(
-        {"compose.yaml": WEB, "compose-train.yaml": trainer(", configs: [c1], networks: [_n]", rest)},
-        "--service",
-        "trainer",
-    )
+    files = {"compose.yaml": WEB, "compose-train.yaml": trainer(", configs: [c1], networks: [_n]", rest)}
+    root, _ = made(files, "--service", "trainer")
     found = config(root, "--profile", "debug")
     assert found["configs"]["c1"]["content"] == "hi \U0001f680 \x85\u2028\x07"
     assert "_n" in found["networks"]

@@ -136,17 +136,7 @@ def test_ctrl_c_leaves_while_profiles_are_fetched_or_their_folder_is_not_known_a
         (tmp_path / "python3").write_text(DEAD_LINE.format(python=python))
         (tmp_path / "python3").chmod(0o755)
         docker("cp", str(tmp_path / "python3"), f"{name}:/usr/local/sbin/python3")
-        words = (
-            "run",
-            "--on",
-            f"docker://{name}",
-            "--nsys",
-            "*train*",
-            "--pull",
-            "--",
-            "python3",
-            "train.py",
-        )
+        words = f"run --on docker://{name} --nsys *train* --pull -- python3 train.py".split()
         running = subprocess.Popen(
             [sys.executable, "-m", "dkdbg", *words], cwd=repository, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )  # fmt: skip

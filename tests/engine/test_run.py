@@ -86,9 +86,8 @@ def test_a_breakpoint_is_hit_through_dkdbg_attach(container, tmp_path):
     running = start(tmp_path, "--on", f"docker://{container}", "--", "python3", "train.py")
     try:
         with host_door(tmp_path, f"docker://{container}") as door:
-            options = AttachOptions(
-                host="127.0.0.1", port=door.port, path_mappings=((str(tmp_path), "/srv"),)
-            )
+            mappings = ((str(tmp_path), "/srv"),)
+            options = AttachOptions(host="127.0.0.1", port=door.port, path_mappings=mappings)
             with Debugger(options) as debugger:
                 debugger.set_breakpoints(str(tmp_path / "train.py"), [marked_line(tmp_path / "train.py")])
                 debugger.attach()

@@ -146,11 +146,8 @@ def test_what_was_in_the_image_is_adopted_when_equal_and_kept_when_not_what_is_o
     done = sync(root, f"docker://{box.name}", *TO, "--once")
     assert "kept: the folder pkg stays there, because something in it is not sync's" in done.stdout
     assert box.read("/ws/pkg/only_there") == "mine\n"
-    assert box.tree("/ws") == {
-        **expected(root),
-        "pkg": "d",
-        "pkg/only_there": box.tree("/ws")["pkg/only_there"],
-    }
+    tree = box.tree("/ws")
+    assert tree == {**expected(root), "pkg": "d", "pkg/only_there": tree["pkg/only_there"]}
     assert box.sh("cat /ws/.dkdbg-sync/kept/*/run.sh") == "old\n"
 
 
@@ -237,10 +234,8 @@ def test_a_mounted_workspace_is_compared_and_nothing_is_sent(root, own, base_ima
     done = sync(root, f"docker://{own}", *TO, "--once")
     assert (done.returncode, done.stderr) == (1, "")
     assert "are the same folder: nothing is sent, and both are compared" in done.stdout
-    assert (
-        "differs: absolute is a link to an absolute path of this machine, which is another one there"
-        in done.stdout
-    )
+    said = "differs: absolute is a link to an absolute path of this machine, which is another one there"
+    assert said in done.stdout
     (root / "absolute").unlink()
     done = sync(root, f"docker://{own}", *TO, "--once")
     assert (done.returncode, done.stderr) == (0, "")
@@ -273,10 +268,8 @@ def test_pull_copies_folders_back_and_skips_what_is_here_already(root, box, tmp_
     place = root / "dkdbg-pulled" / box.name / "outputs"
     assert (place / "log").read_text() == "1\n"
     assert (place / "run1" / "model.pt").stat().st_size == 2_500_000
-    assert (
-        "0 copied (0 B), 2 were here already"
-        in sync(root, f"docker://{box.name}", *TO, "--pull", "outputs").stdout
-    )
+    done = sync(root, f"docker://{box.name}", *TO, "--pull", "outputs")
+    assert "0 copied (0 B), 2 were here already" in done.stdout
     sync(root, f"docker://{box.name}", *TO, "--once")
     assert "dkdbg-pulled" not in box.tree("/ws")
     done = sync(root, f"docker://{box.name}", *TO, "--pull", "outputs", "--into", str(root / "pkg"))

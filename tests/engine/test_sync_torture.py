@@ -114,10 +114,8 @@ def test_kill_9_of_container_stream_and_dkdbg_shows_no_half_file_and_ends_equal(
     done = sync(root, f"docker://{box.name}", *TO, "--once")
     assert done.returncode == 0, done.stderr
     done = sync(root, f"docker://{box.name}", *TO, "--verify")
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (
-        0,
-        f"{COUNT + 1 + -(-COUNT // 200):,} equal, no difference",
-    )
+    equal = f"{COUNT + 1 + -(-COUNT // 200):,} equal, no difference"
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, equal)
     assert box.read("/log/bad") == ""
     end = time.monotonic() + 300  # the reader has come around since the container was started again
     while int(box.read("/log/seen") or 0) <= COUNT:

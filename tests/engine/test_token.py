@@ -44,11 +44,8 @@ class Project:
     def __init__(self, folder, base, source="env"):
         self.settings = {"DKDBG_BASE": base, "XDG_CONFIG_HOME": str(folder / "config")}
         self.token_file = folder / "config/dkdbg/token"
-        files = {
-            "dkdbg.toml": f'[debug]\ntoken = "{source}"\nport = {free_port()}\n',
-            "train.py": LOOP,
-            "Dockerfile": DOCKERFILE.format(base=base),
-        }
+        config = f'[debug]\ntoken = "{source}"\nport = {free_port()}\n'
+        files = {"dkdbg.toml": config, "train.py": LOOP, "Dockerfile": DOCKERFILE.format(base=base)}
         self.root = repo(folder / unique(f"token-{source}"), files)
         must(self.dkdbg("init", "--yes"))
 
@@ -235,12 +232,8 @@ def test_a_file_that_was_changed_by_hand_and_hands_no_token_on_starts_nothing(pr
 
         def written(each):
             """Its file, but for what is each project's own."""
-            lines = (
-                (each.root / "compose.yaml")
-                .read_text()
-                .replace(str(each.options().port), "PORT")
-                .splitlines()
-            )
+            text = (each.root / "compose.yaml").read_text()
+            lines = text.replace(str(each.options().port), "PORT").splitlines()
             return [line for line in lines if "DKDBG_PROJECT:" not in line]
 
         assert written(project) == written(asks)  # which ask for the token in the other tests

@@ -52,11 +52,8 @@ RANKS = [f"rank {rank} (local {rank % 2}) on node{rank // 2}" for rank in range(
 def project(tmp_path, base_image):
     """Two services that idle, as for development in their containers; dkdbg.toml lets ranks go on one by one."""
     torch = next(Path(python_with("torch")).parents[1].glob("lib/python3*/site-packages"))
-    files = {
-        "compose.yaml": COMPOSE.format(image=base_image, torch=torch),
-        "train.py": TRAIN,
-        "dkdbg.toml": '[debug]\ncontinue = "one"\n',
-    }
+    files = {"compose.yaml": COMPOSE.format(image=base_image, torch=torch), "train.py": TRAIN}
+    files["dkdbg.toml"] = '[debug]\ncontinue = "one"\n'
     root = repo(tmp_path / unique("nodes"), files)
     compose = ["docker", "compose", "up", "--detach"]
     subprocess.run(compose, cwd=root, check=True, capture_output=True)
@@ -92,9 +89,8 @@ def test_of_two_ranks_in_each_of_two_services_the_chosen_alone_stops_and_others_
         with Debugger(AttachOptions(port=door.port, path_mappings=options.path_mappings, extra={"dkdbgRanks": "2,3"})) as debugger:  # fmt: skip
             debugger.set_breakpoints(train, [line])
             debugger.attach()
-            both = {
-                stop.session.name: stop for stop in (debugger.wait_stopped(300), debugger.wait_stopped(300))
-            }
+            stops = [debugger.wait_stopped(300) for _ in range(2)]
+            both = {stop.session.name: stop for stop in stops}
             two, three = both["rank 2 (local 0) on node1"], both["rank 3 (local 1) on node1"]
             [step] = {debugger.evaluate("step", debugger.stack(stop)[0]) for stop in (two, three)}
             debugger.continue_(three)  # waits for rank 2 in the next all_reduce

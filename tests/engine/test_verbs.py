@@ -130,12 +130,8 @@ def another(tmp_path, monkeypatch):
     """A session of this machine, which no repository knows."""
     monkeypatch.setenv("DKDBG_RUNTIME_DIR", str(tmp_path / "run"))
     words = ["launch", "--port", "0", "--name", "another", "--", sys.executable, "-c", "input()"]
-    program = subprocess.Popen(
-        [sys.executable, "-m", "dkdbg.agent", *words],
-        cwd=tmp_path,
-        stdin=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
+    argv = [sys.executable, "-m", "dkdbg.agent", *words]
+    program = subprocess.Popen(argv, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     wait_for(lambda: must(dkdbg(tmp_path, "ps")).stdout, lambda said: "another" in said)
     yield
     program.communicate(b"\n", timeout=LIMIT)

@@ -58,14 +58,9 @@ COMPOSE = "services:\n  job:\n    build: .\n    volumes: ['.:/app']\n"
 
 def test_each_program_of_an_entrypoint_stops_whatever_it_does_to_environment_and_user(base_image, tmp_path):
     lines = "\n".join(line for line, _ in WAYS.values())
-    root = repo(
-        tmp_path / unique("ways"),
-        {**dict.fromkeys(WAYS, PROGRAM), **STARTERS, "Dockerfile": DOCKERFILE.format(base=base_image)}
-        | {
-            "compose.yaml": COMPOSE,
-            "start.sh": f"set -ex\nchown svc /home/svc\nid -u\n{lines}\necho $1 done\n",
-        },
-    )
+    start = f"set -ex\nchown svc /home/svc\nid -u\n{lines}\necho $1 done\n"
+    files = {"Dockerfile": DOCKERFILE.format(base=base_image), "compose.yaml": COMPOSE, "start.sh": start}
+    root = repo(tmp_path / unique("ways"), {**dict.fromkeys(WAYS, PROGRAM), **STARTERS, **files})
     for path in (root, *root.iterdir()):  # a developer's, whose uid nobody in the container has
         os.chown(path, 1001, 1001)
     try:

@@ -242,12 +242,8 @@ def test_a_context_chooses_it_by_name_as_dockers_own_option_does(laptop, monkeyp
 
 def test_what_hinders_ssh_and_what_hinders_docker_there_are_told_apart(laptop, tmp_path, project):
     said = {}
-    for host in (
-        "ssh://nobody-known@box",
-        f"ssh://box:{free_port()}",
-        "ssh://nowhere.invalid",
-        "ssh://other@box",
-    ):
+    hosts = ("nobody-known@box", f"box:{free_port()}", "nowhere.invalid", "other@box")
+    for host in (f"ssh://{each}" for each in hosts):
         done = dkdbg(project, "up", env={"DOCKER_HOST": host})
         assert done.returncode == EXIT_ENGINE, host
         said[host.partition("//")[2].partition(":")[0]] = done.stderr
