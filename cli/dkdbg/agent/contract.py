@@ -135,6 +135,8 @@ else:
 RECORD_VERSION = 1
 RECORD_NAME = "session.json"
 JOIN_NAME = "join.json"
+#: For how long processes were held, see program/held_time.py.
+HELD_NAME = "held-time"
 PROCESSES_NAME = "p"
 #: In the session's folder: for each other user of processes below the agent a folder, named by the uid, in which they
 #: find what others find in the session's.

@@ -140,6 +140,9 @@ def _join(session_dir: str, at_start: bool) -> str:
     info = _info(session_dir)
     if info is None:
         return NO_EDITOR
+    from . import clocks
+
+    clocks.follow(session_dir)  # before an editor can hold this process
     with contextlib.suppress(PermissionError):  # root's, of another user's program
         os.kill(info["ppid"], 0)  # an agent that was killed leaves its file behind
     if _pdb_is_here(session_dir):

@@ -8,7 +8,6 @@ import os
 import time
 
 from dkdbg.agent import contract
-from dkdbg.agent.program import held_time
 from dkdbg.agent.record import procfs, runtime_dir
 
 TYPE_CHECKING = False
@@ -155,7 +154,7 @@ def _keep_record_alone(directory: str) -> None:
     import shutil
 
     shutil.rmtree(os.path.join(directory, contract.USERS_NAME), ignore_errors=True)
-    for name in (contract.JOIN_NAME, contract.RANKS_NAME, held_time.NAME):
+    for name in (contract.JOIN_NAME, contract.RANKS_NAME, contract.HELD_NAME):
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(directory, name))
     processes = os.path.join(directory, contract.PROCESSES_NAME)
@@ -288,9 +287,9 @@ class SessionStore:
             os.chmod(info["adapter"], 0o666)  # noqa: S103
             os.link(info["adapter"], adapter)
             with contextlib.suppress(OSError):
-                clocks = os.path.join(self.directory, held_time.NAME)
+                clocks = os.path.join(self.directory, contract.HELD_NAME)
                 os.chmod(clocks, 0o644)
-                os.link(clocks, os.path.join(folder, held_time.NAME))
+                os.link(clocks, os.path.join(folder, contract.HELD_NAME))
             scratch = os.path.join(folder, "new")
             write_json(scratch, dict(info, adapter=adapter))
             os.chown(scratch, uid, -1)
