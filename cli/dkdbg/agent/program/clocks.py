@@ -55,6 +55,8 @@ class _State:
             are behind. looks_at: when it is looked next whether an editor still is. lengthened: waits are.
         stopping: by the program's own clocks, those that have taken their places.
         alarm: what was left of the timer of a held process, and its interval.
+        ran_on: when this process last ran on after it was held itself; 0 when the agent is known to have seen that.
+        lead: seconds that its clocks do not lose: before they were replaced, and while it ran on before the agent saw it.
     """
 
     directory = ""
@@ -63,6 +65,8 @@ class _State:
     stopping: Dict[Any, _Clock] = {}  # noqa: RUF012
     lengthened = False
     alarm: Tuple[float, float] = (0.0, 0.0)
+    ran_on = 0.0
+    lead = 0.0
 
 
 class _Builtin:
@@ -148,7 +152,8 @@ def hold_alarm() -> None:
 
 
 def release_alarm() -> None:
-    """Let it run on, unless the program has set another one meanwhile."""
+    """Let it run on, unless the program has set another one meanwhile; and the clocks, before the agent says so."""
+    _State.ran_on = _true_monotonic()
     (left, interval), _State.alarm = _State.alarm, (0.0, 0.0)
     if left > 0.0 and signal.getitimer(signal.ITIMER_REAL)[0] == 0.0:
         signal.setitimer(signal.ITIMER_REAL, left, interval)
@@ -159,7 +164,17 @@ def _behind() -> float:
     if reader is None:
         return 0.0
     now = _true_monotonic()
-    return held_time.seconds_behind(reader.state(now), now)
+    amount, since, rate, until = reader.state(now)
+    if 0.0 < _State.ran_on < since or rate == 0.0:  # the agent has seen it, at the latest at its next writing
+        if _State.ran_on and since > _State.ran_on:
+            _State.lead += min(since - _State.ran_on, held_time.LEASE_S) * (1.0 + held_time.CATCH_UP)
+        _State.ran_on = 0.0
+    elif _State.ran_on:
+        until = min(until, _State.ran_on)
+    found = held_time.seconds_behind((amount, since, rate, until), now)
+    if found == 0.0:
+        _State.lead = 0.0
+    return max(0.0, found - _State.lead)
 
 
 def _seconds_behind() -> float:
@@ -176,6 +191,7 @@ def _replace() -> None:
     """Replace the clocks, in `time` and wherever a module has one under a name of its own."""
     if _State.stopping:
         return
+    _State.lead += _behind()  # the clocks go on from the true time
     for name in _NAMES:
         for full in (name, name + "_ns"):
             found = getattr(time, full)

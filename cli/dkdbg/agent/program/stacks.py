@@ -89,7 +89,13 @@ def _is_ours(thread: Any) -> bool:  # noqa: ANN401
 
 
 def _is_own(path: str) -> bool:
-    installed = (os.path.dirname(os.__file__) + os.sep, os.path.join(sys.prefix, "bin") + os.sep, "<frozen")
+    here = os.path.dirname(os.path.abspath(__file__))  # waits that are lengthened, see clocks.py
+    installed = (
+        os.path.dirname(os.__file__) + os.sep,
+        os.path.join(sys.prefix, "bin") + os.sep,
+        "<frozen",
+        here + os.sep,
+    )
     return not (path.startswith(installed) or any(mark in path for mark in _INSTALLED))
 
 
