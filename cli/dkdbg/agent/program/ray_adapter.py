@@ -1,8 +1,8 @@
 """debugpy's adapter of one worker of Ray: no port for editors, and no token on a command line. Sent as text, see ray_driver.py.
 
-ray_worker.py runs it as `python -c TEXT FD FOLDER`: a Unix socket, and where debugpy lies. It reads one line of JSON
+ray_worker.py runs it as `python -I - FD FOLDER`, this text on standard input: a Unix socket, and where debugpy lies. It reads one line of JSON
 there (`token`), writes one (`port`), and then takes each editor's connection that the worker hands over. Only the
-worker and what it starts come to the port, and show the token.
+worker comes to the port, and shows the token.
 """
 
 # debugpy has no types, and this is where it is imported.
