@@ -10,6 +10,7 @@ user names none it is made here, said in the job's log, and opens the port once.
 
 from __future__ import annotations
 
+import _thread
 import errno
 import importlib
 import os
@@ -26,6 +27,8 @@ __all__ = ["handle_trap", "main", "post_mortem", "set_trace", "settrace"]
 
 #: Seconds that paipdb waits for a client.
 DEFAULT_TIMEOUT = 600.0
+#: Held while files of ours are imported: to two threads that import in a circle Python gives a half-made module.
+_importing = _thread.RLock()
 _NO_PORT = "Can not get debug port, exit"
 #: Exit codes when nobody came: of `-m paipdb`, as it has always been, and of `-m dkdbg.pai`, as everywhere in dkdbg.
 NOBODY_CAME_PAIPDB, NOBODY_CAME = 1, 124
@@ -367,12 +370,13 @@ def _of_task(form: str) -> str:
 
 def _on_demand() -> Any:
     """Return on_demand.py: the one by which the hook has found this file, or the installed one."""
-    found = sys.modules.get("_dkdbg.on_demand")
-    if found is None:
-        from dkdbg.agent.program import on_demand
+    with _importing:
+        found = sys.modules.get("_dkdbg.on_demand")
+        if found is None:
+            from dkdbg.agent.program import on_demand
 
-        found = on_demand.of_this_process()
-    return found
+            found = on_demand.of_this_process()
+        return found
 
 
 def _socket_pdb() -> Any:
@@ -381,7 +385,8 @@ def _socket_pdb() -> Any:
 
 def _beside(name: str) -> Any:
     """Return the file of this name beside on_demand.py."""
-    return importlib.import_module("%s.%s" % (_on_demand().__package__, name))
+    with _importing:
+        return importlib.import_module("%s.%s" % (_on_demand().__package__, name))
 
 
 if __name__ == "__main__":
