@@ -112,9 +112,9 @@ def _of_our_session(entrypoint: str, source: Any) -> str:
     if isinstance(source, str) and os.path.isdir(source):
         ours[ENV_SOURCE] = os.path.realpath(source)
     hook = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook")
-    lines = ["export PYTHONPATH=%s${PYTHONPATH:+:$PYTHONPATH}" % shlex.quote(hook)]
+    lines = ['export PYTHONPATH=%s"${PYTHONPATH:+:$PYTHONPATH}"' % shlex.quote(hook)]
     lines += ["export %s=%s" % (name, shlex.quote(value)) for name, value in sorted(ours.items())]
-    lines += ["export %s=$PWD" % ENV_UNPACKED] if ENV_SOURCE in ours else []
+    lines += ['export %s="$PWD"' % ENV_UNPACKED] if ENV_SOURCE in ours else []
     path = os.path.join(os.environ[_SESSION], "ray-job-%d.sh" % os.getpid())
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as out:

@@ -270,10 +270,17 @@ def _join(adapter: str) -> socket.socket:
         )  # fmt: skip
 
     # No editor could reach what the worker starts, and that would wait for one for ever.
-    os.register_at_fork(after_in_child=lambda: sys.modules["pydevd"].get_global_debugger().disable_tracing())
+    os.register_at_fork(after_in_child=_trace_no_more)
     api._starts_debugging(connect)(("127.0.0.1", port))  # which has the settings of debugpy.configure()
     api.listen.called = True  # a program that calls it too hears so
     return ours
+
+
+def _trace_no_more() -> None:
+    """In a forked child: leave it to run; the debugger may have ended before."""
+    debugger = sys.modules["pydevd"].get_global_debugger()
+    if debugger is not None:
+        debugger.disable_tracing()
 
 
 def _hide(thread: Any) -> Any:
