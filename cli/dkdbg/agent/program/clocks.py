@@ -19,13 +19,12 @@ from __future__ import annotations
 import contextlib
 import copyreg
 import functools
-import os
 import signal
 import sys
 import time
 import types
 
-from . import held_time, importing
+from . import held_time, importing, session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def _true_monotonic(true: Callable[[], float] = time.monotonic) -> float:
 
 
 class _State:
-    """What was changed.
+    """Changes made to this process.
 
     Attributes:
         directory: the session's folder. reader: what the agent says of holds, while an editor is attached or the clocks
@@ -93,7 +92,7 @@ class _Builtin:
 
 
 class _Clock(_Builtin):
-    """A clock that stands still while the program does; it never goes back, nor stands still for whoever asks twice."""
+    """A clock that stops with the program. It never goes back, and two calls never return the same time."""
 
     def __init__(self, true: Any) -> None:
         super().__init__(true, "time")
@@ -126,7 +125,7 @@ def follow(directory: str) -> None:
 
 def _follow(directory: str) -> None:
     _State.directory = directory
-    attached = _is_attached()
+    attached = session.editor_is_attached(directory)
     if attached:
         _State.reader = held_time.Reader(directory)  # a new one: what was read last may be some ms old
         if not _State.lengthened:
@@ -139,20 +138,16 @@ def _follow(directory: str) -> None:
         _restore()
 
 
-def _is_attached() -> bool:
-    return os.path.exists(_State.directory + "/join.json")
-
-
-def hold_alarm() -> None:
-    """Stop the timer that sends SIGALRM; called when the debugger holds this process, perhaps by two threads at once."""
+def held() -> None:
+    """Stop the timer that sends SIGALRM. Called when the debugger holds this process, perhaps by two threads at once."""
     if hasattr(signal, "setitimer"):
         found = signal.setitimer(signal.ITIMER_REAL, 0.0)
         if found[0] > 0.0:
             _State.alarm = found
 
 
-def release_alarm() -> None:
-    """Let it run on, unless the program has set another one meanwhile; and the clocks, before the agent says so."""
+def runs_on() -> None:
+    """Let the timer run on unless the program has set another one, and the clocks before the agent says so."""
     _State.ran_on = _true_monotonic()
     (left, interval), _State.alarm = _State.alarm, (0.0, 0.0)
     if left > 0.0 and signal.getitimer(signal.ITIMER_REAL)[0] == 0.0:
@@ -182,7 +177,7 @@ def _seconds_behind() -> float:
     found = _behind()
     if found == 0.0 and _State.reader is not None and _true_monotonic() >= _State.looks_at:
         _State.looks_at = _true_monotonic() + _LOOKS_S
-        if not _is_attached():
+        if not session.editor_is_attached(_State.directory):
             _restore()
     return found
 

@@ -49,7 +49,7 @@ def hold(directory: str, failure: Failure) -> None:
     """
     if not os.path.isdir(directory):
         return
-    from . import choosing, on_demand, uncaught
+    from . import choosing, on_demand, session, uncaught
 
     chosen, asked = choosing.choice(directory), os.environ.get("DKDBG_ON_CRASH", "")
     free = choosing.runs_free(directory)
@@ -64,7 +64,7 @@ def hold(directory: str, failure: Failure) -> None:
 
         socket_pdb.post_mortem(failure, os.environ["DKDBG_PDB"], seconds)
         return
-    if on_demand.editor_is_attached(directory) and uncaught.was_shown(failure[1]):
+    if session.editor_is_attached(directory) and uncaught.was_shown(failure[1]):
         return
     what = describe(failure, on_demand.place)
     try:

@@ -15,7 +15,7 @@ import sys
 import time
 
 from . import member
-from .session import endpoint, record, say
+from .session import editor_is_attached, endpoint, record, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -129,11 +129,6 @@ def _editor_comes(directory: str, seconds: float, frame: FrameType) -> bool:
     waited = " within %g s" % seconds if seconds > 0 else ""
     say("breakpoint at %s: no debugger%s, going on (attach on %s)" % (where, waited, endpoint(directory)))
     return False
-
-
-def editor_is_attached(directory: str) -> bool:
-    """Tell whether an editor is attached to the session with this folder."""
-    return os.path.exists(os.path.join(directory, "join.json"))
 
 
 def await_editor(directory: str, seconds: float, state: str, detail: str) -> bool:

@@ -29,6 +29,11 @@ def record(directory: str) -> Dict[str, Any]:
         return {}
 
 
+def editor_is_attached(directory: str) -> bool:
+    """Tell whether an editor is attached to the session with this folder."""
+    return os.path.exists(os.path.join(directory, "join.json"))
+
+
 def endpoint(directory: str) -> str:
     """Return where an editor attaches, `host:port`."""
     found = record(directory)

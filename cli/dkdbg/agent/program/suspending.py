@@ -81,7 +81,7 @@ def _tell_own_resuming(notification_class: Any) -> None:
 
     def on_thread_suspend(self: Any, thread_id: str, thread: Any, stop_reason: int) -> None:
         if not self._suspended_thread_id_to_thread:
-            clocks.hold_alarm()
+            clocks.held()
         suspend(self, thread_id, thread, stop_reason)
         with self._lock:
             thread.dkdbg_held_since = self._suspend_time_request
@@ -90,7 +90,7 @@ def _tell_own_resuming(notification_class: Any) -> None:
         with self._lock:
             self._suspended_thread_id_to_thread.pop(thread_id, None)
             if not self._suspended_thread_id_to_thread:
-                clocks.release_alarm()
+                clocks.runs_on()
             told = self._last_suspend_notification_time
             if thread.dkdbg_held_since >= told > self._last_resume_notification_time:
                 self._last_resume_notification_time = told

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 
-from . import choosing, importing, member
+from . import choosing, importing, member, session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def follow(directory: str) -> str:
 
 
 def _follow(directory: str) -> str:
-    _State.raised = os.path.exists(directory + "/join.json")
+    _State.raised = session.editor_is_attached(directory)
     module = sys.modules.get(MODULE)
     if module is None or not hasattr(module, "_store_based_barrier"):
         if _State.raised and _is_rank():

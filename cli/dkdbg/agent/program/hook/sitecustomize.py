@@ -272,19 +272,15 @@ class _Member(object):
         env = ",".join(
             "%s:%s" % (quoted(name), quoted(os.environ[name])) for name in _RANK_NAMES if name in os.environ
         )
-        text = (
-            '{"pid":%d,"ppid":%d,"started":%f,"rank":%s,"origin":%s,"argv":[%s],"env":{%s}}'
-            % (
-                os.getpid(),
-                os.getppid(),
-                time.clock_gettime(
-                    time.CLOCK_REALTIME
-                ),  # the program's own clocks may be behind, see clocks.py
-                "null" if self.rank is None else "%d" % self.rank,
-                quoted(self.origin),
-                ",".join(quoted(word.encode("utf-8", "replace").decode("utf-8")) for word in self.words[:16]),
-                env,
-            )
+        started = time.clock_gettime(time.CLOCK_REALTIME)  # time.time() may be behind, see clocks.py
+        text = '{"pid":%d,"ppid":%d,"started":%f,"rank":%s,"origin":%s,"argv":[%s],"env":{%s}}' % (
+            os.getpid(),
+            os.getppid(),
+            started,
+            "null" if self.rank is None else "%d" % self.rank,
+            quoted(self.origin),
+            ",".join(quoted(word.encode("utf-8", "replace").decode("utf-8")) for word in self.words[:16]),
+            env,
         )
         file = os.open(self.base + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -391,8 +387,6 @@ class _Member(object):
         are_chosen = os.path.exists(self.directory + "/ranks")
         if (attached or are_chosen) and any(mark in word for word in self.words for mark in _NAMELESS):
             kin.learn(self)
-        if attached:
-            clocks.follow(self.directory)
         is_rank = not self.origin and any(name in os.environ for name in _RANK_NAMES)
         if attached and (is_rank or self.origin.startswith("rank:")):
             timeouts.follow(self.directory)
@@ -400,6 +394,8 @@ class _Member(object):
             chosen = choosing.settle(self)
             if chosen is not None and chosen.failing and self.rank is not None:
                 crash_watch.arm(self)
+            if attached and self.free:  # one that joins does so itself
+                clocks.follow(self.directory)
             attached = attached and not self.free
         else:
             self.free = False
@@ -507,7 +503,7 @@ def _enter():  # type: () -> None
     sys.meta_path.append(_DkdbgFinder(member))
     if "DKDBG_RAY_WORKERS" in os.environ:
         ray_hook.say_where(os.environ)
-    if "submit" in words:
+    if "job submit" in " ".join(words):
         ray_hook.say_where_jobs_go(os.environ)
     if os.environ.get("DKDBG_ON_CRASH"):
         crash_watch.arm(member)
