@@ -48,6 +48,12 @@ def is_named(environment: MutableMapping[str, str]) -> bool:
         return _is_named(environment)
 
 
+def renew_lock() -> None:
+    """In a forked child: another thread of the parent may have held it."""
+    global _taking  # noqa: PLW0603
+    _taking = threading.RLock()
+
+
 def _is_named(environment: MutableMapping[str, str]) -> bool:
     token = environment.pop("DKDBG_TOKEN", "").strip()
     path = environment.pop("DKDBG_TOKEN_FILE", "")

@@ -245,6 +245,7 @@ def forget() -> None:
             os.close(client.connection.detach())
     _clients.clear()
     _opening.clear()
+    pdb_token.renew_lock()
     for listener in _listeners.values():
         listener.close()
     _listeners.clear()
