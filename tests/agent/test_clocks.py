@@ -213,6 +213,12 @@ def test_clocks_run_a_thousandth_as_fast_during_a_hold_and_then_catch_up():
     assert held_time.seconds_behind((8.0, 100.0, 0.0, 100.0), 116.0) == 0.0
 
 
+def run(program, folder):
+    """A program that drives the clocks without an agent, to its end; its argument is the session's folder."""
+    words = [sys.executable, "-c", program, str(folder)]
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=100)
+
+
 def test_clocks_are_the_programs_own_before_a_hold_and_after_the_editor_has_left(tmp_path):
     program = """
 import os, sys, time
@@ -240,13 +246,7 @@ while type(monotonic).__name__ == "_Clock":
     monotonic()
 print(set(kinds()))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
+    done = run(program, tmp_path)
     own, stopping = "{'builtin_function_or_method'}", "{'_Clock'}"
     assert done.stdout.splitlines() == [own, stopping + " True True", own], done.stderr
 
@@ -290,11 +290,5 @@ assert pickle.loads(pickle.dumps(time.monotonic)) is time.monotonic
 assert pickle.loads(pickle.dumps(kept))() <= time.monotonic() + 1
 print(repr(threading.Event.wait.__name__), "done")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
+    done = run(program, tmp_path)
     assert done.stdout.splitlines() == ["times out", "'wait' done"], done.stderr
