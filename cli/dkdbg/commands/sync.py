@@ -125,7 +125,11 @@ def _sync_with(
 
 
 def _workspace(root: Path, place: Place, reach: Reach, python: str | None, *, writes: bool) -> Workspace:
-    """What the place says, if it is to be written to not a home; where its address names no folder, the one there that is `root`, if there is one."""
+    """Return the folder that the place names; where its address names none, the one there that is `root`, if any.
+
+    Args:
+        writes: refuse a job's home.
+    """
     from dkdbg.sync import shared
 
     is_free = isinstance(place, Roomy) and not place.names_folder

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _NONE = (
     "no process there has dkdbg's hook; to see one that runs without it: dkdbg attach TARGET --pid PID, "
-    "or there py-spy dump --pid PID"
+    "or run py-spy dump --pid PID there"
 )
 #: Seconds between two looks.
 _PAUSE = 2.0

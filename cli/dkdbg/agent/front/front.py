@@ -60,7 +60,7 @@ class Front:
         log: takes one line for the user.
         greeting: the version of debugpy that a client is told which waits for that before it introduces itself, as one of
             debugpy's adapter may; empty for nothing.
-        outsiders: what somebody can do who is refused because he comes from another container; empty to refuse nobody so.
+        outsiders: hint for a client that is refused as a process of another container; empty to accept those.
         admit: returns why a connection is refused that `allow` lets in, in one line; empty when it is not.
 
     Raises:

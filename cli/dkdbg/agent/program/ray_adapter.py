@@ -1,8 +1,8 @@
 """debugpy's adapter of one worker of Ray: no port for editors, and no token on a command line. Sent as text, see ray_driver.py.
 
-ray_worker.py runs it as `python -I - FD FOLDER`, this text on standard input: a Unix socket, and where debugpy lies. It reads one line of JSON
-there (`token`), writes one (`port`), and then takes each editor's connection that the worker hands over. Only the
-worker comes to the port, and shows the token.
+ray_worker.py runs it as `python -I - FD FOLDER`, this text on standard input: a Unix socket, and where debugpy lies. It
+reads one line of JSON there (`token`), writes one (`port`), and then takes each editor's connection that the worker hands
+over. Only the worker connects to the port, and shows the token.
 """
 
 # debugpy has no types, and this is where it is imported.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _NoListener:
-    """What debugpy takes for the socket on which editors are waited for."""
+    """Stand-in for the socket on which debugpy listens for editors."""
 
     def getsockname(self) -> Tuple[str, int]:
         return ("127.0.0.1", 0)

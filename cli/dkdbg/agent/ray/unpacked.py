@@ -45,7 +45,7 @@ class Code:
         mappings: `pathMappings` of an attach.
         unpacked: see `folder`. main: the driver's script there, by its whole path or relative to the checkout; empty where
             the driver runs in such a folder too.
-        source: what Ray has packed; empty where nobody says it: the checkout, to which the first mapping leads.
+        source: folder that Ray has packed; where it is empty, the remote folder of the first mapping.
 
     Attributes:
         mappings: with that of the folder before them; empty where the editor's own are right.
