@@ -1,11 +1,14 @@
 """Time limits of a job while a process of it is held: none of them ends, in the parent, a sibling or the held process."""
 
+import math
+import struct
 import subprocess
 import sys
 import time
 
 import pytest
 
+from dkdbg.agent import contract
 from dkdbg.agent.program import held_time
 from tests.agent.dap_probe import Editor, wait_for
 from tests.pages import Page, begun
@@ -217,6 +220,16 @@ def run(program, folder):
     """A program that drives the clocks without an agent, to its end; its argument is the session's folder."""
     words = [sys.executable, "-c", program, str(folder)]
     return subprocess.run(words, capture_output=True, text=True, check=False, timeout=100)
+
+
+@pytest.mark.parametrize(
+    "written", [b"", b"x", 8 * struct.pack("<d", math.inf), 8 * struct.pack("<d", math.nan)]
+)
+def test_a_file_of_holds_that_says_nothing_is_passed_over(tmp_path, written):
+    reader = held_time.Reader(str(tmp_path))
+    (tmp_path / held_time.NAME).write_bytes(written)
+    assert held_time.seconds_behind(reader.state(10.0), 10.0) == 0.0
+    assert contract.HELD_NAME == held_time.NAME
 
 
 def test_clocks_are_the_programs_own_before_a_hold_and_after_the_editor_has_left(tmp_path):

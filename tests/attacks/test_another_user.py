@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from dkdbg.agent import contract
+from dkdbg.agent.program import held_time
 from dkdbg.agent.record import processes, records
 from tests.agent.dap_probe import Editor, wait_for
 from tests.agent.nc import PROMPT, Client
@@ -644,3 +646,29 @@ def test_a_user_to_whom_the_program_changes_leads_the_agent_nowhere(shared, othe
     finally:
         os.kill(pid, signal.SIGKILL)
         store.finish()
+
+
+@pytest.mark.attack(0)
+def test_a_user_to_whom_the_program_changes_moves_no_clock(shared, other_user):
+    """Is let in as a user that the program changes to, and writes what the clocks of all processes go by: it cannot."""
+    store = records.SessionStore(str(shared), "timed")
+    store.open_for_users()
+    held_time.Writer(store.directory).hold()
+    adapter = Path(store.processes_dir, "adapter")
+    adapter.touch()
+    store.open_for_joining(
+        {"adapter": str(adapter), "token": "", "ppid": 1, "search": [], "runtime": "", "deadline": 1.0}
+    )
+    store.let_in(other_user.uid, other_user.gid)
+    place = Path(store.users[other_user.uid]).parent
+    before = Path(store.directory, contract.HELD_NAME).read_bytes()
+    program = (
+        "import os, sys; path = sys.argv[1]; print(len(open(path, 'rb').read()))\n"
+        "for attack in (lambda: open(path, 'r+b'), lambda: os.unlink(path), lambda: os.rename(path, path + 'x'),\n"
+        "               lambda: os.chmod(path, 0o666), lambda: os.symlink('/dev/zero', path + '2')):\n"
+        "    try: attack(); print('worked')\n"
+        "    except PermissionError: pass\n"
+    )
+    done = other_user.python(program, str(place / contract.HELD_NAME))
+    store.finish()
+    assert (done.stdout, before) == (f"{len(before)}\n", before), done.stderr

@@ -7,6 +7,7 @@ they run (1 + CATCH_UP) times as fast until they are right again. The agent is t
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import struct
 import time
@@ -61,8 +62,9 @@ class Reader:
                     found = os.read(file, 2 * _STATE.size)
                 finally:
                     os.close(file)
-                if len(found) == 2 * _STATE.size and found[: _STATE.size] == found[_STATE.size :]:
-                    self._last = _STATE.unpack(found[: _STATE.size])
+                half = found[: _STATE.size]
+                if found == 2 * half and all(map(math.isfinite, _STATE.unpack(half))):
+                    self._last = _STATE.unpack(half)
         return self._last
 
 
