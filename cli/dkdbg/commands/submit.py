@@ -15,14 +15,13 @@ from dkdbg.errors import EXIT_INTERRUPTED, EXIT_USAGE, DkdbgError
 from dkdbg.places import registry
 from dkdbg.targets.job import another
 from dkdbg.targets.job_errors import NoCommandsError
-from dkdbg.targets.job_script import Submission
+from dkdbg.targets.jobs import Submission
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from dkdbg.targets.job import Job
-    from dkdbg.targets.place import Queue
+    from dkdbg.targets.jobs import Job, Queue
 
 #: Seconds between two questions to the batch system, at first and later: all users of a cluster share it.
 _SOON, _LATER = 1.0, 10.0

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from dkdbg.targets.place import Kind, Place, Queue
+    from dkdbg.targets.jobs import Queue
+    from dkdbg.targets.place import Kind, Place
     from dkdbg.targets.sessions import SeenSession
 
 

@@ -1,10 +1,10 @@
-"""A job of a batch system, as an address names it and as the system tells of it; `slurm://LOGIN/JOB[/NODE][:SESSION]`. Pure."""
+"""The address of a batch job and the protocol of a batch system; `slurm://LOGIN/JOB[/NODE][:SESSION]`. Pure."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from dkdbg import hints
 from dkdbg.errors import EXIT_USAGE, DkdbgError, GoneError
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dkdbg.targets.job_script import Script
+    from dkdbg.targets.jobs import Job
 
-#: Whether a job's nodes can be used: not yet, now, no more, or not at this moment (suspended).
-Phase = Literal["waiting", "running", "ended", "held"]
 #: An agent's session name, as a job script gives it: `rank3`.
 _SESSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
@@ -43,32 +42,6 @@ class JobAddress:
     def name(self) -> str:
         """For people: `login`, or `this machine`."""
         return self.login.name if self.login is not None else "this machine"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """A job.
-
-    Attributes:
-        id: as the system writes it.
-        state: its word for it, such as RUNNING.
-        user: whose it is.
-        nodes: those that it has, the one that its script runs on first; none before it runs.
-        reason: why it waits or has failed; may be empty.
-        folder: where its script runs, a path there; may be empty.
-        tasks: how many it starts, 0 where that is not said.
-        output: the file there that what it prints goes to; may be empty.
-    """
-
-    id: str
-    phase: Phase
-    state: str
-    user: str
-    nodes: tuple[str, ...]
-    reason: str
-    folder: str
-    tasks: int = 0
-    output: str = ""
 
 
 class BatchSystem(Protocol):

@@ -21,25 +21,6 @@ mkdir "$folder/{tag}" && printf '\\n%s %s\\n' {mark} "$folder/{tag}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Submission:
-    """What is asked for.
-
-    Attributes:
-        command: of each rank, word by word; none for a job that is only held, for commands that come later.
-        options: of the batch system's own program, as a person has typed them.
-        wait: seconds that each rank waits for an editor before its first line.
-        name: of the job, for listings of the batch system.
-        folder: where it runs, a path there; below the home or absolute; empty for the home.
-    """
-
-    command: tuple[str, ...]
-    options: tuple[str, ...]
-    wait: int
-    name: str
-    folder: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Script:
     """A script that lies on the login node.
 

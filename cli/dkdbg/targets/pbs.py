@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from dkdbg.printable import printable
 from dkdbg.targets import pbs_errors
 from dkdbg.targets.hostlist import is_node
-from dkdbg.targets.job import Job
+from dkdbg.targets.jobs import Job
 
 if TYPE_CHECKING:
     from dkdbg.errors import DkdbgError
-    from dkdbg.targets.job import Phase
     from dkdbg.targets.job_script import Script
+    from dkdbg.targets.jobs import Phase
 
 _ATTRIBUTE = re.compile(r"\s+([A-Za-z_]+(?:\.[A-Za-z_]+)?) = (.*)")
 #: job_state (qstat(1B)); all others are ends: C, E, F, X.

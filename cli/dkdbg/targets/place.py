@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from dkdbg.errors import DkdbgError
     from dkdbg.model.plan import DebugService
     from dkdbg.targets.address import Address
-    from dkdbg.targets.job import Job
-    from dkdbg.targets.job_script import Submission
+    from dkdbg.targets.jobs import Queue
     from dkdbg.targets.pythons import PythonThere
     from dkdbg.targets.sessions import SeenSession
 
@@ -587,50 +586,6 @@ class Explaining(Protocol):
         Args:
             said: the end of its standard error, of a command that has ended before it answered.
         """
-
-
-# -- where jobs are submitted ------------------------------------------------------------------------------------------
-
-
-class Queue(Protocol):
-    """A batch system, as `dkdbg submit` needs it."""
-
-    def submit(self, wanted: Submission) -> str:
-        """Submit a job once, and return its number. What hinders it leaves no job, or is said to have left one.
-
-        Raises:
-            DkdbgError: it is refused, or nobody knows whether there is a job now.
-        """
-
-    def held(self) -> str:
-        """The number of this user's job that is held for commands; empty when there is none.
-
-        Raises:
-            DkdbgError: the system cannot be asked.
-        """
-
-    def look(self, job: str) -> Job:
-        """What is said of the job now.
-
-        Raises:
-            DkdbgError: the system cannot be asked, or knows no such job.
-        """
-
-    def last_words(self, job: Job) -> str:
-        """The end of what the job has printed; empty where that is not to be had."""
-
-    def cancel(self, job: str) -> None:
-        """End the job.
-
-        Raises:
-            DkdbgError: it is refused.
-        """
-
-    def address(self, job: str) -> str:
-        """The job's, as any verb takes it."""
-
-    def close(self) -> None:
-        """End the connection."""
 
 
 # -- a kind of places ------------------------------------------------------------------------------------------------

@@ -9,11 +9,12 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable
 from dkdbg.targets import slurm_errors
 from dkdbg.targets.hostlist import expand
-from dkdbg.targets.job import Job, in_words
+from dkdbg.targets.job import in_words
+from dkdbg.targets.jobs import Job
 
 if TYPE_CHECKING:
-    from dkdbg.targets.job import Phase
     from dkdbg.targets.job_script import Script
+    from dkdbg.targets.jobs import Phase
 
 #: Fields of squeue: what may hold anything comes last.
 _FIELDS = "%i|%T|%u|%B|%N|%r|%Z"

@@ -17,8 +17,9 @@ from dkdbg.tunnel.relay import Relay
 from dkdbg.tunnel.ssh import CONNECT_LIMIT
 
 if TYPE_CHECKING:
-    from dkdbg.targets.job import BatchSystem, Job, JobAddress
+    from dkdbg.targets.job import BatchSystem, JobAddress
     from dkdbg.targets.job_node import Looked, Way
+    from dkdbg.targets.jobs import Job
     from dkdbg.targets.place import Reach
     from dkdbg.tunnel.login import Login
 

@@ -13,7 +13,7 @@ from dkdbg.errors import EXIT_USAGE, DkdbgError
 from dkdbg.printable import printable, printable_lines
 from dkdbg.render.artefacts import render
 from dkdbg.targets.address import Address
-from dkdbg.targets.job import Job, job_address
+from dkdbg.targets.job import job_address
 from dkdbg.targets.job_script import Script, filling, prepared, preparing, tags_of
 from dkdbg.targets.ssh import FAILED, enter, quoted
 from dkdbg.tunnel.login import Login
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dkdbg.targets.job import BatchSystem
-    from dkdbg.targets.job_script import Submission
+    from dkdbg.targets.jobs import Job, Submission
     from dkdbg.targets.place import Reach
 
 #: Seconds for an answer of the batch system, and for the agent's way there.

@@ -6,7 +6,7 @@ import pytest
 
 from dkdbg.commands import submit
 from dkdbg.errors import DkdbgError
-from dkdbg.targets.job import Job
+from dkdbg.targets.jobs import Job
 
 JOB = {"id": "7", "state": "COMPLETING", "phase": "ended", "user": "me", "nodes": ("n1",)}
 RUNS = Job(**JOB, reason="NonZeroExitCode", folder="/code")
